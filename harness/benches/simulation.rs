@@ -2,9 +2,9 @@
 //! and checked. The benchmark also shows how much virtual time passes.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use redquorum_harness::checker::{Outcome, judge};
 use redquorum_harness::history::{Event, History};
-use redquorum_harness::judge::{Outcome, judge};
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::Scenario;
 use redquorum_harness::sim;
 
@@ -26,7 +26,7 @@ fn runs(criterion: &mut Criterion) {
 }
 
 fn measure(criterion: &mut Criterion, scenario: &Scenario) {
-    let sample: Vec<History> = (0..20).map(|seed| sim::run(scenario, seed, Lie::None)).collect();
+    let sample: Vec<History> = (0..20).map(|seed| sim::run(scenario, seed, Mutant::None)).collect();
     let virtual_ms = sample.iter().map(seconds).sum::<f64>() / 20.0 * 1000.0;
     let commands = sample.iter().map(commands).sum::<usize>() / sample.len();
     println!("{}: {virtual_ms:.0} ms of virtual time, {commands} commands", scenario.name);
@@ -39,14 +39,14 @@ fn measure(criterion: &mut Criterion, scenario: &Scenario) {
     group.bench_function("simulated and judged", |bench| {
         bench.iter(|| {
             seed += 1;
-            let verdict = judge(&sim::run(scenario, seed, Lie::None));
+            let verdict = judge(&sim::run(scenario, seed, Mutant::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected);
         });
     });
     group.bench_function("simulated", |bench| {
         bench.iter(|| {
             seed += 1;
-            sim::run(scenario, seed, Lie::None)
+            sim::run(scenario, seed, Mutant::None)
         });
     });
     let history = &sample[0];

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use redquorum_harness::checker::{Outcome, judge};
 use redquorum_harness::history::History;
-use redquorum_harness::judge::{Outcome, judge};
-use redquorum_harness::real::{Choice, Ground, Setup};
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
+use redquorum_harness::real::{Choice, RealBackend, Setup};
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::mutants::{self, Caught};
@@ -56,16 +56,16 @@ fn table() -> Result<bool, String> {
     let mut all_well = true;
     println!("| client | caught by (and the layer that shows it first) | of {} runs |", runs.len());
     println!("|---|---|---|");
-    for lie in Lie::ALL.into_iter().filter(|lie| chosen(&asked, *lie)) {
+    for mutant in Mutant::ALL.into_iter().filter(|mutant| chosen(&asked, *mutant)) {
         let start = Instant::now();
         let mut caught = BTreeMap::new();
         for run in &runs {
-            progress(&format!("{lie}: {}", run.name));
+            progress(&format!("{mutant}: {}", run.name));
             // A mutation that shows only under rare timing may need another seed.
             for seed in 1..=if real { 1 } else { 3 } {
                 let history = match &ground {
-                    Some(ground) => played(ground, run, lie)?,
-                    None => sim::run(run, seed, lie),
+                    Some(ground) => played(ground, run, mutant)?,
+                    None => sim::run(run, seed, mutant),
                 };
                 let verdict = judge(&history);
                 // "Not seen" and "inconclusive" do not count: the checkers must see a violation.
@@ -77,13 +77,13 @@ fn table() -> Result<bool, String> {
             }
         }
         progress("");
-        eprintln!("{lie}: {} caught it, {:.1?}", caught.len(), start.elapsed());
+        eprintln!("{mutant}: {} caught it, {:.1?}", caught.len(), start.elapsed());
         let names: Vec<String> =
             caught.iter().take(4).map(|(name, layer)| format!("{name} ({layer})")).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let more = if caught.len() > 4 { ", …" } else { "" };
-        println!("| `{lie}`: {} | {names}{more} | {} |", lie.about(), caught.len());
-        all_well &= caught.is_empty() == (lie == Lie::None);
+        println!("| `{mutant}`: {} | {names}{more} | {} |", mutant.about(), caught.len());
+        all_well &= caught.is_empty() == (mutant == Mutant::None);
     }
     Ok(all_well)
 }
@@ -95,21 +95,28 @@ fn searched() -> Result<bool, String> {
     println!("|---|---|---|---|---|---|");
     let (mut all_well, mut longest, mut sizes) = (true, 0, Vec::new());
     // Mutations without effect inside the assumptions belong in the table of scenarios.
-    let liars = Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && lie.shows_inside());
-    for lie in liars.filter(|lie| chosen(&asked, *lie)) {
-        progress(lie.name());
+    let liars =
+        Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::None && mutant.shows_inside());
+    for mutant in liars.filter(|mutant| chosen(&asked, *mutant)) {
+        progress(mutant.name());
         let start = Instant::now();
-        let Some(caught) = mutants::catch(lie, SEED, RUNS) else {
-            println!("| `{lie}`: {} | never | {:.1?} | - | - | - |", lie.about(), start.elapsed());
+        let Some(caught) = mutants::catch(mutant, SEED, RUNS) else {
+            println!(
+                "| `{mutant}`: {} | never | {:.1?} | - | - | - |",
+                mutant.about(),
+                start.elapsed()
+            );
             all_well = false;
             continue;
         };
         let Caught { runs, kind, small } = &caught;
         let faults: Vec<&str> =
-            small.scenario.faults.iter().map(|fault| fault.harm.name()).collect();
-        let (about, took, count) = (lie.about(), start.elapsed(), caught.faults());
+            small.scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect();
+        let (about, took, count) = (mutant.about(), start.elapsed(), caught.faults());
         let faults = if faults.is_empty() { "-".to_owned() } else { faults.join(", ") };
-        println!("| `{lie}`: {about} | {runs} runs | {took:.1?} | {kind} | {count} | {faults} |");
+        println!(
+            "| `{mutant}`: {about} | {runs} runs | {took:.1?} | {kind} | {count} | {faults} |"
+        );
         sizes.push(count);
         longest = longest.max(*runs);
     }
@@ -123,7 +130,7 @@ fn searched() -> Result<bool, String> {
         space: Space::INSIDE,
         seed: SEED,
         runs: longest,
-        lie: Lie::None,
+        mutant: Mutant::None,
         through: Through::Machines,
         jobs: 2,
     };
@@ -132,19 +139,19 @@ fn searched() -> Result<bool, String> {
     Ok(all_well && honest.kinds.is_empty())
 }
 
-fn masters() -> Result<Ground, String> {
+fn masters() -> Result<RealBackend, String> {
     let setup = Setup { choice: Choice::Process, ..Setup::default() };
-    Ground::prepare(&setup).map_err(|why| why.to_string())
+    RealBackend::prepare(&setup).map_err(|why| why.to_string())
 }
 
-fn played(ground: &Ground, run: &Scenario, lie: Lie) -> Result<History, String> {
-    let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), lie.name().into()];
-    let liars = ground.clone().with_command(lie.name(), words.to_vec());
+fn played(ground: &RealBackend, run: &Scenario, mutant: Mutant) -> Result<History, String> {
+    let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), mutant.name().into()];
+    let liars = ground.clone().with_command(mutant.name(), words.to_vec());
     liars.run(run, 1, &mut |_| {}).map_err(|why| why.to_string())
 }
 
-fn chosen(asked: &[String], lie: Lie) -> bool {
-    asked.is_empty() || asked.iter().any(|name| name == lie.name())
+fn chosen(asked: &[String], mutant: Mutant) -> bool {
+    asked.is_empty() || asked.iter().any(|name| name == mutant.name())
 }
 
 /// The path of a program in the parent folder, as this program is in `target/…/examples`.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use redquorum_harness::history::{Event, Phase};
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::Scenario;
 use redquorum_harness::sim;
 
@@ -52,7 +52,7 @@ fn scenario(resources: usize, others: usize, think: u64) -> Scenario {
 fn cell(scenario: &Scenario) -> String {
     let (mut took, mut refused) = (Vec::new(), 0);
     for seed in 1..=SEEDS {
-        let history = sim::run(scenario, seed, Lie::None);
+        let history = sim::run(scenario, seed, Mutant::None);
         let mut asked = BTreeMap::new();
         for record in &history.records {
             match &record.event {

@@ -25,7 +25,7 @@ mod work;
 pub use choose::{Chosen, Selection};
 pub use code::{Code, Tally};
 pub use options::{Backend, Format, RunOptions};
-pub use stage::Stage;
+pub use stage::ScenarioRunner;
 pub(crate) use words::{colourful, shell_word};
 pub use work::{Plan, run_all};
 

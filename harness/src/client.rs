@@ -1,4 +1,4 @@
-//! The built-in client: a process that implements the client protocol of [`talk`](crate::talk) with
+//! The built-in client: a process that implements the client protocol of [`talk`](crate::client_protocol) with
 //! the library `redquorum`.
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
@@ -23,16 +23,16 @@ use std::time::Duration;
 use redquorum::{Builder, Redlock};
 use tokio::sync::mpsc;
 
-use self::desk::Desk;
-use self::voice::Voice;
-use crate::talk::{Can, FENCING_MEMORY, Notice, Options, PROTOCOL};
+use self::output::Output;
+use self::requests::RequestHandler;
+use crate::client_protocol::{Capability, FENCING_MEMORY, Notice, Options, PROTOCOL};
 
-pub(crate) mod desk;
 pub(crate) mod limited;
+pub(crate) mod output;
 mod owner;
+pub(crate) mod requests;
 pub(crate) mod settings;
 mod several;
-pub(crate) mod voice;
 
 /// The exit code if the client was not started as the protocol requires.
 const USAGE: u8 = 64;
@@ -65,8 +65,8 @@ fn start() -> Result<std::convert::Infallible, String> {
     let mut lines = read_lines();
     runtime.block_on(async {
         let lock = build(Redlock::builder().urls(&nodes), &options).await?;
-        Voice::Stdout.tell(&ready());
-        let desk = Desk::new(Voice::Stdout, lock, options.fencing, Box::new(|| None));
+        Output::Stdout.tell(&ready());
+        let desk = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }
@@ -80,7 +80,7 @@ fn start() -> Result<std::convert::Infallible, String> {
 pub(crate) fn ready() -> Notice {
     Notice::Ready {
         protocol: PROTOCOL,
-        can: Can::ALL.to_vec(),
+        can: Capability::ALL.to_vec(),
         name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
     }
 }

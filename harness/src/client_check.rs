@@ -2,7 +2,7 @@
 //! the driver. A scenario would report the same faults, but less clearly.
 //!
 //! The command starts its own masters and one process of the driver, and checks each part of the
-//! protocol of [`talk`](crate::talk). Each check prints one line: `ok`, `wrong`, or `skipped` if
+//! protocol of [`talk`](crate::client_protocol). Each check prints one line: `ok`, `wrong`, or `skipped` if
 //! the driver does not announce the feature.
 //!
 //! This file has the order of the checks. The submodules have the rest:
@@ -16,9 +16,9 @@ use std::io::Write;
 use redquorum_rig::Masters;
 
 use self::keys::Keys;
-use self::talker::{Fault, Talker};
+use self::peer::{Fault, Peer};
+use crate::client_protocol::{Answer, Capability, Options};
 use crate::process::shown;
-use crate::talk::{Answer, Can, Options};
 
 mod again;
 mod fair;
@@ -26,7 +26,7 @@ mod grant;
 mod hold;
 mod keys;
 mod manners;
-mod talker;
+mod peer;
 mod trouble;
 
 /// Few enough that a majority can be killed quickly, and enough that there is one.
@@ -62,9 +62,9 @@ type Check = fn(&mut Session) -> Result<Verdict, Fault>;
 struct Session {
     /// The command that starts a process of the driver.
     command: String,
-    talker: Talker,
+    talker: Peer,
     keys: Keys,
-    can: Vec<Can>,
+    can: Vec<Capability>,
     /// The lease that several checks examine.
     grant: Option<Grant>,
 }
@@ -114,7 +114,7 @@ const CHECKS: [(&str, Check); 23] = [
 /// to.
 pub fn check(command: &str, out: &mut dyn Write) -> Result<bool, String> {
     let masters = Masters::start(MASTERS).map_err(|error| error.to_string())?;
-    let talker = Talker::start(command, &masters.urls(), &OPTIONS)?;
+    let talker = Peer::start(command, &masters.urls(), &OPTIONS)?;
     let keys = Keys::new(masters);
     let command = command.to_owned();
     let mut session = Session { command, talker, keys, can: Vec::new(), grant: None };
@@ -169,13 +169,13 @@ impl Page<'_> {
 }
 
 impl Session {
-    fn can(&self, what: Can) -> bool {
+    fn can(&self, what: Capability) -> bool {
         self.can.contains(&what)
     }
 
     /// Starts another process of the driver, beside the one that all other checks use.
-    fn another(&self, options: &Options) -> Result<Talker, Fault> {
-        Talker::start(&self.command, &self.keys.urls(), options).map_err(Fault::Environment)
+    fn another(&self, options: &Options) -> Result<Peer, Fault> {
+        Peer::start(&self.command, &self.keys.urls(), options).map_err(Fault::Environment)
     }
 }
 

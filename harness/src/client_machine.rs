@@ -18,22 +18,22 @@ use std::time::Duration;
 use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    AcquireRequest, Answer as Vote, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
-    ClientEffect, Context, Dice, Drift, Fingerprint, Guard, Input, Key, Link, NodeId, Standing,
-    Terms, Ticket, Time, Token,
+    AcquireRequest, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect,
+    Context, Drift, Fingerprint, Guard, Input, Key, Link, LockConfig, NodeId, Reply as Vote,
+    RequestState, Rng, Time, Token, WaiterId,
 };
 
-use self::again::Wanted;
 pub(crate) use self::conduct::{Conduct, Honest};
-use self::lease::{Lease, Whose};
-use self::several::{Group, Parting};
+use self::lease::{Lease, LeaseKey};
+use self::multi_lock::{Group, MultiRelease};
+use self::reentry::Wanted;
+use crate::client_protocol::{Answer, FENCING_MEMORY, FailureReason, Notice, Op, Options, Request};
 use crate::name::Name;
-use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
 
-pub(crate) mod again;
 mod conduct;
 mod lease;
-mod several;
+mod multi_lock;
+pub(crate) mod reentry;
 
 /// What the clocks of a process show at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,7 +48,7 @@ pub struct Clocks {
 
 /// An event for a process.
 #[derive(Clone, Debug)]
-pub(crate) enum Happening {
+pub(crate) enum ProcessEvent {
     /// The harness sent a request.
     Asked(Request),
     /// A connection opened, with its handshake complete.
@@ -58,14 +58,14 @@ pub(crate) enum Happening {
     /// A master answered the oldest unanswered command of a connection.
     Answered { node: usize, epoch: u64, answer: Vote },
     /// A master woke a waiter.
-    Woken { node: usize, epoch: u64, ticket: Ticket },
+    Woken { node: usize, epoch: u64, waiter_id: WaiterId },
     /// The requested wake-up time has come.
     Wake,
 }
 
 /// An effect of a process.
 #[derive(Clone, Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ProcessEffect {
     /// Answer a request of the harness.
     Answer(Answer),
     /// Report an event to the harness.
@@ -89,34 +89,34 @@ pub(crate) struct Process<K: Conduct> {
     /// In the order of their requests.
     leases: Vec<Lease>,
     /// The claim by which each client holds a resource.
-    held: Vec<(Whose, ClaimId)>,
+    held: Vec<(LeaseKey, ClaimId)>,
     /// Multi-lock requests under way.
     groups: Vec<Group>,
     /// Requests under way that release several leases.
-    partings: Vec<Parting>,
+    multi_releases: Vec<MultiRelease>,
     /// One random token for each client, if the conduct uses one.
     roots: Vec<(Name, Token)>,
     /// The latest claim of each client that was granted a resource.
-    former: Vec<(Whose, K::Claim)>,
+    former: Vec<(LeaseKey, K::Claim)>,
     effects: Vec<ClientEffect>,
 }
 
 /// The context of one input: the clocks, the random source, and the list of effects.
-pub(crate) struct Around<'a> {
+pub(crate) struct InputContext<'a> {
     pub(crate) clocks: Clocks,
-    pub(crate) dice: &'a mut dyn Dice,
-    pub(crate) out: &'a mut Vec<Wish>,
+    pub(crate) rng: &'a mut dyn Rng,
+    pub(crate) out: &'a mut Vec<ProcessEffect>,
 }
 
 /// The random source of a process, plus the hint from its wall clock.
-struct Hinting<'a> {
+struct HintedRng<'a> {
     wall: Time,
-    dice: &'a mut dyn Dice,
+    rng: &'a mut dyn Rng,
 }
 
-impl Dice for Hinting<'_> {
+impl Rng for HintedRng<'_> {
     fn token(&mut self) -> Token {
-        self.dice.token()
+        self.rng.token()
     }
 
     fn hint(&mut self) -> u64 {
@@ -124,15 +124,15 @@ impl Dice for Hinting<'_> {
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {
-        self.dice.pause(attempt)
+        self.rng.pause(attempt)
     }
 
     fn random(&mut self) -> u64 {
-        self.dice.random()
+        self.rng.random()
     }
 }
 
-impl Around<'_> {
+impl InputContext<'_> {
     fn stamp(&self) -> i64 {
         i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
     }
@@ -140,7 +140,7 @@ impl Around<'_> {
     fn answer(
         &mut self,
         (id, from): (u64, i64),
-        result: Result<(), Why>,
+        result: Result<(), FailureReason>,
         more: impl FnOnce(&mut Answer),
     ) {
         let mut answer = Answer {
@@ -152,14 +152,14 @@ impl Around<'_> {
             ..Answer::default()
         };
         more(&mut answer);
-        self.out.push(Wish::Answer(answer));
+        self.out.push(ProcessEffect::Answer(answer));
     }
 
     fn done(&mut self, id: u64) {
         self.answer((id, self.stamp()), Ok(()), |_| ());
     }
 
-    fn refuse(&mut self, id: u64, why: Why) {
+    fn refuse(&mut self, id: u64, why: FailureReason) {
         self.answer((id, self.stamp()), Err(why), |_| ());
     }
 }
@@ -170,12 +170,12 @@ impl<K: Conduct> Process<K> {
         options: Options,
         nodes: usize,
         conduct: K,
-        around: &mut Around<'_>,
+        around: &mut InputContext<'_>,
     ) -> Self {
         let options = conduct.options(options);
         // Drawn only with a guard: without one, all other random numbers stay the same.
         let guard = guard(&options, || {
-            let token = around.dice.token();
+            let token = around.rng.token();
             let (salt, _) = token.as_bytes().split_first_chunk().expect("a token has 20 bytes");
             u64::from_le_bytes(*salt)
         });
@@ -187,7 +187,7 @@ impl<K: Conduct> Process<K> {
             wake_ups: options.wake_ups,
             fair: options.fair,
             guard,
-            inbox: if options.wake_ups { around.dice.random().max(1) } else { 0 },
+            inbox: if options.wake_ups { around.rng.random().max(1) } else { 0 },
         };
         let mut effects = Vec::new();
         let client = Client::start(config, &mut effects);
@@ -198,7 +198,7 @@ impl<K: Conduct> Process<K> {
             leases: Vec::new(),
             held: Vec::new(),
             groups: Vec::new(),
-            partings: Vec::new(),
+            multi_releases: Vec::new(),
             roots: Vec::new(),
             former: Vec::new(),
             effects,
@@ -240,7 +240,7 @@ impl<K: Conduct> Process<K> {
         self.client.links()[node].awaits(epoch)
     }
 
-    /// When to report [`Happening::Wake`], by the monotonic clock.
+    /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
     pub(crate) fn next_wake(&self, clocks: Clocks) -> Time {
         let links = self.client.links().iter().map(Link::next_wake);
         let looks = self.leases.iter().map(|lease| self.looks_at(lease.id, clocks));
@@ -259,10 +259,10 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Handles an event and adds its effects.
-    pub(crate) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+    pub(crate) fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
         match happening {
-            Happening::Asked(request) => self.request(request, around),
-            Happening::Connected { node, epoch, greeting } => {
+            ProcessEvent::Asked(request) => self.request(request, around),
+            ProcessEvent::Connected { node, epoch, greeting } => {
                 let master = NodeId::new(node);
                 let greeting = self.conduct.greeting(master, greeting);
                 let awaited = self.client.link(master).awaits(epoch);
@@ -273,30 +273,30 @@ impl<K: Conduct> Process<K> {
                     let why = format!(
                         "it is the same server as {twin}, and one server must not vote twice"
                     );
-                    around.out.push(Wish::Refuse { node, epoch, why: why.into() });
+                    around.out.push(ProcessEffect::Refuse { node, epoch, why: why.into() });
                 }
             }
-            Happening::Closed { node, epoch, why, random } => {
+            ProcessEvent::Closed { node, epoch, why, random } => {
                 self.client(around, |client, cx| {
                     client.closed(NodeId::new(node), epoch, why, random, cx);
                 });
             }
-            Happening::Answered { node, epoch, answer } => {
+            ProcessEvent::Answered { node, epoch, answer } => {
                 self.client(around, |client, cx| {
                     client.replied(NodeId::new(node), epoch, answer, cx);
                 });
             }
-            Happening::Woken { node, epoch, ticket } => {
+            ProcessEvent::Woken { node, epoch, waiter_id } => {
                 self.client(around, |client, cx| {
-                    client.woken(NodeId::new(node), epoch, ticket, cx);
+                    client.woken(NodeId::new(node), epoch, waiter_id, cx);
                 });
             }
-            Happening::Wake => self.wake(around),
+            ProcessEvent::Wake => self.wake(around),
         }
         self.carry_out(around);
     }
 
-    fn wake(&mut self, around: &mut Around<'_>) {
+    fn wake(&mut self, around: &mut InputContext<'_>) {
         for node in NodeId::all(self.client.links().len()) {
             self.client(around, |client, cx| client.wake_link(node, cx));
         }
@@ -316,28 +316,32 @@ impl<K: Conduct> Process<K> {
     /// Passes an input to the client.
     fn client<R>(
         &mut self,
-        around: &mut Around<'_>,
+        around: &mut InputContext<'_>,
         act: impl FnOnce(&mut Client<K::Claim>, &mut Context<'_, K::Claim>) -> R,
     ) -> R {
-        let mut dice = Hinting { wall: around.clocks.wall, dice: around.dice };
+        let mut rng = HintedRng { wall: around.clocks.wall, rng: around.rng };
         let clocks = around.clocks.into();
-        let mut cx = Context { clocks, dice: &mut dice, out: &mut self.effects };
+        let mut cx = Context { clocks, rng: &mut rng, out: &mut self.effects };
         act(&mut self.client, &mut cx)
     }
 
     /// Carries out the effects of the client, and answers the requests whose claims have changed.
-    fn carry_out(&mut self, around: &mut Around<'_>) {
+    fn carry_out(&mut self, around: &mut InputContext<'_>) {
         while !self.effects.is_empty() {
             for effect in std::mem::take(&mut self.effects) {
                 match effect {
                     ClientEffect::Write { node, epoch, command } => {
-                        around.out.push(Wish::Write { node: node.index(), epoch, command });
+                        around.out.push(ProcessEffect::Write {
+                            node: node.index(),
+                            epoch,
+                            command,
+                        });
                     }
                     ClientEffect::Dial { node, epoch } => {
-                        around.out.push(Wish::Dial { node: node.index(), epoch });
+                        around.out.push(ProcessEffect::Dial { node: node.index(), epoch });
                     }
                     ClientEffect::Close { node, epoch } => {
-                        around.out.push(Wish::Close { node: node.index(), epoch });
+                        around.out.push(ProcessEffect::Close { node: node.index(), epoch });
                     }
                     // No timer needed: the process looks at all links at each instant.
                     ClientEffect::Rearm { .. } => {}
@@ -349,16 +353,16 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Passes one input to a claim.
-    fn advance(&mut self, id: ClaimId, input: Input, around: &mut Around<'_>) {
+    fn advance(&mut self, id: ClaimId, input: Input, around: &mut InputContext<'_>) {
         self.client(around, |client, cx| client.handle(id, input, cx));
     }
 
     /// Releases a lease.
-    fn give_back(&mut self, id: ClaimId, input: Input, around: &mut Around<'_>) {
+    fn give_back(&mut self, id: ClaimId, input: Input, around: &mut InputContext<'_>) {
         self.client(around, |client, cx| client.give_back(id, input, cx));
     }
 
-    fn request(&mut self, Request { id, client, op }: Request, around: &mut Around<'_>) {
+    fn request(&mut self, Request { id, client, op }: Request, around: &mut InputContext<'_>) {
         match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
                 let (whose, wanted) = ((client, resource), Wanted { ttl_ms, wait_ms });
@@ -401,7 +405,7 @@ impl<K: Conduct> Process<K> {
                 let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
                 if let Some(claim) = found.map(|lease| lease.id) {
                     self.end(claim, around);
-                    around.refuse(request, Why::Cancelled);
+                    around.refuse(request, FailureReason::Cancelled);
                 } else {
                     self.cancel_prolonging(request, around);
                 }
@@ -412,7 +416,7 @@ impl<K: Conduct> Process<K> {
                 if self.is_held(claim, around) {
                     around.done(id);
                 } else {
-                    around.refuse(id, Why::Lost);
+                    around.refuse(id, FailureReason::Lost);
                 }
             }
         }
@@ -420,18 +424,18 @@ impl<K: Conduct> Process<K> {
 
     /// The claim by which a client holds, or held, a resource. Refuses the request if there is
     /// none.
-    fn find(&self, id: u64, whose: &Whose, around: &mut Around<'_>) -> Option<ClaimId> {
+    fn find(&self, id: u64, whose: &LeaseKey, around: &mut InputContext<'_>) -> Option<ClaimId> {
         let claim = self.held.iter().find(|(held, _)| held == whose).map(|(_, claim)| *claim);
         if claim.is_none() {
-            around.refuse(id, Why::Lost);
+            around.refuse(id, FailureReason::Lost);
         }
         claim
     }
 
-    fn acquire(&mut self, id: u64, whose: Whose, wanted: Wanted, around: &mut Around<'_>) {
+    fn acquire(&mut self, id: u64, whose: LeaseKey, wanted: Wanted, around: &mut InputContext<'_>) {
         let Wanted { ttl_ms, wait_ms } = wanted;
         let ttl_ms = if ttl_ms == 0 { self.options.ttl_ms } else { ttl_ms };
-        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, FailureReason::Error) };
         let seed = self.seed(&whose, around);
         let wait = Duration::from_millis(wait_ms);
         let request = AcquireRequest { terms, wait, explain: true, fair: true, seed };
@@ -442,10 +446,10 @@ impl<K: Conduct> Process<K> {
     /// Starts a claim. A multi-lock request is answered once for all its claims.
     fn claim(
         &mut self,
-        whose: Whose,
+        whose: LeaseKey,
         request: AcquireRequest<<K::Claim as ClaimMachine>::Seed>,
         asked: Option<(u64, i64)>,
-        around: &mut Around<'_>,
+        around: &mut InputContext<'_>,
     ) -> ClaimId {
         let key: Key = Arc::from(whose.1.as_bytes());
         let id = self.client(around, |client, cx| client.acquire(key, request, cx));
@@ -453,13 +457,17 @@ impl<K: Conduct> Process<K> {
         id
     }
 
-    fn seed(&mut self, whose: &Whose, around: &mut Around<'_>) -> <K::Claim as ClaimMachine>::Seed {
+    fn seed(
+        &mut self,
+        whose: &LeaseKey,
+        around: &mut InputContext<'_>,
+    ) -> <K::Claim as ClaimMachine>::Seed {
         let Self { conduct, roots, former, .. } = self;
         let mut root = || {
             if let Some((_, root)) = roots.iter().find(|(client, _)| *client == whose.0) {
                 return *root;
             }
-            let root = around.dice.token();
+            let root = around.rng.token();
             roots.push((whose.0.clone(), root));
             root
         };
@@ -467,12 +475,12 @@ impl<K: Conduct> Process<K> {
         conduct.seed(&mut root, former)
     }
 
-    fn extend(&mut self, id: u64, whose: Whose, ttl_ms: u64, around: &mut Around<'_>) {
+    fn extend(&mut self, id: u64, whose: LeaseKey, ttl_ms: u64, around: &mut InputContext<'_>) {
         let Some(claim) = self.find(id, &whose, around) else { return };
-        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, FailureReason::Error) };
         let from = around.stamp();
         if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
-            return around.refuse(id, Why::Error);
+            return around.refuse(id, FailureReason::Error);
         }
         self.advance(claim, Input::Extend(terms), around);
         let rounds = self.rounds(claim);
@@ -483,7 +491,7 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Answers the request that waits for a claim, if the claim has reached the awaited state.
-    fn attend(&mut self, id: ClaimId, around: &mut Around<'_>) {
+    fn attend(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
         // Its caller looks at every change.
         self.client(around, |client, cx| _ = client.look(id, cx));
         if self.attend_group(id, around) {
@@ -493,12 +501,12 @@ impl<K: Conduct> Process<K> {
         let Self { client, leases, conduct, .. } = self;
         let lease = &mut leases[place];
         let claim = match client.standing(id) {
-            Some(Standing::Queued(_)) => return,
-            Some(Standing::Over(why, ballot)) => {
-                lease.fail(why, ballot, around);
+            Some(RequestState::Queued(_)) => return,
+            Some(RequestState::Over(why, votes)) => {
+                lease.fail(why, votes, around);
                 return self.end(id, around);
             }
-            Some(Standing::Claim(claim)) => claim,
+            Some(RequestState::Claim(claim)) => claim,
             None => return self.end(id, around),
         };
         match claim.claim() {
@@ -508,7 +516,7 @@ impl<K: Conduct> Process<K> {
             }
             Claim::Acquiring(acquire) => {
                 if let Some(why) = acquire.failure() {
-                    lease.fail(why, acquire.ballot(), around);
+                    lease.fail(why, acquire.votes(), around);
                     self.end(id, around);
                 }
             }
@@ -534,7 +542,7 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Records that a claim was collected: its client holds the resource.
-    fn granted(&mut self, id: ClaimId, around: &mut Around<'_>) {
+    fn granted(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
         let Some(whose) = self.lease(id).map(|lease| lease.whose.clone()) else { return };
         if K::REMEMBERS
             && let Some(claim) = self.client.claim(id).cloned()
@@ -546,7 +554,7 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Replaces a lease that was lost and never released by its client's next one.
-    fn replace(&mut self, whose: Whose, id: ClaimId, around: &mut Around<'_>) {
+    fn replace(&mut self, whose: LeaseKey, id: ClaimId, around: &mut InputContext<'_>) {
         let old = self.held.iter_mut().find(|(held, _)| *held == whose);
         match old {
             Some((_, of)) => {
@@ -565,7 +573,7 @@ impl<K: Conduct> Process<K> {
         self.leases.iter_mut().find(|lease| lease.id == id)
     }
 
-    fn is_held(&mut self, id: ClaimId, around: &Around<'_>) -> bool {
+    fn is_held(&mut self, id: ClaimId, around: &InputContext<'_>) -> bool {
         let (conduct, clocks) = (self.conduct, around.clocks);
         let Some(claim) = self.client.claim(id) else { return false };
         let Claim::Holding(hold) = claim.claim() else { return false };
@@ -584,19 +592,19 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Ends a claim: no request waits for it any more.
-    fn end(&mut self, id: ClaimId, around: &mut Around<'_>) {
+    fn end(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
         self.leases.retain(|lease| lease.id != id);
         self.client(around, |client, cx| client.cancel(id, cx));
     }
 
     /// The terms of a request.
-    fn terms(&self, ttl_ms: u64) -> Result<Terms, redquorum_protocol::BadOption> {
+    fn terms(&self, ttl_ms: u64) -> Result<LockConfig, redquorum_protocol::BadOption> {
         let options = &self.options;
         let fixed = Duration::from_millis(options.drift_ms);
         let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });
         let ttl = Duration::from_millis(ttl_ms);
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
-        let terms = Terms::new(self.client.links().len(), ttl, drift, node_timeout)?;
+        let terms = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
         let terms = terms.with_grace(Duration::from_millis(options.grace_ms))?;
         let terms = match guard(options, || 0) {
             Some(guard) => terms

@@ -14,7 +14,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`scenario`] | a scenario file, and the errors in it |
-//! | [`director`] | orchestrates a run: gets events, returns actions |
+//! | [`orchestrator`] | orchestrates a run: gets events, returns actions |
 //! | [`history`] | the record of a run |
 //! | [`judge`] | checks a history, layer by layer, and returns a verdict |
 //! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default without Redis |
@@ -48,6 +48,7 @@
 //!   is the backend `library`, in virtual time.
 //! - **A seed does not make a run on real masters repeat itself**; it makes the simulation do so.
 
+pub mod checker;
 #[cfg(all(unix, feature = "real"))]
 pub mod cli;
 #[cfg(all(unix, feature = "real"))]
@@ -55,27 +56,26 @@ pub mod client;
 #[cfg(all(unix, feature = "real"))]
 pub mod client_check;
 mod client_machine;
-pub mod director;
+pub mod client_protocol;
 #[cfg(all(unix, feature = "real"))]
 mod doctor;
 pub mod history;
-pub mod judge;
+pub mod model_check;
+pub mod mutants;
 #[cfg(all(unix, feature = "real"))]
 mod mutex;
 pub mod name;
+pub mod orchestrator;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
-pub mod prove;
 #[cfg(all(unix, feature = "real"))]
 pub mod real;
 #[cfg(all(unix, feature = "real"))]
 pub mod report;
-pub mod sabotage;
 pub mod scenario;
 pub mod search;
 pub mod sim;
 #[cfg(all(unix, feature = "real"))]
 pub mod stamp;
-pub mod talk;
 mod units;
 mod wall;

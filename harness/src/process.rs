@@ -52,7 +52,7 @@ pub struct Heard {
 pub enum Word {
     /// A line, without its end.
     Line(String),
-    /// A line longer than [`LONGEST_LINE`](crate::talk::LONGEST_LINE). It is discarded.
+    /// A line longer than [`LONGEST_LINE`](crate::client_protocol::LONGEST_LINE). It is discarded.
     TooLong,
     /// A line that is not UTF-8.
     NotUtf8,

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
-use crate::sabotage::Lie;
-use crate::scenario::{ClientHarm, Harm, NodeHarm, Persistence, Scenario};
+use crate::mutants::Mutant;
+use crate::scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
 use crate::sim;
 
 mod clock;
@@ -85,7 +85,7 @@ impl fmt::Display for Failure {
 
 /// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct RealBackend {
     kind: Kind,
     why: String,
     client: Option<String>,
@@ -103,7 +103,7 @@ enum Kind {
     },
 }
 
-impl Ground {
+impl RealBackend {
     /// Looks at the environment and chooses a backend.
     ///
     /// # Errors
@@ -179,12 +179,14 @@ impl Ground {
         if is_real && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
-        let unable = |fault: &crate::scenario::Fault| match fault.harm {
-            Harm::Client(ClientHarm::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
-            Harm::Client(ClientHarm::Suspend { .. }) if matches!(self.kind, Kind::Library) => {
+        let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
+            FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
+            FaultKind::Client(ClientFault::Suspend { .. })
+                if matches!(self.kind, Kind::Library) =>
+            {
                 Some(NO_OTHER_TIMERS)
             }
-            Harm::Client(ClientHarm::Rate { .. }) if is_real => Some(inject::NO_RATE),
+            FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
             _ => None,
         };
         match scenario.faults.iter().find_map(unable) {
@@ -206,7 +208,7 @@ impl Ground {
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
-            Kind::Sim => Ok(sim::run(scenario, seed, Lie::None)),
+            Kind::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
             Kind::Library => Ok(sim::run_library(scenario, seed)),
             _ => run::run(self, scenario, seed, progress),
         }
@@ -255,13 +257,13 @@ const NO_OTHER_TIMERS: &str = "the library in virtual time has one clock: client
 
 /// Whether a scenario sets a wall clock.
 fn needs_clocks(scenario: &Scenario) -> bool {
-    scenario.faults.iter().any(|fault| fault.harm.sets_a_clock())
+    scenario.faults.iter().any(|fault| fault.fault_kind.sets_a_clock())
 }
 
 /// Whether the run must know which writes the masters synced: a power loss takes all others.
 fn needs_syncs(scenario: &Scenario) -> bool {
     let power = |fault: &crate::scenario::Fault| {
-        matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }))
+        matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }))
     };
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }

@@ -6,8 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::checker::{Outcome, Verdict};
 use crate::cli::{Format, Tally};
-use crate::judge::{Outcome, Verdict};
 use crate::scenario::Expect;
 
 pub(crate) mod github;

@@ -31,10 +31,10 @@ mod words;
 
 pub use embedded::{embedded, embedded_runs};
 
-pub use expect::{Acquires, Cause, Expect, Layer, Often, Overtaken, Wanted};
+pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
 pub use fault::{
-    Ahead, Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, NetHarm, NodeHarm, Nodes,
-    ResourceHarm, Role, Side, Touches, When, Which,
+    Ahead, Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, NetworkFault,
+    NodeFault, Nodes, ResourceFault, Role, Side, Touches, Which,
 };
 pub use length::{Length, Shift};
 pub use list::NodeList;
@@ -43,7 +43,7 @@ pub use problem::{Problem, Problems};
 pub(crate) use read::makes_sense;
 pub use read::{line_of, read};
 pub use schema::schema;
-pub use words::{Moment, Step, Way, What};
+pub use words::{EventKind, Moment, Step, Way};
 
 /// One scenario: a cluster, its clients, the faults, and the expected result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -359,7 +359,7 @@ impl Scenario {
 
     /// The name of the set of masters that a process knows. The set has a name because clients
     /// reach masters through proxies of their own, so addresses do not identify the masters.
-    pub fn fleet_of(&self, process: &str) -> String {
+    pub fn masters_id_of(&self, process: &str) -> String {
         self.list_of(process).name()
     }
 
@@ -437,7 +437,7 @@ mod tests {
     fn the_example_is_read_and_written_again() {
         let text = include_str!("../../scenarios/clock-step-one-holder.toml");
         let scenario: Scenario = toml::from_str(text).unwrap();
-        assert_eq!(scenario.faults[1].harm.name(), "clock.step");
+        assert_eq!(scenario.faults[1].fault_kind.name(), "clock.step");
         let again: Scenario = toml::from_str(&toml::to_string(&scenario).unwrap()).unwrap();
         assert_eq!(again, scenario);
         let json = serde_json::to_string(&scenario).unwrap();

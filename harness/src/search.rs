@@ -11,14 +11,14 @@
 //! All runs are in virtual time, and a seed repeats them. `plan` draws random scenarios; `chance`
 //! runs them on all cores; `exhaustive` runs all schedules without random choices; `shrink` removes
 //! from a [`Found`] everything that it does not need; `story` describes the rest. The verdict comes
-//! from the checkers in [judge](crate::judge). `cli/search.rs` defines the options and the output.
+//! from the checkers in [judge](crate::checker). `cli/search.rs` defines the options and the output.
 
 use std::fmt;
 
+use crate::checker::{Observed, Verdict, Violation, judge};
 use crate::history::History;
-use crate::judge::{Finding, Seen, Verdict, judge};
-use crate::sabotage::Lie;
-use crate::scenario::{Cause, Expect, Layer, Scenario};
+use crate::mutants::Mutant;
+use crate::scenario::{Cause, Expect, Property, Scenario};
 use crate::sim;
 
 pub mod chance;
@@ -39,7 +39,7 @@ pub struct Found {
     /// The seed of its random choices.
     pub seed: u64,
     /// Whether the clients are mutants, and which one.
-    pub lie: Lie,
+    pub mutant: Mutant,
     /// The verdict on it.
     pub verdict: Verdict,
 }
@@ -49,24 +49,24 @@ pub struct Found {
 pub struct Kind {
     /// The layer that was violated. None: no layer is violated, but the run contradicts itself. For
     /// example, a client records an impossible time.
-    pub layer: Option<Layer>,
+    pub layer: Option<Property>,
     /// The causes, sorted. Empty: it is not certain that the layer was violated.
     pub causes: Vec<Cause>,
 }
 
 impl Found {
     /// Runs a scenario. Returns none if nothing went wrong.
-    pub fn of(scenario: &Scenario, seed: u64, lie: Lie) -> Option<Self> {
+    pub fn of(scenario: &Scenario, seed: u64, mutant: Mutant) -> Option<Self> {
         let mut scenario = scenario.clone();
         scenario.expect = Expect::default();
-        Self::in_history(&sim::run(&scenario, seed, lie), lie)
+        Self::in_history(&sim::run(&scenario, seed, mutant), mutant)
     }
 
     /// What went wrong in a run whose scenario expects nothing. Returns none if nothing did.
-    pub fn in_history(history: &History, lie: Lie) -> Option<Self> {
+    pub fn in_history(history: &History, mutant: Mutant) -> Option<Self> {
         let verdict = judge(history);
         let (scenario, seed) = (history.header.scenario.clone(), history.header.seed);
-        (!kinds(&scenario, &verdict).is_empty()).then_some(Self { scenario, seed, lie, verdict })
+        (!kinds(&scenario, &verdict).is_empty()).then_some(Self { scenario, seed, mutant, verdict })
     }
 
     /// What went wrong, the worst first; there is at least one.
@@ -102,13 +102,13 @@ fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
 /// fault whose trigger never comes is no error.
 fn is_contradiction(line: &str) -> bool {
     let told = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];
-    let layer = Layer::ALL.iter().any(|layer| line.starts_with(layer.name()));
+    let layer = Property::ALL.iter().any(|layer| line.starts_with(layer.name()));
     !layer && !told.iter().any(|start| line.starts_with(start))
 }
 
 impl Kind {
-    fn of(finding: &Finding) -> Self {
-        let certain = finding.seen == Seen::Violated;
+    fn of(finding: &Violation) -> Self {
+        let certain = finding.seen == Observed::Violated;
         let mut causes = if certain { finding.causes.clone() } else { Vec::new() };
         causes.sort_unstable();
         causes.dedup();
@@ -136,8 +136,8 @@ impl Kind {
     /// counters, which only tokens need.
     pub fn is_by_design(&self) -> bool {
         match self.layer {
-            Some(Layer::UnfencedResource) => self.causes == [Cause::ClientPause],
-            Some(Layer::FencedResource) => !self.is_unexplained() && !self.is_doubt(),
+            Some(Property::UnfencedResource) => self.causes == [Cause::ClientPause],
+            Some(Property::FencedResource) => !self.is_unexplained() && !self.is_doubt(),
             _ => false,
         }
     }
@@ -145,7 +145,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.layer.map_or("contradiction", Layer::name))?;
+        f.write_str(self.layer.map_or("contradiction", Property::name))?;
         let mut before = " (";
         for cause in &self.causes {
             write!(f, "{before}{cause}")?;

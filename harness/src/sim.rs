@@ -19,22 +19,22 @@
 use std::time::Duration;
 
 use crate::history::History;
-use crate::sabotage::Lie;
+use crate::mutants::Mutant;
 use crate::scenario::Scenario;
 pub use course::{Course, Mark};
-pub use dice::Latency;
 use process::ClientProcess;
-use world::{What, World};
+pub use rng::Latency;
+use world::{World, WorldEvent};
 
 mod actors;
 mod course;
-mod dice;
 mod faults;
 mod forgets;
 #[cfg(all(unix, feature = "real"))]
 mod library;
 mod process;
 mod queue;
+mod rng;
 mod rules;
 pub mod server;
 mod wires;
@@ -59,10 +59,10 @@ const GREETING: u64 = 4;
 /// Upper bound of a run, in virtual nanoseconds. A longer run is a bug in the harness.
 const LONGEST: u64 = 3_600 * 1_000_000_000;
 
-/// Runs one of a scenario's [runs](Scenario::runs). With any [`Lie`] but `None`, the clients are
+/// Runs one of a scenario's [runs](Scenario::runs). With any [`Mutant`] but `None`, the clients are
 /// mutants.
-pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
-    let mut course = Course::new(scenario, seed, Latency::Chance, lie);
+pub fn run(scenario: &Scenario, seed: u64, mutant: Mutant) -> History {
+    let mut course = Course::new(scenario, seed, Latency::Chance, mutant);
     while course.step() {}
     course.finish()
 }
@@ -83,7 +83,7 @@ pub fn run_library_with_drops(scenario: &Scenario, seed: u64) -> History {
 
 #[cfg(all(unix, feature = "real"))]
 fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64) -> History {
-    let mut world = World::<P>::new(scenario, seed, Latency::Chance, Lie::None);
+    let mut world = World::<P>::new(scenario, seed, Latency::Chance, Mutant::None);
     world.start();
     while world.step() {}
     world.into_history(seed, "library")
@@ -120,58 +120,60 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn begin(&mut self) {
         self.began = true;
         self.origin = self.now;
-        let can =
-            self.actors.iter().map(|actor| (actor.name.clone(), crate::talk::Can::ALL.to_vec()));
+        let can = self
+            .actors
+            .iter()
+            .map(|actor| (actor.name.clone(), crate::client_protocol::Capability::ALL.to_vec()));
         let can = can.collect();
-        for order in self.director.gates() {
+        for order in self.orchestrator.gates() {
             self.carry_out(order);
         }
-        self.direct(crate::director::Input::Begin(can));
+        self.direct(crate::orchestrator::Input::Begin(can));
     }
 
-    fn let_happen(&mut self, what: What) {
+    fn let_happen(&mut self, what: WorldEvent) {
         match what {
-            What::AtMaster(id) => self.at_master(id),
-            What::Serve(node, connection) => self.serve(node, connection),
-            What::Hangup(id) => self.hang_up(id),
-            What::AtClient(id) => self.at_client(id),
-            What::Ended(id, why) => self.ended(id, why),
-            What::Connect(id) => self.connect(id),
-            What::GiveUp(id) => self.give_up(id),
-            What::Ask(actor) => {
+            WorldEvent::AtMaster(id) => self.at_master(id),
+            WorldEvent::Serve(node, connection) => self.serve(node, connection),
+            WorldEvent::Hangup(id) => self.hang_up(id),
+            WorldEvent::AtClient(id) => self.at_client(id),
+            WorldEvent::Ended(id, why) => self.ended(id, why),
+            WorldEvent::Connect(id) => self.connect(id),
+            WorldEvent::GiveUp(id) => self.give_up(id),
+            WorldEvent::VoteRequest(actor) => {
                 if let Some(request) = self.actors[actor].asked.pop_front() {
-                    self.happen(actor, crate::client_machine::Happening::Asked(request));
+                    self.happen(actor, crate::client_machine::ProcessEvent::Asked(request));
                 }
             }
-            What::Wake(actor) => self.wake(actor),
-            What::Tell => {
+            WorldEvent::Wake(actor) => self.wake(actor),
+            WorldEvent::Tell => {
                 if let Some(input) = self.said.pop_front() {
                     self.direct(input);
                 }
             }
-            What::Gated(fault) => self.direct(crate::director::Input::Gated(fault)),
-            What::Direct => {
+            WorldEvent::Gated(fault) => self.direct(crate::orchestrator::Input::Gated(fault)),
+            WorldEvent::Direct => {
                 if self.now >= self.direct_at {
                     self.direct_at = u64::MAX;
-                    self.direct(crate::director::Input::Wake);
+                    self.direct(crate::orchestrator::Input::Wake);
                 }
             }
-            What::Strike(what) => {
+            WorldEvent::Strike(what) => {
                 let (fault, nodes, processes) = *what;
                 self.strike(fault, &nodes, &processes);
             }
-            What::Cure(fault) => self.cure(fault),
-            What::Up(up) => self.up(&up),
-            What::Open(fault) => self.open(fault),
-            What::Look => self.look(),
-            What::Kill(process) => {
+            WorldEvent::Cure(fault) => self.cure(fault),
+            WorldEvent::Up(up) => self.up(&up),
+            WorldEvent::Open(fault) => self.open(fault),
+            WorldEvent::Look => self.look(),
+            WorldEvent::Kill(process) => {
                 if let Some(actor) = self.actor(&process) {
                     self.die(actor);
                 }
             }
-            What::Tick => {
+            WorldEvent::Tick => {
                 self.tick();
-                self.enter(self.now + TICK, What::Tick);
+                self.enter(self.now + TICK, WorldEvent::Tick);
             }
         }
     }

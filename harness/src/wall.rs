@@ -3,7 +3,7 @@
 //! compute with this type, and the history records it. The judge computes for itself.
 
 use crate::history::{Event, Ns, Window};
-use crate::scenario::ClockHarm;
+use crate::scenario::ClockFault;
 use crate::units::nanos;
 
 /// See the [module](self).
@@ -23,15 +23,15 @@ impl WallClock {
 
     /// The clock after a fault at `now`. `None` heals it: it is right again.
     #[must_use]
-    pub(crate) fn changed(self, now: Ns, harm: Option<&ClockHarm>) -> Self {
+    pub(crate) fn changed(self, now: Ns, fault_kind: Option<&ClockFault>) -> Self {
         let clock = Self { since: now, ahead: self.steady(now), ..self };
-        match harm {
+        match fault_kind {
             None => Self { since: now, ..Self::REAL },
-            Some(ClockHarm::Step { by, .. }) => {
+            Some(ClockFault::Step { by, .. }) => {
                 Self { ahead: clock.ahead.saturating_add(by.nanos()), ..clock }
             }
-            Some(ClockHarm::Rate { factor, .. }) => self.paced(now, *factor),
-            Some(ClockHarm::Strobe { by, every, .. }) => {
+            Some(ClockFault::Rate { factor, .. }) => self.paced(now, *factor),
+            Some(ClockFault::Strobe { by, every, .. }) => {
                 Self { strobe_by: nanos(by.0), strobe_every: nanos(every.0), ..clock }
             }
         }

@@ -4,9 +4,9 @@
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    use redquorum_harness::judge::{Outcome, judge};
-    use redquorum_harness::real::{Choice, Ground, Setup};
-    use redquorum_harness::sabotage::Lie;
+    use redquorum_harness::checker::{Outcome, judge};
+    use redquorum_harness::mutants::Mutant;
+    use redquorum_harness::real::{Choice, RealBackend, Setup};
     use redquorum_harness::scenario::embedded_runs;
     use redquorum_harness::sim;
     use redquorum_rig::trials::{run, thrice, with_masters};
@@ -16,13 +16,14 @@ fn main() -> std::process::ExitCode {
         cases.push(with_masters(&run.name.clone(), move || {
             let setup = Setup { choice: Choice::Process, ..Setup::default() };
             let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
-            let ground = Ground::prepare(&setup).unwrap().with_command("built-in", client.into());
+            let ground =
+                RealBackend::prepare(&setup).unwrap().with_command("built-in", client.into());
             if let Err(why) = ground.can(&run) {
                 // Printed, and not counted as agreement: only the simulation can run this scenario.
                 println!("{}: only in virtual time: {why}", run.name);
                 return;
             }
-            let virtual_ = judge(&sim::run(&run, 1, Lie::None));
+            let virtual_ = judge(&sim::run(&run, 1, Mutant::None));
             assert_eq!(virtual_.outcome, Outcome::AsExpected, "{:?}", virtual_.differences);
             thrice(|| {
                 let real = judge(&ground.run(&run, 1, &mut |_| {}).unwrap());

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{Found, shrink, story};
@@ -80,7 +80,7 @@ proptest! {
     // shrunk.
     #[test]
     fn nothing_goes_wrong(number in any::<u64>().no_shrink()) {
-        let wrong = wrong(Found::of(&Space::INSIDE.draw(number), number, Lie::None));
+        let wrong = wrong(Found::of(&Space::INSIDE.draw(number), number, Mutant::None));
         prop_assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
     }
 }
@@ -91,7 +91,7 @@ fn what_was_found_stays_mended() {
     for (name, text) in FOUND {
         let scenario = toml::from_str(text).unwrap();
         let seed = text.lines().find_map(|line| line.strip_prefix("# --seed ")).unwrap();
-        let found = Found::of(&scenario, seed.parse().unwrap(), Lie::None);
+        let found = Found::of(&scenario, seed.parse().unwrap(), Mutant::None);
         assert_eq!(wrong(found), None, "{name}");
     }
 }
@@ -99,18 +99,20 @@ fn what_was_found_stays_mended() {
 #[test]
 fn lies_are_found_out() {
     let mut missed = Vec::new();
-    for lie in Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && lie.shows_inside()) {
+    for mutant in
+        Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::None && mutant.shows_inside())
+    {
         let search = Search {
             space: Space::INSIDE,
             seed: 0,
             runs: PATIENCE,
-            lie,
+            mutant,
             through: Through::Machines,
             jobs: 1,
         };
         match search.first() {
-            Some((after, _, kind)) => println!("{lie}: after {after} runs, {kind}"),
-            None => missed.push(lie.name()),
+            Some((after, _, kind)) => println!("{mutant}: after {after} runs, {kind}"),
+            None => missed.push(mutant.name()),
         }
     }
     assert!(missed.is_empty(), "in {PATIENCE} runs nobody noticed {}", missed.join(", "));

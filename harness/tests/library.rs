@@ -1,14 +1,14 @@
 //! The library itself in virtual time: it does what the shipped machines do, a seed repeats it, and
 //! drops of its futures break nothing.
 
+use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::client_protocol::FailureReason;
 use redquorum_harness::history::{Event, History};
-use redquorum_harness::judge::{Outcome, judge};
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::sim;
-use redquorum_harness::talk::Why;
 
 fn named(name: &str) -> Scenario {
     embedded_runs().find(|run| run.name == name).expect("it is there")
@@ -37,7 +37,7 @@ fn futures_that_are_dropped_at_random_polls_break_nothing() {
         space: Space::INSIDE,
         seed: 0,
         runs: 40,
-        lie: Lie::None,
+        mutant: Mutant::None,
         through: Through::Library,
         jobs: 1,
     };
@@ -48,7 +48,9 @@ fn futures_that_are_dropped_at_random_polls_break_nothing() {
 fn drops_at_random_polls_happen_and_only_when_asked_for() {
     let run = named("calm");
     let cancelled = |history: &History| {
-        let is = |event: &Event| matches!(event, Event::Answered { why: Some(Why::Cancelled), .. });
+        let is = |event: &Event| {
+            matches!(event, Event::Answered { why: Some(FailureReason::Cancelled), .. })
+        };
         history.records.iter().any(|record| is(&record.event))
     };
     assert!((0..10).all(|seed| !cancelled(&sim::run_library(&run, seed))));

@@ -3,8 +3,8 @@
 
 use std::alloc::System;
 
-use redquorum_harness::judge::{Outcome, judge};
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::sim;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -18,7 +18,7 @@ fn left(scenarios: &[Scenario], rounds: u64) -> (usize, usize) {
     let region = Region::new(HEAP);
     for seed in 0..rounds {
         for scenario in scenarios {
-            let verdict = judge(&sim::run(scenario, seed, Lie::None));
+            let verdict = judge(&sim::run(scenario, seed, Mutant::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected, "{}", scenario.name);
         }
     }
@@ -40,7 +40,7 @@ fn memory_does_not_grow_with_the_number_of_runs() {
 
     // The counter would show bytes that a run keeps.
     let region = Region::new(HEAP);
-    let history = sim::run(&scenarios[0], 1, Lie::None);
+    let history = sim::run(&scenarios[0], 1, Mutant::None);
     assert!(region.change().bytes_allocated > region.change().bytes_deallocated);
     drop(history);
 }

@@ -137,7 +137,7 @@ fn the_full_one_is_read() {
 
 /// A way to garble a text. Numbers are positions, modulo its length.
 #[derive(Clone, Debug)]
-enum Harm {
+enum FaultKind {
     Delete(usize, usize),
     Insert(usize, String),
     Double(usize, usize),
@@ -147,7 +147,7 @@ enum Harm {
     Cut(usize),
 }
 
-fn harms() -> impl Strategy<Value = Vec<Harm>> {
+fn fault_kinds() -> impl Strategy<Value = Vec<FaultKind>> {
     let place = || any::<usize>();
     let short = || 1..12_usize;
     let scrap = prop_oneof![
@@ -199,18 +199,18 @@ fn harms() -> impl Strategy<Value = Vec<Harm>> {
         ".{0,4}",
     ];
     let one = prop_oneof![
-        (place(), short()).prop_map(|(at, many)| Harm::Delete(at, many)),
-        (place(), scrap).prop_map(|(at, what)| Harm::Insert(at, what)),
-        (place(), short()).prop_map(|(at, many)| Harm::Double(at, many)),
-        (place(), place()).prop_map(|(one, two)| Harm::SwapLines(one, two)),
-        place().prop_map(Harm::DropLine),
-        (place(), place()).prop_map(|(one, two)| Harm::SwapWords(one, two)),
-        place().prop_map(Harm::Cut),
+        (place(), short()).prop_map(|(at, many)| FaultKind::Delete(at, many)),
+        (place(), scrap).prop_map(|(at, what)| FaultKind::Insert(at, what)),
+        (place(), short()).prop_map(|(at, many)| FaultKind::Double(at, many)),
+        (place(), place()).prop_map(|(one, two)| FaultKind::SwapLines(one, two)),
+        place().prop_map(FaultKind::DropLine),
+        (place(), place()).prop_map(|(one, two)| FaultKind::SwapWords(one, two)),
+        place().prop_map(FaultKind::Cut),
     ];
     proptest::collection::vec(one, 1..5)
 }
 
-fn garble(text: &str, harm: &Harm) -> String {
+fn garble(text: &str, fault_kind: &FaultKind) -> String {
     let chars: Vec<char> = text.chars().collect();
     let at = |place: usize| place % (chars.len() + 1);
     let part = |from: usize, many: usize| from..(from + many).min(chars.len());
@@ -223,27 +223,27 @@ fn garble(text: &str, harm: &Harm) -> String {
         }
         parts.join(glue)
     };
-    match harm {
-        Harm::Delete(place, many) => {
+    match fault_kind {
+        FaultKind::Delete(place, many) => {
             let range = part(at(*place), *many);
             joined(&[&chars[..range.start], &chars[range.end..]])
         }
-        Harm::Insert(place, what) => {
+        FaultKind::Insert(place, what) => {
             let what: Vec<char> = what.chars().collect();
             joined(&[&chars[..at(*place)], &what, &chars[at(*place)..]])
         }
-        Harm::Double(place, many) => {
+        FaultKind::Double(place, many) => {
             let range = part(at(*place), *many);
             joined(&[&chars[..range.end], &chars[range.start..]])
         }
-        Harm::SwapLines(one, two) => swapped(text.split('\n').collect(), "\n", *one, *two),
-        Harm::SwapWords(one, two) => swapped(text.split(' ').collect(), " ", *one, *two),
-        Harm::DropLine(place) => {
+        FaultKind::SwapLines(one, two) => swapped(text.split('\n').collect(), "\n", *one, *two),
+        FaultKind::SwapWords(one, two) => swapped(text.split(' ').collect(), " ", *one, *two),
+        FaultKind::DropLine(place) => {
             let mut lines: Vec<&str> = text.split('\n').collect();
             lines.remove(place % lines.len());
             lines.join("\n")
         }
-        Harm::Cut(place) => chars[..at(*place)].iter().collect(),
+        FaultKind::Cut(place) => chars[..at(*place)].iter().collect(),
     }
 }
 
@@ -251,12 +251,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_garbled_is_read_or_told_in_full(harms in harms(), own in any::<bool>()) {
+    fn what_is_garbled_is_read_or_told_in_full(fault_kinds in fault_kinds(), own in any::<bool>()) {
         let (name, text) = match embedded().next() {
             Some((name, text)) if own => (name, text),
             _ => ("full", FULL),
         };
-        let text = harms.iter().fold(text.to_owned(), |text, harm| garble(&text, harm));
+        let text = fault_kinds.iter().fold(text.to_owned(), |text, fault_kind| garble(&text, fault_kind));
         let file = format!("{name}.toml");
         line_of(&text, name);
         if let Err(problems) = read(&file, &text) {

@@ -99,7 +99,7 @@ impl Kind {
             Self::Guarded => {
                 // A guard distrusts new masters until they are initialized.
                 let lock = lock(plain(urls).guard(TTL).require_quorum(false)).await;
-                lock.bless_new_masters().await;
+                lock.initialize_masters().await;
                 assert!(lock.health().await.has_quorum(), "blessed masters are trusted");
                 Contender::Guarded(lock)
             }

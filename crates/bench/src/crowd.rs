@@ -9,7 +9,7 @@ use std::iter::Sum;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use redquorum_rig::{Masters, Reply};
+use redquorum_rig::{Masters, RespValue};
 use tokio::time::sleep;
 
 use crate::contender::{Contender, Kind};
@@ -224,7 +224,7 @@ fn cpu(masters: &Masters) -> f64 {
 fn info<T: Sum>(masters: &Masters, section: &str, read: impl Fn(&str) -> Option<T>) -> T {
     let of = |node| {
         let info = masters.ask(node, &format!("INFO {section}")).expect("a master answers");
-        let Reply::Bulk(text) = info else { panic!("INFO is text") };
+        let RespValue::Bulk(text) = info else { panic!("INFO is text") };
         String::from_utf8_lossy(&text).lines().filter_map(&read).sum::<T>()
     };
     (1..=masters.len()).map(of).sum()

@@ -10,23 +10,23 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Ask, Call, Dice, Effect, Step};
+use crate::effect::{Effect, Rng, RoundId, VoteRequest, WakeUp};
 use crate::fence::{self, Fence};
 use crate::guard::Distrust;
+use crate::lock_config::LockConfig;
 use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
-use crate::terms::Terms;
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Answer, Ballot, Cause, Holder, verdict};
+use crate::vote::{Cause, Holder, Reply, Votes, verdict};
 
 mod certify;
-mod line;
+mod positions;
 mod wait;
 mod watch;
 
 use certify::Certification;
-use line::Line;
+use positions::Positions;
 use wait::Wait;
 
 /// The reason why an acquire ended without a lease.
@@ -44,7 +44,7 @@ pub enum Failure {
 
 /// How long an acquire tries, how it waits, and what it does when it is refused for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Patience {
+pub struct WaitPolicy {
     /// How long after the start the last attempt begins, if no attempt wins before. Zero: one
     /// attempt.
     pub wait: Duration,
@@ -68,10 +68,10 @@ pub enum Turn {
     First,
     /// Another claim of this process gives the lease back in the same instant, and wakes no waiter.
     /// The claim that takes over wakes one, if it ends without a lease.
-    Heir,
+    HandedOff,
     /// Another claim of this process gives the lease back, or has just done so, and has woken the
     /// first waiter in the masters' queues. That waiter goes first.
-    Guest,
+    Yielded,
 }
 
 /// The shortest time that a won lease waits for its caller, if its deadline is not earlier.
@@ -80,12 +80,12 @@ const COLLECT: Duration = Duration::from_secs(1);
 /// The machine of one acquire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire {
-    terms: Terms,
+    terms: LockConfig,
     give_up: Time,
     explain: bool,
     attempt: u32,
     token: Token,
-    ballot: Ballot,
+    votes: Votes,
     /// The readings of the masters' clocks in this round; empty without a clock guard.
     clocks: Vec<Option<Reading>>,
     /// The latest round that certifies a number, if the grants did not agree on one.
@@ -98,12 +98,12 @@ pub struct Acquire {
     fence: Option<Fence>,
     /// The release before it woke no waiter: if this acquire ends without a lease, it wakes one
     /// instead.
-    heir: bool,
+    handed_off: bool,
     wait: Wait,
     /// Whether it enqueues before it attempts.
     fair: bool,
     /// Its positions in the masters' queues, once it has a ticket.
-    line: Option<Line>,
+    line: Option<Positions>,
     /// When it was won.
     won: Time,
     /// Why the latest attempt failed.
@@ -116,7 +116,7 @@ pub struct Acquire {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
     /// It asks the masters for its positions in their queues.
-    Standing,
+    RequestState,
     /// It asks the masters for their votes.
     Voting,
     /// A quorum granted; the masters are asked to agree on a number.
@@ -135,41 +135,41 @@ impl Acquire {
     /// Starts the acquire: with its first attempt, or in the masters' queues.
     pub(crate) fn start(
         now: Time,
-        terms: Terms,
-        patience: Patience,
-        dice: &mut dyn Dice,
+        terms: LockConfig,
+        policy: WaitPolicy,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
         let mut acquire = Self {
             terms,
-            give_up: now.plus(patience.wait),
-            explain: patience.explain,
+            give_up: now.plus(policy.wait),
+            explain: policy.explain,
             attempt: 0,
-            token: dice.token(),
-            ballot: Ballot::open(terms.nodes(), now),
+            token: rng.token(),
+            votes: Votes::open(terms.nodes(), now),
             clocks: Vec::new(),
             certification: None,
             fencing_token: None,
             first: None,
             fence: None,
-            heir: patience.turn == Turn::Heir,
-            wait: Wait::new(patience),
-            fair: patience.fair,
+            handed_off: policy.turn == Turn::HandedOff,
+            wait: Wait::new(policy),
+            fair: policy.fair,
             line: None,
             won: Time::NEVER,
             latest: None,
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
-        if patience.fair {
-            acquire.enter(dice);
+        if policy.fair {
+            acquire.enter(rng);
             acquire.wait.watch.open(terms.nodes());
             acquire.listen(out);
             acquire.stand(now, out);
-        } else if patience.turn == Turn::Guest && !patience.wait.is_zero() {
-            acquire.step_back(now, dice, out);
+        } else if policy.turn == Turn::Yielded && !policy.wait.is_zero() {
+            acquire.step_back(now, rng, out);
         } else {
-            acquire.ask(now, None, dice, out);
+            acquire.ask(now, None, rng, out);
         }
         acquire
     }
@@ -179,26 +179,20 @@ impl Acquire {
         &mut self,
         now: Time,
         first: Option<NodeId>,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
-        self.token = dice.token();
-        self.ask(now, first, dice, out);
+        self.token = rng.token();
+        self.ask(now, first, rng, out);
     }
 
     /// Starts a round: asks all masters, or only `first`. `now` becomes t0: nothing of this attempt
     /// was sent before it (R1).
-    fn ask(
-        &mut self,
-        now: Time,
-        first: Option<NodeId>,
-        dice: &mut dyn Dice,
-        out: &mut Vec<Effect>,
-    ) {
+    fn ask(&mut self, now: Time, first: Option<NodeId>, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         // The number wraps once in four thousand million attempts; by then no late answer to its
         // last use is left.
         self.attempt = self.attempt.wrapping_add(1);
-        self.ballot = Ballot::open(self.terms.nodes(), now);
+        self.votes = Votes::open(self.terms.nodes(), now);
         if !self.terms.clock_bound().is_zero() {
             self.clocks = vec![None; self.terms.nodes()];
         }
@@ -208,7 +202,7 @@ impl Acquire {
         self.wait.forget();
         self.state = State::Voting;
         // All masters get the same hint, so most of them then show the same number.
-        self.fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
+        self.fence = if self.terms.is_fenced() { self.terms.fence(rng.hint()) } else { None };
         self.first = first;
         match first {
             Some(node) => out.push(self.send(node)),
@@ -226,8 +220,8 @@ impl Acquire {
 
     fn send(&self, node: NodeId) -> Effect {
         let (token, ttl_ms) = (self.token, self.terms.key_ttl_ms());
-        let ask = Ask::Set { token, ttl_ms, fence: self.fence };
-        Effect::Send { node, step: Step::Attempt(self.attempt), ask }
+        let ask = VoteRequest::Set { token, ttl_ms, fence: self.fence };
+        Effect::Send { node, step: RoundId::Attempt(self.attempt), ask }
     }
 
     /// Decides by the answer of the first master whether to ask the others. Returns whether it
@@ -237,12 +231,12 @@ impl Acquire {
         if self.first != Some(node) {
             return false;
         }
-        match &self.ballot.votes()[node.index()].answer {
-            Some(Answer::Taken(_)) if now < self.give_up => {
+        match &self.votes.votes()[node.index()].answer {
+            Some(Reply::Taken(_)) if now < self.give_up => {
                 self.wait.refused(node);
                 return true;
             }
-            Some(Answer::Unknown(_)) => self.wait.silent(node),
+            Some(Reply::Unknown(_)) => self.wait.silent(node),
             _ => {}
         }
         self.ask_others(out);
@@ -252,69 +246,69 @@ impl Acquire {
     pub(crate) fn answered(
         &mut self,
         now: Time,
-        step: Step,
+        step: RoundId,
         (node, reading): (NodeId, Option<Reading>),
-        answer: Answer,
-        dice: &mut dyn Dice,
+        answer: Reply,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
         match step {
-            Step::Attempt(attempt) if attempt == self.attempt => {
-                if self.ballot.record(now, node, answer) && self.state == State::Voting {
+            RoundId::Attempt(attempt) if attempt == self.attempt => {
+                if self.votes.record(now, node, answer) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
                     if self.hear_first(now, node, out) {
-                        self.refused(now, dice, out);
+                        self.refused(now, rng, out);
                     } else {
-                        self.judge(now, dice, out);
+                        self.judge(now, rng, out);
                     }
                 }
             }
-            Step::Certify { attempt, round } if attempt == self.attempt => {
+            RoundId::Certify { attempt, round } if attempt == self.attempt => {
                 if let Some(certification) = &mut self.certification
                     && certification.round == round
-                    && certification.ballot.record(now, node, answer)
+                    && certification.votes.record(now, node, answer)
                     && self.state == State::Certifying
                 {
-                    self.judge_number(now, dice, out);
+                    self.judge_number(now, rng, out);
                 }
             }
-            Step::Cleanup(attempt) if attempt == self.attempt => {
-                if let Answer::Taken(holder) = answer {
-                    self.ballot.explain(node, holder);
+            RoundId::Cleanup(attempt) if attempt == self.attempt => {
+                if let Reply::Taken(holder) = answer {
+                    self.votes.explain(node, holder);
                 }
                 self.cleaned_up(now, node, &answer);
                 self.check_explained(out);
             }
-            Step::Stand(round) => self.placed(now, (round, node), answer, dice, out),
+            RoundId::Enqueue(round) => self.placed(now, (round, node), answer, rng, out),
             // An answer to an earlier attempt: the links take care of its clean-up.
             _ => {}
         }
     }
 
-    pub(crate) fn wake(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    pub(crate) fn wake(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         match self.state {
             State::Voting if now >= self.round_ends() => {
-                self.ballot.close(now);
-                self.judge(now, dice, out);
+                self.votes.close(now);
+                self.judge(now, rng, out);
             }
             State::Voting if now >= self.voting_ends() => {
                 if let Some(first) = self.first {
                     self.wait.silent(first);
                     self.ask_others(out);
                 }
-                self.judge(now, dice, out);
+                self.judge(now, rng, out);
             }
             State::Certifying if now >= self.round_ends() => {
                 if let Some(certification) = &mut self.certification {
-                    certification.ballot.close(now);
+                    certification.votes.close(now);
                 }
-                self.judge_number(now, dice, out);
+                self.judge_number(now, rng, out);
             }
-            State::Standing if now >= self.standing_ends() => self.close_round(now, dice, out),
-            State::Waiting => self.wake_waiting(now, dice, out),
+            State::RequestState if now >= self.standing_ends() => self.close_round(now, rng, out),
+            State::Waiting => self.wake_waiting(now, rng, out),
             // The caller did not collect the lease in time.
             State::Won if now >= self.collect_by() => {
-                self.fail(now, Failure::TooLate, dice, out);
+                self.fail(now, Failure::TooLate, rng, out);
             }
             State::Explaining { until } if now >= until => {
                 self.state = State::Failed(Failure::Taken);
@@ -328,7 +322,7 @@ impl Acquire {
     pub fn next_wake(&self) -> Time {
         match self.state {
             State::Voting => self.voting_ends(),
-            State::Standing => self.standing_ends(),
+            State::RequestState => self.standing_ends(),
             State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
             State::Explaining { until } => until,
@@ -339,21 +333,16 @@ impl Acquire {
 
     /// The caller collects the lease, after a last look at the clock (R1): a process that slept
     /// since the last vote gets no expired lease.
-    pub(crate) fn collect(
-        &mut self,
-        now: Time,
-        dice: &mut dyn Dice,
-        out: &mut Vec<Effect>,
-    ) -> bool {
+    pub(crate) fn collect(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
         match self.state {
             // A master may have refused the whole attempt since the quorum granted.
             State::Won if self.is_refused() => {
-                self.fail(now, Failure::NoQuorum, dice, out);
+                self.fail(now, Failure::NoQuorum, rng, out);
                 false
             }
             State::Won if now < self.deadline() => true,
             State::Won => {
-                self.fail(now, Failure::TooLate, dice, out);
+                self.fail(now, Failure::TooLate, rng, out);
                 false
             }
             _ => false,
@@ -380,7 +369,7 @@ impl Acquire {
         let Some(clock) = self.clocks.get_mut(node.index()) else { return };
         *clock = reading;
         let half = self.terms.clock_bound() / 2;
-        let granted = self.ballot.which(Answer::creates);
+        let granted = self.votes.which(Reply::creates);
         for node in NodeId::all(self.clocks.len()).filter(|node| granted.contains(*node)) {
             let Some(ours) = self.clocks[node.index()] else { continue };
             let left = Some(ours.unwatched()).filter(|left| !left.is_zero());
@@ -388,29 +377,29 @@ impl Acquire {
             let by = others.map(|other| ours.lead_at_most(*other)).max().unwrap_or_default();
             if left.is_some() && by > half {
                 let why = Distrust::ClockAhead { by };
-                self.ballot.distrust(node, Cause::Distrusted { why, left });
+                self.votes.distrust(node, Cause::Distrusted { why, left });
             }
         }
     }
 
-    fn judge(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    fn judge(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         if self.is_refused() {
             // Regardless of the other votes: a quorum of these masters may miss every quorum of the
             // other set.
-            return self.fail(now, Failure::NoQuorum, dice, out);
+            return self.fail(now, Failure::NoQuorum, rng, out);
         }
-        let granted = self.ballot.which(Answer::creates).len();
-        match verdict(granted, self.ballot.awaited().len(), self.terms.quorum()) {
+        let granted = self.votes.which(Reply::creates).len();
+        match verdict(granted, self.votes.awaited().len(), self.terms.quorum()) {
             Some(true) if now < self.deadline() => {
                 if !self.terms.is_fenced() {
                     return self.win(now, out);
                 }
-                self.fencing_token = fence::agreed(&self.ballot, self.terms.quorum());
+                self.fencing_token = fence::agreed(&self.votes, self.terms.quorum());
                 if self.fencing_token.is_some() {
                     self.win(now, out);
-                } else if self.ballot.awaited().is_empty() || now >= self.last_call() {
-                    let number = fence::candidate(&self.ballot, self.terms.quorum());
-                    self.certify(now, number, dice, out);
+                } else if self.votes.awaited().is_empty() || now >= self.last_call() {
+                    let number = fence::candidate(&self.votes, self.terms.quorum());
+                    self.certify(now, number, rng, out);
                 } else if self.last_call() < self.round_ends() {
                     // The caller sleeps until the end of the round. The last call is earlier, so it
                     // must look again.
@@ -420,8 +409,8 @@ impl Acquire {
                 // some. Of no more than q numbers, the q-th smallest is the largest. One poisoned
                 // counter can make that one arbitrarily large.
             }
-            Some(true) => self.fail(now, Failure::TooLate, dice, out),
-            Some(false) => self.refused(now, dice, out),
+            Some(true) => self.fail(now, Failure::TooLate, rng, out),
+            Some(false) => self.refused(now, rng, out),
             None => {}
         }
     }
@@ -432,32 +421,32 @@ impl Acquire {
         out.push(Effect::Decided);
     }
 
-    fn refused(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        let which = |what: fn(&Answer) -> bool| self.ballot().which(what);
-        let unknown = which(|answer| matches!(answer, Answer::Unknown(_))).len();
+    fn refused(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        let which = |what: fn(&Reply) -> bool| self.votes().which(what);
+        let unknown = which(|answer| matches!(answer, Reply::Unknown(_))).len();
         let reachable = self.terms.nodes() - unknown >= self.terms.quorum();
         // Not taken if keys are gone before their number is certified, and no other holder has
         // them.
-        let taken = !which(|answer| matches!(answer, Answer::Taken(_))).is_empty();
+        let taken = !which(|answer| matches!(answer, Reply::Taken(_))).is_empty();
         let why = if reachable && taken { Failure::Taken } else { Failure::NoQuorum };
-        self.fail(now, why, dice, out);
+        self.fail(now, why, rng, out);
     }
 
-    fn fail(&mut self, now: Time, why: Failure, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    fn fail(&mut self, now: Time, why: Failure, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         self.latest = Some(why);
         let goes_on = now < self.give_up && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
-            self.enter(dice);
+            self.enter(rng);
             self.listen(out);
         }
-        self.wait.count_silence(&self.ballot, self.terms.quorum());
+        self.wait.count_silence(&self.votes, self.terms.quorum());
         // A quorum that granted has kept others from the resource, so a waiter is woken.
-        self.clean_up(why == Failure::TooLate || self.heir && !goes_on, out);
+        self.clean_up(why == Failure::TooLate || self.handed_off && !goes_on, out);
         if goes_on {
             if self.fair && why != Failure::Taken {
                 self.go_to_the_end(out);
             }
-            self.pause(now, dice, out);
+            self.pause(now, rng, out);
         } else if why == Failure::Taken && self.explain {
             self.step_out(true, out);
             self.state = State::Explaining { until: now.plus(self.terms.node_timeout()) };
@@ -477,18 +466,18 @@ impl Acquire {
     /// Cleans up each master where the attempt may have set a key. With `wake`, the acquire also
     /// leaves the queues, and the first waiter is woken.
     fn clean_up(&mut self, wake: bool, out: &mut Vec<Effect>) {
-        let step = Step::Cleanup(self.attempt);
-        let call = if wake { Call::Next } else { Call::Nobody };
+        let step = RoundId::Cleanup(self.attempt);
+        let call = if wake { WakeUp::First } else { WakeUp::None };
         let (nodes, token) = (self.terms.nodes(), self.token);
         let leave = if wake { self.vacate() } else { None };
-        let settle = |node| Effect::Settle { node, step, token, call, leave };
+        let settle = |node| Effect::CleanUp { node, step, token, call, leave };
         match self.first {
             Some(first) => {
                 out.push(settle(first));
                 // The other masters were not asked, and have at most its position.
                 let others = NodeId::all(nodes).filter(|node| *node != first);
-                out.extend(leave.into_iter().flat_map(|ticket| {
-                    others.clone().map(move |node| Effect::StepOut { node, ticket, call: wake })
+                out.extend(leave.into_iter().flat_map(|waiter_id| {
+                    others.clone().map(move |node| Effect::Dequeue { node, waiter_id, call: wake })
                 }));
             }
             None => out.extend(NodeId::all(nodes).map(settle)),
@@ -496,7 +485,7 @@ impl Acquire {
     }
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
-        let open = self.ballot.which(|answer| *answer == Answer::Taken(Holder::NotAsked));
+        let open = self.votes.which(|answer| *answer == Reply::Taken(Holder::NotAsked));
         // A clean-up that finds no holder is an answer, too: the other holder has let go meanwhile.
         if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
             self.state = State::Failed(Failure::Taken);
@@ -506,13 +495,13 @@ impl Acquire {
 
     /// Whether a master showed that others lock on it, but not on all of these masters.
     fn is_refused(&self) -> bool {
-        let refuses = |answer: &Answer| matches!(answer, Answer::Unknown(cause) if cause.refuses());
-        !self.ballot.which(refuses).is_empty()
+        let refuses = |answer: &Reply| matches!(answer, Reply::Unknown(cause) if cause.refuses());
+        !self.votes.which(refuses).is_empty()
     }
 
     /// Whether no quorum is possible any more, because the lock was shut down.
     fn is_shut_down(&self) -> bool {
-        let gone = self.ballot.which(|answer| *answer == Answer::Unknown(Cause::ShutDown)).len();
+        let gone = self.votes.which(|answer| *answer == Reply::Unknown(Cause::ShutDown)).len();
         gone > self.terms.nodes() - self.terms.quorum()
     }
 
@@ -520,7 +509,7 @@ impl Acquire {
     /// lease, if masters left the attempts before it unanswered. They may be slow, and an attempt
     /// must have enough time to succeed in the end.
     fn round_ends(&self) -> Time {
-        let (opened, timeout) = (self.ballot().opened(), self.terms.node_timeout());
+        let (opened, timeout) = (self.votes().opened(), self.terms.node_timeout());
         let longer = self.wait.stretched(timeout).min(self.terms.validity() / 4).max(timeout);
         opened.plus(longer).min(self.give_up.max(opened).plus(timeout))
     }
@@ -532,7 +521,7 @@ impl Acquire {
         if self.first.is_some() {
             return self.first_ends();
         }
-        let granted = || self.ballot.which(Answer::creates).len();
+        let granted = || self.votes.which(Reply::creates).len();
         if self.terms.is_fenced() && granted() >= self.terms.quorum() {
             self.round_ends().min(self.last_call())
         } else {
@@ -543,19 +532,19 @@ impl Acquire {
     /// Until when the caller may collect a won lease. If its future is not polled for long, no
     /// other client can have the resource meanwhile.
     fn collect_by(&self) -> Time {
-        let patience = self.terms.node_timeout().saturating_mul(8).max(COLLECT);
-        self.deadline().min(self.won.plus(patience))
+        let policy = self.terms.node_timeout().saturating_mul(8).max(COLLECT);
+        self.deadline().min(self.won.plus(policy))
     }
 
     fn last_call(&self) -> Time {
         let time = self.terms.validity().saturating_sub(self.terms.node_timeout());
-        self.ballot.opened().plus(time)
+        self.votes.opened().plus(time)
     }
 
     /// t0 + TTL − drift, less what a clock may gain unnoticed (R1). It does not depend on when the
     /// answers came.
     pub fn deadline(&self) -> Time {
-        self.ballot.opened().plus(self.terms.validity())
+        self.votes.opened().plus(self.terms.validity())
     }
 
     /// Whether a quorum granted and the lease waits to be collected.
@@ -592,16 +581,16 @@ impl Acquire {
     }
 
     /// The votes of the latest round: on the key, or on the number to be certified.
-    pub const fn ballot(&self) -> &Ballot {
+    pub const fn votes(&self) -> &Votes {
         match &self.certification {
-            Some(certification) => &certification.ballot,
-            None => &self.ballot,
+            Some(certification) => &certification.votes,
+            None => &self.votes,
         }
     }
 
     /// The votes on the key itself.
-    pub(crate) const fn grants(&self) -> &Ballot {
-        &self.ballot
+    pub(crate) const fn grants(&self) -> &Votes {
+        &self.votes
     }
 
     /// How many rounds it took to certify the number; 0 if the grants agreed on one.
@@ -614,7 +603,7 @@ impl Acquire {
         self.fencing_token
     }
 
-    pub(crate) const fn terms(&self) -> Terms {
+    pub(crate) const fn terms(&self) -> LockConfig {
         self.terms
     }
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::terms::BadOption;
+use crate::lock_config::BadOption;
 
 /// The pauses of a waiting acquire between its attempts. No pause is shorter than a millisecond.
 ///

@@ -8,14 +8,14 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::acquire::{Acquire, Patience};
-use crate::effect::{Dice, Effect, Step, Word};
+use crate::acquire::{Acquire, WaitPolicy};
+use crate::effect::{Effect, QueueEvent, Rng, RoundId};
 use crate::hold::Hold;
+use crate::lock_config::LockConfig;
 use crate::quorum::NodeId;
 use crate::release::Release;
-use crate::terms::Terms;
 use crate::time::Time;
-use crate::vote::Answer;
+use crate::vote::Reply;
 
 /// An input of a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -26,24 +26,24 @@ pub enum Input {
         /// The master.
         node: NodeId,
         /// What the answer belongs to.
-        step: Step,
+        step: RoundId,
         /// The answer.
-        answer: Answer,
+        answer: Reply,
     },
     /// [`Claim::next_wake`] has come. An early wake does nothing.
     Wake,
     /// The caller collects its lease.
     Collect,
     /// The holder extends the lease: it is to live on these terms, from now.
-    Extend(Terms),
+    Extend(LockConfig),
     /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
     /// A link reports an event of the resource while the claim waits for it.
-    Heard {
+    QueueEvent {
         /// The master of the link.
         node: NodeId,
         /// The event.
-        word: Word,
+        word: QueueEvent,
     },
     /// Another claim of this process has the next turn: if the lease is given back now, no other
     /// waiter is woken.
@@ -59,7 +59,7 @@ pub enum Input {
     Reenter,
     /// The holder wants the lease to live at least as long as these terms grant from now. A lease
     /// that lives longer does not change.
-    Prolong(Terms),
+    Prolong(LockConfig),
     /// The holder is done. This counts down one of several handles; the last handle gives the lease
     /// back.
     Release,
@@ -85,28 +85,28 @@ impl Claim {
     /// Starts to acquire.
     pub fn acquire(
         now: Time,
-        terms: Terms,
-        patience: Patience,
-        dice: &mut dyn Dice,
+        terms: LockConfig,
+        policy: WaitPolicy,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
-        Self::Acquiring(Acquire::start(now, terms, patience, dice, out))
+        Self::Acquiring(Acquire::start(now, terms, policy, rng, out))
     }
 
     /// Takes one input, and adds what is to be done to `out`.
-    pub fn handle(&mut self, now: Time, input: Input, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    pub fn handle(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         match (&mut *self, input) {
             (Self::Acquiring(acquire), Input::Answered { node, step, answer }) => {
                 let (answer, reading) = answer.read();
-                acquire.answered(now, step, (node, reading), answer, dice, out);
+                acquire.answered(now, step, (node, reading), answer, rng, out);
             }
-            (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, dice, out),
-            (Self::Acquiring(acquire), Input::Heard { node, word }) => {
-                acquire.heard(now, node, word, dice, out);
+            (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, rng, out),
+            (Self::Acquiring(acquire), Input::QueueEvent { node, word }) => {
+                acquire.heard(now, node, word, rng, out);
             }
             (Self::Acquiring(acquire), Input::Yield) => acquire.yield_turn(out),
             (Self::Acquiring(acquire), Input::Collect) => {
-                if acquire.collect(now, dice, out) {
+                if acquire.collect(now, rng, out) {
                     *self = Self::Holding(Hold::new(acquire));
                 }
             }
@@ -142,7 +142,10 @@ impl Claim {
                 }
                 *self = Self::Ended;
             }
-            (Self::Releasing(release), Input::Answered { node, step: Step::Release, answer }) => {
+            (
+                Self::Releasing(release),
+                Input::Answered { node, step: RoundId::Release, answer },
+            ) => {
                 release.answered(now, node, answer.plain(), out);
             }
             (Self::Releasing(release), Input::Wake) => release.wake(now, out),

@@ -25,29 +25,29 @@ use core::time::Duration;
 
 use crate::acquire::{Failure, Turn};
 use crate::claim::{Claim, Input};
-use crate::effect::{Dice, Effect, Key, Step, Word};
+use crate::effect::{Effect, Key, QueueEvent, Rng, RoundId};
 use crate::hold::Hold;
 use crate::link::{Link, LinkEffect, LinkInput, LinkState};
 use crate::quorum::{NodeId, quorum};
-use crate::roster::Roster;
-use crate::ticket::Ticket;
+use crate::server_identities::ServerIdentities;
 use crate::time::Time;
-use crate::vote::{Answer, Ballot};
+use crate::vote::{Reply, Votes};
+use crate::waiter::WaiterId;
 use crate::wire::Greeting;
 
 mod machine;
 mod pacing;
 mod timers;
-mod turns;
-mod words;
+mod types;
+mod wait_queues;
 
 pub use machine::ClaimMachine;
 use pacing::renewal_moment;
 use timers::{BATCH, Timer, Timers, room};
-use turns::WaitQueues;
-pub use words::{
-    AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, Standing, VoteCounts,
+pub use types::{
+    AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, RequestState, VoteCounts,
 };
+use wait_queues::WaitQueues;
 
 /// The shortest delay after which a caller that does not look at its request counts as
 /// unresponsive.
@@ -64,7 +64,7 @@ pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
     links: Vec<Link<ReplyTo>>,
     /// The server to which each link leads.
-    servers: Roster,
+    servers: ServerIdentities,
     /// Boxed, so that the map moves pointers.
     claims: BTreeMap<ClaimId, Box<Entry<C, C::Seed>>>,
     /// The number of the latest claim.
@@ -94,7 +94,7 @@ struct Entry<C, S> {
     /// Whether it has a place in the local queue.
     queued: bool,
     /// The ticket by which masters wake it, if they do.
-    listens: Option<Ticket>,
+    listens: Option<WaiterId>,
     /// Whether its caller has looked at it since its last change.
     waits: bool,
     /// The time of its last change, or of its start.
@@ -110,7 +110,7 @@ struct Entry<C, S> {
 enum State<C> {
     Queued,
     Claim(C),
-    Over(Failure, Ballot),
+    Over(Failure, Votes),
 }
 
 /// The clocks, the random source and the effects of one input.
@@ -118,7 +118,7 @@ pub struct Context<'a, C: ClaimMachine> {
     /// The readings of the clocks.
     pub clocks: C::Clocks,
     /// The source of random numbers and tokens.
-    pub dice: &'a mut dyn Dice,
+    pub rng: &'a mut dyn Rng,
     /// What the driver is to do.
     pub out: &'a mut Vec<ClientEffect>,
 }
@@ -135,7 +135,7 @@ impl<C: ClaimMachine> Client<C> {
         let mut client = Self {
             config,
             links: Vec::with_capacity(config.nodes),
-            servers: Roster::new(config.nodes),
+            servers: ServerIdentities::new(config.nodes),
             claims: BTreeMap::new(),
             last: 0,
             queues: WaitQueues::default(),
@@ -193,11 +193,11 @@ impl<C: ClaimMachine> Client<C> {
     /// The caller looks at its request: if the request is due, it acts. Only a request whose caller
     /// looks at it makes attempts: a lease that is won for a caller that hangs would keep others
     /// out.
-    pub fn look(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<Standing<'_, C>> {
+    pub fn look(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<RequestState<'_, C>> {
         self.claims.get_mut(&id)?.waits = true;
         if cx.now() >= self.look_again_at(id, cx.clocks) {
             match self.standing(id) {
-                Some(Standing::Queued(_)) => self.wait_is_over(id, cx),
+                Some(RequestState::Queued(_)) => self.wait_is_over(id, cx),
                 _ => self.drive(id, Input::Wake, cx),
             }
             self.deliver(cx);
@@ -206,19 +206,19 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// The state of a request; `None` once the request is over and its caller was informed.
-    pub fn standing(&self, id: ClaimId) -> Option<Standing<'_, C>> {
+    pub fn standing(&self, id: ClaimId) -> Option<RequestState<'_, C>> {
         let entry = self.claims.get(&id)?;
         Some(match &entry.state {
-            State::Queued => Standing::Queued(entry.give_up),
-            State::Claim(claim) => Standing::Claim(claim),
-            State::Over(why, ballot) => Standing::Over(*why, ballot),
+            State::Queued => RequestState::Queued(entry.give_up),
+            State::Claim(claim) => RequestState::Claim(claim),
+            State::Over(why, votes) => RequestState::Over(*why, votes),
         })
     }
 
     /// The claim of a request, once its turn has come.
     pub fn claim(&self, id: ClaimId) -> Option<&C> {
         match self.standing(id)? {
-            Standing::Claim(claim) => Some(claim),
+            RequestState::Claim(claim) => Some(claim),
             _ => None,
         }
     }
@@ -234,8 +234,8 @@ impl<C: ClaimMachine> Client<C> {
     /// When the caller looks at its request again, if nothing changes before.
     pub fn look_again_at(&self, id: ClaimId, clocks: C::Clocks) -> Time {
         let claim = match self.standing(id) {
-            Some(Standing::Queued(give_up)) => return give_up,
-            Some(Standing::Claim(claim)) => claim,
+            Some(RequestState::Queued(give_up)) => return give_up,
+            Some(RequestState::Claim(claim)) => claim,
             _ => return Time::NEVER,
         };
         match claim.claim() {
@@ -264,7 +264,7 @@ impl<C: ClaimMachine> Client<C> {
         } else {
             self.queues.hand_on(&entry.key, id, self.config.fair)
         };
-        if next.is_some_and(|(_, turn)| turn == Turn::Heir) {
+        if next.is_some_and(|(_, turn)| turn == Turn::HandedOff) {
             self.drive(id, Input::HandOn, cx);
         }
         self.drive(id, input, cx);
@@ -293,8 +293,8 @@ impl<C: ClaimMachine> Client<C> {
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(mut entry) = self.claims.remove(&id) else { return };
         self.timers.replace(id, entry.timer, Timer::default());
-        if let Some(ticket) = entry.listens.take() {
-            self.unlisten(ticket, &entry.key, id, cx);
+        if let Some(waiter_id) = entry.listens.take() {
+            self.unlisten(waiter_id, &entry.key, id, cx);
         }
         if entry.queued {
             let next = self.queues.leave(&entry.key, id);
@@ -340,13 +340,19 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// A master replied to the oldest unanswered command of a connection.
-    pub fn replied(&mut self, node: NodeId, epoch: u64, answer: Answer, cx: &mut Context<'_, C>) {
+    pub fn replied(&mut self, node: NodeId, epoch: u64, answer: Reply, cx: &mut Context<'_, C>) {
         self.connection(node, LinkInput::Answered { epoch, answer }, cx);
     }
 
     /// A master woke a waiter.
-    pub fn woken(&mut self, node: NodeId, epoch: u64, ticket: Ticket, cx: &mut Context<'_, C>) {
-        self.connection(node, LinkInput::Woken { epoch, ticket }, cx);
+    pub fn woken(
+        &mut self,
+        node: NodeId,
+        epoch: u64,
+        waiter_id: WaiterId,
+        cx: &mut Context<'_, C>,
+    ) {
+        self.connection(node, LinkInput::Woken { epoch, waiter_id }, cx);
     }
 
     /// Asks a master whether it would grant a lease. [`ClientEffect::Replied`] reports the reply.
@@ -357,7 +363,7 @@ impl<C: ClaimMachine> Client<C> {
     /// Marks a master as new, unless it has a boot marker. [`ClientEffect::Replied`] reports the
     /// reply.
     pub fn initialize(&mut self, node: NodeId, request: u64, cx: &mut Context<'_, C>) {
-        self.connection(node, LinkInput::Bless(ReplyTo::Caller(request)), cx);
+        self.connection(node, LinkInput::Initialize(ReplyTo::Caller(request)), cx);
     }
 
     /// Stops collecting votes from all masters; pending clean-ups go on. All callers look at their
@@ -461,7 +467,7 @@ impl<C: ClaimMachine> Client<C> {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let State::Claim(claim) = &mut entry.state else { return };
         let mut effects = core::mem::take(&mut self.effects);
-        claim.handle(cx.clocks, input, cx.dice, &mut effects);
+        claim.handle(cx.clocks, input, cx.rng, &mut effects);
         if !effects.is_empty() {
             self.route(id, &mut effects, cx);
         }
@@ -479,23 +485,23 @@ impl<C: ClaimMachine> Client<C> {
                 Effect::Send { node, step, ask } => {
                     (node, LinkInput::Send { key, ask, tag: ReplyTo::Claim(id, step) })
                 }
-                Effect::Settle { node, step, token, call, leave } => {
+                Effect::CleanUp { node, step, token, call, leave } => {
                     let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::Settle { key, token, call, leave, tag })
+                    (node, LinkInput::CleanUp { key, token, call, leave, tag })
                 }
                 Effect::Leave { node, token, until } => {
                     cx.out.push(ClientEffect::Rearm { node });
                     (node, LinkInput::Leave { token, until })
                 }
-                Effect::Stand { node, step, ticket, spot } => {
+                Effect::Enqueue { node, step, waiter_id, position } => {
                     let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::Stand { key, ticket, spot, tag })
+                    (node, LinkInput::Enqueue { key, waiter_id, position, tag })
                 }
-                Effect::StepOut { node, ticket, call } => {
-                    (node, LinkInput::StepOut { key, ticket, call })
+                Effect::Dequeue { node, waiter_id, call } => {
+                    (node, LinkInput::Dequeue { key, waiter_id, call })
                 }
-                Effect::Listen { ticket } => {
-                    self.listen(id, &key, ticket, cx);
+                Effect::Subscribe { waiter_id } => {
+                    self.listen(id, &key, waiter_id, cx);
                     continue;
                 }
                 Effect::Decided => {
@@ -516,20 +522,20 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    fn listen(&mut self, id: ClaimId, key: &Key, ticket: Ticket, cx: &mut Context<'_, C>) {
+    fn listen(&mut self, id: ClaimId, key: &Key, waiter_id: WaiterId, cx: &mut Context<'_, C>) {
         if let Some(entry) = self.claims.get_mut(&id) {
-            entry.listens = Some(ticket);
+            entry.listens = Some(waiter_id);
         }
         self.queues.listen(key, id);
         for node in NodeId::all(self.links.len()) {
-            self.enter(node, LinkInput::Listen { key: key.clone(), ticket }, Some(id), cx);
+            self.enter(node, LinkInput::Subscribe { key: key.clone(), waiter_id }, Some(id), cx);
         }
     }
 
-    fn unlisten(&mut self, ticket: Ticket, key: &Key, id: ClaimId, cx: &mut Context<'_, C>) {
+    fn unlisten(&mut self, waiter_id: WaiterId, key: &Key, id: ClaimId, cx: &mut Context<'_, C>) {
         self.queues.unlisten(key, id);
         for node in NodeId::all(self.links.len()) {
-            self.enter(node, LinkInput::Unlisten(ticket), None, cx);
+            self.enter(node, LinkInput::Unsubscribe(waiter_id), None, cx);
         }
     }
 
@@ -567,20 +573,25 @@ impl<C: ClaimMachine> Client<C> {
             }
             LinkEffect::Dial(epoch) => out.push(ClientEffect::Dial { node, epoch }),
             LinkEffect::Close(epoch) => out.push(ClientEffect::Close { node, epoch }),
-            LinkEffect::Tell(ReplyTo::Claim(id, step), answer) => {
-                if matches!(step, Step::Attempt(_) | Step::Certify { .. } | Step::Extend(_)) {
+            LinkEffect::Reply(ReplyTo::Claim(id, step), answer) => {
+                if matches!(
+                    step,
+                    RoundId::Attempt(_) | RoundId::Certify { .. } | RoundId::Extend(_)
+                ) {
                     self.votes[node.index()].count(&answer);
                 }
                 self.inputs.push_back((id, Input::Answered { node, step, answer }));
             }
-            LinkEffect::Tell(ReplyTo::Caller(request), answer) => {
+            LinkEffect::Reply(ReplyTo::Caller(request), answer) => {
                 out.push(ClientEffect::Replied { request, node, answer });
             }
-            LinkEffect::Hear(key, Word::Others(others)) => self.queues.others(now, &key, others),
-            LinkEffect::Hear(key, word) => {
+            LinkEffect::QueueEvent(key, QueueEvent::Waiters(others)) => {
+                self.queues.others(now, &key, others)
+            }
+            LinkEffect::QueueEvent(key, word) => {
                 let listeners =
                     listener.map_or_else(|| self.queues.listeners(&key), |id| alloc::vec![id]);
-                let heard = listeners.into_iter().map(|id| (id, Input::Heard { node, word }));
+                let heard = listeners.into_iter().map(|id| (id, Input::QueueEvent { node, word }));
                 self.inputs.extend(heard);
             }
         }
@@ -589,7 +600,7 @@ impl<C: ClaimMachine> Client<C> {
     /// Passes the claims what links reported.
     fn deliver(&mut self, cx: &mut Context<'_, C>) {
         while let Some((id, input)) = self.inputs.pop_front() {
-            if matches!(input, Input::Heard { word: Word::Free(_), .. })
+            if matches!(input, Input::QueueEvent { word: QueueEvent::Free(_), .. })
                 && self.is_unresponsive(id, cx)
             {
                 self.pass_over(id, cx);
@@ -613,9 +624,9 @@ impl<C: ClaimMachine> Client<C> {
         let claim = claim.claim();
         let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
         let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
-        if !waits && let Some(ticket) = entry.listens.take() {
+        if !waits && let Some(waiter_id) = entry.listens.take() {
             let key = entry.key.clone();
-            self.unlisten(ticket, &key, id, cx);
+            self.unlisten(waiter_id, &key, id, cx);
         }
         if ended {
             self.forget(id, cx);

@@ -5,9 +5,9 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::quorum::NodeId;
-use crate::ticket::{Spot, Ticket};
 use crate::time::Time;
 use crate::token::Token;
+use crate::waiter::{Position, WaiterId};
 
 /// The key of a resource on every master: any bytes.
 pub type Key = Arc<[u8]>;
@@ -21,50 +21,50 @@ pub enum Effect {
         /// The master.
         node: NodeId,
         /// What the answer belongs to.
-        step: Step,
+        step: RoundId,
         /// The command.
-        ask: Ask,
+        ask: VoteRequest,
     },
     /// The key with this token is no longer wanted: the link enqueues its clean-up (R5).
-    Settle {
+    CleanUp {
         /// The master of the link.
         node: NodeId,
         /// What the answer belongs to.
-        step: Step,
+        step: RoundId,
         /// The token of the key.
         token: Token,
         /// Which waiter is woken when it is deleted.
-        call: Call,
+        call: WakeUp,
         /// The waiter that leaves the queue with this clean-up.
-        leave: Option<Ticket>,
+        leave: Option<WaiterId>,
     },
     /// Ask a master to give this waiter a position in its queue for the resource, or to keep the
     /// one that it has.
-    Stand {
+    Enqueue {
         /// The master.
         node: NodeId,
         /// What the answer belongs to.
-        step: Step,
+        step: RoundId,
         /// The waiter.
-        ticket: Ticket,
+        waiter_id: WaiterId,
         /// The position to ask for.
-        spot: Spot,
+        position: Position,
     },
     /// Give up the position. The answer is for no machine.
-    StepOut {
+    Dequeue {
         /// The master of the queue.
         node: NodeId,
         /// The waiter.
-        ticket: Ticket,
+        waiter_id: WaiterId,
         /// Whether the master wakes the first waiter in the queue, if the resource is free there.
         call: bool,
     },
     /// The claim waits: all links subscribe for it. The driver ends the subscription by
-    /// [`LinkInput::Unlisten`](crate::LinkInput::Unlisten), when it sees that the claim no longer
+    /// [`LinkInput::Unsubscribe`](crate::LinkInput::Unsubscribe), when it sees that the claim no longer
     /// waits.
-    Listen {
+    Subscribe {
         /// The waiter.
-        ticket: Ticket,
+        waiter_id: WaiterId,
     },
     /// The lease of this token is over without a release: the link enqueues the clean-up (R5), but
     /// not before the grace of what is still under way is over.
@@ -84,12 +84,12 @@ impl Effect {
     /// Enqueues the clean-up of a token for all masters, silent ones included (R5).
     pub(crate) fn settle_all(
         nodes: usize,
-        step: Step,
+        step: RoundId,
         token: Token,
-        call: Call,
-        leave: Option<Ticket>,
+        call: WakeUp,
+        leave: Option<WaiterId>,
     ) -> impl Iterator<Item = Self> {
-        NodeId::all(nodes).map(move |node| Self::Settle { node, step, token, call, leave })
+        NodeId::all(nodes).map(move |node| Self::CleanUp { node, step, token, call, leave })
     }
 
     /// Leaves the keys of a lease alone on all masters until the grace is over, at `until`.
@@ -104,36 +104,36 @@ impl Effect {
 /// wake-up. If failed attempts woke waiters, too, two waiters would wake each other as fast as
 /// masters answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Call {
+pub enum WakeUp {
     /// None: the key is of an attempt that failed.
-    Nobody,
+    None,
     /// None: the next claim of this process has its turn. The waiters are counted.
-    Counted,
+    Count,
     /// The first waiter in the master's queue.
-    Next,
+    First,
 }
 
 /// What a link reports about a resource while a claim waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Word {
+pub enum QueueEvent {
     /// Subscribed: from now on, the master of the link wakes the waiters of this process.
-    Listening,
+    Subscribed,
     /// Not subscribed, or no longer.
-    Deaf,
+    NotSubscribed,
     /// Refused on this connection: the master forbids it to subscribe, or does not support push
     /// messages.
     Refused,
     /// The resource became free on the master, and this waiter is the first in its queue. This is a
     /// hint: it may be late, or lost.
-    Free(Ticket),
+    Free(WaiterId),
     /// How many waiters were in the queue when a key of this process was deleted.
-    Others(u32),
+    Waiters(u32),
 }
 
 /// A command of a claim to one master about its resource.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Ask {
+pub enum VoteRequest {
     /// `SET NX PX`. With a fence, a script that also raises the counter.
     Set {
         /// The value of the key.
@@ -167,7 +167,7 @@ pub enum Ask {
     },
 }
 
-impl Ask {
+impl VoteRequest {
     /// How long the key may live from when the master receives this command, in milliseconds. 0: no
     /// longer than without it.
     pub const fn ttl_ms(self) -> u64 {
@@ -195,7 +195,7 @@ impl Ask {
 /// What an answer belongs to. A number distinguishes the attempts and the rounds, so that a late
 /// answer never counts for a newer command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
+pub enum RoundId {
     /// The `SET` of this attempt.
     Attempt(u32),
     /// A round of certifying the number of this attempt.
@@ -206,7 +206,7 @@ pub enum Step {
         round: u32,
     },
     /// This round of asking for positions in the queues.
-    Stand(u32),
+    Enqueue(u32),
     /// The clean-up of this attempt.
     Cleanup(u32),
     /// This round of extending.
@@ -216,7 +216,7 @@ pub enum Step {
 }
 
 /// The source of what a claim cannot decide itself: random tokens, growing numbers, and pauses.
-pub trait Dice {
+pub trait Rng {
     /// A fresh token, from a source that is unpredictable.
     fn token(&mut self) -> Token;
 

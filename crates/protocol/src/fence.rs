@@ -13,7 +13,7 @@
 
 use alloc::vec::Vec;
 
-use crate::vote::{Answer, Ballot};
+use crate::vote::{Reply, Votes};
 
 /// The largest number that a counter may show. Above it, numbers in Lua are not exact: 2⁵³ + 1
 /// would be 2⁵³.
@@ -29,24 +29,24 @@ pub struct Fence {
 }
 
 /// The counters that masters showed during the hold that this ballot belongs to.
-fn numbers(ballot: &Ballot) -> impl Iterator<Item = u64> + Clone {
-    ballot.votes().iter().filter_map(|vote| match vote.answer {
-        Some(Answer::Granted { number } | Answer::Certified { number }) => Some(number),
+fn numbers(votes: &Votes) -> impl Iterator<Item = u64> + Clone {
+    votes.votes().iter().filter_map(|vote| match vote.answer {
+        Some(Reply::Granted { number } | Reply::Certified { number }) => Some(number),
         _ => None,
     })
 }
 
 /// The number that a quorum of masters have. It is a fencing token if the masters were asked while
 /// the key was ours.
-pub(crate) fn agreed(ballot: &Ballot, quorum: usize) -> Option<u64> {
-    let all = numbers(ballot);
+pub(crate) fn agreed(votes: &Votes, quorum: usize) -> Option<u64> {
+    let all = numbers(votes);
     all.clone().find(|number| all.clone().filter(|other| other == number).count() >= quorum)
 }
 
 /// The number to certify next: the q-th smallest. A quorum can reach it. A counter that is far
 /// ahead of the others, for whatever reason, does not lead the others.
-pub(crate) fn candidate(ballot: &Ballot, quorum: usize) -> Option<u64> {
-    let mut all: Vec<u64> = numbers(ballot).collect();
+pub(crate) fn candidate(votes: &Votes, quorum: usize) -> Option<u64> {
+    let mut all: Vec<u64> = numbers(votes).collect();
     all.sort_unstable();
     all.get(quorum - 1).copied()
 }
@@ -58,29 +58,29 @@ mod tests {
     use crate::time::Time;
     use crate::vote::Cause;
 
-    fn ballot(said: &[Option<u64>]) -> Ballot {
-        let mut ballot = Ballot::open(said.len(), Time::ZERO);
+    fn votes(said: &[Option<u64>]) -> Votes {
+        let mut votes = Votes::open(said.len(), Time::ZERO);
         for (node, number) in NodeId::all(said.len()).zip(said) {
             let answer = match number {
-                Some(number) => Answer::Granted { number: *number },
-                None => Answer::Unknown(Cause::Silent),
+                Some(number) => Reply::Granted { number: *number },
+                None => Reply::Unknown(Cause::Silent),
             };
-            ballot.record(Time::ZERO, node, answer);
+            votes.record(Time::ZERO, node, answer);
         }
-        ballot
+        votes
     }
 
     #[test]
     fn a_number_is_agreed_only_by_a_quorum() {
-        assert_eq!(agreed(&ballot(&[Some(7), Some(7), None, Some(9), None]), 3), None);
-        assert_eq!(agreed(&ballot(&[Some(9), Some(7), Some(7), None, Some(7)]), 3), Some(7));
-        assert_eq!(agreed(&ballot(&[]), 1), None);
+        assert_eq!(agreed(&votes(&[Some(7), Some(7), None, Some(9), None]), 3), None);
+        assert_eq!(agreed(&votes(&[Some(9), Some(7), Some(7), None, Some(7)]), 3), Some(7));
+        assert_eq!(agreed(&votes(&[]), 1), None);
     }
 
     #[test]
     fn one_poisoned_counter_is_not_followed() {
         let said = [Some(MAX_NUMBER), Some(4), Some(5), Some(6), None];
-        assert_eq!(candidate(&ballot(&said), 3), Some(6));
-        assert_eq!(candidate(&ballot(&said[..2]), 3), None, "fewer than a quorum");
+        assert_eq!(candidate(&votes(&said), 3), Some(6));
+        assert_eq!(candidate(&votes(&said[..2]), 3), None, "fewer than a quorum");
     }
 }

@@ -35,7 +35,7 @@ use core::time::Duration;
 
 use crate::fingerprint::Fingerprint;
 use crate::link::RunId;
-use crate::terms::{BadOption, Drift, MAX_TTL};
+use crate::lock_config::{BadOption, Drift, MAX_TTL};
 
 /// The guard adds this to the longest lease and its drift: the resolution by which operators
 /// measure.
@@ -84,7 +84,7 @@ impl Guard {
     /// more than `bound` while a lease can have been alive.
     ///
     /// A smaller gain is not noticed, so every lease ends earlier by `bound`
-    /// ([`Terms::with_clock_bound`](crate::Terms::with_clock_bound)). The bound must be the same
+    /// ([`LockConfig::with_clock_bound`](crate::LockConfig::with_clock_bound)). The bound must be the same
     /// for all clients, and the marker contains it. It is rounded down to milliseconds.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ impl Guard {
     }
 
     /// The name of a vigil: never the same twice.
-    pub(crate) fn vigil(self, count: u64) -> Arc<str> {
+    pub(crate) fn probation(self, count: u64) -> Arc<str> {
         Arc::from(format!("{:016x}.{count}", self.salt))
     }
 
@@ -209,7 +209,7 @@ impl<'a> Marker<'a> {
 }
 
 /// The set of masters that a marker was made for, if the marker names one.
-pub fn fleet_of(marker: &str) -> Option<Fingerprint> {
+pub fn masters_id_of(marker: &str) -> Option<Fingerprint> {
     Marker::read(marker)?.fleet
 }
 
@@ -403,7 +403,7 @@ mod tests {
                 let marker = guard.marker(&run_id, durable);
                 assert!(marker.len() <= MAX_MARKER);
                 assert_eq!(guard.judge(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
-                assert_eq!(fleet_of(&marker), guard.fleet);
+                assert_eq!(masters_id_of(&marker), guard.fleet);
                 let other = Some(&RunId(Arc::from("b")));
                 assert_eq!(guard.judge(Some(&marker), other, true).is_ok(), durable);
             }

@@ -14,13 +14,13 @@ use core::fmt;
 use self::gap::Spans;
 use self::handles::Handles;
 use crate::acquire::Acquire;
-use crate::effect::{Ask, Call, Effect, Step};
+use crate::effect::{Effect, RoundId, VoteRequest, WakeUp};
+use crate::lock_config::LockConfig;
 use crate::quorum::{NodeId, NodeSet};
-use crate::terms::Terms;
-use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Answer, Ballot, verdict};
+use crate::vote::{Reply, Votes, verdict};
+use crate::waiter::WaiterId;
 
 mod watchdog;
 
@@ -73,7 +73,7 @@ pub enum Extension {
 /// The machine of one lease.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
-    terms: Terms,
+    terms: LockConfig,
     token: Token,
     fencing_token: Option<u64>,
     certifications: u32,
@@ -94,17 +94,17 @@ pub struct Hold {
     gone: bool,
     lost: Option<Loss>,
     /// Which waiter is woken when the lease is given back.
-    call: Call,
+    call: WakeUp,
     /// The waiter that the claim was, and still is, in the masters' queues.
-    waiter: Option<Ticket>,
+    waiter: Option<WaiterId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Round {
     number: u32,
-    ballot: Ballot,
+    votes: Votes,
     /// The terms that this round asks for.
-    terms: Terms,
+    terms: LockConfig,
     /// The masters that may vote: the members when the round began.
     voters: NodeSet,
     /// Whether the holder asked for it, and not the watchdog.
@@ -123,11 +123,11 @@ impl Hold {
             certifications: won.certifications(),
             attempt: won.attempt(),
             deadline: won.deadline(),
-            members: won.grants().which(Answer::creates).or(won.certified()).without(won.lost()),
+            members: won.grants().which(Reply::creates).or(won.certified()).without(won.lost()),
             spans: Spans::default(),
             round: Round {
                 number: 0,
-                ballot: won.grants().clone(),
+                votes: won.grants().clone(),
                 terms,
                 voters: NodeSet::EMPTY,
                 asked: false,
@@ -138,7 +138,7 @@ impl Hold {
             handles: Handles::FIRST,
             gone: false,
             lost: None,
-            call: Call::Next,
+            call: WakeUp::First,
             waiter: won.waiter(),
         }
     }
@@ -146,15 +146,15 @@ impl Hold {
     /// The next claim of this process has its turn as soon as this one gives the lease back: no
     /// other waiter is woken.
     pub(crate) const fn hand_on(&mut self) {
-        self.call = Call::Counted;
+        self.call = WakeUp::Count;
     }
 
     /// Starts a round of extending for the holder. It replaces a round that is under way.
-    pub(crate) fn extend(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
+    pub(crate) fn extend(&mut self, now: Time, terms: LockConfig, out: &mut Vec<Effect>) {
         self.start_round(now, terms, true, out);
     }
 
-    fn start_round(&mut self, now: Time, terms: Terms, asked: bool, out: &mut Vec<Effect>) {
+    fn start_round(&mut self, now: Time, terms: LockConfig, asked: bool, out: &mut Vec<Effect>) {
         // Whatever the extension asks for: a repair of a fenced lease must raise the counter.
         let terms = terms.fenced_as(self.terms);
         self.wake_deadline(now, out);
@@ -166,7 +166,7 @@ impl Hold {
         if self.round.asked {
             self.previous = Some(Box::new(self.round.clone()));
         }
-        let expires = self.round.ballot.opened().plus(self.round.terms.validity());
+        let expires = self.round.votes.opened().plus(self.round.terms.validity());
         self.members = self.members.without(self.spans.begin_round(now, self.members, expires));
         self.look_for_gap(now, out);
         self.round.asked = asked;
@@ -189,16 +189,16 @@ impl Hold {
             self.deadline = nearer;
             out.push(Effect::Decided);
         }
-        self.round.ballot = Ballot::open(terms.nodes(), now);
+        self.round.votes = Votes::open(terms.nodes(), now);
         self.round.voters = self.members;
         self.round.state = Extension::Pending;
-        let (token, step) = (self.token, Step::Extend(self.round.number));
+        let (token, step) = (self.token, RoundId::Extend(self.round.number));
         let fence = self.fencing_token.and_then(|number| terms.fence(number));
         out.extend(NodeId::all(terms.nodes()).map(|node| {
             // A repair is asked only of masters that cannot vote in this round. A member that lost
             // the key must report that, and not hide the gap with a new key.
             let repair = !self.members.contains(node);
-            let ask = Ask::Keep { token, ttl_ms: terms.key_ttl_ms(), repair, fence };
+            let ask = VoteRequest::Keep { token, ttl_ms: terms.key_ttl_ms(), repair, fence };
             Effect::Send { node, step, ask }
         }));
     }
@@ -206,9 +206,9 @@ impl Hold {
     pub(crate) fn answered(
         &mut self,
         now: Time,
-        step: Step,
+        step: RoundId,
         node: NodeId,
-        answer: Answer,
+        answer: Reply,
         out: &mut Vec<Effect>,
     ) {
         // The answer may come before the timer fires (R7).
@@ -216,14 +216,14 @@ impl Hold {
         let current = match step {
             // A late answer to the `SET` that won this lease. It counts only until a round of
             // extending asks this master.
-            Step::Attempt(attempt) if attempt == self.attempt && self.round.number == 0 => true,
-            Step::Extend(number) => number == self.round.number,
+            RoundId::Attempt(attempt) if attempt == self.attempt && self.round.number == 0 => true,
+            RoundId::Extend(number) => number == self.round.number,
             // A late answer to a round of certifying. It counts only until then, too.
-            Step::Certify { attempt, .. } if attempt == self.attempt => self.round.number == 0,
+            RoundId::Certify { attempt, .. } if attempt == self.attempt => self.round.number == 0,
             _ => return,
         };
         match answer {
-            Answer::Created | Answer::Granted { .. } | Answer::Certified { .. } | Answer::Kept
+            Reply::Created | Reply::Granted { .. } | Reply::Certified { .. } | Reply::Kept
                 if current =>
             {
                 if self.members.contains(node) {
@@ -233,13 +233,13 @@ impl Hold {
             }
             // A late confirmation from an older round proves nothing about now. A late denial does:
             // a key that was missing once has a gap.
-            Answer::Absent | Answer::Taken(_) => {
+            Reply::Absent | Reply::Taken(_) => {
                 self.members.remove(node);
                 self.spans.deny(now, node);
             }
             _ => {}
         }
-        let counts = current && self.round.ballot.record(now, node, answer);
+        let counts = current && self.round.votes.record(now, node, answer);
         self.look_for_gap(now, out);
         if counts {
             self.judge(now, out);
@@ -268,7 +268,7 @@ impl Hold {
             return;
         }
         if self.is_extending() && now >= self.round_ends() {
-            self.round.ballot.close(now);
+            self.round.votes.close(now);
             self.judge(now, out);
         }
         self.wake_watchdog(now, out);
@@ -302,14 +302,14 @@ impl Hold {
     pub(crate) fn leave_until(&self, until: Time, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
         out.extend(Effect::leave_all(nodes, self.token, until));
-        let leave = |ticket| move |node| Effect::StepOut { node, ticket, call: false };
+        let leave = |waiter_id| move |node| Effect::Dequeue { node, waiter_id, call: false };
         out.extend(self.waiter.into_iter().flat_map(|it| NodeId::all(nodes).map(leave(it))));
     }
 
     /// The holder is done: enqueues the clean-up on all masters.
     pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
-        let (step, leave) = (Step::Release, self.waiter);
+        let (step, leave) = (RoundId::Release, self.waiter);
         out.extend(Effect::settle_all(nodes, step, self.token, self.call, leave));
     }
 
@@ -318,14 +318,14 @@ impl Hold {
             return;
         }
         let voters = self.round.voters;
-        let kept = self.round.ballot.which(|answer| *answer == Answer::Kept).and(voters).len();
-        let awaited = self.round.ballot.awaited().and(voters).len();
+        let kept = self.round.votes.which(|answer| *answer == Reply::Kept).and(voters).len();
+        let awaited = self.round.votes.awaited().and(voters).len();
         let terms = self.round.terms;
         let Some(won) = verdict(kept, awaited, terms.quorum()).or(self.gone.then_some(false))
         else {
             return;
         };
-        let deadline = self.round.ballot.opened().plus(terms.validity());
+        let deadline = self.round.votes.opened().plus(terms.validity());
         // Both deadlines must lie ahead: the old one, because a loss is final; the new one, because
         // of R1.
         if won && !self.gone && now < self.deadline && now < deadline {
@@ -366,7 +366,7 @@ impl Hold {
     }
 
     fn round_ends(&self) -> Time {
-        self.round.ballot.opened().plus(self.round.terms.node_timeout())
+        self.round.votes.opened().plus(self.round.terms.node_timeout())
     }
 
     /// The instant from which the lease counts as lost.
@@ -387,15 +387,15 @@ impl Hold {
 
     /// How round `number` ended, and its votes, if it has ended. Only the latest round, and the
     /// latest one that the holder asked for, are known.
-    pub fn ended(&self, number: u32) -> Option<(Extension, &Ballot)> {
+    pub fn ended(&self, number: u32) -> Option<(Extension, &Votes)> {
         let rounds = [Some(&self.round), self.previous.as_deref()];
         let round = rounds.into_iter().flatten().find(|round| round.number == number)?;
-        (round.state != Extension::Pending).then_some((round.state, &round.ballot))
+        (round.state != Extension::Pending).then_some((round.state, &round.votes))
     }
 
     /// The votes of the latest round.
-    pub const fn ballot(&self) -> &Ballot {
-        &self.round.ballot
+    pub const fn votes(&self) -> &Votes {
+        &self.round.votes
     }
 
     /// Masters that hold the key without a gap since their grant, as far as is known, and while
@@ -420,7 +420,7 @@ impl Hold {
     }
 
     /// The terms of the grant, or of the latest successful extension that the holder asked for.
-    pub const fn terms(&self) -> Terms {
+    pub const fn terms(&self) -> LockConfig {
         self.terms
     }
 }

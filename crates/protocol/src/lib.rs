@@ -15,8 +15,8 @@
 //!
 //! Reading order:
 //!
-//! 1. [`terms`](Terms) and [`Time`].
-//! 2. [`vote`](Ballot): the meaning of an answer.
+//! 1. [`terms`](LockConfig) and [`Time`].
+//! 2. [`vote`](Votes): the meaning of an answer.
 //! 3. [`acquire`](Acquire), [`hold`](Hold) and [`release`](Release), which [`claim`](Claim)
 //!    combines.
 //! 4. [`link`](Link), the most difficult machine.
@@ -24,7 +24,7 @@
 //! 6. [`wire`].
 //!
 //! Three modules are apart from this order. [`fence`](Fence) defines fencing tokens.
-//! [`guard`](Guard) handles masters that forget. [`several`](Several) claims several resources at
+//! [`guard`](Guard) handles masters that forget. [`several`](MultiLock) claims several resources at
 //! once.
 //!
 //! Comments cite the rules R1–R10, which `docs/safety.md` lists.
@@ -43,38 +43,38 @@ mod fingerprint;
 mod guard;
 mod hold;
 mod link;
+mod lock_config;
+mod multi_lock;
 mod queue;
 mod quorum;
 mod reading;
 mod release;
-mod roster;
-mod several;
-mod terms;
-mod ticket;
+mod server_identities;
 mod time;
 mod token;
 mod vote;
+mod waiter;
 pub mod wire;
 
-pub use acquire::{Acquire, Failure, Patience, Turn};
+pub use acquire::{Acquire, Failure, Turn, WaitPolicy};
 pub use backoff::Backoff;
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, ReplyTo,
-    Standing, VoteCounts,
+    RequestState, VoteCounts,
 };
-pub use effect::{Ask, Call, Dice, Effect, Key, Step, Word};
+pub use effect::{Effect, Key, QueueEvent, Rng, RoundId, VoteRequest, WakeUp};
 pub use fence::{Fence, MAX_NUMBER};
 pub use fingerprint::Fingerprint;
-pub use guard::{Distrust, Guard, fleet_of};
+pub use guard::{Distrust, Guard, masters_id_of};
 pub use hold::{Extension, Hold, Loss, Renewal};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
+pub use lock_config::{BadOption, Drift, LockConfig, MAX_FENCING_MEMORY, MAX_TTL};
+pub use multi_lock::{MemberAction, MemberEvent, MultiLock};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};
-pub use several::{Order, Several, Told};
-pub use terms::{BadOption, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms};
-pub use ticket::{Spot, Ticket, Waiter};
 pub use time::Time;
 pub use token::{TOKEN_LEN, Token};
-pub use vote::{Answer, Ballot, Cause, Holder, Vote, verdict};
+pub use vote::{Cause, Holder, Reply, Vote, Votes, verdict};
+pub use waiter::{Position, Waiter, WaiterId};

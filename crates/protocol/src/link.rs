@@ -21,7 +21,7 @@
 //!   client id, and *then* sends the pending clean-ups. After the kill the master executes nothing
 //!   from an old connection.
 //! * **Distrust.** With a [`Guard`], the link also refuses requests for votes on a master that may
-//!   have forgotten leases, until it has watched that master for long enough (`link/sentry.rs`). It
+//!   have forgotten leases, until it has watched that master for long enough (`link/restart_guard.rs`). It
 //!   still sends commands that keep or end a lease. An extension counts only where the key was
 //!   never gone (R6), and clean-ups go to every master (R5).
 //!
@@ -34,24 +34,24 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Ask, Call, Key};
+use crate::effect::{Key, VoteRequest, WakeUp};
 use crate::guard::{Distrust, Guard};
-use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Answer, Cause};
+use crate::vote::{Cause, Reply};
+use crate::waiter::WaiterId;
 use crate::wire::{Command, Expect, Greeting};
 
-mod inbox;
 mod ledger;
 mod offsets;
-mod sentry;
-mod words;
+mod restart_guard;
+mod subscription;
+mod types;
 
-use inbox::Inbox;
 use ledger::Ledger;
-use sentry::Sentry;
-pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
+use restart_guard::RestartGuard;
+use subscription::Subscription;
+pub use types::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
 
 /// The state machine of the connection to one master.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -66,13 +66,13 @@ pub struct Link<T> {
     down: Arc<str>,
     ledger: Ledger,
     /// When the link sends clean-ups again that met an error.
-    pay_again: Option<Time>,
+    retry_at: Option<Time>,
     /// How often the link has sent such clean-ups again since the master last completed one.
     refusals: u32,
     /// Old connections that a new connection must kill before it does anything else.
     to_kill: Vec<(RunId, u64)>,
-    sentry: Option<Sentry>,
-    inbox: Inbox,
+    restart_guard: Option<RestartGuard>,
+    inbox: Subscription,
     /// How often a stalled connection turned out to be good. Commands that are answered in time
     /// reduce it.
     slow: u32,
@@ -123,9 +123,9 @@ struct Sent<T> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Purpose {
     /// Collects a vote, or asks the master about itself or its queue.
-    Ask,
+    VoteRequest,
     /// Cleans up the key of this token.
-    Pay(Token),
+    CleanUp(Token),
     /// Kills the old connection with this client id.
     Kill(u64),
     /// Loads a script again.
@@ -133,7 +133,7 @@ enum Purpose {
     /// Looks at the master's boot marker and vigil.
     Watch,
     /// Initializes a new master with this boot marker.
-    Bless(Arc<str>),
+    Initialize(Arc<str>),
     /// Asks for push messages by `HELLO 3`.
     Hello,
     /// Subscribes to the channel on which the master wakes the waiters of this process.
@@ -170,11 +170,11 @@ impl<T> Link<T> {
             failures: 0,
             down: Arc::from("connecting"),
             ledger: Ledger::default(),
-            pay_again: None,
+            retry_at: None,
             refusals: 0,
             to_kill: Vec::new(),
-            sentry: None,
-            inbox: Inbox::default(),
+            restart_guard: None,
+            inbox: Subscription::default(),
             slow: 0,
             shut_down: false,
         };
@@ -186,7 +186,7 @@ impl<T> Link<T> {
     /// greeted.
     #[must_use]
     pub fn guarded_by(self, guard: Option<Guard>) -> Self {
-        Self { sentry: guard.map(Sentry::new), ..self }
+        Self { restart_guard: guard.map(RestartGuard::new), ..self }
     }
 
     /// Returns the link with an inbox: a channel on which its master wakes the waiters of this
@@ -194,52 +194,54 @@ impl<T> Link<T> {
     /// before the first connection is greeted.
     #[must_use]
     pub fn woken_at(self, inbox: u64) -> Self {
-        Self { inbox: Inbox::new(inbox), ..self }
+        Self { inbox: Subscription::new(inbox), ..self }
     }
 
     /// Takes one input and appends the effects to carry out.
     ///
-    /// The inputs `Send`, `Settle`, `Leave`, `Stand`, `StepOut`, `Listen`, `Unlisten`, `Probe` and
-    /// `Bless` notify at once only their own tag or the waiters for their key. So a driver may hold
+    /// The inputs `Send`, `CleanUp`, `Leave`, `Enqueue`, `Dequeue`, `Subscribe`, `Unsubscribe`, `Probe` and
+    /// `Initialize` notify at once only their own tag or the waiters for their key. So a driver may hold
     /// its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
-            LinkInput::Settle { key, token, call, leave, tag } => {
+            LinkInput::CleanUp { key, token, call, leave, tag } => {
                 self.settle(now, key, (token, call, leave), tag, out);
             }
-            LinkInput::Listen { key, ticket } => self.listen(now, (key, ticket), out),
-            LinkInput::Unlisten(ticket) => self.unlisten(ticket),
-            LinkInput::Woken { epoch, ticket } => self.woken(now, epoch, ticket, out),
-            LinkInput::Stand { key, ticket, spot, tag } => match self.refusal(None) {
-                Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
+            LinkInput::Subscribe { key, waiter_id } => self.listen(now, (key, waiter_id), out),
+            LinkInput::Unsubscribe(waiter_id) => self.unlisten(waiter_id),
+            LinkInput::Woken { epoch, waiter_id } => self.woken(now, epoch, waiter_id, out),
+            LinkInput::Enqueue { key, waiter_id, position, tag } => match self.refusal(None) {
+                Some(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
                 None => {
-                    let waiter = self.inbox.waiter(ticket);
-                    let command = Command::Stand { key, waiter, spot };
-                    self.write(now, command, Purpose::Ask, Some(tag), out);
+                    let waiter = self.inbox.waiter(waiter_id);
+                    let command = Command::Enqueue { key, waiter, position };
+                    self.write(now, command, Purpose::VoteRequest, Some(tag), out);
                 }
             },
             // The link sends it also where it refuses requests: after a shutdown and under
             // overload. A master that does not receive it drops the position soon.
-            LinkInput::StepOut { key, ticket, call } => {
+            LinkInput::Dequeue { key, waiter_id, call } => {
                 if self.open.as_ref().is_some_and(|open| !open.stalled) {
-                    let waiter = self.inbox.waiter(ticket);
-                    let command = Command::StepOut { key, waiter, call };
-                    self.write(now, command, Purpose::Ask, None, out);
+                    let waiter = self.inbox.waiter(waiter_id);
+                    let command = Command::Dequeue { key, waiter, call };
+                    self.write(now, command, Purpose::VoteRequest, None, out);
                 }
             }
             LinkInput::Leave { token, until } => self.ledger.leave(token, until),
             LinkInput::Probe(tag) => match self.refusal(None) {
-                Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
+                Some(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
                 None => {
                     // The boot marker may have gone since the last look.
-                    if let Some(look) = self.sentry.as_ref().and_then(Sentry::look_again) {
+                    if let Some(look) =
+                        self.restart_guard.as_ref().and_then(RestartGuard::look_again)
+                    {
                         self.write(now, look, Purpose::Watch, None, out);
                     }
-                    self.write(now, Command::Probe, Purpose::Ask, Some(tag), out);
+                    self.write(now, Command::Probe, Purpose::VoteRequest, Some(tag), out);
                 }
             },
-            LinkInput::Bless(tag) => self.bless(now, tag, out),
+            LinkInput::Initialize(tag) => self.bless(now, tag, out),
             LinkInput::Connected { epoch, greeting } => self.connected(now, epoch, greeting, out),
             LinkInput::Closed { epoch, why, random } => self.closed(now, epoch, why, random, out),
             LinkInput::Answered { epoch, answer } => self.answered(now, epoch, answer, out),
@@ -248,58 +250,65 @@ impl<T> Link<T> {
         }
     }
 
-    fn send(&mut self, now: Time, key: Key, ask: Ask, tag: T, out: &mut Vec<LinkEffect<T>>) {
+    fn send(
+        &mut self,
+        now: Time,
+        key: Key,
+        ask: VoteRequest,
+        tag: T,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
         let token = ask.token();
         let settled = self.ledger.is_settled(token).then_some(Cause::GivenUp);
         if let Some(cause) = settled.or_else(|| self.refusal(Some(token))) {
             // The command is never sent, so no clean-up is pending for it.
-            return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+            return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
         }
         let command = match (ask, key.clone()) {
-            (Ask::Set { token, ttl_ms, fence }, key) => {
-                match self.sentry.as_ref().map(|sentry| sentry.marker(now)) {
+            (VoteRequest::Set { token, ttl_ms, fence }, key) => {
+                match self.restart_guard.as_ref().map(|restart_guard| restart_guard.marker(now)) {
                     None => Command::Set { key, token, ttl_ms, fence },
                     Some(Ok(marker)) => Command::Guarded { key, token, ttl_ms, fence, marker },
                     // The command is never sent, so no clean-up is pending for it.
                     Some(Err(cause)) => {
-                        return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+                        return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
                     }
                 }
             }
-            (Ask::Keep { token, ttl_ms, repair, fence }, key) => {
+            (VoteRequest::Keep { token, ttl_ms, repair, fence }, key) => {
                 Command::Keep { key, token, ttl_ms, repair, fence }
             }
-            (Ask::Certify { token, fence }, key) => Command::Certify { key, token, fence },
+            (VoteRequest::Certify { token, fence }, key) => Command::Certify { key, token, fence },
         };
         // Enter the key before the command is queued (R5).
         if ask.creates() {
             self.ledger.claim(now, token, key, Duration::from_millis(ask.ttl_ms()));
         }
-        self.write(now, command, Purpose::Ask, Some(tag), out);
+        self.write(now, command, Purpose::VoteRequest, Some(tag), out);
     }
 
     fn settle(
         &mut self,
         now: Time,
         key: Key,
-        (token, call, leave): (Token, Call, Option<Ticket>),
+        (token, call, leave): (Token, WakeUp, Option<WaiterId>),
         tag: T,
         out: &mut Vec<LinkEffect<T>>,
     ) {
         if let Some(cause) = self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
             // No command for this token was ever sent, so no clean-up is pending, and a master in
             // trouble gets no further command.
-            out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+            out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
         } else if self.open.is_some() {
             // The clean-up is queued behind every command for this token. The link asks a healthy
             // master even if there was no such command: the caller needs the answer.
             self.ledger.pay(token, key.clone(), now, call);
-            let leave = leave.map(|ticket| self.inbox.waiter(ticket));
+            let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
             let command = Command::Delete { key, token, call, leave };
-            self.write(now, command, Purpose::Pay(token), Some(tag), out);
+            self.write(now, command, Purpose::CleanUp(token), Some(tag), out);
         } else {
             self.ledger.owe(token, call);
-            out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Down(self.down.clone()))));
+            out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Down(self.down.clone()))));
         }
     }
 
@@ -319,8 +328,8 @@ impl<T> Link<T> {
             self.bury(old, true, out);
         }
         self.dial = Dial::Idle;
-        if let Some(sentry) = &mut self.sentry {
-            sentry.greeted(now, &greeting);
+        if let Some(restart_guard) = &mut self.restart_guard {
+            restart_guard.greeted(now, &greeting);
         }
         let Greeting { client_id, run_id, .. } = greeting;
         self.open = Some(Open {
@@ -341,8 +350,8 @@ impl<T> Link<T> {
             self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
         }
         self.ledger.ripen(now);
-        self.pay_again = None;
-        self.pay_all(now, out);
+        self.retry_at = None;
+        self.start_all(now, out);
         self.retry(now, RETRIED, out);
         self.watch(now, out);
         self.subscribe(now, out);
@@ -351,17 +360,17 @@ impl<T> Link<T> {
     fn bless(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
         let unguarded = || Cause::Error(Arc::from("this lock has no guard, and needs no markers"));
         let nameless = || Cause::Distrusted { why: Distrust::Nameless, left: None };
-        let marker = match (&self.sentry, self.refusal(None)) {
+        let marker = match (&self.restart_guard, self.refusal(None)) {
             (_, Some(cause)) => Err(cause),
             (None, _) => Err(unguarded()),
-            (Some(sentry), _) => sentry.blessing().ok_or_else(nameless),
+            (Some(restart_guard), _) => restart_guard.initial_marker().ok_or_else(nameless),
         };
         match marker {
             Ok(marker) => {
-                let command = Command::Bless { marker: marker.clone() };
-                self.write(now, command, Purpose::Bless(marker), Some(tag), out);
+                let command = Command::Initialize { marker: marker.clone() };
+                self.write(now, command, Purpose::Initialize(marker), Some(tag), out);
             }
-            Err(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
+            Err(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
         }
     }
 
@@ -370,7 +379,9 @@ impl<T> Link<T> {
         if self.shut_down || self.open.as_ref().is_none_or(|open| open.stalled) {
             return;
         }
-        if let Some(look) = self.sentry.as_mut().and_then(|sentry| sentry.look(now)) {
+        if let Some(look) =
+            self.restart_guard.as_mut().and_then(|restart_guard| restart_guard.look(now))
+        {
             self.write(now, look, Purpose::Watch, None, out);
         }
     }
@@ -411,7 +422,7 @@ impl<T> Link<T> {
         }
     }
 
-    fn answered(&mut self, now: Time, epoch: u64, answer: Answer, out: &mut Vec<LinkEffect<T>>) {
+    fn answered(&mut self, now: Time, epoch: u64, answer: Reply, out: &mut Vec<LinkEffect<T>>) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
             // There are more answers than commands, so nothing on this connection can be trusted.
@@ -423,20 +434,20 @@ impl<T> Link<T> {
         }
         open.heard = now;
         let (mut answer, clock) = match answer {
-            Answer::Stamped { micros, answer } => {
-                let sentry = self.sentry.as_mut();
-                (answer.plain(), sentry.and_then(|it| it.read_clock(now, sent.at, micros)))
+            Reply::Stamped { micros, answer } => {
+                let restart_guard = self.restart_guard.as_mut();
+                (answer.plain(), restart_guard.and_then(|it| it.read_clock(now, sent.at, micros)))
             }
             answer => (answer, None),
         };
         // Only an answer to a request or a clean-up ends the flapping. A master that hangs up at
         // every clean-up has answered the kill of its last connection each time.
-        if matches!(sent.purpose, Purpose::Ask | Purpose::Pay(_))
-            && !matches!(answer, Answer::Unknown(_))
+        if matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_))
+            && !matches!(answer, Reply::Unknown(_))
         {
             self.failures = 0;
         }
-        if sent.expect.is_of_script() && !matches!(answer, Answer::Unknown(_)) {
+        if sent.expect.is_of_script() && !matches!(answer, Reply::Unknown(_)) {
             open.reloaded = false;
         }
         if open.stalled {
@@ -449,36 +460,40 @@ impl<T> Link<T> {
             }
             self.dial = Dial::Idle;
         }
-        let trust = !matches!(answer, Answer::Unknown(Cause::Garbage));
-        let no_script = answer == Answer::Unknown(Cause::NoScript);
-        let alive = answer == Answer::Alive;
+        let trust = !matches!(answer, Reply::Unknown(Cause::Garbage));
+        let no_script = answer == Reply::Unknown(Cause::NoScript);
+        let alive = answer == Reply::Alive;
         let mut kill_failed = false;
         match sent.purpose {
-            Purpose::Ask => {
-                if let (Answer::Marked { boot, .. }, Some(sentry)) = (&answer, &mut self.sentry) {
-                    answer = Answer::Unknown(sentry.refused(now, boot.clone()));
+            Purpose::VoteRequest => {
+                if let (Reply::Marked { boot, .. }, Some(restart_guard)) =
+                    (&answer, &mut self.restart_guard)
+                {
+                    answer = Reply::Unknown(restart_guard.refused(now, boot.clone()));
                 } else if let (true, Some((_, Err(cause)))) = (answer.creates(), &clock) {
                     // The key exists, and is cleaned up as any other.
-                    answer = Answer::Unknown(cause.clone());
-                } else if let (Expect::Probe, Answer::Alive) = (sent.expect, &answer)
-                    && let Some(Err(cause)) = self.sentry.as_ref().map(|it| it.marker(now))
+                    answer = Reply::Unknown(cause.clone());
+                } else if let (Expect::Probe, Reply::Alive) = (sent.expect, &answer)
+                    && let Some(Err(cause)) = self.restart_guard.as_ref().map(|it| it.marker(now))
                 {
-                    answer = Answer::Unknown(cause);
+                    answer = Reply::Unknown(cause);
                 }
             }
             Purpose::Watch => {
-                if let Some(sentry) = &mut self.sentry {
-                    sentry.looked(now, &answer);
+                if let Some(restart_guard) = &mut self.restart_guard {
+                    restart_guard.looked(now, &answer);
                 }
             }
-            Purpose::Bless(marker) => {
-                if let (Answer::Blessed, Some(sentry)) = (&answer, &mut self.sentry) {
-                    sentry.blessed(marker);
+            Purpose::Initialize(marker) => {
+                if let (Reply::Initialized, Some(restart_guard)) =
+                    (&answer, &mut self.restart_guard)
+                {
+                    restart_guard.initialized(marker);
                 }
             }
-            Purpose::Pay(token) => {
-                if let Answer::Freed { listeners } = answer {
-                    answer = Answer::Deleted;
+            Purpose::CleanUp(token) => {
+                if let Reply::Freed { listeners } = answer {
+                    answer = Reply::Deleted;
                     self.count(token, listeners, out);
                 }
                 self.paid(now, token, &answer, out);
@@ -491,12 +506,12 @@ impl<T> Link<T> {
             Purpose::Load => self.loaded(now, &answer, out),
         }
         if let Some(tag) = sent.tag {
-            out.push(LinkEffect::Tell(
+            out.push(LinkEffect::Reply(
                 tag,
                 match clock {
                     // The reading matters whatever the answer is: the claim compares other clocks
                     // with it.
-                    Some((reading, _)) => Answer::Timed { reading, answer: Box::new(answer) },
+                    Some((reading, _)) => Reply::Timed { reading, answer: Box::new(answer) },
                     None => answer,
                 },
             ));
@@ -532,9 +547,9 @@ impl<T> Link<T> {
         }
         let ripe = self.ledger.ripen(now);
         if self.open.is_some() {
-            let again = self.pay_again.take_if(|time| now >= *time).is_some();
+            let again = self.retry_at.take_if(|time| now >= *time).is_some();
             if ripe || again {
-                self.pay_all(now, out);
+                self.start_all(now, out);
             }
             if again {
                 self.refusals = self.refusals.saturating_add(1);
@@ -550,10 +565,10 @@ impl<T> Link<T> {
         if let Some(open) = &self.open {
             if !open.stalled {
                 next = next.min(open.stalls(self.stall()).unwrap_or(Time::NEVER));
-                let look = self.sentry.as_ref().and_then(Sentry::next_look);
+                let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
                 next = next.min(look.filter(|_| !self.shut_down).unwrap_or(Time::NEVER));
             }
-            next = next.min(self.pay_again.unwrap_or(Time::NEVER));
+            next = next.min(self.retry_at.unwrap_or(Time::NEVER));
             next = next.min(self.ledger.next_ripe().unwrap_or(Time::NEVER));
         }
         if let Dial::At(time) = self.dial {
@@ -606,7 +621,7 @@ impl<T> Link<T> {
     /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
     /// later connection kills it by its client id, in case the master still has its bytes.
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
-        self.ledger.unpay_all();
+        self.ledger.restart_all();
         self.inbox.close(out);
         // A trusted connection needs no kill if it holds only commands that cannot create a key:
         // the master may execute those.
@@ -620,7 +635,7 @@ impl<T> Link<T> {
             self.to_kill.push((run_id, id));
         }
         for tag in old.unanswered.into_iter().filter_map(|sent| sent.tag) {
-            out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Disconnected)));
+            out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Disconnected)));
         }
     }
 
@@ -636,32 +651,32 @@ impl<T> Link<T> {
         }
     }
 
-    fn paid(&mut self, now: Time, token: Token, answer: &Answer, out: &mut Vec<LinkEffect<T>>) {
+    fn paid(&mut self, now: Time, token: Token, answer: &Reply, out: &mut Vec<LinkEffect<T>>) {
         let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
         let done = match answer {
             // The master itself has confirmed that no key of ours is there. No command of ours
             // behind it could create one: a master answers the commands of one connection in order.
-            Answer::Deleted | Answer::Absent | Answer::Taken(_) => {
+            Reply::Deleted | Reply::Absent | Reply::Taken(_) => {
                 self.ledger.clear(token);
                 self.refusals = 0;
                 true
             }
-            Answer::Unknown(Cause::Error(_)) => self.ledger.refuse(now, token),
-            Answer::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(now, token),
+            Reply::Unknown(Cause::Error(_)) => self.ledger.refuse(now, token),
+            Reply::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(now, token),
             // Either the scripts are loaded again first, which then sends the clean-ups, or the
             // connection ends.
-            _ => return self.ledger.owe(token, Call::Nobody),
+            _ => return self.ledger.owe(token, WakeUp::None),
         };
         if done {
             self.retry(now, 1, out);
         } else {
             let longer = 1_u32.checked_shl(self.refusals).unwrap_or(MAX_REFUSALS).min(MAX_REFUSALS);
-            self.pay_again.get_or_insert(now.plus(self.bounds.retry_max.saturating_mul(longer)));
+            self.retry_at.get_or_insert(now.plus(self.bounds.retry_max.saturating_mul(longer)));
         }
     }
 
-    fn pay_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
-        let owed = self.ledger.pay_all();
+    fn start_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        let owed = self.ledger.start_all();
         self.write_deletes(now, owed, out);
     }
 
@@ -674,13 +689,13 @@ impl<T> Link<T> {
     fn write_deletes(
         &mut self,
         now: Time,
-        deletes: Vec<(Token, Key, Call)>,
+        deletes: Vec<(Token, Key, WakeUp)>,
         out: &mut Vec<LinkEffect<T>>,
     ) {
         for (token, key, call) in deletes {
             // If the release that removes a waiter does not arrive, the waiter's position expires.
             let command = Command::Delete { key, token, call, leave: None };
-            self.write(now, command, Purpose::Pay(token), None, out);
+            self.write(now, command, Purpose::CleanUp(token), None, out);
         }
     }
 
@@ -689,14 +704,14 @@ impl<T> Link<T> {
             && !open.loading
         {
             open.loading = true;
-            for load in Command::load_scripts(self.sentry.is_some()) {
+            for load in Command::load_scripts(self.restart_guard.is_some()) {
                 self.write(now, load, Purpose::Load, None, out);
             }
         }
     }
 
-    fn loaded(&mut self, now: Time, answer: &Answer, out: &mut Vec<LinkEffect<T>>) {
-        if *answer != Answer::Alive {
+    fn loaded(&mut self, now: Time, answer: &Reply, out: &mut Vec<LinkEffect<T>>) {
+        if *answer != Reply::Alive {
             return self.give_up(now, "the scripts could not be loaded", out);
         }
         if let Some(open) = &mut self.open
@@ -706,9 +721,9 @@ impl<T> Link<T> {
             // Some masters load scripts and then do not have them, for example a proxy with several
             // servers behind it. Without this pause the link would ask again and again.
             if core::mem::replace(&mut open.reloaded, true) {
-                self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
+                self.retry_at.get_or_insert(now.plus(self.bounds.retry_max));
             } else {
-                self.pay_all(now, out);
+                self.start_all(now, out);
             }
         }
     }
@@ -757,7 +772,10 @@ impl<T> Link<T> {
     /// Why this master's grants do not count although it is connected; `None` if they count.
     pub fn distrust(&self, now: Time) -> Option<Cause> {
         let open = self.open.is_some();
-        self.sentry.as_ref().filter(|_| open).and_then(|sentry| sentry.marker(now).err())
+        self.restart_guard
+            .as_ref()
+            .filter(|_| open)
+            .and_then(|restart_guard| restart_guard.marker(now).err())
     }
 
     /// Counts the keys whose clean-up is pending: they must go, and the master has not yet
@@ -768,14 +786,14 @@ impl<T> Link<T> {
 
     /// Counts the pending clean-ups, without the keys that have expired by themselves on a master
     /// that is down.
-    pub fn owed_still(&self, now: Time) -> usize {
-        if self.open.is_some() { self.ledger.owed() } else { self.ledger.owed_and_alive(now) }
+    pub fn pending_still(&self, now: Time) -> usize {
+        if self.open.is_some() { self.ledger.owed() } else { self.ledger.pending_and_alive(now) }
     }
 
     /// Counts the pending clean-ups, without the keys that have expired by themselves if the master
     /// executed their commands at once.
-    pub fn owed_and_alive(&self, now: Time) -> usize {
-        self.ledger.owed_and_alive(now)
+    pub fn pending_and_alive(&self, now: Time) -> usize {
+        self.ledger.pending_and_alive(now)
     }
 
     /// Counts the keys that may be there and are still wanted.

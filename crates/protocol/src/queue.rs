@@ -57,7 +57,7 @@ impl<T: Clone + Ord> Queue<T> {
     }
 
     /// The claim ahead is about to give back a lease that it holds. Returns the next claim and its
-    /// turn. For an [heir](Turn::Heir), no other waiter is to be woken
+    /// turn. For an [handed_off](Turn::HandedOff), no other waiter is to be woken
     /// ([`Input::HandOn`](crate::Input::HandOn)).
     ///
     /// If the lock is `fair`, no process has two leases in a row while others wait: the next claim
@@ -68,9 +68,9 @@ impl<T: Clone + Ord> Queue<T> {
         }
         let others = core::mem::take(&mut self.others) > 0;
         let turn = match self.in_a_row + 1 {
-            _ if fair => Turn::Guest,
-            IN_A_ROW.. if others => Turn::Guest,
-            _ => Turn::Heir,
+            _ if fair => Turn::Yielded,
+            IN_A_ROW.. if others => Turn::Yielded,
+            _ => Turn::HandedOff,
         };
         self.next(claim, turn)
     }
@@ -94,7 +94,7 @@ impl<T: Clone + Ord> Queue<T> {
         }
         self.ahead = self.waiting.pop_first().map(|(_, next)| next);
         self.ahead.iter().for_each(|next| _ = self.numbers.remove(next));
-        self.in_a_row = if turn == Turn::Heir { self.in_a_row.saturating_add(1) } else { 0 };
+        self.in_a_row = if turn == Turn::HandedOff { self.in_a_row.saturating_add(1) } else { 0 };
         self.ahead.clone().map(|next| (next, turn))
     }
 
@@ -123,7 +123,7 @@ impl<T: Clone + Ord> Queue<T> {
 /// them enqueues before it attempts. Otherwise it would be faster than the woken waiter, again and
 /// again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct GivenBack(BTreeMap<Key, Time>);
+pub(crate) struct RecentReleases(BTreeMap<Key, Time>);
 
 /// How long a resource counts as just given back.
 const JUST: Duration = Duration::from_secs(1);
@@ -131,7 +131,7 @@ const JUST: Duration = Duration::from_secs(1);
 /// The most resources that are remembered.
 const MOST: usize = 1_024;
 
-impl GivenBack {
+impl RecentReleases {
     /// Notes how many waiters a master reported when a key of this process was deleted.
     pub(crate) fn note(&mut self, now: Time, key: &Key, others: u32) {
         if others == 0 {
@@ -149,7 +149,7 @@ impl GivenBack {
     /// The turn of the first claim on a resource.
     pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
         let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
-        if just { Turn::Guest } else { Turn::First }
+        if just { Turn::Yielded } else { Turn::First }
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
         let mut queue = Queue::default();
         assert!(queue.join(1));
         assert!(!queue.join(2) && !queue.join(3) && !queue.join(4));
-        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::Heir)));
+        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::HandedOff)));
         assert_eq!(queue.leave(&3), None, "it gave up while it waited");
         assert_eq!(queue.leave(&2), Some((4, Turn::First)));
         assert_eq!(queue.leave(&4), None);
@@ -173,28 +173,28 @@ mod tests {
     fn a_claim_behind_a_lease_that_others_waited_for_enqueues_first() {
         let at = |ms| Time::from_millis(ms);
         let key = |number: u32| Key::from(number.to_le_bytes().as_slice());
-        let mut given_back = GivenBack::default();
-        given_back.note(at(0), &key(1), 2);
-        assert_eq!(given_back.turn(at(999), &key(2)), Turn::First);
-        assert_eq!(given_back.turn(at(999), &key(1)), Turn::Guest);
-        assert_eq!(given_back.turn(at(999), &key(1)), Turn::First, "once");
-        given_back.note(at(1_000), &key(1), 2);
-        assert_eq!(given_back.turn(at(2_000), &key(1)), Turn::First, "long ago");
-        given_back.note(at(2_000), &key(1), 2);
-        given_back.note(at(2_001), &key(1), 0);
-        assert_eq!(given_back.turn(at(2_002), &key(1)), Turn::First, "none waits any more");
-        (0..5_000).for_each(|number| given_back.note(at(3_000), &key(number), 1));
-        assert_eq!(given_back.0.len(), MOST);
-        given_back.note(at(4_000), &key(9_999), 1);
-        assert_eq!(given_back.0.len(), 1);
+        let mut recent_releases = RecentReleases::default();
+        recent_releases.note(at(0), &key(1), 2);
+        assert_eq!(recent_releases.turn(at(999), &key(2)), Turn::First);
+        assert_eq!(recent_releases.turn(at(999), &key(1)), Turn::Yielded);
+        assert_eq!(recent_releases.turn(at(999), &key(1)), Turn::First, "once");
+        recent_releases.note(at(1_000), &key(1), 2);
+        assert_eq!(recent_releases.turn(at(2_000), &key(1)), Turn::First, "long ago");
+        recent_releases.note(at(2_000), &key(1), 2);
+        recent_releases.note(at(2_001), &key(1), 0);
+        assert_eq!(recent_releases.turn(at(2_002), &key(1)), Turn::First, "none waits any more");
+        (0..5_000).for_each(|number| recent_releases.note(at(3_000), &key(number), 1));
+        assert_eq!(recent_releases.0.len(), MOST);
+        recent_releases.note(at(4_000), &key(9_999), 1);
+        assert_eq!(recent_releases.0.len(), 1);
     }
 
     #[test]
     fn a_turn_that_nobody_takes_passes_to_the_next() {
         let mut queue = Queue::default();
         assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
-        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::Heir)));
-        assert_eq!(queue.pass(&2, Turn::Heir), Some((3, Turn::Heir)));
+        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::HandedOff)));
+        assert_eq!(queue.pass(&2, Turn::HandedOff), Some((3, Turn::HandedOff)));
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
                 // The lease is dropped, too, some time after it was given back.
                 queue.heard(others);
                 assert_eq!(queue.hand_on(&claim, false), None);
-                seen += u32::from(turn == Turn::Guest);
+                seen += u32::from(turn == Turn::Yielded);
             }
             assert_eq!(seen, guests);
         }
@@ -219,7 +219,7 @@ mod tests {
     fn who_stands_in_line_is_nobodys_heir() {
         let mut queue = Queue::default();
         assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
-        assert_eq!(queue.hand_on(&1, true), Some((2, Turn::Guest)));
-        assert_eq!(queue.hand_on(&2, true), Some((3, Turn::Guest)));
+        assert_eq!(queue.hand_on(&1, true), Some((2, Turn::Yielded)));
+        assert_eq!(queue.hand_on(&2, true), Some((3, Turn::Yielded)));
     }
 }

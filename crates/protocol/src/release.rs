@@ -5,10 +5,10 @@ use core::fmt;
 
 use crate::effect::Effect;
 use crate::hold::Hold;
+use crate::lock_config::LockConfig;
 use crate::quorum::NodeId;
-use crate::terms::Terms;
 use crate::time::Time;
-use crate::vote::{Answer, Ballot, verdict};
+use crate::vote::{Reply, Votes, verdict};
 
 /// The outcome of a release. Every outcome is an answer; none is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,8 +44,8 @@ impl fmt::Display for Outcome {
 /// The machine of one release.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Release {
-    terms: Terms,
-    ballot: Ballot,
+    terms: LockConfig,
+    votes: Votes,
     /// The lease was lost before: a quorum that still deletes its key does not make it a lease.
     lost: bool,
     outcome: Option<Outcome>,
@@ -71,24 +71,24 @@ impl Release {
         } else {
             hold.settle(out);
         }
-        Self { terms, ballot: Ballot::open(terms.nodes(), now), lost, outcome }
+        Self { terms, votes: Votes::open(terms.nodes(), now), lost, outcome }
     }
 
     pub(crate) fn answered(
         &mut self,
         now: Time,
         node: NodeId,
-        answer: Answer,
+        answer: Reply,
         out: &mut Vec<Effect>,
     ) {
-        if self.ballot.record(now, node, answer) {
+        if self.votes.record(now, node, answer) {
             self.judge(out);
         }
     }
 
     pub(crate) fn wake(&mut self, now: Time, out: &mut Vec<Effect>) {
         if now >= self.next_wake() {
-            self.ballot.close(now);
+            self.votes.close(now);
             self.judge(out);
         }
     }
@@ -97,7 +97,7 @@ impl Release {
         if self.outcome.is_some() {
             Time::NEVER
         } else {
-            self.ballot.opened().plus(self.terms.node_timeout())
+            self.votes.opened().plus(self.terms.node_timeout())
         }
     }
 
@@ -106,10 +106,10 @@ impl Release {
             return;
         }
         let (nodes, quorum) = (self.terms.nodes(), self.terms.quorum());
-        let awaited = self.ballot.awaited().len();
-        let deleted = self.ballot.which(|answer| *answer == Answer::Deleted).len();
+        let awaited = self.votes.awaited().len();
+        let deleted = self.votes.which(|answer| *answer == Reply::Deleted).len();
         let gone =
-            self.ballot.which(|answer| matches!(answer, Answer::Absent | Answer::Taken(_))).len();
+            self.votes.which(|answer| matches!(answer, Reply::Absent | Reply::Taken(_))).len();
         // The two cannot both be true: they need quorum + (nodes − quorum + 1) masters, one more
         // than exist.
         let released = verdict(deleted, awaited, quorum);
@@ -132,7 +132,7 @@ impl Release {
     }
 
     /// The answer of each master.
-    pub const fn ballot(&self) -> &Ballot {
-        &self.ballot
+    pub const fn votes(&self) -> &Votes {
+        &self.votes
     }
 }

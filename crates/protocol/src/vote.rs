@@ -15,7 +15,7 @@ use crate::token::Token;
 /// The meaning of one master's answer to one command.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum Reply {
     /// The key was absent and is now ours: a grant. A repair is a grant, too.
     Created,
     /// The key was absent and is now ours, and fencing gave the grant this number.
@@ -62,26 +62,26 @@ pub enum Answer {
         /// Its boot marker.
         boot: Option<Arc<str>>,
         /// Its vigil.
-        vigil: Option<Arc<str>>,
+        probation: Option<Arc<str>>,
     },
     /// The master had no boot marker, and has one now: it is trusted as a new master.
-    Blessed,
+    Initialized,
     /// Nothing is known: the key may be there or not (R2).
     Unknown(Cause),
     /// The answer of a script that also reports the master's `TIME`. A link unwraps the answer, or
-    /// turns it into [`Timed`](Answer::Timed).
+    /// turns it into [`Timed`](Reply::Timed).
     Stamped {
         /// The master's clock, in microseconds.
         micros: u64,
         /// The answer of the script.
-        answer: Box<Answer>,
+        answer: Box<Reply>,
     },
     /// An answer with a reading of the master's clock, for a guard that compares clocks.
     Timed {
         /// The reading of the master's clock.
         reading: Reading,
         /// The answer.
-        answer: Box<Answer>,
+        answer: Box<Reply>,
     },
 }
 
@@ -192,7 +192,7 @@ impl fmt::Display for Cause {
     }
 }
 
-impl Answer {
+impl Reply {
     /// Whether the key was absent and is now ours.
     pub const fn creates(&self) -> bool {
         matches!(self, Self::Created | Self::Granted { .. })
@@ -225,7 +225,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Created => f.write_str("granted"),
@@ -243,7 +243,7 @@ impl fmt::Display for Answer {
             Self::Alive => f.write_str("usable"),
             Self::Marked { boot: Some(boot), .. } => write!(f, "has a marker: {boot}"),
             Self::Marked { .. } => f.write_str("has no marker"),
-            Self::Blessed => f.write_str("marked: trusted from now on"),
+            Self::Initialized => f.write_str("marked: trusted from now on"),
             Self::Unknown(cause) => fmt::Display::fmt(cause, f),
             Self::Stamped { answer, .. } | Self::Timed { answer, .. } => {
                 fmt::Display::fmt(answer, f)
@@ -256,19 +256,19 @@ impl fmt::Display for Answer {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vote {
     /// The answer; `None` while it is awaited.
-    pub answer: Option<Answer>,
+    pub answer: Option<Reply>,
     /// The time from the start of the round to the answer.
     pub took: Duration,
 }
 
 /// One round of votes: one vote for each master, and the first answer counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Ballot {
+pub struct Votes {
     opened: Time,
     votes: Vec<Vote>,
 }
 
-impl Ballot {
+impl Votes {
     /// A round among `nodes` masters that starts `now`.
     pub fn open(nodes: usize, now: Time) -> Self {
         let mut votes = Vec::with_capacity(nodes);
@@ -283,7 +283,7 @@ impl Ballot {
 
     /// Records the answer of `node`. Returns whether it was awaited: a second answer of the same
     /// master in the same round changes nothing.
-    pub fn record(&mut self, now: Time, node: NodeId, answer: Answer) -> bool {
+    pub fn record(&mut self, now: Time, node: NodeId, answer: Reply) -> bool {
         let vote = &mut self.votes[node.index()];
         let awaited = vote.answer.is_none();
         if awaited {
@@ -294,12 +294,12 @@ impl Ballot {
 
     /// Counts a grant as unknown, because its master is distrusted.
     pub(crate) fn distrust(&mut self, node: NodeId, cause: Cause) {
-        self.votes[node.index()].answer = Some(Answer::Unknown(cause));
+        self.votes[node.index()].answer = Some(Reply::Unknown(cause));
     }
 
     /// Adds the holder that the clean-up of a refused attempt reported.
     pub fn explain(&mut self, node: NodeId, holder: Holder) {
-        if let Some(Answer::Taken(known)) = &mut self.votes[node.index()].answer {
+        if let Some(Reply::Taken(known)) = &mut self.votes[node.index()].answer {
             *known = holder;
         }
     }
@@ -308,12 +308,12 @@ impl Ballot {
     pub fn close(&mut self, now: Time) {
         for vote in self.votes.iter_mut().filter(|vote| vote.answer.is_none()) {
             *vote =
-                Vote { answer: Some(Answer::Unknown(Cause::Silent)), took: now.since(self.opened) };
+                Vote { answer: Some(Reply::Unknown(Cause::Silent)), took: now.since(self.opened) };
         }
     }
 
     /// The masters whose answer is known and satisfies `what`.
-    pub fn which(&self, what: impl Fn(&Answer) -> bool) -> NodeSet {
+    pub fn which(&self, what: impl Fn(&Reply) -> bool) -> NodeSet {
         NodeId::all(self.votes.len())
             .filter(|node| self.votes[node.index()].answer.as_ref().is_some_and(&what))
             .collect()

@@ -8,13 +8,13 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::{Call, Key};
+use crate::effect::{Key, WakeUp};
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::guard::MAX_MARKER;
 use crate::link::RunId;
-use crate::ticket::{Spot, Ticket, Waiter};
 use crate::token::Token;
-use crate::vote::{Answer, Cause, Holder};
+use crate::vote::{Cause, Holder, Reply};
+use crate::waiter::{Position, Waiter, WaiterId};
 
 mod errors;
 mod frame;
@@ -79,7 +79,7 @@ pub enum Command {
         ended: Option<Arc<str>>,
     },
     /// `SET redquorum:boot marker NX`: initialize a master that has no boot marker.
-    Bless {
+    Initialize {
         /// The boot marker.
         marker: Arc<str>,
     },
@@ -112,21 +112,21 @@ pub enum Command {
         /// The value to compare with.
         token: Token,
         /// Which waiter is woken.
-        call: Call,
+        call: WakeUp,
         /// The waiter that leaves the queue with this.
         leave: Option<Waiter>,
     },
     /// Ask for a position in the queue, or keep it, by a script.
-    Stand {
+    Enqueue {
         /// The key of the resource.
         key: Key,
         /// The waiter.
         waiter: Waiter,
         /// The position.
-        spot: Spot,
+        position: Position,
     },
-    /// Leave the queue, by the script of [`Command::Stand`].
-    StepOut {
+    /// Leave the queue, by the script of [`Command::Enqueue`].
+    Dequeue {
         /// The key of the resource.
         key: Key,
         /// The waiter.
@@ -169,18 +169,18 @@ pub enum Expect {
     },
     /// The answer to [`Command::Watch`].
     Watch,
-    /// The answer to [`Command::Bless`].
-    Bless,
+    /// The answer to [`Command::Initialize`].
+    Initialize,
     /// The answer to [`Command::Certify`].
     Certify,
     /// The answer to [`Command::Keep`].
     Keep,
     /// The answer to [`Command::Delete`].
     Delete,
-    /// The answer to [`Command::Stand`].
-    Stand,
-    /// The answer to [`Command::StepOut`].
-    StepOut,
+    /// The answer to [`Command::Enqueue`].
+    Enqueue,
+    /// The answer to [`Command::Dequeue`].
+    Dequeue,
     /// The answer to [`Command::Hello`].
     Hello,
     /// The answer to [`Command::Subscribe`].
@@ -206,12 +206,12 @@ impl Command {
             Self::Set { .. } => Expect::Grant,
             Self::Guarded { fence, .. } => Expect::Guarded { fenced: fence.is_some() },
             Self::Watch { .. } => Expect::Watch,
-            Self::Bless { .. } => Expect::Bless,
+            Self::Initialize { .. } => Expect::Initialize,
             Self::Certify { .. } => Expect::Certify,
             Self::Keep { .. } => Expect::Keep,
             Self::Delete { .. } => Expect::Delete,
-            Self::Stand { .. } => Expect::Stand,
-            Self::StepOut { .. } => Expect::StepOut,
+            Self::Enqueue { .. } => Expect::Enqueue,
+            Self::Dequeue { .. } => Expect::Dequeue,
             Self::Hello => Expect::Hello,
             Self::Subscribe { .. } => Expect::Subscribe,
             Self::Kill { .. } => Expect::Kill,
@@ -225,15 +225,15 @@ impl Command {
         match self {
             Self::Set { key, fence: None, .. }
             | Self::Keep { key, fence: None, .. }
-            | Self::Delete { key, call: Call::Nobody, .. } => key.len() + 128,
-            Self::Delete { key, .. } | Self::Stand { key, .. } | Self::StepOut { key, .. } => {
+            | Self::Delete { key, call: WakeUp::None, .. } => key.len() + 128,
+            Self::Delete { key, .. } | Self::Enqueue { key, .. } | Self::Dequeue { key, .. } => {
                 key.len() + 192
             }
             Self::Set { key, .. } | Self::Keep { key, .. } | Self::Certify { key, .. } => {
                 2 * key.len() + 256
             }
             Self::Guarded { key, .. } => 2 * key.len() + 320,
-            Self::Watch { .. } | Self::Bless { .. } => 320,
+            Self::Watch { .. } | Self::Initialize { .. } => 320,
             Self::Load(script) => script.source.len() + 64,
             Self::Subscribe { .. } => 96,
             Self::Kill { .. } | Self::Hello | Self::Probe => 64,
@@ -290,7 +290,7 @@ impl Command {
                 ];
                 write_command(out, &words);
             }
-            Self::Bless { marker } => {
+            Self::Initialize { marker } => {
                 write_command(out, &[b"SET", BOOT, marker.as_bytes(), b"NX"]);
             }
             Self::Keep { key, token, ttl_ms, repair, fence } => {
@@ -316,25 +316,25 @@ impl Command {
             }
             Self::Delete { key, token, call, leave } => {
                 let (sha, token) = (DELETE.sha1.as_bytes(), token.as_bytes());
-                let wakes: &[u8] = if *call == Call::Next { b"1" } else { b"0" };
+                let wakes: &[u8] = if *call == WakeUp::First { b"1" } else { b"0" };
                 let leave = leave.map(|waiter| waiter.to_string()).unwrap_or_default();
                 let words: [&[u8]; 7] =
                     [b"EVALSHA", sha, b"1", key, token, wakes, leave.as_bytes()];
-                let silent = *call == Call::Nobody && leave.is_empty();
+                let silent = *call == WakeUp::None && leave.is_empty();
                 write_command(out, if silent { &words[..5] } else { &words });
             }
-            Self::Stand { key, waiter, spot } => {
+            Self::Enqueue { key, waiter, position } => {
                 let (sha, waiter) = (QUEUE.sha1.as_bytes(), waiter.to_string());
-                let number = match spot {
-                    Spot::Any => b"=",
-                    spot => decimal(spot.number(), &mut digits[0]),
+                let number = match position {
+                    Position::Any => b"=",
+                    position => decimal(position.number(), &mut digits[0]),
                 };
                 let words: [&[u8]; 7] =
                     [b"EVALSHA", sha, b"1", key, waiter.as_bytes(), number, b"1"];
-                let exactly = matches!(spot, Spot::At(_));
+                let exactly = matches!(position, Position::At(_));
                 write_command(out, if exactly { &words } else { &words[..6] });
             }
-            Self::StepOut { key, waiter, call } => {
+            Self::Dequeue { key, waiter, call } => {
                 let (sha, waiter) = (QUEUE.sha1.as_bytes(), waiter.to_string());
                 let words: [&[u8]; 7] = [b"EVALSHA", sha, b"1", key, waiter.as_bytes(), b"-", b"1"];
                 write_command(out, if *call { &words } else { &words[..6] });
@@ -364,7 +364,7 @@ impl Expect {
         !matches!(
             self,
             Self::Set
-                | Self::Bless
+                | Self::Initialize
                 | Self::Hello
                 | Self::Subscribe
                 | Self::Kill
@@ -375,85 +375,85 @@ impl Expect {
 
     /// Reads an answer. One that Redis never gives to this command is [`Cause::Garbage`]: after it
     /// nothing on the connection can be trusted.
-    pub fn read(self, frame: &Frame<'_>) -> Answer {
+    pub fn read(self, frame: &Frame<'_>) -> Reply {
         match (self, frame) {
             // An error means that there is no such client any more, or that the kill is forbidden:
             // go on. The exception is a busy master: it could not look, and will still execute what
             // the old connection holds.
             (Self::Kill, Frame::Error(text)) if ErrorKind::of(text) != ErrorKind::Busy => {
-                Answer::Alive
+                Reply::Alive
             }
-            (Self::Kill, Frame::Integer(_) | Frame::Simple(_)) => Answer::Alive,
+            (Self::Kill, Frame::Integer(_) | Frame::Simple(_)) => Reply::Alive,
             // The user may have rights on other keys, so this says nothing about writes to those.
-            (Self::Probe, Frame::Error(text)) if is_forbidden_key(text) => Answer::Alive,
+            (Self::Probe, Frame::Error(text)) if is_forbidden_key(text) => Reply::Alive,
             (_, Frame::Error(text)) => match (self, ErrorKind::of(text)) {
                 // The master keeps no queue for this client, and never will.
-                (Self::Stand, ErrorKind::Forbidden | ErrorKind::WrongType) => Answer::NoQueue,
-                (_, ErrorKind::NoScript) => Answer::Unknown(Cause::NoScript),
+                (Self::Enqueue, ErrorKind::Forbidden | ErrorKind::WrongType) => Reply::NoQueue,
+                (_, ErrorKind::NoScript) => Reply::Unknown(Cause::NoScript),
                 (Self::Keep | Self::Delete | Self::Certify, ErrorKind::WrongType) => {
-                    Answer::Taken(Holder::WrongType)
+                    Reply::Taken(Holder::WrongType)
                 }
-                _ => Answer::Unknown(Cause::Error(readable(errors::unwrapped(text)))),
+                _ => Reply::Unknown(Cause::Error(readable(errors::unwrapped(text)))),
             },
-            (Self::Set, Frame::Simple(b"OK")) => Answer::Created,
-            (Self::Set, Frame::Null) => Answer::Taken(Holder::NotAsked),
-            (Self::Grant, Frame::Integer(0)) => Answer::Taken(Holder::NotAsked),
+            (Self::Set, Frame::Simple(b"OK")) => Reply::Created,
+            (Self::Set, Frame::Null) => Reply::Taken(Holder::NotAsked),
+            (Self::Grant, Frame::Integer(0)) => Reply::Taken(Holder::NotAsked),
             (Self::Grant, Frame::Integer(number)) => match counted(*number) {
-                Some(number) => Answer::Granted { number },
-                None => Answer::Unknown(Cause::Garbage),
+                Some(number) => Reply::Granted { number },
+                None => Reply::Unknown(Cause::Garbage),
             },
             (Self::Guarded { .. } | Self::Watch, Frame::Array(parts)) => self.read_stamped(parts),
-            (Self::Bless, Frame::Simple(b"OK")) => Answer::Blessed,
-            (Self::Bless, Frame::Null) => Answer::Marked { boot: None, vigil: None },
-            (Self::Keep | Self::Delete | Self::Certify, Frame::Integer(0)) => Answer::Absent,
+            (Self::Initialize, Frame::Simple(b"OK")) => Reply::Initialized,
+            (Self::Initialize, Frame::Null) => Reply::Marked { boot: None, probation: None },
+            (Self::Keep | Self::Delete | Self::Certify, Frame::Integer(0)) => Reply::Absent,
             (Self::Certify, Frame::Integer(number)) => match counted(*number) {
-                Some(number) => Answer::Certified { number },
-                None => Answer::Unknown(Cause::Garbage),
+                Some(number) => Reply::Certified { number },
+                None => Reply::Unknown(Cause::Garbage),
             },
-            (Self::Keep, Frame::Integer(1)) => Answer::Kept,
-            (Self::Keep, Frame::Integer(2)) => Answer::Created,
-            (Self::Delete, Frame::Integer(1)) => Answer::Deleted,
+            (Self::Keep, Frame::Integer(1)) => Reply::Kept,
+            (Self::Keep, Frame::Integer(2)) => Reply::Created,
+            (Self::Delete, Frame::Integer(1)) => Reply::Deleted,
             (Self::Delete, Frame::Integer(count @ 2..)) => match u32::try_from(count - 1) {
-                Ok(listeners) => Answer::Freed { listeners },
-                Err(_) => Answer::Unknown(Cause::Garbage),
+                Ok(listeners) => Reply::Freed { listeners },
+                Err(_) => Reply::Unknown(Cause::Garbage),
             },
-            (Self::Stand, Frame::Array(parts)) => queue::place(parts),
-            (Self::StepOut, Frame::Integer(0)) => Answer::Alive,
-            (Self::Hello, Frame::Map(_)) => Answer::Alive,
-            (Self::Subscribe, Frame::Push(said)) if is_said(said, b"subscribe") => Answer::Alive,
+            (Self::Enqueue, Frame::Array(parts)) => queue::place(parts),
+            (Self::Dequeue, Frame::Integer(0)) => Reply::Alive,
+            (Self::Hello, Frame::Map(_)) => Reply::Alive,
+            (Self::Subscribe, Frame::Push(said)) if is_said(said, b"subscribe") => Reply::Alive,
             (Self::Keep | Self::Delete | Self::Certify, Frame::Array(parts)) => match parts
                 .as_slice()
             {
-                [Frame::Integer(left), Frame::Bulk(value)] => Answer::Taken(holder(*left, value)),
-                _ => Answer::Unknown(Cause::Garbage),
+                [Frame::Integer(left), Frame::Bulk(value)] => Reply::Taken(holder(*left, value)),
+                _ => Reply::Unknown(Cause::Garbage),
             },
             (Self::Load(script), Frame::Bulk(sha)) if *sha == script.sha1.as_bytes() => {
-                Answer::Alive
+                Reply::Alive
             }
             // `OK` means that another program created this key. It expires by this command.
-            (Self::Probe, Frame::Null | Frame::Simple(b"OK")) => Answer::Alive,
-            _ => Answer::Unknown(Cause::Garbage),
+            (Self::Probe, Frame::Null | Frame::Simple(b"OK")) => Reply::Alive,
+            _ => Reply::Unknown(Cause::Garbage),
         }
     }
 }
 
 impl Expect {
     /// Reads the answer of a script that ends with the master's `TIME` in microseconds.
-    fn read_stamped(self, parts: &[Frame<'_>]) -> Answer {
-        let garbage = Answer::Unknown(Cause::Garbage);
+    fn read_stamped(self, parts: &[Frame<'_>]) -> Reply {
+        let garbage = Reply::Unknown(Cause::Garbage);
         let [said @ .., Frame::Integer(micros)] = parts else { return garbage };
         let answer = match (self, said) {
-            (Self::Guarded { .. }, [Frame::Integer(0)]) => Answer::Taken(Holder::NotAsked),
-            (Self::Guarded { fenced: false }, [Frame::Integer(1)]) => Answer::Created,
+            (Self::Guarded { .. }, [Frame::Integer(0)]) => Reply::Taken(Holder::NotAsked),
+            (Self::Guarded { fenced: false }, [Frame::Integer(1)]) => Reply::Created,
             (Self::Guarded { fenced: true }, [Frame::Integer(number)]) => match counted(*number) {
-                Some(number) => Answer::Granted { number },
+                Some(number) => Reply::Granted { number },
                 None => return garbage,
             },
             (Self::Guarded { .. }, [Frame::Bulk(boot)]) => {
-                Answer::Marked { boot: marker(boot), vigil: None }
+                Reply::Marked { boot: marker(boot), probation: None }
             }
-            (Self::Watch, [Frame::Bulk(boot), Frame::Bulk(vigil)]) => {
-                Answer::Marked { boot: marker(boot), vigil: marker(vigil) }
+            (Self::Watch, [Frame::Bulk(boot), Frame::Bulk(probation)]) => {
+                Reply::Marked { boot: marker(boot), probation: marker(probation) }
             }
             _ => return garbage,
         };
@@ -518,11 +518,11 @@ pub fn channel_of(inbox: u64) -> Vec<u8> {
 const CHANNEL: &[u8] = b"redquorum:wake:";
 
 /// The ticket of the waiter that this push message wakes; `None` for any other message.
-pub fn woken(frame: &Frame<'_>) -> Option<Ticket> {
+pub fn woken(frame: &Frame<'_>) -> Option<WaiterId> {
     let Frame::Push(said) = frame else { return None };
     match said.as_slice() {
-        [Frame::Bulk(b"message"), Frame::Bulk(channel), Frame::Bulk(ticket)] => {
-            Ticket::parse(ticket).filter(|_| is_channel(channel))
+        [Frame::Bulk(b"message"), Frame::Bulk(channel), Frame::Bulk(waiter_id)] => {
+            WaiterId::parse(waiter_id).filter(|_| is_channel(channel))
         }
         _ => None,
     }
@@ -603,7 +603,7 @@ mod tests {
         let key: Key = Arc::from(&b"\0\r\n$5\r\n\xff"[..]);
         let token = Token::new([0; TOKEN_LEN]);
         let out =
-            bytes(&Command::Delete { key: key.clone(), token, call: Call::Nobody, leave: None });
+            bytes(&Command::Delete { key: key.clone(), token, call: WakeUp::None, leave: None });
         let (frame, used) = parse(&out, usize::MAX).unwrap().unwrap();
         assert_eq!(used, out.len());
         let Frame::Array(parts) = frame else { panic!("{frame:?}") };
@@ -621,7 +621,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_does_not_fit_its_command_is_garbage() {
-        let garbage = Answer::Unknown(Cause::Garbage);
+        let garbage = Reply::Unknown(Cause::Garbage);
         let frames = [
             Frame::Simple(b"QUEUED"),
             Frame::Integer(7),
@@ -652,7 +652,7 @@ mod tests {
             "NOPERM this user has no permissions to access one of the keys used as arguments",
             "NOPERM No permissions to access a key",
         ] {
-            assert_eq!(read(key), Answer::Alive, "{key}");
+            assert_eq!(read(key), Reply::Alive, "{key}");
         }
         for refusal in [
             "NOPERM this user has no permissions to run the 'set' command",
@@ -660,16 +660,16 @@ mod tests {
             "MOVED 1 127.0.0.1:1",
             "OOM command not allowed when used memory > 'maxmemory'.",
         ] {
-            let why = Answer::Unknown(Cause::Error(Arc::from(refusal)));
+            let why = Reply::Unknown(Cause::Error(Arc::from(refusal)));
             assert_eq!(read(refusal), why, "{refusal}");
         }
-        assert_eq!(Expect::Probe.read(&Frame::Null), Answer::Alive);
+        assert_eq!(Expect::Probe.read(&Frame::Null), Reply::Alive);
     }
 
     #[test]
     fn errors_are_bounded_and_printable() {
         let long = [b"ERR \x1b[31m\r\n\xff".to_vec(), alloc::vec![b'x'; 100_000]].concat();
-        let Answer::Unknown(Cause::Error(text)) = Expect::Set.read(&Frame::Error(&long)) else {
+        let Reply::Unknown(Cause::Error(text)) = Expect::Set.read(&Frame::Error(&long)) else {
             panic!()
         };
         assert!(text.len() < 2 * MAX_TEXT);

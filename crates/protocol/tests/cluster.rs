@@ -260,14 +260,14 @@ fn a_lease_is_extended_while_masters_are_restarted_one_after_the_other_with_a_qu
 
 #[test]
 fn a_claim_that_counts_a_strangers_answers_for_its_own_is_seen_by_the_check() {
-    use redquorum_protocol::{Answer, NodeId, Step};
+    use redquorum_protocol::{NodeId, Reply, RoundId};
     let mut cluster = Cluster::new(3, 5, 2);
     cluster.run_until(Time::from_millis(10));
     let holder = cluster.acquire(0, Duration::ZERO);
     cluster.run_until(Time::from_millis(20));
     let wrong = cluster.acquire(1, Duration::ZERO);
     for node in NodeId::all(3) {
-        let (step, answer) = (Step::Attempt(1), Answer::Granted { number: 7 });
+        let (step, answer) = (RoundId::Attempt(1), Reply::Granted { number: 7 });
         cluster.drive(1, wrong, Input::Answered { node, step, answer });
     }
     cluster.run_until(Time::from_millis(21));

@@ -34,13 +34,13 @@ impl Granted for FencedLease {}
 pub(crate) mod sealed {
     use std::time::Duration;
 
-    use redquorum_protocol::{BadOption, Terms};
+    use redquorum_protocol::{BadOption, LockConfig};
 
     use crate::lease::Lease;
 
     pub trait Granted: Sized + Send + Sync + 'static {
         /// The options of a request, with those that this kind of lease needs.
-        fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption>;
+        fn terms(terms: LockConfig, fencing_memory: Duration) -> Result<LockConfig, BadOption>;
         /// The lease as this kind, if it is of this kind.
         fn of(lease: Lease) -> Option<Self>;
         /// The lease itself.

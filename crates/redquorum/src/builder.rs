@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, NodeId, Terms,
+    Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, LockConfig, NodeId,
 };
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
-use crate::dice::{RetryPolicy, number};
 use crate::driver::drive;
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::error::BuildError;
@@ -20,6 +19,7 @@ use crate::fleet::Fleet;
 use crate::node::Node;
 use crate::owner::Owners;
 use crate::redlock::Redlock;
+use crate::rng::{RetryPolicy, number};
 use crate::shared::Shared;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
@@ -204,7 +204,7 @@ impl Builder {
     ///
     /// A master is recognized by a boot marker, the key `redquorum:boot`; a master without one is
     /// distrusted. So **a first use on new masters waits for this long**, unless
-    /// [`bless_new_masters`](Redlock::bless_new_masters) marks them. While a majority is
+    /// [`initialize_masters`](Redlock::initialize_masters) marks them. While a majority is
     /// distrusted, acquires end with [`NoQuorum`](crate::AcquireError::NoQuorum), and the report
     /// names the distrust.
     ///
@@ -338,7 +338,7 @@ impl Builder {
     /// timeout.
     ///
     /// Default: no. So a service can start before its masters do, and you can build a lock to
-    /// [mark](crate::Redlock::bless_new_masters) new masters.
+    /// [mark](crate::Redlock::initialize_masters) new masters.
     pub fn require_quorum(mut self, require: bool) -> Self {
         self.require_quorum = require;
         self
@@ -391,9 +391,10 @@ impl Builder {
     }
 
     fn start(self) -> Result<Redlock, BuildError> {
-        let mut terms = Terms::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
-            .and_then(|terms| terms.with_grace(self.grace))
-            .map_err(BuildError::Options)?;
+        let mut terms =
+            LockConfig::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
+                .and_then(|terms| terms.with_grace(self.grace))
+                .map_err(BuildError::Options)?;
         let guard = self.guard_of_masters().map_err(BuildError::Options)?;
         if let Some(guard) = guard {
             terms = terms.with_max_ttl(guard.max_ttl()).map_err(BuildError::Options)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use redquorum_protocol::{
-    AcquireRequest, Ballot, Claim, ClaimId, Client, Failure, Hold, Input, Key, Standing, Time,
+    AcquireRequest, Claim, ClaimId, Client, Failure, Hold, Input, Key, RequestState, Time, Votes,
 };
 use tokio::sync::Notify;
 
@@ -127,11 +127,11 @@ impl ClaimCell {
         let client = &turn.state.client;
         let until = client.look_again_at(self.id, turn.now);
         match client.standing(self.id) {
-            Some(Standing::Queued(until)) => Found::Pending { until, queued: true },
-            Some(Standing::Over(why, ballot)) => Found::Failed(why, self.report(ballot), 0),
-            Some(Standing::Claim(Claim::Holding(_))) => Found::Granted,
-            Some(Standing::Claim(Claim::Acquiring(acquire))) => match acquire.failure() {
-                Some(why) => Found::Failed(why, self.report(acquire.ballot()), acquire.attempt()),
+            Some(RequestState::Queued(until)) => Found::Pending { until, queued: true },
+            Some(RequestState::Over(why, votes)) => Found::Failed(why, self.report(votes), 0),
+            Some(RequestState::Claim(Claim::Holding(_))) => Found::Granted,
+            Some(RequestState::Claim(Claim::Acquiring(acquire))) => match acquire.failure() {
+                Some(why) => Found::Failed(why, self.report(acquire.votes()), acquire.attempt()),
                 None if acquire.is_won() => Found::Won(acquire.deadline()),
                 None => Found::Pending { until, queued: false },
             },
@@ -227,8 +227,8 @@ impl ClaimCell {
         }
     }
 
-    pub(crate) fn report(&self, ballot: &Ballot) -> Report {
-        self.fleet.report(ballot)
+    pub(crate) fn report(&self, votes: &Votes) -> Report {
+        self.fleet.report(votes)
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

@@ -10,14 +10,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, is_unasked, parse, woken};
-use redquorum_protocol::{Answer, Cause, LinkState, NodeId, Time};
+use redquorum_protocol::{Cause, LinkState, NodeId, Reply, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
-use crate::dice::number;
 use crate::io::Io;
 use crate::node::{Connection, Node};
+use crate::rng::number;
 use crate::shared::{After, Shared, State, Turn, Writer};
 
 /// How often the driver of a dropped lock checks whether the keys to delete have expired.
@@ -40,17 +40,17 @@ impl Turn<'_> {
                 Ok(None) => break,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
                     used += length;
-                    if let Some(ticket) = woken(&frame) {
-                        self.input(|client, cx| client.woken(node, epoch, ticket, cx));
+                    if let Some(waiter_id) = woken(&frame) {
+                        self.input(|client, cx| client.woken(node, epoch, waiter_id, cx));
                     }
                     continue;
                 }
                 Ok(Some((frame, length))) => {
                     used += length;
                     // The link judges a reply without a command.
-                    oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
+                    oldest.map_or(Reply::Alive, |(expect, _)| expect.read(&frame))
                 }
-                Err(_) => Answer::Unknown(Cause::Garbage),
+                Err(_) => Reply::Unknown(Cause::Garbage),
             };
             if let Some((_, sent)) = oldest {
                 let took = self.now.since(sent);
@@ -90,7 +90,7 @@ impl Turn<'_> {
 
     /// Whether the lock was dropped, and all its keys are deleted or have expired.
     fn is_finished(&self, node: NodeId) -> bool {
-        self.state.closing && self.state.client.link(node).owed_and_alive(self.now) == 0
+        self.state.closing && self.state.client.link(node).pending_and_alive(self.now) == 0
     }
 
     /// Logs whether the master is up, if that has changed.

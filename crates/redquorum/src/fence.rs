@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Hold, Terms};
+use redquorum_protocol::{BadOption, Hold, LockConfig};
 
 use crate::acquire::sealed::Granted;
 use crate::lease::{Lease, Released};
@@ -75,7 +75,7 @@ impl fmt::Debug for FencedLease {
 }
 
 impl Granted for FencedLease {
-    fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption> {
+    fn terms(terms: LockConfig, fencing_memory: Duration) -> Result<LockConfig, BadOption> {
         terms.with_fencing(fencing_memory)
     }
 
@@ -98,7 +98,7 @@ impl Granted for FencedLease {
 }
 
 impl Granted for Lease {
-    fn terms(terms: Terms, _fencing_memory: Duration) -> Result<Terms, BadOption> {
+    fn terms(terms: LockConfig, _fencing_memory: Duration) -> Result<LockConfig, BadOption> {
         Ok(terms)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::RESERVED;
-use redquorum_protocol::{BadOption, Ballot, Key, Terms};
+use redquorum_protocol::{BadOption, Key, LockConfig, Votes};
 
 use crate::clock::Clock;
 use crate::owner::Owners;
@@ -17,7 +17,7 @@ const MAX_KEY: usize = 1 << 20;
 pub(crate) struct Fleet {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Clock,
-    pub(crate) terms: Terms,
+    pub(crate) terms: LockConfig,
     pub(crate) wait: Duration,
     pub(crate) fencing_memory: Duration,
     pub(crate) prefix: Vec<u8>,
@@ -30,8 +30,8 @@ impl Fleet {
         self.shared.is_shut_down()
     }
 
-    pub(crate) fn report(&self, ballot: &Ballot) -> Report {
-        Report::new(ballot, &self.shared.names)
+    pub(crate) fn report(&self, votes: &Votes) -> Report {
+        Report::new(votes, &self.shared.names)
     }
 
     /// The key of a resource.

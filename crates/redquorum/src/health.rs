@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use redquorum_protocol::{Answer, Ballot, Cause, Claim, Client, Context, NodeId};
+use redquorum_protocol::{Cause, Claim, Client, Context, NodeId, Reply, Votes};
 
 use crate::fleet::Fleet;
 use crate::report::Report;
@@ -19,8 +19,8 @@ pub struct Health {
     pub usable: usize,
     /// The number of usable masters that a lease needs.
     pub quorum: usize,
-    /// The answer of each master: [`Answer::Alive`] if it is usable, else an
-    /// [unknown vote](Answer::Unknown) with the reason.
+    /// The answer of each master: [`Reply::Alive`] if it is usable, else an
+    /// [unknown vote](Reply::Unknown) with the reason.
     pub report: Report,
 }
 
@@ -47,12 +47,12 @@ impl fmt::Display for Health {
 }
 
 pub(crate) async fn probe(fleet: &Fleet) -> Health {
-    let ballot = ask(fleet, Client::probe).await;
-    let usable = ballot.which(|answer| *answer == Answer::Alive).len();
-    let refusing = ballot.which(|answer| {
-        matches!(answer, Answer::Unknown(Cause::Error(_) | Cause::Distrusted { .. }))
+    let votes = ask(fleet, Client::probe).await;
+    let usable = votes.which(|answer| *answer == Reply::Alive).len();
+    let refusing = votes.which(|answer| {
+        matches!(answer, Reply::Unknown(Cause::Error(_) | Cause::Distrusted { .. }))
     });
-    let report = fleet.report(&ballot);
+    let report = fleet.report(&votes);
     Health { alive: usable + refusing.len(), usable, quorum: fleet.terms.quorum(), report }
 }
 
@@ -60,17 +60,17 @@ pub(crate) async fn probe(fleet: &Fleet) -> Health {
 pub(crate) async fn ask(
     fleet: &Fleet,
     question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
-) -> Ballot {
+) -> Votes {
     let start = fleet.clock.now();
     let nodes = fleet.terms.nodes();
-    let mut ballot = Ballot::open(nodes, start);
+    let mut votes = Votes::open(nodes, start);
     let replies = fleet.shared.ask(question);
     let end = fleet.clock.timer(start.plus(fleet.terms.node_timeout()));
     for (node, reply) in NodeId::all(nodes).zip(replies) {
         if let Ok(Ok(answer)) = tokio::time::timeout_at(end, reply).await {
-            ballot.record(fleet.clock.now(), node, answer);
+            votes.record(fleet.clock.now(), node, answer);
         }
     }
-    ballot.close(fleet.clock.now());
-    ballot
+    votes.close(fleet.clock.now());
+    votes
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Ballot, Claim, Extension, Hold, Input, Outcome, Terms};
+use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Outcome, Votes};
 use tokio::sync::MutexGuard;
 
 use crate::claim::ClaimCell;
@@ -121,7 +121,7 @@ impl Lease {
 
     /// The replies so far in the latest round, the grant or an extension, finished or not.
     pub fn latest_report(&self) -> Report {
-        self.claim.report(&self.claim.hold(|hold| hold.ballot().clone()))
+        self.claim.report(&self.claim.hold(|hold| hold.votes().clone()))
     }
 
     /// The resource, without the lock's prefix.
@@ -187,7 +187,7 @@ impl Lease {
 
     async fn extend_on(
         &self,
-        terms: Terms,
+        terms: LockConfig,
         _one_at_a_time: MutexGuard<'_, ()>,
     ) -> Result<Deadline, ExtendError> {
         if self.claim.is_shut_down() {
@@ -199,7 +199,7 @@ impl Lease {
     }
 
     /// Extends the lease to the deadline of these options from now, unless it already lives longer.
-    pub(crate) async fn prolong(&self, terms: Terms) -> Result<Deadline, ExtendError> {
+    pub(crate) async fn prolong(&self, terms: LockConfig) -> Result<Deadline, ExtendError> {
         let _one_at_a_time = self.claim.extending.lock().await;
         if self.claim.is_shut_down() {
             return Err(ExtendError::ShutDown);
@@ -218,19 +218,19 @@ impl Lease {
     async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
             let hold = holding(claim)?;
-            let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.ballot()));
-            let (result, ballot) = hold.ended(round).or(lost)?;
-            Some((result, ballot.clone()))
+            let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.votes()));
+            let (result, votes) = hold.ended(round).or(lost)?;
+            Some((result, votes.clone()))
         });
-        let (result, ballot) = ended.await;
+        let (result, votes) = ended.await;
         match (result, self.is_lost()) {
             // The lease may have been lost since the last vote: then the extension is no success.
             (_, Some(lost)) => Err(ExtendError::Lost(lost)),
             (Extension::Extended, None) => Ok(self.deadline()),
             (Extension::QuorumGone, None) => {
-                Err(ExtendError::QuorumGone(self.claim.report(&ballot)))
+                Err(ExtendError::QuorumGone(self.claim.report(&votes)))
             }
-            _ => Err(ExtendError::NoQuorum(self.claim.report(&ballot))),
+            _ => Err(ExtendError::NoQuorum(self.claim.report(&votes))),
         }
     }
 
@@ -313,18 +313,18 @@ impl Lease {
     pub async fn release(mut self) -> Released {
         if let Some(lost) = self.count_down() {
             let outcome = lost.map_or(Outcome::StillHeld, |_| Outcome::AlreadyGone);
-            let nobody = Ballot::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
+            let nobody = Votes::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
             return Released { outcome, report: self.claim.report(&nobody) };
         }
         count(&self.claim.fleet.shared.counters.released);
         let released = self.claim.until(|claim| match claim {
-            Claim::Releasing(release) => Some((release.outcome()?, release.ballot().clone())),
+            Claim::Releasing(release) => Some((release.outcome()?, release.votes().clone())),
             _ => None,
         });
-        let (outcome, ballot) = released.await;
+        let (outcome, votes) = released.await;
         self.given_back = true;
         self.claim.end();
-        Released { outcome, report: self.claim.report(&ballot) }
+        Released { outcome, report: self.claim.report(&votes) }
     }
 }
 

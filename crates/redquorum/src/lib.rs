@@ -80,7 +80,6 @@ mod builder;
 mod claim;
 mod clock;
 
-mod dice;
 mod driver;
 mod endpoint;
 mod error;
@@ -97,6 +96,7 @@ mod redlock;
 mod reentry;
 mod report;
 pub mod resource;
+mod rng;
 mod several;
 mod shared;
 mod signal;
@@ -119,7 +119,7 @@ pub use redlock::Redlock;
 /// The largest fencing token: 2⁵³ − 2.
 pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
 pub use redquorum_protocol::{
-    Answer, Backoff, BadOption, Cause, Distrust, Fingerprint, Holder, LinkState, Loss, Outcome,
+    Backoff, BadOption, Cause, Distrust, Fingerprint, Holder, LinkState, Loss, Outcome, Reply,
     Token,
 };
 pub use report::{MasterReport, Report};

@@ -100,7 +100,7 @@ impl Redlock {
 
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
     /// it for a [guarded](crate::Builder::guard) lock on masters that were just set up. The report
-    /// shows for each master whether it was [`marked`](crate::Answer::Blessed), had a marker
+    /// shows for each master whether it was [`marked`](crate::Reply::Initialized), had a marker
     /// already, or did not answer within the node timeout.
     ///
     /// **By calling it you assert** that no lease is alive that any of these masters has granted
@@ -114,7 +114,7 @@ impl Redlock {
     ///
     /// # Cancel safety
     /// Dropping the future does not take back the commands that were sent.
-    pub async fn bless_new_masters(&self) -> Report {
+    pub async fn initialize_masters(&self) -> Report {
         self.fleet.report(&health::ask(&self.fleet, Client::initialize).await)
     }
 

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Weak;
 
-use redquorum_protocol::{AcquireRequest, BadOption, Ballot, Hold, Time};
+use redquorum_protocol::{AcquireRequest, BadOption, Hold, Time, Votes};
 use tokio::sync::MutexGuard;
 
 use crate::acquire::{Granted, Request};
@@ -17,14 +17,14 @@ use crate::owner::{Owner, Owners, Place};
 /// Returns another handle of the owner's lease, or acquires a new lease.
 pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Result<L, AcquireError> {
     let (key, asked) = request.check::<L>()?;
-    let AcquireRequest { terms, wait: patience, .. } = asked;
+    let AcquireRequest { terms, wait: policy, .. } = asked;
     let fleet = request.fleet.clone();
     let start = fleet.clock.now();
     loop {
         let place = Owners::place(&fleet, &owner, &key);
-        let patient = patience.max(terms.node_timeout());
+        let patient = policy.max(terms.node_timeout());
         let Some(mut latest) = wait(&fleet, &place, start.plus(patient)).await else {
-            let nobody = Ballot::open(terms.nodes(), start);
+            let nobody = Votes::open(terms.nodes(), start);
             let report = fleet.report(&nobody);
             return Err(AcquireError::Taken { report, attempts: 0 });
         };
@@ -32,7 +32,7 @@ pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Resul
         request.check::<L>()?;
         let held = latest.upgrade().and_then(|claim| Lease::again(claim, place.clone()));
         let Some(lease) = held else {
-            let left = patience.saturating_sub(fleet.clock.now().since(start));
+            let left = policy.saturating_sub(fleet.clock.now().since(start));
             let mut granted: L = request.without_owner(left).into_future().await?;
             *latest = granted.lease_mut().claim();
             drop(latest);

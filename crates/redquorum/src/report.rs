@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Ballot, Cause, Holder, NodeId, quorum};
+use redquorum_protocol::{Cause, Holder, NodeId, Reply, Votes, quorum};
 
 /// The replies of the masters in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,15 +21,15 @@ pub struct MasterReport {
     /// Its name, such as `db1:6379`.
     pub name: Arc<str>,
     /// Its reply; `None` if the result was clear before the master replied.
-    pub answer: Option<Answer>,
+    pub answer: Option<Reply>,
     /// The time from the start of the round to the reply, or to the moment when the round gave the
     /// master up. Zero without a reply, and if the master was not asked.
     pub took: Duration,
 }
 
 impl Report {
-    pub(crate) fn new(ballot: &Ballot, names: &[Arc<str>]) -> Self {
-        let masters = NodeId::all(names.len()).zip(ballot.votes()).map(|(node, vote)| {
+    pub(crate) fn new(votes: &Votes, names: &[Arc<str>]) -> Self {
+        let masters = NodeId::all(names.len()).zip(votes.votes()).map(|(node, vote)| {
             let (name, answer) = (names[node.index()].clone(), vote.answer.clone());
             MasterReport { number: node.index() + 1, name, answer, took: vote.took }
         });
@@ -44,7 +44,7 @@ impl Report {
     /// The holder of the resource, from the first master that named one.
     pub fn holder(&self) -> Option<Holder> {
         self.masters.iter().find_map(|master| match master.answer {
-            Some(Answer::Taken(holder) | Answer::Place { holder: Some(holder), .. })
+            Some(Reply::Taken(holder) | Reply::Place { holder: Some(holder), .. })
                 if holder != Holder::NotAsked =>
             {
                 Some(holder)
@@ -62,7 +62,7 @@ impl Report {
     /// a [guard](crate::Builder::guard).
     pub fn distrusted(&self) -> usize {
         let is = |master: &&MasterReport| {
-            matches!(master.answer, Some(Answer::Unknown(Cause::Distrusted { .. })))
+            matches!(master.answer, Some(Reply::Unknown(Cause::Distrusted { .. })))
         };
         self.masters.iter().filter(is).count()
     }
@@ -75,7 +75,7 @@ impl Report {
 
     fn unknown(&self) -> impl Iterator<Item = &Cause> {
         self.masters.iter().filter_map(|master| match &master.answer {
-            Some(Answer::Unknown(cause)) => Some(cause),
+            Some(Reply::Unknown(cause)) => Some(cause),
             _ => None,
         })
     }
@@ -119,11 +119,11 @@ impl Report {
             matches!(
                 master.answer,
                 Some(
-                    Answer::Created
-                        | Answer::Granted { .. }
-                        | Answer::Certified { .. }
-                        | Answer::Kept
-                        | Answer::Deleted
+                    Reply::Created
+                        | Reply::Granted { .. }
+                        | Reply::Certified { .. }
+                        | Reply::Kept
+                        | Reply::Deleted
                 )
             )
         };

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Key, Terms};
+use redquorum_protocol::{BadOption, Key, LockConfig};
 
 use crate::acquire::Granted;
 use crate::fence::FencedLease;
@@ -77,7 +77,7 @@ struct Part {
 struct Wanted {
     fleet: Arc<Fleet>,
     key: Key,
-    terms: Terms,
+    terms: LockConfig,
     /// Its position in the order in which the resources were named.
     named: usize,
 }

@@ -20,17 +20,17 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Ballot, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Dice, Extension,
-    NodeId, NodeSet, Time,
+    Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Extension, NodeId, NodeSet, Reply,
+    Rng, Time, Votes,
 };
 use tokio::sync::{Notify, oneshot};
 
 use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
-use crate::dice::{RetryPolicy, ShellDice, refuse_in_policy};
 use crate::io::Io;
 use crate::node::Connection;
 use crate::report::Report;
+use crate::rng::{RetryPolicy, SystemRng, refuse_in_policy};
 use crate::stats::{Counters, Latencies, MasterStats, Stats, count};
 use crate::trace::{self, Throttle};
 
@@ -77,7 +77,7 @@ pub(crate) struct State {
     pub(crate) masters: Vec<Master>,
     callers: HashMap<ClaimId, Caller>,
     /// The callers that asked about a master itself, by request number.
-    questions: HashMap<u64, oneshot::Sender<Answer>>,
+    questions: HashMap<u64, oneshot::Sender<Reply>>,
     asked: u64,
     /// How to pause between attempts; `None` once the lock is dropped.
     retry: Option<RetryPolicy>,
@@ -140,13 +140,13 @@ pub(crate) struct After {
     /// Connections to drop, and whether to reset them.
     closed: Vec<(Box<dyn Connection>, bool)>,
     changed: Vec<Arc<ClaimCell>>,
-    replies: Vec<(oneshot::Sender<Answer>, Answer)>,
+    replies: Vec<(oneshot::Sender<Reply>, Reply)>,
     logs: Vec<Log>,
 }
 
 /// A change of state that is logged.
 enum Log {
-    Endangered(Arc<ClaimCell>, Duration, Ballot),
+    Endangered(Arc<ClaimCell>, Duration, Votes),
     StillEndangered(Arc<ClaimCell>, Duration),
     Recovered(Arc<ClaimCell>),
     Lost(Arc<ClaimCell>, String),
@@ -241,8 +241,8 @@ impl Shared {
     }
 
     /// Lends the lock's random source and its policy for pauses.
-    pub(crate) fn with_dice<R>(&self, act: impl FnOnce(&mut dyn Dice) -> R) -> R {
-        act(&mut ShellDice(self.state().retry.as_ref()))
+    pub(crate) fn with_rng<R>(&self, act: impl FnOnce(&mut dyn Rng) -> R) -> R {
+        act(&mut SystemRng(self.state().retry.as_ref()))
     }
 
     /// Reads the client.
@@ -304,7 +304,7 @@ impl Shared {
     pub(crate) fn ask(
         &self,
         question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
-    ) -> Vec<oneshot::Receiver<Answer>> {
+    ) -> Vec<oneshot::Receiver<Reply>> {
         let mut turn = self.turn();
         let replies = NodeId::all(self.sockets.len()).map(|node| {
             let (asker, reply) = oneshot::channel();
@@ -350,7 +350,7 @@ impl Shared {
     pub(crate) fn ledger(&self) -> (usize, usize) {
         let now = self.clock.now();
         self.view(|client| {
-            let each = client.links().iter().map(|link| (link.owed_still(now), link.claimed()));
+            let each = client.links().iter().map(|link| (link.pending_still(now), link.claimed()));
             each.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
         })
     }
@@ -417,8 +417,8 @@ impl Shared {
     fn log(&self, log: Log) {
         let (now, throttle) = (self.clock.now(), &self.throttle);
         match log {
-            Log::Endangered(cell, left, ballot) => {
-                let report = || Report::new(&ballot, &self.names);
+            Log::Endangered(cell, left, votes) => {
+                let report = || Report::new(&votes, &self.names);
                 trace::endangered(throttle, now, &cell.key, left, report);
             }
             Log::StillEndangered(cell, left) => trace::still_endangered(&cell.key, left),
@@ -471,8 +471,8 @@ impl Turn<'_> {
         input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
     ) -> R {
         let State { client, retry, effects, .. } = &mut *self.state;
-        let mut dice = ShellDice(retry.as_ref());
-        let mut cx = Context { clocks: self.now, dice: &mut dice, out: effects };
+        let mut rng = SystemRng(retry.as_ref());
+        let mut cx = Context { clocks: self.now, rng: &mut rng, out: effects };
         let result = input(client, &mut cx);
         self.carry_out();
         result
@@ -564,7 +564,7 @@ impl Turn<'_> {
                         logs.push(if std::mem::replace(&mut caller.endangered, true) {
                             Log::StillEndangered(cell.clone(), left)
                         } else {
-                            Log::Endangered(cell.clone(), left, hold.ballot().clone())
+                            Log::Endangered(cell.clone(), left, hold.votes().clone())
                         });
                     }
                 }

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::{ClockChange, Kept, Masters, Reply, RigError, find_server};
+use crate::{ClockChange, Kept, Masters, RespValue, RigError, find_server};
 
 /// N masters that can be broken, on any backend.
 ///
@@ -121,12 +121,12 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError>;
 
     /// Sends one command over a new connection, around every proxy. An error of the server is a
-    /// [`Reply::Error`].
+    /// [`RespValue::Error`].
     ///
     /// # Errors
     ///
     /// - [`RigError::NoAnswer`]: no reply came in time.
-    fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError>;
+    fn command(&self, node: usize, command: &[&[u8]]) -> Result<RespValue, RigError>;
 }
 
 impl Cluster for Masters {
@@ -191,7 +191,7 @@ impl Cluster for Masters {
         self.set_clock(node, change)
     }
 
-    fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {
+    fn command(&self, node: usize, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.command(node, command)
     }
 }

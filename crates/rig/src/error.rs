@@ -73,7 +73,7 @@ pub enum RigError {
         why: String,
     },
     /// A command got no reply: the master is dead, paused or slow. A reply of a master, also an
-    /// error, is a [`Reply`](crate::Reply).
+    /// error, is a [`RespValue`](crate::RespValue).
     NoAnswer {
         /// Which master, counted from 1.
         node: usize,

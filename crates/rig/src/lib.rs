@@ -100,5 +100,5 @@ pub use disk::Kept;
 pub use error::RigError;
 pub use masters::Masters;
 pub use process::Process;
-pub use resp::Reply;
+pub use resp::RespValue;
 pub use server::{REQUIRE_VARIABLE, SERVER_VARIABLE, Server, find_server, required};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::{
-    Builder, Clock, ClockChange, Kept, Reply, RigError,
+    Builder, Clock, ClockChange, Kept, RespValue, RigError,
     node::{Node, PATIENCE, Plan},
     replica::{self, Asked, Replica},
 };
@@ -42,7 +42,7 @@ pub(crate) struct Served {
 }
 
 impl Asked for Served {
-    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError> {
+    fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.node.command(&self.plan, PATIENCE, command)
     }
 }
@@ -51,7 +51,7 @@ impl Asked for Served {
 struct Asking<'a>(&'a Plan, &'a Node);
 
 impl Asked for Asking<'_> {
-    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError> {
+    fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.1.command(self.0, PATIENCE, command)
     }
 }
@@ -268,12 +268,12 @@ impl Masters {
     }
 
     /// Sends one command over a new connection, after the password if there is one, and returns the
-    /// reply: `command(1, &[b"SET", key, value])`. An error of the server is a [`Reply::Error`].
+    /// reply: `command(1, &[b"SET", key, value])`. An error of the server is a [`RespValue::Error`].
     ///
     /// # Errors
     ///
     /// - [`RigError::NoAnswer`]: no reply came within a second.
-    pub fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {
+    pub fn command(&self, node: usize, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.node(node).command(&self.plan, PATIENCE, command)
     }
 
@@ -282,7 +282,7 @@ impl Masters {
     /// # Errors
     ///
     /// As [`command`](Self::command).
-    pub fn ask(&self, node: usize, command: &str) -> Result<Reply, RigError> {
+    pub fn ask(&self, node: usize, command: &str) -> Result<RespValue, RigError> {
         let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
         self.command(node, &words)
     }

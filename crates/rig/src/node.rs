@@ -14,7 +14,7 @@ use std::{
 pub(crate) mod clock;
 
 use crate::{
-    Clock, Kept, Persistence, Reply, RigError, disk,
+    Clock, Kept, Persistence, RespValue, RigError, disk,
     keeper::{Answer, Keeper},
     ports, resp,
 };
@@ -280,7 +280,7 @@ impl Node {
         plan: &Plan,
         timeout: Duration,
         command: &[&[u8]],
-    ) -> Result<Reply, RigError> {
+    ) -> Result<RespValue, RigError> {
         let failed = |source| RigError::NoAnswer { node: self.number, source };
         let replies = resp::exchange(self.address(), plan.password.as_deref(), timeout, &[command]);
         Ok(replies.map_err(failed)?.remove(0))

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Reply, RigError};
+use crate::{RespValue, RigError};
 
 /// A replica answers within microseconds, gets its master's writes within a millisecond, and a copy
 /// of everything within a second.
@@ -40,7 +40,7 @@ pub(crate) struct Replica<N> {
 
 /// A server that accepts commands.
 pub(crate) trait Asked {
-    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError>;
+    fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError>;
 }
 
 impl<N: Asked> Replica<N> {
@@ -154,7 +154,7 @@ impl<N: Asked> Replica<N> {
 
     fn say(&self, command: &[&[u8]]) -> Result<(), RigError> {
         match self.node.asked(command)? {
-            Reply::Status(_) => Ok(()),
+            RespValue::Status(_) => Ok(()),
             said => Err(self.failed(format!("it says {said:?}"))),
         }
     }

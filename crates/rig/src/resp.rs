@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// A reply of a master. All types of RESP2.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum RespValue {
     /// A status such as `OK` or `PONG`.
     Status(String),
     /// An error of the server, with its code: `NOSCRIPT No matching script.`
@@ -35,10 +35,10 @@ pub enum Reply {
     /// Nothing there.
     Nil,
     /// Several.
-    Array(Vec<Reply>),
+    Array(Vec<RespValue>),
 }
 
-impl Reply {
+impl RespValue {
     /// The text of a status or a value; none for all others, so that an error cannot be mistaken
     /// for a text.
     pub fn text(&self) -> Option<Cow<'_, str>> {
@@ -56,7 +56,7 @@ pub(crate) fn exchange(
     password: Option<&str>,
     timeout: Duration,
     commands: &[&[&[u8]]],
-) -> io::Result<Vec<Reply>> {
+) -> io::Result<Vec<RespValue>> {
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
@@ -104,7 +104,7 @@ struct Replies {
 }
 
 impl Replies {
-    fn next(&mut self) -> io::Result<Reply> {
+    fn next(&mut self) -> io::Result<RespValue> {
         let mut chunk = [0; 16 * 1024];
         loop {
             match self.scanner.scan(&self.bytes) {

@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 
 const USAGE: u8 = 64;
 
@@ -12,11 +12,13 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let why = match words.as_slice() {
         ["--list"] => {
-            Lie::ALL.iter().for_each(|lie| println!("{:<26} {}", lie.name(), lie.about()));
+            Mutant::ALL
+                .iter()
+                .for_each(|mutant| println!("{:<26} {}", mutant.name(), mutant.about()));
             return ExitCode::SUCCESS;
         }
         ["--mutant", name] => match name.parse() {
-            Ok(lie) => be(lie),
+            Ok(mutant) => be(mutant),
             Err(why) => why,
         },
         _ => "usage: redquorum-mutant --mutant NAME, or --list".to_owned(),
@@ -26,14 +28,14 @@ fn main() -> ExitCode {
 }
 
 #[cfg(unix)]
-fn be(lie: Lie) -> String {
-    match redquorum_harness::sabotage::run(lie) {
+fn be(mutant: Mutant) -> String {
+    match redquorum_harness::mutants::run(mutant) {
         Ok(never) => match never {},
         Err(why) => why,
     }
 }
 
 #[cfg(not(unix))]
-fn be(_: Lie) -> String {
+fn be(_: Mutant) -> String {
     "clients run on Unix systems only: use Linux, macOS or WSL".to_owned()
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use super::list::Shape;
 use super::words::{complain, say, say_json, shell_word};
 use super::{CheckOptions, Code, Tally};
+use crate::checker::{self, Verdict};
 use crate::history::History;
-use crate::judge::{self, Verdict};
 use crate::report::{self, Ended, Entry, Session, human};
 
 pub(super) fn main(options: &CheckOptions) -> Code {
@@ -32,7 +32,7 @@ pub(super) fn main(options: &CheckOptions) -> Code {
     };
     let name = history.header.scenario.name.clone();
     // The history may come from any program, so a panic of the checkers must not end this one.
-    let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| judge::judge(&history))) else {
+    let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| checker::judge(&history))) else {
         complain(
             &format!("the judge failed on {path} (`{name}`)"),
             "please report it with the file",

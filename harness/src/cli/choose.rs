@@ -37,7 +37,7 @@ pub struct Chosen {
 
 /// A scenario file after parsing.
 #[derive(Clone, Debug)]
-pub(super) struct Lesson {
+pub(super) struct SelectedScenario {
     pub(super) scenario: Scenario,
     text: String,
     file: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub(super) struct Lesson {
 
 impl Selection {
     /// The scenarios. Prints all errors first and returns the exit code if there are any.
-    pub(super) fn lessons(&self) -> Result<Vec<Lesson>, Code> {
+    pub(super) fn lessons(&self) -> Result<Vec<SelectedScenario>, Code> {
         let mut read = Read::default();
         if self.paths.is_empty() {
             for (name, text) in scenario::embedded() {
@@ -117,7 +117,7 @@ fn some_of(names: &[String]) -> String {
 
 #[derive(Default)]
 struct Read {
-    lessons: Vec<Lesson>,
+    lessons: Vec<SelectedScenario>,
     wrong: bool,
 }
 
@@ -136,7 +136,7 @@ impl Read {
         }
         match scenario::read(name, text) {
             Ok(scenario) => {
-                let same = |known: &&Lesson| known.scenario.name == scenario.name;
+                let same = |known: &&SelectedScenario| known.scenario.name == scenario.name;
                 if let Some(other) = self.lessons.iter().find(same) {
                     let of = |file: Option<&Path>| match file {
                         Some(file) => file.display().to_string(),
@@ -149,7 +149,7 @@ impl Read {
                     return;
                 }
                 let file = file.map(Path::to_owned);
-                self.lessons.push(Lesson { scenario, text: text.to_owned(), file });
+                self.lessons.push(SelectedScenario { scenario, text: text.to_owned(), file });
             }
             Err(problems) => {
                 self.wrong = true;
@@ -195,8 +195,9 @@ impl Read {
         if let Some((_, text)) = all.iter().find(|(known, _)| *known == base) {
             let before = self.lessons.len();
             self.text(&format!("{base}.toml"), text, None);
-            let known =
-                |lesson: &Lesson| lesson.scenario.variants.iter().any(|one| one.name == variant);
+            let known = |lesson: &SelectedScenario| {
+                lesson.scenario.variants.iter().any(|one| one.name == variant)
+            };
             if variant.is_empty() || self.lessons.len() == before || known(&self.lessons[before]) {
                 return;
             }

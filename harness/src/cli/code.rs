@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::judge::Outcome;
+use crate::checker::Outcome;
 
 pub(super) const HELP: &str = "\
 Exit codes:

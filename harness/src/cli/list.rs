@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::words::{say, say_json};
 use super::{Code, ListOptions};
-use crate::scenario::{Cause, Layer, Scenario, Wanted};
+use crate::scenario::{Cause, Property, Scenario, Wanted};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -25,7 +25,7 @@ struct Row<'a> {
     file: Option<String>,
     clients: Vec<&'a str>,
     faults: Vec<&'a str>,
-    violated: Vec<Layer>,
+    violated: Vec<Property>,
     because: &'a [Cause],
 }
 
@@ -42,7 +42,7 @@ pub(super) fn main(options: &ListOptions) -> Code {
             source: chosen.run.source.as_deref(),
             file: chosen.file.as_ref().map(|file| file.display().to_string()),
             clients: chosen.run.clients.iter().map(|client| client.id.as_str()).collect(),
-            faults: chosen.run.faults.iter().map(|fault| fault.harm.name()).collect(),
+            faults: chosen.run.faults.iter().map(|fault| fault.fault_kind.name()).collect(),
             violated: violated(&chosen.run),
             because: &chosen.run.expect.because,
         })
@@ -53,8 +53,8 @@ pub(super) fn main(options: &ListOptions) -> Code {
     }
 }
 
-fn violated(run: &Scenario) -> Vec<Layer> {
-    Layer::ALL.into_iter().filter(|layer| run.expect.of(*layer) == Wanted::Violated).collect()
+fn violated(run: &Scenario) -> Vec<Property> {
+    Property::ALL.into_iter().filter(|layer| run.expect.of(*layer) == Wanted::Violated).collect()
 }
 
 fn table(rows: &[Row<'_>]) -> String {

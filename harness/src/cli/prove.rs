@@ -8,13 +8,13 @@ use clap::{Args, Subcommand};
 
 use super::Code;
 use super::words::{complain, say};
-use crate::prove::fencing::{self, Scheme};
-use crate::prove::machines::{self, Blunder, Scope};
-use crate::prove::{Counterexample, Explored};
+use crate::model_check::fencing::{self, Scheme};
+use crate::model_check::machines::{self, MachineMutant, Scope};
+use crate::model_check::{Counterexample, Explored};
 
 /// The model to check.
 #[derive(Clone, Copy, Debug, Subcommand)]
-pub(super) enum What {
+pub(super) enum Target {
     /// The claims and links of the library, between clients and masters that are cut off (the
     /// default)
     Machines,
@@ -27,16 +27,16 @@ pub(super) enum What {
 #[derive(Clone, Debug, Args)]
 pub(super) struct ProveOptions {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<Target>,
     /// Only the runs whose name contains this
     #[arg(long, global = true, value_name = "TEXT", default_value = "")]
     only: String,
 }
 
 pub(super) fn main(options: &ProveOptions) -> Code {
-    match options.what.unwrap_or(What::Machines) {
-        What::Machines => prove_machines(&options.only),
-        What::Fencing => prove_fencing(&options.only),
+    match options.what.unwrap_or(Target::Machines) {
+        Target::Machines => prove_machines(&options.only),
+        Target::Fencing => prove_fencing(&options.only),
     }
 }
 
@@ -50,7 +50,7 @@ fn prove_machines(only: &str) -> Code {
     for scope in chosen {
         say(&format!("{}: {}", scope.name, scope.bounds()));
         let begin = Instant::now();
-        let proof = machines::prove(scope, Blunder::None, MOST);
+        let proof = machines::prove(scope, MachineMutant::None, MOST);
         sum.add(&proof.explored, begin);
         say(&format!("    kept back by the bounds: {}", proof.withheld));
     }

@@ -8,8 +8,8 @@ use signal_hook::iterator::Signals;
 
 use super::words::{complain, shell_word};
 use super::work::run_on;
-use super::{Backend, Chosen, Code, Plan, RunOptions, Stage, run_all};
-use crate::real::{self, Failure, Ground, Setup};
+use super::{Backend, Chosen, Code, Plan, RunOptions, ScenarioRunner, run_all};
+use crate::real::{self, Failure, RealBackend, Setup};
 use crate::report::{Out, Reports, Session};
 
 pub(super) fn main(options: &RunOptions) -> Code {
@@ -51,7 +51,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
     if options.backend == Backend::All {
         return on_all(&setup, &chosen, &plan, options, out);
     }
-    let ground = match Ground::prepare(&setup) {
+    let ground = match RealBackend::prepare(&setup) {
         Ok(ground) => ground,
         Err(Failure::Interrupted) => return Code::Interrupted,
         Err(Failure::Environment(why) | Failure::Skipped(why)) => {
@@ -76,7 +76,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
 
 /// Runs on every available backend, and compares the verdicts.
 fn on_all(setup: &Setup, chosen: &[Chosen], plan: &Plan, options: &RunOptions, out: Out) -> Code {
-    let (grounds, missing) = Ground::all(setup);
+    let (grounds, missing) = RealBackend::all(setup);
     if grounds.len() < 2 || plan.twice {
         let mend = match missing.first() {
             _ if plan.twice => "add --backend sim to --check-determinism".to_owned(),
@@ -98,7 +98,8 @@ fn on_all(setup: &Setup, chosen: &[Chosen], plan: &Plan, options: &RunOptions, o
         runs: runs(chosen, plan) * grounds.len(),
         widest: widest(chosen),
     };
-    let stages: Vec<&dyn Stage> = grounds.iter().map(|ground| ground as &dyn Stage).collect();
+    let stages: Vec<&dyn ScenarioRunner> =
+        grounds.iter().map(|ground| ground as &dyn ScenarioRunner).collect();
     let mut reports = Reports::new(options.format, session, out);
     let code = run_on(&stages, chosen, plan, &mut reports).code();
     let agree = reports.compare();

@@ -13,8 +13,8 @@ use super::list::Shape;
 use super::run::{listen, usual_folder};
 use super::words::complain;
 use super::{Code, code};
+use crate::mutants::Mutant;
 use crate::report::Out;
-use crate::sabotage::Lie;
 use crate::search::chance::Through;
 
 mod chance;
@@ -57,8 +57,8 @@ pub(super) struct SearchOptions {
     #[arg(long)]
     outside: bool,
     /// Use a mutant of the clients, to see whether and how soon the search detects it
-    #[arg(long, value_name = "NAME", default_value_t = Lie::None, hide_default_value = true)]
-    lie: Lie,
+    #[arg(long, value_name = "NAME", default_value_t = Mutant::None, hide_default_value = true)]
+    mutant: Mutant,
     /// What the client processes are. A find of the library is written as its history, which
     /// `check` judges again and draws
     #[arg(long, value_enum, value_name = "CLIENTS", default_value_t, hide_default_value = true,

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::history::History;
 use crate::real::lateness::Lateness;
-use crate::real::{Failure, Ground};
+use crate::real::{Failure, RealBackend};
 use crate::scenario::Scenario;
 
 /// A backend that runs scenarios, several of them at once.
-pub trait Stage: Sync {
+pub trait ScenarioRunner: Sync {
     /// A description of the backend, and why it was chosen.
     fn describe(&self) -> String;
 
@@ -47,7 +47,7 @@ pub trait Stage: Sync {
     }
 }
 
-impl Stage for Ground {
+impl ScenarioRunner for RealBackend {
     fn is_virtual(&self) -> bool {
         Self::is_virtual(self)
     }

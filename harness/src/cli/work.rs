@@ -10,12 +10,12 @@ use std::thread;
 use std::time::Instant;
 
 use super::words::shell_word;
-use super::{Chosen, Stage, Tally};
+use super::{Chosen, ScenarioRunner, Tally};
+use crate::checker::{self, Observed, Outcome, Verdict};
 use crate::history::History;
-use crate::judge::{self, Outcome, Seen, Verdict};
 use crate::real::{self, Failure};
 use crate::report::{Ended, Entry, Out, Reports};
-use crate::scenario::{Layer, Wanted};
+use crate::scenario::{Property, Wanted};
 
 /// How often a run is repeated at most because this machine was slow.
 const REPEATS: usize = 2;
@@ -51,20 +51,25 @@ impl Default for Plan {
             twice: false,
             fail_fast: false,
             again: String::new(),
-            judge: judge::judge,
+            judge: checker::judge,
             interrupted: real::interrupted,
         }
     }
 }
 
 /// Runs everything, and reports each run as it ends.
-pub fn run_all(stage: &dyn Stage, chosen: &[Chosen], plan: &Plan, reports: &mut Reports) -> Tally {
+pub fn run_all(
+    stage: &dyn ScenarioRunner,
+    chosen: &[Chosen],
+    plan: &Plan,
+    reports: &mut Reports,
+) -> Tally {
     run_on(&[stage], chosen, plan, reports)
 }
 
 /// Runs everything on one backend after the other, and reports each run as it ends.
 pub(super) fn run_on(
-    stages: &[&dyn Stage],
+    stages: &[&dyn ScenarioRunner],
     chosen: &[Chosen],
     plan: &Plan,
     reports: &mut Reports,
@@ -91,7 +96,7 @@ pub(super) fn run_on(
 }
 
 fn play(
-    stage: &dyn Stage,
+    stage: &dyn ScenarioRunner,
     chosen: &[Chosen],
     plan: &Plan,
     out: &Out,
@@ -130,7 +135,7 @@ enum News {
 }
 
 struct Work<'a> {
-    stage: &'a dyn Stage,
+    stage: &'a dyn ScenarioRunner,
     chosen: &'a [Chosen],
     plan: &'a Plan,
     next: AtomicUsize,
@@ -275,8 +280,8 @@ impl Work<'_> {
 fn may_be_slowness(entry: &Entry) -> bool {
     let Ended::Judged(verdict) = &entry.ended else { return false };
     let unsafe_now = verdict.observed.iter().any(|(layer, seen)| {
-        !matches!(layer, Layer::Progress | Layer::Liveness)
-            && *seen == Seen::Violated
+        !matches!(layer, Property::Progress | Property::Liveness)
+            && *seen == Observed::Violated
             && entry.expect.of(*layer) != Wanted::Violated
     });
     verdict.outcome != Outcome::AsExpected && !unsafe_now

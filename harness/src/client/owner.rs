@@ -12,10 +12,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::limited::Limited;
-use super::voice::Voice;
+use super::output::Output;
+use crate::client_protocol::{Answer, FailureReason, Notice};
 use crate::name::Name;
 use crate::stamp;
-use crate::talk::{Answer, Notice, Why};
 
 /// How often the task polls the deadline of a lease. It polls while the watchdog extends the lease,
 /// and after a re-entry was given up, since its round may go on. The library does not report an
@@ -111,7 +111,7 @@ impl Deref for Held {
 /// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
 /// or when its channel closes. `told` is the deadline that the client reported to the harness.
 pub(super) fn spawn(
-    voice: Voice,
+    voice: Output,
     lease: Held,
     whose: (Name, Name),
     told: i64,
@@ -123,7 +123,7 @@ pub(super) fn spawn(
 
 /// The deadline as a stamp. The clock is read before the remaining time, so that the stamp is early
 /// rather than late.
-pub(super) fn deadline_ns(voice: &Voice, deadline: Deadline) -> i64 {
+pub(super) fn deadline_ns(voice: &Output, deadline: Deadline) -> i64 {
     let now = voice.now();
     stamp::later(now, deadline.remaining())
 }
@@ -134,7 +134,7 @@ type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + '
 type Extended = Option<Result<Deadline, ExtendError>>;
 
 async fn own(
-    voice: Voice,
+    voice: Output,
     lease: Held,
     (client, resource): (Name, Name),
     told: i64,
@@ -167,7 +167,7 @@ async fn own(
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        voice.refuse(id, Why::Error, "an extension is under way: await its answer");
+                        voice.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
                     }
                     Some(Order::Extend { id, ttl, polls }) => {
                         let from_ns = voice.now();
@@ -217,10 +217,10 @@ enum Last {
     HandOver(oneshot::Sender<Held>),
 }
 
-fn cancel(voice: &Voice, extending: Option<Extending<'_>>) {
+fn cancel(voice: &Output, extending: Option<Extending<'_>>) {
     if let Some((id, _, future)) = extending {
         drop(future);
-        voice.refuse(id, Why::Cancelled, "cancelled");
+        voice.refuse(id, FailureReason::Cancelled, "cancelled");
     }
 }
 
@@ -239,7 +239,7 @@ async fn due(look: &mut Option<Interval>) {
 }
 
 /// Releases a handle, and reports the number of handles that are left, if any.
-async fn release(voice: &Voice, id: u64, lease: Held, handles: Option<u64>) {
+async fn release(voice: &Output, id: u64, lease: Held, handles: Option<u64>) {
     let from_ns = Some(voice.now());
     let released = lease.release().await;
     let at_ns = Some(voice.now());
@@ -250,17 +250,17 @@ async fn release(voice: &Voice, id: u64, lease: Held, handles: Option<u64>) {
 }
 
 /// The reason in the answer to a release that did not fully succeed.
-pub(super) const fn why(outcome: Outcome) -> Option<Why> {
+pub(super) const fn why(outcome: Outcome) -> Option<FailureReason> {
     match outcome {
         Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
-        Outcome::AlreadyGone => Some(Why::Lost),
-        _ => Some(Why::NoQuorum),
+        Outcome::AlreadyGone => Some(FailureReason::Lost),
+        _ => Some(FailureReason::NoQuorum),
     }
 }
 
 /// The state of a lease, as known and as reported.
 struct Watch {
-    voice: Voice,
+    voice: Output,
     client: Name,
     resource: Name,
     /// Why the lease is no longer held. A loss is final.
@@ -301,7 +301,7 @@ impl Watch {
         // Ask the library, too: the deadline decides, not whether its timer has fired.
         let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
         match over {
-            Some(why) => self.voice.refuse(id, Why::Lost, why),
+            Some(why) => self.voice.refuse(id, FailureReason::Lost, why),
             None => {
                 let at_ns = Some(self.voice.now());
                 self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
@@ -324,9 +324,9 @@ impl Watch {
             }
             Err(error) => {
                 answer.why = Some(match error {
-                    ExtendError::NoQuorum(_) => Why::NoQuorum,
-                    ExtendError::QuorumGone(_) | ExtendError::Lost(_) => Why::Lost,
-                    _ => Why::Error,
+                    ExtendError::NoQuorum(_) => FailureReason::NoQuorum,
+                    ExtendError::QuorumGone(_) | ExtendError::Lost(_) => FailureReason::Lost,
+                    _ => FailureReason::Error,
                 });
                 answer.text = Some(error.to_string());
                 if matches!(error, ExtendError::QuorumGone(_)) && self.over.is_none() {
@@ -341,7 +341,7 @@ impl Watch {
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
         if let Some(why) = &self.over {
-            return self.voice.refuse(id, Why::Lost, why.clone());
+            return self.voice.refuse(id, FailureReason::Lost, why.clone());
         }
         lease.keep_alive(max_hold);
         self.start();

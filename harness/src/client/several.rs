@@ -6,14 +6,14 @@ use std::time::Duration;
 use redquorum::{AcquireAll, AcquireAllError, Released};
 use tokio::sync::oneshot;
 
-use super::desk::{Desk, Entry};
 use super::limited::Limited;
 use super::owner::{self, Held, Order};
+use super::requests::{Entry, RequestHandler};
+use crate::client_protocol::{Answer, Each, FailureReason};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::talk::{Answer, Each, Why};
 
-impl Desk {
+impl RequestHandler {
     pub(super) fn acquire_all(
         &self,
         id: u64,
@@ -38,7 +38,7 @@ impl Desk {
             let Some(result) = result else {
                 // The future has been dropped by now.
                 unpoisoned(&books).acquiring.remove(&id);
-                return voice.refuse(id, Why::Cancelled, "cancelled");
+                return voice.refuse(id, FailureReason::Cancelled, "cancelled");
             };
             let at_ns = Some(voice.now());
             let mut answer = Answer { id, from_ns, at_ns, ..Answer::default() };
@@ -101,12 +101,15 @@ impl Desk {
                 // A loss is worse than an unknown result.
                 let why =
                     owner::why(released.outcome).map(|why| (why, Released::to_string(&released)));
-                if why.as_ref().is_some_and(|(why, _)| worst.is_none() || *why == Why::Lost) {
+                if why
+                    .as_ref()
+                    .is_some_and(|(why, _)| worst.is_none() || *why == FailureReason::Lost)
+                {
                     worst = why;
                 }
             }
             if let Some(resource) = missing.first() {
-                worst = Some((Why::Lost, format!("{client} has no lease of {resource}")));
+                worst = Some((FailureReason::Lost, format!("{client} has no lease of {resource}")));
             }
             let (ok, at_ns) = (worst.is_none(), Some(voice.now()));
             let (why, text) = worst.unzip();
@@ -123,11 +126,11 @@ async fn held(request: AcquireAll, fencing: bool) -> Result<Vec<Held>, AcquireAl
     })
 }
 
-const fn why(error: &AcquireAllError) -> Why {
+const fn why(error: &AcquireAllError) -> FailureReason {
     match error {
-        AcquireAllError::Taken { .. } => Why::Taken,
-        AcquireAllError::NoQuorum { .. } => Why::NoQuorum,
-        AcquireAllError::TooLate { .. } => Why::Late,
-        _ => Why::Error,
+        AcquireAllError::Taken { .. } => FailureReason::Taken,
+        AcquireAllError::NoQuorum { .. } => FailureReason::NoQuorum,
+        AcquireAllError::TooLate { .. } => FailureReason::Late,
+        _ => FailureReason::Error,
     }
 }

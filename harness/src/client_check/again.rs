@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::talker::Fault;
+use super::peer::Fault;
 use super::{Session, Verdict, cannot, said};
-use crate::talk::{Answer, Can, Op};
+use crate::client_protocol::{Answer, Capability, Op};
 
 const TTL_MS: u64 = 2000;
 
 pub(super) fn again(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::Reenter) {
+    if !session.can(Capability::Reenter) {
         return Ok(cannot("reenter"));
     }
     let resource = "check-again".to_owned();
@@ -29,7 +29,7 @@ pub(super) fn again(session: &mut Session) -> Result<Verdict, Fault> {
             said(&second)
         ));
     }
-    if moved && session.can(Can::Deadline) {
+    if moved && session.can(Capability::Deadline) {
         return wrong(format!(
             "it was acquired \"again\" with \"ttl_ms\":0, so the deadline stands; told was another: {}",
             said(&second)

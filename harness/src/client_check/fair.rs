@@ -4,9 +4,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::talker::{Asked, Fault, Talker};
+use super::peer::{Asked, Fault, Peer};
 use super::{OPTIONS, Session, Verdict, cannot, said};
-use crate::talk::{Answer, Can, Op, Options};
+use crate::client_protocol::{Answer, Capability, Op, Options};
 
 const RESOURCE: &str = "check-fair";
 const PROCESSES: usize = 3;
@@ -23,7 +23,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// releases has a second client that wants the resource by then. It must not hand the lease over
 /// within the process.
 pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::Fair) || !session.can(Can::Wait) {
+    if !session.can(Capability::Fair) || !session.can(Capability::Wait) {
         return Ok(cannot("fair"));
     }
     let mut processes = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
     Ok(Verdict::Ok(format!("{PROCESSES} processes took {ROUNDS} turns each")))
 }
 
-fn ask(process: &mut Talker, second: bool) -> Result<Asked, Fault> {
+fn ask(process: &mut Peer, second: bool) -> Result<Asked, Fault> {
     let resource = RESOURCE.into();
     let op = Op::Acquire { resource, ttl_ms: TTL_MS, wait_ms: TTL_MS, again: false };
     process.ask(client(second), op)

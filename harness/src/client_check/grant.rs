@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::talker::Fault;
+use super::peer::Fault;
 use super::{Grant, OPTIONS, Session, Verdict, cannot, no_lease, said};
+use crate::client_protocol::{Capability, FailureReason, Op};
 use crate::history::text_of;
 use crate::process::shown;
-use crate::talk::{Can, Op, Why};
 
 impl Session {
     /// Acquires a free resource.
@@ -75,7 +75,7 @@ pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
 
 /// Checks the fencing tokens of successive leases of the same resource.
 pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::Fence) {
+    if !session.can(Capability::Fence) {
         return Ok(cannot("fence"));
     }
     let mut tokens = Vec::new();
@@ -120,7 +120,7 @@ fn guess(stamp: i64, grant: &Grant) -> &'static str {
 }
 
 pub(super) fn deadline(session: &mut Session) -> Result<Verdict, Fault> {
-    let claimed = session.can(Can::Deadline);
+    let claimed = session.can(Capability::Deadline);
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
     let ttl = Duration::from_millis(grant.ttl_ms);
     let at = grant.answer.at_ns.unwrap_or(grant.heard);
@@ -214,7 +214,7 @@ pub(super) fn taken(session: &mut Session) -> Result<Verdict, Fault> {
     let asked = session.talker.ask("c2", op)?;
     let (answer, _) = session.talker.answer(asked)?;
     match (answer.ok, answer.why) {
-        (false, Some(Why::Taken)) => {
+        (false, Some(FailureReason::Taken)) => {
             Ok(Verdict::Ok("a second client of the process is refused".to_owned()))
         }
         (true, _) => Err(Fault::Wrong(format!(
@@ -230,7 +230,7 @@ pub(super) fn taken(session: &mut Session) -> Result<Verdict, Fault> {
 }
 
 pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::Wait) {
+    if !session.can(Capability::Wait) {
         return Ok(cannot("wait"));
     }
     let resource = "check-wait".to_owned();

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::talker::Fault;
+use super::peer::Fault;
 use super::{OPTIONS, Session, Verdict, cannot, no_lease, said};
+use crate::client_protocol::{Answer, Capability, FailureReason, Notice, Op};
 use crate::stamp;
-use crate::talk::{Answer, Can, Notice, Op, Why};
 
 /// How late a driver may report a loss on a busy machine.
 const LATE: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
     }
     let asked = session.talker.ask("c3", checked(&resource))?;
     let (answer, _) = session.talker.answer(asked)?;
-    if answer.why == Some(Why::Lost) {
+    if answer.why == Some(FailureReason::Lost) {
         return Ok(Verdict::Ok("done by the holder, refused to who holds nothing".to_owned()));
     }
     Err(Fault::Wrong(format!(
@@ -61,7 +61,7 @@ pub(super) fn release(session: &mut Session) -> Result<Verdict, Fault> {
 }
 
 pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::Extend) {
+    if !session.can(Capability::Extend) {
         return Ok(cannot("extend"));
     }
     let resource = "check-extend".to_owned();
@@ -95,7 +95,7 @@ fn longest(session: &Session, resource: &str) -> Result<u64, Fault> {
 }
 
 fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict, Fault> {
-    if !session.can(Can::Deadline) {
+    if !session.can(Capability::Deadline) {
         return match answer.valid_ms {
             Some(valid) if (1..=OPTIONS.ttl_ms).contains(&valid) => {
                 Ok(Verdict::Ok(format!("valid for another {valid} ms")))
@@ -121,7 +121,7 @@ fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict
 }
 
 pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::KeepAlive) {
+    if !session.can(Capability::KeepAlive) {
         return Ok(cannot("keep_alive"));
     }
     let (resource, ttl_ms) = ("check-alive".to_owned(), 800);
@@ -146,7 +146,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
              key: extend it in the background, well before it ends"
         )));
     }
-    if session.can(Can::Deadline) && told.is_none() {
+    if session.can(Capability::Deadline) && told.is_none() {
         return Err(Fault::Wrong(
             "the lease was kept alive, and no extension was told: say {\"event\":\"extended\",\
              \"client\":…,\"resource\":…,\"deadline_ns\":…} for each, or the harness takes the \
@@ -175,7 +175,7 @@ pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
             if client == "c1" && resource == EXPIRING)
     })?;
     match told {
-        Some((Notice::Lost { at_ns, .. }, heard)) if session.can(Can::Lost) => {
+        Some((Notice::Lost { at_ns, .. }, heard)) if session.can(Capability::Lost) => {
             let until = stamp::later(end, LATE);
             if (end..=until).contains(&at_ns) && at_ns <= heard {
                 return Ok(Verdict::Ok("it is told at the deadline".to_owned()));
@@ -188,7 +188,7 @@ pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
         Some(_) => {
             Err(Fault::Wrong("it says that a lease is lost, so add `lost` to \"can\"".to_owned()))
         }
-        None if session.can(Can::Lost) => Err(Fault::Wrong(format!(
+        None if session.can(Capability::Lost) => Err(Fault::Wrong(format!(
             "it can `lost`, and {LATE:?} after the end of a lease nothing was told: say \
              {{\"event\":\"lost\",\"client\":\"c1\",\"resource\":\"{EXPIRING}\",\"at_ns\":…}}"
         ))),
@@ -208,7 +208,7 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     let (unchecked, _) = session.talker.answer(unchecked)?;
     let release = session.talker.ask("c1", Op::Release { resource: resource.into() })?;
     let (released, _) = session.talker.answer(release)?;
-    if answer.why != Some(Why::Lost) {
+    if answer.why != Some(FailureReason::Lost) {
         return Err(Fault::Wrong(format!(
             "a step that checks a lease whose deadline has passed was answered {}; compare the \
              deadline with the clock, and say \"why\":\"lost\"",
@@ -221,7 +221,7 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
             said(&unchecked)
         )));
     }
-    if released.ok || released.why == Some(Why::Lost) {
+    if released.ok || released.why == Some(FailureReason::Lost) {
         return Ok(Verdict::Ok(
             "steps that check are refused, and its release is an answer".to_owned(),
         ));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redquorum_rig::{Masters, RigError};
 
-use super::talker::Fault;
+use super::peer::Fault;
 use crate::real::keys::{self, Key};
 
 /// The masters, and the numbers of the dead ones.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::talker::{ANSWER, Fault};
+use super::peer::{ANSWER, Fault};
 use super::{OPTIONS, Session, Verdict, cannot, said, shown};
-use crate::talk::{Can, Op, PROTOCOL, Why};
+use crate::client_protocol::{Capability, FailureReason, Op, PROTOCOL};
 
 /// The time limit for an answer that needs no master. A scenario needs it sooner; the rest is for
 /// busy machines.
@@ -38,7 +38,7 @@ pub(super) fn ready(session: &mut Session) -> Result<Verdict, Fault> {
     };
     let mut unknown = Vec::new();
     for claim in claims {
-        match serde_json::from_value::<Can>(claim.clone()) {
+        match serde_json::from_value::<Capability>(claim.clone()) {
             Ok(can) => session.can.push(can),
             Err(_) => unknown.push(claim.to_string()),
         }
@@ -54,7 +54,7 @@ pub(super) fn ready(session: &mut Session) -> Result<Verdict, Fault> {
     )))
 }
 
-fn word(can: Can) -> Option<String> {
+fn word(can: Capability) -> Option<String> {
     Some(serde_json::to_value(can).ok()?.as_str()?.to_owned())
 }
 
@@ -74,7 +74,7 @@ pub(super) fn step(session: &mut Session) -> Result<Verdict, Fault> {
 }
 
 pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Can::Wait) {
+    if !session.can(Capability::Wait) {
         return Ok(cannot("wait"));
     }
     let resource = "check-cancel".to_owned();
@@ -101,7 +101,7 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
             said(&cancelled)
         )));
     }
-    if waited.why != Some(Why::Cancelled) {
+    if waited.why != Some(FailureReason::Cancelled) {
         return Err(Fault::Wrong(format!(
             "an acquire that waited was cancelled and then answered {}; answer it with \"ok\":false \
              and \"why\":\"cancelled\", and give up what it may have set",
@@ -122,7 +122,7 @@ pub(super) fn unknown(session: &mut Session) -> Result<Verdict, Fault> {
     let line = format!("{{\"id\":{id},\"client\":\"c1\",\"op\":\"somersault\"}}");
     let asked = session.talker.ask_raw("somersault", &line)?;
     let (answer, _) = session.talker.answer(asked)?;
-    if !answer.ok && answer.why == Some(Why::Unsupported) {
+    if !answer.ok && answer.why == Some(FailureReason::Unsupported) {
         return Ok(Verdict::Ok("an op that it does not know is answered".to_owned()));
     }
     Err(Fault::Wrong(format!(

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::talker::Fault;
+use super::peer::Fault;
 use super::{OPTIONS, Session, Verdict, said};
-use crate::talk::{Op, Why};
+use crate::client_protocol::{FailureReason, Op};
 
 /// How long an attempt may take while masters are dead, with the node timeout of its options.
 const BOUND: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ pub(super) fn no_quorum(session: &mut Session) -> Result<Verdict, Fault> {
     let (answer, heard) = session.talker.answer_within(asked, BOUND)?;
     let took = Duration::from_nanos(u64::try_from(heard - asked.at).unwrap_or(0));
     match (answer.ok, answer.why) {
-        (false, Some(Why::NoQuorum)) => {
+        (false, Some(FailureReason::NoQuorum)) => {
             Ok(Verdict::Ok(format!("with {dead} of {all} masters dead, in {took:.1?}")))
         }
         (true, _) => Err(Fault::Wrong(format!(

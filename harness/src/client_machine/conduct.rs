@@ -9,7 +9,7 @@ use redquorum_protocol::wire::Greeting;
 use redquorum_protocol::{Claim, ClaimMachine, Drift, Hold, NodeId, Time, Token};
 
 use super::Clocks;
-use crate::talk::Options;
+use crate::client_protocol::Options;
 
 /// See the [module](self).
 pub(crate) trait Conduct: Copy + Debug {

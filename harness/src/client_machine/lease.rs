@@ -1,18 +1,18 @@
 //! The requests of a client process that wait for one claim. Called by `client_machine.rs`.
 
 use redquorum_protocol::{
-    Answer as Vote, Ballot, Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId,
-    Outcome, Time,
+    Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId, Outcome, Reply as Vote,
+    Time, Votes,
 };
 
-use super::again::Wanted;
-use super::{Around, Clocks, Conduct, Wish};
+use super::reentry::Wanted;
+use super::{Clocks, Conduct, InputContext, ProcessEffect};
+use crate::client_protocol::{Each, FailureReason, Notice};
 use crate::history::text_of;
 use crate::name::Name;
-use crate::talk::{Each, Notice, Why};
 
 /// A client and a resource.
-pub(super) type Whose = (Name, Name);
+pub(super) type LeaseKey = (Name, Name);
 
 /// A request under way: its id, and the stamp of the call.
 pub(super) type Asked = (u64, i64);
@@ -21,14 +21,14 @@ pub(super) type Asked = (u64, i64);
 #[derive(Clone, Debug)]
 pub(super) struct Lease {
     pub(super) id: ClaimId,
-    pub(super) whose: Whose,
+    pub(super) whose: LeaseKey,
     acquiring: Option<Asked>,
     /// An extension under way, with the number of its round.
     extending: Option<(Asked, u32)>,
     /// Set if that extension is for another handle.
     prolonging: Option<Wanted>,
     /// A handle whose extension failed. It was not given out, and is yet to be released.
-    pub(super) not_prolonged: Option<(Asked, Wanted, Why)>,
+    pub(super) not_prolonged: Option<(Asked, Wanted, FailureReason)>,
     releasing: Option<Asked>,
     /// Whether the lease is over and that was reported.
     over: bool,
@@ -37,7 +37,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) const fn new(id: ClaimId, whose: Whose, acquiring: Option<Asked>) -> Self {
+    pub(super) const fn new(id: ClaimId, whose: LeaseKey, acquiring: Option<Asked>) -> Self {
         let (extending, releasing) = (None, None);
         let (prolonging, not_prolonged) = (None, None);
         let (over, seen) = (false, None);
@@ -84,14 +84,14 @@ impl Lease {
         self.extending = Some((asked, round));
     }
 
-    pub(super) fn release(&mut self, id: u64, around: &mut Around<'_>) {
+    pub(super) fn release(&mut self, id: u64, around: &mut InputContext<'_>) {
         self.releasing = Some((id, around.stamp()));
         self.part(around);
     }
 
-    pub(super) fn fail(&mut self, failure: Failure, ballot: &Ballot, around: &mut Around<'_>) {
+    pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, around: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        around.answer(asked, Err(why(failure)), |answer| answer.text = distrust(ballot));
+        around.answer(asked, Err(why(failure)), |answer| answer.text = distrust(votes));
     }
 
     /// Reports all news about a held lease. Returns whether it was granted just now.
@@ -99,7 +99,7 @@ impl Lease {
         &mut self,
         conduct: K,
         claim: &K::Claim,
-        around: &mut Around<'_>,
+        around: &mut InputContext<'_>,
     ) -> bool {
         let Claim::Holding(hold) = claim.claim() else { return false };
         let deadline = deadline(conduct, claim, hold, around.clocks);
@@ -127,7 +127,7 @@ impl Lease {
             self.seen = Some(moved);
             let (client, resource) = self.whose.clone();
             let at_ns = Some(around.stamp());
-            around.out.push(Wish::Notice(Notice::Extended {
+            around.out.push(ProcessEffect::Notice(Notice::Extended {
                 client,
                 resource,
                 at_ns,
@@ -142,12 +142,14 @@ impl Lease {
         (conduct, claim): (K, &K::Claim),
         asked: Asked,
         (extension, deadline): (Extension, i64),
-        around: &mut Around<'_>,
+        around: &mut InputContext<'_>,
     ) {
         let result = match extension {
             Extension::Extended => Ok(()),
-            Extension::QuorumGone | Extension::Lost(_) if conduct.reports_loss() => Err(Why::Lost),
-            _ => Err(Why::NoQuorum),
+            Extension::QuorumGone | Extension::Lost(_) if conduct.reports_loss() => {
+                Err(FailureReason::Lost)
+            }
+            _ => Err(FailureReason::NoQuorum),
         };
         if let Some(wanted) = self.prolonging.take() {
             match (result, extension) {
@@ -155,7 +157,7 @@ impl Lease {
                 // A gap concerns only requests that hold the lease. This request does not hold it
                 // yet.
                 (Err(_), Extension::QuorumGone) => {
-                    self.not_prolonged = Some((asked, wanted, Why::NoQuorum));
+                    self.not_prolonged = Some((asked, wanted, FailureReason::NoQuorum));
                 }
                 (Err(why), _) => self.not_prolonged = Some((asked, wanted, why)),
             }
@@ -164,27 +166,27 @@ impl Lease {
         around.answer(asked, result, |answer| {
             answer.deadline_ns = result.is_ok().then_some(deadline);
         });
-        if result == Err(Why::Lost) {
+        if result == Err(FailureReason::Lost) {
             self.lose(conduct, around);
         }
     }
 
-    fn lose<K: Conduct>(&mut self, conduct: K, around: &mut Around<'_>) {
+    fn lose<K: Conduct>(&mut self, conduct: K, around: &mut InputContext<'_>) {
         if !std::mem::replace(&mut self.over, true) && conduct.reports_loss() {
             let (client, resource) = self.whose.clone();
             let at_ns = around.stamp();
-            around.out.push(Wish::Notice(Notice::Lost { client, resource, at_ns }));
+            around.out.push(ProcessEffect::Notice(Notice::Lost { client, resource, at_ns }));
         }
     }
 
     /// Refuses the extension under way, since the lease is released, alone or with others.
-    pub(super) fn part(&mut self, around: &mut Around<'_>) {
+    pub(super) fn part(&mut self, around: &mut InputContext<'_>) {
         if let Some(((extension, _), _)) = self.extending.take() {
-            around.refuse(extension, Why::Cancelled);
+            around.refuse(extension, FailureReason::Cancelled);
         }
     }
 
-    pub(super) fn released(&mut self, outcome: Outcome, around: &mut Around<'_>) {
+    pub(super) fn released(&mut self, outcome: Outcome, around: &mut InputContext<'_>) {
         let Some(asked) = self.releasing.take() else { return };
         around.answer(asked, ended(outcome), |_| ());
     }
@@ -195,7 +197,7 @@ pub(super) fn reentered<K: Conduct>(
     conduct: K,
     claim: &K::Claim,
     asked: Asked,
-    around: &mut Around<'_>,
+    around: &mut InputContext<'_>,
 ) {
     let Claim::Holding(hold) = claim.claim() else { return };
     let deadline = deadline(conduct, claim, hold, around.clocks);
@@ -227,8 +229,8 @@ fn deadline<K: Conduct>(conduct: K, claim: &K::Claim, hold: &Hold, clocks: Clock
 }
 
 /// Which masters were distrusted at the last attempt, if any.
-pub(super) fn distrust(ballot: &Ballot) -> Option<String> {
-    let votes = NodeId::all(ballot.votes().len()).zip(ballot.votes());
+pub(super) fn distrust(votes: &Votes) -> Option<String> {
+    let votes = NodeId::all(votes.votes().len()).zip(votes.votes());
     let named = votes.filter_map(|(node, vote)| match &vote.answer {
         Some(Vote::Unknown(cause @ Cause::Distrusted { .. })) => Some(format!("{node}: {cause}")),
         _ => None,
@@ -238,20 +240,20 @@ pub(super) fn distrust(ballot: &Ballot) -> Option<String> {
 }
 
 /// Why an acquire failed.
-pub(super) const fn why(failure: Failure) -> Why {
+pub(super) const fn why(failure: Failure) -> FailureReason {
     match failure {
-        Failure::Taken => Why::Taken,
-        Failure::NoQuorum => Why::NoQuorum,
-        Failure::TooLate => Why::Late,
-        _ => Why::Error,
+        Failure::Taken => FailureReason::Taken,
+        Failure::NoQuorum => FailureReason::NoQuorum,
+        Failure::TooLate => FailureReason::Late,
+        _ => FailureReason::Error,
     }
 }
 
 /// The result of a release.
-pub(super) const fn ended(outcome: Outcome) -> Result<(), Why> {
+pub(super) const fn ended(outcome: Outcome) -> Result<(), FailureReason> {
     match outcome {
         Outcome::Released | Outcome::Left => Ok(()),
-        Outcome::AlreadyGone => Err(Why::Lost),
-        _ => Err(Why::NoQuorum),
+        Outcome::AlreadyGone => Err(FailureReason::Lost),
+        _ => Err(FailureReason::NoQuorum),
     }
 }

@@ -1,4 +1,4 @@
-//! Init: sets the boot marker of a master that has none, like the library's `bless_new_masters`.
+//! Init: sets the boot marker of a master that has none, like the library's `initialize_masters`.
 
 use redis::Value;
 use redquorum_protocol::Guard;
@@ -31,7 +31,7 @@ pub(super) fn mark(line: &mut Line<'_>, guard: Guard, said: &Visit) -> Result<In
     }
     let Some(run_id) = said.run_id() else { return impossible("its INFO has no run_id") };
     let mut bytes = Vec::new();
-    Command::Bless { marker: guard.marker(&run_id, said.durable()) }.encode(&mut bytes);
+    Command::Initialize { marker: guard.marker(&run_id, said.durable()) }.encode(&mut bytes);
     Ok(match line.ask_packed(&bytes)? {
         Ok(Value::Okay) => Init::Marked,
         Ok(_) => Init::Had,

@@ -7,7 +7,7 @@ use redis::Value;
 use redquorum_protocol::wire::{
     Command, ErrorKind, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of,
 };
-use redquorum_protocol::{Call, Fence, Key, Spot, TOKEN_LEN, Ticket, Token, Waiter};
+use redquorum_protocol::{Fence, Key, Position, TOKEN_LEN, Token, Waiter, WaiterId, WakeUp};
 
 use super::finding::{Finding, Level};
 use super::said::{Asked, Unreached, Visit};
@@ -19,13 +19,13 @@ const TTL_MS: u64 = 10_000;
 /// What was tried, and the error if it does not work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Trial {
-    pub(super) what: What,
+    pub(super) what: Requirement,
     pub(super) said: Asked<()>,
 }
 
 /// The features to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum Requirement {
     Scripts,
     Acquire,
     Extend,
@@ -48,7 +48,7 @@ pub(super) enum What {
 const NOT_WOKEN: &str = "a waiter is not woken by a release, and tries again and again";
 const ALLOW_WAKE_UPS: &str = "allow +hello +subscribe +publish and the channels &redquorum:wake:*";
 
-impl What {
+impl Requirement {
     /// The command, what does not work without it, and how to allow it.
     const fn words(self) -> (&'static str, &'static str, &'static str) {
         match self {
@@ -138,8 +138,8 @@ pub(super) fn attempt(
         trials.push(Trial { what, said });
         works
     };
-    note(What::Info, said.info.as_ref().map(|_| ()).map_err(String::clone));
-    note(What::Ping, said.pings.as_ref().map(|_| ()).map_err(String::clone));
+    note(Requirement::Info, said.info.as_ref().map(|_| ()).map_err(String::clone));
+    note(Requirement::Ping, said.pings.as_ref().map(|_| ()).map_err(String::clone));
     note_client(line, said, &mut note)?;
 
     let mut random = rand::rng();
@@ -147,15 +147,15 @@ pub(super) fn attempt(
     let key: Key = Arc::from(name.as_bytes());
     let token = Token::new(random.random::<[u8; TOKEN_LEN]>());
     let keys = Keys { key, token };
-    let acquired = note(What::Acquire, expect(line, &keys.set(None), "OK")?);
+    let acquired = note(Requirement::Acquire, expect(line, &keys.set(None), "OK")?);
     let loaded = load(line, &SCRIPTS)?;
-    if note(What::Scripts, loaded) {
+    if note(Requirement::Scripts, loaded) {
         if acquired {
-            note(What::Extend, expect(line, &keys.keep(None), "1")?);
-            note(What::Release, expect(line, &keys.delete(), "1")?);
+            note(Requirement::Extend, expect(line, &keys.keep(None), "1")?);
+            note(Requirement::Release, expect(line, &keys.delete(), "1")?);
         }
-        note(What::Fenced, fenced(line, &keys)?);
-        note(What::Line, stood(line, &keys.key)?);
+        note(Requirement::Fenced, fenced(line, &keys)?);
+        note(Requirement::Line, stood(line, &keys.key)?);
     }
     // `DEL` also works where scripts do not. Otherwise the key would stay for its TTL.
     line.ask(&["DEL", &name])?.ok();
@@ -163,7 +163,7 @@ pub(super) fn attempt(
         Ok(()) => keys.guarded(line)?,
         refused => refused,
     };
-    note(What::Guarded, guarded);
+    note(Requirement::Guarded, guarded);
     note_wake_ups(line, &mut note)?;
     Ok(trials)
 }
@@ -173,19 +173,22 @@ pub(super) fn attempt(
 fn note_client(
     line: &mut Line<'_>,
     said: &Visit,
-    note: &mut impl FnMut(What, Asked<()>) -> bool,
+    note: &mut impl FnMut(Requirement, Asked<()>) -> bool,
 ) -> Result<(), Unreached> {
     let mut other = line.another()?;
     let id = other.ask(&["CLIENT", "ID"])?;
     let known = id.as_ref().ok().map(|value| words(value).concat());
-    note(What::ClientId, id.map(drop));
+    note(Requirement::ClientId, id.map(drop));
     let Some(first) = said.run_id() else { return Ok(()) };
     let second = other.info()?.ok().and_then(|info| info.run_id);
     if second.as_deref() != Some(&*first.0) {
         let second = second.unwrap_or_else(|| "another".to_owned());
-        note(What::OneServer, Err(format!("it reached {second}, the first one {}", first.0)));
+        note(
+            Requirement::OneServer,
+            Err(format!("it reached {second}, the first one {}", first.0)),
+        );
     } else if let Some(id) = known {
-        note(What::ClientKill, line.ask(&["CLIENT", "KILL", "ID", &id])?.map(drop));
+        note(Requirement::ClientKill, line.ask(&["CLIENT", "KILL", "ID", &id])?.map(drop));
     }
     Ok(())
 }
@@ -194,12 +197,12 @@ fn note_client(
 /// requests RESP3 on another connection.
 fn note_wake_ups(
     line: &mut Line<'_>,
-    note: &mut impl FnMut(What, Asked<()>) -> bool,
+    note: &mut impl FnMut(Requirement, Asked<()>) -> bool,
 ) -> Result<(), Unreached> {
     let channel = String::from_utf8_lossy(&channel_of(0)).into_owned();
-    note(What::Publish, line.ask(&["PUBLISH", &channel, ""])?.map(drop));
-    note(What::Subscribe, line.another()?.ask(&["SUBSCRIBE", &channel])?.map(drop));
-    note(What::Hello, line.another()?.ask(&["HELLO", "3"])?.map(drop));
+    note(Requirement::Publish, line.ask(&["PUBLISH", &channel, ""])?.map(drop));
+    note(Requirement::Subscribe, line.another()?.ask(&["SUBSCRIBE", &channel])?.map(drop));
+    note(Requirement::Hello, line.another()?.ask(&["HELLO", "3"])?.map(drop));
     Ok(())
 }
 
@@ -222,7 +225,7 @@ impl Keys {
     }
 
     fn delete(&self) -> Command {
-        let (key, token, call) = (self.key.clone(), self.token, Call::Nobody);
+        let (key, token, call) = (self.key.clone(), self.token, WakeUp::None);
         Command::Delete { key, token, call, leave: None }
     }
 
@@ -272,9 +275,9 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
 /// Two waiters enter the queue and leave it. If they cannot leave, their positions lapse in some
 /// seconds.
 fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
-    let stand = |waiter| Command::Stand { key: key.clone(), waiter, spot: Spot::Last };
-    let leave = |waiter| Command::StepOut { key: key.clone(), waiter, call: true };
-    let waiter = |number| Waiter { inbox: 0, ticket: Ticket::new(number) };
+    let stand = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
+    let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, call: true };
+    let waiter = |number| Waiter { inbox: 0, waiter_id: WaiterId::new(number) };
     let [first, second] = [1, 2].map(waiter);
     // Each expected reply: the waiter's position, and how many waiters are before it.
     let all =
@@ -318,7 +321,7 @@ pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
     let finding = |trial: &Trial| {
         let text = trial.said.as_ref().err()?;
         let (command, without, mend) = trial.what.words();
-        let verb = if trial.what == What::OneServer { "is elsewhere" } else { "is refused" };
+        let verb = if trial.what == Requirement::OneServer { "is elsewhere" } else { "is refused" };
         let text = format!("{command} {verb} ({text}): {without}");
         Some(Finding::bad(trial.what.level(guarded), "permissions", text, mend_for(mend, trial)))
     };
@@ -333,11 +336,11 @@ pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
 /// keys that the user may touch.
 fn mend_for(mend: &str, trial: &Trial) -> String {
     let text = trial.said.as_ref().err().map_or("", String::as_str);
-    if trial.what == What::OneServer {
+    if trial.what == Requirement::OneServer {
         mend.to_owned()
     } else if ErrorKind::of(text.as_bytes()) != ErrorKind::Forbidden {
         "mend what the master says, then look again".to_owned()
-    } else if text.contains("keys") && trial.what == What::Acquire {
+    } else if text.contains("keys") && trial.what == Requirement::Acquire {
         "give the prefix of the lock by --prefix, or allow the keys of the lock".to_owned()
     } else {
         format!("{mend} (docs/wire.md has the whole line)")
@@ -348,7 +351,7 @@ fn mend_for(mend: &str, trial: &Trial) -> String {
 mod tests {
     use super::*;
 
-    fn refused(what: What, text: &str) -> Trial {
+    fn refused(what: Requirement, text: &str) -> Trial {
         Trial { what, said: Err(text.to_owned()) }
     }
 
@@ -356,23 +359,23 @@ mod tests {
     fn what_is_refused_is_named_with_what_does_not_work_and_what_to_allow() {
         let noperm = "NOPERM this user has no permissions to run the 'x' command";
         let table = [
-            (What::Scripts, false, Level::Error, "+script|load"),
-            (What::Acquire, false, Level::Error, "+set"),
-            (What::Extend, false, Level::Error, "+pexpire"),
-            (What::Release, false, Level::Error, "+del"),
-            (What::Fenced, true, Level::Warn, "redquorum:fence:*"),
-            (What::Guarded, false, Level::Warn, "redquorum:boot"),
-            (What::Guarded, true, Level::Error, "redquorum:boot"),
-            (What::Info, false, Level::Warn, "+info"),
-            (What::Info, true, Level::Error, "+info"),
-            (What::ClientId, true, Level::Warn, "+client|id"),
-            (What::ClientKill, true, Level::Warn, "+client|kill"),
-            (What::Ping, true, Level::Warn, "+ping"),
-            (What::Hello, true, Level::Warn, "+hello"),
-            (What::Subscribe, true, Level::Warn, "+subscribe"),
-            (What::Publish, true, Level::Warn, "&redquorum:wake:*"),
-            (What::Line, true, Level::Warn, "redquorum:queue:*"),
-            (What::OneServer, false, Level::Error, "address of the master itself"),
+            (Requirement::Scripts, false, Level::Error, "+script|load"),
+            (Requirement::Acquire, false, Level::Error, "+set"),
+            (Requirement::Extend, false, Level::Error, "+pexpire"),
+            (Requirement::Release, false, Level::Error, "+del"),
+            (Requirement::Fenced, true, Level::Warn, "redquorum:fence:*"),
+            (Requirement::Guarded, false, Level::Warn, "redquorum:boot"),
+            (Requirement::Guarded, true, Level::Error, "redquorum:boot"),
+            (Requirement::Info, false, Level::Warn, "+info"),
+            (Requirement::Info, true, Level::Error, "+info"),
+            (Requirement::ClientId, true, Level::Warn, "+client|id"),
+            (Requirement::ClientKill, true, Level::Warn, "+client|kill"),
+            (Requirement::Ping, true, Level::Warn, "+ping"),
+            (Requirement::Hello, true, Level::Warn, "+hello"),
+            (Requirement::Subscribe, true, Level::Warn, "+subscribe"),
+            (Requirement::Publish, true, Level::Warn, "&redquorum:wake:*"),
+            (Requirement::Line, true, Level::Warn, "redquorum:queue:*"),
+            (Requirement::OneServer, false, Level::Error, "address of the master itself"),
         ];
         for (what, guarded, level, part) in table {
             let found = check(&[refused(what, noperm)], guarded);
@@ -386,19 +389,22 @@ mod tests {
     fn a_key_that_may_not_be_touched_asks_for_the_prefix() {
         let text =
             "NOPERM this user has no permissions to access one of the keys used as arguments";
-        let found = check(&[refused(What::Acquire, text)], false);
+        let found = check(&[refused(Requirement::Acquire, text)], false);
         assert!(found[0].mend.as_deref().unwrap().contains("--prefix"));
         // The error of a script.
         let text = "ERR ACL failure in script: User u has no permissions to run the 'pttl' command";
-        let found = check(&[refused(What::Extend, text)], false);
+        let found = check(&[refused(Requirement::Extend, text)], false);
         assert!(found[0].mend.as_deref().unwrap().contains("docs/wire.md"));
-        let full = check(&[refused(What::Acquire, "OOM command not allowed")], false);
+        let full = check(&[refused(Requirement::Acquire, "OOM command not allowed")], false);
         assert!(!full[0].mend.as_deref().unwrap().contains("allow"));
     }
 
     #[test]
     fn where_nothing_was_tried_nothing_is_said_to_be_allowed() {
         assert_eq!(check(&[], false), []);
-        assert_eq!(check(&[Trial { what: What::Ping, said: Ok(()) }], false)[0].level, Level::Ok);
+        assert_eq!(
+            check(&[Trial { what: Requirement::Ping, said: Ok(()) }], false)[0].level,
+            Level::Ok
+        );
     }
 }

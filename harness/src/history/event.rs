@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use super::{Act, Left, Ns, Outcome, Window};
+use crate::client_protocol::{Capability, FailureReason};
 use crate::name::Name;
-use crate::scenario::{Harm, Way};
-use crate::talk::{Can, Why};
+use crate::scenario::{FaultKind, Way};
 
 /// An event of a run. The list is closed: a reader needs to handle no others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub enum Event {
         /// The process.
         process: Name,
         /// The features that it supports.
-        can: Vec<Can>,
+        can: Vec<Capability>,
     },
     /// The harness sends a request to a client.
     Asked {
@@ -81,7 +81,7 @@ pub enum Event {
         handles: Option<u64>,
         /// Why the request failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        why: Option<Why>,
+        why: Option<FailureReason>,
         /// The reason as text for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
@@ -159,7 +159,7 @@ pub enum Event {
         /// The number of the fault in the scenario, from 1.
         fault: usize,
         /// The effect of the fault.
-        harm: Box<Harm>,
+        fault_kind: Box<FaultKind>,
         /// The masters that the fault hit.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<usize>,

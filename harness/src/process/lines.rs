@@ -3,7 +3,7 @@
 
 use std::io::Read;
 
-use crate::talk::LONGEST_LINE;
+use crate::client_protocol::LONGEST_LINE;
 
 const CHUNK: usize = 64 * 1024;
 

@@ -2,10 +2,10 @@
 //! run, and violations of the client protocol are reported.
 
 use super::run::Run;
-use crate::director::Input;
+use crate::client_protocol::{ClientLine, Notice};
 use crate::name::Name;
+use crate::orchestrator::Input;
 use crate::process::{Word, shown};
-use crate::talk::{Notice, Said};
 
 impl Run {
     /// Converts a message of a client process to an input for the director.
@@ -18,12 +18,12 @@ impl Run {
             Word::Closed(_) if self.expected_to_die.contains(process) => return None,
             Word::Closed(how) => return broken(how.clone()),
         };
-        let said = match Said::read(line) {
+        let said = match ClientLine::read(line) {
             Ok(said) => said,
             Err(why) => return broken(format!("it said `{}`: {why}", shown(line))),
         };
         match said {
-            Said::Answer(mut answer) => {
+            ClientLine::Answer(mut answer) => {
                 match self.asked.remove(&answer.id) {
                     Some(asked) if asked == *process => {}
                     _ => {
@@ -39,14 +39,14 @@ impl Run {
                 }
                 Some(Input::Answered(answer))
             }
-            Said::Notice(Notice::Lost { client, resource, at_ns }) => {
+            ClientLine::Notice(Notice::Lost { client, resource, at_ns }) => {
                 Some(Input::Lost { client, resource, at: self.clock.stamp(at_ns) })
             }
-            Said::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
+            ClientLine::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
                 let deadline = self.clock.stamp(deadline_ns);
                 Some(Input::Extended { client, resource, deadline })
             }
-            Said::Notice(Notice::Ready { .. }) => broken("it said `ready` twice".to_owned()),
+            ClientLine::Notice(Notice::Ready { .. }) => broken("it said `ready` twice".to_owned()),
         }
     }
 }

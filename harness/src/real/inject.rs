@@ -18,12 +18,12 @@ use redquorum_rig::{Clock, ClockChange, Cluster, RigError};
 use super::clock::RunClock;
 use super::keys;
 use super::wire::Scripts;
-use crate::director::Input;
 use crate::history::{Left, Window, text_of};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
+use crate::orchestrator::Input;
 use crate::process::ClientProcess;
-use crate::scenario::{ClientHarm, Harm, NodeHarm, Scenario};
+use crate::scenario::{ClientFault, FaultKind, NodeFault, Scenario};
 use crate::wall::WallClock;
 
 mod clocks;
@@ -56,7 +56,7 @@ pub(super) struct Injector {
     pub(super) scripts: Arc<Scripts>,
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
-    there: BTreeMap<usize, There>,
+    there: BTreeMap<usize, FaultContext>,
     /// When the lagging replicas were cut off.
     lags: BTreeMap<usize, Window>,
     clocks: BTreeMap<usize, WallClock>,
@@ -64,7 +64,7 @@ pub(super) struct Injector {
 
 /// A fault in force, with what it takes to heal it.
 #[derive(Default)]
-struct There {
+struct FaultContext {
     nodes: Vec<usize>,
     processes: Vec<Name>,
     rules: Vec<RuleId>,
@@ -103,9 +103,9 @@ impl Injector {
         tell: &mut dyn FnMut(Input),
     ) {
         let from = self.clock.now();
-        let harm = self.scenario.faults[fault].harm.clone();
-        self.there.insert(fault, There { nodes, processes, rules: Vec::new() });
-        let done = self.harm(fault, &harm, tell);
+        let fault_kind = self.scenario.faults[fault].fault_kind.clone();
+        self.there.insert(fault, FaultContext { nodes, processes, rules: Vec::new() });
+        let done = self.fault_kind(fault, &fault_kind, tell);
         let at = Window { from, to: self.clock.now() };
         tell(Input::Struck { fault, at, failed: done.err() });
     }
@@ -118,46 +118,54 @@ impl Injector {
         tell(Input::Cured { fault, at, failed: done.err() });
     }
 
-    fn harm(
+    fn fault_kind(
         &mut self,
         fault: usize,
-        harm: &Harm,
+        fault_kind: &FaultKind,
         tell: &mut dyn FnMut(Input),
     ) -> Result<(), String> {
         let nodes = self.there[&fault].nodes.clone();
-        match harm {
-            Harm::Node(NodeHarm::Kill { .. }) => self.each(&nodes, |rig, node| rig.kill(node)),
-            Harm::Node(NodeHarm::Stop { .. }) => self.each(&nodes, |rig, node| rig.stop(node)),
-            Harm::Node(NodeHarm::Restart { .. }) => self.restart(&nodes),
-            Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.pause(node)),
-            Harm::Node(NodeHarm::Full { .. }) => self.each_said(&nodes, memory::fill),
-            Harm::Node(NodeHarm::PowerLoss { .. }) => self.power_loss(fault, &nodes, tell),
-            Harm::Node(NodeHarm::Lag { .. }) => self.lag(&nodes),
-            Harm::Node(NodeHarm::Failover { .. }) => self.fail_over(fault, &nodes, tell),
-            Harm::Node(NodeHarm::Flush { .. }) => self.each_said(&nodes, memory::flush),
-            Harm::Node(NodeHarm::Evict { .. }) => self.each_said(&nodes, memory::evict),
-            Harm::Node(NodeHarm::Counter { resource, ahead, .. }) => {
+        match fault_kind {
+            FaultKind::Node(NodeFault::Kill { .. }) => {
+                self.each(&nodes, |rig, node| rig.kill(node))
+            }
+            FaultKind::Node(NodeFault::Stop { .. }) => {
+                self.each(&nodes, |rig, node| rig.stop(node))
+            }
+            FaultKind::Node(NodeFault::Restart { .. }) => self.restart(&nodes),
+            FaultKind::Node(NodeFault::Pause { .. }) => {
+                self.each(&nodes, |rig, node| rig.pause(node))
+            }
+            FaultKind::Node(NodeFault::Full { .. }) => self.each_said(&nodes, memory::fill),
+            FaultKind::Node(NodeFault::PowerLoss { .. }) => self.power_loss(fault, &nodes, tell),
+            FaultKind::Node(NodeFault::Lag { .. }) => self.lag(&nodes),
+            FaultKind::Node(NodeFault::Failover { .. }) => self.fail_over(fault, &nodes, tell),
+            FaultKind::Node(NodeFault::Flush { .. }) => self.each_said(&nodes, memory::flush),
+            FaultKind::Node(NodeFault::Evict { .. }) => self.each_said(&nodes, memory::evict),
+            FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
                 self.each_said(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
             }
-            Harm::Node(NodeHarm::Slow { by, .. }) => {
+            FaultKind::Node(NodeFault::Slow { by, .. }) => {
                 let slow = network::Harm::Delay(by.0);
                 let rule = Rule { side: network::Side::Replies, ..Rule::all(slow) };
                 self.net(fault, rule, false);
                 Ok(())
             }
-            Harm::Clock(clock) => self.set_clocks(&nodes, Some(clock), tell),
-            Harm::Net(net) => {
+            FaultKind::Clock(clock) => self.set_clocks(&nodes, Some(clock), tell),
+            FaultKind::Net(net) => {
                 let rule = self.rule(net);
                 self.net(fault, rule, true);
                 Ok(())
             }
             // The director handles these.
-            Harm::Resource(_) => Ok(()),
-            Harm::Client(ClientHarm::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
-            Harm::Client(ClientHarm::Rate { .. }) => Err(NO_RATE.to_owned()),
-            Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::pause),
-            Harm::Client(ClientHarm::Kill { .. }) => self.clients(fault, ClientProcess::kill),
-            Harm::Client(ClientHarm::Clock { by, .. }) => {
+            FaultKind::Resource(_) => Ok(()),
+            FaultKind::Client(ClientFault::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
+            FaultKind::Client(ClientFault::Rate { .. }) => Err(NO_RATE.to_owned()),
+            FaultKind::Client(ClientFault::Pause { .. }) => {
+                self.clients(fault, ClientProcess::pause)
+            }
+            FaultKind::Client(ClientFault::Kill { .. }) => self.clients(fault, ClientProcess::kill),
+            FaultKind::Client(ClientFault::Clock { by, .. }) => {
                 self.set_client_clocks(fault, ClockChange::Step { nanos: by.nanos() })
             }
         }
@@ -165,34 +173,38 @@ impl Injector {
 
     fn undo(&mut self, fault: usize, tell: &mut dyn FnMut(Input)) -> Result<(), String> {
         let nodes = self.there.get(&fault).map(|there| there.nodes.clone()).unwrap_or_default();
-        match self.scenario.faults[fault].harm {
-            Harm::Node(
-                NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::PowerLoss { .. },
+        match self.scenario.faults[fault].fault_kind {
+            FaultKind::Node(
+                NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => self.restart(&nodes),
-            Harm::Node(NodeHarm::Lag { .. }) => self.catch_up(&nodes),
-            Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.resume(node)),
-            Harm::Node(NodeHarm::Full { .. }) => self.each_said(&nodes, memory::free),
-            Harm::Clock(_) => self.set_clocks(&nodes, None, tell),
-            Harm::Client(ClientHarm::Suspend { .. } | ClientHarm::Rate { .. }) => Ok(()),
-            Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::resume),
-            Harm::Client(ClientHarm::Clock { .. }) => {
+            FaultKind::Node(NodeFault::Lag { .. }) => self.catch_up(&nodes),
+            FaultKind::Node(NodeFault::Pause { .. }) => {
+                self.each(&nodes, |rig, node| rig.resume(node))
+            }
+            FaultKind::Node(NodeFault::Full { .. }) => self.each_said(&nodes, memory::free),
+            FaultKind::Clock(_) => self.set_clocks(&nodes, None, tell),
+            FaultKind::Client(ClientFault::Suspend { .. } | ClientFault::Rate { .. }) => Ok(()),
+            FaultKind::Client(ClientFault::Pause { .. }) => {
+                self.clients(fault, ClientProcess::resume)
+            }
+            FaultKind::Client(ClientFault::Clock { .. }) => {
                 self.set_client_clocks(fault, ClockChange::Cure)
             }
-            Harm::Node(NodeHarm::Slow { .. }) | Harm::Net(_) => {
+            FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
                 let rules =
                     self.there.get_mut(&fault).map(|there| std::mem::take(&mut there.rules));
                 rules.unwrap_or_default().into_iter().for_each(|rule| self.network.heal(rule));
                 Ok(())
             }
-            Harm::Node(
-                NodeHarm::Restart { .. }
-                | NodeHarm::Flush { .. }
-                | NodeHarm::Evict { .. }
-                | NodeHarm::Counter { .. }
-                | NodeHarm::Failover { .. },
+            FaultKind::Node(
+                NodeFault::Restart { .. }
+                | NodeFault::Flush { .. }
+                | NodeFault::Evict { .. }
+                | NodeFault::Counter { .. }
+                | NodeFault::Failover { .. },
             )
-            | Harm::Client(ClientHarm::Kill { .. })
-            | Harm::Resource(_) => Ok(()),
+            | FaultKind::Client(ClientFault::Kill { .. })
+            | FaultKind::Resource(_) => Ok(()),
         }
     }
 

@@ -2,7 +2,7 @@
 //! property is checked yet, or any more: a read lets a master notice that a key has expired.
 
 use redquorum_protocol::wire::{RESERVED, queue_of};
-use redquorum_rig::{Cluster, Reply};
+use redquorum_rig::{Cluster, RespValue};
 
 /// A key on a master.
 #[derive(Clone, Debug)]
@@ -19,25 +19,25 @@ pub(crate) struct Key {
 pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String> {
     let ask = |words: &[&[u8]]| cluster.command(node, words).map_err(|error| error.to_string());
     let names = match ask(&[b"KEYS", b"*"])? {
-        Reply::Array(names) => names,
+        RespValue::Array(names) => names,
         other => return Err(format!("master {node} answers {other:?} to KEYS")),
     };
     let mut keys = Vec::new();
     for name in names {
-        let Reply::Bulk(name) = name else { continue };
+        let RespValue::Bulk(name) = name else { continue };
         let is_queue = queue_of(b"").iter().any(|prefix| name.starts_with(prefix));
         if name.starts_with(RESERVED) && !is_queue {
             continue;
         }
         let ttl_ms = match ask(&[b"PTTL", &name])? {
             // The key expired after `KEYS`. It may also expire before `GET`.
-            Reply::Integer(-2) => continue,
-            Reply::Integer(ms) => u64::try_from(ms).ok(),
+            RespValue::Integer(-2) => continue,
+            RespValue::Integer(ms) => u64::try_from(ms).ok(),
             _ => None,
         };
         let value = match ask(&[b"GET", &name])? {
-            Reply::Bulk(value) => Some(value),
-            Reply::Nil => continue,
+            RespValue::Bulk(value) => Some(value),
+            RespValue::Nil => continue,
             _ => None,
         };
         keys.push(Key { name, value, ttl_ms });

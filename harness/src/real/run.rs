@@ -18,14 +18,14 @@ use super::clock::RunClock;
 use super::inject::{Gates, Injector, Processes};
 use super::tap::Tap;
 use super::wire::Scripts;
-use super::{Failure, Ground, interrupted, start};
-use crate::director::{Director, Input, Order};
+use super::{Failure, RealBackend, interrupted, start};
+use crate::client_protocol::{Capability, Request};
 use crate::history::{Header, History, Phase, Record, SCHEMA};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
+use crate::orchestrator::{Input, Orchestrator, Order};
 use crate::process::Heard;
 use crate::scenario::Scenario;
-use crate::talk::{Can, Request};
 
 /// How often the run checks whether Ctrl-C was pressed.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
@@ -48,7 +48,7 @@ enum Task {
 
 /// See the [module](self).
 pub(super) fn run(
-    ground: &Ground,
+    ground: &RealBackend,
     scenario: &Scenario,
     seed: u64,
     progress: &mut dyn FnMut(&str),
@@ -73,8 +73,8 @@ pub(super) fn run(
             .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
     let can = start::all_ready(&inbox, &processes)?;
-    let director = Director::new(scenario);
-    if let Some(why) = director.missing(&can) {
+    let orchestrator = Orchestrator::new(scenario);
+    if let Some(why) = orchestrator.missing(&can) {
         return Err(Failure::Skipped(why));
     }
     if super::needs_syncs(scenario) {
@@ -94,13 +94,13 @@ pub(super) fn run(
     );
     injector.client_clocks = client_clocks;
     injector.gates = gates;
-    for order in director.gates() {
+    for order in orchestrator.gates() {
         if let Order::Gate { fault, process, side, class, number } = order {
             injector.gate(fault, process, side, class, number);
         }
     }
     let (asked, expected_to_die) = (BTreeMap::new(), BTreeSet::new());
-    let mut run = Run { inbox, processes, asked, expected_to_die, clock, director };
+    let mut run = Run { inbox, processes, asked, expected_to_die, clock, orchestrator };
     run.play_with(injector, signals, can, progress)?;
     let header = Header {
         schema: SCHEMA,
@@ -168,7 +168,7 @@ pub(super) struct Run {
     /// The processes that a fault kills.
     pub(super) expected_to_die: BTreeSet<Name>,
     pub(super) clock: RunClock,
-    pub(super) director: Director,
+    pub(super) orchestrator: Orchestrator,
 }
 
 impl Run {
@@ -177,7 +177,7 @@ impl Run {
         &mut self,
         injector: Injector,
         signals: Sender<Signal>,
-        can: BTreeMap<Name, Vec<Can>>,
+        can: BTreeMap<Name, Vec<Capability>>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         let (tasks, todo) = channel();
@@ -195,8 +195,8 @@ impl Run {
     /// All records of the run, including what the tap knows of commands that are still open.
     fn into_records(mut self, tap: &mut Tap) -> Vec<Record> {
         let now = self.clock.now();
-        tap.finish(&mut |input| self.director.handle(now, input, &mut Vec::new()));
-        let mut records = self.director.into_records();
+        tap.finish(&mut |input| self.orchestrator.handle(now, input, &mut Vec::new()));
+        let mut records = self.orchestrator.into_records();
         // Records that arrived while the run ended may be out of order.
         records.sort_by_key(|record| record.ns);
         records
@@ -204,7 +204,7 @@ impl Run {
 
     fn play(
         &mut self,
-        can: BTreeMap<Name, Vec<Can>>,
+        can: BTreeMap<Name, Vec<Capability>>,
         tasks: &Sender<Task>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
@@ -213,11 +213,11 @@ impl Run {
         loop {
             let mut orders = Vec::new();
             if let Some(input) = input.take() {
-                self.director.handle(self.clock.now(), input, &mut orders);
+                self.orchestrator.handle(self.clock.now(), input, &mut orders);
             }
             self.carry_out(orders, tasks);
-            if phase != self.director.phase() {
-                phase = self.director.phase();
+            if phase != self.orchestrator.phase() {
+                phase = self.orchestrator.phase();
                 if phase == Some(Phase::End) {
                     return Ok(());
                 }
@@ -227,7 +227,7 @@ impl Run {
                 return Err(Failure::Interrupted);
             }
             let now = Instant::now();
-            let wake = self.director.next_wake().map(|at| self.clock.instant(at));
+            let wake = self.orchestrator.next_wake().map(|at| self.clock.instant(at));
             let until = wake.unwrap_or(now + GLANCE).min(now + GLANCE);
             input = match self.inbox.recv_timeout(until.saturating_duration_since(now)) {
                 Ok(Signal::Told(input)) => Some(input),
@@ -247,7 +247,7 @@ impl Run {
             match order {
                 Order::Ask { process, request } => self.ask(&process, &request),
                 Order::Strike { fault, nodes, processes } => {
-                    if self.director.harm(fault).kills_clients() {
+                    if self.orchestrator.fault_kind(fault).kills_clients() {
                         self.expected_to_die.extend(processes.iter().cloned());
                     }
                     give(Task::Strike { fault, nodes, processes });

@@ -13,13 +13,15 @@ use redquorum_rig::{Clock, Cluster};
 
 use super::inject::Processes;
 use super::run::{GLANCE, Signal};
-use super::{Failure, Ground, interrupted};
-use crate::director::processes_of;
+use super::{Failure, RealBackend, interrupted};
+use crate::client_protocol::{
+    Capability, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL,
+};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
+use crate::orchestrator::processes_of;
 use crate::process::{ClientProcess, Word, shown};
-use crate::scenario::{ClientHarm, Fault, Harm, Scenario};
-use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said};
+use crate::scenario::{ClientFault, Fault, FaultKind, Scenario};
 
 /// Timeout for a client to become ready.
 const READY: Duration = Duration::from_secs(10);
@@ -32,7 +34,7 @@ type Clocks = BTreeMap<Name, Clock>;
 
 /// Starts each process that the scenario names, behind proxies of its own.
 pub(super) fn clients(
-    ground: &Ground,
+    ground: &RealBackend,
     scenario: &Scenario,
     cluster: &dyn Cluster,
     network: &Network,
@@ -111,8 +113,8 @@ fn is_copied(info: &str) -> bool {
 /// Whether a fault sets the wall clock of this process.
 fn needs_clock(scenario: &Scenario, process: &str) -> bool {
     let sets = |fault: &Fault| {
-        matches!(fault.harm, Harm::Client(ClientHarm::Clock { .. }))
-            && processes_of(&fault.harm, scenario).iter().any(|hit| hit == process)
+        matches!(fault.fault_kind, FaultKind::Client(ClientFault::Clock { .. }))
+            && processes_of(&fault.fault_kind, scenario).iter().any(|hit| hit == process)
     };
     scenario.faults.iter().any(sets)
 }
@@ -121,7 +123,7 @@ fn needs_clock(scenario: &Scenario, process: &str) -> bool {
 pub(super) fn all_ready(
     inbox: &Receiver<Signal>,
     processes: &Processes,
-) -> Result<BTreeMap<Name, Vec<Can>>, Failure> {
+) -> Result<BTreeMap<Name, Vec<Capability>>, Failure> {
     let until = Instant::now() + READY;
     let mut ready = BTreeMap::new();
     while ready.len() < processes.len() {
@@ -161,16 +163,16 @@ fn not_ready(processes: &Processes, process: &str, why: &str) -> Failure {
 }
 
 /// The capabilities of a client, read from its first message.
-fn first_words(word: &Word) -> Result<Vec<Can>, String> {
+fn first_words(word: &Word) -> Result<Vec<Capability>, String> {
     let line = match word {
         Word::Line(line) => line,
         Word::TooLong => return Err("its first line is longer than 1 MiB".to_owned()),
         Word::NotUtf8 => return Err("its first line is not UTF-8".to_owned()),
         Word::Closed(how) => return Err(how.clone()),
     };
-    match Said::read(line) {
-        Ok(Said::Notice(Notice::Ready { protocol: PROTOCOL, can, .. })) => Ok(can),
-        Ok(Said::Notice(Notice::Ready { protocol, .. })) => {
+    match ClientLine::read(line) {
+        Ok(ClientLine::Notice(Notice::Ready { protocol: PROTOCOL, can, .. })) => Ok(can),
+        Ok(ClientLine::Notice(Notice::Ready { protocol, .. })) => {
             Err(format!("it speaks protocol {protocol}, and this harness speaks {PROTOCOL}"))
         }
         Ok(_) => Err(format!("its first line is not `ready` but `{}`", shown(line))),

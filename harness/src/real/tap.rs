@@ -9,9 +9,9 @@ use redquorum_rig::network::{self, Traffic};
 
 use super::clock::RunClock;
 use super::wire::{Scripts, outcome};
-use crate::director::Input;
 use crate::history::{Act, Event, Outcome};
 use crate::name::Name;
+use crate::orchestrator::Input;
 use crate::scenario::{Class, Side};
 
 /// Commands whose outcome is still open. Reports nothing before the run has begun.

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use redquorum_protocol::wire;
-use redquorum_rig::Reply;
+use redquorum_rig::RespValue;
 
 use crate::history::{Act, Outcome, text_of};
+use crate::mutants::ScriptMutant;
 use crate::mutex::unpoisoned;
-use crate::sabotage::Laxity;
 use crate::scenario::Class;
 
 /// The scripts that were seen, by their SHA-1.
@@ -102,7 +102,7 @@ impl Scripts {
 
     /// Learns scripts from replies to `SCRIPT LOAD`, and from `EVAL`. A master caches the script of
     /// an `EVAL`, too, and a client knows its SHA-1 without a reply.
-    pub(super) fn learn(&self, command: &[Vec<u8>], reply: &Reply) {
+    pub(super) fn learn(&self, command: &[Vec<u8>], reply: &RespValue) {
         if let [eval, text, ..] = command
             && (eval.eq_ignore_ascii_case(b"EVAL") || eval.eq_ignore_ascii_case(b"EVAL_RO"))
         {
@@ -136,20 +136,20 @@ impl Scripts {
 
 /// The outcome of a command for its key, according to the reply. `None` if the master has queued
 /// the command in a transaction.
-pub(super) fn outcome(act: &Act, reply: &Reply) -> Option<Outcome> {
+pub(super) fn outcome(act: &Act, reply: &RespValue) -> Option<Outcome> {
     Some(match (act, reply) {
-        (_, Reply::Status(said)) if said == "QUEUED" => return None,
-        (_, Reply::Error(_)) => Outcome::Error,
-        (Act::Keep { .. }, Reply::Integer(2)) => Outcome::Created,
-        (_, Reply::Integer(number)) if *number > 0 => Outcome::Done,
+        (_, RespValue::Status(said)) if said == "QUEUED" => return None,
+        (_, RespValue::Error(_)) => Outcome::Error,
+        (Act::Keep { .. }, RespValue::Integer(2)) => Outcome::Created,
+        (_, RespValue::Integer(number)) if *number > 0 => Outcome::Done,
         // A guarded lock's reply: the number and the time.
-        (Act::Set { .. }, Reply::Array(parts))
-            if matches!(parts[..], [Reply::Integer(1..), Reply::Integer(_)]) =>
+        (Act::Set { .. }, RespValue::Array(parts))
+            if matches!(parts[..], [RespValue::Integer(1..), RespValue::Integer(_)]) =>
         {
             Outcome::Done
         }
-        (_, Reply::Status(_)) => Outcome::Done,
-        (Act::Set { .. }, Reply::Bulk(_)) => Outcome::Done,
+        (_, RespValue::Status(_)) => Outcome::Done,
+        (Act::Set { .. }, RespValue::Bulk(_)) => Outcome::Done,
         _ => Outcome::Refused,
     })
 }
@@ -216,10 +216,13 @@ fn kind_of(text: &[u8]) -> Kind {
     if let Some((_, kind)) = ours.iter().find(|(script, _)| script.source.as_bytes() == text) {
         return *kind;
     }
-    if let Some(lax) = Laxity::ALL.into_iter().find(|lax| lax.script().1.as_bytes() == text) {
-        return match lax {
-            Laxity::Uncompared => Kind::Certify { compares: false },
-            Laxity::Unclamped | Laxity::Endless => Kind::Set,
+    if let Some(script_mutant) = ScriptMutant::ALL
+        .into_iter()
+        .find(|script_mutant| script_mutant.script().1.as_bytes() == text)
+    {
+        return match script_mutant {
+            ScriptMutant::Uncompared => Kind::Certify { compares: false },
+            ScriptMutant::Unclamped | ScriptMutant::Endless => Kind::Set,
         };
     }
     let text = String::from_utf8_lossy(text).to_ascii_lowercase();
@@ -261,7 +264,7 @@ mod tests {
         let scripts = Scripts::default();
         for script in wire::scripts(true) {
             let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
-            scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
+            scripts.learn(&load, &RespValue::Bulk(script.sha1.into()));
         }
         let (key, token) = (Name::from("L"), Name::from("t"));
         assert_eq!(
@@ -275,34 +278,34 @@ mod tests {
         let keep = Act::Keep { key, token: Some(token), ttl_ms: Some(2000) };
         let sent = format!("EVALSHA {} 1 L t 2000 1", wire::KEEP.sha1);
         assert_eq!(scripts.act(&words(&sent)), Some(keep.clone()));
-        assert_eq!(outcome(&keep, &Reply::Integer(2)), Some(Outcome::Created));
-        assert_eq!(outcome(&keep, &Reply::Integer(1)), Some(Outcome::Done));
-        assert_eq!(outcome(&keep, &Reply::Integer(0)), Some(Outcome::Refused));
+        assert_eq!(outcome(&keep, &RespValue::Integer(2)), Some(Outcome::Created));
+        assert_eq!(outcome(&keep, &RespValue::Integer(1)), Some(Outcome::Done));
+        assert_eq!(outcome(&keep, &RespValue::Integer(0)), Some(Outcome::Refused));
         assert_eq!(scripts.act(&words("PING")), None);
         let grant = format!("EVALSHA {} 2 L redquorum:fence:L t 2000 17 60000", wire::GRANT.sha1);
         let set = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: Some(2000) };
         assert_eq!(scripts.act(&words(&grant)), Some(set.clone()));
-        assert_eq!(outcome(&set, &Reply::Integer(2)), Some(Outcome::Done));
-        assert_eq!(outcome(&set, &Reply::Integer(0)), Some(Outcome::Refused));
+        assert_eq!(outcome(&set, &RespValue::Integer(2)), Some(Outcome::Done));
+        assert_eq!(outcome(&set, &RespValue::Integer(0)), Some(Outcome::Refused));
         let keep = format!("EVALSHA {} 2 L redquorum:fence:L t 2000 1 17 60000", wire::KEEP.sha1);
         assert!(matches!(scripts.act(&words(&keep)), Some(Act::Keep { ttl_ms: Some(2000), .. })));
         let certify = format!("EVALSHA {} 2 L redquorum:fence:L t 17 60000", wire::CERTIFY.sha1);
         let act = Act::Certify { key: "L".into(), token: Some("t".into()) };
         assert_eq!(scripts.act(&words(&certify)), Some(act.clone()));
-        assert_eq!(outcome(&act, &Reply::Integer(17)), Some(Outcome::Done));
-        assert_eq!(outcome(&act, &Reply::Integer(0)), Some(Outcome::Refused));
+        assert_eq!(outcome(&act, &RespValue::Integer(17)), Some(Outcome::Done));
+        assert_eq!(outcome(&act, &RespValue::Integer(0)), Some(Outcome::Refused));
         assert_eq!(scripts.class(&words(&certify)), Class::Acquire);
         let boot = "redquorum:boot";
         let guarded = format!("EVALSHA {} 2 L {boot} t 2000 a_3000", wire::GUARDED.sha1);
         assert_eq!(scripts.act(&words(&guarded)), Some(set.clone()));
-        let time = || Reply::Integer(1_700_000_000_000_000);
+        let time = || RespValue::Integer(1_700_000_000_000_000);
         for (said, wanted) in [
-            (Reply::Bulk(b"b 3000".to_vec()), Outcome::Refused),
-            (Reply::Integer(0), Outcome::Refused),
-            (Reply::Integer(1), Outcome::Done),
-            (Reply::Integer(1_700_000_000_000_000), Outcome::Done),
+            (RespValue::Bulk(b"b 3000".to_vec()), Outcome::Refused),
+            (RespValue::Integer(0), Outcome::Refused),
+            (RespValue::Integer(1), Outcome::Done),
+            (RespValue::Integer(1_700_000_000_000_000), Outcome::Done),
         ] {
-            let reply = Reply::Array(vec![said, time()]);
+            let reply = RespValue::Array(vec![said, time()]);
             assert_eq!(outcome(&set, &reply), Some(wanted), "{reply:?}");
         }
         let (sha, fence) = (wire::GUARDED.sha1, "redquorum:fence:L");
@@ -322,7 +325,7 @@ mod tests {
         assert_eq!(scripts.class(&words(&stand)), Class::Any, "an unknown script");
         for script in [wire::QUEUE, wire::DELETE] {
             let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
-            scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
+            scripts.learn(&load, &RespValue::Bulk(script.sha1.into()));
         }
         let leave = format!("EVALSHA {} 1 {key} {waiter} - 1", wire::QUEUE.sha1);
         for sent in [stand, leave] {
@@ -334,7 +337,7 @@ mod tests {
         assert_eq!(scripts.act(&words(&release)), Some(act.clone()));
         assert_eq!(scripts.class(&words(&release)), Class::Release);
         // The reply is one, plus the number of waiters.
-        assert_eq!(outcome(&act, &Reply::Integer(4)), Some(Outcome::Done));
+        assert_eq!(outcome(&act, &RespValue::Integer(4)), Some(Outcome::Done));
     }
 
     #[test]
@@ -361,7 +364,7 @@ mod tests {
         let eval = [b"EVAL".to_vec(), text.to_vec(), b"1".to_vec(), key.clone(), token.clone()];
         let delete = Act::Delete { key: "L".into(), token: Some("t".into()) };
         assert_eq!(scripts.act(&eval), Some(delete.clone()));
-        scripts.learn(&eval, &Reply::Integer(0));
+        scripts.learn(&eval, &RespValue::Integer(0));
         let sha = sha1_smol::Sha1::from(text).digest().to_string().to_uppercase().into_bytes();
         let short = [b"EVALSHA".to_vec(), sha, b"1".to_vec(), key, token];
         assert_eq!(scripts.act(&short), Some(delete));
@@ -392,8 +395,8 @@ mod tests {
     #[test]
     fn a_command_in_a_transaction_is_not_done_when_it_is_queued() {
         let act = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: None };
-        assert_eq!(outcome(&act, &Reply::Status("QUEUED".to_owned())), None);
-        assert_eq!(outcome(&act, &Reply::Status("OK".to_owned())), Some(Outcome::Done));
+        assert_eq!(outcome(&act, &RespValue::Status("QUEUED".to_owned())), None);
+        assert_eq!(outcome(&act, &RespValue::Status("OK".to_owned())), Some(Outcome::Done));
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Ended, Entry, Session, totals, word};
+use crate::checker::{Observed, Outcome, Verdict, Violation};
 use crate::cli::Tally;
-use crate::judge::{Finding, Outcome, Seen, Verdict};
-use crate::scenario::{Cause, Expect, Layer, Scenario, Wanted};
+use crate::scenario::{Cause, Expect, Property, Scenario, Wanted};
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -68,11 +68,11 @@ pub(super) fn observed(entry: &Entry) -> String {
 }
 
 fn brief(expect: &Expect, verdict: &Verdict) -> String {
-    let layers = |seen: Seen| {
+    let layers = |seen: Observed| {
         let of = verdict.observed.iter().filter(move |(_, what)| **what == seen);
         of.map(|(layer, _)| layer.name()).collect::<Vec<_>>().join(", ")
     };
-    let (violated, open) = (layers(Seen::Violated), layers(Seen::Inconclusive));
+    let (violated, open) = (layers(Observed::Violated), layers(Observed::Inconclusive));
     let mut parts = Vec::new();
     if !violated.is_empty() {
         let causes: Vec<&str> = verdict.because.iter().map(|cause| Cause::name(*cause)).collect();
@@ -90,11 +90,11 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
         Outcome::AsExpected if expect.any_violation() => parts.push("as expected".to_owned()),
         Outcome::AsExpected => {}
         _ => {
-            let missing = Layer::ALL.into_iter().filter(|layer| {
+            let missing = Property::ALL.into_iter().filter(|layer| {
                 expect.of(*layer) == Wanted::Violated
-                    && verdict.observed.get(layer) != Some(&Seen::Violated)
+                    && verdict.observed.get(layer) != Some(&Observed::Violated)
             });
-            let missing: Vec<&str> = missing.map(Layer::name).collect();
+            let missing: Vec<&str> = missing.map(Property::name).collect();
             if !missing.is_empty() {
                 parts.push(format!("expected: {} violated", missing.join(", ")));
             }
@@ -122,13 +122,13 @@ pub(super) fn details(entry: &Entry, colour: bool) -> String {
     text
 }
 
-fn stories(findings: &[Finding]) -> String {
+fn stories(findings: &[Violation]) -> String {
     let mut text = String::new();
     for finding in findings {
         let what = match finding.seen {
-            Seen::Violated => "violated",
-            Seen::Inconclusive => "not certain",
-            Seen::Safe => "safe",
+            Observed::Violated => "violated",
+            Observed::Inconclusive => "not certain",
+            Observed::Safe => "safe",
         };
         let causes: Vec<&str> = finding.causes.iter().map(|cause| cause.name()).collect();
         let because = if causes.is_empty() {

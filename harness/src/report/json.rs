@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Entry, Session};
-use crate::judge::{Measures, Seen};
-use crate::scenario::{Cause, Layer, Wanted};
+use crate::checker::{Measures, Observed};
+use crate::scenario::{Cause, Property, Wanted};
 
 /// The version of the format.
 const SCHEMA: u32 = 1;
@@ -49,9 +49,9 @@ pub struct ResultLine {
     /// run to its end, `environment` or `internal`.
     pub outcome: String,
     /// What was expected of each layer.
-    pub expected: BTreeMap<Layer, Wanted>,
+    pub expected: BTreeMap<Property, Wanted>,
     /// What was seen of each layer; empty if it was not judged.
-    pub observed: BTreeMap<Layer, Seen>,
+    pub observed: BTreeMap<Property, Observed>,
     /// How many acquires returned a lease.
     pub grants: usize,
     /// How long the run took.
@@ -118,7 +118,7 @@ impl ResultLine {
             backend: entry.backend.clone(),
             seed: entry.seed,
             outcome: entry.word().to_owned(),
-            expected: Layer::ALL.into_iter().map(|one| (one, entry.expect.of(one))).collect(),
+            expected: Property::ALL.into_iter().map(|one| (one, entry.expect.of(one))).collect(),
             observed: verdict.map(|verdict| verdict.observed.clone()).unwrap_or_default(),
             grants: verdict.map(|verdict| verdict.measures.grants).unwrap_or_default(),
             duration_ms: u64::try_from(entry.took.as_millis()).unwrap_or(u64::MAX),

@@ -14,9 +14,9 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use super::{Ended, Entry, Session, totals};
+use crate::checker::Outcome;
 use crate::history::History;
-use crate::judge::Outcome;
-use crate::scenario::Layer;
+use crate::scenario::Property;
 
 mod causes;
 mod chart;
@@ -34,7 +34,7 @@ mod violations;
 use overview::Row;
 use run::Section;
 pub(super) use text::line;
-use violations::Violation;
+use violations::ViolationView;
 
 /// Timelines of runs that hold are drawn while the page stays below this size.
 const MOST_BYTES: usize = 8 << 20;
@@ -68,7 +68,7 @@ struct SessionFields<'a> {
 #[derive(Serialize)]
 struct RunFields {
     row: Row,
-    violations: Vec<Violation>,
+    violations: Vec<ViolationView>,
     more_violations: usize,
     /// The link from the page to the history.
     history: Option<String>,
@@ -129,7 +129,7 @@ pub(crate) fn render(
             harness: env!("CARGO_PKG_VERSION"),
         },
         sentence: totals::sentence(entries),
-        properties: Layer::ALL
+        properties: Property::ALL
             .map(|layer| (overview::title(layer), overview::meaning(layer)))
             .to_vec(),
         several: entries.iter().any(|entry| Some(&entry.backend) != first),

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::page::line;
+use crate::checker::timeline::{Timeline, timeline};
 use crate::history::{History, Ns, Window};
-use crate::judge::timeline::{Timeline, timeline};
 
 struct Trace {
     /// Where bars without an end stop: the last record of the run.
@@ -23,7 +23,7 @@ pub(crate) fn trace(history: &History) -> Value {
     let end = history.records.last().map_or(0, |record| record.ns);
     let mut trace = Trace { end, processes: Vec::new(), events: Vec::new() };
     for fault in faults {
-        let name = format!("fault {}: {}", fault.fault, fault.harm.name());
+        let name = format!("fault {}: {}", fault.fault, fault.fault_kind.name());
         let args = json!({ "masters": fault.nodes, "processes": fault.processes });
         trace.bar("faults", &format!("fault {}", fault.fault), &name, fault.span, args);
     }

@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 
 use super::human::observed;
 use super::{Ended, Entry};
-use crate::judge::Seen;
-use crate::scenario::{Cause, Layer};
+use crate::checker::Observed;
+use crate::scenario::{Cause, Property};
 
 /// The part of a verdict that is compared.
-type Verdict<'a> = (&'a BTreeMap<Layer, Seen>, &'a [Cause]);
+type Verdict<'a> = (&'a BTreeMap<Property, Observed>, &'a [Cause]);
 
 /// Whether the verdicts agree, and a text that compares them.
 pub(super) fn compare(entries: &[Entry]) -> (bool, String) {

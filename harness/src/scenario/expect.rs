@@ -15,7 +15,7 @@ use super::length::Length;
 )]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Layer {
+pub enum Property {
     /// Two clients believe at the same moment that they hold the resource.
     MutualExclusion,
     /// A register loses an update, although the client reads it after the grant and writes it at
@@ -37,7 +37,7 @@ pub enum Layer {
     Hygiene,
 }
 
-impl Layer {
+impl Property {
     /// All properties, in the order of reports.
     pub const ALL: [Self; 7] = [
         Self::MutualExclusion,
@@ -63,7 +63,7 @@ impl Layer {
     }
 }
 
-impl fmt::Display for Layer {
+impl fmt::Display for Property {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -135,22 +135,22 @@ pub struct Expect {
 
 impl Expect {
     /// The expected verdict on a property.
-    pub fn of(&self, layer: Layer) -> Wanted {
+    pub fn of(&self, layer: Property) -> Wanted {
         let wanted = match layer {
-            Layer::MutualExclusion => self.mutual_exclusion,
-            Layer::UnfencedResource => self.unfenced_resource,
-            Layer::FencedResource => self.fenced_resource,
-            Layer::Validity => self.validity,
-            Layer::Progress => self.progress,
-            Layer::Liveness => self.liveness,
-            Layer::Hygiene => self.hygiene,
+            Property::MutualExclusion => self.mutual_exclusion,
+            Property::UnfencedResource => self.unfenced_resource,
+            Property::FencedResource => self.fenced_resource,
+            Property::Validity => self.validity,
+            Property::Progress => self.progress,
+            Property::Liveness => self.liveness,
+            Property::Hygiene => self.hygiene,
         };
         wanted.unwrap_or_default()
     }
 
     /// Whether any violation is expected.
     pub fn any_violation(&self) -> bool {
-        Layer::ALL.iter().any(|layer| self.of(*layer) == Wanted::Violated)
+        Property::ALL.iter().any(|layer| self.of(*layer) == Wanted::Violated)
     }
 }
 
@@ -182,13 +182,13 @@ pub enum Overtaken {
     /// At most this often, by each process.
     AtMost(usize),
     /// `"some"`: at least once. Otherwise the run shows nothing.
-    Is(Often),
+    Is(Count),
 }
 
 /// A frequency in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Often {
+pub enum Count {
     /// At least once.
     Some,
 }

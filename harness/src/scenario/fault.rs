@@ -26,11 +26,11 @@ mod text;
 mod whom;
 
 pub use ahead::Ahead;
-pub use client::ClientHarm;
-pub use clock::ClockHarm;
-pub use net::{Class, End, NetHarm, Side, Which};
-pub use node::NodeHarm;
-pub use resource::{ResourceHarm, Touches};
+pub use client::ClientFault;
+pub use clock::ClockFault;
+pub use net::{Class, End, NetworkFault, Side, Which};
+pub use node::NodeFault;
+pub use resource::{ResourceFault, Touches};
 pub use whom::{Clients, Nodes, Role};
 
 /// A fault of a scenario.
@@ -39,17 +39,17 @@ pub use whom::{Clients, Nodes, Role};
 #[schemars(with = "Text")]
 pub struct Fault {
     /// When the fault strikes.
-    pub when: When,
+    pub when: FaultTime,
     /// How long until the fault is healed. Default: until the end of the run, when all faults are
     /// healed.
     pub lasts: Option<Length>,
     /// What the fault does.
-    pub harm: Harm,
+    pub fault_kind: FaultKind,
 }
 
 /// When a fault strikes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum FaultTime {
     /// This long after the start of the run.
     At(Length),
     /// After this moment, the first time that it comes.
@@ -63,52 +63,52 @@ pub enum When {
 /// register.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Harm {
+pub enum FaultKind {
     /// On masters.
-    Node(NodeHarm),
+    Node(NodeFault),
     /// On the wall clocks of masters.
-    Clock(ClockHarm),
+    Clock(ClockFault),
     /// On the messages between clients and masters.
-    Net(NetHarm),
+    Net(NetworkFault),
     /// On client processes.
-    Client(ClientHarm),
+    Client(ClientFault),
     /// On the messages between clients and registers.
-    Resource(ResourceHarm),
+    Resource(ResourceFault),
 }
 
-impl Harm {
+impl FaultKind {
     /// The name of the fault in TOML: `clock.step`.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Node(NodeHarm::Kill { .. }) => "node.kill",
-            Self::Node(NodeHarm::Stop { .. }) => "node.stop",
-            Self::Node(NodeHarm::Restart { .. }) => "node.restart",
-            Self::Node(NodeHarm::Pause { .. }) => "node.pause",
-            Self::Node(NodeHarm::Slow { .. }) => "node.slow",
-            Self::Node(NodeHarm::Full { .. }) => "node.full",
-            Self::Node(NodeHarm::Counter { .. }) => "node.counter",
-            Self::Node(NodeHarm::Flush { .. }) => "node.flush",
-            Self::Node(NodeHarm::Evict { .. }) => "node.evict",
-            Self::Node(NodeHarm::PowerLoss { .. }) => "node.power-loss",
-            Self::Node(NodeHarm::Lag { .. }) => "node.lag",
-            Self::Node(NodeHarm::Failover { .. }) => "node.failover",
-            Self::Clock(ClockHarm::Step { .. }) => "clock.step",
-            Self::Clock(ClockHarm::Rate { .. }) => "clock.rate",
-            Self::Clock(ClockHarm::Strobe { .. }) => "clock.strobe",
-            Self::Net(NetHarm::Cut(_)) => "net.cut",
-            Self::Net(NetHarm::Drop(_)) => "net.drop",
-            Self::Net(NetHarm::Hold(_)) => "net.hold",
-            Self::Net(NetHarm::Delay { .. }) => "net.delay",
-            Self::Net(NetHarm::Duplicate(_)) => "net.duplicate",
-            Self::Net(NetHarm::Trickle { .. }) => "net.trickle",
-            Self::Net(NetHarm::HalfOpen { .. }) => "net.half-open",
-            Self::Net(NetHarm::Reset(_)) => "net.reset",
-            Self::Client(ClientHarm::Pause { .. }) => "client.pause",
-            Self::Client(ClientHarm::Suspend { .. }) => "client.suspend",
-            Self::Client(ClientHarm::Kill { .. }) => "client.kill",
-            Self::Client(ClientHarm::Clock { .. }) => "client.clock",
-            Self::Client(ClientHarm::Rate { .. }) => "client.rate",
-            Self::Resource(ResourceHarm::Delay { .. }) => "resource.delay",
+            Self::Node(NodeFault::Kill { .. }) => "node.kill",
+            Self::Node(NodeFault::Stop { .. }) => "node.stop",
+            Self::Node(NodeFault::Restart { .. }) => "node.restart",
+            Self::Node(NodeFault::Pause { .. }) => "node.pause",
+            Self::Node(NodeFault::Slow { .. }) => "node.slow",
+            Self::Node(NodeFault::Full { .. }) => "node.full",
+            Self::Node(NodeFault::Counter { .. }) => "node.counter",
+            Self::Node(NodeFault::Flush { .. }) => "node.flush",
+            Self::Node(NodeFault::Evict { .. }) => "node.evict",
+            Self::Node(NodeFault::PowerLoss { .. }) => "node.power-loss",
+            Self::Node(NodeFault::Lag { .. }) => "node.lag",
+            Self::Node(NodeFault::Failover { .. }) => "node.failover",
+            Self::Clock(ClockFault::Step { .. }) => "clock.step",
+            Self::Clock(ClockFault::Rate { .. }) => "clock.rate",
+            Self::Clock(ClockFault::Strobe { .. }) => "clock.strobe",
+            Self::Net(NetworkFault::Cut(_)) => "net.cut",
+            Self::Net(NetworkFault::Drop(_)) => "net.drop",
+            Self::Net(NetworkFault::Hold(_)) => "net.hold",
+            Self::Net(NetworkFault::Delay { .. }) => "net.delay",
+            Self::Net(NetworkFault::Duplicate(_)) => "net.duplicate",
+            Self::Net(NetworkFault::Trickle { .. }) => "net.trickle",
+            Self::Net(NetworkFault::HalfOpen { .. }) => "net.half-open",
+            Self::Net(NetworkFault::Reset(_)) => "net.reset",
+            Self::Client(ClientFault::Pause { .. }) => "client.pause",
+            Self::Client(ClientFault::Suspend { .. }) => "client.suspend",
+            Self::Client(ClientFault::Kill { .. }) => "client.kill",
+            Self::Client(ClientFault::Clock { .. }) => "client.clock",
+            Self::Client(ClientFault::Rate { .. }) => "client.rate",
+            Self::Resource(ResourceFault::Delay { .. }) => "resource.delay",
         }
     }
 
@@ -116,13 +116,13 @@ impl Harm {
     pub const fn has_cure(&self) -> bool {
         match self {
             Self::Node(
-                NodeHarm::Restart { .. }
-                | NodeHarm::Flush { .. }
-                | NodeHarm::Evict { .. }
-                | NodeHarm::Counter { .. }
-                | NodeHarm::Failover { .. },
+                NodeFault::Restart { .. }
+                | NodeFault::Flush { .. }
+                | NodeFault::Evict { .. }
+                | NodeFault::Counter { .. }
+                | NodeFault::Failover { .. },
             )
-            | Self::Client(ClientHarm::Kill { .. }) => false,
+            | Self::Client(ClientFault::Kill { .. }) => false,
             Self::Node(_) | Self::Clock(_) | Self::Net(_) | Self::Client(_) | Self::Resource(_) => {
                 true
             }
@@ -131,17 +131,17 @@ impl Harm {
 
     /// Whether the fault ends the client processes that it hits.
     pub const fn kills_clients(&self) -> bool {
-        matches!(self, Self::Client(ClientHarm::Kill { .. }))
+        matches!(self, Self::Client(ClientFault::Kill { .. }))
     }
 
     /// Whether the client processes that the fault hits stand still until it is healed.
     pub const fn pauses_clients(&self) -> bool {
-        matches!(self, Self::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }))
+        matches!(self, Self::Client(ClientFault::Pause { .. } | ClientFault::Suspend { .. }))
     }
 
     /// Whether the fault needs replicas.
     pub const fn needs_replicas(&self) -> bool {
-        matches!(self, Self::Node(NodeHarm::Lag { .. } | NodeHarm::Failover { .. }))
+        matches!(self, Self::Node(NodeFault::Lag { .. } | NodeFault::Failover { .. }))
     }
 
     /// Whether the masters that the fault hits are started again, at once or when it is healed.
@@ -149,25 +149,25 @@ impl Harm {
         matches!(
             self,
             Self::Node(
-                NodeHarm::Kill { .. }
-                    | NodeHarm::Stop { .. }
-                    | NodeHarm::Restart { .. }
-                    | NodeHarm::PowerLoss { .. }
+                NodeFault::Kill { .. }
+                    | NodeFault::Stop { .. }
+                    | NodeFault::Restart { .. }
+                    | NodeFault::PowerLoss { .. }
             )
         )
     }
 
     /// Whether the fault sets a wall clock.
     pub const fn sets_a_clock(&self) -> bool {
-        matches!(self, Self::Clock(_) | Self::Client(ClientHarm::Clock { .. }))
+        matches!(self, Self::Clock(_) | Self::Client(ClientFault::Clock { .. }))
     }
 
     /// The masters that the fault hits. A network fault hits the links of these masters.
     pub const fn nodes(&self) -> Option<&Nodes> {
         match self {
-            Self::Node(harm) => Some(harm.nodes()),
-            Self::Clock(harm) => Some(harm.nodes()),
-            Self::Net(harm) => Some(harm.nodes()),
+            Self::Node(fault_kind) => Some(fault_kind.nodes()),
+            Self::Clock(fault_kind) => Some(fault_kind.nodes()),
+            Self::Net(fault_kind) => Some(fault_kind.nodes()),
             Self::Client(_) | Self::Resource(_) => None,
         }
     }
@@ -175,9 +175,9 @@ impl Harm {
     /// The clients that the fault hits.
     pub const fn clients(&self) -> Option<&Clients> {
         match self {
-            Self::Net(harm) => Some(harm.clients()),
-            Self::Client(harm) => Some(harm.clients()),
-            Self::Resource(harm) => Some(harm.clients()),
+            Self::Net(fault_kind) => Some(fault_kind.clients()),
+            Self::Client(fault_kind) => Some(fault_kind.clients()),
+            Self::Resource(fault_kind) => Some(fault_kind.clients()),
             Self::Node(_) | Self::Clock(_) => None,
         }
     }
@@ -185,9 +185,9 @@ impl Harm {
     /// The masters that the fault hits, for modification.
     pub const fn nodes_mut(&mut self) -> Option<&mut Nodes> {
         match self {
-            Self::Node(harm) => Some(harm.nodes_mut()),
-            Self::Clock(harm) => Some(harm.nodes_mut()),
-            Self::Net(harm) => Some(harm.nodes_mut()),
+            Self::Node(fault_kind) => Some(fault_kind.nodes_mut()),
+            Self::Clock(fault_kind) => Some(fault_kind.nodes_mut()),
+            Self::Net(fault_kind) => Some(fault_kind.nodes_mut()),
             Self::Client(_) | Self::Resource(_) => None,
         }
     }
@@ -195,9 +195,9 @@ impl Harm {
     /// The clients that the fault hits, for modification.
     pub const fn clients_mut(&mut self) -> Option<&mut Clients> {
         match self {
-            Self::Net(harm) => Some(harm.clients_mut()),
-            Self::Client(harm) => Some(harm.clients_mut()),
-            Self::Resource(harm) => Some(harm.clients_mut()),
+            Self::Net(fault_kind) => Some(fault_kind.clients_mut()),
+            Self::Client(fault_kind) => Some(fault_kind.clients_mut()),
+            Self::Resource(fault_kind) => Some(fault_kind.clients_mut()),
             Self::Node(_) | Self::Clock(_) => None,
         }
     }

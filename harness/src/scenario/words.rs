@@ -10,7 +10,7 @@ use crate::name::Name;
 mod moment;
 mod step;
 
-pub use moment::{Moment, What};
+pub use moment::{EventKind, Moment};
 pub use step::{Step, Way};
 
 /// The words of a string, taken one after the other.

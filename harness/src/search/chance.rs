@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use super::plan::Space;
 use super::{Found, Kind, kinds};
+use crate::checker::judge;
 use crate::history::History;
-use crate::judge::judge;
-use crate::sabotage::Lie;
+use crate::mutants::Mutant;
 use crate::sim;
 
 mod goals;
@@ -39,7 +39,7 @@ pub struct Search {
     /// The largest number of runs.
     pub runs: u64,
     /// Whether the clients are mutants, and which one.
-    pub lie: Lie,
+    pub mutant: Mutant,
     /// What the client processes are.
     pub through: Through,
     /// The number of threads.
@@ -166,14 +166,14 @@ impl Search {
 
     /// The find of the run with this number.
     pub fn found(&self, number: u64) -> Option<Found> {
-        Found::in_history(&self.history(number), self.lie)
+        Found::in_history(&self.history(number), self.mutant)
     }
 
     /// The history of the run with this number.
     pub fn history(&self, number: u64) -> History {
         let scenario = self.space.draw(number);
         match self.through {
-            Through::Machines => sim::run(&scenario, number, self.lie),
+            Through::Machines => sim::run(&scenario, number, self.mutant),
             #[cfg(all(unix, feature = "real"))]
             Through::Library => sim::run_library_with_drops(&scenario, number),
         }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::history::History;
-use crate::sabotage::Lie;
+use crate::mutants::Mutant;
 
 mod assumptions;
 mod classes;
@@ -29,25 +29,25 @@ mod walk;
 
 pub use classes::Class;
 pub use defended::{Row, defences};
-pub use lessons::{Lesson, lessons};
+pub use lessons::{BaseScenario, lessons};
 pub use listing::listing;
 pub use table::{protection, table};
 pub use tally::{Broken, Family, Found, Tally, Wrong};
 pub use vocabulary::{Symmetry, vocabulary};
 pub use walk::SEED;
-use walk::{Ground, Start};
+use walk::{SearchSpace, Start};
 
 /// The search space.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The lessons.
-    pub lessons: Vec<Lesson>,
+    pub lessons: Vec<BaseScenario>,
     /// The largest number of faults in a schedule.
     pub faults: usize,
     /// Whether masters that are alike are distinguished.
     pub symmetry: Symmetry,
     /// The mutation of the clients.
-    pub lie: Lie,
+    pub mutant: Mutant,
     /// The number of threads.
     pub threads: usize,
 }
@@ -56,30 +56,30 @@ impl Plan {
     /// All lessons for this number of masters.
     pub fn new(nodes: usize, faults: usize) -> Self {
         let (lessons, symmetry) = (lessons(nodes), Symmetry::Folded);
-        Self { lessons, faults, symmetry, lie: Lie::None, threads: 1 }
+        Self { lessons, faults, symmetry, mutant: Mutant::None, threads: 1 }
     }
 
     /// The same lessons and faults, with every defence of the lock switched on.
     #[must_use]
     pub fn defended(self) -> Self {
-        Self { lessons: self.lessons.into_iter().map(Lesson::defended).collect(), ..self }
+        Self { lessons: self.lessons.into_iter().map(BaseScenario::defended).collect(), ..self }
     }
 
     /// Runs all schedules. `go_on` receives the number of finished parts and the number of all
     /// parts, and returns whether to continue. Parts that are not done by then count as cut.
     pub fn search(&self, go_on: &(dyn Fn(usize, usize) -> bool + Sync)) -> Tally {
-        let grounds: Vec<Ground> = self
+        let grounds: Vec<SearchSpace> = self
             .lessons
             .iter()
-            .map(|lesson| Ground {
+            .map(|lesson| SearchSpace {
                 lesson: lesson.clone(),
                 vocabulary: vocabulary(lesson, self.symmetry),
             })
             .collect();
         let mut tally = Tally::default();
-        let mut work: Vec<(&Ground, Start)> = Vec::new();
+        let mut work: Vec<(&SearchSpace, Start)> = Vec::new();
         for ground in &grounds {
-            let starts = ground.starts(self.lie, &mut |faults: &[usize], history: &History| {
+            let starts = ground.starts(self.mutant, &mut |faults: &[usize], history: &History| {
                 tally.add(ground, faults, history);
             });
             if self.faults > 0 {
@@ -95,7 +95,7 @@ impl Plan {
 
     fn walk(
         &self,
-        work: &[(&Ground, Start)],
+        work: &[(&SearchSpace, Start)],
         go_on: &(dyn Fn(usize, usize) -> bool + Sync),
     ) -> Vec<Tally> {
         let next = AtomicUsize::new(0);

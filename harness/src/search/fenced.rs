@@ -5,13 +5,13 @@
 
 use std::time::Duration;
 
-use crate::judge::Verdict;
-use crate::scenario::{ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence, Scenario};
-use crate::talk::FENCING_MEMORY;
+use crate::checker::Verdict;
+use crate::client_protocol::FENCING_MEMORY;
+use crate::scenario::{ClockFault, Fault, FaultKind, NodeFault, Persistence, Property, Scenario};
 
 /// A line of text if tokens failed where they must not.
 pub(super) fn refuted(scenario: &Scenario, verdict: &Verdict) -> Option<String> {
-    let bad = verdict.findings.iter().find(|finding| finding.layer == Layer::FencedResource)?;
+    let bad = verdict.findings.iter().find(|finding| finding.layer == Property::FencedResource)?;
     let story = bad.story.join("; ");
     (!may_fail(scenario)).then(|| format!("fencing tokens fail, and no counter was lost: {story}"))
 }
@@ -27,39 +27,39 @@ pub(super) fn may_fail(scenario: &Scenario) -> bool {
 fn loses(fault: &Fault, forgets: bool) -> bool {
     // The heal of a step back is a step forward.
     let long = |by: Duration| by >= FENCING_MEMORY;
-    match &fault.harm {
-        Harm::Node(
-            NodeHarm::Flush { .. }
-            | NodeHarm::Evict { .. }
-            | NodeHarm::PowerLoss { .. }
-            | NodeHarm::Failover { .. },
+    match &fault.fault_kind {
+        FaultKind::Node(
+            NodeFault::Flush { .. }
+            | NodeFault::Evict { .. }
+            | NodeFault::PowerLoss { .. }
+            | NodeFault::Failover { .. },
         ) => true,
-        Harm::Clock(ClockHarm::Step { by, .. }) => long(by.by.0),
-        Harm::Clock(ClockHarm::Strobe { by, .. }) => long(by.0),
-        harm => forgets && harm.starts_again(),
+        FaultKind::Clock(ClockFault::Step { by, .. }) => long(by.by.0),
+        FaultKind::Clock(ClockFault::Strobe { by, .. }) => long(by.0),
+        fault_kind => forgets && fault_kind.starts_again(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checker::judge;
     use crate::history::History;
-    use crate::judge::judge;
-    use crate::sabotage::Lie;
+    use crate::mutants::Mutant;
     use crate::scenario::embedded_runs;
     use crate::sim;
 
-    fn run(name: &str, lie: Lie) -> (Scenario, History) {
+    fn run(name: &str, mutant: Mutant) -> (Scenario, History) {
         let run = embedded_runs().find(|run| run.name == name).expect("it is there");
-        let history = sim::run(&run, 1, lie);
+        let history = sim::run(&run, 1, mutant);
         (run, history)
     }
 
     #[test]
     fn a_lost_counter_explains_tokens_that_fail() {
-        let (scenario, history) = run("fenced-client-skew", Lie::None);
+        let (scenario, history) = run("fenced-client-skew", Mutant::None);
         let verdict = judge(&history);
-        assert!(verdict.findings.iter().any(|found| found.layer == Layer::FencedResource));
+        assert!(verdict.findings.iter().any(|found| found.layer == Property::FencedResource));
         assert!(may_fail(&scenario));
         assert_eq!(refuted(&scenario, &verdict), None);
         // The scenario on masters that are known to keep every write.
@@ -72,9 +72,9 @@ mod tests {
     fn no_pause_no_clock_and_no_network_is_an_excuse() {
         for name in ["fenced-pause", "fenced-pause/clock-step", "pause-in-flight", "duplicated-set"]
         {
-            assert!(!may_fail(&run(name, Lie::None).0), "{name}");
+            assert!(!may_fail(&run(name, Mutant::None).0), "{name}");
         }
-        assert!(may_fail(&run("fenced-counter-expired", Lie::None).0));
-        assert!(may_fail(&run("node-lists-differ", Lie::None).0));
+        assert!(may_fail(&run("fenced-counter-expired", Mutant::None).0));
+        assert!(may_fail(&run("node-lists-differ", Mutant::None).0));
     }
 }

@@ -1,8 +1,8 @@
 //! Visits all the times of a scenario, wherever they stand, to round or to scale them.
 
 use crate::scenario::{
-    Ahead, ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, OwnGuard, ResourceHarm, Rounds,
-    Scenario, Step, When,
+    Ahead, ClientFault, ClockFault, FaultKind, FaultTime, Length, NetworkFault, NodeFault,
+    OwnGuard, ResourceFault, Rounds, Scenario, Step,
 };
 
 /// The purpose of a time.
@@ -37,14 +37,14 @@ pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length
     }
     for fault in &mut scenario.faults {
         match &mut fault.when {
-            When::At(at) => plan(at),
-            When::After(moment) => plan(&mut moment.plus),
-            When::Before(_) => {}
+            FaultTime::At(at) => plan(at),
+            FaultTime::After(moment) => plan(&mut moment.plus),
+            FaultTime::Before(_) => {}
         }
         if let Some(lasts) = &mut fault.lasts {
             plan(lasts);
         }
-        of_harm(&mut fault.harm, &mut plan);
+        of_harm(&mut fault.fault_kind, &mut plan);
     }
 }
 
@@ -61,19 +61,22 @@ fn of_step(step: &mut Step, see: &mut dyn FnMut(&mut Length)) {
     }
 }
 
-fn of_harm(harm: &mut Harm, see: &mut dyn FnMut(&mut Length)) {
-    match harm {
-        Harm::Node(NodeHarm::Counter { ahead: Ahead::By(by), .. } | NodeHarm::Slow { by, .. })
-        | Harm::Net(NetHarm::Delay { by, .. })
-        | Harm::Resource(ResourceHarm::Delay { by, .. }) => see(by),
-        Harm::Clock(ClockHarm::Step { by, .. }) | Harm::Client(ClientHarm::Clock { by, .. }) => {
+fn of_harm(fault_kind: &mut FaultKind, see: &mut dyn FnMut(&mut Length)) {
+    match fault_kind {
+        FaultKind::Node(
+            NodeFault::Counter { ahead: Ahead::By(by), .. } | NodeFault::Slow { by, .. },
+        )
+        | FaultKind::Net(NetworkFault::Delay { by, .. })
+        | FaultKind::Resource(ResourceFault::Delay { by, .. }) => see(by),
+        FaultKind::Clock(ClockFault::Step { by, .. })
+        | FaultKind::Client(ClientFault::Clock { by, .. }) => {
             see(&mut by.by);
         }
-        Harm::Clock(ClockHarm::Strobe { by, every, .. }) => {
+        FaultKind::Clock(ClockFault::Strobe { by, every, .. }) => {
             see(by);
             see(every);
         }
-        Harm::Node(_) | Harm::Clock(_) | Harm::Net(_) | Harm::Client(_) => {}
+        FaultKind::Node(_) | FaultKind::Clock(_) | FaultKind::Net(_) | FaultKind::Client(_) => {}
     }
 }
 

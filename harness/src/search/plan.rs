@@ -25,18 +25,18 @@ use std::time::Duration;
 
 use crate::scenario::{Cluster, Expect, Length, Lock, Persistence, Scenario, Step};
 use crate::search::lengths::of_millis;
-use dice::Dice;
+use rng::Rng;
 use trouble::Families;
 
 mod again;
 mod aims;
 mod beyond;
-mod dice;
 mod fences;
 mod forgets;
 mod guards;
 mod paces;
 mod people;
+mod rng;
 mod several;
 #[cfg(test)]
 mod tests;
@@ -63,10 +63,10 @@ impl Space {
 
     /// The scenario of a number. The same number is also good as the seed of its run.
     pub fn draw(&self, number: u64) -> Scenario {
-        let mut dice = Dice::new(number);
-        let cluster = self.cluster(&mut dice);
-        let lock = lock(&mut dice);
-        let clients = people::draw(&mut dice, &lock);
+        let mut rng = Rng::new(number);
+        let cluster = self.cluster(&mut rng);
+        let lock = lock(&mut rng);
+        let clients = people::draw(&mut rng, &lock);
         let mut scenario = Scenario {
             name: "chance".to_owned(),
             about: "By chance.".to_owned(),
@@ -80,55 +80,55 @@ impl Space {
         };
         // From a random source of its own, as below. It comes before the faults, some of which
         // strike at a step.
-        let mut crowd = Dice::new(number ^ waits::CHANCE);
+        let mut crowd = Rng::new(number ^ waits::CHANCE);
         waits::add(&mut crowd, &mut scenario);
-        several::add(&mut Dice::new(number ^ several::CHANCE), &mut scenario);
-        again::add(&mut Dice::new(number ^ again::CHANCE), &mut scenario);
-        fences::add(&mut Dice::new(number ^ fences::CHANCE), &mut scenario);
-        guards::add(&mut Dice::new(number ^ guards::CHANCE), &mut scenario, self.inside);
-        let families = Families::draw(&mut dice, self.inside);
-        for _ in 0..dice.below(FAULTS) {
-            let fault = families.fault(&mut dice, &scenario);
+        several::add(&mut Rng::new(number ^ several::CHANCE), &mut scenario);
+        again::add(&mut Rng::new(number ^ again::CHANCE), &mut scenario);
+        fences::add(&mut Rng::new(number ^ fences::CHANCE), &mut scenario);
+        guards::add(&mut Rng::new(number ^ guards::CHANCE), &mut scenario, self.inside);
+        let families = Families::draw(&mut rng, self.inside);
+        for _ in 0..rng.below(FAULTS) {
+            let fault = families.fault(&mut rng, &scenario);
             scenario.faults.extend(fault);
         }
         waits::trouble(&mut crowd, &mut scenario);
         if !self.inside || guards::all_see_amnesia(&scenario) {
             // From a random source of its own, so that all else stays as it would be without it. It
             // comes before the clients' lists of masters, which limit the parts.
-            forgets::add(&mut Dice::new(number ^ forgets::CHANCE), &mut scenario, self.inside);
+            forgets::add(&mut Rng::new(number ^ forgets::CHANCE), &mut scenario, self.inside);
         }
-        paces::add(&mut Dice::new(number ^ paces::CHANCE), &mut scenario, self.inside);
+        paces::add(&mut Rng::new(number ^ paces::CHANCE), &mut scenario, self.inside);
         if !self.inside {
-            beyond::draw(&mut dice, &mut scenario);
+            beyond::draw(&mut rng, &mut scenario);
         }
         scenario
     }
 
-    fn cluster(&self, dice: &mut Dice) -> Cluster {
-        let nodes = self.nodes.unwrap_or_else(|| dice.pick(&[1, 3, 3, 4, 5, 5]));
+    fn cluster(&self, rng: &mut Rng) -> Cluster {
+        let nodes = self.nodes.unwrap_or_else(|| rng.pick(&[1, 3, 3, 4, 5, 5]));
         let keeps = [Persistence::None, Persistence::AofAlways, Persistence::AofEverysec];
-        let persistence = dice.pick(if self.inside { &keeps[..2] } else { &keeps });
+        let persistence = rng.pick(if self.inside { &keeps[..2] } else { &keeps });
         Cluster { nodes, persistence, replicas: false }
     }
 }
 
-fn lock(dice: &mut Dice) -> Lock {
-    let ttl = match dice.below(8) {
-        0 => dice.within(1_000, 2_000),
+fn lock(rng: &mut Rng) -> Lock {
+    let ttl = match rng.below(8) {
+        0 => rng.within(1_000, 2_000),
         // Keys that are left behind show only after links had time to recover, and before the keys
         // expire.
-        1 | 2 => dice.within(3_000, 6_000),
-        _ => dice.within(200, 1_000),
+        1 | 2 => rng.within(3_000, 6_000),
+        _ => rng.within(200, 1_000),
     };
     // The library requires TTL > node timeout + drift. At most a third of the TTL is left for
     // waiting.
-    let timeout = 5 + dice.below(100) * ttl.min(1_000) / 300;
+    let timeout = 5 + rng.below(100) * ttl.min(1_000) / 300;
     Lock {
         ttl: of_millis(ttl),
         grace: of_millis(0),
         node_timeout: of_millis(timeout),
-        drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
-        drift: of_millis(dice.within(2, 5)),
+        drift_ppm: rng.pick(&[500, 10_000, 50_000, 50_000]),
+        drift: of_millis(rng.within(2, 5)),
         wake_ups: true,
         fair: false,
         fencing: false,
@@ -145,7 +145,7 @@ fn shortest_ttl(scenario: &Scenario) -> Duration {
 }
 
 /// A TTL that fits the longest node timeout and drift.
-fn ttl(dice: &mut Dice, lock: &Lock) -> Length {
+fn ttl(rng: &mut Rng, lock: &Lock) -> Length {
     let least = 2 * super::lengths::millis(lock.node_timeout) + 20;
-    of_millis(dice.within(200, 1_200).max(least))
+    of_millis(rng.within(200, 1_200).max(least))
 }

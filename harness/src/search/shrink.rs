@@ -16,9 +16,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use super::{Found, Kind};
+use crate::checker::Verdict;
 use crate::history::{Event, History, Phase};
-use crate::judge::Verdict;
-use crate::sabotage::Lie;
+use crate::mutants::Mutant;
 use crate::scenario::{Scenario, Step, makes_sense};
 use crate::sim;
 
@@ -76,7 +76,7 @@ pub fn shrink_to(
         progress,
     };
     trial.best.scenario.variants.clear();
-    let start = sim::run(trial.scenario(), found.seed, found.lie);
+    let start = sim::run(trial.scenario(), found.seed, found.mutant);
     trial.early = is_early(&start, &found.verdict, kind);
     // Looks for the simplest seed that shows the find.
     for seed in 0..8 {
@@ -157,18 +157,18 @@ impl Trial<'_> {
 
     /// The same kind of find in another scenario, if it is there.
     fn shows(&mut self, scenario: &Scenario, seed: u64) -> Option<Found> {
-        let lie = self.best.lie;
-        let history = self.run(scenario, seed, lie)?;
-        let found = Found::in_history(&history, lie)?;
+        let mutant = self.best.mutant;
+        let history = self.run(scenario, seed, mutant)?;
+        let found = Found::in_history(&history, mutant)?;
         if !found.kinds().contains(&self.kind)
             || self.early && !is_early(&history, &found.verdict, &self.kind)
         {
             return None;
         }
         // A mutant is detected only by a scenario that passes without the mutation.
-        if lie != Lie::None {
-            let honest = self.run(scenario, seed, Lie::None)?;
-            if Found::in_history(&honest, Lie::None).is_some() {
+        if mutant != Mutant::None {
+            let honest = self.run(scenario, seed, Mutant::None)?;
+            if Found::in_history(&honest, Mutant::None).is_some() {
                 return None;
             }
         }
@@ -176,11 +176,11 @@ impl Trial<'_> {
     }
 
     /// Runs a scenario, if there is effort left.
-    fn run(&mut self, scenario: &Scenario, seed: u64, lie: Lie) -> Option<History> {
+    fn run(&mut self, scenario: &Scenario, seed: u64, mutant: Mutant) -> Option<History> {
         if self.is_over() {
             return None;
         }
-        let history = sim::run(scenario, seed, lie);
+        let history = sim::run(scenario, seed, mutant);
         let cost = RUN + u64::try_from(history.records.len()).unwrap_or(u64::MAX);
         self.left = self.left.saturating_sub(cost);
         self.tries += 1;

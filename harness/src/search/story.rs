@@ -6,8 +6,8 @@
 
 use super::{Found, Kind};
 use crate::history::History;
-use crate::sabotage::Lie;
-use crate::scenario::{Harm, Layer, Scenario};
+use crate::mutants::Mutant;
+use crate::scenario::{FaultKind, Property, Scenario};
 use crate::sim;
 
 mod expected;
@@ -20,12 +20,12 @@ mod told;
 const WIDE: usize = 100;
 
 /// The name of a find, for its scenario and the file.
-pub fn name(kind: &Kind, lie: Lie) -> String {
-    let mut name = match lie {
-        Lie::None => String::new(),
-        lie => format!("{lie}-"),
+pub fn name(kind: &Kind, mutant: Mutant) -> String {
+    let mut name = match mutant {
+        Mutant::None => String::new(),
+        mutant => format!("{mutant}-"),
     };
-    name += kind.layer.map_or("contradiction", Layer::name);
+    name += kind.layer.map_or("contradiction", Property::name);
     for cause in &kind.causes {
         name.push('-');
         name += &cause.name().replace('.', "-");
@@ -41,18 +41,18 @@ pub fn file(found: &Found) -> String {
 
 /// The text of a scenario file for one of the find's kinds, which gives the file its name.
 pub fn file_of(found: &Found, kind: &Kind) -> String {
-    file_named(&name(kind, found.lie), found, kind)
+    file_named(&name(kind, found.mutant), found, kind)
 }
 
 /// The text of a scenario file with another name.
 pub fn file_named(name: &str, found: &Found, kind: &Kind) -> String {
-    let Found { seed, lie, .. } = *found;
+    let Found { seed, mutant, .. } = *found;
     let mut scenario = found.scenario.clone();
     name.clone_into(&mut scenario.name);
-    scenario.about = about(kind, lie, &scenario);
+    scenario.about = about(kind, mutant, &scenario);
     scenario.source = None;
-    let history = sim::run(&found.scenario, seed, lie);
-    let (expect, steady) = expected::of(&found.scenario, seed, lie);
+    let history = sim::run(&found.scenario, seed, mutant);
+    let (expect, steady) = expected::of(&found.scenario, seed, mutant);
     scenario.expect = expect;
     let mut text = String::new();
     header(&mut text, found, kind, &history);
@@ -61,10 +61,10 @@ pub fn file_named(name: &str, found: &Found, kind: &Kind) -> String {
 }
 
 fn header(text: &mut String, found: &Found, kind: &Kind, history: &History) {
-    match found.lie {
-        Lie::None => comment(text, "", &format!("Found by a search: {kind}.")),
-        lie => {
-            let told = format!("Catches a client that {}: {kind}.", lie.about());
+    match found.mutant {
+        Mutant::None => comment(text, "", &format!("Found by a search: {kind}.")),
+        mutant => {
+            let told = format!("Catches a client that {}: {kind}.", mutant.about());
             comment(text, "", &told);
         }
     }
@@ -88,11 +88,11 @@ fn again(text: &mut String, name: &str, found: &Found, steady: bool) {
     let seed = found.seed;
     text.push_str("#\n");
     let program = "redquorum-chaos run";
-    match found.lie {
-        Lie::None if steady => {
+    match found.mutant {
+        Mutant::None if steady => {
             comment(text, "", &format!("Again: {program} {name}.toml"));
         }
-        Lie::None => {
+        Mutant::None => {
             comment(
                 text,
                 "",
@@ -102,12 +102,12 @@ fn again(text: &mut String, name: &str, found: &Found, steady: bool) {
                 ),
             );
         }
-        lie => comment(
+        mutant => comment(
             text,
             "",
             &format!(
                 "An honest client passes: {program} {name}.toml --backend sim --seed {seed}. On real \
-                 masters add --client \"redquorum-mutant --mutant {lie}\" to see it caught."
+                 masters add --client \"redquorum-mutant --mutant {mutant}\" to see it caught."
             ),
         ),
     }
@@ -130,25 +130,25 @@ fn comment(text: &mut String, hang: &str, told: &str) {
 }
 
 /// The lesson in one sentence.
-fn about(kind: &Kind, lie: Lie, scenario: &Scenario) -> String {
+fn about(kind: &Kind, mutant: Mutant, scenario: &Scenario) -> String {
     let mut about = match kind.layer {
-        Some(Layer::MutualExclusion) => "Two clients believe at once that they hold",
-        Some(Layer::UnfencedResource) => "An update is lost",
-        Some(Layer::FencedResource) => "Fencing tokens do not protect",
-        Some(Layer::Validity) => "A lease is not what it says",
-        Some(Layer::Progress) => {
+        Some(Property::MutualExclusion) => "Two clients believe at once that they hold",
+        Some(Property::UnfencedResource) => "An update is lost",
+        Some(Property::FencedResource) => "Fencing tokens do not protect",
+        Some(Property::Validity) => "A lease is not what it says",
+        Some(Property::Progress) => {
             "An acquire fails or is slow, or a lease ends, though nothing is in the way"
         }
-        Some(Layer::Liveness) => "After all is healed nobody can acquire",
-        Some(Layer::Hygiene) => "A key is left that nobody holds, or another's is deleted",
+        Some(Property::Liveness) => "After all is healed nobody can acquire",
+        Some(Property::Hygiene) => "A key is left that nobody holds, or another's is deleted",
         None => "A client says what cannot be",
     }
     .to_owned();
-    if lie != Lie::None {
-        about += &format!(", with a client that {}", lie.about());
+    if mutant != Mutant::None {
+        about += &format!(", with a client that {}", mutant.about());
     }
     let mut names: Vec<&str> =
-        scenario.faults.iter().map(|fault| Harm::name(&fault.harm)).collect();
+        scenario.faults.iter().map(|fault| FaultKind::name(&fault.fault_kind)).collect();
     names.dedup();
     match names.as_slice() {
         [] => about += "; no fault is needed.",

@@ -8,12 +8,12 @@ use redquorum_protocol::Time;
 
 use super::process::ClientProcess;
 use super::wires::WireId;
-use super::world::{Actor, Instant, What, World, signed};
+use super::world::{Actor, Instant, World, WorldEvent, signed};
 use super::{PIPE, TICK};
-use crate::client_machine::{Around, Clocks, Happening, Wish};
-use crate::director::Input;
+use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
+use crate::client_protocol::{Notice, Options};
 use crate::name::Name;
-use crate::talk::{Notice, Options};
+use crate::orchestrator::Input;
 use crate::wall::WallClock;
 
 impl<P: ClientProcess> World<P> {
@@ -26,15 +26,15 @@ impl<P: ClientProcess> World<P> {
             let options = Options::of(&self.scenario, &name);
             let list = self.scenario.list_of(&name);
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
-            let mut dice = self.seed.of_process(number);
-            let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
-            let process = P::start(options, nodes.len(), self.lie, &mut around);
+            let mut rng = self.seed.of_process(number);
+            let mut around = InputContext { clocks, rng: &mut rng.claims, out: &mut wishes };
+            let process = P::start(options, nodes.len(), self.mutant, &mut around);
             self.actors.push(Actor {
                 name,
                 process,
                 nodes,
                 wires: Vec::new(),
-                dice,
+                rng,
                 paused: false,
                 dead: false,
                 asked: VecDeque::new(),
@@ -47,7 +47,7 @@ impl<P: ClientProcess> World<P> {
             });
             self.grant(number, &mut wishes);
         }
-        self.enter(TICK, What::Tick);
+        self.enter(TICK, WorldEvent::Tick);
     }
 
     /// Whether every process has tried every master.
@@ -72,7 +72,7 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Passes an event to a process.
-    pub(super) fn happen(&mut self, number: usize, happening: Happening) {
+    pub(super) fn happen(&mut self, number: usize, happening: ProcessEvent) {
         let actor = &mut self.actors[number];
         if actor.dead {
             return;
@@ -82,45 +82,47 @@ impl<P: ClientProcess> World<P> {
         }
         let clocks = self.clocks_of(number);
         let mut wishes = std::mem::take(&mut self.wishes);
-        let Actor { process, dice, .. } = &mut self.actors[number];
-        let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
+        let Actor { process, rng, .. } = &mut self.actors[number];
+        let mut around = InputContext { clocks, rng: &mut rng.claims, out: &mut wishes };
         process.handle(happening, &mut around);
         self.grant(number, &mut wishes);
         self.wishes = wishes;
     }
 
     /// Carries out the effects of a process, and schedules its next wake-up.
-    fn grant(&mut self, number: usize, wishes: &mut Vec<Wish>) {
+    fn grant(&mut self, number: usize, wishes: &mut Vec<ProcessEffect>) {
         let mut refused = Vec::new();
         for wish in wishes.drain(..) {
             match wish {
-                Wish::Answer(mut answer) => {
+                ProcessEffect::Answer(mut answer) => {
                     for stamp in answer.stamps() {
                         *stamp = stamp.map(|stamp| self.stamp(stamp));
                     }
                     self.tell(Input::Answered(answer));
                 }
-                Wish::Notice(Notice::Lost { client, resource, at_ns }) => {
+                ProcessEffect::Notice(Notice::Lost { client, resource, at_ns }) => {
                     let at = self.stamp(at_ns);
                     self.tell(Input::Lost { client, resource, at });
                 }
-                Wish::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
+                ProcessEffect::Notice(Notice::Extended {
+                    client, resource, deadline_ns, ..
+                }) => {
                     let deadline = self.stamp(deadline_ns);
                     self.tell(Input::Extended { client, resource, deadline });
                 }
-                Wish::Notice(_) => {}
-                Wish::Write { node: link, epoch, command } => {
+                ProcessEffect::Notice(_) => {}
+                ProcessEffect::Write { node: link, epoch, command } => {
                     if let Some(id) = self.wire_of(number, link, epoch) {
                         self.write(id, command);
                     }
                 }
-                Wish::Dial { node: link, epoch } => self.dial(number, link, epoch),
-                Wish::Close { node: link, epoch } => {
+                ProcessEffect::Dial { node: link, epoch } => self.dial(number, link, epoch),
+                ProcessEffect::Close { node: link, epoch } => {
                     if let Some(id) = self.wire_of(number, link, epoch) {
                         self.close(id);
                     }
                 }
-                Wish::Refuse { node: link, epoch, why } => {
+                ProcessEffect::Refuse { node: link, epoch, why } => {
                     if let Some(id) = self.wire_of(number, link, epoch) {
                         self.close(id);
                     }
@@ -135,7 +137,7 @@ impl<P: ClientProcess> World<P> {
             let at = Instant::try_from(at).unwrap_or(0);
             if at < self.actors[number].wake {
                 self.actors[number].wake = at;
-                self.enter(at, What::Wake(number));
+                self.enter(at, WorldEvent::Wake(number));
             }
         }
         for (link, epoch, why) in refused {
@@ -146,7 +148,7 @@ impl<P: ClientProcess> World<P> {
     /// Sends a message to the harness, which arrives a little later.
     fn tell(&mut self, input: Input) {
         self.said.push_back(input);
-        self.enter(self.now + PIPE, What::Tell);
+        self.enter(self.now + PIPE, WorldEvent::Tell);
     }
 
     /// Wakes a process if its wake-up is due. Ignores outdated wake-ups.
@@ -156,7 +158,7 @@ impl<P: ClientProcess> World<P> {
             return;
         }
         actor.wake = Instant::MAX;
-        self.happen(number, Happening::Wake);
+        self.happen(number, ProcessEvent::Wake);
     }
 
     /// Changes the rate of the clock by which a process measures leases.
@@ -173,19 +175,19 @@ impl<P: ClientProcess> World<P> {
     /// at random.
     pub(super) fn go_on(&mut self, number: usize) {
         let actor = &mut self.actors[number];
-        let timers_first = actor.dice.waking.below(2) == 0;
+        let timers_first = actor.rng.waking.below(2) == 0;
         actor.paused = false;
         if let Some(since) = actor.suspended_at.take() {
             actor.suspended += self.now - since;
         }
         let inbox = std::mem::take(&mut actor.inbox);
         if timers_first {
-            self.happen(number, Happening::Wake);
+            self.happen(number, ProcessEvent::Wake);
         }
         for happening in inbox {
             self.happen(number, happening);
         }
-        self.happen(number, Happening::Wake);
+        self.happen(number, ProcessEvent::Wake);
     }
 
     /// Kills a process: its kernel closes all its connections.

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use super::dice::Latency;
 use super::process::AnyProcess;
+use super::rng::Latency;
 use super::world::World;
-use crate::director::Place;
 use crate::history::{History, Phase};
-use crate::sabotage::Lie;
-use crate::scenario::{Fault, Scenario, Side, What};
+use crate::mutants::Mutant;
+use crate::orchestrator::Place;
+use crate::scenario::{EventKind, Fault, Scenario, Side};
 
 /// A run in progress.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub struct Course {
 
 impl Course {
     /// Creates a run at its very beginning.
-    pub fn new(scenario: &Scenario, seed: u64, latency: Latency, lie: Lie) -> Self {
-        let mut world = World::new(scenario, seed, latency, lie);
+    pub fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
+        let mut world = World::new(scenario, seed, latency, mutant);
         world.start();
         Self { world, seed, steps: 0 }
     }
@@ -60,13 +60,13 @@ impl Course {
 
     fn note_places(&mut self, most: Option<usize>) {
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        self.world.director.note_places(most);
+        self.world.orchestrator.note_places(most);
         self.world.rules.count(most.map(u64::from));
     }
 
     /// Whether faults can strike: the run has begun, and the harness is not healing all faults yet.
     pub fn is_running(&self) -> bool {
-        self.world.director.phase() == Some(Phase::Run)
+        self.world.orchestrator.phase() == Some(Phase::Run)
     }
 
     /// Whether the run has begun.
@@ -76,7 +76,7 @@ impl Course {
 
     /// Marks how many places have come.
     pub fn mark(&self) -> Mark {
-        Mark(self.world.director.places().len(), self.world.rules.first().len())
+        Mark(self.world.orchestrator.places().len(), self.world.rules.first().len())
     }
 
     /// The places that have come for the first time since the mark. An added fault strikes before
@@ -89,12 +89,12 @@ impl Course {
             let client = clients.find(|client| client.process() == process)?.id.clone();
             let number = u32::try_from(*number).ok()?;
             let what = match side {
-                Side::Reply => What::Reply(number, class),
-                Side::Request | Side::Both => What::Request(number, class),
+                Side::Reply => EventKind::Reply(number, class),
+                Side::Request | Side::Both => EventKind::Request(number, class),
             };
             Some(Place { client, what, before: true })
         });
-        let moments = self.world.director.places()[since.0..].iter().cloned();
+        let moments = self.world.orchestrator.places()[since.0..].iter().cloned();
         moments.chain(gates).collect()
     }
 
@@ -105,7 +105,7 @@ impl Course {
         let mut scenario = Scenario::clone(&world.scenario);
         scenario.faults.push(fault);
         let scenario = Arc::new(scenario);
-        world.director.add(Arc::clone(&scenario));
+        world.orchestrator.add(Arc::clone(&scenario));
         world.scenario = scenario;
         if world.began {
             world.gate_last();

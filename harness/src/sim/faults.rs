@@ -3,19 +3,21 @@
 use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 
 use super::process::ClientProcess;
-use super::rules::{Harm as Ill, Rule};
+use super::rules::{FaultKind as Ill, Rule};
 use super::server::Wall;
 use super::wires::WireId;
-use super::world::{Instant, Up, What, World, signed};
+use super::world::{Instant, Up, World, WorldEvent, signed};
 use super::{RESTART, TURN};
-use crate::director::Input;
 use crate::history::{Left, Window, text_of};
 use crate::name::Name;
-use crate::scenario::{Class, ClientHarm, ClockHarm, Harm, NetHarm, NodeHarm, Side, Which};
+use crate::orchestrator::Input;
+use crate::scenario::{
+    Class, ClientFault, ClockFault, FaultKind, NetworkFault, NodeFault, Side, Which,
+};
 
 /// A fault in force, with what it takes to heal it. Masters and processes are counted from 0.
 #[derive(Clone, Debug, Default)]
-pub(super) struct There {
+pub(super) struct FaultContext {
     nodes: Vec<usize>,
     actors: Vec<usize>,
     rules: Vec<u64>,
@@ -47,71 +49,73 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn strike(&mut self, fault: usize, nodes: &[usize], processes: &[Name]) {
         let nodes: Vec<usize> = nodes.iter().map(|node| node - 1).collect();
         let actors: Vec<usize> = processes.iter().filter_map(|name| self.actor(name)).collect();
-        let harm = self.scenario.faults[fault].harm.clone();
+        let fault_kind = self.scenario.faults[fault].fault_kind.clone();
         self.there.insert(
             fault,
-            There { nodes: nodes.clone(), actors: actors.clone(), rules: Vec::new() },
+            FaultContext { nodes: nodes.clone(), actors: actors.clone(), rules: Vec::new() },
         );
-        match &harm {
-            Harm::Node(NodeHarm::Kill { .. }) => {
+        match &fault_kind {
+            FaultKind::Node(NodeFault::Kill { .. }) => {
                 nodes.iter().for_each(|node| self.fell(*node, false));
             }
-            Harm::Node(NodeHarm::Stop { .. }) => {
+            FaultKind::Node(NodeFault::Stop { .. }) => {
                 nodes.iter().for_each(|node| self.fell(*node, true));
             }
-            Harm::Node(NodeHarm::Restart { .. }) => {
+            FaultKind::Node(NodeFault::Restart { .. }) => {
                 nodes.iter().for_each(|node| self.fell(*node, false));
                 let since = self.now;
                 let up = Up { fault, nodes, since, cured: false };
-                return self.enter(self.now + RESTART, What::Up(Box::new(up)));
+                return self.enter(self.now + RESTART, WorldEvent::Up(Box::new(up)));
             }
-            Harm::Node(NodeHarm::Pause { .. }) => {
+            FaultKind::Node(NodeFault::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.pause());
             }
-            Harm::Node(NodeHarm::Slow { by, .. }) => {
+            FaultKind::Node(NodeFault::Slow { by, .. }) => {
                 let rule = Rule { side: Side::Reply, ..Rule::all(Ill::Delay(by.0)) };
                 self.rule(fault, Rule { nodes: Some(nodes), ..rule });
             }
-            Harm::Node(NodeHarm::Full { .. }) => {
+            FaultKind::Node(NodeFault::Full { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(true));
             }
-            Harm::Node(NodeHarm::PowerLoss { .. }) => {
+            FaultKind::Node(NodeFault::PowerLoss { .. }) => {
                 nodes.iter().for_each(|node| self.lose_power(fault, *node));
             }
-            Harm::Node(
-                NodeHarm::Flush { .. }
-                | NodeHarm::Evict { .. }
-                | NodeHarm::Counter { .. }
-                | NodeHarm::Lag { .. }
-                | NodeHarm::Failover { .. },
+            FaultKind::Node(
+                NodeFault::Flush { .. }
+                | NodeFault::Evict { .. }
+                | NodeFault::Counter { .. }
+                | NodeFault::Lag { .. }
+                | NodeFault::Failover { .. },
             ) => {
-                let mut done = nodes.iter().map(|node| self.forget_at(fault, &harm, *node));
+                let mut done = nodes.iter().map(|node| self.forget_at(fault, &fault_kind, *node));
                 let failed = done.find_map(Result::err);
                 return self.struck_or(fault, self.now, failed);
             }
-            Harm::Clock(clock) => nodes.iter().for_each(|node| self.set_clock(*node, Some(clock))),
-            Harm::Net(net) => {
+            FaultKind::Clock(clock) => {
+                nodes.iter().for_each(|node| self.set_clock(*node, Some(clock)))
+            }
+            FaultKind::Net(net) => {
                 let rule = rule_of(net);
                 self.rule(fault, Rule { nodes: Some(nodes), actors: Some(actors), ..rule });
             }
             // The director handles these.
-            Harm::Resource(_) => {}
-            Harm::Client(ClientHarm::Pause { .. }) => {
+            FaultKind::Resource(_) => {}
+            FaultKind::Client(ClientFault::Pause { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].paused = true);
             }
-            Harm::Client(ClientHarm::Suspend { .. }) => {
+            FaultKind::Client(ClientFault::Suspend { .. }) => {
                 for actor in actors {
                     self.actors[actor].paused = true;
                     self.actors[actor].suspended_at = Some(self.now);
                 }
             }
-            Harm::Client(ClientHarm::Kill { .. }) => {
+            FaultKind::Client(ClientFault::Kill { .. }) => {
                 actors.iter().for_each(|actor| self.die(*actor));
             }
-            Harm::Client(ClientHarm::Clock { by, .. }) => {
+            FaultKind::Client(ClientFault::Clock { by, .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].wall_ahead += by.nanos());
             }
-            Harm::Client(ClientHarm::Rate { factor, .. }) => {
+            FaultKind::Client(ClientFault::Rate { factor, .. }) => {
                 actors.iter().for_each(|actor| self.pace(*actor, *factor));
             }
         }
@@ -120,45 +124,45 @@ impl<P: ClientProcess> World<P> {
 
     /// Heals a fault.
     pub(super) fn cure(&mut self, fault: usize) {
-        let There { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
-        match self.scenario.faults[fault].harm {
-            Harm::Node(
-                NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::PowerLoss { .. },
+        let FaultContext { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
+        match self.scenario.faults[fault].fault_kind {
+            FaultKind::Node(
+                NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => {
                 let up = Up { fault, nodes, since: self.now, cured: true };
-                return self.enter(self.now + RESTART, What::Up(Box::new(up)));
+                return self.enter(self.now + RESTART, WorldEvent::Up(Box::new(up)));
             }
-            Harm::Node(NodeHarm::Pause { .. }) => {
+            FaultKind::Node(NodeFault::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.resume(*node));
             }
-            Harm::Node(NodeHarm::Full { .. }) => {
+            FaultKind::Node(NodeFault::Full { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
             }
-            Harm::Node(NodeHarm::Lag { .. }) => {
+            FaultKind::Node(NodeFault::Lag { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].lags = None);
             }
-            Harm::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
-            Harm::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }) => {
+            FaultKind::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
+            FaultKind::Client(ClientFault::Pause { .. } | ClientFault::Suspend { .. }) => {
                 actors.iter().for_each(|actor| self.go_on(*actor));
             }
-            Harm::Client(ClientHarm::Clock { .. }) => {
+            FaultKind::Client(ClientFault::Clock { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].wall_ahead = 0);
             }
-            Harm::Client(ClientHarm::Rate { .. }) => {
+            FaultKind::Client(ClientFault::Rate { .. }) => {
                 actors.iter().for_each(|actor| self.pace(*actor, 1.0));
             }
-            Harm::Node(NodeHarm::Slow { .. }) | Harm::Net(_) => {
+            FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
                 rules.into_iter().for_each(|rule| self.heal(rule));
             }
-            Harm::Node(
-                NodeHarm::Restart { .. }
-                | NodeHarm::Flush { .. }
-                | NodeHarm::Evict { .. }
-                | NodeHarm::Counter { .. }
-                | NodeHarm::Failover { .. },
+            FaultKind::Node(
+                NodeFault::Restart { .. }
+                | NodeFault::Flush { .. }
+                | NodeFault::Evict { .. }
+                | NodeFault::Counter { .. }
+                | NodeFault::Failover { .. },
             )
-            | Harm::Client(ClientHarm::Kill { .. })
-            | Harm::Resource(_) => {}
+            | FaultKind::Client(ClientFault::Kill { .. })
+            | FaultKind::Resource(_) => {}
         }
         self.cured(fault, self.now);
     }
@@ -204,12 +208,12 @@ impl<P: ClientProcess> World<P> {
         let waiting: Vec<_> = self.masters[node].server.waiting().collect();
         for connection in waiting {
             let at = self.now + self.masters[node].order.below(TURN);
-            self.enter(at, What::Serve(node, connection));
+            self.enter(at, WorldEvent::Serve(node, connection));
         }
     }
 
-    fn set_clock(&mut self, node: usize, harm: Option<&ClockHarm>) {
-        let clock = self.masters[node].clock.changed(signed(self.now), harm);
+    fn set_clock(&mut self, node: usize, fault_kind: Option<&ClockFault>) {
+        let clock = self.masters[node].clock.changed(signed(self.now), fault_kind);
         self.masters[node].clock = clock;
         let at = self.ns(self.now);
         self.direct(Input::Recorded(clock.event(node + 1, Window { from: at, to: at })));
@@ -227,7 +231,7 @@ impl<P: ClientProcess> World<P> {
         });
         let open: Vec<WireId> = open.map(|(id, _)| id).collect();
         for wire in open {
-            match rule.harm {
+            match rule.fault_kind {
                 Ill::HalfOpen(end) => self.half_open(wire, end, id),
                 _ => self.reset(wire),
             }
@@ -280,24 +284,26 @@ impl<P: ClientProcess> World<P> {
     }
 }
 
-fn rule_of(net: &NetHarm) -> Rule {
-    let chosen = |which: &Which, harm| Rule {
+fn rule_of(net: &NetworkFault) -> Rule {
+    let chosen = |which: &Which, fault_kind| Rule {
         side: which.what,
         class: which.command,
         from: which.index.unwrap_or(1),
         count: which.count,
-        ..Rule::all(harm)
+        ..Rule::all(fault_kind)
     };
     match net {
-        NetHarm::Cut(_) => Rule::all(Ill::Drop),
-        NetHarm::Drop(which) => chosen(which, Ill::Drop),
-        NetHarm::Hold(which) => chosen(which, Ill::Hold),
-        NetHarm::Duplicate(which) => Rule { side: Side::Request, ..chosen(which, Ill::Duplicate) },
-        NetHarm::Reset(which) => chosen(which, Ill::Reset),
-        NetHarm::Delay { what, by, .. } => Rule { side: *what, ..Rule::all(Ill::Delay(by.0)) },
-        NetHarm::Trickle { what, bytes, .. } => {
+        NetworkFault::Cut(_) => Rule::all(Ill::Drop),
+        NetworkFault::Drop(which) => chosen(which, Ill::Drop),
+        NetworkFault::Hold(which) => chosen(which, Ill::Hold),
+        NetworkFault::Duplicate(which) => {
+            Rule { side: Side::Request, ..chosen(which, Ill::Duplicate) }
+        }
+        NetworkFault::Reset(which) => chosen(which, Ill::Reset),
+        NetworkFault::Delay { what, by, .. } => Rule { side: *what, ..Rule::all(Ill::Delay(by.0)) },
+        NetworkFault::Trickle { what, bytes, .. } => {
             Rule { side: *what, ..Rule::all(Ill::Trickle(*bytes)) }
         }
-        NetHarm::HalfOpen { end, .. } => Rule::all(Ill::HalfOpen(*end)),
+        NetworkFault::HalfOpen { end, .. } => Rule::all(Ill::HalfOpen(*end)),
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::process::ClientProcess;
 use super::world::{Instant, World};
-use crate::director::Input;
 use crate::history::{Event, Ns, Window};
-use crate::scenario::{Harm, NodeHarm, Persistence};
+use crate::orchestrator::Input;
+use crate::scenario::{FaultKind, NodeFault, Persistence};
 
 impl<P: ClientProcess> World<P> {
     /// Cuts a master's power. Of its file, only the synced part remains.
@@ -27,28 +27,28 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn forget_at(
         &mut self,
         fault: usize,
-        harm: &Harm,
+        fault_kind: &FaultKind,
         node: usize,
     ) -> Result<(), String> {
         let master = &mut self.masters[node];
         let answers = master.server.is_up() && !master.server.is_paused();
         let silent = || Err(format!("master {} does not answer", node + 1));
         let over = || Err(format!("master {} has failed over already", node + 1));
-        match harm {
-            Harm::Node(
-                NodeHarm::Flush { .. } | NodeHarm::Evict { .. } | NodeHarm::Counter { .. },
+        match fault_kind {
+            FaultKind::Node(
+                NodeFault::Flush { .. } | NodeFault::Evict { .. } | NodeFault::Counter { .. },
             ) if !answers => silent(),
-            Harm::Node(NodeHarm::Counter { resource, ahead, .. }) => {
+            FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
                 let wall = self.wall(node);
                 let key = Arc::from(resource.as_bytes());
                 self.masters[node].server.set_counter(wall, key, *ahead);
                 Ok(())
             }
-            Harm::Node(NodeHarm::Flush { .. }) => {
+            FaultKind::Node(NodeFault::Flush { .. }) => {
                 master.server.flush_all();
                 Ok(())
             }
-            Harm::Node(NodeHarm::Evict { .. }) => {
+            FaultKind::Node(NodeFault::Evict { .. }) => {
                 master.server.evict_all();
                 Ok(())
             }
@@ -56,7 +56,7 @@ impl<P: ClientProcess> World<P> {
             // A replica without lag has exactly what its master reports as sent, so the master must
             // answer.
             _ if !answers && master.lags.is_none() => silent(),
-            Harm::Node(NodeHarm::Lag { .. }) => {
+            FaultKind::Node(NodeFault::Lag { .. }) => {
                 let now = self.now;
                 master.lags.get_or_insert_with(|| (master.server.replicate(), now));
                 Ok(())

@@ -20,13 +20,13 @@ use tokio::time::Instant;
 
 use self::socket::{Address, Sockets};
 use super::process::ClientProcess;
-use crate::client::desk::Desk;
+use crate::client::desk::RequestHandler;
 use crate::client::limited::ChoosePolls;
-use crate::client::voice::Voice;
+use crate::client::voice::Output;
 use crate::client::{build, ready};
-use crate::client_machine::{Around, Clocks, Happening, Wish};
-use crate::sabotage::Lie;
-use crate::talk::{Notice, Options, Request, Said};
+use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
+use crate::client_protocol::{Notice, Options, Request, Said};
+use crate::mutants::Mutant;
 
 mod socket;
 mod wire;
@@ -50,7 +50,7 @@ pub(super) struct Library<const DROPS: bool> {
 }
 
 impl<const DROPS: bool> ClientProcess for Library<DROPS> {
-    fn start(options: Options, nodes: usize, _: Lie, around: &mut Around<'_>) -> Self {
+    fn start(options: Options, nodes: usize, _: Mutant, around: &mut InputContext<'_>) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -58,13 +58,13 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
             .event_interval(u32::MAX)
             .build()
             .expect("a runtime without I/O needs nothing of the system");
-        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some(), around.dice.random()));
+        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some(), around.rng.random()));
         let (requests, asked) = mpsc::unbounded_channel();
         let (tell, messages) = mpsc::unbounded_channel();
-        let drops = DROPS.then(|| AtomicU64::new(around.dice.random()));
+        let drops = DROPS.then(|| AtomicU64::new(around.rng.random()));
         let polls = Box::new(move || drops.as_ref().and_then(choose_polls));
         runtime.spawn(serve(sockets.clone(), nodes, options, polls, (asked, tell)));
-        let repeatable = Repeatable::new(around.dice.random());
+        let repeatable = Repeatable::new(around.rng.random());
         let now = around.clocks.monotonic;
         assert_eq!(now, Time::ZERO, "stamps are counted from the start of the process");
         let mut process =
@@ -77,22 +77,26 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
         self.is_ready
     }
 
-    fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
         self.sockets.unblock();
         match happening {
-            Happening::Asked(request) => {
+            ProcessEvent::Asked(request) => {
                 // The send fails only if the client has panicked, which `run` reports.
                 let _ = self.requests.send(request);
             }
-            Happening::Connected { node, epoch, greeting } => {
+            ProcessEvent::Connected { node, epoch, greeting } => {
                 self.sockets.opened((node, epoch), greeting);
             }
-            Happening::Closed { node, epoch, why, .. } => self.sockets.closed((node, epoch), why),
-            Happening::Answered { node, epoch, answer } => {
+            ProcessEvent::Closed { node, epoch, why, .. } => {
+                self.sockets.closed((node, epoch), why)
+            }
+            ProcessEvent::Answered { node, epoch, answer } => {
                 self.sockets.answered((node, epoch), &answer);
             }
-            Happening::Woken { node, epoch, ticket } => self.sockets.woken((node, epoch), ticket),
-            Happening::Wake => {}
+            ProcessEvent::Woken { node, epoch, waiter_id } => {
+                self.sockets.woken((node, epoch), waiter_id)
+            }
+            ProcessEvent::Wake => {}
         }
         self.run(around);
     }
@@ -105,7 +109,7 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
 impl<const DROPS: bool> Library<DROPS> {
     /// Advances the clock of the runtime to the present, runs the tasks until all of them wait, and
     /// collects their effects.
-    fn run(&mut self, around: &mut Around<'_>) {
+    fn run(&mut self, around: &mut InputContext<'_>) {
         let passed = around.clocks.monotonic.since(self.now);
         self.now = around.clocks.monotonic;
         let runtime = &self.runtime;
@@ -123,10 +127,10 @@ impl<const DROPS: bool> Library<DROPS> {
         around.out.append(&mut self.sockets.take_wishes());
         while let Ok(said) = self.messages.try_recv() {
             match said {
-                Said::Answer(answer) => around.out.push(Wish::Answer(answer)),
+                Said::Answer(answer) => around.out.push(ProcessEffect::Answer(answer)),
                 Said::Notice(notice) => {
                     self.is_ready |= matches!(notice, Notice::Ready { .. });
-                    around.out.push(Wish::Notice(notice));
+                    around.out.push(ProcessEffect::Notice(notice));
                 }
             }
         }
@@ -150,13 +154,13 @@ async fn serve(
     polls: Box<ChoosePolls>,
     (mut requests, tell): (mpsc::UnboundedReceiver<Request>, mpsc::UnboundedSender<Said>),
 ) {
-    let voice = Voice::Channel(tell, Instant::now());
+    let voice = Output::Channel(tell, Instant::now());
     let builder = Redlock::builder().tokio_clock_for_tests();
     let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
     let lock = build(addresses.fold(builder, redquorum::Builder::node), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
     voice.tell(&ready());
-    let desk = Desk::new(voice, lock, options.fencing, polls);
+    let desk = RequestHandler::new(voice, lock, options.fencing, polls);
     while let Some(request) = requests.recv().await {
         desk.handle(request);
     }

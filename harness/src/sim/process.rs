@@ -3,22 +3,23 @@
 
 use redquorum_protocol::Time;
 
-use crate::client_machine::{Around, Clocks, Happening, Honest, Process};
-use crate::sabotage::Lie;
-use crate::talk::Options;
+use crate::client_machine::{Clocks, Honest, InputContext, Process, ProcessEvent};
+use crate::client_protocol::Options;
+use crate::mutants::Mutant;
 
 /// A client process: gets events and returns effects, and reads no clock.
 pub(super) trait ClientProcess {
     /// Starts a process with so many masters, which it dials.
-    fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self;
+    fn start(options: Options, nodes: usize, mutant: Mutant, around: &mut InputContext<'_>)
+    -> Self;
 
     /// Whether the process has tried every master.
     fn is_ready(&self) -> bool;
 
     /// Handles an event and adds its effects.
-    fn handle(&mut self, happening: Happening, around: &mut Around<'_>);
+    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>);
 
-    /// When to report [`Happening::Wake`], by the monotonic clock.
+    /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
     fn next_wake(&self, clocks: Clocks) -> Time;
 }
 
@@ -26,14 +27,19 @@ pub(super) trait ClientProcess {
 #[derive(Clone, Debug)]
 pub(super) enum AnyProcess {
     Honest(Process<Honest>),
-    Mutant(Process<Lie>),
+    Mutant(Process<Mutant>),
 }
 
 impl ClientProcess for AnyProcess {
-    fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
-        match lie {
-            Lie::None => Self::Honest(Process::start(options, nodes, Honest, around)),
-            lie => Self::Mutant(Process::start(options, nodes, lie, around)),
+    fn start(
+        options: Options,
+        nodes: usize,
+        mutant: Mutant,
+        around: &mut InputContext<'_>,
+    ) -> Self {
+        match mutant {
+            Mutant::None => Self::Honest(Process::start(options, nodes, Honest, around)),
+            mutant => Self::Mutant(Process::start(options, nodes, mutant, around)),
         }
     }
 
@@ -44,7 +50,7 @@ impl ClientProcess for AnyProcess {
         }
     }
 
-    fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
         match self {
             Self::Honest(process) => process.handle(happening, around),
             Self::Mutant(process) => process.handle(happening, around),

@@ -9,7 +9,7 @@ use crate::scenario::{Class, End, Side};
 
 /// What a rule does to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(super) enum FaultKind {
     Drop,
     Hold,
     Delay(Duration),
@@ -31,7 +31,7 @@ pub(super) struct Rule {
     /// The first matching message that it affects, counted from 1.
     pub(super) from: u64,
     pub(super) count: Option<u64>,
-    pub(super) harm: Harm,
+    pub(super) fault_kind: FaultKind,
     /// The fault whose gate this rule is.
     pub(super) gate: Option<usize>,
     /// How many messages have matched.
@@ -39,7 +39,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    pub(super) const fn all(harm: Harm) -> Self {
+    pub(super) const fn all(fault_kind: FaultKind) -> Self {
         Self {
             actors: None,
             nodes: None,
@@ -47,7 +47,7 @@ impl Rule {
             class: Class::Any,
             from: 1,
             count: None,
-            harm,
+            fault_kind,
             gate: None,
             seen: 0,
         }
@@ -75,17 +75,17 @@ impl Rule {
 
     /// Whether the rule delays messages.
     pub(super) const fn slows(&self) -> bool {
-        matches!(self.harm, Harm::Delay(_) | Harm::Trickle(_))
+        matches!(self.fault_kind, FaultKind::Delay(_) | FaultKind::Trickle(_))
     }
 
     /// Whether the rule prevents new connections while it is in force.
     pub(super) const fn keeps_apart(&self) -> bool {
-        self.is_blanket() && matches!(self.harm, Harm::Drop | Harm::Hold)
+        self.is_blanket() && matches!(self.fault_kind, FaultKind::Drop | FaultKind::Hold)
     }
 
     /// Whether the rule acts once, on the connections that are open when the fault strikes.
     pub(super) const fn strikes_connections(&self) -> bool {
-        self.is_blanket() && matches!(self.harm, Harm::Reset | Harm::HalfOpen(_))
+        self.is_blanket() && matches!(self.fault_kind, FaultKind::Reset | FaultKind::HalfOpen(_))
     }
 }
 
@@ -140,7 +140,7 @@ pub(super) struct Fate {
     pub(super) trickle: Option<u32>,
     pub(super) duplicate: bool,
     /// The rule that decides about this message and all that follow it.
-    pub(super) struck: Option<(u64, Harm)>,
+    pub(super) struck: Option<(u64, FaultKind)>,
     /// The fault at whose gate the message waits.
     pub(super) gate: Option<usize>,
 }
@@ -201,7 +201,7 @@ impl Rules {
         let keeps =
             |rule: &Rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side);
         let (id, rule) = all.find(|(_, rule)| keeps(rule))?;
-        Some((*id, rule.harm == Harm::Hold))
+        Some((*id, rule.fault_kind == FaultKind::Hold))
     }
 
     /// Shows a message to the rules and returns their decision.
@@ -220,14 +220,14 @@ impl Rules {
             if rule.seen < first || beyond {
                 continue;
             }
-            match rule.harm {
-                Harm::Delay(by) => fate.delay += by,
-                Harm::Trickle(bytes) => {
+            match rule.fault_kind {
+                FaultKind::Delay(by) => fate.delay += by,
+                FaultKind::Trickle(bytes) => {
                     fate.trickle = Some(fate.trickle.map_or(bytes, |least| least.min(bytes)));
                 }
-                Harm::Duplicate => fate.duplicate |= side == Side::Request,
-                harm => {
-                    fate.struck = Some((*id, harm));
+                FaultKind::Duplicate => fate.duplicate |= side == Side::Request,
+                fault_kind => {
+                    fate.struck = Some((*id, fault_kind));
                     fate.gate = rule.gate;
                     break;
                 }

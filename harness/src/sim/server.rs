@@ -18,13 +18,13 @@ mod words;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Key, RunId, Token};
+use redquorum_protocol::{Key, Reply, RunId, Token};
 
 use crate::scenario::{Ahead, Persistence};
 use keys::{Keys, Stored};
 use wire::Wires;
 pub use wire::{Close, Connection};
-pub use words::{Event, Reply, Request, Wall};
+pub use words::{Event, Request, ServerReply, Wall};
 
 /// A snapshot of the keys. It lags behind its master from the moment at which it was taken.
 #[derive(Clone, Debug)]
@@ -129,13 +129,13 @@ impl Server {
                     if client_id != id && self.wires.kill(client_id, out) {
                         index = self.wires.index(connection).expect("only another was removed");
                     }
-                    Reply::Answer(Answer::Alive)
+                    ServerReply::Reply(Reply::Alive)
                 }
                 Request::Hello => self.greet(id),
-                Request::Lock(Command::Hello) => Reply::Answer(Answer::Alive),
+                Request::Lock(Command::Hello) => ServerReply::Reply(Reply::Alive),
                 Request::Lock(Command::Subscribe { inbox }) => {
                     self.wires.at(index).subscribe(inbox);
-                    Reply::Answer(Answer::Alive)
+                    ServerReply::Reply(Reply::Alive)
                 }
                 request => {
                     let mut publish = |waiter| self.wires.publish(waiter, out);
@@ -143,21 +143,21 @@ impl Server {
                 }
             };
             if closed != Some(Close::Reset) {
-                out.push(Event::Reply(connection, reply));
+                out.push(Event::ServerReply(connection, reply));
             }
         }
         self.wires.at(index).read();
     }
 
-    fn greet(&mut self, client_id: u64) -> Reply {
+    fn greet(&mut self, client_id: u64) -> ServerReply {
         match self.keys.load_scripts() {
-            Ok(()) => Reply::Greeting {
+            Ok(()) => ServerReply::Greeting {
                 client_id,
                 run_id: self.run_id(),
                 boot: self.keys.marker().cloned(),
                 durable: self.persistence == Persistence::AofAlways && !self.promoted,
             },
-            Err(error) => Reply::Error(error),
+            Err(error) => ServerReply::Error(error),
         }
     }
 

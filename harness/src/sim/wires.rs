@@ -11,17 +11,17 @@
 
 use std::collections::VecDeque;
 
-use redquorum_protocol::Ticket;
+use redquorum_protocol::WaiterId;
 use redquorum_protocol::wire::{Command, Greeting};
 
 use super::process::ClientProcess;
-use super::rules::{Fate, Harm};
+use super::rules::{Fate, FaultKind};
 use super::server::{self, Connection};
-use super::world::{Instant, What, World};
-use crate::client_machine::Happening;
-use crate::director::Input;
+use super::world::{Instant, World, WorldEvent};
+use crate::client_machine::ProcessEvent;
 use crate::history::{Act, Event, Outcome};
-use crate::sabotage::Lie;
+use crate::mutants::Mutant;
+use crate::orchestrator::Input;
 use crate::scenario::{Class, Side};
 use words::{answer_of, class_of, outcome, size_of};
 
@@ -53,7 +53,7 @@ pub(super) struct Wire {
     /// Whether the handshake is complete.
     greeted: bool,
     up: Lane<Message>,
-    down: Lane<Reply>,
+    down: Lane<ServerReply>,
     /// Commands that the master has received, or will receive, and has not answered.
     awaiting: VecDeque<Pending>,
     /// The rules that reset this connection when they are healed.
@@ -98,7 +98,7 @@ impl Wires {
     }
 }
 
-/// Delay of the second copy of [`Lie::SendsAgain`], in nanoseconds: longer than a short hold takes
+/// Delay of the second copy of [`Mutant::SendsAgain`], in nanoseconds: longer than a short hold takes
 /// until its release.
 const AGAIN: u64 = 300_000_000;
 
@@ -127,10 +127,10 @@ struct Pending {
 
 /// A reply on its way to the client.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
+pub(super) struct ServerReply {
     /// Its command, which took effect when the master sent the reply.
     to: Pending,
-    reply: server::Reply,
+    reply: server::ServerReply,
     result: Outcome,
 }
 
@@ -186,8 +186,8 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         wire.requests += 1;
         let number = wire.requests;
-        let (class, act) = (class_of(&command), self.texts.act(self.lie, &command));
-        let request = words::request(self.lie, command);
+        let (class, act) = (class_of(&command), self.texts.act(self.mutant, &command));
+        let request = words::request(self.mutant, command);
         self.pass_up(id, Message { number, request, class, act, duplicate: false });
     }
 
@@ -202,16 +202,16 @@ impl<P: ClientProcess> World<P> {
         }
         let fate = self.rules.judge(wire.actor, wire.node, Side::Request, message.class);
         match fate.struck {
-            Some((rule, Harm::Drop)) => {
+            Some((rule, FaultKind::Drop)) => {
                 wire.up.lost = true;
                 wire.suffers.push(rule);
             }
-            Some((rule, Harm::Hold)) => {
+            Some((rule, FaultKind::Hold)) => {
                 wire.up.held = Some((rule, VecDeque::from([message])));
                 self.knock(&fate);
             }
-            Some((_, Harm::Reset)) => self.reset(id),
-            Some((rule, Harm::HalfOpen(end))) => self.half_open(id, end, rule),
+            Some((_, FaultKind::Reset)) => self.reset(id),
+            Some((rule, FaultKind::HalfOpen(end))) => self.half_open(id, end, rule),
             _ => self.forward(id, message, &fate),
         }
     }
@@ -225,12 +225,12 @@ impl<P: ClientProcess> World<P> {
         if fate.duplicate && message.act.is_some() {
             self.duplicate(id, at, &message);
         }
-        if self.lie == Lie::SendsAgain && class == Class::Acquire {
+        if self.mutant == Mutant::SendsAgain && class == Class::Acquire {
             self.duplicate(id, at + AGAIN, &message);
         }
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.up.under_way.push_back((at, message));
-        self.enter(at, What::AtMaster(id));
+        self.enter(at, WorldEvent::AtMaster(id));
         self.passed(actor, Side::Request, class);
     }
 
@@ -252,7 +252,7 @@ impl<P: ClientProcess> World<P> {
         let at = first + self.links.of_mut(actor, link).copies.latency();
         wire.up.under_way.push_back((at, Message { duplicate: true, ..message.clone() }));
         self.wires.add(wire);
-        self.enter(at, What::AtMaster(copy));
+        self.enter(at, WorldEvent::AtMaster(copy));
     }
 
     /// Puts a request into the master's socket buffer.
@@ -281,14 +281,14 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn heed(&mut self, node: usize, events: &mut Vec<server::Event>) {
         for event in events.drain(..) {
             match event {
-                server::Event::Reply(connection, reply) => {
+                server::Event::ServerReply(connection, reply) => {
                     if let Some(id) = self.masters[node].wires.get(&connection) {
                         self.replied(*id, reply);
                     }
                 }
-                server::Event::Woken(connection, ticket) => {
+                server::Event::Woken(connection, waiter_id) => {
                     if let Some(id) = self.masters[node].wires.get(&connection) {
-                        self.woken(*id, ticket);
+                        self.woken(*id, waiter_id);
                     }
                 }
                 server::Event::Dropped(connection) => {
@@ -301,23 +301,24 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Takes the master's reply to the oldest command of a connection.
-    fn replied(&mut self, id: WireId, reply: server::Reply) {
+    fn replied(&mut self, id: WireId, reply: server::ServerReply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(to) = wire.awaiting.pop_front() else { return };
         // The command takes effect at this very instant.
         let to = Pending { sent: self.now, ..to };
         let (actor, node) = (wire.actor, wire.node);
         let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome(act, &reply));
-        if let Some(act) = to.act.as_ref().filter(|_| self.began && self.director.follows_grants())
+        if let Some(act) =
+            to.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
         {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
             self.direct(Input::Replied { process, node: node + 1, act, result });
         }
-        self.pass_down(id, Reply { to, reply, result });
+        self.pass_down(id, ServerReply { to, reply, result });
     }
 
     /// Takes a push message with which the master wakes a waiter.
-    fn woken(&mut self, id: WireId, ticket: Ticket) {
+    fn woken(&mut self, id: WireId, waiter_id: WaiterId) {
         let to = Pending {
             number: 0,
             class: Class::WakeUp,
@@ -325,12 +326,12 @@ impl<P: ClientProcess> World<P> {
             sent: self.now,
             duplicate: false,
         };
-        let reply = server::Reply::Woken(ticket);
-        self.pass_down(id, Reply { to, reply, result: Outcome::Done });
+        let reply = server::ServerReply::Woken(waiter_id);
+        self.pass_down(id, ServerReply { to, reply, result: Outcome::Done });
     }
 
     /// Passes a message of the master through the proxy.
-    fn pass_down(&mut self, id: WireId, reply: Reply) {
+    fn pass_down(&mut self, id: WireId, reply: ServerReply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let (actor, node, result) = (wire.actor, wire.node, reply.result);
         if reply.to.duplicate || wire.down.lost || !wire.client_open {
@@ -341,20 +342,20 @@ impl<P: ClientProcess> World<P> {
         }
         let fate = self.rules.judge(actor, node, Side::Reply, reply.to.class);
         match fate.struck {
-            Some((rule, Harm::Drop)) => {
+            Some((rule, FaultKind::Drop)) => {
                 wire.down.lost = true;
                 wire.suffers.push(rule);
                 self.record(id, reply.to, result, None);
             }
-            Some((rule, Harm::Hold)) => {
+            Some((rule, FaultKind::Hold)) => {
                 wire.down.held = Some((rule, VecDeque::from([reply])));
                 self.knock(&fate);
             }
-            Some((_, Harm::Reset)) => {
+            Some((_, FaultKind::Reset)) => {
                 self.record(id, reply.to, result, None);
                 self.reset(id);
             }
-            Some((rule, Harm::HalfOpen(end))) => {
+            Some((rule, FaultKind::HalfOpen(end))) => {
                 self.record(id, reply.to, result, None);
                 self.half_open(id, end, rule);
             }
@@ -362,31 +363,31 @@ impl<P: ClientProcess> World<P> {
         }
     }
 
-    fn send_back(&mut self, id: WireId, reply: Reply, fate: &Fate) {
+    fn send_back(&mut self, id: WireId, reply: ServerReply, fate: &Fate) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
         let at = wire.down.arrives(self.now, latency, fate, 40);
         wire.down.under_way.push_back((at, reply));
-        self.enter(at, What::AtClient(id));
+        self.enter(at, WorldEvent::AtClient(id));
     }
 
     /// Delivers a reply to the client, whether the client runs or not.
     pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(Reply { to, reply, result }) = wire.down.arrived(self.now) else { return };
+        let Some(ServerReply { to, reply, result }) = wire.down.arrived(self.now) else { return };
         if !wire.client_open {
             return self.record(id, to, result, None);
         }
         let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, to.class);
         let happening = match reply {
-            server::Reply::Greeting { client_id, run_id, boot, durable } => {
+            server::ServerReply::Greeting { client_id, run_id, boot, durable } => {
                 wire.greeted = true;
                 let (client_id, run_id) = (Some(client_id), Some(server::name_of(run_id)));
                 let greeting = Greeting { client_id, run_id, boot, durable };
-                Happening::Connected { node, epoch, greeting }
+                ProcessEvent::Connected { node, epoch, greeting }
             }
-            server::Reply::Woken(ticket) => Happening::Woken { node, epoch, ticket },
-            other => Happening::Answered { node, epoch, answer: answer_of(other) },
+            server::ServerReply::Woken(waiter_id) => ProcessEvent::Woken { node, epoch, waiter_id },
+            other => ProcessEvent::Answered { node, epoch, answer: answer_of(other) },
         };
         self.record(id, to, result, Some(self.now));
         if class != Class::WakeUp {
@@ -398,12 +399,12 @@ impl<P: ClientProcess> World<P> {
     /// Reports that a message waits at a gate.
     fn knock(&mut self, fate: &Fate) {
         if let Some(fault) = fate.gate {
-            self.enter(self.now, What::Gated(fault));
+            self.enter(self.now, WorldEvent::Gated(fault));
         }
     }
 
     fn passed(&mut self, actor: usize, side: Side, class: Class) {
-        if self.began && self.director.follows_messages() {
+        if self.began && self.orchestrator.follows_messages() {
             let process = self.actors[actor].name.clone();
             self.direct(Input::Passed { process, side, class });
         }
@@ -425,6 +426,6 @@ impl<P: ClientProcess> World<P> {
             delivered: delivered.map(|at| self.ns(at)),
             result,
         };
-        self.director.note(self.ns(self.now), event);
+        self.orchestrator.note(self.ns(self.now), event);
     }
 }

@@ -6,19 +6,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::LONGEST;
-use super::dice::{Latency, LinkDice, ProcessDice, Seed, Stream};
 use super::process::ClientProcess;
 use super::queue::Queue;
+use super::rng::{Latency, LinkRng, ProcessRng, Seed, Stream};
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
 use super::wires::{Texts, WireId, Wires};
-use crate::client_machine::{Happening, Wish};
-use crate::director::{Director, Input, Order};
+use crate::client_machine::{ProcessEffect, ProcessEvent};
+use crate::client_protocol::Request;
 use crate::history::{Header, History, Ns, Phase, SCHEMA};
+use crate::mutants::Mutant;
 use crate::name::Name;
-use crate::sabotage::Lie;
+use crate::orchestrator::{Input, Orchestrator, Order};
 use crate::scenario::Scenario;
-use crate::talk::Request;
 use crate::wall::WallClock;
 
 /// Virtual nanoseconds since the start of the simulation.
@@ -26,7 +26,7 @@ pub(super) type Instant = u64;
 
 /// A pending event.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum WorldEvent {
     /// A request arrives in the master's socket buffer.
     AtMaster(WireId),
     /// A resumed master serves this connection.
@@ -42,7 +42,7 @@ pub(super) enum What {
     /// A connection attempt times out.
     GiveUp(WireId),
     /// The oldest pending request of the harness reaches a process.
-    Ask(usize),
+    VoteRequest(usize),
     /// A process wakes up.
     Wake(usize),
     /// The oldest pending message of the processes reaches the director.
@@ -101,13 +101,13 @@ pub(super) struct Actor<P> {
     pub(super) nodes: Arc<[usize]>,
     /// The wires that it has not closed: link, epoch, id.
     pub(super) wires: Vec<(usize, u64, WireId)>,
-    pub(super) dice: ProcessDice,
+    pub(super) rng: ProcessRng,
     pub(super) paused: bool,
     pub(super) dead: bool,
     /// Requests of the harness that have not reached it.
     pub(super) asked: VecDeque<Request>,
     /// Events that arrived while it was paused.
-    pub(super) inbox: VecDeque<Happening>,
+    pub(super) inbox: VecDeque<ProcessEvent>,
     /// How far its wall clock is ahead.
     pub(super) wall_ahead: i64,
     /// The clock by which it measures leases.
@@ -123,7 +123,7 @@ pub(super) struct Actor<P> {
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     most: usize,
-    all: Vec<LinkDice>,
+    all: Vec<LinkRng>,
 }
 
 impl Links {
@@ -135,7 +135,7 @@ impl Links {
         Self { most, all: (0..processes.len()).flat_map(each).collect() }
     }
 
-    pub(super) fn of_mut(&mut self, process: usize, link: usize) -> &mut LinkDice {
+    pub(super) fn of_mut(&mut self, process: usize, link: usize) -> &mut LinkRng {
         &mut self.all[process * self.most + link]
     }
 }
@@ -146,9 +146,9 @@ pub(super) struct World<P> {
     pub(super) now: Instant,
     /// When the run began.
     pub(super) origin: Instant,
-    queue: Queue<What>,
+    queue: Queue<WorldEvent>,
     pub(super) scenario: Arc<Scenario>,
-    pub(super) director: Director,
+    pub(super) orchestrator: Orchestrator,
     pub(super) direct_at: Instant,
     pub(super) masters: Vec<Master>,
     pub(super) actors: Vec<Actor<P>>,
@@ -156,25 +156,25 @@ pub(super) struct World<P> {
     pub(super) links: Links,
     pub(super) texts: Texts,
     pub(super) rules: Rules,
-    pub(super) there: BTreeMap<usize, super::faults::There>,
+    pub(super) there: BTreeMap<usize, super::faults::FaultContext>,
     pub(super) seed: Seed,
-    pub(super) lie: Lie,
+    pub(super) mutant: Mutant,
     pub(super) began: bool,
     /// Messages of processes that have not reached the director.
     pub(super) said: VecDeque<Input>,
     /// A buffer, kept for reuse.
     pub(super) orders: Vec<Order>,
     pub(super) events: Vec<server::Event>,
-    pub(super) wishes: Vec<Wish>,
+    pub(super) wishes: Vec<ProcessEffect>,
 }
 
 impl<P: ClientProcess> World<P> {
-    pub(super) fn new(scenario: &Scenario, seed: u64, latency: Latency, lie: Lie) -> Self {
+    pub(super) fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
         let seed = Seed::new(seed, latency);
         let nodes = scenario.cluster.nodes;
         let masters = (0..nodes).map(|node| {
-            let dice = seed.of_master(node);
-            let mut server = Server::new(dice.id, scenario.cluster.persistence);
+            let rng = seed.of_master(node);
+            let mut server = Server::new(rng.id, scenario.cluster.persistence);
             let name = server::name_of(server.run_id());
             if let Some(marker) = scenario.marker(node + 1, &name.0) {
                 server.mark(Some(marker));
@@ -186,7 +186,7 @@ impl<P: ClientProcess> World<P> {
                 failed_over: false,
                 synced: 0,
                 wires: BTreeMap::new(),
-                order: dice.order,
+                order: rng.order,
             }
         });
         let masters = masters.collect();
@@ -195,7 +195,7 @@ impl<P: ClientProcess> World<P> {
             now: 0,
             origin: 0,
             queue: Queue::new(),
-            director: Director::shared(Arc::clone(&scenario)),
+            orchestrator: Orchestrator::shared(Arc::clone(&scenario)),
             links: Links::of(seed, &scenario),
             scenario,
             direct_at: Instant::MAX,
@@ -206,7 +206,7 @@ impl<P: ClientProcess> World<P> {
             rules: Rules::default(),
             there: BTreeMap::new(),
             seed,
-            lie,
+            mutant,
             began: false,
             said: VecDeque::new(),
             orders: Vec::new(),
@@ -217,7 +217,7 @@ impl<P: ClientProcess> World<P> {
 
     /// Handles the next event. Returns `false` at the end of the run.
     pub(super) fn step(&mut self) -> bool {
-        if self.director.phase() == Some(Phase::End) || self.now >= LONGEST {
+        if self.orchestrator.phase() == Some(Phase::End) || self.now >= LONGEST {
             return false;
         }
         if !self.began && self.all_ready() {
@@ -233,8 +233,8 @@ impl<P: ClientProcess> World<P> {
     /// Ends the run and returns its history.
     pub(super) fn into_history(mut self, seed: u64, backend: &str) -> History {
         self.finish();
-        let Self { director, scenario, lie, .. } = self;
-        let mut records = director.into_records();
+        let Self { orchestrator, scenario, mutant, .. } = self;
+        let mut records = orchestrator.into_records();
         records.sort_by_key(|record| record.ns);
         let masters = format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes);
         Header {
@@ -243,18 +243,18 @@ impl<P: ClientProcess> World<P> {
             seed,
             backend: backend.to_owned(),
             masters,
-            client: (lie != Lie::None).then(|| format!("mutant {lie}")),
+            client: (mutant != Mutant::None).then(|| format!("mutant {mutant}")),
             harness: env!("CARGO_PKG_VERSION").to_owned(),
         }
         .with(records)
     }
 
-    pub(super) fn enter(&mut self, at: Instant, what: What) {
+    pub(super) fn enter(&mut self, at: Instant, what: WorldEvent) {
         self.queue.enter(at.max(self.now), what);
     }
 
     /// Takes the next event and advances the time to it.
-    fn next(&mut self) -> Option<What> {
+    fn next(&mut self) -> Option<WorldEvent> {
         let (at, what) = self.queue.next()?;
         self.now = at;
         Some(what)
@@ -277,24 +277,24 @@ impl<P: ClientProcess> World<P> {
             return;
         }
         let mut orders = std::mem::take(&mut self.orders);
-        self.director.handle(self.ns(self.now), input, &mut orders);
+        self.orchestrator.handle(self.ns(self.now), input, &mut orders);
         for order in orders.drain(..) {
             self.carry_out(order);
         }
         self.orders = orders;
-        if let Some(wake) = self.director.next_wake() {
+        if let Some(wake) = self.orchestrator.next_wake() {
             let wake = u64::try_from(wake.saturating_add(signed(self.origin))).unwrap_or(0);
             if wake < self.direct_at || self.direct_at <= self.now {
                 // Never at the present instant, so that time advances.
                 self.direct_at = wake.max(self.now + 1_000);
-                self.enter(self.direct_at, What::Direct);
+                self.enter(self.direct_at, WorldEvent::Direct);
             }
         }
     }
 
     /// Closes the gate of the last fault, if it has one.
     pub(super) fn gate_last(&mut self) {
-        let last = self.director.gates().into_iter().last();
+        let last = self.orchestrator.gates().into_iter().last();
         let number = self.scenario.faults.len() - 1;
         if let Some(order @ Order::Gate { fault, .. }) = last
             && fault == number
@@ -308,22 +308,22 @@ impl<P: ClientProcess> World<P> {
             Order::Ask { process, request } => {
                 if let Some(actor) = self.actor(&process) {
                     self.actors[actor].asked.push_back(request);
-                    self.enter(self.now + super::PIPE, What::Ask(actor));
+                    self.enter(self.now + super::PIPE, WorldEvent::VoteRequest(actor));
                 }
             }
             Order::Gate { fault, process, side, class, number } => {
                 self.gate(fault, &process, side, class, number);
             }
-            Order::Open(fault) => self.enter(self.now + super::DOING, What::Open(fault)),
+            Order::Open(fault) => self.enter(self.now + super::DOING, WorldEvent::Open(fault)),
             Order::Strike { fault, nodes, processes } => {
                 self.enter(
                     self.now + super::DOING,
-                    What::Strike(Box::new((fault, nodes, processes))),
+                    WorldEvent::Strike(Box::new((fault, nodes, processes))),
                 );
             }
-            Order::Cure(fault) => self.enter(self.now + super::DOING, What::Cure(fault)),
-            Order::Kill { process } => self.enter(self.now, What::Kill(process)),
-            Order::Look => self.enter(self.now + super::DOING, What::Look),
+            Order::Cure(fault) => self.enter(self.now + super::DOING, WorldEvent::Cure(fault)),
+            Order::Kill { process } => self.enter(self.now, WorldEvent::Kill(process)),
+            Order::Look => self.enter(self.now + super::DOING, WorldEvent::Look),
         }
     }
 

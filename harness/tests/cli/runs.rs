@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redquorum_harness::cli::{Code, Format, Stage, run_all};
+use redquorum_harness::cli::{Code, Format, ScenarioRunner, run_all};
 use redquorum_harness::history::History;
 use redquorum_harness::real::Failure;
 use redquorum_harness::report::ResultFile;
@@ -93,7 +93,7 @@ fn several_at_once_are_all_run_and_all_told() {
 #[test]
 fn what_is_kept_is_whole_while_it_is_run() {
     struct Looks(Fake, std::path::PathBuf);
-    impl Stage for Looks {
+    impl ScenarioRunner for Looks {
         fn describe(&self) -> String {
             self.0.describe()
         }
@@ -127,7 +127,7 @@ fn what_is_kept_is_whole_while_it_is_run() {
 #[test]
 fn a_run_that_a_slow_machine_explains_is_repeated_and_a_violation_of_safety_is_not() {
     struct Slow(Fake);
-    impl Stage for Slow {
+    impl ScenarioRunner for Slow {
         fn describe(&self) -> String {
             self.0.describe()
         }

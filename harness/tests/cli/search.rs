@@ -114,8 +114,8 @@ fn all_schedules_are_told_with_what_they_were_made_of() {
     {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
-    let lies = ["--lie", "small-quorum", "--out", "out"];
-    let (code, stdout, stderr) = ask(&folder, &[&words[..], &lies[..]].concat());
+    let mutants = ["--lie", "small-quorum", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &[&words[..], &mutants[..]].concat());
     assert_eq!(code, 1, "{stdout}{stderr}");
     assert!(fs::read_dir(folder.join("out/found")).unwrap().count() > 0, "{stdout}");
     let words = ["search", "--nodes", "3", "--faults", "0", "--defended", "--out", "out"];

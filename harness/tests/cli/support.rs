@@ -6,13 +6,13 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use redquorum_harness::checker::{Finding, Measures, Outcome, Seen, Verdict};
 use redquorum_harness::cli::Format;
-use redquorum_harness::cli::{Chosen, Plan, Selection, Stage, Tally, run_all};
+use redquorum_harness::cli::{Chosen, Plan, ScenarioRunner, Selection, Tally, run_all};
 use redquorum_harness::history::{Event, Header, History, Phase, Record, SCHEMA};
-use redquorum_harness::judge::{Finding, Measures, Outcome, Seen, Verdict};
 use redquorum_harness::real::Failure;
 use redquorum_harness::report::{Out, Reports, Session};
-use redquorum_harness::scenario::{Cause, Layer, Scenario};
+use redquorum_harness::scenario::{Cause, Property, Scenario};
 
 #[path = "../support/folder.rs"]
 mod folder;
@@ -45,7 +45,7 @@ pub(crate) struct Fake {
     pub(crate) played: Mutex<Vec<(String, u64)>>,
 }
 
-impl Stage for Fake {
+impl ScenarioRunner for Fake {
     fn describe(&self) -> String {
         "a fake, for tests".to_owned()
     }
@@ -102,9 +102,9 @@ pub(crate) fn judge(history: &History) -> Verdict {
         _ => (Outcome::AsExpected, Seen::Violated),
     };
     let bad = outcome != Outcome::AsExpected;
-    let mut observed: std::collections::BTreeMap<Layer, Seen> =
-        Layer::ALL.into_iter().map(|layer| (layer, Seen::Safe)).collect();
-    observed.insert(Layer::MutualExclusion, seen);
+    let mut observed: std::collections::BTreeMap<Property, Seen> =
+        Property::ALL.into_iter().map(|layer| (layer, Seen::Safe)).collect();
+    observed.insert(Property::MutualExclusion, seen);
     Verdict {
         outcome,
         observed,
@@ -113,7 +113,7 @@ pub(crate) fn judge(history: &History) -> Verdict {
             Vec::new()
         } else {
             vec![Finding {
-                layer: Layer::MutualExclusion,
+                layer: Property::MutualExclusion,
                 seen,
                 story: vec!["c1 believed L from 1.0 to 9.0".to_owned(), "so did c2".to_owned()],
                 causes: vec![Cause::ClockStep],

@@ -3,12 +3,12 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use redquorum_harness::client_protocol::{FailureReason, Notice, Op};
 use redquorum_harness::stamp;
-use redquorum_harness::talk::{Notice, Op, Why};
 use redquorum_rig::Masters;
 use redquorum_rig::trials::Case;
 
-use crate::talk::{BUILT_IN, Client, acquire, await_having, having, mutant, step};
+use crate::talk::{BUILT_IN, Client, acquire, await_having, having, mutant_command, step};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// Runs a test with both clients, each on three masters.
 fn each(test: impl Fn(Client, &Masters)) {
-    for command in [BUILT_IN, &mutant("none")] {
+    for command in [BUILT_IN, &mutant_command("none")] {
         let masters = Masters::start(3).unwrap();
         test(Client::start(command, &masters), &masters);
     }
@@ -39,9 +39,9 @@ fn a_pause_past_the_deadline_is_seen_by_who_looks() {
         client.process.resume().unwrap();
         let late = client.answer(unchecked);
         assert!(late.ok && late.at_ns.unwrap() > deadline, "{late:?}");
-        assert_eq!(client.answer(checked).why, Some(Why::Lost));
+        assert_eq!(client.answer(checked).why, Some(FailureReason::Lost));
         assert!(client.is_told_lost(Duration::from_secs(1)));
-        assert_eq!(client.release("c1", "r").why, Some(Why::Lost));
+        assert_eq!(client.release("c1", "r").why, Some(FailureReason::Lost));
         assert!(client.granted("c1", "r").deadline_ns.unwrap() > stamp::now());
     });
 }
@@ -87,8 +87,8 @@ fn a_watchdog_tells_each_extension_and_its_end() {
 fn clients_of_one_process_are_rivals() {
     each(|mut client, masters| {
         client.granted("c1", "r");
-        assert_eq!(client.acquire("c2", "r").why, Some(Why::Taken));
-        assert_eq!(client.ask("c2", step(Some("r"))).why, Some(Why::Lost));
+        assert_eq!(client.acquire("c2", "r").why, Some(FailureReason::Taken));
+        assert_eq!(client.ask("c2", step(Some("r"))).why, Some(FailureReason::Lost));
         assert!(client.ask("c1", step(Some("r"))).ok);
         let op = Op::Acquire { resource: "r".into(), ttl_ms: 1000, wait_ms: 5000, again: false };
         let waiting = client.say("c2", op);
@@ -107,7 +107,7 @@ fn a_dropped_acquire_leaves_no_key() {
         sleep(Duration::from_millis(20));
         assert_eq!(having_alive(masters), 1);
         assert!(client.ask("c1", Op::Cancel { request: acquire }).ok);
-        assert_eq!(client.answer(acquire).why, Some(Why::Cancelled));
+        assert_eq!(client.answer(acquire).why, Some(FailureReason::Cancelled));
         (1..=2).for_each(|node| masters.resume(node).unwrap());
         await_having(masters, "r", 0);
     });
@@ -118,14 +118,14 @@ fn having_alive(masters: &Masters) -> usize {
 }
 
 fn masters_that_hang_do_not_keep_a_client_from_being_ready() {
-    for command in [BUILT_IN, &mutant("none")] {
+    for command in [BUILT_IN, &mutant_command("none")] {
         let masters = Masters::start(3).unwrap();
         masters.kill(1).unwrap();
         masters.pause(2).unwrap();
         let start = Instant::now();
         let mut client = Client::start(command, &masters);
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
-        assert_eq!(client.acquire("c1", "r").why, Some(Why::NoQuorum));
+        assert_eq!(client.acquire("c1", "r").why, Some(FailureReason::NoQuorum));
         masters.resume(2).unwrap();
         let until = Instant::now() + Duration::from_secs(5);
         while !client.acquire("c1", "r").ok {

@@ -4,12 +4,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use redquorum_harness::client_check::check;
-use redquorum_harness::sabotage::Lie;
-use redquorum_harness::talk::{Answer, Why};
+use redquorum_harness::client_protocol::{Answer, FailureReason};
+use redquorum_harness::mutants::Mutant;
 use redquorum_rig::Masters;
 use redquorum_rig::trials::Case;
 
-use crate::talk::{Client, acquire, await_having, having, mutant, step};
+use crate::talk::{Client, acquire, await_having, having, mutant_command, step};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -32,37 +32,37 @@ pub(crate) fn cases() -> Vec<Case> {
 fn both(name: &str, test: impl Fn(&mut Client, &Masters) -> Answer) -> [Answer; 2] {
     ["none", name].map(|name| {
         let masters = Masters::start(3).unwrap();
-        test(&mut Client::start(&mutant(name), &masters), &masters)
+        test(&mut Client::start(&mutant_command(name), &masters), &masters)
     })
 }
 
 fn the_honest_one_is_accepted() {
     let mut page = Vec::new();
-    let well = check(&mutant("none").join(" "), &mut page).unwrap();
+    let well = check(&mutant_command("none").join(" "), &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(well && !page.contains("skipped"), "{page}");
 }
 
 fn who_keeps_no_order_is_not_fair() {
-    for lie in [Lie::JumpsQueue, Lie::KeepsPlace] {
+    for mutant in [Mutant::JumpsQueue, Mutant::KeepsPlace] {
         let mut page = Vec::new();
-        let well = check(&mutant(lie.name()).join(" "), &mut page).unwrap();
+        let well = check(&mutant_command(mutant.name()).join(" "), &mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
         assert!(
             !well && page.contains("wrong    fair: 3 processes that are told"),
-            "{lie}: {page}"
+            "{mutant}: {page}"
         );
     }
 }
 
 fn all_are_granted_what_is_free() {
     let masters = Masters::start(3).unwrap();
-    for lie in Lie::ALL {
-        let mut client = Client::start(&mutant(lie.name()), &masters);
-        let deadline = client.granted("c1", lie.name()).deadline_ns.unwrap();
-        assert!(client.extend("c1", lie.name()).deadline_ns.unwrap() > deadline, "{lie}");
-        assert!(client.release("c1", lie.name()).ok, "{lie}");
-        await_having(&masters, lie.name(), 0);
+    for mutant in Mutant::ALL {
+        let mut client = Client::start(&mutant_command(mutant.name()), &masters);
+        let deadline = client.granted("c1", mutant.name()).deadline_ns.unwrap();
+        assert!(client.extend("c1", mutant.name()).deadline_ns.unwrap() > deadline, "{mutant}");
+        assert!(client.release("c1", mutant.name()).ok, "{mutant}");
+        await_having(&masters, mutant.name(), 0);
     }
 }
 
@@ -86,7 +86,7 @@ fn small_quorum_is_granted_by_a_minority() {
         (2..=3).for_each(|node| masters.kill(node).unwrap());
         client.acquire("c1", "r")
     });
-    assert_eq!(honest.why, Some(Why::NoQuorum));
+    assert_eq!(honest.why, Some(FailureReason::NoQuorum));
     assert!(liar.ok, "{liar:?}");
 }
 
@@ -95,26 +95,26 @@ fn server_twice_is_granted_by_one_of_three() {
         (2..=3).for_each(|node| masters.kill(node).unwrap());
         client.acquire("c1", "r")
     });
-    assert_eq!(honest.why, Some(Why::NoQuorum));
+    assert_eq!(honest.why, Some(FailureReason::NoQuorum));
     assert!(liar.ok, "{liar:?}");
 }
 
 fn plain_del_frees_what_another_holds() {
     let [honest, liar] = both("plain-del", |client, masters| {
         client.granted("c1", "r");
-        assert_eq!(client.acquire("c2", "r").why, Some(Why::Taken));
+        assert_eq!(client.acquire("c2", "r").why, Some(FailureReason::Taken));
         sleep(Duration::from_millis(50));
         assert!(matches!(having(masters, "r"), 0 | 3));
         client.acquire("c3", "r")
     });
-    assert_eq!(honest.why, Some(Why::Taken));
+    assert_eq!(honest.why, Some(FailureReason::Taken));
     assert!(liar.ok, "{liar:?}");
 }
 
 fn release_acknowledged_only_leaves_a_key() {
     for (name, left) in [("none", 0), ("release-acknowledged-only", 1)] {
         let masters = Masters::start(3).unwrap();
-        let mut client = Client::start(&mutant(name), &masters);
+        let mut client = Client::start(&mutant_command(name), &masters);
         masters.pause(3).unwrap();
         client.granted("c1", "r");
         client.release("c1", "r");
@@ -149,7 +149,7 @@ fn a_minority_extends() {
 fn one_token_comes_again() {
     for (name, again) in [("none", false), ("one-token", true)] {
         let masters = Masters::start(3).unwrap();
-        let mut client = Client::start(&mutant(name), &masters);
+        let mut client = Client::start(&mutant_command(name), &masters);
         let mut token = |who: &str| {
             let token = client.granted(who, "r").token.unwrap();
             client.release(who, "r");
@@ -169,6 +169,6 @@ fn a_silent_loss_is_not_told() {
         assert_eq!(told, !answer.ok);
         answer
     });
-    assert_eq!(honest.why, Some(Why::Lost));
+    assert_eq!(honest.why, Some(FailureReason::Lost));
     assert!(liar.ok, "{liar:?}");
 }

@@ -4,18 +4,18 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use redquorum_harness::process::{ClientProcess, Heard, Word};
-use redquorum_harness::talk::{
-    Answer, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request, Said,
+use redquorum_harness::client_protocol::{
+    Answer, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
-use redquorum_rig::{Masters, Reply};
+use redquorum_harness::process::{ClientProcess, Heard, Word};
+use redquorum_rig::{Masters, RespValue};
 
 const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) const BUILT_IN: &[&str] = &[env!("CARGO_BIN_EXE_redquorum-chaos"), "client"];
 
 /// A mutant, or the honest client.
-pub(crate) const fn mutant(name: &str) -> [&str; 3] {
+pub(crate) const fn mutant_command(name: &str) -> [&str; 3] {
     [env!("CARGO_BIN_EXE_redquorum-mutant"), "--mutant", name]
 }
 
@@ -113,9 +113,9 @@ impl Client {
             let left = until.saturating_duration_since(Instant::now());
             let Ok(heard) = self.heard.recv_timeout(left) else { return };
             match heard.what {
-                Word::Line(line) => match Said::read(&line).unwrap() {
-                    Said::Answer(answer) => self.answers.push(answer),
-                    Said::Notice(notice) => self.notices.push(notice),
+                Word::Line(line) => match ClientLine::read(&line).unwrap() {
+                    ClientLine::Answer(answer) => self.answers.push(answer),
+                    ClientLine::Notice(notice) => self.notices.push(notice),
                 },
                 other => panic!("{other:?}; {}", self.process.complaints()),
             }
@@ -133,8 +133,9 @@ pub(crate) fn step(check: Option<&str>) -> Op {
 
 /// The number of masters with the key.
 pub(crate) fn having(masters: &Masters, key: &str) -> usize {
-    let has =
-        |node: &usize| masters.ask(*node, &format!("EXISTS {key}")).unwrap() == Reply::Integer(1);
+    let has = |node: &usize| {
+        masters.ask(*node, &format!("EXISTS {key}")).unwrap() == RespValue::Integer(1)
+    };
     (1..=masters.len()).filter(has).count()
 }
 

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
+use redquorum_harness::sim::server::{
+    Close, Connection, Event, Request, Server, ServerReply, Wall,
+};
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Call, Holder, Key, Spot, Ticket, Waiter};
+use redquorum_protocol::{Holder, Key, Position, Reply, Waiter, WaiterId, WakeUp};
 
 use crate::model::{Master, right};
 use crate::plan::{INBOXES, waiter_of};
@@ -86,7 +88,7 @@ const ALL: [Flaw; 23] = [
 ];
 
 /// A waiter that is in no queue.
-const STRANGER: Waiter = Waiter { inbox: 0x77, ticket: Ticket::new(77) };
+const STRANGER: Waiter = Waiter { inbox: 0x77, waiter_id: WaiterId::new(77) };
 
 struct Flawed {
     server: Server,
@@ -98,7 +100,7 @@ struct Flawed {
     /// [`Flaw::ExpiryIgnoresClock`]: the first instant, and the number of checks since.
     looks: Option<(Wall, u64)>,
     /// [`Flaw::NamesLast`]: the ticket of the waiter that enqueued last.
-    last: Ticket,
+    last: WaiterId,
 }
 
 /// Every flaw causes a difference.
@@ -112,7 +114,7 @@ pub(crate) fn all_noticed(record: &Record) {
         let remembers = flaw == Flaw::RestartRemembers;
         let server = right(if remembers { Persistence::AofAlways } else { record.persistence });
         let (asked, held) = Default::default();
-        let last = STRANGER.ticket;
+        let last = STRANGER.waiter_id;
         match record.judge(Flawed { server, flaw, asked, held, looks: None, last }) {
             Ok(()) => panic!("{flaw:?} was not noticed within {} replies", record.replies()),
             Err(difference) => {
@@ -127,32 +129,33 @@ impl Flawed {
         let Request::Lock(command) = request else { return request };
         Request::Lock(match (self.flaw, command) {
             (Flaw::KillSpares, Command::Kill { .. }) => Command::Probe,
-            (Flaw::CountingWakes, Command::Delete { key, token, call: Call::Counted, leave }) => {
-                Command::Delete { key, token, call: Call::Next, leave }
+            (Flaw::CountingWakes, Command::Delete { key, token, call: WakeUp::Count, leave }) => {
+                Command::Delete { key, token, call: WakeUp::First, leave }
             }
-            (Flaw::WakesAreCounts, Command::Delete { key, token, call: Call::Next, leave }) => {
-                Command::Delete { key, token, call: Call::Counted, leave }
+            (Flaw::WakesAreCounts, Command::Delete { key, token, call: WakeUp::First, leave }) => {
+                Command::Delete { key, token, call: WakeUp::Count, leave }
             }
-            (Flaw::LeavesInSilence, Command::StepOut { key, waiter, .. }) => {
-                Command::StepOut { key, waiter, call: false }
+            (Flaw::LeavesInSilence, Command::Dequeue { key, waiter, .. }) => {
+                Command::Dequeue { key, waiter, call: false }
             }
-            (Flaw::LeavesNot, Command::StepOut { key, call, .. }) => {
-                Command::StepOut { key, waiter: STRANGER, call }
+            (Flaw::LeavesNot, Command::Dequeue { key, call, .. }) => {
+                Command::Dequeue { key, waiter: STRANGER, call }
             }
             (Flaw::LeavesNotWithKey, Command::Delete { key, token, call, leave: Some(_) }) => {
                 Command::Delete { key, token, call, leave: Some(STRANGER) }
             }
-            (Flaw::AllAtOne, Command::Stand { key, waiter, spot: Spot::Last }) => {
-                Command::Stand { key, waiter, spot: Spot::At(1) }
+            (Flaw::AllAtOne, Command::Enqueue { key, waiter, position: Position::Last }) => {
+                Command::Enqueue { key, waiter, position: Position::At(1) }
             }
-            (Flaw::NotBehindLast, Command::Stand { key, waiter, spot: Spot::NotBefore(at) }) => {
-                Command::Stand { key, waiter, spot: Spot::At(at) }
+            (
+                Flaw::NotBehindLast,
+                Command::Enqueue { key, waiter, position: Position::NotBefore(at) },
+            ) => Command::Enqueue { key, waiter, position: Position::At(at) },
+            (Flaw::LooksInSilence, Command::Enqueue { key, waiter, position: Position::Last }) => {
+                Command::Enqueue { key, waiter, position: Position::Any }
             }
-            (Flaw::LooksInSilence, Command::Stand { key, waiter, spot: Spot::Last }) => {
-                Command::Stand { key, waiter, spot: Spot::Any }
-            }
-            (Flaw::LooksAlwaysWake, Command::Stand { key, waiter, spot: Spot::Any }) => {
-                Command::Stand { key, waiter, spot: Spot::Last }
+            (Flaw::LooksAlwaysWake, Command::Enqueue { key, waiter, position: Position::Any }) => {
+                Command::Enqueue { key, waiter, position: Position::Last }
             }
             (_, command) => command,
         })
@@ -164,10 +167,11 @@ impl Flawed {
         while let Some(index) = out[from..].iter().position(|it| matches!(it, Event::Woken(..))) {
             let index = from + index;
             let Event::Woken(told, _) = out[index] else { unreachable!("it is one") };
-            let answer = |it: &Event| matches!(it, Event::Reply(..));
+            let answer = |it: &Event| matches!(it, Event::ServerReply(..));
             let next = out[index..].iter().position(answer).map(|next| index + next);
             from = index + 1;
-            match next.filter(|next| matches!(out[*next], Event::Reply(of, _) if of == told)) {
+            match next.filter(|next| matches!(out[*next], Event::ServerReply(of, _) if of == told))
+            {
                 Some(_) if self.flaw == Flaw::DeafToItself => {
                     out.remove(index);
                     from = index;
@@ -201,7 +205,7 @@ impl Flawed {
             return None;
         }
         let ghost = self.server.connect()?;
-        for inbox in INBOXES.into_iter().chain([waiter_of(Ticket::new(4)).inbox]) {
+        for inbox in INBOXES.into_iter().chain([waiter_of(WaiterId::new(4)).inbox]) {
             self.haunt(wall, ghost, Command::Subscribe { inbox });
         }
         Some(ghost)
@@ -215,8 +219,8 @@ impl Master for Flawed {
 
     fn deliver(&mut self, connection: Connection, request: Request) {
         self.asked.entry(connection).or_default().push_back(request.clone());
-        if let Request::Lock(Command::Stand { waiter, .. }) = &request {
-            self.last = waiter.ticket;
+        if let Request::Lock(Command::Enqueue { waiter, .. }) = &request {
+            self.last = waiter.waiter_id;
         }
         if self.flaw == Flaw::SetLostWithClient && self.server.is_paused() {
             return self.held.entry(connection).or_default().push(request);
@@ -259,11 +263,11 @@ impl Master for Flawed {
         let (mut refused, mut waking, mut woken) = (Vec::new(), Vec::new(), Vec::new());
         for event in &mut out[from..] {
             let (of, reply) = match event {
-                Event::Reply(of, reply) => (of, reply),
-                Event::Woken(_, ticket) => {
-                    waking.push(*ticket);
+                Event::ServerReply(of, reply) => (of, reply),
+                Event::Woken(_, waiter_id) => {
+                    waking.push(*waiter_id);
                     if self.flaw == Flaw::NamesLast {
-                        *ticket = self.last;
+                        *waiter_id = self.last;
                     }
                     continue;
                 }
@@ -272,28 +276,30 @@ impl Master for Flawed {
             let asked = self.asked.get_mut(of).and_then(VecDeque::pop_front);
             match asked {
                 Some(Request::Lock(Command::Set { key, ttl_ms, .. }))
-                    if *reply == Reply::Answer(Answer::Taken(Holder::NotAsked)) =>
+                    if *reply == ServerReply::Reply(Reply::Taken(Holder::NotAsked)) =>
                 {
                     refused.push((key, ttl_ms));
                 }
                 Some(Request::Lock(
                     Command::Delete { key, leave: None, .. }
-                    | Command::Stand { key, .. }
-                    | Command::StepOut { key, .. },
+                    | Command::Enqueue { key, .. }
+                    | Command::Dequeue { key, .. },
                 )) => {
                     // Later commands in this turn may change the queue again.
                     woken.retain(|(other, _)| *other != key);
-                    woken.extend(waking.drain(..).map(|ticket| (key.clone(), waiter_of(ticket))));
+                    woken.extend(
+                        waking.drain(..).map(|waiter_id| (key.clone(), waiter_of(waiter_id))),
+                    );
                 }
                 Some(Request::Lock(Command::Delete { key, leave: Some(_), .. })) => {
                     if self.flaw == Flaw::CountsLeaver {
                         let count = match reply {
-                            Reply::Answer(Answer::Deleted) => Some(0),
-                            Reply::Answer(Answer::Freed { listeners }) => Some(*listeners),
+                            ServerReply::Reply(Reply::Deleted) => Some(0),
+                            ServerReply::Reply(Reply::Freed { listeners }) => Some(*listeners),
                             _ => None,
                         };
                         if let Some(count) = count {
-                            *reply = Reply::Answer(Answer::Freed { listeners: count + 1 });
+                            *reply = ServerReply::Reply(Reply::Freed { listeners: count + 1 });
                         }
                     }
                     woken.retain(|(other, _)| *other != key);
@@ -303,10 +309,10 @@ impl Master for Flawed {
             waking.clear();
             if self.flaw == Flaw::TtlRoundedUp && !wall.is_multiple_of(MS) {
                 match reply {
-                    Reply::Pttl(left) if *left >= 0 => *left += 1,
-                    Reply::Answer(
-                        Answer::Taken(Holder::Lease { left_ms, .. })
-                        | Answer::Place { holder: Some(Holder::Lease { left_ms, .. }), .. },
+                    ServerReply::Pttl(left) if *left >= 0 => *left += 1,
+                    ServerReply::Reply(
+                        Reply::Taken(Holder::Lease { left_ms, .. })
+                        | Reply::Place { holder: Some(Holder::Lease { left_ms, .. }), .. },
                     ) => *left_ms += 1,
                     _ => {}
                 }
@@ -321,7 +327,11 @@ impl Master for Flawed {
                 }
             } else {
                 for (key, waiter) in woken {
-                    self.haunt(wall, ghost, Command::Stand { key, waiter, spot: Spot::Any });
+                    self.haunt(
+                        wall,
+                        ghost,
+                        Command::Enqueue { key, waiter, position: Position::Any },
+                    );
                 }
             }
             self.server.close(ghost, Close::Fin);

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
+use redquorum_harness::sim::server::{
+    Close, Connection, Event, Request, Server, ServerReply, Wall,
+};
 use redquorum_protocol::wire::Command;
 
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
@@ -190,7 +192,7 @@ impl<M: Master> Model<M> {
 
     fn hear(&mut self, events: &[Event], heard: &mut Vec<Heard>) {
         for event in events {
-            let (Event::Reply(connection, _)
+            let (Event::ServerReply(connection, _)
             | Event::Woken(connection, _)
             | Event::Dropped(connection)) = event;
             let of = |line: &Line| line.connection == *connection;
@@ -205,14 +207,16 @@ impl<M: Master> Model<M> {
                 heard.len() - 1
             });
             match event {
-                Event::Woken(_, ticket) => heard[at].replies.push(Reply::Woken(*ticket)),
+                Event::Woken(_, waiter_id) => {
+                    heard[at].replies.push(ServerReply::Woken(*waiter_id))
+                }
                 Event::Dropped(_) => {
                     heard[at].dropped = true;
                     line.slot = None;
                 }
-                Event::Reply(_, reply) => {
+                Event::ServerReply(_, reply) => {
                     let mut reply = reply.clone();
-                    if let Reply::Greeting { client_id, run_id, .. } = &mut reply {
+                    if let ServerReply::Greeting { client_id, run_id, .. } = &mut reply {
                         if let Some(slot) = line.slot {
                             self.greeted[slot] = *client_id;
                         }

@@ -3,22 +3,24 @@
 
 use std::sync::Arc;
 
-use redquorum_harness::sabotage::Laxity;
+use redquorum_harness::mutants::ScriptMutant;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Spot, Ticket, Token, Waiter};
+use redquorum_protocol::{
+    Fence, Key, MAX_NUMBER, Position, RunId, Token, Waiter, WaiterId, WakeUp,
+};
 
-const SPOTS: [Spot; 9] = [
-    Spot::Any,
-    Spot::Any,
-    Spot::Last,
-    Spot::Last,
-    Spot::Last,
-    Spot::NotBefore(2),
-    Spot::NotBefore(1_000),
-    Spot::At(1),
-    Spot::At(3),
+const SPOTS: [Position; 9] = [
+    Position::Any,
+    Position::Any,
+    Position::Last,
+    Position::Last,
+    Position::Last,
+    Position::NotBefore(2),
+    Position::NotBefore(1_000),
+    Position::At(1),
+    Position::At(3),
 ];
 
 /// The inboxes for which connections subscribe.
@@ -35,10 +37,10 @@ const WAITERS: [(u64, u64); 7] = [
     (0x1f, 4), // No connection ever subscribes for it.
 ];
 
-pub(crate) fn waiter_of(ticket: Ticket) -> Waiter {
+pub(crate) fn waiter_of(waiter_id: WaiterId) -> Waiter {
     let (inbox, _) =
-        WAITERS.into_iter().find(|(_, of)| Ticket::new(*of) == ticket).expect("it is one");
-    Waiter { inbox, ticket }
+        WAITERS.into_iter().find(|(_, of)| WaiterId::new(*of) == waiter_id).expect("it is one");
+    Waiter { inbox, waiter_id }
 }
 
 /// The number of connections in use at the same time.
@@ -142,18 +144,25 @@ fn fence(random: &mut Random) -> Option<Fence> {
 }
 
 /// A command. For some times and numbers, a mutated one whose script lacks a line.
-fn lax(command: Command) -> Request {
-    let lax = match &command {
-        Command::Set { fence: Some(_), ttl_ms: 999, .. } => Laxity::Unclamped,
-        Command::Set { fence: Some(_), ttl_ms: 1001, .. } => Laxity::Endless,
-        Command::Certify { fence: Fence { number: 50, .. }, .. } => Laxity::Uncompared,
+fn script_mutant(command: Command) -> Request {
+    let script_mutant = match &command {
+        Command::Set { fence: Some(_), ttl_ms: 999, .. } => ScriptMutant::Unclamped,
+        Command::Set { fence: Some(_), ttl_ms: 1001, .. } => ScriptMutant::Endless,
+        Command::Certify { fence: Fence { number: 50, .. }, .. } => ScriptMutant::Uncompared,
         _ => return Request::Lock(command),
     };
-    Request::Lax(command, lax)
+    Request::Lax(command, script_mutant)
 }
 
-fn call(random: &mut Random) -> Call {
-    random.of(&[Call::Nobody, Call::Counted, Call::Counted, Call::Next, Call::Next, Call::Next])
+fn call(random: &mut Random) -> WakeUp {
+    random.of(&[
+        WakeUp::None,
+        WakeUp::Count,
+        WakeUp::Count,
+        WakeUp::First,
+        WakeUp::First,
+        WakeUp::First,
+    ])
 }
 
 /// Requests of a subscribed connection only. A greeting precedes each, so that any step can be left
@@ -169,7 +178,7 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
     match random.below(1000) {
         0..300 => {
             let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
-            Ask::Say(lax(Command::Set { key, token, ttl_ms, fence }))
+            Ask::Say(script_mutant(Command::Set { key, token, ttl_ms, fence }))
         }
         300..340 => {
             let token = token(random);
@@ -177,7 +186,7 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
                 number: random.of(&[3, 50, 70, MAX_NUMBER - 1]),
                 memory_ms: 1 + ttl(random) % 86_400_000,
             };
-            Ask::Say(lax(Command::Certify { key, token, fence }))
+            Ask::Say(script_mutant(Command::Certify { key, token, fence }))
         }
         340..450 => {
             let (token, call) = (token(random), call(random));
@@ -211,15 +220,15 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
 }
 
 fn waiter(random: &mut Random) -> Waiter {
-    let (inbox, ticket) = random.of(&WAITERS);
-    Waiter { inbox, ticket: Ticket::new(ticket) }
+    let (inbox, waiter_id) = random.of(&WAITERS);
+    Waiter { inbox, waiter_id: WaiterId::new(waiter_id) }
 }
 
 fn waits(random: &mut Random, key: Key) -> Command {
     let waiter = waiter(random);
     match random.below(10) {
-        0..7 => Command::Stand { key, waiter, spot: random.of(&SPOTS) },
-        _ => Command::StepOut { key, waiter, call: random.below(2) == 0 },
+        0..7 => Command::Enqueue { key, waiter, position: random.of(&SPOTS) },
+        _ => Command::Dequeue { key, waiter, call: random.below(2) == 0 },
     }
 }
 
@@ -240,7 +249,7 @@ fn guards(random: &mut Random, key: Key) -> Command {
             vigil_ms: 1 + ttl(random) % 86_400_000,
             ended: vigil(random).filter(|_| random.below(3) > 0),
         },
-        _ => Command::Bless { marker: marker(random) },
+        _ => Command::Initialize { marker: marker(random) },
     }
 }
 

@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::{Reply, Request, Wall};
+use redquorum_harness::sim::server::{Request, ServerReply, Wall};
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_rig::{ClockChange, Masters};
 
@@ -195,7 +195,7 @@ impl Real {
         let mut heard = Heard { number: *number, ..Heard::default() };
         while socket.waits() && !heard.dropped {
             match socket.read() {
-                Ok(Said::Reply(reply)) => heard.replies.push(reply),
+                Ok(Said::ServerReply(reply)) => heard.replies.push(reply),
                 Ok(Said::Greeting(greeting)) => {
                     let client_id = greeting.client_id.unwrap();
                     if let Some(slot) = slot {
@@ -209,7 +209,7 @@ impl Real {
                     });
                     let run_id = run_id as u64;
                     let Greeting { boot, durable, .. } = greeting;
-                    heard.replies.push(Reply::Greeting { client_id, run_id, boot, durable });
+                    heard.replies.push(ServerReply::Greeting { client_id, run_id, boot, durable });
                 }
                 Err(_) => heard.dropped = true,
             }
@@ -239,8 +239,8 @@ impl Real {
             self.admin("DEBUG SET-ACTIVE-EXPIRE 1");
             let began = Instant::now();
             while other.ask("DBSIZE") != ":0" {
-                let patience = Duration::from_secs(20);
-                assert!(began.elapsed() < patience, "Redis looks for no expired keys");
+                let policy = Duration::from_secs(20);
+                assert!(began.elapsed() < policy, "Redis looks for no expired keys");
                 sleep(Duration::from_micros(500));
             }
             self.admin("DEBUG SET-ACTIVE-EXPIRE 0");

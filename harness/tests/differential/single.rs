@@ -5,9 +5,9 @@ use std::thread::{sleep, spawn};
 use std::time::Duration;
 
 use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::{Close, Event, Reply, Request, Server};
+use redquorum_harness::sim::server::{Close, Event, Request, Server, ServerReply};
 use redquorum_protocol::wire::{Command, KEEP};
-use redquorum_protocol::{Answer, Call, Cause, Key, Spot, Ticket, Token, Waiter};
+use redquorum_protocol::{Cause, Key, Position, Reply, Token, Waiter, WaiterId, WakeUp};
 use redquorum_rig::trials::{Case, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
@@ -26,7 +26,7 @@ pub(crate) fn all() -> Vec<Case> {
     ]
 }
 
-const WAITER: Waiter = Waiter { inbox: 7, ticket: Ticket::new(1) };
+const WAITER: Waiter = Waiter { inbox: 7, waiter_id: WaiterId::new(1) };
 
 const TOKEN: Token = Token::new([7; 20]);
 
@@ -39,9 +39,9 @@ fn many(count: u64) -> Vec<Request> {
     (0..count).map(set).collect()
 }
 
-fn reply(socket: &mut Socket) -> Reply {
+fn reply(socket: &mut Socket) -> ServerReply {
     match socket.read() {
-        Ok(Said::Reply(reply)) => reply,
+        Ok(Said::ServerReply(reply)) => reply,
         _ => panic!("no reply"),
     }
 }
@@ -79,7 +79,8 @@ fn one_read() {
             let mut left = socket.close(how);
             masters.resume(1).unwrap();
             if let Some(socket) = &mut left {
-                (0..4000).for_each(|_| assert_eq!(reply(socket), Reply::Answer(Answer::Created)));
+                (0..4000)
+                    .for_each(|_| assert_eq!(reply(socket), ServerReply::Reply(Reply::Created)));
             }
             let count: usize = Talk::connect(masters.port(1)).ask("DBSIZE")[1..].parse().unwrap();
             let model = model_of_many(if how == Leave::Half { Close::Fin } else { Close::Reset });
@@ -112,7 +113,7 @@ fn loading() {
     let mut socket = Socket::connect(masters.port(1)).unwrap();
     greeting(&mut socket);
     socket.write(many(1000));
-    (0..1000).for_each(|_| assert_eq!(reply(&mut socket), Reply::Answer(Answer::Created)));
+    (0..1000).for_each(|_| assert_eq!(reply(&mut socket), ServerReply::Reply(Reply::Created)));
     // The delay for each key, in microseconds.
     talk.ask("CONFIG SET key-load-delay 3000");
     let reload = spawn(move || talk.ask("DEBUG RELOAD"));
@@ -129,13 +130,13 @@ fn loading() {
         Request::Lock(Command::Delete {
             key: key(0),
             token,
-            call: Call::Next,
+            call: WakeUp::First,
             leave: Some(WAITER),
         }),
-        Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody, leave: None }),
+        Request::Lock(Command::Delete { key: key(0), token, call: WakeUp::None, leave: None }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
-        stand(Spot::Last),
-        Request::Lock(Command::StepOut { key: key(0), waiter: WAITER, call: true }),
+        stand(Position::Last),
+        Request::Lock(Command::Dequeue { key: key(0), waiter: WAITER, call: true }),
         Request::Lock(Command::Probe),
         Request::Lock(Command::Load(KEEP)),
         Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
@@ -157,18 +158,20 @@ fn loading() {
         server.deliver(connection, request.clone());
         let mut out = Vec::new();
         server.serve(0, connection, &mut out);
-        let [Event::Reply(_, model)] = &out[..] else { panic!("{out:?}") };
+        let [Event::ServerReply(_, model)] = &out[..] else { panic!("{out:?}") };
         match (reply(socket), model) {
             (
-                Reply::Answer(Answer::Unknown(Cause::Error(real))),
-                Reply::Answer(Answer::Unknown(Cause::Error(model))),
+                ServerReply::Reply(Reply::Unknown(Cause::Error(real))),
+                ServerReply::Reply(Reply::Unknown(Cause::Error(model))),
             ) => assert!(real.starts_with(&**model), "{request:?}: {real} {model}"),
-            (Reply::Error(real), Reply::Error(model)) => assert!(model.starts_with(real)),
+            (ServerReply::Error(real), ServerReply::Error(model)) => {
+                assert!(model.starts_with(real))
+            }
             (real, model) => assert_eq!(real, *model, "{request:?}"),
         }
     }
     socket.write(vec![Request::Hello]);
-    assert!(matches!(socket.read(), Ok(Said::Reply(Reply::Error("unfit")))));
+    assert!(matches!(socket.read(), Ok(Said::ServerReply(ServerReply::Error("unfit")))));
     assert!(other.ask("PING").starts_with("-LOADING"), "it was over too early");
     other.ask("CONFIG SET key-load-delay 0");
     reload.join().unwrap();
@@ -185,7 +188,7 @@ fn replica() {
         sleep(Duration::from_millis(20));
     }
     master.write(vec![set(key(0), 10_000), set(key(1), 60_000)]);
-    (0..2).for_each(|_| assert_eq!(reply(&mut master), Reply::Answer(Answer::Created)));
+    (0..2).for_each(|_| assert_eq!(reply(&mut master), ServerReply::Reply(Reply::Created)));
     while replica.ask("DBSIZE") != ":2" {
         sleep(Duration::from_millis(5));
     }
@@ -197,10 +200,10 @@ fn replica() {
     let asks = vec![Request::Get(key(0)), Request::Pttl(key(1)), keep(key(1))];
     promoted.write(asks);
     // Expiry is an absolute time, and this clock is twenty seconds ahead.
-    assert_eq!(reply(&mut promoted), Reply::Value(None));
+    assert_eq!(reply(&mut promoted), ServerReply::Value(None));
     let left = reply(&mut promoted);
-    assert!(matches!(left, Reply::Pttl(1..=40_000)), "{left:?}");
-    assert_eq!(reply(&mut promoted), Reply::Answer(Answer::Unknown(Cause::NoScript)));
+    assert!(matches!(left, ServerReply::Pttl(1..=40_000)), "{left:?}");
+    assert_eq!(reply(&mut promoted), ServerReply::Reply(Reply::Unknown(Cause::NoScript)));
 }
 
 fn lock(command: Command) -> Request {
@@ -212,11 +215,11 @@ fn listen() -> Vec<Request> {
 }
 
 fn delete() -> Request {
-    lock(Command::Delete { key: key(0), token: TOKEN, call: Call::Next, leave: None })
+    lock(Command::Delete { key: key(0), token: TOKEN, call: WakeUp::First, leave: None })
 }
 
-fn stand(spot: Spot) -> Request {
-    lock(Command::Stand { key: key(0), waiter: WAITER, spot })
+fn stand(position: Position) -> Request {
+    lock(Command::Enqueue { key: key(0), waiter: WAITER, position })
 }
 
 /// A paused master has one connection that is subscribed and one that deletes. The first is closed
@@ -230,10 +233,10 @@ fn ends() {
         let mut deletes = Socket::connect(masters.port(1)).unwrap();
         greeting(&mut deletes);
         ears.write(listen());
-        (0..2).for_each(|_| assert_eq!(reply(&mut ears), Reply::Answer(Answer::Alive)));
-        deletes.write(vec![set(key(0), 60_000), stand(Spot::Last)]);
-        assert_eq!(reply(&mut deletes), Reply::Answer(Answer::Created));
-        assert!(matches!(reply(&mut deletes), Reply::Answer(Answer::Place { ahead: 0, .. })));
+        (0..2).for_each(|_| assert_eq!(reply(&mut ears), ServerReply::Reply(Reply::Alive)));
+        deletes.write(vec![set(key(0), 60_000), stand(Position::Last)]);
+        assert_eq!(reply(&mut deletes), ServerReply::Reply(Reply::Created));
+        assert!(matches!(reply(&mut deletes), ServerReply::Reply(Reply::Place { ahead: 0, .. })));
         // The master would keep a waiter that has just sent a request.
         masters.set_clock(1, ClockChange::forward(Duration::from_secs(2))).unwrap();
         // After this round trip, neither connection is still in the turn of its earlier commands.
@@ -259,7 +262,7 @@ fn ends() {
         let [ear, deleter] = [(); 2].map(|()| server.connect().unwrap());
         server.deliver(deleter, Request::Hello);
         server.deliver(deleter, set(key(0), 60_000));
-        server.deliver(deleter, stand(Spot::Last));
+        server.deliver(deleter, stand(Position::Last));
         listen().into_iter().for_each(|request| server.deliver(ear, request));
         server.turn(0, &[ear, deleter], &mut Vec::new());
         server.pause();
@@ -273,14 +276,16 @@ fn ends() {
         assert!(!server.knows(ear) && server.waiting().next().is_none());
         let on = |of| {
             let said = out.iter().filter_map(move |event| match event {
-                Event::Reply(it, reply) => (*it == of).then(|| reply.clone()),
-                Event::Woken(it, ticket) => (*it == of).then_some(Reply::Woken(*ticket)),
+                Event::ServerReply(it, reply) => (*it == of).then(|| reply.clone()),
+                Event::Woken(it, waiter_id) => {
+                    (*it == of).then_some(ServerReply::Woken(*waiter_id))
+                }
                 Event::Dropped(_) => None,
             });
             said.collect::<Vec<_>>()
         };
-        let wanted = if listeners == 0 { Answer::Deleted } else { Answer::Freed { listeners } };
-        assert_eq!((&real, on(deleter)), (&Reply::Answer(wanted), vec![real.clone()]));
+        let wanted = if listeners == 0 { Reply::Deleted } else { Reply::Freed { listeners } };
+        assert_eq!((&real, on(deleter)), (&ServerReply::Reply(wanted), vec![real.clone()]));
         assert_eq!(heard, on(ear), "{behind} {first}");
         // Without a command, the connection is closed in that turn, and its message is never
         // written.
@@ -288,7 +293,7 @@ fn ends() {
     }
 }
 
-fn until_it_ends(socket: &mut Socket) -> Vec<Reply> {
+fn until_it_ends(socket: &mut Socket) -> Vec<ServerReply> {
     let mut heard = Vec::new();
     while socket.waits() {
         heard.push(reply(socket));
@@ -308,9 +313,9 @@ fn itself() {
     let masters = Masters::start(1).unwrap();
     let mut socket = Socket::connect(masters.port(1)).unwrap();
     greeting(&mut socket);
-    let requests = [listen(), vec![stand(Spot::Last), set(key(0), 60_000), delete()]].concat();
+    let requests = [listen(), vec![stand(Position::Last), set(key(0), 60_000), delete()]].concat();
     socket.write(requests.clone());
-    let real: Vec<Reply> = (0..6).map(|_| reply(&mut socket)).collect();
+    let real: Vec<ServerReply> = (0..6).map(|_| reply(&mut socket)).collect();
     let mut server = server();
     let connection = server.connect().unwrap();
     server.deliver(connection, Request::Hello);
@@ -318,18 +323,18 @@ fn itself() {
     requests.into_iter().for_each(|request| server.deliver(connection, request));
     let mut out = Vec::new();
     server.serve(0, connection, &mut out);
-    let model: Vec<Reply> = out
+    let model: Vec<ServerReply> = out
         .into_iter()
         .map(|event| match event {
-            Event::Reply(_, reply) => reply,
-            Event::Woken(_, ticket) => Reply::Woken(ticket),
+            Event::ServerReply(_, reply) => reply,
+            Event::Woken(_, waiter_id) => ServerReply::Woken(waiter_id),
             Event::Dropped(_) => panic!("it is dropped"),
         })
         .collect();
     assert_eq!(real, model);
     assert_eq!(
         real[4..],
-        [Reply::Woken(WAITER.ticket), Reply::Answer(Answer::Freed { listeners: 1 })]
+        [ServerReply::Woken(WAITER.waiter_id), ServerReply::Reply(Reply::Freed { listeners: 1 })]
     );
 }
 

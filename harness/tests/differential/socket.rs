@@ -5,11 +5,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use redquorum_harness::sim::server::{Reply, Request};
+use redquorum_harness::sim::server::{Request, ServerReply};
 use redquorum_protocol::wire::{
     Command, Expect, Frame, Greeting, Hello, is_unasked, parse, woken, write_command,
 };
-use redquorum_protocol::{Answer, Token};
+use redquorum_protocol::{Reply, Token};
 
 use crate::plan::Leave;
 
@@ -25,7 +25,7 @@ pub(crate) struct Socket {
 
 /// A reply, before the names of the two worlds are made comparable.
 pub(crate) enum Said {
-    Reply(Reply),
+    ServerReply(ServerReply),
     /// The identity of the connection and of the master.
     Greeting(Greeting),
 }
@@ -62,14 +62,14 @@ impl Socket {
         self.fill()?;
         if let Some(woken) = self.first(unasked) {
             self.take(|_| ());
-            return Ok(Said::Reply(woken));
+            return Ok(Said::ServerReply(woken));
         }
         let request = self.asked.pop_front().expect("something was asked");
-        Ok(self.take(|frame| Said::Reply(reply(&request, frame))))
+        Ok(self.take(|frame| Said::ServerReply(reply(&request, frame))))
     }
 
     /// A push message that has already arrived. The connection must have no other bytes to read.
-    pub(crate) fn overhear(&mut self) -> Result<Option<Reply>, Gone> {
+    pub(crate) fn overhear(&mut self) -> Result<Option<ServerReply>, Gone> {
         while !self.is_whole() {
             self.stream.set_nonblocking(true).unwrap();
             let received = self.receive();
@@ -88,7 +88,11 @@ impl Socket {
         for index in 0..handshake.answers() {
             unfit |= self.frame(|frame| handshake.read(index, frame, &mut greeting))?.is_err();
         }
-        Ok(if unfit { Said::Reply(Reply::Error("unfit")) } else { Said::Greeting(greeting) })
+        Ok(if unfit {
+            Said::ServerReply(ServerReply::Error("unfit"))
+        } else {
+            Said::Greeting(greeting)
+        })
     }
 
     fn frame<T>(&mut self, with: impl FnOnce(&Frame<'_>) -> T) -> Result<T, Gone> {
@@ -156,7 +160,7 @@ fn silent(error: &std::io::Error) -> bool {
 fn encode(request: &Request, out: &mut Vec<u8>) {
     match request {
         Request::Lock(command) => command.encode(out),
-        Request::Lax(command, lax) => lax.encode(command, out),
+        Request::Lax(command, script_mutant) => script_mutant.encode(command, out),
         Request::Hello => Hello::default().handshake(true).encode(out),
         Request::Del(key) => write_command(out, &[b"DEL", key]),
         Request::PExpire(key, ttl_ms) => {
@@ -170,40 +174,40 @@ fn encode(request: &Request, out: &mut Vec<u8>) {
     }
 }
 
-fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
+fn reply(request: &Request, frame: &Frame<'_>) -> ServerReply {
     match (request, frame) {
         (Request::Lock(command) | Request::Lax(command, _), frame) => {
-            Reply::Answer(read(command, frame))
+            ServerReply::Reply(read(command, frame))
         }
-        (Request::Del(_), Frame::Integer(1)) => Reply::Answer(Answer::Deleted),
-        (Request::PExpire(..), Frame::Integer(1)) => Reply::Answer(Answer::Kept),
+        (Request::Del(_), Frame::Integer(1)) => ServerReply::Reply(Reply::Deleted),
+        (Request::PExpire(..), Frame::Integer(1)) => ServerReply::Reply(Reply::Kept),
         (Request::Del(_) | Request::PExpire(..), Frame::Integer(0)) => {
-            Reply::Answer(Answer::Absent)
+            ServerReply::Reply(Reply::Absent)
         }
-        (Request::Get(_), Frame::Null) => Reply::Value(None),
+        (Request::Get(_), Frame::Null) => ServerReply::Value(None),
         (Request::Get(_), Frame::Bulk(value)) => {
-            Reply::Value(Some(Token::from_slice(value).expect("only tokens are written")))
+            ServerReply::Value(Some(Token::from_slice(value).expect("only tokens are written")))
         }
-        (Request::Pttl(_), Frame::Integer(left)) => Reply::Pttl(*left),
+        (Request::Pttl(_), Frame::Integer(left)) => ServerReply::Pttl(*left),
         (Request::Time, Frame::Array(parts)) => match parts.as_slice() {
             [Frame::Bulk(seconds), Frame::Bulk(micros)] => {
-                Reply::Time((number(seconds) * 1_000_000 + number(micros)) * 1000)
+                ServerReply::Time((number(seconds) * 1_000_000 + number(micros)) * 1000)
             }
             other => panic!("TIME: {other:?}"),
         },
-        (Request::FlushAll | Request::ScriptFlush, Frame::Simple(b"OK")) => Reply::Ok,
-        (_, Frame::Error(text)) if text.starts_with(b"LOADING") => Reply::Error("LOADING"),
+        (Request::FlushAll | Request::ScriptFlush, Frame::Simple(b"OK")) => ServerReply::Ok,
+        (_, Frame::Error(text)) if text.starts_with(b"LOADING") => ServerReply::Error("LOADING"),
         (request, frame) => panic!("{request:?} was answered with {frame:?}"),
     }
 }
 
 /// The reply for a push message of the master.
-fn unasked(frame: &Frame<'_>) -> Option<Reply> {
+fn unasked(frame: &Frame<'_>) -> Option<ServerReply> {
     let woken = || woken(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
-    is_unasked(frame).then(|| Reply::Woken(woken()))
+    is_unasked(frame).then(|| ServerReply::Woken(woken()))
 }
 
-fn read(command: &Command, frame: &Frame<'_>) -> Answer {
+fn read(command: &Command, frame: &Frame<'_>) -> Reply {
     let expect: Expect = command.expect();
     expect.read(frame)
 }

@@ -1,7 +1,7 @@
 //! The visible behaviour of a master, and the comparison of two masters.
 
-use redquorum_harness::sim::server::{Reply, Wall};
-use redquorum_protocol::{Answer, Cause};
+use redquorum_harness::sim::server::{ServerReply, Wall};
+use redquorum_protocol::{Cause, Reply};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -18,7 +18,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) number: usize,
-    pub(crate) replies: Vec<Reply>,
+    pub(crate) replies: Vec<ServerReply>,
     pub(crate) dropped: bool,
 }
 
@@ -43,17 +43,17 @@ pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
     Ok(())
 }
 
-fn alike(real: &Reply, model: &Reply) -> bool {
+fn alike(real: &ServerReply, model: &ServerReply) -> bool {
     match (real, model) {
         // Redis adds the line of the script.
         (
-            Reply::Answer(Answer::Unknown(Cause::Error(real))),
-            Reply::Answer(Answer::Unknown(Cause::Error(model))),
+            ServerReply::Reply(Reply::Unknown(Cause::Error(real))),
+            ServerReply::Reply(Reply::Unknown(Cause::Error(model))),
         ) => real.starts_with(&**model),
         // The rig's own connections have ids, too.
         (
-            Reply::Greeting { run_id: real, boot, durable, .. },
-            Reply::Greeting { run_id: model, boot: its, durable: lasts, .. },
+            ServerReply::Greeting { run_id: real, boot, durable, .. },
+            ServerReply::Greeting { run_id: model, boot: its, durable: lasts, .. },
         ) => (real, boot, durable) == (model, its, lasts),
         _ => real == model,
     }

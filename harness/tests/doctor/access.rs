@@ -40,7 +40,7 @@ fn a_user_who_may_load_no_scripts_is_told_what_to_allow() {
     assert!(found.mend.as_deref().unwrap().contains("+script|load"), "{found:?}");
     said.has("warn", "persistence", Some(&master), "cannot be told", "+config|get");
     // Without scripts, `doctor` also removes the keys of its trials.
-    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), redquorum_rig::Reply::Integer(0));
+    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), redquorum_rig::RespValue::Integer(0));
 }
 
 /// The permissions that docs/wire.md lists.

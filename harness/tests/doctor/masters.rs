@@ -32,7 +32,7 @@ fn five_good_masters_have_no_finding_and_keep_no_key() {
     assert!(said.masters.iter().all(|master| master.reached));
     for node in 1..=5 {
         let left = masters.ask(node, "DBSIZE").unwrap();
-        assert_eq!(left, redquorum_rig::Reply::Integer(0));
+        assert_eq!(left, redquorum_rig::RespValue::Integer(0));
     }
     let (code, told, _) = run(&masters.urls());
     assert_eq!(code, 0, "{told}");

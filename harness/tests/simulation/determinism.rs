@@ -1,6 +1,6 @@
 //! A seed determines a run, and each part of a run has random streams of its own.
 
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::Scenario;
 use redquorum_harness::sim;
 
@@ -9,7 +9,7 @@ use crate::support::{of_client, runs, scenario};
 #[test]
 fn the_hash_of_a_trace_is_the_seeds() {
     for run in runs() {
-        let hash = |seed| sim::trace_hash(&sim::run(&run, seed, Lie::None));
+        let hash = |seed| sim::trace_hash(&sim::run(&run, seed, Mutant::None));
         for seed in [0, 1, u64::MAX] {
             assert_eq!(hash(seed), hash(seed), "{} with seed {seed}", run.name);
         }
@@ -53,7 +53,7 @@ const HARMS: [&str; 12] = [
 
 /// The events of the second client, without those after the healing.
 fn undisturbed(scenario: &Scenario) -> Vec<String> {
-    let history = sim::run(scenario, 7, Lie::None);
+    let history = sim::run(scenario, 7, Mutant::None);
     let mut lines = of_client(&history, "c2");
     let last = lines.iter().rposition(|line| line.contains("\"register\":\"S\"")).unwrap();
     lines.truncate(last + 1);
@@ -64,10 +64,10 @@ fn undisturbed(scenario: &Scenario) -> Vec<String> {
 fn a_fault_of_one_client_shifts_nothing_that_another_draws() {
     let calm = undisturbed(&scenario(APART));
     assert!(calm.len() > 100, "{}", calm.len());
-    for harm in HARMS {
-        let fault = format!("{APART}\n[[fault]]\nat = \"100ms\"\n{harm}\n");
+    for fault_kind in HARMS {
+        let fault = format!("{APART}\n[[fault]]\nat = \"100ms\"\n{fault_kind}\n");
         let struck = undisturbed(&scenario(&fault));
-        assert_eq!(calm, struck, "{harm}");
+        assert_eq!(calm, struck, "{fault_kind}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! The simulation from outside: a seed determines a run, and no run inside the lock's assumptions
-//! breaks the lock. `tests/lies.rs` checks that mutants are caught.
+//! breaks the lock. `tests/mutants.rs` checks that mutants are caught.
 
 mod determinism;
 mod pace;

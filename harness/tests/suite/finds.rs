@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{shrink, story};
@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
         space: Space::OUTSIDE,
         seed: 0,
         runs: 0,
-        lie: Lie::None,
+        mutant: Mutant::None,
         through: Through::Machines,
         jobs: 1,
     };
@@ -31,7 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
             let kind = found.kind();
             let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
             let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
-            let (name, text) = (story::name(&kind, Lie::None), story::file_of(&small, &kind));
+            let (name, text) = (story::name(&kind, Mutant::None), story::file_of(&small, &kind));
             thrice(|| {
                 let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
                 assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);

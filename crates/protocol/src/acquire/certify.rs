@@ -4,11 +4,11 @@
 use alloc::vec::Vec;
 
 use super::{Acquire, Failure, State};
-use crate::effect::{Ask, Dice, Effect, Step};
+use crate::effect::{Effect, Rng, RoundId, VoteRequest};
 use crate::fence;
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::Time;
-use crate::vote::{Answer, Ballot, verdict};
+use crate::vote::{Reply, Votes, verdict};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Certification {
@@ -16,7 +16,7 @@ pub(super) struct Certification {
     pub(super) round: u32,
     /// The number to which the masters raise their counters.
     pub(super) number: u64,
-    pub(super) ballot: Ballot,
+    pub(super) votes: Votes,
     /// Masters that reported in an earlier round that the key is gone.
     gone: NodeSet,
 }
@@ -24,17 +24,17 @@ pub(super) struct Certification {
 impl Acquire {
     /// Masters that reported the key gone since they granted it.
     pub(crate) fn lost(&self) -> NodeSet {
-        let gone = |answer: &Answer| matches!(answer, Answer::Absent | Answer::Taken(_));
+        let gone = |answer: &Reply| matches!(answer, Reply::Absent | Reply::Taken(_));
         let last = self.certification.as_ref();
-        last.map_or(NodeSet::EMPTY, |last| last.ballot.which(gone).or(last.gone))
+        last.map_or(NodeSet::EMPTY, |last| last.votes.which(gone).or(last.gone))
     }
 
     /// Masters that confirmed the key in the latest round, including one whose grant came too late
     /// to count.
     pub(crate) fn certified(&self) -> NodeSet {
-        let ours = |answer: &Answer| matches!(answer, Answer::Certified { .. });
+        let ours = |answer: &Reply| matches!(answer, Reply::Certified { .. });
         let last = self.certification.as_ref();
-        last.map_or(NodeSet::EMPTY, |last| last.ballot.which(ours))
+        last.map_or(NodeSet::EMPTY, |last| last.votes.which(ours))
     }
 
     /// Asks all masters to raise their counters to one number, if the key there is still ours. That
@@ -44,43 +44,43 @@ impl Acquire {
         &mut self,
         now: Time,
         number: Option<u64>,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
         let (Some(number), Some(fence)) = (number, number.and_then(|it| self.terms.fence(it)))
         else {
             // Masters granted without a number, although they were asked for one.
-            return self.fail(now, Failure::NoQuorum, dice, out);
+            return self.fail(now, Failure::NoQuorum, rng, out);
         };
         let round = self.certification.as_ref().map_or(0, |last| last.round) + 1;
         let gone = self.lost();
-        let ballot = Ballot::open(self.terms.nodes(), now);
-        self.certification = Some(Certification { round, number, ballot, gone });
+        let votes = Votes::open(self.terms.nodes(), now);
+        self.certification = Some(Certification { round, number, votes, gone });
         self.state = State::Certifying;
-        let step = Step::Certify { attempt: self.attempt, round };
-        let ask = Ask::Certify { token: self.token, fence };
+        let step = RoundId::Certify { attempt: self.attempt, round };
+        let ask = VoteRequest::Certify { token: self.token, fence };
         out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Send { node, step, ask }));
     }
 
-    pub(super) fn judge_number(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        let Some(Certification { number, ballot, .. }) = &self.certification else { return };
+    pub(super) fn judge_number(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        let Some(Certification { number, votes, .. }) = &self.certification else { return };
         let (number, quorum) = (*number, self.terms.quorum());
-        let exactly = ballot.which(|answer| *answer == Answer::Certified { number }).len();
-        let ours = ballot.which(|answer| matches!(answer, Answer::Certified { .. })).len();
-        let awaited = ballot.awaited().len();
+        let exactly = votes.which(|answer| *answer == Reply::Certified { number }).len();
+        let ours = votes.which(|answer| matches!(answer, Reply::Certified { .. })).len();
+        let awaited = votes.awaited().len();
         match verdict(exactly, awaited, quorum) {
             Some(true) if now < self.deadline() => {
                 self.fencing_token = Some(number);
                 self.win(now, out);
             }
-            _ if now >= self.deadline() => self.fail(now, Failure::TooLate, dice, out),
+            _ if now >= self.deadline() => self.fail(now, Failure::TooLate, rng, out),
             // A quorum holds the key, with counters at other numbers. Those are higher, and a
             // quorum can reach the q-th smallest of them.
             Some(false) if ours >= quorum && awaited == 0 => {
-                let number = fence::candidate(ballot, quorum);
-                self.certify(now, number, dice, out);
+                let number = fence::candidate(votes, quorum);
+                self.certify(now, number, rng, out);
             }
-            Some(false) if ours + awaited < quorum => self.refused(now, dice, out),
+            Some(false) if ours + awaited < quorum => self.refused(now, rng, out),
             _ => {}
         }
     }

@@ -18,13 +18,13 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::line::Line;
+use super::positions::Positions;
 use super::watch::Watch;
-use super::{Acquire, Patience, State, Turn};
-use crate::effect::{Dice, Effect, Word};
+use super::{Acquire, State, Turn, WaitPolicy};
+use crate::effect::{Effect, QueueEvent, Rng};
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::Time;
-use crate::vote::{Answer, Ballot, Cause};
+use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
 
 /// The state that a waiting acquire keeps from one attempt to the next.
@@ -74,9 +74,9 @@ const ROUNDS: u32 = 4;
 const DOUBLINGS: u32 = 4;
 
 impl Wait {
-    pub(super) fn new(patience: Patience) -> Self {
+    pub(super) fn new(policy: WaitPolicy) -> Self {
         Self {
-            wants: patience.wake_ups,
+            wants: policy.wake_ups,
             asked: false,
             listening: NodeSet::EMPTY,
             deaf: NodeSet::EMPTY,
@@ -123,9 +123,9 @@ impl Wait {
     }
 
     /// Counts a round that no quorum answered in time.
-    pub(super) fn count_silence(&mut self, ballot: &Ballot, quorum: usize) {
-        let silent = ballot.which(|answer| *answer == Answer::Unknown(Cause::Silent)).len();
-        let is_silent = silent > ballot.votes().len() - quorum;
+    pub(super) fn count_silence(&mut self, votes: &Votes, quorum: usize) {
+        let silent = votes.which(|answer| *answer == Reply::Unknown(Cause::Silent)).len();
+        let is_silent = silent > votes.votes().len() - quorum;
         self.silence = if is_silent { self.silence.saturating_add(1) } else { 0 };
     }
 
@@ -145,12 +145,12 @@ impl Wait {
 impl Acquire {
     /// Other claims of this process were served often enough: the waiter of another process that
     /// was just woken goes first.
-    pub(super) fn step_back(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        self.enter(dice);
+    pub(super) fn step_back(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        self.enter(rng);
         self.listen(out);
         self.wait.watch.open(self.terms.nodes());
         self.look(out);
-        self.wait.pause = now.plus(self.moment() + self.jitter(self.moment(), dice));
+        self.wait.pause = now.plus(self.moment() + self.jitter(self.moment(), rng));
         self.wait.peek = now.plus(self.period());
         self.state = State::Waiting;
     }
@@ -158,15 +158,15 @@ impl Acquire {
     /// Has the links subscribe, before anything else is asked. An answer after that is up to date,
     /// or a wake-up follows it.
     pub(super) fn listen(&mut self, out: &mut Vec<Effect>) {
-        let Some(ticket) = self.line.as_ref().map(Line::ticket) else { return };
+        let Some(waiter_id) = self.line.as_ref().map(Positions::waiter_id) else { return };
         if self.wait.wants && !core::mem::replace(&mut self.wait.asked, true) {
-            out.push(Effect::Listen { ticket });
+            out.push(Effect::Subscribe { waiter_id });
         }
     }
 
     /// Waits after a failed attempt, whose clean-up is on its way. The waiter enqueues, or keeps
     /// its positions: a wake-up from then on is news.
-    pub(super) fn pause(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    pub(super) fn pause(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         if self.line.is_some() {
             self.wait.watch.open(self.terms.nodes());
         }
@@ -174,12 +174,12 @@ impl Acquire {
         if !self.fair && self.wait.silence == 0 {
             self.look(out);
         }
-        self.sleep(now, dice, out);
+        self.sleep(now, rng, out);
     }
 
     /// Sleeps until it is woken, or until some time has passed.
-    pub(super) fn sleep(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        self.line.iter_mut().for_each(Line::rest);
+    pub(super) fn sleep(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        self.line.iter_mut().for_each(Positions::rest);
         // A fair waiter that will be woken only sleeps while the resource is held. That is no
         // failed attempt, so its streak starts anew.
         let is_woken = self.fair && self.hears();
@@ -188,9 +188,9 @@ impl Acquire {
         // A waiter that is not woken follows the policy alone, which counts every attempt.
         let by_streak = self.hears() || self.fair;
         let count = if by_streak { self.wait.streak.max(1) } else { self.attempt };
-        self.wait.pause = now.plus(dice.pause(count).max(self.thinned(dice)));
+        self.wait.pause = now.plus(rng.pause(count).max(self.thinned(rng)));
         if self.line.is_some() {
-            self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, dice));
+            self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, rng));
         }
         self.state = State::Waiting;
         // The driver waits for the end of the round, and the next wake is earlier.
@@ -198,12 +198,12 @@ impl Acquire {
     }
 
     /// The pause that unanswered attempts require.
-    fn thinned(&self, dice: &mut dyn Dice) -> Duration {
+    fn thinned(&self, rng: &mut dyn Rng) -> Duration {
         if self.wait.silence == 0 {
             return Duration::ZERO;
         }
         let most = self.wait.stretched(self.terms.node_timeout() / 2);
-        most / 2 + self.jitter(most / 2, dice)
+        most / 2 + self.jitter(most / 2, rng)
     }
 
     /// The time between two looks: each master is looked at three times before a position lapses
@@ -268,13 +268,13 @@ impl Acquire {
         self.line.is_some() && self.wait.listening.len() >= self.terms.quorum()
     }
 
-    pub(super) fn wake_waiting(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    pub(super) fn wake_waiting(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         if now < self.goes_at() {
             if now >= self.looks_at() {
-                self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, dice));
+                self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, rng));
                 if !self.fair && self.is_behind_others() {
                     self.wait.streak = self.wait.streak.saturating_add(1);
-                    self.wait.pause = now.plus(dice.pause(self.wait.streak));
+                    self.wait.pause = now.plus(rng.pause(self.wait.streak));
                 }
                 let next = (self.wait.peeked as usize + 1) % self.terms.nodes();
                 self.wait.peeked = u32::try_from(next).unwrap_or(0);
@@ -283,25 +283,25 @@ impl Acquire {
         } else if self.fair {
             self.stand(now, out);
         } else if now >= self.give_up {
-            self.again(now, None, dice, out);
+            self.again(now, None, rng, out);
         } else if now >= self.wait.hint {
-            self.called(now, false, dice, out);
+            self.called(now, false, rng, out);
         } else {
             if self.wait.pause < self.sleeps_until() {
                 // It slept until the holder's keys could expire.
                 self.wait.streak = 0;
             }
             let first = self.first();
-            self.again(now, first, dice, out);
+            self.again(now, first, rng, out);
         }
     }
 
     /// Makes an attempt, because masters reported the resource free. With `woken`, a quorum of them
     /// woke the waiter.
-    fn called(&mut self, now: Time, woken: bool, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    fn called(&mut self, now: Time, woken: bool, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         self.wait.streak = 0;
         let first = if woken { None } else { self.first() };
-        self.again(now, first, dice, out);
+        self.again(now, first, rng, out);
     }
 
     /// The master to ask first, if only one is asked: the lowest-numbered one that has not failed
@@ -331,12 +331,12 @@ impl Acquire {
         &mut self,
         now: Time,
         node: NodeId,
-        word: Word,
-        dice: &mut dyn Dice,
+        word: QueueEvent,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
         match word {
-            Word::Listening => {
+            QueueEvent::Subscribed => {
                 self.wait.listening.insert(node);
                 self.wait.refused.remove(node);
                 // This master may have woken it in vain before.
@@ -348,16 +348,16 @@ impl Acquire {
                     self.stand_at(node, out);
                 }
             }
-            Word::Deaf | Word::Refused => {
+            QueueEvent::NotSubscribed | QueueEvent::Refused => {
                 self.wait.listening.remove(node);
                 self.wait.deaf.insert(node);
-                if word == Word::Refused {
+                if word == QueueEvent::Refused {
                     self.wait.refused.insert(node);
                 }
                 out.push(Effect::Decided);
             }
-            Word::Free(ticket) => self.named(now, (node, ticket), dice, out),
-            Word::Others(_) => {}
+            QueueEvent::Free(waiter_id) => self.named(now, (node, waiter_id), rng, out),
+            QueueEvent::Waiters(_) => {}
         }
     }
 
@@ -366,8 +366,8 @@ impl Acquire {
         &mut self,
         now: Time,
         node: NodeId,
-        answer: &Answer,
-        dice: &mut dyn Dice,
+        answer: &Reply,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
         // Before its first attempt, it has set no key that a clean-up could have freed.
@@ -378,7 +378,7 @@ impl Acquire {
             // The resource was taken there since.
             self.wait.named.remove(node);
         }
-        if *answer == Answer::NoQueue {
+        if *answer == Reply::NoQueue {
             self.wait.refused.insert(node);
             if self.wait.refused.len() > self.terms.nodes() - self.terms.quorum() {
                 self.do_without_queues(out);
@@ -387,22 +387,22 @@ impl Acquire {
         } else if known && self.wait.watch.free().contains(node) {
             // The first look follows the clean-up. A resource that the clean-up freed was held by
             // the attempt itself, unless a master woke the waiter.
-            self.is_free(now, dice, out);
+            self.is_free(now, rng, out);
         }
     }
 
     /// A master answered the clean-up of the latest attempt.
-    pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, answer: &Answer) {
+    pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, answer: &Reply) {
         self.cleaned.insert(node);
         self.wait.watch.looked(now, node, answer);
     }
 
     /// The resource became free on one more master.
-    pub(super) fn is_free(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    pub(super) fn is_free(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         let quorum = self.terms.quorum();
         let woken = self.wait.named.len() >= quorum;
         if woken || self.wait.watch.free().len() >= quorum {
-            self.called(now, woken, dice, out);
+            self.called(now, woken, rng, out);
         } else {
             self.hint(now, out);
         }
@@ -420,18 +420,18 @@ impl Acquire {
         (self.terms.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
     }
 
-    pub(super) fn jitter(&self, most: Duration, dice: &mut dyn Dice) -> Duration {
+    pub(super) fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(dice.random() % most.max(1))
+        Duration::from_nanos(rng.random() % most.max(1))
     }
 
     /// When to ask the other masters, too, although the first one has not answered.
     pub(super) fn first_ends(&self) -> Time {
-        self.ballot.opened().plus(self.wait.stretched(self.terms.node_timeout()) / 4)
+        self.votes.opened().plus(self.wait.stretched(self.terms.node_timeout()) / 4)
     }
 }
 
-impl Default for Patience {
+impl Default for WaitPolicy {
     /// One attempt, without an explanation.
     fn default() -> Self {
         Self {

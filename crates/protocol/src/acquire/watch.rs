@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Answer, Holder};
+use crate::vote::{Holder, Reply};
 
 /// See the [module](self). Empty while the acquire does not wait.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -38,20 +38,20 @@ impl Watch {
     }
 
     /// Records a master's answer to a compare-and-delete, or to a request for a position.
-    pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Answer) {
+    pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Reply) {
         let until = |left_ms| now.plus(Duration::from_millis(left_ms));
         let Some(known) = self.known.get_mut(node.index()) else { return };
         *known = match answer {
-            Answer::Deleted | Answer::Absent => Known::Free,
-            Answer::Taken(holder) => match *holder {
+            Reply::Deleted | Reply::Absent => Known::Free,
+            Reply::Taken(holder) => match *holder {
                 Holder::Lease { token, left_ms } => Known::Held(until(left_ms), Some(token)),
                 Holder::Foreign { left_ms } => Known::Held(until(left_ms), None),
                 Holder::NoExpiry | Holder::WrongType => Known::Held(Time::NEVER, None),
                 Holder::NotAsked => Known::Nothing,
             },
-            Answer::Place { holder: None, .. } => Known::Free,
-            Answer::Place { holder: Some(holder), .. } => {
-                return self.looked(now, node, &Answer::Taken(*holder));
+            Reply::Place { holder: None, .. } => Known::Free,
+            Reply::Place { holder: Some(holder), .. } => {
+                return self.looked(now, node, &Reply::Taken(*holder));
             }
             _ => Known::Nothing,
         };
@@ -133,8 +133,8 @@ mod tests {
         watch
     }
 
-    fn lease(byte: u8, left_ms: u64) -> Answer {
-        Answer::Taken(Holder::Lease { token: Token::new([byte; TOKEN_LEN]), left_ms })
+    fn lease(byte: u8, left_ms: u64) -> Reply {
+        Reply::Taken(Holder::Lease { token: Token::new([byte; TOKEN_LEN]), left_ms })
     }
 
     #[test]
@@ -148,15 +148,15 @@ mod tests {
         watch.freed(NodeId::new(0));
         assert_eq!(watch.earliest(3), at(25));
         // A master that does not answer may be free.
-        watch.looked(at(6), NodeId::new(3), &Answer::Unknown(crate::vote::Cause::Silent));
+        watch.looked(at(6), NodeId::new(3), &Reply::Unknown(crate::vote::Cause::Silent));
         assert_eq!(watch.earliest(3), at(15));
-        watch.looked(at(6), NodeId::new(2), &Answer::Unknown(crate::vote::Cause::Silent));
+        watch.looked(at(6), NodeId::new(2), &Reply::Unknown(crate::vote::Cause::Silent));
         assert_eq!(watch.earliest(3), Time::ZERO);
         let mut watch = watch_of(3);
         for node in 0..3 {
-            watch.looked(at(6), NodeId::new(node), &Answer::Taken(Holder::NoExpiry));
+            watch.looked(at(6), NodeId::new(node), &Reply::Taken(Holder::NoExpiry));
         }
-        watch.looked(at(6), NodeId::new(1), &Answer::Taken(Holder::WrongType));
+        watch.looked(at(6), NodeId::new(1), &Reply::Taken(Holder::WrongType));
         assert_eq!(watch.earliest(2), Time::NEVER);
     }
 

@@ -3,10 +3,10 @@
 
 use alloc::vec::Vec;
 
-use crate::acquire::Patience;
+use crate::acquire::WaitPolicy;
 use crate::claim::{Claim, Input};
-use crate::effect::{Dice, Effect};
-use crate::terms::Terms;
+use crate::effect::{Effect, Rng};
+use crate::lock_config::LockConfig;
 use crate::time::Time;
 
 /// The machine that a [`Client`](super::Client) drives for each request.
@@ -24,9 +24,9 @@ pub trait ClaimMachine {
     fn acquire(
         clocks: Self::Clocks,
         seed: Self::Seed,
-        terms: Terms,
-        patience: Patience,
-        dice: &mut dyn Dice,
+        terms: LockConfig,
+        policy: WaitPolicy,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self;
 
@@ -35,7 +35,7 @@ pub trait ClaimMachine {
         &mut self,
         clocks: Self::Clocks,
         input: Input,
-        dice: &mut dyn Dice,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     );
 
@@ -63,16 +63,16 @@ impl ClaimMachine for Claim {
     fn acquire(
         clocks: Time,
         (): (),
-        terms: Terms,
-        patience: Patience,
-        dice: &mut dyn Dice,
+        terms: LockConfig,
+        policy: WaitPolicy,
+        rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
-        Self::acquire(clocks, terms, patience, dice, out)
+        Self::acquire(clocks, terms, policy, rng, out)
     }
 
-    fn handle(&mut self, clocks: Time, input: Input, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        Self::handle(self, clocks, input, dice, out);
+    fn handle(&mut self, clocks: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        Self::handle(self, clocks, input, rng, out);
     }
 
     fn claim(&self) -> &Claim {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Hold, Loss};
 use crate::effect::Effect;
-use crate::terms::Terms;
+use crate::lock_config::LockConfig;
 use crate::time::Time;
 
 /// The handles of one lease.
@@ -38,7 +38,7 @@ impl Hold {
 
     /// Starts a round of extending for the holder, if that moves the deadline to a later time. It
     /// never moves the deadline to an earlier time, because other handles rely on it.
-    pub(crate) fn prolong(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
+    pub(crate) fn prolong(&mut self, now: Time, terms: LockConfig, out: &mut Vec<Effect>) {
         if now.plus(terms.validity()) > self.deadline {
             self.extend(now, terms, out);
         }

@@ -70,7 +70,7 @@ impl Hold {
         let due = self.watchdog?.next;
         let waits = self.lost.is_none() && !self.is_extending() && due != Time::NEVER;
         let from = if self.round.state == Extension::Extended {
-            self.round.ballot.opened().plus(self.pause() / 2).min(due)
+            self.round.votes.opened().plus(self.pause() / 2).min(due)
         } else {
             due
         };
@@ -85,7 +85,7 @@ impl Hold {
 
     /// The latest time of a renewal after a successful round.
     fn renews(&self) -> Time {
-        self.round.ballot.opened().plus(self.pause())
+        self.round.votes.opened().plus(self.pause())
     }
 
     fn renew(&mut self, now: Time, out: &mut Vec<Effect>) {

@@ -5,8 +5,8 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Call, Key};
-use crate::terms::Drift;
+use crate::effect::{Key, WakeUp};
+use crate::lock_config::Drift;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -36,7 +36,7 @@ struct Entry {
     /// Whether the key is in the queue of refused clean-ups.
     queued: bool,
     /// Which waiter is woken when the key is deleted.
-    call: Call,
+    call: WakeUp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,7 +54,7 @@ enum State {
 }
 
 impl Entry {
-    const fn new(key: Key, state: State, expires: Time, ttl: Duration, call: Call) -> Self {
+    const fn new(key: Key, state: State, expires: Time, ttl: Duration, call: WakeUp) -> Self {
         Self { key, state, expires, ttl, gone: None, queued: false, call }
     }
 
@@ -67,7 +67,7 @@ impl Ledger {
     /// Enters a key that a command is about to create or extend. It lives for `ttl` from then on.
     pub(super) fn claim(&mut self, now: Time, token: Token, key: Key, ttl: Duration) {
         let expires = now.plus(ttl);
-        let new = Entry::new(key, State::Claimed, expires, ttl, Call::Nobody);
+        let new = Entry::new(key, State::Claimed, expires, ttl, WakeUp::None);
         let entry = self.enter(token, new);
         entry.expires = entry.expires.max(expires);
         entry.ttl = entry.ttl.max(ttl);
@@ -91,7 +91,7 @@ impl Ledger {
         {
             entry.state = State::Left;
             // Only the key of a lease is left alone, and its deletion wakes the next waiter.
-            entry.call = Call::Next;
+            entry.call = WakeUp::First;
             self.ripe.insert((until, token));
         }
     }
@@ -118,7 +118,7 @@ impl Ledger {
     }
 
     /// Makes the clean-up of the key pending. No command for it is written yet.
-    pub(super) fn owe(&mut self, token: Token, call: Call) {
+    pub(super) fn owe(&mut self, token: Token, call: WakeUp) {
         if let Some(entry) = self.entries.get_mut(&token) {
             entry.state = State::Owed;
             entry.call = entry.call.max(call);
@@ -127,7 +127,7 @@ impl Ledger {
 
     /// Notes that the compare-and-delete of the key is being written. Enters a key that was never
     /// entered: the link asks about it all the same.
-    pub(super) fn pay(&mut self, token: Token, key: Key, now: Time, call: Call) {
+    pub(super) fn pay(&mut self, token: Token, key: Key, now: Time, call: WakeUp) {
         let new = Entry::new(key, State::Paying, now, Duration::ZERO, call);
         let entry = self.enter(token, new);
         entry.state = State::Paying;
@@ -137,7 +137,7 @@ impl Ledger {
     /// The key of a token, if its deletion wakes or counts waiters.
     pub(super) fn called(&self, token: Token) -> Option<&Key> {
         let entry = self.entries.get(&token)?;
-        (entry.call != Call::Nobody).then_some(&entry.key)
+        (entry.call != WakeUp::None).then_some(&entry.key)
     }
 
     fn enter(&mut self, token: Token, entry: Entry) -> &mut Entry {
@@ -149,7 +149,7 @@ impl Ledger {
     }
 
     /// Starts all pending clean-ups. Returns them, for the caller to write.
-    pub(super) fn pay_all(&mut self) -> Vec<(Token, Key, Call)> {
+    pub(super) fn start_all(&mut self) -> Vec<(Token, Key, WakeUp)> {
         let owed = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Owed);
         owed.map(|(token, entry)| {
             entry.state = State::Paying;
@@ -180,7 +180,7 @@ impl Ledger {
 
     /// Starts up to `count` refused clean-ups again, those first that have waited for longest.
     /// Returns them, for the caller to write.
-    pub(super) fn retry(&mut self, count: usize) -> Vec<(Token, Key, Call)> {
+    pub(super) fn retry(&mut self, count: usize) -> Vec<(Token, Key, WakeUp)> {
         let mut again = Vec::new();
         while again.len() < count
             && let Some(token) = self.refused.pop_front()
@@ -196,7 +196,7 @@ impl Ledger {
     }
 
     /// The connection is gone: clean-ups in flight are pending again.
-    pub(super) fn unpay_all(&mut self) {
+    pub(super) fn restart_all(&mut self) {
         for entry in self.entries.values_mut().filter(|entry| entry.state == State::Paying) {
             entry.state = State::Owed;
         }
@@ -229,7 +229,7 @@ impl Ledger {
     }
 
     /// Counts the pending clean-ups, without keys that have expired by themselves.
-    pub(super) fn owed_and_alive(&self, now: Time) -> usize {
+    pub(super) fn pending_and_alive(&self, now: Time) -> usize {
         let counts = |entry: &&Entry| entry.is_owed() && now < entry.expires;
         self.entries.values().filter(counts).count()
     }

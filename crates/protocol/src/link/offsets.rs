@@ -143,7 +143,7 @@ impl Offsets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::terms::Drift;
+    use crate::lock_config::Drift;
 
     #[test]
     fn few_readings_are_kept_however_many_come_and_none_is_lost_that_is_the_lowest() {

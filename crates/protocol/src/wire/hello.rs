@@ -9,7 +9,7 @@ use core::fmt;
 use super::{Command, Expect, Frame, readable, write_command};
 use crate::guard::MAX_MARKER;
 use crate::link::RunId;
-use crate::vote::Answer;
+use crate::vote::Reply;
 
 /// The credentials and the database of a new connection. `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -208,8 +208,8 @@ impl Handshake<'_> {
                 Err(unfit("a password is needed", text))
             }
             (Asked::Load(script), frame) => match Expect::Load(script).read(frame) {
-                Answer::Alive => Ok(()),
-                Answer::Unknown(cause) => {
+                Reply::Alive => Ok(()),
+                Reply::Unknown(cause) => {
                     Err(Unfit(Arc::from(alloc::format!("a script was not loaded: {cause}"))))
                 }
                 _ => Err(Unfit(Arc::from("a script was not loaded"))),

@@ -5,14 +5,14 @@
 use alloc::sync::Arc;
 
 use super::Command;
-use crate::vote::Answer;
+use crate::vote::Reply;
 
 /// The boot marker and the vigil of a model master. Times are milliseconds of its own clock.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Markers {
     boot: Option<Arc<str>>,
     /// The vigil, with the last millisecond at which it is there.
-    vigil: Option<(Arc<str>, u64)>,
+    probation: Option<(Arc<str>, u64)>,
 }
 
 impl Markers {
@@ -22,8 +22,8 @@ impl Markers {
     }
 
     /// The vigil.
-    pub fn vigil(&self) -> Option<&Arc<str>> {
-        self.vigil.as_ref().map(|(name, _)| name)
+    pub fn probation(&self) -> Option<&Arc<str>> {
+        self.probation.as_ref().map(|(name, _)| name)
     }
 
     /// Sets the boot marker, as any user with write access may.
@@ -33,7 +33,7 @@ impl Markers {
 
     /// Counts the keys, with those that have expired unseen.
     pub fn len(&self) -> usize {
-        usize::from(self.boot.is_some()) + usize::from(self.vigil.is_some())
+        usize::from(self.boot.is_some()) + usize::from(self.probation.is_some())
     }
 
     /// Whether there are no keys.
@@ -43,23 +43,23 @@ impl Markers {
 
     /// Forgets a vigil that has expired. Returns whether there was one.
     pub fn expire(&mut self, now: u64) -> bool {
-        self.vigil.take_if(|(_, last)| now > *last).is_some()
+        self.probation.take_if(|(_, last)| now > *last).is_some()
     }
 
     /// Evicts the keys that have a TTL.
     pub fn evict(&mut self) {
-        self.vigil = None;
+        self.probation = None;
     }
 
     /// The answer that refuses a grant which relies on `marker`; `None` if the master shows that
     /// marker.
-    pub fn refusal(&self, marker: &str) -> Option<Answer> {
+    pub fn refusal(&self, marker: &str) -> Option<Reply> {
         let shown = self.boot.as_deref() == Some(marker);
-        (!shown).then(|| Answer::Marked { boot: self.boot.clone(), vigil: None })
+        (!shown).then(|| Reply::Marked { boot: self.boot.clone(), probation: None })
     }
 
-    /// Executes a [`Command::Watch`] or a [`Command::Bless`]; returns `None` for any other command.
-    pub fn execute(&mut self, now: u64, command: &Command) -> Option<Answer> {
+    /// Executes a [`Command::Watch`] or a [`Command::Initialize`]; returns `None` for any other command.
+    pub fn execute(&mut self, now: u64, command: &Command) -> Option<Reply> {
         match command {
             Command::Watch { run_id, marker, begin, vigil_ms, ended } => {
                 self.expire(now);
@@ -68,22 +68,22 @@ impl Markers {
                     !run_id.0.is_empty() && rest.is_some_and(|rest| rest.starts_with(' '))
                 };
                 if !self.boot.as_ref().is_some_and(ours) {
-                    if self.vigil().is_some() && self.vigil() == ended.as_ref() {
+                    if self.probation().is_some() && self.probation() == ended.as_ref() {
                         self.boot = Some(marker.clone());
-                        self.vigil = None;
-                    } else if let (None, Some(begin)) = (&self.vigil, begin) {
-                        self.vigil = Some((begin.clone(), now.saturating_add(*vigil_ms)));
+                        self.probation = None;
+                    } else if let (None, Some(begin)) = (&self.probation, begin) {
+                        self.probation = Some((begin.clone(), now.saturating_add(*vigil_ms)));
                     }
                 }
-                let (boot, vigil) = (self.boot.clone(), self.vigil().cloned());
-                Some(Answer::Marked { boot, vigil })
+                let (boot, probation) = (self.boot.clone(), self.probation().cloned());
+                Some(Reply::Marked { boot, probation })
             }
-            Command::Bless { .. } if self.boot.is_some() => {
-                Some(Answer::Marked { boot: None, vigil: None })
+            Command::Initialize { .. } if self.boot.is_some() => {
+                Some(Reply::Marked { boot: None, probation: None })
             }
-            Command::Bless { marker } => {
+            Command::Initialize { marker } => {
                 self.boot = Some(marker.clone());
-                Some(Answer::Blessed)
+                Some(Reply::Initialized)
             }
             _ => None,
         }

@@ -4,8 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::{Frame, RESERVED, counted, holder};
-use crate::ticket::{Spot, Waiter};
-use crate::vote::{Answer, Cause, Holder};
+use crate::vote::{Cause, Holder, Reply};
+use crate::waiter::{Position, Waiter};
 
 /// The two keys of a resource's queue: a sorted set of waiters by position, and one by the time at
 /// which each waiter lapses, in milliseconds of the master's clock.
@@ -31,11 +31,11 @@ const NEW_MS: u64 = 14_000;
 const SWEEP: usize = 100;
 
 /// Reads a master's answer about a position.
-pub(super) fn place(parts: &[Frame<'_>]) -> Answer {
-    read(parts).unwrap_or(Answer::Unknown(Cause::Garbage))
+pub(super) fn place(parts: &[Frame<'_>]) -> Reply {
+    read(parts).unwrap_or(Reply::Unknown(Cause::Garbage))
 }
 
-fn read(parts: &[Frame<'_>]) -> Option<Answer> {
+fn read(parts: &[Frame<'_>]) -> Option<Reply> {
     let [Frame::Integer(number), Frame::Integer(ahead), held @ ..] = parts else { return None };
     let holder = match held {
         [] => None,
@@ -45,9 +45,9 @@ fn read(parts: &[Frame<'_>]) -> Option<Answer> {
     };
     let ahead = u64::try_from(*ahead).ok()?;
     Some(match counted(*number) {
-        Some(number) => Answer::Place { number, ahead, holder },
+        Some(number) => Reply::Place { number, ahead, holder },
         // Another program wrote into the queue.
-        None => Answer::NoQueue,
+        None => Reply::NoQueue,
     })
 }
 
@@ -86,9 +86,9 @@ impl WaitQueue {
     /// are before it.
     ///
     /// `now` is the master's clock in milliseconds. Call it after [`sweep`](Self::sweep).
-    pub fn enqueue(&mut self, now: u64, waiter: Waiter, spot: Spot) -> (u64, u64) {
-        let number = self.number_at(waiter, spot);
-        if self.writes(now, waiter, spot) {
+    pub fn enqueue(&mut self, now: u64, waiter: Waiter, position: Position) -> (u64, u64) {
+        let number = self.number_at(waiter, position);
+        if self.writes(now, waiter, position) {
             self.positions.insert(waiter, number);
             self.lapses.insert(waiter, now + LAPSE_MS);
             self.until = now + LAPSE_MS;
@@ -96,19 +96,19 @@ impl WaitQueue {
         (number, self.before(waiter))
     }
 
-    fn number_at(&self, waiter: Waiter, spot: Spot) -> u64 {
-        match spot {
-            Spot::At(number) => number,
-            spot => {
+    fn number_at(&self, waiter: Waiter, position: Position) -> u64 {
+        match position {
+            Position::At(number) => number,
+            position => {
                 let last = || self.positions.values().copied().max().unwrap_or(0);
-                spot.number().max(self.number(waiter).unwrap_or_else(|| last() + 1))
+                position.number().max(self.number(waiter).unwrap_or_else(|| last() + 1))
             }
         }
     }
 
     /// Whether a look of this waiter writes anything.
-    pub fn writes(&self, now: u64, waiter: Waiter, spot: Spot) -> bool {
-        let keeps = self.number(waiter) == Some(self.number_at(waiter, spot));
+    pub fn writes(&self, now: u64, waiter: Waiter, position: Position) -> bool {
+        let keeps = self.number(waiter) == Some(self.number_at(waiter, position));
         let fresh = self.lapses.get(&waiter).is_some_and(|lapses| *lapses >= now + FRESH_MS);
         !(keeps && fresh)
     }
@@ -221,46 +221,46 @@ impl WaitQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ticket::Ticket;
+    use crate::waiter::WaiterId;
 
     fn waiter(number: u64) -> Waiter {
-        Waiter { inbox: number, ticket: Ticket::new(number) }
+        Waiter { inbox: number, waiter_id: WaiterId::new(number) }
     }
 
-    fn look(queue: &mut WaitQueue, now: u64, number: u64, spot: Spot) -> (u64, u64) {
+    fn look(queue: &mut WaitQueue, now: u64, number: u64, position: Position) -> (u64, u64) {
         queue.sweep(now);
-        queue.enqueue(now, waiter(number), spot)
+        queue.enqueue(now, waiter(number), position)
     }
 
     #[test]
     fn positions_are_in_the_order_of_their_numbers_and_of_waiters_where_those_are_equal() {
         let mut queue = WaitQueue::default();
-        assert_eq!(look(&mut queue, 0, 7, Spot::Last), (1, 0));
-        assert_eq!(look(&mut queue, 0, 5, Spot::Last), (2, 1));
-        assert_eq!(look(&mut queue, 0, 7, Spot::NotBefore(2)), (2, 1));
-        assert_eq!(look(&mut queue, 0, 7, Spot::NotBefore(1)), (2, 1), "it keeps its position");
-        assert_eq!(look(&mut queue, 0, 7, Spot::At(1)), (1, 0));
-        assert_eq!(look(&mut queue, 0, 7, Spot::At(4)), (4, 1));
-        assert_eq!(look(&mut queue, 0, 7, Spot::Last), (4, 1));
+        assert_eq!(look(&mut queue, 0, 7, Position::Last), (1, 0));
+        assert_eq!(look(&mut queue, 0, 5, Position::Last), (2, 1));
+        assert_eq!(look(&mut queue, 0, 7, Position::NotBefore(2)), (2, 1));
+        assert_eq!(look(&mut queue, 0, 7, Position::NotBefore(1)), (2, 1), "it keeps its position");
+        assert_eq!(look(&mut queue, 0, 7, Position::At(1)), (1, 0));
+        assert_eq!(look(&mut queue, 0, 7, Position::At(4)), (4, 1));
+        assert_eq!(look(&mut queue, 0, 7, Position::Last), (4, 1));
     }
 
     #[test]
     fn a_waiter_without_a_position_comes_behind_all_others_whatever_another_master_gave_it() {
         let mut queue = WaitQueue::default();
-        assert_eq!(look(&mut queue, 0, 1, Spot::At(5)), (5, 0));
-        assert_eq!(look(&mut queue, 0, 2, Spot::NotBefore(1)), (6, 1));
-        assert_eq!(look(&mut queue, 0, 3, Spot::NotBefore(9)), (9, 2));
+        assert_eq!(look(&mut queue, 0, 1, Position::At(5)), (5, 0));
+        assert_eq!(look(&mut queue, 0, 2, Position::NotBefore(1)), (6, 1));
+        assert_eq!(look(&mut queue, 0, 3, Position::NotBefore(9)), (9, 2));
     }
 
     #[test]
     fn a_position_lapses_unless_it_is_asked_for_again() {
         let mut queue = WaitQueue::default();
-        look(&mut queue, 0, 1, Spot::Last);
-        look(&mut queue, 4_000, 2, Spot::Last);
-        assert!(!queue.writes(4_000, waiter(1), Spot::Last), "a look is no write");
-        assert!(queue.writes(6_000, waiter(1), Spot::Last));
-        assert_eq!(look(&mut queue, LAPSE_MS - 1, 2, Spot::Last), (2, 1));
-        assert_eq!(look(&mut queue, LAPSE_MS, 2, Spot::Last), (2, 0));
+        look(&mut queue, 0, 1, Position::Last);
+        look(&mut queue, 4_000, 2, Position::Last);
+        assert!(!queue.writes(4_000, waiter(1), Position::Last), "a look is no write");
+        assert!(queue.writes(6_000, waiter(1), Position::Last));
+        assert_eq!(look(&mut queue, LAPSE_MS - 1, 2, Position::Last), (2, 1));
+        assert_eq!(look(&mut queue, LAPSE_MS, 2, Position::Last), (2, 0));
         // The keys go with the last waiter.
         assert!(queue.is_there(2 * LAPSE_MS - 1) && !queue.is_there(2 * LAPSE_MS));
     }
@@ -268,23 +268,23 @@ mod tests {
     #[test]
     fn where_the_clock_is_set_back_positions_are_asked_for_anew() {
         let mut queue = WaitQueue::default();
-        look(&mut queue, 100_000, 1, Spot::Last);
-        look(&mut queue, 100_000, 2, Spot::Last);
-        assert_eq!(look(&mut queue, 10, 2, Spot::NotBefore(2)), (2, 0));
-        assert_eq!(look(&mut queue, 10, 1, Spot::At(1)), (1, 0));
+        look(&mut queue, 100_000, 1, Position::Last);
+        look(&mut queue, 100_000, 2, Position::Last);
+        assert_eq!(look(&mut queue, 10, 2, Position::NotBefore(2)), (2, 0));
+        assert_eq!(look(&mut queue, 10, 1, Position::At(1)), (1, 0));
     }
 
     #[test]
     fn a_waiter_whose_connection_is_gone_is_passed_over_and_one_that_hangs_lapses_soon() {
         let mut queue = WaitQueue::default();
-        (1..=3).for_each(|number| _ = look(&mut queue, 0, number, Spot::Last));
+        (1..=3).for_each(|number| _ = look(&mut queue, 0, number, Position::Last));
         let mut woken = Vec::new();
         queue.wake(2_000, None, true, |first| {
             woken.push(first.inbox);
             first.inbox > 1
         });
         assert_eq!((woken, queue.len(2_000)), (Vec::from([1, 2]), 2));
-        assert_eq!(look(&mut queue, 2_000 + TURN_MS - 1, 3, Spot::Last), (3, 1));
-        assert_eq!(look(&mut queue, 2_000 + TURN_MS, 3, Spot::Last), (3, 0));
+        assert_eq!(look(&mut queue, 2_000 + TURN_MS - 1, 3, Position::Last), (3, 1));
+        assert_eq!(look(&mut queue, 2_000 + TURN_MS, 3, Position::Last), (3, 0));
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    AcquireRequest, Answer, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context,
-    Dice, Drift, Failure, Holder, Input, Key, NodeId, RunId, Standing, Terms, Time, Token,
+    AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Drift,
+    Failure, Holder, Input, Key, LockConfig, NodeId, Reply, RequestState, Rng, RunId, Time, Token,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -21,7 +21,7 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 #[derive(Default)]
 struct Counter(u64);
 
-impl Dice for Counter {
+impl Rng for Counter {
     fn token(&mut self) -> Token {
         let mut bytes = [0; 20];
         bytes[..8].copy_from_slice(&self.random().to_le_bytes());
@@ -44,13 +44,13 @@ impl Dice for Counter {
 
 struct Desk {
     client: Client,
-    dice: Counter,
+    rng: Counter,
     now: Time,
     /// For each master, the commands that were written and have no reply yet.
     written: Vec<Vec<Command>>,
     epochs: Vec<u64>,
     changed: Vec<ClaimId>,
-    replied: Vec<(u64, Answer)>,
+    replied: Vec<(u64, Reply)>,
 }
 
 impl Desk {
@@ -68,7 +68,7 @@ impl Desk {
         let client = Client::start(config, &mut out);
         let mut desk = Self {
             client,
-            dice: Counter::default(),
+            rng: Counter::default(),
             now: Time::from_millis(1_000),
             written: vec![Vec::new(); NODES],
             epochs: vec![0; NODES],
@@ -84,7 +84,7 @@ impl Desk {
 
     fn act<R>(&mut self, act: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R) -> R {
         let mut out = Vec::new();
-        let mut cx = Context { clocks: self.now, dice: &mut self.dice, out: &mut out };
+        let mut cx = Context { clocks: self.now, rng: &mut self.rng, out: &mut out };
         let result = act(&mut self.client, &mut cx);
         self.carry_out(out);
         result
@@ -116,14 +116,14 @@ impl Desk {
     }
 
     fn acquire(&mut self, key: &str, wait: Duration) -> ClaimId {
-        let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
+        let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
         let request = AcquireRequest { terms, wait, explain: false, fair: true, seed: () };
         let key = Key::from(key.as_bytes());
         self.act(|client, cx| client.acquire(key, request, cx))
     }
 
     /// Lets all masters reply, as `reply` decides, until no command is left.
-    fn serve(&mut self, reply: impl Fn(&Command) -> Answer) {
+    fn serve(&mut self, reply: impl Fn(&Command) -> Reply) {
         while self.written.iter().any(|written| !written.is_empty()) {
             for node in NodeId::all(NODES) {
                 for command in std::mem::take(&mut self.written[node.index()]) {
@@ -148,36 +148,40 @@ impl Desk {
 
     fn look(&mut self, id: ClaimId) -> String {
         self.act(|client, cx| match client.look(id, cx) {
-            Some(Standing::Queued(_)) => "queued".to_owned(),
-            Some(Standing::Over(why, _)) => format!("over: {why:?}"),
-            Some(Standing::Claim(Claim::Acquiring(it))) => format!("acquiring: {:?}", it.failure()),
-            Some(Standing::Claim(Claim::Holding(hold))) => format!("holding: {:?}", hold.lost()),
-            Some(Standing::Claim(_)) => "released".to_owned(),
+            Some(RequestState::Queued(_)) => "queued".to_owned(),
+            Some(RequestState::Over(why, _)) => format!("over: {why:?}"),
+            Some(RequestState::Claim(Claim::Acquiring(it))) => {
+                format!("acquiring: {:?}", it.failure())
+            }
+            Some(RequestState::Claim(Claim::Holding(hold))) => {
+                format!("holding: {:?}", hold.lost())
+            }
+            Some(RequestState::Claim(_)) => "released".to_owned(),
             None => "gone".to_owned(),
         })
     }
 
     fn is_queued(&self, id: ClaimId) -> bool {
-        matches!(self.client.standing(id), Some(Standing::Queued(_)))
+        matches!(self.client.standing(id), Some(RequestState::Queued(_)))
     }
 }
 
 /// The replies of a master on which the resource is free.
-fn free(command: &Command) -> Answer {
+fn free(command: &Command) -> Reply {
     match command {
-        Command::Set { .. } => Answer::Created,
-        Command::Keep { .. } => Answer::Kept,
-        Command::Delete { .. } => Answer::Deleted,
-        _ => Answer::Alive,
+        Command::Set { .. } => Reply::Created,
+        Command::Keep { .. } => Reply::Kept,
+        Command::Delete { .. } => Reply::Deleted,
+        _ => Reply::Alive,
     }
 }
 
 /// The replies of a master on which another client holds the resource.
-fn taken(command: &Command) -> Answer {
+fn taken(command: &Command) -> Reply {
     match command {
-        Command::Set { .. } => Answer::Taken(Holder::NotAsked),
+        Command::Set { .. } => Reply::Taken(Holder::NotAsked),
         Command::Delete { .. } => {
-            Answer::Taken(Holder::Lease { token: Token::new([9; 20]), left_ms: 60_000 })
+            Reply::Taken(Holder::Lease { token: Token::new([9; 20]), left_ms: 60_000 })
         }
         other => free(other),
     }
@@ -343,9 +347,9 @@ fn masters_are_probed_and_a_client_that_is_shut_down_asks_them_nothing() {
     let node = NodeId::new(0);
     desk.act(|client, cx| client.probe(node, 7, cx));
     desk.serve(free);
-    assert_eq!(desk.replied, [(7, Answer::Alive)]);
+    assert_eq!(desk.replied, [(7, Reply::Alive)]);
     desk.act(|client, cx| client.initialize(node, 8, cx));
-    assert!(matches!(desk.replied[..], [_, (8, Answer::Unknown(_))]), "it has no guard");
+    assert!(matches!(desk.replied[..], [_, (8, Reply::Unknown(_))]), "it has no guard");
     let lease = desk.granted("r");
     desk.changed.clear();
     desk.act(|client, cx| client.shut_down(cx));

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::WaitQueue;
 use redquorum_protocol::{
-    Answer, Ask, Call, Claim, Drift, Effect, Holder, Input, NodeId, Patience, Spot, Step, Terms,
-    Ticket, Time, Token, Turn, Waiter, Word, quorum,
+    Claim, Drift, Effect, Holder, Input, LockConfig, NodeId, Position, QueueEvent, Reply, RoundId,
+    Time, Token, Turn, VoteRequest, WaitPolicy, Waiter, WaiterId, WakeUp, quorum,
 };
 
 use crate::chance::Random;
@@ -40,7 +40,7 @@ struct Process {
     left: u32,
     /// The time of the next acquire, or of the release of a held lease.
     next: Time,
-    ticket: Option<Ticket>,
+    waiter_id: Option<WaiterId>,
     /// The queue numbers that masters returned in the latest round.
     numbers: BTreeMap<usize, u64>,
     round: u32,
@@ -62,21 +62,21 @@ struct Master {
 
 enum Event {
     Arrived { process: usize, acquire: u64, node: usize, what: What },
-    Heard { process: usize, acquire: Option<u64>, input: Input },
+    QueueEvent { process: usize, acquire: Option<u64>, input: Input },
 }
 
 #[derive(Clone, Copy)]
 enum What {
-    Set(Step, Token, u64),
-    Delete(Step, Token, Call, Option<Waiter>),
-    Stand(Step, Waiter, Spot),
-    StepOut(Waiter, bool),
-    Listen,
+    Set(RoundId, Token, u64),
+    Delete(RoundId, Token, WakeUp, Option<Waiter>),
+    Enqueue(RoundId, Waiter, Position),
+    Dequeue(Waiter, bool),
+    Subscribe,
 }
 
 pub(crate) struct World {
     sort: Sort,
-    terms: Terms,
+    terms: LockConfig,
     pub(crate) now: Time,
     pub(crate) random: Random,
     processes: Vec<Process>,
@@ -93,7 +93,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, sort: Sort) -> Self {
-        let terms = Terms::new(sort.nodes, TTL, Drift::default(), NODE_TIMEOUT);
+        let terms = LockConfig::new(sort.nodes, TTL, Drift::default(), NODE_TIMEOUT);
         Self {
             sort,
             terms: terms.expect("they fit"),
@@ -118,7 +118,7 @@ impl World {
             left,
             next,
             asked: Time::NEVER,
-            ticket: None,
+            waiter_id: None,
             numbers: BTreeMap::new(),
             round: 0,
             overtaken: None,
@@ -134,8 +134,8 @@ impl World {
 
     /// Whether a process waits, and is at the head of the queue on a quorum.
     pub(crate) fn is_first(&mut self, process: usize) -> bool {
-        let Some(ticket) = self.processes[process].ticket else { return false };
-        let waiter = self.waiter(process, ticket);
+        let Some(waiter_id) = self.processes[process].waiter_id else { return false };
+        let waiter = self.waiter(process, waiter_id);
         let waits = matches!(&self.processes[process].claim, Some(Claim::Acquiring(_)));
         let first = |master: &&Master| {
             master.queue.number(waiter).is_some() && master.queue.before(waiter) == 0
@@ -187,12 +187,12 @@ impl World {
     fn acquire(&mut self, process: usize) {
         let Sort { wake_ups, fair, .. } = self.sort;
         let wait = Duration::from_secs(3_600);
-        let patience = Patience { wait, explain: false, wake_ups, fair, turn: Turn::First };
+        let policy = WaitPolicy { wait, explain: false, wake_ups, fair, turn: Turn::First };
         let mut out = Vec::new();
-        let claim = Claim::acquire(self.now, self.terms, patience, &mut self.random, &mut out);
+        let claim = Claim::acquire(self.now, self.terms, policy, &mut self.random, &mut out);
         let of = &mut self.processes[process];
         (of.claim, of.acquires, of.left) = (Some(claim), of.acquires + 1, of.left - 1);
-        (of.ticket, of.overtaken, of.next, of.asked) = (None, None, Time::NEVER, self.now);
+        (of.waiter_id, of.overtaken, of.next, of.asked) = (None, None, Time::NEVER, self.now);
         of.numbers.clear();
         self.send(process, out);
     }
@@ -220,7 +220,7 @@ impl World {
         self.granted.push((self.now, process));
         let hold = MS * u32::try_from(1 + self.random.below(20)).expect("it fits");
         let of = &mut self.processes[process];
-        (of.next, of.ticket, of.overtaken) = (self.now.plus(hold), None, None);
+        (of.next, of.waiter_id, of.overtaken) = (self.now.plus(hold), None, None);
         self.drive(process, Input::Collect);
         assert!(matches!(self.processes[process].claim, Some(Claim::Holding(_))));
     }
@@ -230,7 +230,7 @@ impl World {
     fn look(&mut self) {
         let (processes, quorum) = (self.processes.len(), quorum(self.sort.nodes));
         for of in self.processes.iter_mut().filter(|it| it.overtaken.is_none() && !it.dead) {
-            let stands = match of.ticket {
+            let stands = match of.waiter_id {
                 Some(_) => {
                     let largest = of.numbers.values().max();
                     of.numbers.values().filter(|it| Some(*it) == largest).count() >= quorum
@@ -249,32 +249,32 @@ impl World {
     fn send(&mut self, process: usize, effects: Vec<Effect>) {
         for effect in effects {
             let (node, what) = match effect {
-                Effect::Send { node, step, ask: Ask::Set { token, ttl_ms, .. } } => {
+                Effect::Send { node, step, ask: VoteRequest::Set { token, ttl_ms, .. } } => {
                     (node, What::Set(step, token, ttl_ms))
                 }
-                Effect::Settle { node, step, token, call, leave } => {
-                    let leave = leave.map(|ticket| self.waiter(process, ticket));
+                Effect::CleanUp { node, step, token, call, leave } => {
+                    let leave = leave.map(|waiter_id| self.waiter(process, waiter_id));
                     (node, What::Delete(step, token, call, leave))
                 }
-                Effect::Stand { node, step, ticket, spot } => {
+                Effect::Enqueue { node, step, waiter_id, position } => {
                     let of = &mut self.processes[process];
-                    of.ticket = Some(ticket);
-                    if let Step::Stand(round) = step {
+                    of.waiter_id = Some(waiter_id);
+                    if let RoundId::Enqueue(round) = step {
                         of.round = round;
                     }
-                    (node, What::Stand(step, self.waiter(process, ticket), spot))
+                    (node, What::Enqueue(step, self.waiter(process, waiter_id), position))
                 }
-                Effect::StepOut { node, ticket, call } => {
+                Effect::Dequeue { node, waiter_id, call } => {
                     let of = &mut self.processes[process];
-                    (of.ticket, of.overtaken) = (None, None);
+                    (of.waiter_id, of.overtaken) = (None, None);
                     // Replies that are still on their way do not matter.
                     of.numbers.clear();
                     of.round = u32::MAX;
-                    (node, What::StepOut(self.waiter(process, ticket), call))
+                    (node, What::Dequeue(self.waiter(process, waiter_id), call))
                 }
-                Effect::Listen { .. } => {
+                Effect::Subscribe { .. } => {
                     for node in NodeId::all(self.sort.nodes) {
-                        self.ask(process, node, What::Listen);
+                        self.ask(process, node, What::Subscribe);
                     }
                     continue;
                 }
@@ -308,9 +308,9 @@ impl World {
             Event::Arrived { process, acquire, node, what } => {
                 let Some(input) = self.execute(process, node, what) else { return };
                 let arrives = self.travels(process, node, false);
-                self.put(arrives, Event::Heard { process, acquire: Some(acquire), input });
+                self.put(arrives, Event::QueueEvent { process, acquire: Some(acquire), input });
             }
-            Event::Heard { process, acquire, input } => {
+            Event::QueueEvent { process, acquire, input } => {
                 let of = &self.processes[process];
                 if !of.dead && acquire.is_none_or(|acquire| acquire == of.acquires) {
                     self.note(process, &input);
@@ -322,8 +322,8 @@ impl World {
 
     fn note(&mut self, process: usize, input: &Input) {
         let of = &mut self.processes[process];
-        if let Input::Answered { node, step: Step::Stand(round), answer } = input
-            && let Answer::Place { number, .. } = answer
+        if let Input::Answered { node, step: RoundId::Enqueue(round), answer } = input
+            && let Reply::Place { number, .. } = answer
             && *round == of.round
         {
             of.numbers.insert(node.index(), *number);
@@ -345,9 +345,9 @@ impl World {
         let (step, answer) = match (what, holder) {
             (What::Set(step, token, ttl_ms), None) => {
                 master.key = Some((token, now.plus(Duration::from_millis(ttl_ms))));
-                (step, Answer::Created)
+                (step, Reply::Created)
             }
-            (What::Set(step, ..), Some(_)) => (step, Answer::Taken(Holder::NotAsked)),
+            (What::Set(step, ..), Some(_)) => (step, Reply::Taken(Holder::NotAsked)),
             (What::Delete(step, token, call, leave), holder) => {
                 let ours = master.key.is_some_and(|it| it.0 == token);
                 leave.iter().for_each(|waiter| _ = master.queue.leave(*waiter));
@@ -355,42 +355,42 @@ impl World {
                 if ours {
                     master.key = None;
                 }
-                if call == Call::Next && others.is_none() {
+                if call == WakeUp::First && others.is_none() {
                     self.wake_first(at, None);
                 }
-                let answer = if ours { Answer::Deleted } else { Answer::Absent };
-                (step, others.map_or(answer, Answer::Taken))
+                let answer = if ours { Reply::Deleted } else { Reply::Absent };
+                (step, others.map_or(answer, Reply::Taken))
             }
-            (What::Stand(step, waiter, spot), holder) => {
+            (What::Enqueue(step, waiter, position), holder) => {
                 master.queue.sweep(millis);
-                let (number, mut ahead) = master.queue.enqueue(millis, waiter, spot);
-                if holder.is_none() && ahead > 0 && spot != Spot::Any {
+                let (number, mut ahead) = master.queue.enqueue(millis, waiter, position);
+                if holder.is_none() && ahead > 0 && position != Position::Any {
                     self.wake_first(at, Some(waiter));
                     ahead = self.masters[at].queue.before(waiter);
                 }
-                (step, Answer::Place { number, ahead, holder })
+                (step, Reply::Place { number, ahead, holder })
             }
-            (What::StepOut(waiter, call), holder) => {
+            (What::Dequeue(waiter, call), holder) => {
                 master.queue.leave(waiter);
                 if call && holder.is_none() {
                     self.wake_first(at, None);
                 }
                 return None;
             }
-            (What::Listen, _) => {
+            (What::Subscribe, _) => {
                 if !master.listeners.contains(&process) && !self.processes[process].dead {
                     master.listeners.push(process);
                 }
-                return Some(Input::Heard { node, word: Word::Listening });
+                return Some(Input::QueueEvent { node, word: QueueEvent::Subscribed });
             }
         };
         Some(Input::Answered { node, step, answer })
     }
 
     /// The identity of a process on masters. Its number is its inbox, and 0 means no inbox.
-    fn waiter(&self, process: usize, ticket: Ticket) -> Waiter {
+    fn waiter(&self, process: usize, waiter_id: WaiterId) -> Waiter {
         let wakes = self.sort.wake_ups;
-        Waiter { inbox: if wakes { process as u64 + 1 } else { 0 }, ticket }
+        Waiter { inbox: if wakes { process as u64 + 1 } else { 0 }, waiter_id }
     }
 
     fn wake_first(&mut self, at: usize, asker: Option<Waiter>) {
@@ -400,15 +400,16 @@ impl World {
         master.queue.wake(millis, asker, true, |first| {
             let process = usize::try_from(first.inbox).expect("it fits") - 1;
             let reaches = master.listeners.contains(&process);
-            woken = reaches.then_some((process, first.ticket));
+            woken = reaches.then_some((process, first.waiter_id));
             reaches
         });
-        if let Some((process, ticket)) = woken
+        if let Some((process, waiter_id)) = woken
             && self.random.below(100) >= self.sort.lost
         {
             let arrives = self.travels(process, at, false);
-            let input = Input::Heard { node: NodeId::new(at), word: Word::Free(ticket) };
-            self.put(arrives, Event::Heard { process, acquire: None, input });
+            let input =
+                Input::QueueEvent { node: NodeId::new(at), word: QueueEvent::Free(waiter_id) };
+            self.put(arrives, Event::QueueEvent { process, acquire: None, input });
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Call, Cause, Key, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time,
-    Token,
+    Bounds, Cause, Key, Link, LinkEffect, LinkInput, Reply, RunId, TOKEN_LEN, Time, Token,
+    VoteRequest, WakeUp,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -63,21 +63,22 @@ impl Bench {
     }
 
     pub(crate) fn set(&mut self, number: u8, tag: u32) {
-        let ask = Ask::Set { token: token(number), ttl_ms: 1_000, fence: None };
+        let ask = VoteRequest::Set { token: token(number), ttl_ms: 1_000, fence: None };
         self.tell(LinkInput::Send { key: key(), ask, tag });
     }
 
     pub(crate) fn keep(&mut self, number: u8, tag: u32) {
-        let ask = Ask::Keep { token: token(number), ttl_ms: 1_000, repair: true, fence: None };
+        let ask =
+            VoteRequest::Keep { token: token(number), ttl_ms: 1_000, repair: true, fence: None };
         self.tell(LinkInput::Send { key: key(), ask, tag });
     }
 
     pub(crate) fn settle(&mut self, number: u8, tag: u32) {
-        let (token, call) = (token(number), Call::Nobody);
-        self.tell(LinkInput::Settle { key: key(), token, call, leave: None, tag });
+        let (token, call) = (token(number), WakeUp::None);
+        self.tell(LinkInput::CleanUp { key: key(), token, call, leave: None, tag });
     }
 
-    pub(crate) fn answer(&mut self, epoch: u64, answer: Answer) {
+    pub(crate) fn answer(&mut self, epoch: u64, answer: Reply) {
         self.tell(LinkInput::Answered { epoch, answer });
     }
 
@@ -110,14 +111,14 @@ pub(crate) fn write_set(number: u8) -> Said {
 
 /// The clean-up of a lease, which wakes the first waiter.
 pub(crate) fn write_call(number: u8) -> Said {
-    write_clean_up(number, Call::Next)
+    write_clean_up(number, WakeUp::First)
 }
 
 pub(crate) fn write_delete(number: u8) -> Said {
-    write_clean_up(number, Call::Nobody)
+    write_clean_up(number, WakeUp::None)
 }
 
-fn write_clean_up(number: u8, call: Call) -> Said {
+fn write_clean_up(number: u8, call: WakeUp) -> Said {
     LinkEffect::Write(Command::Delete { key: key(), token: token(number), call, leave: None })
 }
 
@@ -126,5 +127,5 @@ pub(crate) fn write_kill(client_id: u64) -> Said {
 }
 
 pub(crate) fn unknown(tag: u32, cause: Cause) -> Said {
-    LinkEffect::Tell(tag, Answer::Unknown(cause))
+    LinkEffect::Reply(tag, Reply::Unknown(cause))
 }

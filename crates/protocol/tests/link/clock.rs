@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Bounds, Cause, Distrust, Drift, Guard, Holder, LinkEffect, LinkInput, Reading,
+    Bounds, Cause, Distrust, Drift, Guard, Holder, LinkEffect, LinkInput, Reading, Reply,
 };
 
 use crate::bench::*;
@@ -63,7 +63,7 @@ impl Master {
         u64::try_from(since.as_micros()).unwrap()
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: Reply) {
         let stamped = answer.stamped(self.micros());
         self.bench.answer(self.epoch, stamped);
     }
@@ -76,7 +76,7 @@ impl Master {
             other => panic!("{other:?}"),
         }
         self.bench.now = self.bench.now.plus(after);
-        self.answer(Answer::Marked { boot: Some(Arc::from(self.boot)), vigil: None });
+        self.answer(Reply::Marked { boot: Some(Arc::from(self.boot)), probation: None });
         true
     }
 
@@ -94,7 +94,7 @@ impl Master {
 
     /// Requests a grant, to which the master replies with `said` after this time. Returns the
     /// result that the link reports.
-    fn ask(&mut self, said: Answer, after: Duration) -> (Answer, Option<Reading>) {
+    fn ask(&mut self, said: Reply, after: Duration) -> (Reply, Option<Reading>) {
         self.tags += 1;
         self.bench.set(u8::try_from(self.tags).unwrap(), self.tags);
         if let [LinkEffect::Write(Command::Guarded { .. })] = &self.bench.look()[..] {
@@ -105,22 +105,22 @@ impl Master {
             self.bench.set(u8::try_from(self.tags).unwrap(), self.tags);
         }
         match self.bench.look().pop() {
-            Some(LinkEffect::Tell(_, Answer::Timed { reading, answer })) => {
+            Some(LinkEffect::Reply(_, Reply::Timed { reading, answer })) => {
                 (*answer, Some(reading))
             }
-            Some(LinkEffect::Tell(_, answer)) => (answer, None),
+            Some(LinkEffect::Reply(_, answer)) => (answer, None),
             other => panic!("{other:?}"),
         }
     }
 
-    fn grant(&mut self) -> (Answer, Option<Reading>) {
-        self.ask(Answer::Created, MS)
+    fn grant(&mut self) -> (Reply, Option<Reading>) {
+        self.ask(Reply::Created, MS)
     }
 }
 
-fn why(answer: &Answer) -> Option<&Distrust> {
+fn why(answer: &Reply) -> Option<&Distrust> {
     match answer {
-        Answer::Unknown(Cause::Distrusted { why, .. }) => Some(why),
+        Reply::Unknown(Cause::Distrusted { why, .. }) => Some(why),
         _ => None,
     }
 }
@@ -130,7 +130,7 @@ fn a_trusted_master_is_looked_at_at_once_and_every_half_of_the_longest_lease() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
     assert_eq!(master.pass(15 * S), 10);
-    assert_eq!(master.grant().0, Answer::Created);
+    assert_eq!(master.grant().0, Reply::Created);
     // A lock without a clock guard does not check the clock.
     let mut plain = Bench::with(Bounds::for_node_timeout(S));
     plain.look();
@@ -155,14 +155,14 @@ fn a_master_is_watched_once_its_first_reading_is_as_old_as_a_lease_can_be() {
     master.bench.look();
     master.bench.greet(2, Greeting { boot: Some(Arc::from(MARKER)), ..greeting(2, "a") });
     master.bench.look();
-    let stamped = Answer::Marked { boot: Some(Arc::from(MARKER)), vigil: None };
+    let stamped = Reply::Marked { boot: Some(Arc::from(MARKER)), probation: None };
     master.bench.answer(2, stamped.stamped(master.micros()));
     master.bench.set(99, 99);
     master.bench.look();
-    master.bench.answer(2, Answer::Created.stamped(master.micros()));
+    master.bench.answer(2, Reply::Created.stamped(master.micros()));
     let told = master.bench.look();
     assert!(
-        matches!(&told[..], [LinkEffect::Tell(99, Answer::Timed { reading, .. })]
+        matches!(&told[..], [LinkEffect::Reply(99, Reply::Timed { reading, .. })]
         if reading.unwatched().is_zero()),
         "{told:?}"
     );
@@ -181,7 +181,7 @@ fn the_clock_of_another_process_is_not_watched_yet() {
     master.ahead += 9 * S;
     assert!(master.looked(MS));
     let (answer, reading) = master.grant();
-    assert_eq!(answer, Answer::Created);
+    assert_eq!(answer, Reply::Created);
     assert_eq!(reading.unwrap().unwatched(), guard().window() - MS, "for others to compare with");
     // From now on the watch takes as long as for any other master. The end of a connection does not
     // start it anew.
@@ -219,7 +219,7 @@ fn what_was_seen_too_long_ago_is_seen_for_the_first_time() {
     master.bench.now = master.bench.now.plus(3 * guard().window());
     master.ahead += 10 * S;
     let (answer, reading) = master.grant();
-    assert_eq!(answer, Answer::Created);
+    assert_eq!(answer, Reply::Created);
     assert_eq!(reading.unwrap().unwatched(), guard().window(), "for others to compare with");
 }
 
@@ -247,14 +247,14 @@ fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
     assert_eq!(left(master.bench.link.distrust(master.bench.now)), Some(guard().window()));
     master.bench.keep(1, 77);
     assert!(matches!(master.bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
-    master.bench.answer(1, Answer::Kept);
-    assert_eq!(master.bench.look(), [LinkEffect::Tell(77, Answer::Kept)]);
+    master.bench.answer(1, Reply::Kept);
+    assert_eq!(master.bench.look(), [LinkEffect::Reply(77, Reply::Kept)]);
     assert!(master.pass(3 * S) >= 2);
     assert!(master.bench.link.distrust(master.bench.now).is_some());
     master.pass(100 * MS);
     assert_eq!(master.bench.link.distrust(master.bench.now), None);
     let (answer, reading) = master.grant();
-    assert_eq!((answer, reading.unwrap().unwatched()), (Answer::Created, Duration::ZERO));
+    assert_eq!((answer, reading.unwrap().unwatched()), (Reply::Created, Duration::ZERO));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn small_steps_add_up_over_a_lease_and_not_beyond_it() {
         // 400 ms in 5 s: less than the bound in any window.
         master.pass(S);
         master.ahead += 80 * MS;
-        assert_eq!(master.grant().0, Answer::Created);
+        assert_eq!(master.grant().0, Reply::Created);
     }
     for _ in 0..6 {
         master.pass(500 * MS);
@@ -281,14 +281,14 @@ fn a_slow_answer_costs_its_own_vote_and_no_other() {
     master.pass(5 * S);
     // The master executed the command at some instant of the round trip, so the offset may have
     // grown by the whole round trip.
-    let (answer, _) = master.ask(Answer::Created, BOUND + 10 * MS);
+    let (answer, _) = master.ask(Reply::Created, BOUND + 10 * MS);
     assert!(matches!(why(&answer), Some(Distrust::ClockUnclear { .. })), "{answer:?}");
     let text = answer.to_string();
     assert!(text.starts_with("distrusted: it answered too slowly"), "{text}");
     assert_eq!(master.bench.link.distrust(master.bench.now), None);
     for _ in 0..40 {
-        assert_eq!(master.grant().0, Answer::Created);
-        assert_eq!(master.ask(Answer::Created, BOUND - 10 * MS).0, Answer::Created);
+        assert_eq!(master.grant().0, Reply::Created);
+        assert_eq!(master.ask(Reply::Created, BOUND - 10 * MS).0, Reply::Created);
         master.pass(100 * MS);
     }
 }
@@ -297,10 +297,10 @@ fn a_slow_answer_costs_its_own_vote_and_no_other() {
 fn refusals_tell_the_clock_too_and_are_never_doubted() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
-    let (first, before) = master.ask(Answer::Taken(Holder::NotAsked), MS);
+    let (first, before) = master.ask(Reply::Taken(Holder::NotAsked), MS);
     master.ahead += 2 * S;
-    let (second, after) = master.ask(Answer::Taken(Holder::NotAsked), MS);
-    assert_eq!([first, second], [Answer::Taken(Holder::NotAsked), Answer::Taken(Holder::NotAsked)]);
+    let (second, after) = master.ask(Reply::Taken(Holder::NotAsked), MS);
+    assert_eq!([first, second], [Reply::Taken(Holder::NotAsked), Reply::Taken(Holder::NotAsked)]);
     assert!(after.unwrap().lead_at_least(before.unwrap()) > 2 * S - 5 * MS);
     assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
 }
@@ -311,7 +311,7 @@ fn a_clock_that_is_set_back_is_trusted_and_its_cure_is_not() {
     assert!(master.looked(MS));
     master.pass(5 * S);
     master.ahead -= 2 * S;
-    assert_eq!(master.grant().0, Answer::Created);
+    assert_eq!(master.grant().0, Reply::Created);
     master.ahead += 2 * S;
     assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
 }
@@ -322,7 +322,7 @@ fn a_marker_that_changes_is_seen_by_the_look_at_the_clock() {
     assert!(master.looked(MS));
     master.bench.pass(2 * S);
     master.bench.look();
-    master.answer(Answer::Marked { boot: None, vigil: None });
+    master.answer(Reply::Marked { boot: None, probation: None });
     let (answer, _) = master.grant();
     assert_eq!(why(&answer), Some(&Distrust::Forgot));
 }
@@ -331,7 +331,7 @@ fn a_marker_that_changes_is_seen_by_the_look_at_the_clock() {
 fn errors_and_garbage_tell_no_time() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
-    let error = Answer::Unknown(Cause::Error(Arc::from("OOM")));
+    let error = Reply::Unknown(Cause::Error(Arc::from("OOM")));
     assert_eq!(master.ask(error.clone(), MS), (error, None));
     master.bench.tell(LinkInput::Wake);
     let times = [u64::MAX, 0, 1];
@@ -339,11 +339,11 @@ fn errors_and_garbage_tell_no_time() {
         master.tags += 1;
         master.bench.set(u8::try_from(master.tags).unwrap(), master.tags);
         master.bench.look();
-        master.bench.answer(1, Answer::Created.stamped(micros));
+        master.bench.answer(1, Reply::Created.stamped(micros));
         if micros == u64::MAX {
             let told = master.bench.look();
             assert!(
-                matches!(&told[..], [LinkEffect::Tell(_, Answer::Timed { answer, .. })]
+                matches!(&told[..], [LinkEffect::Reply(_, Reply::Timed { answer, .. })]
                 if why(answer).is_some()),
                 "{told:?}"
             );

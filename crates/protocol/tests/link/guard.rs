@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, RunId, Time,
+    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId, Time,
 };
 
 use crate::bench::*;
@@ -40,9 +40,9 @@ fn guarded_set(number: u8) -> Said {
     })
 }
 
-fn shows(boot: &str, vigil: &str) -> Answer {
+fn shows(boot: &str, probation: &str) -> Reply {
     let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
-    Answer::Marked { boot: text(boot), vigil: text(vigil) }
+    Reply::Marked { boot: text(boot), probation: text(probation) }
 }
 
 /// The guard's check, which must be the only effect.
@@ -65,8 +65,8 @@ fn a_marked_master_is_asked_at_once_by_the_marker() {
     let mut bench = greeted(Some(MARKER));
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
-    bench.answer(1, Answer::Created);
-    assert_eq!(bench.look(), [LinkEffect::Tell(1, Answer::Created)]);
+    bench.answer(1, Reply::Created);
+    assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Created)]);
     assert_eq!(bench.link.next_wake(), Time::NEVER, "nothing to look for");
 }
 
@@ -87,14 +87,14 @@ fn a_master_without_a_marker_is_not_asked_but_its_leases_are_kept_and_its_debts_
 fn the_vigil_that_was_seen_for_a_quarantine_ends_in_the_marker() {
     let mut bench = greeted(None);
     let (begin, ended) = look(&mut bench);
-    let vigil = begin.unwrap();
+    let probation = begin.unwrap();
     assert_eq!(ended, None);
-    bench.answer(1, shows("", &vigil));
+    bench.answer(1, shows("", &probation));
     for second in 1..6 {
         bench.pass(S);
         let (_, ended) = look(&mut bench);
         assert_eq!(ended, None, "after {second} s");
-        bench.answer(1, shows("", &vigil));
+        bench.answer(1, shows("", &probation));
         bench.set(9, 9);
         let left = guard().quarantine().saturating_sub(second * S);
         assert_eq!(bench.look(), [distrusted(9, Distrust::Unmarked, left)]);
@@ -102,7 +102,7 @@ fn the_vigil_that_was_seen_for_a_quarantine_ends_in_the_marker() {
     // The next check is at the end of the quarantine, not a second later.
     bench.pass(guard().quarantine() - 5 * S);
     let (_, ended) = look(&mut bench);
-    assert_eq!(ended, Some(vigil));
+    assert_eq!(ended, Some(probation));
     bench.answer(1, shows(MARKER, ""));
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
@@ -170,8 +170,8 @@ fn a_new_connection_trusts_by_its_own_greeting() {
 fn a_vigil_is_not_carried_over_the_end_of_a_connection() {
     let mut bench = greeted(None);
     let (begin, _) = look(&mut bench);
-    let vigil = begin.unwrap();
-    bench.answer(1, shows("", &vigil));
+    let probation = begin.unwrap();
+    bench.answer(1, shows("", &probation));
     bench.close(1);
     bench.now = bench.now.plus(guard().quarantine());
     bench.greet(2, with_boot(2, "b", None));
@@ -199,7 +199,7 @@ fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
 fn errors_to_a_look_are_told_and_it_is_tried_again() {
     let mut bench = greeted(None);
     look(&mut bench);
-    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("NOPERM"))));
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("NOPERM"))));
     bench.set(1, 1);
     let why = Distrust::Unwatched(Arc::from("NOPERM"));
     assert_eq!(bench.look(), [distrusted(1, why, guard().quarantine())]);
@@ -211,12 +211,12 @@ fn errors_to_a_look_are_told_and_it_is_tried_again() {
 fn a_blessing_is_trusted_as_soon_as_it_is_answered() {
     let mut bench = greeted(None);
     look(&mut bench);
-    bench.tell(LinkInput::Bless(5));
-    let bless = Command::Bless { marker: Arc::from(MARKER) };
+    bench.tell(LinkInput::Initialize(5));
+    let bless = Command::Initialize { marker: Arc::from(MARKER) };
     assert_eq!(bench.look(), [LinkEffect::Write(bless)]);
     bench.answer(1, shows("", "x"));
-    bench.answer(1, Answer::Blessed);
-    assert_eq!(bench.look(), [LinkEffect::Tell(5, Answer::Blessed)]);
+    bench.answer(1, Reply::Initialized);
+    assert_eq!(bench.look(), [LinkEffect::Reply(5, Reply::Initialized)]);
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
 }
@@ -278,15 +278,15 @@ fn a_probe_looks_at_the_marker_once_more_and_counts_only_where_it_is_there() {
     };
     probe(&mut bench, 1);
     bench.answer(1, shows(MARKER, "").stamped(1));
-    bench.answer(1, Answer::Alive);
-    assert_eq!(bench.look(), [LinkEffect::Tell(1, Answer::Alive)]);
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Alive)]);
     probe(&mut bench, 2);
     bench.answer(1, shows("", "").stamped(2));
-    bench.answer(1, Answer::Alive);
+    bench.answer(1, Reply::Alive);
     assert_eq!(bench.look(), [distrusted(2, Distrust::Forgot, guard().quarantine())]);
     // The link checks the marker anyway, so the probe adds no check.
     bench.tell(LinkInput::Probe(3));
     assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
-    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("READONLY"))));
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("READONLY"))));
     assert_eq!(bench.look(), [unknown(3, Cause::Error(Arc::from("READONLY")))]);
 }

@@ -2,7 +2,8 @@
 
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
-    Answer, Bounds, Call, Cause, Key, LinkEffect, LinkInput, Spot, Ticket, Waiter, Word,
+    Bounds, Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Waiter, WaiterId,
+    WakeUp,
 };
 
 use crate::bench::*;
@@ -14,39 +15,39 @@ fn resource(number: u64) -> Key {
     Key::from(number.to_be_bytes())
 }
 
-fn ticket(number: u64) -> Ticket {
-    Ticket::new(2 * number)
+fn waiter_id(number: u64) -> WaiterId {
+    WaiterId::new(2 * number)
 }
 
 /// The link notifies the waiter with this number. Each waiter waits for a resource of its own.
-fn hear(number: u64, word: Word) -> Said {
-    LinkEffect::Hear(resource(number), word)
+fn hear(number: u64, word: QueueEvent) -> Said {
+    LinkEffect::QueueEvent(resource(number), word)
 }
 
-fn forbidden() -> Answer {
-    Answer::Unknown(Cause::Error("NOPERM".into()))
+fn forbidden() -> Reply {
+    Reply::Unknown(Cause::Error("NOPERM".into()))
 }
 
 fn waiter(inbox: u64) -> Waiter {
-    Waiter { inbox, ticket: ticket(1) }
+    Waiter { inbox, waiter_id: waiter_id(1) }
 }
 
 impl Bench {
     fn listen(&mut self, number: u64) {
-        let (key, ticket) = (resource(number), ticket(number));
-        self.tell(LinkInput::Listen { key, ticket });
+        let (key, waiter_id) = (resource(number), waiter_id(number));
+        self.tell(LinkInput::Subscribe { key, waiter_id });
     }
 
     fn woken(&mut self, epoch: u64, number: u64) {
-        self.tell(LinkInput::Woken { epoch, ticket: ticket(number) });
+        self.tell(LinkInput::Woken { epoch, waiter_id: waiter_id(number) });
     }
 
     /// A link that is subscribed for waiter 1.
     fn listening() -> Self {
         let mut bench = Self::connected();
         bench.listen(1);
-        bench.answer(1, Answer::Alive);
-        bench.answer(1, Answer::Alive);
+        bench.answer(1, Reply::Alive);
+        bench.answer(1, Reply::Alive);
         bench.look();
         bench
     }
@@ -54,16 +55,21 @@ impl Bench {
     /// The identity of waiter 1 in three commands: the request for a position, the leave, and a
     /// release.
     fn names(&mut self) -> [Waiter; 3] {
-        let (key, ticket) = (resource(1), ticket(1));
+        let (key, waiter_id) = (resource(1), waiter_id(1));
         self.look();
-        self.tell(LinkInput::Stand { key: key.clone(), ticket, spot: Spot::Last, tag: 0 });
-        self.tell(LinkInput::StepOut { key: key.clone(), ticket, call: true });
-        let (token, call, leave) = (token(9), Call::Next, Some(ticket));
-        self.tell(LinkInput::Settle { key, token, call, leave, tag: 0 });
+        self.tell(LinkInput::Enqueue {
+            key: key.clone(),
+            waiter_id,
+            position: Position::Last,
+            tag: 0,
+        });
+        self.tell(LinkInput::Dequeue { key: key.clone(), waiter_id, call: true });
+        let (token, call, leave) = (token(9), WakeUp::First, Some(waiter_id));
+        self.tell(LinkInput::CleanUp { key, token, call, leave, tag: 0 });
         let name = |effect: &Said| match effect {
-            LinkEffect::Write(Command::Stand { waiter, .. } | Command::StepOut { waiter, .. }) => {
-                *waiter
-            }
+            LinkEffect::Write(
+                Command::Enqueue { waiter, .. } | Command::Dequeue { waiter, .. },
+            ) => *waiter,
             LinkEffect::Write(Command::Delete { leave: Some(waiter), .. }) => *waiter,
             other => panic!("{other:?}"),
         };
@@ -76,29 +82,33 @@ impl Bench {
 fn a_link_subscribes_once_behind_an_answered_hello_and_tells_its_waiters() {
     let mut bench = Bench::connected();
     bench.listen(1);
-    assert_eq!(bench.look(), [hear(1, Word::Deaf), HELLO]);
+    assert_eq!(bench.look(), [hear(1, QueueEvent::NotSubscribed), HELLO]);
     bench.listen(2);
-    assert_eq!(bench.look(), [hear(2, Word::Deaf)], "not yet");
-    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), [hear(2, QueueEvent::NotSubscribed)], "not yet");
+    bench.answer(1, Reply::Alive);
     assert_eq!(bench.look(), [SUBSCRIBE]);
-    bench.answer(1, Answer::Alive);
-    assert_eq!(bench.look(), [hear(1, Word::Listening), hear(2, Word::Listening)]);
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [hear(1, QueueEvent::Subscribed), hear(2, QueueEvent::Subscribed)]);
     bench.listen(3);
-    assert_eq!(bench.look(), [hear(3, Word::Listening)], "nothing more is written");
-    (1..=3).for_each(|number| bench.tell(LinkInput::Unlisten(ticket(number))));
+    assert_eq!(bench.look(), [hear(3, QueueEvent::Subscribed)], "nothing more is written");
+    (1..=3).for_each(|number| bench.tell(LinkInput::Unsubscribe(waiter_id(number))));
     bench.listen(4);
-    assert_eq!(bench.look(), [hear(4, Word::Listening)], "it stays subscribed without waiters");
+    assert_eq!(
+        bench.look(),
+        [hear(4, QueueEvent::Subscribed)],
+        "it stays subscribed without waiters"
+    );
 }
 
 #[test]
 fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connection() {
-    for answered in [vec![forbidden()], vec![Answer::Alive, forbidden()]] {
+    for answered in [vec![forbidden()], vec![Reply::Alive, forbidden()]] {
         let mut bench = Bench::connected();
         bench.listen(1);
         answered.into_iter().for_each(|answer| bench.answer(1, answer));
-        assert_eq!(bench.look().last(), Some(&hear(1, Word::Refused)));
+        assert_eq!(bench.look().last(), Some(&hear(1, QueueEvent::Refused)));
         bench.listen(2);
-        assert_eq!(bench.look(), [hear(2, Word::Refused)]);
+        assert_eq!(bench.look(), [hear(2, QueueEvent::Refused)]);
         assert_eq!(bench.link.epoch(), Some(1), "the connection stays open");
         bench.close(1);
         bench.connect(2);
@@ -110,11 +120,11 @@ fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connectio
 fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
     let mut bench = Bench::listening();
     bench.woken(1, 1);
-    assert_eq!(bench.look(), [hear(1, Word::Free(ticket(1)))]);
+    assert_eq!(bench.look(), [hear(1, QueueEvent::Free(waiter_id(1)))]);
     bench.woken(1, 2);
     bench.woken(9, 1);
     assert_eq!(bench.look(), [], "an unknown waiter, a connection that is gone");
-    bench.tell(LinkInput::Unlisten(ticket(1)));
+    bench.tell(LinkInput::Unsubscribe(waiter_id(1)));
     bench.woken(1, 1);
     assert_eq!(bench.look(), [], "the message was under way as the waiter left");
     assert_eq!(bench.link.listens(), 0);
@@ -124,15 +134,15 @@ fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
 fn a_new_connection_is_subscribed_again_and_until_then_waiters_are_not_woken() {
     let mut bench = Bench::listening();
     bench.close(1);
-    assert!(bench.look().contains(&hear(1, Word::Deaf)));
+    assert!(bench.look().contains(&hear(1, QueueEvent::NotSubscribed)));
     bench.woken(1, 1);
     assert_eq!(bench.look(), []);
     bench.connect(2);
     assert!(bench.look().contains(&HELLO));
-    bench.answer(2, Answer::Alive);
+    bench.answer(2, Reply::Alive);
     assert_eq!(bench.look(), [SUBSCRIBE]);
-    bench.answer(2, Answer::Alive);
-    assert_eq!(bench.look(), [hear(1, Word::Listening)]);
+    bench.answer(2, Reply::Alive);
+    assert_eq!(bench.look(), [hear(1, QueueEvent::Subscribed)]);
 }
 
 #[test]
@@ -141,9 +151,9 @@ fn a_hundred_thousand_waiters_cost_one_subscription() {
     let mut bench = Bench::connected();
     (0..100_000).for_each(|number| bench.listen(number));
     assert_eq!((bench.link.listens(), bench.link.unanswered()), (MANY, 1));
-    bench.answer(1, Answer::Alive);
+    bench.answer(1, Reply::Alive);
     bench.look();
-    bench.answer(1, Answer::Alive);
+    bench.answer(1, Reply::Alive);
     assert_eq!((bench.look().len(), bench.link.unanswered()), (MANY, 0));
 }
 
@@ -152,11 +162,11 @@ fn waiters_beyond_the_bound_are_not_woken() {
     let mut bench = Bench::with(Bounds { listens: 1, ..Bounds::for_node_timeout(50 * MS) });
     bench.connect(1);
     bench.listen(2);
-    bench.answer(1, Answer::Alive);
-    bench.answer(1, Answer::Alive);
+    bench.answer(1, Reply::Alive);
+    bench.answer(1, Reply::Alive);
     bench.look();
     bench.listen(1);
-    assert_eq!((bench.look(), bench.link.listens()), (vec![hear(1, Word::Deaf)], 1));
+    assert_eq!((bench.look(), bench.link.listens()), (vec![hear(1, QueueEvent::NotSubscribed)], 1));
     bench.woken(1, 1);
     assert_eq!(bench.look(), []);
 }
@@ -165,7 +175,7 @@ fn waiters_beyond_the_bound_are_not_woken() {
 fn the_master_knows_waiters_by_the_inbox_unless_it_cannot_wake_them() {
     let mut bench = Bench::listening();
     assert_eq!(bench.names(), [waiter(INBOX); 3]);
-    bench.tell(LinkInput::Unlisten(ticket(1)));
+    bench.tell(LinkInput::Unsubscribe(waiter_id(1)));
     assert_eq!(bench.names(), [waiter(INBOX); 3], "a lease that is given back keeps its waiter");
     let mut early = Bench::connected();
     early.listen(1);
@@ -182,29 +192,29 @@ fn a_stalled_or_shut_down_link_subscribes_for_nothing() {
     bench.pass(100 * MS);
     bench.look();
     bench.listen(1);
-    assert_eq!(bench.look(), [hear(1, Word::Deaf)]);
-    bench.answer(1, Answer::Created);
+    assert_eq!(bench.look(), [hear(1, QueueEvent::NotSubscribed)]);
+    bench.answer(1, Reply::Created);
     assert!(bench.look().contains(&HELLO), "as soon as the master answers");
     let mut bench = Bench::connected();
     bench.tell(LinkInput::ShutDown);
     bench.listen(1);
-    assert_eq!(bench.look(), [hear(1, Word::Deaf)]);
+    assert_eq!(bench.look(), [hear(1, QueueEvent::NotSubscribed)]);
 }
 
 #[test]
 fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
-    for (call, told) in [(Call::Nobody, false), (Call::Counted, true), (Call::Next, true)] {
+    for (call, told) in [(WakeUp::None, false), (WakeUp::Count, true), (WakeUp::First, true)] {
         let mut bench = Bench::connected();
         bench.set(1, 0);
-        bench.answer(1, Answer::Created);
-        let (token, leave) = (token(1), Some(ticket(1)));
-        bench.tell(LinkInput::Settle { key: key(), token, call, leave, tag: 5 });
+        bench.answer(1, Reply::Created);
+        let (token, leave) = (token(1), Some(waiter_id(1)));
+        bench.tell(LinkInput::CleanUp { key: key(), token, call, leave, tag: 5 });
         bench.look();
         assert_eq!(bench.link.oldest().map(|(expect, _)| expect), Some(Expect::Delete));
-        bench.answer(1, Answer::Freed { listeners: 2 });
-        let mut said = vec![LinkEffect::Tell(5, Answer::Deleted)];
+        bench.answer(1, Reply::Freed { listeners: 2 });
+        let mut said = vec![LinkEffect::Reply(5, Reply::Deleted)];
         if told {
-            said.insert(0, LinkEffect::Hear(key(), Word::Others(2)));
+            said.insert(0, LinkEffect::QueueEvent(key(), QueueEvent::Waiters(2)));
         }
         assert_eq!(bench.look(), said, "{call:?}");
         assert_eq!(bench.link.claimed() + bench.link.owed(), 0);
@@ -215,9 +225,9 @@ fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
 fn a_release_that_is_sent_again_on_a_new_connection_leaves_the_position_to_lapse() {
     let mut bench = Bench::connected();
     bench.set(1, 0);
-    bench.answer(1, Answer::Created);
-    let (token, leave) = (token(1), Some(ticket(1)));
-    bench.tell(LinkInput::Settle { key: key(), token, call: Call::Next, leave, tag: 5 });
+    bench.answer(1, Reply::Created);
+    let (token, leave) = (token(1), Some(waiter_id(1)));
+    bench.tell(LinkInput::CleanUp { key: key(), token, call: WakeUp::First, leave, tag: 5 });
     bench.close(1);
     bench.look();
     bench.connect(2);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState, Time};
+use redquorum_protocol::{Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState, Reply, Time};
 
 use crate::bench::*;
 
@@ -15,11 +15,11 @@ fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
     bench.settle(1, 8);
     assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 1));
     assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     assert_eq!(bench.link.owed(), 1, "the answer to the SET pays nothing");
-    bench.answer(1, Answer::Deleted);
+    bench.answer(1, Reply::Deleted);
     assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 0));
-    let told = [LinkEffect::Tell(7, Answer::Created), LinkEffect::Tell(8, Answer::Deleted)];
+    let told = [LinkEffect::Reply(7, Reply::Created), LinkEffect::Reply(8, Reply::Deleted)];
     assert_eq!(bench.look(), told);
 }
 
@@ -27,17 +27,17 @@ fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
 fn every_answer_of_the_master_itself_to_a_delete_pays_the_debt_and_no_other_does() {
     let holder = Holder::NoExpiry;
     for (answer, owed) in [
-        (Answer::Deleted, 0),
-        (Answer::Absent, 0),
-        (Answer::Taken(holder), 0),
-        (Answer::Unknown(Cause::Error(Arc::from("BUSY"))), 1),
-        (Answer::Unknown(Cause::NoScript), 1),
-        (Answer::Unknown(Cause::Garbage), 1),
+        (Reply::Deleted, 0),
+        (Reply::Absent, 0),
+        (Reply::Taken(holder), 0),
+        (Reply::Unknown(Cause::Error(Arc::from("BUSY"))), 1),
+        (Reply::Unknown(Cause::NoScript), 1),
+        (Reply::Unknown(Cause::Garbage), 1),
     ] {
         let mut bench = Bench::connected();
         bench.set(1, 0);
         bench.settle(1, 0);
-        bench.answer(1, Answer::Created);
+        bench.answer(1, Reply::Created);
         bench.answer(1, answer.clone());
         assert_eq!(bench.link.owed(), owed, "{answer:?}");
     }
@@ -97,7 +97,7 @@ fn a_link_with_too_much_unanswered_refuses_without_owing() {
     (1..=3).for_each(|number| bench.set(number, number.into()));
     assert_eq!(bench.look()[1..], [write_set(1), write_set(2), unknown(3, Cause::Overloaded)]);
     assert_eq!(bench.link.claimed(), 2);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     bench.set(4, 4);
     assert_eq!(bench.link.claimed(), 3);
 }
@@ -111,7 +111,7 @@ fn bytes_that_were_answered_count_no_more_and_others_do() {
         bench.set(number, 0);
         bench.set(number + 100, 1);
         assert_eq!(bench.said.last(), Some(&unknown(1, Cause::Overloaded)));
-        bench.answer(1, Answer::Created);
+        bench.answer(1, Reply::Created);
     }
     assert_eq!(bench.link.claimed(), 20);
 }
@@ -122,8 +122,8 @@ fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
     let mut bench = Bench::with(bounds);
     bench.connect(1);
     (1..=3).for_each(|number| bench.set(number, number.into()));
-    bench.answer(1, Answer::Created);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Created);
     bench.look();
     bench.set(3, 3);
     bench.settle(3, 4);
@@ -151,11 +151,11 @@ fn keys_that_have_expired_on_a_master_that_is_down_are_owed_but_not_waited_for()
     bench.set(1, 1);
     bench.close(1);
     bench.settle(1, 2);
-    assert_eq!((bench.link.owed(), bench.link.owed_still(bench.now)), (1, 1));
+    assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 1));
     bench.pass(1_000 * MS);
-    assert_eq!((bench.link.owed(), bench.link.owed_still(bench.now)), (1, 0));
+    assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 0));
     bench.connect(2);
-    assert_eq!(bench.link.owed_still(bench.now), 1, "a master that is up says so itself");
+    assert_eq!(bench.link.pending_still(bench.now), 1, "a master that is up says so itself");
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn a_ledger_full_of_long_names_takes_no_new_token() {
     bench.look();
     bench.set(3, 3);
     assert_eq!(bench.look(), [unknown(3, Cause::Overloaded)]);
-    bench.answer(1, Answer::Created);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Created);
     bench.settle(1, 4);
-    bench.answer(1, Answer::Deleted);
+    bench.answer(1, Reply::Deleted);
     bench.look();
     bench.set(3, 5);
     assert_eq!(bench.look().len(), 1, "what is paid makes room");
@@ -186,7 +186,7 @@ fn leave(bench: &mut Bench, number: u8, until: Time) {
 fn a_key_that_is_left_alone_is_nobodys_until_its_time_and_is_then_deleted() {
     let mut bench = Bench::connected();
     bench.set(1, 7);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     bench.look();
     let until = bench.now.plus(3_000 * MS);
     leave(&mut bench, 1, until);
@@ -199,7 +199,7 @@ fn a_key_that_is_left_alone_is_nobodys_until_its_time_and_is_then_deleted() {
     assert_eq!(bench.look(), []);
     bench.pass(MS);
     assert_eq!((bench.look(), bench.link.owed()), (vec![write_call(1)], 1));
-    bench.answer(1, Answer::Absent);
+    bench.answer(1, Reply::Absent);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
@@ -208,7 +208,7 @@ fn a_new_connection_pays_what_is_owed_and_leaves_alone_what_is_not_yet() {
     let mut bench = Bench::connected();
     for number in 1..=3 {
         bench.set(number, 0);
-        bench.answer(1, Answer::Created);
+        bench.answer(1, Reply::Created);
     }
     let (soon, later) = (bench.now.plus(100 * MS), bench.now.plus(3_000 * MS));
     leave(&mut bench, 1, soon);
@@ -223,8 +223,8 @@ fn a_new_connection_pays_what_is_owed_and_leaves_alone_what_is_not_yet() {
     said.retain(|effect| matches!(effect, LinkEffect::Write(_)));
     assert_eq!(said, [write_call(1), write_delete(3)]);
     assert_eq!(bench.link.next_wake().min(later), bench.link.next_wake());
-    bench.answer(2, Answer::Deleted);
-    bench.answer(2, Answer::Deleted);
+    bench.answer(2, Reply::Deleted);
+    bench.answer(2, Reply::Deleted);
     bench.pass(2_800 * MS);
     assert_eq!(bench.look(), [write_call(2)]);
 }

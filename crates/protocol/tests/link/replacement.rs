@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redquorum_protocol::{Answer, Cause, LinkEffect, LinkState, Time};
+use redquorum_protocol::{Cause, LinkEffect, LinkState, Reply, Time};
 
 use crate::bench::*;
 
@@ -12,8 +12,8 @@ fn a_stalled_link_dials_a_second_connection_and_the_old_one_that_answers_cancels
     bench.set(1, 1);
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [write_set(1), LinkEffect::Dial(2)]);
-    bench.answer(1, Answer::Created);
-    assert_eq!(bench.look(), [LinkEffect::Close(2), LinkEffect::Tell(1, Answer::Created)]);
+    bench.answer(1, Reply::Created);
+    assert_eq!(bench.look(), [LinkEffect::Close(2), LinkEffect::Reply(1, Reply::Created)]);
     assert_eq!(bench.link.state(), LinkState::Up);
     assert_eq!(bench.link.next_wake(), Time::NEVER);
     // The greeting of the second connection was already on its way.
@@ -42,10 +42,10 @@ fn a_new_connection_that_is_greeted_first_resets_the_old_one_kills_it_and_only_t
     ];
     assert_eq!(bench.look(), expected, "and no SET is sent again");
     // A late reply of the old connection is ignored.
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     assert_eq!((bench.look(), bench.link.owed()), (vec![], 1));
-    bench.answer(2, Answer::Alive);
-    bench.answer(2, Answer::Absent);
+    bench.answer(2, Reply::Alive);
+    bench.answer(2, Reply::Absent);
     assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 0));
     bench.settle(2, 4);
     assert_eq!(bench.look(), [write_delete(2)]);
@@ -64,7 +64,7 @@ fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
     // The link does not kill the second connection, which sent nothing that could create a key.
     assert_eq!(bench.look(), [write_kill(101)]);
     bench.set(2, 2);
-    bench.answer(3, Answer::Alive);
+    bench.answer(3, Reply::Alive);
     bench.close(3);
     bench.pass(1_000 * MS);
     bench.look();
@@ -77,13 +77,13 @@ fn a_connection_that_was_given_up_is_killed_though_all_its_commands_seemed_to_be
     let mut bench = Bench::connected();
     bench.set(1, 1);
     // Garbage may stand for any reply, so the reply to the SET may still come.
-    bench.answer(1, Answer::Unknown(Cause::Garbage));
+    bench.answer(1, Reply::Unknown(Cause::Garbage));
     bench.pass(1_000 * MS);
     bench.look();
     bench.connect(2);
     assert_eq!(bench.look(), [write_kill(101)]);
     // Garbage is no reply to a kill either.
-    bench.answer(2, Answer::Unknown(Cause::Garbage));
+    bench.answer(2, Reply::Unknown(Cause::Garbage));
     bench.pass(1_000 * MS);
     bench.look();
     bench.connect(3);
@@ -110,7 +110,7 @@ fn a_client_id_of_another_run_of_the_master_is_not_killed() {
 fn a_connection_whose_commands_were_all_answered_needs_no_kill() {
     let mut bench = Bench::connected();
     bench.set(1, 1);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     bench.close(1);
     bench.look();
     bench.connect(2);
@@ -126,7 +126,7 @@ fn a_master_that_could_not_kill_an_old_connection_is_not_paid_before_it_has() {
     bench.look();
     bench.connect(2);
     assert_eq!(bench.look(), [write_kill(101), write_delete(1)]);
-    let busy = Answer::Unknown(Cause::Error(Arc::from("BUSY")));
+    let busy = Reply::Unknown(Cause::Error(Arc::from("BUSY")));
     bench.answer(2, busy);
     assert_eq!(bench.look(), [LinkEffect::Close(2)]);
     bench.pass(1_000 * MS);

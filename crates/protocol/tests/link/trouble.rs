@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Expect};
-use redquorum_protocol::{Answer, Ask, Bounds, Cause, LinkEffect, LinkInput, LinkState, Time};
+use redquorum_protocol::{
+    Bounds, Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest,
+};
 
 use crate::bench::*;
 
@@ -15,22 +17,22 @@ fn scripts_that_were_flushed_are_loaded_again_and_then_debts_are_paid_and_no_set
     bench.keep(2, 2);
     bench.settle(1, 3);
     bench.look();
-    let no_script = Answer::Unknown(Cause::NoScript);
-    bench.answer(1, Answer::Created);
+    let no_script = Reply::Unknown(Cause::NoScript);
+    bench.answer(1, Reply::Created);
     bench.answer(1, no_script.clone());
     let loads: Vec<Said> = Command::load_scripts(false).map(LinkEffect::Write).collect();
-    let told = LinkEffect::Tell(2, no_script.clone());
-    let created = LinkEffect::Tell(1, Answer::Created);
+    let told = LinkEffect::Reply(2, no_script.clone());
+    let created = LinkEffect::Reply(1, Reply::Created);
     assert_eq!(bench.look(), [&[created, told], &loads[..]].concat());
     bench.answer(1, no_script.clone());
-    assert_eq!(bench.look(), [LinkEffect::Tell(3, no_script)], "they are being loaded already");
+    assert_eq!(bench.look(), [LinkEffect::Reply(3, no_script)], "they are being loaded already");
     for _ in 1..loads.len() {
-        bench.answer(1, Answer::Alive);
+        bench.answer(1, Reply::Alive);
         assert_eq!(bench.look(), []);
     }
-    bench.answer(1, Answer::Alive);
+    bench.answer(1, Reply::Alive);
     assert_eq!(bench.look(), [write_delete(1)]);
-    bench.answer(1, Answer::Deleted);
+    bench.answer(1, Reply::Deleted);
     assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 0));
 }
 
@@ -39,13 +41,13 @@ fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
     let mut bench = Bench::connected();
     bench.set(1, 1);
     bench.settle(1, 2);
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     let mut deletes = 0;
     for _ in 0..100 {
         deletes += bench.look().iter().filter(|said| **said == write_delete(1)).count();
         match bench.link.oldest() {
-            Some((Expect::Delete, _)) => bench.answer(1, Answer::Unknown(Cause::NoScript)),
-            Some(_) => bench.answer(1, Answer::Alive),
+            Some((Expect::Delete, _)) => bench.answer(1, Reply::Unknown(Cause::NoScript)),
+            Some(_) => bench.answer(1, Reply::Alive),
             None => break,
         }
     }
@@ -57,9 +59,9 @@ fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
 fn scripts_that_cannot_be_loaded_end_the_connection() {
     let mut bench = Bench::connected();
     bench.keep(1, 1);
-    bench.answer(1, Answer::Unknown(Cause::NoScript));
+    bench.answer(1, Reply::Unknown(Cause::NoScript));
     bench.look();
-    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("OOM"))));
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("OOM"))));
     assert_eq!(bench.look(), [LinkEffect::Close(1)]);
     assert!(matches!(bench.link.state(), LinkState::Down(_)));
     bench.pass(1_000 * MS);
@@ -71,15 +73,15 @@ fn a_debt_that_met_an_error_is_paid_again_after_a_pause() {
     let mut bench = Bench::connected();
     bench.set(1, 1);
     bench.settle(1, 2);
-    bench.answer(1, Answer::Created);
-    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("BUSY"))));
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("BUSY"))));
     bench.look();
     assert_eq!(bench.link.next_wake(), bench.now.plus(1_000 * MS));
     bench.pass(999 * MS);
     assert_eq!(bench.look(), []);
     bench.pass(MS);
     assert_eq!(bench.look(), [write_delete(1)]);
-    bench.answer(1, Answer::Absent);
+    bench.answer(1, Reply::Absent);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
@@ -89,20 +91,20 @@ fn refused(count: u8) -> Bench {
     for number in 1..=count {
         bench.set(number, 0);
         bench.settle(number, 0);
-        bench.answer(1, Answer::Created);
+        bench.answer(1, Reply::Created);
         bench.answer(1, error());
     }
     bench.look();
     bench
 }
 
-fn error() -> Answer {
-    Answer::Unknown(Cause::Error(Arc::from("NOPERM")))
+fn error() -> Reply {
+    Reply::Unknown(Cause::Error(Arc::from("NOPERM")))
 }
 
 /// The number of clean-ups that the link sends before it waits for its timer, if the master replies
 /// to each with `answer`.
-fn sent(bench: &mut Bench, answer: &Answer) -> usize {
+fn sent(bench: &mut Bench, answer: &Reply) -> usize {
     let mut sent = 0;
     loop {
         let said = bench.look();
@@ -119,10 +121,10 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
     let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
     bench.connect(1);
     for number in 1..=200 {
-        let ask = Ask::Set { token: token(number), ttl_ms: 1_000_000, fence: None };
+        let ask = VoteRequest::Set { token: token(number), ttl_ms: 1_000_000, fence: None };
         bench.tell(LinkInput::Send { key: key(), ask, tag: 0 });
         bench.settle(number, 0);
-        bench.answer(1, Answer::Created);
+        bench.answer(1, Reply::Created);
         bench.answer(1, error());
     }
     bench.look();
@@ -137,7 +139,7 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
     assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 16_000, 16_000]);
     // All clean-ups are sent. The first one that completes lets the others follow at once.
     bench.pass(16_000 * MS);
-    assert_eq!(sent(&mut bench, &Answer::Absent), 200);
+    assert_eq!(sent(&mut bench, &Reply::Absent), 200);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
@@ -161,7 +163,7 @@ fn a_new_connection_tries_again_at_once_what_met_errors_on_the_old_one() {
     bench.connect(2);
     assert_eq!(bench.look().len(), 64);
     for _ in 0..100 {
-        bench.answer(2, Answer::Deleted);
+        bench.answer(2, Reply::Deleted);
     }
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
@@ -177,7 +179,7 @@ fn a_question_about_a_key_that_was_never_set_is_not_asked_again_after_an_error()
 #[test]
 fn an_answer_to_no_command_ends_the_connection() {
     let mut bench = Bench::connected();
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     assert_eq!(bench.look(), [LinkEffect::Close(1)]);
     assert_eq!(bench.link.epoch(), None);
 }
@@ -189,7 +191,7 @@ fn an_answer_that_is_not_redis_s_ends_the_connection_and_the_debt_is_kept() {
     bench.set(2, 2);
     bench.settle(1, 3);
     bench.look();
-    bench.answer(1, Answer::Unknown(Cause::Garbage));
+    bench.answer(1, Reply::Unknown(Cause::Garbage));
     let gone = Cause::Disconnected;
     let told = [
         unknown(1, Cause::Garbage),
@@ -213,8 +215,8 @@ fn an_answer_on_an_older_connection_is_nobodys() {
     bench.set(1, 1);
     bench.settle(1, 2);
     bench.look();
-    bench.answer(1, Answer::Created);
-    bench.answer(1, Answer::Absent);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Absent);
     assert_eq!((bench.look(), bench.link.owed(), bench.link.unanswered()), (vec![], 1, 2));
 }
 
@@ -270,7 +272,7 @@ fn a_master_that_hangs_up_at_every_clean_up_is_not_dialled_in_a_spin() {
         bench.connect(epoch);
         if bench.said.contains(&write_kill(101)) {
             // The reply to the kill of an older connection is no sign of health.
-            bench.answer(epoch, Answer::Alive);
+            bench.answer(epoch, Reply::Alive);
         }
         assert!(bench.said.contains(&write_delete(1)));
         bench.close(epoch);
@@ -299,7 +301,7 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
     bench.look();
     for number in 1..=50_u8 {
         bench.pass(MS);
-        bench.answer(1, Answer::Created);
+        bench.answer(1, Reply::Created);
         bench.tell(LinkInput::Wake);
         let dials = |said: &Said| matches!(said, LinkEffect::Dial(_));
         assert!(!bench.look().iter().any(dials), "at answer {number}");
@@ -311,9 +313,9 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
     // Replies in time reset that wait.
-    bench.answer(1, Answer::Created);
+    bench.answer(1, Reply::Created);
     (52..=55).for_each(|number| bench.set(number, number.into()));
-    (52..=55).for_each(|_| bench.answer(1, Answer::Created));
+    (52..=55).for_each(|_| bench.answer(1, Reply::Created));
     bench.look();
     bench.set(56, 56);
     bench.pass(100 * MS);
@@ -343,9 +345,9 @@ fn a_lease_that_was_lost_and_is_then_released_is_cleaned_up_once_and_told_twice(
     bench.set(1, 1);
     bench.settle(1, 2);
     bench.settle(1, 3);
-    bench.answer(1, Answer::Created);
-    bench.answer(1, Answer::Deleted);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Deleted);
     assert_eq!(bench.link.owed(), 0);
-    bench.answer(1, Answer::Absent);
+    bench.answer(1, Reply::Absent);
     assert_eq!((bench.link.owed(), bench.link.claimed()), (0, 0));
 }

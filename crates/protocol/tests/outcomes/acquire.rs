@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Ask, Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Patience,
-    Step, TOKEN_LEN, Time, Token,
+    Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Reply, RoundId, TOKEN_LEN,
+    Time, Token, VoteRequest, WaitPolicy,
 };
 
 use crate::play::*;
@@ -18,7 +18,7 @@ fn check_acquire(masters: usize) {
             for heard in 0..=order.len() {
                 if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
                     play.now = play.now.plus(MS);
-                    play.hear(Step::Attempt(1), at, vote(said[at], at));
+                    play.hear(RoundId::Attempt(1), at, vote(said[at], at));
                 }
                 let yes = count(&said, &order[..heard], &[Granted]);
                 // An early verdict is final: later replies change nothing.
@@ -34,7 +34,7 @@ fn check_acquire(masters: usize) {
             }
             play.wake_at(START.plus(50 * MS));
             let won = expected.unwrap_or(false);
-            late(&said).for_each(|at| play.hear(Step::Attempt(1), at, vote(said[at], at)));
+            late(&said).for_each(|at| play.hear(RoundId::Attempt(1), at, vote(said[at], at)));
             assert_eq!(play.verdict(), Some(won), "{said:?} {order:?} at the end");
             let settled = vec![usize::from(!won); masters];
             assert_eq!(play.settled(masters, 1), settled, "{said:?} {order:?}");
@@ -80,7 +80,7 @@ fn a_drop_at_every_step_of_an_acquire_settles_every_master_once() {
             for cut in 0..=order.len() + 2 {
                 let mut play = Play::acquire(masters, ONCE);
                 for at in &order[..cut.min(order.len())] {
-                    play.hear(Step::Attempt(1), *at, vote(said[*at], *at));
+                    play.hear(RoundId::Attempt(1), *at, vote(said[*at], *at));
                 }
                 if cut > order.len() {
                     play.wake_at(START.plus(50 * MS));
@@ -93,7 +93,7 @@ fn a_drop_at_every_step_of_an_acquire_settles_every_master_once() {
                 assert_eq!(play.settled(masters, 1), vec![1; masters], "{said:?} {order:?} {cut}");
                 let so_far = play.said.len();
                 for at in order[cut.min(order.len())..].iter().copied().chain(late(&said)) {
-                    play.hear(Step::Attempt(1), at, vote(said[at], at));
+                    play.hear(RoundId::Attempt(1), at, vote(said[at], at));
                 }
                 play.tell(Input::Abandon);
                 assert_eq!(play.said.len(), so_far, "a claim that has ended says nothing more");
@@ -107,14 +107,14 @@ fn a_drop_at_every_step_of_an_acquire_settles_every_master_once() {
 fn a_win_settles_nothing_until_release_or_loss_or_drop_and_then_every_master_once() {
     for said in product(5) {
         let mut play = Play::acquire(5, ONCE);
-        (0..5).for_each(|at| play.hear(Step::Attempt(1), at, vote(said[at], at)));
+        (0..5).for_each(|at| play.hear(RoundId::Attempt(1), at, vote(said[at], at)));
         play.tell(Input::Collect);
         if !matches!(play.claim, Claim::Holding(_)) {
             continue;
         }
         for way in 0..3 {
             let mut play =
-                Play { claim: play.claim.clone(), dice: Counted(1), said: vec![], now: play.now };
+                Play { claim: play.claim.clone(), rng: Count(1), said: vec![], now: play.now };
             assert_eq!(play.settled(5, 1), [0; 5]);
             match way {
                 0 => play.tell(Input::Release),
@@ -130,27 +130,29 @@ fn a_win_settles_nothing_until_release_or_loss_or_drop_and_then_every_master_onc
 #[test]
 fn a_master_that_answers_twice_counts_once_and_its_first_answer_stands() {
     let mut play = Play::acquire(5, ONCE);
-    (0..5).for_each(|_| play.hear(Step::Attempt(1), 0, Some(Answer::Created)));
+    (0..5).for_each(|_| play.hear(RoundId::Attempt(1), 0, Some(Reply::Created)));
     assert_eq!(play.verdict(), None);
-    play.hear(Step::Attempt(1), 0, Some(Answer::Taken(Holder::NotAsked)));
-    (1..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
-    (1..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    play.hear(RoundId::Attempt(1), 0, Some(Reply::Taken(Holder::NotAsked)));
+    (1..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked))));
+    (1..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.verdict(), None, "one grant, two refusals");
-    (3..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (3..5).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.verdict(), Some(true));
 }
 
 #[test]
 fn an_early_wake_does_nothing() {
     let mut acquiring =
-        Play::acquire(5, Patience { wait: 100 * MS, explain: true, ..Patience::default() });
+        Play::acquire(5, WaitPolicy { wait: 100 * MS, explain: true, ..WaitPolicy::default() });
     let mut pausing =
-        Play::acquire(5, Patience { wait: 100 * MS, explain: true, ..Patience::default() });
-    let mut explaining =
-        Play::acquire(5, Patience { wait: Duration::ZERO, explain: true, ..Patience::default() });
+        Play::acquire(5, WaitPolicy { wait: 100 * MS, explain: true, ..WaitPolicy::default() });
+    let mut explaining = Play::acquire(
+        5,
+        WaitPolicy { wait: Duration::ZERO, explain: true, ..WaitPolicy::default() },
+    );
     for play in [&mut pausing, &mut explaining] {
-        let taken = || Some(Answer::Taken(Holder::NotAsked));
-        (0..3).for_each(|at| play.hear(Step::Attempt(1), at, taken()));
+        let taken = || Some(Reply::Taken(Holder::NotAsked));
+        (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, taken()));
     }
     let mut holding = Play::hold(&[Granted; 5]);
     holding.tell(Input::KeepAlive(5_000 * MS));
@@ -179,7 +181,7 @@ fn an_early_wake_does_nothing() {
 #[test]
 fn a_lease_that_is_collected_too_late_is_none_and_is_settled() {
     let mut play = Play::acquire(5, ONCE);
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.verdict(), Some(true));
     play.now = START.plus(terms(5).validity());
     play.tell(Input::Collect);
@@ -192,7 +194,7 @@ fn a_lease_that_is_collected_too_late_is_none_and_is_settled() {
 fn the_deadline_counts_from_the_start_of_the_attempt_and_not_from_its_answers() {
     let mut play = Play::acquire(5, ONCE);
     play.now = START.plus(49 * MS);
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     play.tell(Input::Collect);
     assert_eq!(play.deadline(), START.plus(terms(5).validity()));
 }
@@ -200,20 +202,20 @@ fn the_deadline_counts_from_the_start_of_the_attempt_and_not_from_its_answers() 
 #[test]
 fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_count() {
     let mut play =
-        Play::acquire(5, Patience { wait: 12 * MS, explain: false, ..Patience::default() });
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+        Play::acquire(5, WaitPolicy { wait: 12 * MS, explain: false, ..WaitPolicy::default() });
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked))));
     assert_eq!(play.settled(5, 1), [1; 5]);
     play.wake_at(START.plus(5 * MS));
     let tokens: Vec<Token> = play.asked()[5..]
         .iter()
         .map(|(_, ask)| {
-            let Ask::Set { token, .. } = ask else { panic!("{ask:?}") };
+            let VoteRequest::Set { token, .. } = ask else { panic!("{ask:?}") };
             *token
         })
         .collect();
     assert_eq!(tokens, [Token::new([2; TOKEN_LEN]); 5]);
     // Five late grants of the first attempt do not count for the second.
-    (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..5).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.verdict(), None);
     play.tell(Input::Abandon);
     assert_eq!(play.settled(5, 2), [1; 5]);
@@ -223,27 +225,27 @@ fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_c
 #[test]
 fn a_late_answer_to_an_older_attempt_is_no_news_of_the_lease() {
     let mut play =
-        Play::acquire(5, Patience { wait: 100 * MS, explain: false, ..Patience::default() });
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+        Play::acquire(5, WaitPolicy { wait: 100 * MS, explain: false, ..WaitPolicy::default() });
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked))));
     play.wake_at(START.plus(5 * MS));
-    (0..3).for_each(|at| play.hear(Step::Attempt(2), at, Some(Answer::Created)));
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(2), at, Some(Reply::Created)));
     play.tell(Input::Collect);
     let before = play.claim.clone();
-    play.hear(Step::Attempt(1), 3, Some(Answer::Created));
-    play.hear(Step::Attempt(1), 4, Some(Answer::Taken(Holder::NotAsked)));
+    play.hear(RoundId::Attempt(1), 3, Some(Reply::Created));
+    play.hear(RoundId::Attempt(1), 4, Some(Reply::Taken(Holder::NotAsked)));
     assert_eq!(play.claim, before);
-    play.hear(Step::Attempt(2), 3, Some(Answer::Created));
+    play.hear(RoundId::Attempt(2), 3, Some(Reply::Created));
     assert_ne!(play.claim, before, "a straggler of its own attempt is");
 }
 
 #[test]
 fn the_last_attempt_is_made_at_the_end_of_the_wait_and_none_behind_it() {
     let mut play =
-        Play::acquire(1, Patience { wait: 12 * MS, explain: false, ..Patience::default() });
+        Play::acquire(1, WaitPolicy { wait: 12 * MS, explain: false, ..WaitPolicy::default() });
     let mut started = vec![];
     for attempt in 1..10 {
         started.push(play.now);
-        play.hear(Step::Attempt(attempt), 0, Some(Answer::Taken(Holder::NotAsked)));
+        play.hear(RoundId::Attempt(attempt), 0, Some(Reply::Taken(Holder::NotAsked)));
         if play.verdict().is_some() {
             break;
         }
@@ -255,35 +257,38 @@ fn the_last_attempt_is_made_at_the_end_of_the_wait_and_none_behind_it() {
 #[test]
 fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
     for (said, waits) in [
-        (Answer::Taken(Holder::NoExpiry), false),
+        (Reply::Taken(Holder::NoExpiry), false),
         // The other client has released meanwhile, or the master cannot reply: no holder to name.
-        (Answer::Absent, false),
+        (Reply::Absent, false),
         (unknown(0), false),
     ] {
         let mut play = Play::acquire(
             5,
-            Patience { wait: Duration::ZERO, explain: true, ..Patience::default() },
+            WaitPolicy { wait: Duration::ZERO, explain: true, ..WaitPolicy::default() },
         );
-        (0..3)
-            .for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+        (0..3).for_each(|at| {
+            play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked)))
+        });
         assert_eq!(play.verdict(), None);
-        (0..2).for_each(|at| play.hear(Step::Cleanup(1), at, Some(said.clone())));
+        (0..2).for_each(|at| play.hear(RoundId::Cleanup(1), at, Some(said.clone())));
         assert_eq!(play.verdict(), None, "the third refusal is not explained yet");
-        play.hear(Step::Cleanup(1), 2, Some(said.clone()));
+        play.hear(RoundId::Cleanup(1), 2, Some(said.clone()));
         assert_eq!(play.verdict().is_none(), waits, "{said:?}");
     }
     // The claim waits for a silent master no longer than a node timeout.
-    let mut play =
-        Play::acquire(5, Patience { wait: Duration::ZERO, explain: true, ..Patience::default() });
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+    let mut play = Play::acquire(
+        5,
+        WaitPolicy { wait: Duration::ZERO, explain: true, ..WaitPolicy::default() },
+    );
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked))));
     play.wake_at(START.plus(50 * MS));
     assert_eq!(play.verdict(), Some(false));
 }
 
-fn of_another_fleet() -> Answer {
+fn of_another_fleet() -> Reply {
     let [marked, ours] = ["theirs", "ours"].map(Fingerprint::of_name);
     let why = Distrust::OtherFleet { marked: Some(marked), ours };
-    Answer::Unknown(Cause::Distrusted { why, left: None })
+    Reply::Unknown(Cause::Distrusted { why, left: None })
 }
 
 /// Three masters, one of which another set of masters lists, too. The other two are a quorum, but
@@ -293,10 +298,10 @@ fn one_master_of_another_fleet_refuses_the_attempt_whatever_the_others_say() {
     for other in 0..3 {
         let mut play = Play::acquire(3, ONCE);
         (0..3).filter(|at| *at != other).take(1).for_each(|at| {
-            play.hear(Step::Attempt(1), at, Some(Answer::Created));
+            play.hear(RoundId::Attempt(1), at, Some(Reply::Created));
         });
         assert_eq!(play.verdict(), None);
-        play.hear(Step::Attempt(1), other, Some(of_another_fleet()));
+        play.hear(RoundId::Attempt(1), other, Some(of_another_fleet()));
         assert_eq!(play.verdict(), Some(false), "{other}");
         let Claim::Acquiring(acquire) = &play.claim else { unreachable!() };
         assert_eq!(acquire.failure(), Some(Failure::NoQuorum));
@@ -304,18 +309,18 @@ fn one_master_of_another_fleet_refuses_the_attempt_whatever_the_others_say() {
     }
     // Any other distrust only costs a vote, so the test above can fail.
     let mut play = Play::acquire(3, ONCE);
-    let unmarked = Answer::Unknown(Cause::Distrusted { why: Distrust::Unmarked, left: None });
-    play.hear(Step::Attempt(1), 0, Some(unmarked));
-    (1..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    let unmarked = Reply::Unknown(Cause::Distrusted { why: Distrust::Unmarked, left: None });
+    play.hear(RoundId::Attempt(1), 0, Some(unmarked));
+    (1..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.verdict(), Some(true));
 }
 
 #[test]
 fn a_master_of_another_fleet_that_says_so_before_the_lease_is_collected_refuses_it_too() {
     let mut play = Play::acquire(3, ONCE);
-    (0..2).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..2).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.verdict(), Some(true));
-    play.hear(Step::Attempt(1), 2, Some(of_another_fleet()));
+    play.hear(RoundId::Attempt(1), 2, Some(of_another_fleet()));
     play.tell(Input::Collect);
     assert_eq!(play.verdict(), Some(false));
     assert_eq!(play.settled(3, 1), [1, 1, 1]);

@@ -2,7 +2,7 @@
 //! and which grants win.
 
 use redquorum_protocol::{
-    Answer, Cause, Claim, Distrust, Holder, Input, NodeSet, Reading, Step, Terms, Time,
+    Cause, Claim, Distrust, Holder, Input, LockConfig, NodeSet, Reading, Reply, RoundId, Time,
 };
 
 use crate::play::*;
@@ -21,12 +21,12 @@ fn watched(ahead_ms: u64) -> Reading {
     Reading::new(Time::ZERO, Time::ZERO, 1_000_000_000 + ahead_ms * 1000)
 }
 
-fn guarded(masters: usize) -> Terms {
+fn guarded(masters: usize) -> LockConfig {
     terms(masters).with_clock_bound(200 * MS).unwrap()
 }
 
-fn timed(reading: Reading, answer: Answer) -> Option<Answer> {
-    Some(Answer::Timed { reading, answer: Box::new(answer) })
+fn timed(reading: Reading, answer: Reply) -> Option<Reply> {
+    Some(Reply::Timed { reading, answer: Box::new(answer) })
 }
 
 /// The masters of a lease, if the claim wins it.
@@ -53,7 +53,7 @@ fn play(all: &[(u64, u64)], order: &[usize], compares: bool) -> Option<(NodeSet,
     let mut play = Play::acquire_on(terms, ONCE);
     for (heard, at) in order.iter().enumerate() {
         let (apart, step) = all[*at];
-        play.hear(Step::Attempt(1), *at, timed(reading(apart + step), Answer::Created));
+        play.hear(RoundId::Attempt(1), *at, timed(reading(apart + step), Reply::Created));
         if play.verdict().is_some() {
             return won(&mut play).map(|members| (members, order[..=heard].to_vec()));
         }
@@ -98,19 +98,19 @@ fn clocks_that_are_nearly_in_step_are_all_counted() {
 fn one_that_is_ahead_is_done_without_until_it_was_watched() {
     for (clock, counts) in [(reading(10_000), false), (watched(10_000), true)] {
         let mut play = Play::acquire_on(guarded(3), ONCE);
-        play.hear(Step::Attempt(1), 0, timed(clock, Answer::Created));
-        play.hear(Step::Attempt(1), 1, timed(reading(0), Answer::Created));
+        play.hear(RoundId::Attempt(1), 0, timed(clock, Reply::Created));
+        play.hear(RoundId::Attempt(1), 1, timed(reading(0), Reply::Created));
         assert_eq!(play.verdict(), counts.then_some(true));
         if !counts {
             let Claim::Acquiring(acquire) = &play.claim else { panic!("{:?}", play.claim) };
-            let vote = acquire.ballot().votes()[0].answer.clone().unwrap();
+            let vote = acquire.votes().votes()[0].answer.clone().unwrap();
             assert!(
-                matches!(&vote, Answer::Unknown(Cause::Distrusted {
+                matches!(&vote, Reply::Unknown(Cause::Distrusted {
                 why: Distrust::ClockAhead { by }, left: Some(left),
             }) if *by >= 10_000 * MS && *left == 1_000 * MS),
                 "{vote:?}"
             );
-            play.hear(Step::Attempt(1), 2, timed(reading(50), Answer::Created));
+            play.hear(RoundId::Attempt(1), 2, timed(reading(50), Reply::Created));
             assert_eq!(play.verdict(), Some(true));
             assert_eq!(won(&mut play).unwrap().len(), 2);
         }
@@ -120,8 +120,8 @@ fn one_that_is_ahead_is_done_without_until_it_was_watched() {
 #[test]
 fn a_refusal_is_something_to_compare_with_and_a_majority_ahead_is_refused() {
     let mut play = Play::acquire_on(guarded(3), ONCE);
-    play.hear(Step::Attempt(1), 0, timed(reading(0), Answer::Taken(Holder::NotAsked)));
-    play.hear(Step::Attempt(1), 1, timed(reading(150), Answer::Created));
+    play.hear(RoundId::Attempt(1), 0, timed(reading(0), Reply::Taken(Holder::NotAsked)));
+    play.hear(RoundId::Attempt(1), 1, timed(reading(150), Reply::Created));
     assert_eq!(play.verdict(), Some(false));
     assert_eq!(play.settled(3, 1), [1, 1, 1], "its key is cleaned up");
 }
@@ -130,7 +130,7 @@ fn a_refusal_is_something_to_compare_with_and_a_majority_ahead_is_refused() {
 fn the_lease_ends_earlier_by_what_a_clock_may_gain_unnoticed() {
     let mut play = Play::acquire_on(guarded(3), ONCE);
     for at in 0..2 {
-        play.hear(Step::Attempt(1), at, timed(watched(0), Answer::Created));
+        play.hear(RoundId::Attempt(1), at, timed(watched(0), Reply::Created));
     }
     won(&mut play).unwrap();
     assert_eq!(play.deadline(), START.plus((1_000 - 12 - 200) * MS));

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Ask, Claim, Effect, Extension, Input, Loss, Step, Time};
+use redquorum_protocol::{
+    Claim, Effect, Extension, Input, Loss, Reply, RoundId, Time, VoteRequest,
+};
 
 use crate::play::*;
-use Answer::{Absent, Created, Kept};
+use Reply::{Absent, Created, Kept};
 
 /// The expected state of a round of extending, from the replies that arrived.
 fn extended(said: &[Said], heard: &[usize], members: &[usize]) -> Option<Extension> {
@@ -37,7 +39,7 @@ fn check_extend(grants: &[Said]) {
             for heard in 0..=order.len() {
                 if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
                     play.now = play.now.plus(MS);
-                    play.hear(Step::Extend(1), at, kept(said[at], at, members.contains(&at)));
+                    play.hear(RoundId::Extend(1), at, kept(said[at], at, members.contains(&at)));
                 }
                 expected = expected.or_else(|| extended(&said, &order[..heard], &members));
                 let state = expected.unwrap_or(Extension::Pending);
@@ -52,7 +54,7 @@ fn check_extend(grants: &[Said]) {
             let (state, deadline) = (play.extension(), play.deadline());
             assert_eq!(state == Extension::Extended, expected == Some(Extension::Extended));
             late(&said).for_each(|at| {
-                play.hear(Step::Extend(1), at, kept(said[at], at, members.contains(&at)));
+                play.hear(RoundId::Extend(1), at, kept(said[at], at, members.contains(&at)));
             });
             assert_eq!((play.extension(), play.deadline()), (state, deadline), "{said:?}");
             assert_eq!(play.settled(masters, 1), vec![0; masters], "a failed extend takes nothing");
@@ -86,7 +88,7 @@ fn a_drop_at_every_step_of_an_extend_settles_every_master_once() {
             let mut play = Play::hold(&[Granted; 5]);
             play.tell(Input::Extend(terms(5)));
             (0..cut.min(5)).for_each(|at| {
-                play.hear(Step::Extend(1), at, kept(said[at], at, true));
+                play.hear(RoundId::Extend(1), at, kept(said[at], at, true));
             });
             if cut == 6 {
                 play.wake_at(START.plus(50 * MS));
@@ -105,18 +107,18 @@ fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_ne
         let asked = play.asked();
         asked[asked.len() - 5..]
             .iter()
-            .map(|(_, ask)| matches!(ask, Ask::Keep { repair: true, .. }))
+            .map(|(_, ask)| matches!(ask, VoteRequest::Keep { repair: true, .. }))
             .collect()
     };
     assert_eq!(repairs(&play), [false, false, false, true, true]);
     // Master 3 is silent: four positive replies, and yet no quorum.
-    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
-    (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    (0..2).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
+    (3..5).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Created)));
     play.wake_at(play.claim.next_wake());
     assert_eq!(play.extension(), Extension::NoQuorum);
     play.tell(Input::Extend(terms(5)));
     assert_eq!(repairs(&play), [false; 5]);
-    [0, 3, 4].into_iter().for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
+    [0, 3, 4].into_iter().for_each(|at| play.hear(RoundId::Extend(2), at, Some(Reply::Kept)));
     assert_eq!(play.extension(), Extension::Extended);
 }
 
@@ -130,9 +132,9 @@ fn an_answer_to_an_older_round_never_counts_for_a_newer_one() {
     let Claim::Holding(hold) = &play.claim else { panic!("{:?}", play.claim) };
     assert_eq!(hold.ended(1).unwrap().0, Extension::NoQuorum, "nobody waits for it for ever");
     assert!(play.said.contains(&Effect::Decided));
-    (0..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (0..5).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     assert_eq!((play.extension(), play.deadline()), (Extension::Pending, old));
-    (0..3).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
+    (0..3).for_each(|at| play.hear(RoundId::Extend(2), at, Some(Reply::Kept)));
     assert_eq!(play.deadline(), START.plus(10 * MS).plus(terms(5).validity()));
 }
 
@@ -143,7 +145,7 @@ fn a_shorter_ttl_binds_the_holder_before_anything_is_sent_and_whatever_comes_of_
     play.tell(Input::Extend(short));
     let deadline = START.plus(short.validity());
     assert_eq!((play.extension(), play.deadline()), (Extension::Pending, deadline));
-    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(unknown(at))));
+    (0..3).for_each(|at| play.hear(RoundId::Extend(1), at, Some(unknown(at))));
     assert_eq!((play.extension(), play.deadline()), (Extension::NoQuorum, deadline));
     // A longer TTL moves the deadline only when the masters have replied.
     play.tell(Input::Extend(terms(5)));
@@ -157,13 +159,13 @@ fn lost_is_final_whatever_comes_behind_it() {
     play.now = START.plus(920 * MS);
     play.tell(Input::Extend(terms(5)));
     let deadline = play.deadline();
-    play.hear(Step::Extend(1), 0, Some(Answer::Kept));
+    play.hear(RoundId::Extend(1), 0, Some(Reply::Kept));
     play.wake_at(deadline);
     assert_eq!(play.lost(), Some(Loss::Expired));
     assert_eq!(play.extension(), Extension::Lost(Loss::Expired));
     assert_eq!((play.claim.next_wake(), play.settled(5, 1)), (Time::NEVER, vec![1; 5]));
     let asked = play.asked().len();
-    (1..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (1..5).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     play.tell(Input::KeepAlive(Duration::MAX));
     play.tell(Input::Extend(terms(5)));
     play.wake_at(deadline.plus(1_000 * MS));
@@ -178,7 +180,7 @@ fn a_quorum_of_answers_at_the_deadline_is_a_loss_even_if_nobody_woke_the_machine
     play.now = START.plus(960 * MS);
     play.tell(Input::Extend(terms(5)));
     play.now = play.deadline();
-    (0..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (0..5).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     assert_eq!(play.lost(), Some(Loss::Expired));
     assert_eq!(play.extension(), Extension::Lost(Loss::Expired));
     assert_eq!(play.settled(5, 1), [1; 5]);
@@ -193,7 +195,7 @@ fn a_watchdog_renews_until_its_bound_and_its_lease_ends_there() {
         play.wake_at(play.claim.next_wake());
         if play.extension() == Extension::Pending {
             rounds += 1;
-            (0..5).for_each(|at| play.hear(Step::Extend(rounds), at, Some(Answer::Kept)));
+            (0..5).for_each(|at| play.hear(RoundId::Extend(rounds), at, Some(Reply::Kept)));
         }
         assert!(play.deadline() <= START.plus(5_000 * MS));
         assert!(rounds < 40, "it spins");
@@ -220,7 +222,7 @@ fn a_watchdog_that_hears_that_the_quorum_is_gone_does_not_wait_for_the_deadline(
     let mut play = Play::hold(&[Granted; 5]);
     play.tell(Input::KeepAlive(5_000 * MS));
     play.wake_at(play.claim.next_wake());
-    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
+    (0..3).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Absent)));
     assert_eq!(play.lost(), Some(Loss::QuorumGone));
     assert_eq!(play.settled(5, 1), [1; 5]);
 }
@@ -230,7 +232,7 @@ fn a_gap_in_the_quorum_is_not_hidden_by_what_is_repaired_behind_it() {
     let mut play = Play::hold(&[Granted; 5]);
     let deadline = play.deadline();
     play.tell(Input::Extend(terms(5)));
-    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
+    (0..3).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Absent)));
     assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
     play.said.clear();
     play.tell(Input::Extend(terms(5)));
@@ -247,13 +249,13 @@ fn a_gap_is_seen_also_after_the_verdict_and_not_hidden_by_repairs() {
     // The first three masters granted; the other two were down. Then the third one forgets.
     let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
     play.tell(Input::Extend(terms(5)));
-    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
-    (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    (0..2).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
+    (3..5).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Created)));
     play.wake_at(play.claim.next_wake());
     assert_eq!(play.extension(), Extension::NoQuorum);
     // The last two masters had no key before this round repaired it: three of five were free for a
     // rival.
-    play.hear(Step::Extend(1), 2, Some(Answer::Absent));
+    play.hear(RoundId::Extend(1), 2, Some(Reply::Absent));
     play.tell(Input::Extend(terms(5)));
     assert_eq!(play.extension(), Extension::QuorumGone);
 }
@@ -262,21 +264,21 @@ fn a_gap_is_seen_also_after_the_verdict_and_not_hidden_by_repairs() {
 fn keys_that_were_made_anew_in_an_earlier_round_are_no_gap_in_a_later_one() {
     let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
     play.tell(Input::Extend(terms(5)));
-    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
-    (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    (0..3).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
+    (3..5).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Created)));
     play.tell(Input::Extend(terms(5)));
     // Two masters that forget now are no gap: the repaired ones have held the key since.
-    (0..2).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Absent)));
+    (0..2).for_each(|at| play.hear(RoundId::Extend(2), at, Some(Reply::Absent)));
     assert_eq!(play.extension(), Extension::Pending);
-    (2..5).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
+    (2..5).for_each(|at| play.hear(RoundId::Extend(2), at, Some(Reply::Kept)));
     assert_eq!(play.extension(), Extension::Extended);
 }
 
 /// One round, in which masters send these replies in this order.
-fn round(play: &mut Play, number: u32, answers: &[(usize, Answer)]) {
+fn round(play: &mut Play, number: u32, answers: &[(usize, Reply)]) {
     play.tell(Input::Extend(terms(5)));
     for (at, answer) in answers {
-        play.hear(Step::Extend(number), *at, Some(answer.clone()));
+        play.hear(RoundId::Extend(number), *at, Some(answer.clone()));
     }
     play.wake_at(play.now.plus(50 * MS));
 }
@@ -318,7 +320,7 @@ fn silence_is_no_gap_and_a_late_denial_is() {
 
 #[test]
 fn a_key_that_expired_by_itself_is_no_gap_before_that() {
-    let all = |answer: &dyn Fn(usize) -> Option<Answer>| -> Vec<(usize, Answer)> {
+    let all = |answer: &dyn Fn(usize) -> Option<Reply>| -> Vec<(usize, Reply)> {
         (0..5).filter_map(|at| answer(at).map(|answer| (at, answer))).collect()
     };
     let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);

@@ -1,7 +1,9 @@
 //! Acquires with a fencing token: every product of the masters' grants, and of the state of their
 //! keys before the number is certified.
 
-use redquorum_protocol::{Answer, Ask, Claim, Drift, Effect, Failure, Input, Step, Terms, Token};
+use redquorum_protocol::{
+    Claim, Drift, Effect, Failure, Input, LockConfig, Reply, RoundId, Token, VoteRequest,
+};
 
 use crate::play::{Error, Granted, Late, Never, Refused, *};
 
@@ -56,9 +58,9 @@ impl Run {
             match grant {
                 Grant::Number(number) => {
                     counters[at] = Some(*number);
-                    play.hear(Step::Attempt(1), at, Some(Answer::Granted { number: *number }));
+                    play.hear(RoundId::Attempt(1), at, Some(Reply::Granted { number: *number }));
                 }
-                Grant::Refused => play.hear(Step::Attempt(1), at, Some(unknown(1))),
+                Grant::Refused => play.hear(RoundId::Attempt(1), at, Some(unknown(1))),
                 Grant::Never => {}
             }
         }
@@ -74,8 +76,8 @@ impl Run {
     fn asked(&self) -> Option<(u64, u32)> {
         let mut numbers = self.play.said.iter().filter_map(|effect| match effect {
             redquorum_protocol::Effect::Send {
-                step: Step::Certify { round, .. },
-                ask: Ask::Certify { fence, .. },
+                step: RoundId::Certify { round, .. },
+                ask: VoteRequest::Certify { fence, .. },
                 ..
             } => Some((fence.number, *round)),
             _ => None,
@@ -85,13 +87,13 @@ impl Run {
 
     fn certify(&mut self, thens: &[Then]) {
         let (number, round) = self.asked().expect("a round is under way");
-        let step = Step::Certify { attempt: 1, round };
+        let step = RoundId::Certify { attempt: 1, round };
         for (at, then) in thens.iter().enumerate() {
             match (then, self.counters[at]) {
                 (Then::StillOurs, Some(counter)) => {
                     let number = counter.max(number);
                     self.counters[at] = Some(number);
-                    self.play.hear(step, at, Some(Answer::Certified { number }));
+                    self.play.hear(step, at, Some(Reply::Certified { number }));
                 }
                 (Then::KeyGone | Then::StillOurs, _) => {
                     self.counters[at] = None;
@@ -183,11 +185,11 @@ fn answers_of_an_earlier_round_and_of_an_earlier_attempt_certify_nothing() {
     let mut run = Run::start(&[Grant::Number(5), Grant::Number(6), Grant::Number(9)]);
     assert_eq!(run.asked(), Some((6, 1)));
     for step in [
-        Step::Certify { attempt: 1, round: 0 },
-        Step::Certify { attempt: 1, round: 2 },
-        Step::Certify { attempt: 2, round: 1 },
+        RoundId::Certify { attempt: 1, round: 0 },
+        RoundId::Certify { attempt: 1, round: 2 },
+        RoundId::Certify { attempt: 2, round: 1 },
     ] {
-        (0..3).for_each(|at| run.play.hear(step, at, Some(Answer::Certified { number: 6 })));
+        (0..3).for_each(|at| run.play.hear(step, at, Some(Reply::Certified { number: 6 })));
     }
     assert_eq!(run.play.verdict(), None);
 }
@@ -196,8 +198,8 @@ fn answers_of_an_earlier_round_and_of_an_earlier_attempt_certify_nothing() {
 fn a_number_that_is_certified_too_late_is_no_token() {
     let mut run = Run::start(&[Grant::Number(5), Grant::Number(6), Grant::Number(9)]);
     run.play.now = START.plus(1_000 * MS);
-    let step = Step::Certify { attempt: 1, round: 1 };
-    (0..3).for_each(|at| run.play.hear(step, at, Some(Answer::Certified { number: 6 })));
+    let step = RoundId::Certify { attempt: 1, round: 1 };
+    (0..3).for_each(|at| run.play.hear(step, at, Some(Reply::Certified { number: 6 })));
     let Claim::Acquiring(acquire) = &run.play.claim else { panic!() };
     assert_eq!(acquire.failure(), Some(Failure::TooLate));
 }
@@ -238,7 +240,7 @@ fn whoever_extends_a_fenced_lease_tells_the_masters_its_token() {
         .asked()
         .into_iter()
         .map(|(_, ask)| match ask {
-            Ask::Keep { fence, repair, .. } => (fence.map(|fence| fence.number), repair),
+            VoteRequest::Keep { fence, repair, .. } => (fence.map(|fence| fence.number), repair),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -251,7 +253,7 @@ fn wakes(before: &Claim, after: &Claim) -> bool {
     over(after) && !over(before) || after.next_wake() < before.next_wake()
 }
 
-fn hear_and_check(play: &mut Play, step: Step, at: usize, answer: Option<Answer>) {
+fn hear_and_check(play: &mut Play, step: RoundId, at: usize, answer: Option<Reply>) {
     let before = play.claim.clone();
     play.said.clear();
     play.hear(step, at, answer.clone());
@@ -262,30 +264,31 @@ fn hear_and_check(play: &mut Play, step: Step, at: usize, answer: Option<Answer>
 #[test]
 fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
     // A lease is valid for 97 ms, of which 60 remain for the last certifying round.
-    let fenced = Terms::new(5, 100 * MS, Drift::default(), 60 * MS).unwrap();
+    let fenced = LockConfig::new(5, 100 * MS, Drift::default(), 60 * MS).unwrap();
     let fenced = fenced.with_fencing(60_000 * MS).unwrap();
     let grant = |said: Said, at: usize| match said {
         Granted | Late => {
-            Some(Answer::Granted { number: if said == Granted { 7 } else { 8 + at as u64 } })
+            Some(Reply::Granted { number: if said == Granted { 7 } else { 8 + at as u64 } })
         }
         other => vote(other, at),
     };
     let certify = |said: Said, at: usize| match said {
-        Granted | Late => Some(Answer::Certified { number: if said == Granted { 10 } else { 11 } }),
+        Granted | Late => Some(Reply::Certified { number: if said == Granted { 10 } else { 11 } }),
         Refused => Some(refusal(at)),
         Error => Some(unknown(at)),
         Never => None,
     };
     for said in product(5) {
         let mut play = Play::acquire_on(fenced, ONCE);
-        (0..5).for_each(|at| hear_and_check(&mut play, Step::Attempt(1), at, grant(said[at], at)));
+        (0..5)
+            .for_each(|at| hear_and_check(&mut play, RoundId::Attempt(1), at, grant(said[at], at)));
     }
     for said in product(5) {
         for late in [10 * MS, 96 * MS, 97 * MS] {
             let mut play = Play::acquire_on(fenced, ONCE);
-            (0..5).for_each(|at| play.hear(Step::Attempt(1), at, grant(Late, at)));
+            (0..5).for_each(|at| play.hear(RoundId::Attempt(1), at, grant(Late, at)));
             play.now = START.plus(late);
-            let step = Step::Certify { attempt: 1, round: 1 };
+            let step = RoundId::Certify { attempt: 1, round: 1 };
             (0..5).for_each(|at| hear_and_check(&mut play, step, at, certify(said[at], at)));
         }
     }

@@ -1,20 +1,21 @@
 //! Grace: keys outlive the lease, no deadline moves, and only a release frees them at once.
 
 use redquorum_protocol::{
-    Answer, Ask, Claim, Drift, Effect, Extension, Input, Loss, Outcome, Step, Terms, Time,
+    Claim, Drift, Effect, Extension, Input, LockConfig, Loss, Outcome, Reply, RoundId, Time,
+    VoteRequest,
 };
 
 use crate::play::*;
 
 const MASTERS: usize = 3;
 
-fn with_grace() -> Terms {
+fn with_grace() -> LockConfig {
     terms(MASTERS).with_grace(2_000 * MS).unwrap()
 }
 
 fn held() -> Play {
     let mut play = Play::acquire_on(with_grace(), ONCE);
-    (0..MASTERS).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..MASTERS).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     play.tell(Input::Collect);
     assert!(matches!(play.claim, Claim::Holding(_)));
     play.said.clear();
@@ -43,12 +44,14 @@ fn keys_are_asked_for_longer_and_the_deadline_is_the_same() {
     play.tell(Input::Extend(with_grace()));
     let ttls = play.asked().into_iter().map(|(_, ask)| ask.ttl_ms());
     assert_eq!(ttls.collect::<Vec<_>>(), [3_000; MASTERS]);
-    (0..MASTERS).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (0..MASTERS).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     assert_eq!(play.extension(), Extension::Extended);
     assert_eq!(play.deadline(), START.plus(with_grace().validity()));
     assert_eq!(with_grace().validity(), terms(MASTERS).validity());
     let first = Play::acquire_on(with_grace(), ONCE);
-    assert!(first.asked().iter().all(|(_, ask)| matches!(ask, Ask::Set { ttl_ms: 3_000, .. })));
+    assert!(
+        first.asked().iter().all(|(_, ask)| matches!(ask, VoteRequest::Set { ttl_ms: 3_000, .. }))
+    );
 }
 
 #[test]
@@ -76,7 +79,7 @@ fn a_watchdog_that_finds_the_key_gone_leaves_what_is_there() {
     let mut play = held();
     play.tell(Input::KeepAlive(60_000 * MS));
     play.wake_at(play.claim.next_wake());
-    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
+    (0..2).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Absent)));
     assert_eq!(play.lost(), Some(Loss::QuorumGone));
     assert_eq!((left(&play), play.settled(MASTERS, 1)), (over(play.now), vec![0; MASTERS]));
 }
@@ -109,12 +112,12 @@ fn a_release_in_time_deletes_at_once() {
 fn an_attempt_that_hands_out_no_lease_is_cleaned_up_at_once() {
     // Refused; given up during the attempt; won and not collected; collected too late.
     let mut refused = Play::acquire_on(with_grace(), ONCE);
-    (0..2).for_each(|at| refused.hear(Step::Attempt(1), at, vote(Refused, at)));
+    (0..2).for_each(|at| refused.hear(RoundId::Attempt(1), at, vote(Refused, at)));
     let mut dropped = Play::acquire_on(with_grace(), ONCE);
     dropped.tell(Input::Abandon);
     let won = || {
         let mut play = Play::acquire_on(with_grace(), ONCE);
-        (0..MASTERS).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+        (0..MASTERS).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
         play
     };
     let (mut uncollected, mut late) = (won(), won());

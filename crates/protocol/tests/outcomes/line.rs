@@ -3,31 +3,33 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Call, Cause, Claim, Dice, Effect, Failure, Holder, Input, NodeId, Patience, Spot, Step,
-    TOKEN_LEN, Ticket, Time, Token, Turn, Word,
+    Cause, Claim, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Rng,
+    RoundId, TOKEN_LEN, Time, Token, Turn, WaitPolicy, WaiterId, WakeUp,
 };
 
 use crate::play::{MS, Play, START};
 
-fn patience() -> Patience {
+fn policy() -> WaitPolicy {
     let (wait, explain, wake_ups) = (20_000 * MS, true, true);
-    Patience { wait, explain, wake_ups, fair: true, turn: Turn::First }
+    WaitPolicy { wait, explain, wake_ups, fair: true, turn: Turn::First }
 }
 
-fn free(number: u64, ahead: u64) -> Answer {
-    Answer::Place { number, ahead, holder: None }
+fn free(number: u64, ahead: u64) -> Reply {
+    Reply::Place { number, ahead, holder: None }
 }
 
-fn held(number: u64, ahead: u64) -> Answer {
+fn held(number: u64, ahead: u64) -> Reply {
     let holder = Holder::Lease { token: Token::new([9; TOKEN_LEN]), left_ms: 10_000 };
-    Answer::Place { number, ahead, holder: Some(holder) }
+    Reply::Place { number, ahead, holder: Some(holder) }
 }
 
 impl Play {
     /// The round and the position of the enqueue requests since the last look.
-    fn stands(&mut self) -> Option<(u32, Spot)> {
+    fn stands(&mut self) -> Option<(u32, Position)> {
         let stand = |effect: &Effect| match effect {
-            Effect::Stand { step: Step::Stand(round), spot, .. } => Some((*round, *spot)),
+            Effect::Enqueue { step: RoundId::Enqueue(round), position, .. } => {
+                Some((*round, *position))
+            }
             _ => None,
         };
         let asked = self.said.iter().filter_map(stand).collect::<Vec<_>>();
@@ -37,16 +39,16 @@ impl Play {
     }
 
     /// Delivers the same reply from all masters to a round.
-    fn placed(&mut self, round: u32, answer: &Answer) {
+    fn placed(&mut self, round: u32, answer: &Reply) {
         (0..5).for_each(|at| self.place(round, at, answer.clone()));
     }
 
-    fn place(&mut self, round: u32, at: usize, answer: Answer) {
-        self.hear(Step::Stand(round), at, Some(answer));
+    fn place(&mut self, round: u32, at: usize, answer: Reply) {
+        self.hear(RoundId::Enqueue(round), at, Some(answer));
     }
 
-    fn heard(&mut self, at: usize, word: Word) {
-        self.tell(Input::Heard { node: NodeId::new(at), word });
+    fn heard(&mut self, at: usize, word: QueueEvent) {
+        self.tell(Input::QueueEvent { node: NodeId::new(at), word });
     }
 
     /// The number of masters that received a request for the key since the last look.
@@ -56,18 +58,18 @@ impl Play {
         asked
     }
 
-    fn ticket(&self) -> Ticket {
-        let ticket = |effect: &Effect| match effect {
-            Effect::Stand { ticket, .. } => Some(*ticket),
+    fn waiter_id(&self) -> WaiterId {
+        let waiter_id = |effect: &Effect| match effect {
+            Effect::Enqueue { waiter_id, .. } => Some(*waiter_id),
             _ => None,
         };
-        self.said.iter().find_map(ticket).unwrap()
+        self.said.iter().find_map(waiter_id).unwrap()
     }
 
     /// Whether the waiter left the queues of all masters, and whether they wake the next waiter.
     fn stepped_out(&self) -> Option<bool> {
         let call = |effect: &Effect| match effect {
-            Effect::StepOut { call, .. } => Some(*call),
+            Effect::Dequeue { call, .. } => Some(*call),
             _ => None,
         };
         let calls: Vec<bool> = self.said.iter().filter_map(call).collect();
@@ -76,30 +78,30 @@ impl Play {
     }
 
     /// A waiter behind another waiter, while a third client holds the resource.
-    fn behind() -> (Self, Ticket) {
-        let mut play = Self::acquire(5, patience());
-        let ticket = play.ticket();
-        (0..5).for_each(|at| play.heard(at, Word::Listening));
+    fn behind() -> (Self, WaiterId) {
+        let mut play = Self::acquire(5, policy());
+        let waiter_id = play.waiter_id();
+        (0..5).for_each(|at| play.heard(at, QueueEvent::Subscribed));
         play.placed(1, &held(2, 1));
         play.said.clear();
-        (play, ticket)
+        (play, waiter_id)
     }
 
     /// A waiter that one master has woken. A moment later it sends round 2 to all masters.
-    fn looking() -> (Self, Ticket) {
-        let (mut play, ticket) = Self::behind();
-        play.heard(4, Word::Free(ticket));
+    fn looking() -> (Self, WaiterId) {
+        let (mut play, waiter_id) = Self::behind();
+        play.heard(4, QueueEvent::Free(waiter_id));
         let moment = play.claim.next_wake();
         assert!(moment <= START.plus(10 * MS), "{moment:?}");
         play.wake_at(moment);
-        assert_eq!(play.stands(), Some((2, Spot::At(2))));
-        (play, ticket)
+        assert_eq!(play.stands(), Some((2, Position::At(2))));
+        (play, waiter_id)
     }
 
     /// The single master that is checked next. The check asks it to keep the position.
     fn looked_at(&mut self) -> usize {
         self.wake_at(self.claim.next_wake());
-        let [Effect::Stand { node, spot: Spot::At(2), .. }] = self.said[..] else {
+        let [Effect::Enqueue { node, position: Position::At(2), .. }] = self.said[..] else {
             panic!("{:?}", self.said)
         };
         self.said.clear();
@@ -107,29 +109,29 @@ impl Play {
     }
 }
 
-fn other() -> Ticket {
-    Ticket::new(77)
+fn other() -> WaiterId {
+    WaiterId::new(77)
 }
 
 #[test]
 fn a_waiter_that_is_first_on_a_quorum_and_finds_the_resource_free_attempts() {
-    let mut play = Play::acquire(5, patience());
-    let ticket = play.ticket();
-    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Spot::Last))));
+    let mut play = Play::acquire(5, policy());
+    let waiter_id = play.waiter_id();
+    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Position::Last))));
     [3, 1].into_iter().for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.attempts(), 0);
     play.place(1, 0, free(1, 0));
     assert_eq!(play.attempts(), 5, "all masters at once");
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     assert_eq!(play.stepped_out(), None, "it keeps its positions");
     play.said.clear();
     play.tell(Input::Collect);
     play.tell(Input::Release);
     let leave = |effect: &Effect| match effect {
-        Effect::Settle { call: Call::Next, leave, .. } => *leave,
+        Effect::CleanUp { call: WakeUp::First, leave, .. } => *leave,
         _ => None,
     };
-    assert_eq!(play.said.iter().filter_map(leave).collect::<Vec<_>>(), [ticket; 5]);
+    assert_eq!(play.said.iter().filter_map(leave).collect::<Vec<_>>(), [waiter_id; 5]);
 }
 
 #[test]
@@ -141,7 +143,7 @@ fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_ma
         // First on some masters, and free on others.
         ([free(2, 1), free(1, 0), free(1, 0), held(1, 0), held(1, 0)], false),
     ] {
-        let mut play = Play::acquire(5, patience());
+        let mut play = Play::acquire(5, policy());
         for (at, answer) in said.into_iter().enumerate() {
             play.place(1, at, answer);
         }
@@ -151,43 +153,43 @@ fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_ma
 
 #[test]
 fn a_waiter_subscribes_before_it_enqueues_and_one_round_is_enough() {
-    let mut play = Play::acquire(5, patience());
-    assert_eq!(play.said[0], Effect::Listen { ticket: play.ticket() });
+    let mut play = Play::acquire(5, policy());
+    assert_eq!(play.said[0], Effect::Subscribe { waiter_id: play.waiter_id() });
     play.said.clear();
     play.placed(1, &held(2, 1));
     assert_eq!((play.stands(), play.verdict()), (None, None));
     // The master may have dropped a waiter that it could not wake.
-    play.heard(4, Word::Listening);
-    assert!(matches!(play.said[..], [Effect::Stand { node, spot: Spot::At(2), .. }]
+    play.heard(4, QueueEvent::Subscribed);
+    assert!(matches!(play.said[..], [Effect::Enqueue { node, position: Position::At(2), .. }]
         if node == NodeId::new(4)));
     // A master would drop a waiter that it cannot wake, and the next one would go first.
-    let hurried = Play::acquire(5, Patience { wait: Duration::ZERO, ..patience() });
-    assert_eq!(hurried.said[0], Effect::Listen { ticket: hurried.ticket() });
+    let hurried = Play::acquire(5, WaitPolicy { wait: Duration::ZERO, ..policy() });
+    assert_eq!(hurried.said[0], Effect::Subscribe { waiter_id: hurried.waiter_id() });
 }
 
 #[test]
 fn the_largest_number_is_told_to_all_masters() {
-    let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience() });
+    let mut play = Play::acquire(5, WaitPolicy { wake_ups: false, ..policy() });
     play.said.clear();
     for (at, number) in [3, 1, 7, 2, 2].into_iter().enumerate() {
         play.place(1, at, free(number, 1));
     }
-    assert_eq!(play.stands(), Some((2, Spot::NotBefore(7))));
+    assert_eq!(play.stands(), Some((2, Position::NotBefore(7))));
     play.placed(2, &free(7, 1));
     assert_eq!(play.stands(), None, "a quorum keeps it");
     assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others are first");
     play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.stands(), Some((3, Spot::At(7))));
+    assert_eq!(play.stands(), Some((3, Position::At(7))));
 }
 
 #[test]
 fn a_waiter_that_a_quorum_wakes_attempts_at_once_and_no_other() {
-    let (mut play, ticket) = Play::behind();
-    (0..5).for_each(|at| play.heard(at, Word::Free(other())));
+    let (mut play, waiter_id) = Play::behind();
+    (0..5).for_each(|at| play.heard(at, QueueEvent::Free(other())));
     assert_eq!((play.attempts(), play.stands()), (0, None));
-    [4, 2].into_iter().for_each(|at| play.heard(at, Word::Free(ticket)));
+    [4, 2].into_iter().for_each(|at| play.heard(at, QueueEvent::Free(waiter_id)));
     assert_eq!(play.attempts(), 0);
-    play.heard(0, Word::Free(ticket));
+    play.heard(0, QueueEvent::Free(waiter_id));
     assert_eq!(play.attempts(), 5);
 }
 
@@ -200,9 +202,9 @@ fn where_wake_ups_are_lost_all_masters_are_asked_a_moment_after_the_first() {
 
 #[test]
 fn a_wake_up_between_the_answers_of_a_round_counts() {
-    let (mut play, ticket) = Play::looking();
+    let (mut play, waiter_id) = Play::looking();
     play.place(2, 4, held(2, 1));
-    [0, 1].into_iter().for_each(|at| play.heard(at, Word::Free(ticket)));
+    [0, 1].into_iter().for_each(|at| play.heard(at, QueueEvent::Free(waiter_id)));
     assert_eq!(play.attempts(), 0);
     play.place(2, 2, free(2, 0));
     assert_eq!(play.attempts(), 5);
@@ -230,14 +232,14 @@ fn a_look_that_finds_it_first_and_the_resource_free_asks_all_masters() {
     play.place(1, at, free(2, 0));
     play.wake_at(play.claim.next_wake());
     assert!(play.now < START.plus(510 * MS), "{:?}", play.now);
-    assert_eq!(play.stands(), Some((2, Spot::At(2))));
+    assert_eq!(play.stands(), Some((2, Position::At(2))));
 }
 
 /// The attempts for which the policy chose a pause.
 #[derive(Default)]
 struct Asked(Vec<u32>);
 
-impl Dice for Asked {
+impl Rng for Asked {
     fn token(&mut self) -> Token {
         Token::new([1; TOKEN_LEN])
     }
@@ -258,24 +260,24 @@ impl Dice for Asked {
 
 #[test]
 fn a_waiter_that_masters_do_not_wake_asks_as_the_policy_has_it_and_keeps_its_position() {
-    let (mut dice, mut out) = (Asked::default(), Vec::new());
+    let (mut rng, mut out) = (Asked::default(), Vec::new());
     let terms = crate::play::terms(5);
-    let patience = Patience { wake_ups: false, ..patience() };
-    let mut claim = Claim::acquire(START, terms, patience, &mut dice, &mut out);
+    let policy = WaitPolicy { wake_ups: false, ..policy() };
+    let mut claim = Claim::acquire(START, terms, policy, &mut rng, &mut out);
     let mut now = START;
     for _ in 0..6 {
         let rounds = std::mem::take(&mut out).into_iter().filter_map(|effect| match effect {
-            Effect::Stand { node, step, .. } => Some((node, step)),
+            Effect::Enqueue { node, step, .. } => Some((node, step)),
             _ => None,
         });
         for (node, step) in rounds.collect::<Vec<_>>() {
             let answer = held(2, 1);
-            claim.handle(now, Input::Answered { node, step, answer }, &mut dice, &mut out);
+            claim.handle(now, Input::Answered { node, step, answer }, &mut rng, &mut out);
         }
         now = now.plus(300 * MS);
-        claim.handle(now, Input::Wake, &mut dice, &mut out);
+        claim.handle(now, Input::Wake, &mut rng, &mut out);
     }
-    assert_eq!(dice.0, [1, 2, 3, 4, 5, 6]);
+    assert_eq!(rng.0, [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
@@ -299,7 +301,7 @@ fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
 
 #[test]
 fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
-    let once = Patience { wait: Duration::ZERO, ..patience() };
+    let once = WaitPolicy { wait: Duration::ZERO, ..policy() };
     let mut play = Play::acquire(5, once);
     play.said.clear();
     play.placed(1, &free(2, 1));
@@ -312,22 +314,22 @@ fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
 
 #[test]
 fn where_no_quorum_keeps_queues_attempts_are_made_without() {
-    let mut play = Play::acquire(5, patience());
+    let mut play = Play::acquire(5, policy());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, free(9, 8)));
-    (2..4).for_each(|at| play.place(1, at, Answer::NoQueue));
+    (2..4).for_each(|at| play.place(1, at, Reply::NoQueue));
     assert_eq!(play.attempts(), 0, "one more may answer");
-    play.place(1, 4, Answer::NoQueue);
+    play.place(1, 4, Reply::NoQueue);
     assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 5));
     play.said.clear();
     // From then on the claim waits without queues.
-    (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+    (0..5).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked))));
     assert_eq!((play.stepped_out(), play.stands()), (None, None));
     play.wake_at(START.plus(5 * MS));
     assert_eq!(play.attempts(), 5);
     // A master that returns another error may still keep a queue.
-    let loading = Answer::Unknown(Cause::Error("LOADING".into()));
-    let mut play = Play::acquire(5, patience());
+    let loading = Reply::Unknown(Cause::Error("LOADING".into()));
+    let mut play = Play::acquire(5, policy());
     play.said.clear();
     (0..5).for_each(|at| play.place(1, at, loading.clone()));
     assert_eq!(play.attempts(), 0);
@@ -335,22 +337,22 @@ fn where_no_quorum_keeps_queues_attempts_are_made_without() {
 
 #[test]
 fn with_one_queue_forbidden_and_one_master_down_the_only_queue_decides() {
-    let attempts = |said: [Answer; 3]| {
-        let mut play = Play::acquire(3, patience());
+    let attempts = |said: [Reply; 3]| {
+        let mut play = Play::acquire(3, policy());
         play.said.clear();
         said.into_iter().enumerate().for_each(|(at, answer)| play.place(1, at, answer));
         play.attempts()
     };
-    let down = || Answer::Unknown(Cause::Disconnected);
-    assert_eq!(attempts([Answer::NoQueue, down(), free(1, 0)]), 3);
-    assert_eq!(attempts([Answer::NoQueue, down(), free(2, 1)]), 0, "others are before it");
-    assert_eq!(attempts([Answer::NoQueue, down(), held(1, 0)]), 0, "another holds it");
+    let down = || Reply::Unknown(Cause::Disconnected);
+    assert_eq!(attempts([Reply::NoQueue, down(), free(1, 0)]), 3);
+    assert_eq!(attempts([Reply::NoQueue, down(), free(2, 1)]), 0, "others are before it");
+    assert_eq!(attempts([Reply::NoQueue, down(), held(1, 0)]), 0, "another holds it");
     assert_eq!(attempts([down(), down(), free(1, 0)]), 0, "attempts would find no quorum either");
 }
 
 #[test]
 fn where_no_quorum_answers_a_waiter_lets_others_pass_and_asks_again() {
-    let mut play = Play::acquire(5, patience());
+    let mut play = Play::acquire(5, policy());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.claim.next_wake(), START.plus(50 * MS));
@@ -361,37 +363,37 @@ fn where_no_quorum_answers_a_waiter_lets_others_pass_and_asks_again() {
     play.place(1, 4, free(1, 0));
     assert_eq!(play.attempts(), 0, "it keeps no position");
     play.wake_at(play.claim.next_wake());
-    assert_eq!(play.stands(), Some((3, Spot::NotBefore(1))), "the position that it had");
+    assert_eq!(play.stands(), Some((3, Position::NotBefore(1))), "the position that it had");
     // A waiter that is first on no master does not delay other waiters.
-    let mut play = Play::acquire(5, patience());
+    let mut play = Play::acquire(5, policy());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, held(2, 1)));
     play.wake_at(START.plus(50 * MS));
     assert_eq!(play.stepped_out(), None);
     (0..3).for_each(|at| play.place(1, at, free(2, 0)));
     assert_eq!(play.attempts(), 5, "late answers count");
-    let mut down = Play::acquire(5, Patience { wait: Duration::ZERO, ..patience() });
+    let mut down = Play::acquire(5, WaitPolicy { wait: Duration::ZERO, ..policy() });
     down.said.clear();
-    down.placed(1, &Answer::Unknown(Cause::Disconnected));
+    down.placed(1, &Reply::Unknown(Cause::Disconnected));
     let Claim::Acquiring(acquire) = &down.claim else { panic!() };
     assert_eq!((acquire.failure(), down.asked().len()), (Some(Failure::NoQuorum), 0));
 }
 
 #[test]
 fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
-    let mut play = Play::acquire(5, patience());
+    let mut play = Play::acquire(5, policy());
     play.placed(1, &free(4, 0));
     play.said.clear();
-    let lost = Answer::Unknown(Cause::Disconnected);
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(lost.clone())));
+    let lost = Reply::Unknown(Cause::Disconnected);
+    (0..3).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(lost.clone())));
     assert_eq!(play.stepped_out(), Some(true));
     play.said.clear();
     // The earlier positions of the waiter are void.
-    (0..5).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
+    (0..5).for_each(|at| play.hear(RoundId::Cleanup(1), at, Some(Reply::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.wake_at(play.claim.next_wake());
     let round = play.stands();
-    assert_eq!(round, Some((3, Spot::Last)));
+    assert_eq!(round, Some((3, Position::Last)));
     (0..5).for_each(|at| play.place(1, at, free(4, 0)));
     assert_eq!(play.asked().len(), 0);
 }
@@ -399,14 +401,14 @@ fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
 #[test]
 fn a_round_lasts_for_a_node_timeout_also_after_an_attempt_that_asked_for_a_number() {
     let terms = crate::play::terms(5).with_fencing(60_000 * MS).unwrap();
-    let mut play = Play::acquire_on(terms, patience());
+    let mut play = Play::acquire_on(terms, policy());
     play.placed(1, &free(1, 0));
     for number in 1..=5_u8 {
-        let granted = Answer::Granted { number: u64::from(number) };
-        play.hear(Step::Attempt(1), usize::from(number) - 1, Some(granted));
+        let granted = Reply::Granted { number: u64::from(number) };
+        play.hear(RoundId::Attempt(1), usize::from(number) - 1, Some(granted));
     }
-    let step = Step::Certify { attempt: 1, round: 1 };
-    (0..5).for_each(|at| play.hear(step, at, Some(Answer::Absent)));
+    let step = RoundId::Certify { attempt: 1, round: 1 };
+    (0..5).for_each(|at| play.hear(step, at, Some(Reply::Absent)));
     play.said.clear();
     play.wake_at(play.claim.next_wake());
     assert!(play.stands().is_some());
@@ -415,27 +417,27 @@ fn a_round_lasts_for_a_node_timeout_also_after_an_attempt_that_asked_for_a_numbe
 
 #[test]
 fn a_first_waiter_that_finds_the_resource_taken_keeps_its_position() {
-    let mut play = Play::acquire(5, patience());
+    let mut play = Play::acquire(5, policy());
     play.placed(1, &free(1, 0));
     play.said.clear();
-    (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+    (0..5).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked))));
     assert_eq!(play.stepped_out(), None);
     // A clean-up that finds no key causes no attempt in the same instant.
-    (0..3).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
+    (0..3).for_each(|at| play.hear(RoundId::Cleanup(1), at, Some(Reply::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.said.clear();
     play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.stands(), Some((2, Spot::At(1))));
+    assert_eq!(play.stands(), Some((2, Position::At(1))));
 }
 
 #[test]
 fn a_number_that_a_quorum_keeps_does_not_change() {
-    let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience() });
+    let mut play = Play::acquire(5, WaitPolicy { wake_ups: false, ..policy() });
     play.said.clear();
     (0..4).for_each(|at| play.place(1, at, held(5, 1)));
     // The request reached this master late, behind later waiters.
     play.place(1, 4, held(9, 3));
-    assert_eq!(play.stands(), Some((2, Spot::At(5))));
+    assert_eq!(play.stands(), Some((2, Position::At(5))));
 }
 
 #[test]
@@ -444,20 +446,20 @@ fn a_waiter_that_yields_or_does_not_collect_goes_to_the_end() {
     waiting.tell(Input::Yield);
     let (mut standing, _) = Play::looking();
     standing.tell(Input::Yield);
-    let mut won = Play::acquire(5, patience());
-    let ticket = won.ticket();
+    let mut won = Play::acquire(5, policy());
+    let waiter_id = won.waiter_id();
     won.placed(1, &free(1, 0));
-    (0..5).for_each(|at| won.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..5).for_each(|at| won.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     won.said.clear();
     won.wake_at(won.claim.next_wake());
     let by_itself = (vec![], Some(true));
-    let with_clean_up = (vec![Some(ticket); 5], None);
+    let with_clean_up = (vec![Some(waiter_id); 5], None);
     for (mut play, left) in
         [(waiting, by_itself.clone()), (standing, by_itself), (won, with_clean_up)]
     {
         assert_eq!((play.left_with(), play.stepped_out()), left);
         play.said.clear();
         play.wake_at(play.claim.next_wake().max(play.now));
-        assert!(matches!(play.stands(), Some((_, Spot::Last))));
+        assert!(matches!(play.stands(), Some((_, Position::Last))));
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Ask, Cause, Claim, Dice, Drift, Effect, Extension, Holder, Input, Loss, NodeId,
-    Patience, Step, TOKEN_LEN, Terms, Ticket, Time, Token, Turn,
+    Cause, Claim, Drift, Effect, Extension, Holder, Input, LockConfig, Loss, NodeId, Reply, Rng,
+    RoundId, TOKEN_LEN, Time, Token, Turn, VoteRequest, WaitPolicy, WaiterId,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const START: Time = Time::from_millis(1_000);
-pub(crate) const ONCE: Patience = Patience {
+pub(crate) const ONCE: WaitPolicy = WaitPolicy {
     wait: Duration::ZERO,
     explain: false,
     wake_ups: false,
@@ -63,9 +63,9 @@ pub(crate) fn late(said: &[Said]) -> impl Iterator<Item = usize> {
 
 /// Tokens count up, and pauses are 5 ms.
 #[derive(Default)]
-pub(crate) struct Counted(pub(crate) u8);
+pub(crate) struct Count(pub(crate) u8);
 
-impl Dice for Counted {
+impl Rng for Count {
     fn token(&mut self) -> Token {
         self.0 += 1;
         Token::new([self.0; TOKEN_LEN])
@@ -87,30 +87,30 @@ impl Dice for Counted {
 /// One claim and all its effects.
 pub(crate) struct Play {
     pub(crate) claim: Claim,
-    pub(crate) dice: Counted,
+    pub(crate) rng: Count,
     pub(crate) said: Vec<Effect>,
     pub(crate) now: Time,
 }
 
 impl Play {
-    pub(crate) fn acquire(masters: usize, patience: Patience) -> Self {
-        Self::acquire_on(terms(masters), patience)
+    pub(crate) fn acquire(masters: usize, policy: WaitPolicy) -> Self {
+        Self::acquire_on(terms(masters), policy)
     }
 
     pub(crate) fn acquire_fenced(masters: usize) -> Self {
         Self::acquire_on(terms(masters).with_fencing(60_000 * MS).unwrap(), ONCE)
     }
 
-    pub(crate) fn acquire_on(terms: Terms, patience: Patience) -> Self {
-        let (mut dice, mut said) = (Counted::default(), Vec::new());
-        let claim = Claim::acquire(START, terms, patience, &mut dice, &mut said);
-        Self { claim, dice, said, now: START }
+    pub(crate) fn acquire_on(terms: LockConfig, policy: WaitPolicy) -> Self {
+        let (mut rng, mut said) = (Count::default(), Vec::new());
+        let claim = Claim::acquire(START, terms, policy, &mut rng, &mut said);
+        Self { claim, rng, said, now: START }
     }
 
     /// A collected lease whose masters had these outcomes.
     pub(crate) fn hold(said: &[Said]) -> Self {
         let mut play = Self::acquire(said.len(), ONCE);
-        (0..said.len()).for_each(|at| play.hear(Step::Attempt(1), at, vote(said[at], at)));
+        (0..said.len()).for_each(|at| play.hear(RoundId::Attempt(1), at, vote(said[at], at)));
         play.tell(Input::Collect);
         assert!(matches!(play.claim, Claim::Holding(_)));
         play.said.clear();
@@ -118,10 +118,10 @@ impl Play {
     }
 
     pub(crate) fn tell(&mut self, input: Input) {
-        self.claim.handle(self.now, input, &mut self.dice, &mut self.said);
+        self.claim.handle(self.now, input, &mut self.rng, &mut self.said);
     }
 
-    pub(crate) fn hear(&mut self, step: Step, at: usize, answer: Option<Answer>) {
+    pub(crate) fn hear(&mut self, step: RoundId, at: usize, answer: Option<Reply>) {
         if let Some(answer) = answer {
             self.tell(Input::Answered { node: NodeId::new(at), step, answer });
         }
@@ -137,7 +137,7 @@ impl Play {
         let token = Token::new([token; TOKEN_LEN]);
         let of = |at| {
             let told = |effect: &&Effect| {
-                matches!(effect, Effect::Settle { node, token: of, .. }
+                matches!(effect, Effect::CleanUp { node, token: of, .. }
                 if *node == NodeId::new(at) && *of == token)
             };
             self.said.iter().filter(told).count()
@@ -146,15 +146,15 @@ impl Play {
     }
 
     /// The waiter that leaves the queue of each master with the clean-up there.
-    pub(crate) fn left_with(&self) -> Vec<Option<Ticket>> {
+    pub(crate) fn left_with(&self) -> Vec<Option<WaiterId>> {
         let leave = |effect: &Effect| match effect {
-            Effect::Settle { leave, .. } => Some(*leave),
+            Effect::CleanUp { leave, .. } => Some(*leave),
             _ => None,
         };
         self.said.iter().filter_map(leave).collect()
     }
 
-    pub(crate) fn asked(&self) -> Vec<(usize, Ask)> {
+    pub(crate) fn asked(&self) -> Vec<(usize, VoteRequest)> {
         let ask = |effect: &Effect| match effect {
             Effect::Send { node, ask, .. } => Some((node.index(), *ask)),
             _ => None,
@@ -189,42 +189,42 @@ impl Play {
     }
 }
 
-pub(crate) fn terms(masters: usize) -> Terms {
-    Terms::new(masters, 1_000 * MS, Drift::default(), 50 * MS).unwrap()
+pub(crate) fn terms(masters: usize) -> LockConfig {
+    LockConfig::new(masters, 1_000 * MS, Drift::default(), 50 * MS).unwrap()
 }
 
-pub(crate) fn unknown(at: usize) -> Answer {
+pub(crate) fn unknown(at: usize) -> Reply {
     let causes = [Cause::Error(Arc::from("ERR")), Cause::Disconnected, Cause::Stalled];
-    Answer::Unknown(causes[at % 3].clone())
+    Reply::Unknown(causes[at % 3].clone())
 }
 
-pub(crate) fn refusal(at: usize) -> Answer {
-    if at.is_multiple_of(2) { Answer::Absent } else { Answer::Taken(Holder::NoExpiry) }
+pub(crate) fn refusal(at: usize) -> Reply {
+    if at.is_multiple_of(2) { Reply::Absent } else { Reply::Taken(Holder::NoExpiry) }
 }
 
-pub(crate) fn vote(said: Said, at: usize) -> Option<Answer> {
+pub(crate) fn vote(said: Said, at: usize) -> Option<Reply> {
     match said {
-        Granted | Late => Some(Answer::Created),
-        Refused => Some(Answer::Taken(Holder::NotAsked)),
+        Granted | Late => Some(Reply::Created),
+        Refused => Some(Reply::Taken(Holder::NotAsked)),
         Error => Some(unknown(at)),
         Never => None,
     }
 }
 
 /// The reply to a `Keep`: a master with the key keeps it, another one may have repaired it.
-pub(crate) fn kept(said: Said, at: usize, member: bool) -> Option<Answer> {
+pub(crate) fn kept(said: Said, at: usize, member: bool) -> Option<Reply> {
     match said {
-        Granted | Late if member || at.is_multiple_of(2) => Some(Answer::Kept),
-        Granted | Late => Some(Answer::Created),
+        Granted | Late if member || at.is_multiple_of(2) => Some(Reply::Kept),
+        Granted | Late => Some(Reply::Created),
         Refused => Some(refusal(at)),
         Error => Some(unknown(at)),
         Never => None,
     }
 }
 
-pub(crate) fn deleted(said: Said, at: usize) -> Option<Answer> {
+pub(crate) fn deleted(said: Said, at: usize) -> Option<Reply> {
     match said {
-        Granted | Late => Some(Answer::Deleted),
+        Granted | Late => Some(Reply::Deleted),
         Refused => Some(refusal(at)),
         Error => Some(unknown(at)),
         Never => None,

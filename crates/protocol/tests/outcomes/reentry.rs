@@ -1,7 +1,7 @@
 //! Re-entry: handles are counted, only the last one releases the lease, and no caller enters a
 //! lease that is over.
 
-use redquorum_protocol::{Answer, Claim, Effect, Extension, Input, Loss, Outcome, Step, Time};
+use redquorum_protocol::{Claim, Effect, Extension, Input, Loss, Outcome, Reply, RoundId, Time};
 
 use crate::play::*;
 
@@ -14,7 +14,7 @@ fn held() -> Play {
 /// A lease with a grace of 2 s.
 fn held_with_grace() -> Play {
     let mut play = Play::acquire_on(terms(MASTERS).with_grace(2_000 * MS).unwrap(), ONCE);
-    (0..MASTERS).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..MASTERS).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     play.tell(Input::Collect);
     play.said.clear();
     play
@@ -81,7 +81,7 @@ fn nobody_comes_into_a_lease_at_its_deadline_even_before_the_timer_has_fired() {
     assert_eq!((play.handles(), play.lost()), (1, Some(Loss::Expired)));
     assert_eq!(play.settled(MASTERS, 1), [1; MASTERS], "with the loss, not with the handle");
     play.tell(Input::Release);
-    (0..MASTERS).for_each(|at| play.hear(Step::Release, at, Some(Answer::Deleted)));
+    (0..MASTERS).for_each(|at| play.hear(RoundId::Release, at, Some(Reply::Deleted)));
     assert_eq!(outcome(&play), Some(Outcome::AlreadyGone));
 }
 
@@ -97,7 +97,7 @@ fn a_moment_before_the_deadline_the_owner_still_comes_in() {
 fn a_gap_that_a_round_has_shown_is_a_loss_once_the_owner_comes_again() {
     let mut play = held();
     play.tell(Input::Extend(terms(MASTERS)));
-    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
+    (0..2).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Absent)));
     // The caller that extends gets the error, and its lease keeps its deadline (R6).
     assert_eq!((play.extension(), play.lost()), (Extension::QuorumGone, None));
     play.tell(Input::Reenter);
@@ -116,7 +116,7 @@ fn a_longer_ttl_extends_and_a_shorter_one_changes_nothing() {
     let longer = terms(MASTERS).with_ttl(2_000 * MS).unwrap();
     play.tell(Input::Prolong(longer));
     assert_eq!((play.asked().len(), play.deadline()), (MASTERS, deadline), "not before a quorum");
-    (0..MASTERS).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (0..MASTERS).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     assert_eq!(play.deadline(), START.plus(longer.validity()));
 }
 
@@ -126,7 +126,7 @@ fn an_extension_that_fails_leaves_the_deadline_and_the_handles() {
     play.tell(Input::Reenter);
     let deadline = play.deadline();
     play.tell(Input::Prolong(terms(MASTERS).with_ttl(2_000 * MS).unwrap()));
-    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(unknown(at))));
+    (0..2).for_each(|at| play.hear(RoundId::Extend(1), at, Some(unknown(at))));
     assert_eq!(play.extension(), Extension::NoQuorum);
     assert_eq!((play.deadline(), play.handles(), play.lost()), (deadline, 2, None));
 }
@@ -139,7 +139,7 @@ fn the_watchdog_of_one_handle_renews_for_all_until_the_last_is_gone() {
     play.tell(Input::Release);
     play.wake_at(play.claim.next_wake());
     assert_eq!(play.asked().len(), MASTERS);
-    (0..MASTERS).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (0..MASTERS).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     assert_eq!(play.deadline(), play.now.plus(terms(MASTERS).validity()));
     play.tell(Input::Abandon);
     assert_eq!(play.claim.next_wake(), Time::NEVER);
@@ -149,7 +149,7 @@ fn the_watchdog_of_one_handle_renews_for_all_until_the_last_is_gone() {
 fn a_fencing_token_stays_the_same() {
     let mut play = Play::acquire_fenced(MASTERS);
     (0..MASTERS).for_each(|at| {
-        play.hear(Step::Attempt(1), at, Some(Answer::Granted { number: 7 }));
+        play.hear(RoundId::Attempt(1), at, Some(Reply::Granted { number: 7 }));
     });
     play.tell(Input::Collect);
     play.tell(Input::Reenter);
@@ -180,13 +180,13 @@ fn a_grace_that_is_over_keeps_no_key() {
     for round in 1..=5 {
         play.now = play.now.plus(500 * MS);
         play.tell(Input::Extend(play_terms(&play)));
-        (0..MASTERS).for_each(|at| play.hear(Step::Extend(round), at, Some(Answer::Kept)));
+        (0..MASTERS).for_each(|at| play.hear(RoundId::Extend(round), at, Some(Reply::Kept)));
     }
     play.tell(Input::Release);
     assert_eq!((left(&play), play.settled(MASTERS, 1)), (vec![], vec![1; MASTERS]));
 }
 
-fn play_terms(play: &Play) -> redquorum_protocol::Terms {
+fn play_terms(play: &Play) -> redquorum_protocol::LockConfig {
     let Claim::Holding(hold) = &play.claim else { panic!("{:?}", play.claim) };
     hold.terms()
 }

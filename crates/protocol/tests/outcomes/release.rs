@@ -1,6 +1,6 @@
 //! Release: every product of outcomes in every order.
 
-use redquorum_protocol::{Claim, Input, Outcome, Step};
+use redquorum_protocol::{Claim, Input, Outcome, RoundId};
 
 use crate::play::*;
 
@@ -31,7 +31,7 @@ fn a_release_says_what_the_masters_say_in_every_order_and_asks_every_master_once
                 let mut expected = None;
                 for heard in 0..=order.len() {
                     if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
-                        play.hear(Step::Release, at, deleted(said[at], at));
+                        play.hear(RoundId::Release, at, deleted(said[at], at));
                     }
                     let of = |what| count(&said, &order[..heard], &[what]);
                     expected = expected
@@ -40,7 +40,7 @@ fn a_release_says_what_the_masters_say_in_every_order_and_asks_every_master_once
                     assert_eq!(release.outcome(), expected, "{said:?} {order:?} after {heard}");
                 }
                 play.wake_at(START.plus(50 * MS));
-                late(&said).for_each(|at| play.hear(Step::Release, at, deleted(said[at], at)));
+                late(&said).for_each(|at| play.hear(RoundId::Release, at, deleted(said[at], at)));
                 let Claim::Releasing(release) = &play.claim else { panic!("{:?}", play.claim) };
                 let expected = expected.unwrap_or(Outcome::Unknown);
                 assert_eq!(release.outcome(), Some(expected), "{said:?} {order:?}");

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Claim, Extension, Input, Loss, Renewal, Step, Time};
+use redquorum_protocol::{Claim, Extension, Input, Loss, Renewal, Reply, RoundId, Time};
 
 use crate::play::*;
 
@@ -49,7 +49,7 @@ fn a_lease_is_renewed_together_with_others_in_the_second_half_of_its_time_and_no
     assert_eq!(play.extension(), Extension::Extended);
     assert!(renewed_at(&mut play, from));
     assert_eq!(renewal(&play), None, "it waits for answers");
-    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (0..3).for_each(|at| play.hear(RoundId::Extend(1), at, Some(Reply::Kept)));
     // The deadline counts from the start of the round, even if the renewal was early.
     assert_eq!(play.deadline(), from.plus(terms(5).validity()));
     assert_eq!(renewal(&play).unwrap().due, from.plus(terms(5).ttl() / 3));
@@ -101,7 +101,7 @@ fn nobody_is_renewed_without_a_watchdog_or_beyond_its_bound() {
     while let Some(renewal) = renewal(&play) {
         if renewed_at(&mut play, renewal.from) {
             rounds += 1;
-            (0..5).for_each(|at| play.hear(Step::Extend(rounds), at, Some(Answer::Kept)));
+            (0..5).for_each(|at| play.hear(RoundId::Extend(rounds), at, Some(Reply::Kept)));
         }
         assert!(play.deadline() <= START.plus(2_000 * MS));
         assert!(rounds < 40, "it spins");
@@ -116,13 +116,13 @@ fn a_lease_of_which_little_is_left_after_the_clock_bound_is_renewed_before_its_d
     // A third of the TTL would be 333 ms.
     let terms = terms(5).with_clock_bound(750 * MS).unwrap();
     let mut play = Play::acquire_on(terms, crate::play::ONCE);
-    (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    (0..5).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     play.tell(Input::Collect);
     play.tell(Input::KeepAlive(60_000 * MS));
     for round in 1..10 {
         play.wake_at(play.claim.next_wake());
         assert_eq!((play.lost(), play.extension()), (None, Extension::Pending));
-        (0..5).for_each(|at| play.hear(Step::Extend(round), at, Some(Answer::Kept)));
+        (0..5).for_each(|at| play.hear(RoundId::Extend(round), at, Some(Reply::Kept)));
     }
     assert!(play.now > START.plus(1_000 * MS));
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::{
-    Answer, Ask, Backoff, Cause, Claim, Dice, Effect, Holder, Input, NodeId, Patience, Step,
-    TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word, quorum,
+    Backoff, Cause, Claim, Effect, Holder, Input, LockConfig, NodeId, QueueEvent, Reply, Rng,
+    RoundId, TOKEN_LEN, Time, Token, Turn, VoteRequest, WaitPolicy, WaiterId, quorum,
 };
 
 use crate::time::*;
 
-pub(crate) struct Counted(pub(crate) u64);
+pub(crate) struct Count(pub(crate) u64);
 
-impl Dice for Counted {
+impl Rng for Count {
     fn token(&mut self) -> Token {
         self.0 += 1;
         token(self.0)
@@ -39,35 +39,35 @@ pub(crate) fn token(number: u64) -> Token {
     Token::new(bytes)
 }
 
-pub(crate) fn any_answer() -> impl Strategy<Value = Answer> {
+pub(crate) fn any_answer() -> impl Strategy<Value = Reply> {
     prop_oneof![
-        4 => Just(Answer::Created),
-        4 => (1..4_u64).prop_map(|number| Answer::Granted { number }),
-        4 => (1..4_u64).prop_map(|number| Answer::Certified { number }),
-        4 => Just(Answer::Kept),
-        1 => Just(Answer::Deleted),
-        2 => Just(Answer::Absent),
-        1 => Just(Answer::NoQueue),
+        4 => Just(Reply::Created),
+        4 => (1..4_u64).prop_map(|number| Reply::Granted { number }),
+        4 => (1..4_u64).prop_map(|number| Reply::Certified { number }),
+        4 => Just(Reply::Kept),
+        1 => Just(Reply::Deleted),
+        2 => Just(Reply::Absent),
+        1 => Just(Reply::NoQueue),
         2 => (0..4_u64, 0..2_u64, any::<bool>()).prop_map(|(number, ahead, held)| {
-            Answer::Place { number, ahead, holder: held.then_some(Holder::NoExpiry) }
+            Reply::Place { number, ahead, holder: held.then_some(Holder::NoExpiry) }
         }),
-        2 => Just(Answer::Taken(Holder::NotAsked)),
-        1 => Just(Answer::Taken(Holder::NoExpiry)),
-        1 => Just(Answer::Alive),
-        2 => Just(Answer::Unknown(Cause::Disconnected)),
-        1 => Just(Answer::Unknown(Cause::ShutDown)),
+        2 => Just(Reply::Taken(Holder::NotAsked)),
+        1 => Just(Reply::Taken(Holder::NoExpiry)),
+        1 => Just(Reply::Alive),
+        2 => Just(Reply::Unknown(Cause::Disconnected)),
+        1 => Just(Reply::Unknown(Cause::ShutDown)),
     ]
 }
 
-pub(crate) fn any_step() -> impl Strategy<Value = Step> {
+pub(crate) fn any_step() -> impl Strategy<Value = RoundId> {
     let number = || prop_oneof![8 => 0..4_u32, 1 => any::<u32>()];
     prop_oneof![
-        4 => number().prop_map(Step::Attempt),
-        2 => number().prop_map(Step::Stand),
-        4 => (number(), number()).prop_map(|(attempt, round)| Step::Certify { attempt, round }),
-        1 => number().prop_map(Step::Cleanup),
-        4 => number().prop_map(Step::Extend),
-        1 => Just(Step::Release),
+        4 => number().prop_map(RoundId::Attempt),
+        2 => number().prop_map(RoundId::Enqueue),
+        4 => (number(), number()).prop_map(|(attempt, round)| RoundId::Certify { attempt, round }),
+        1 => number().prop_map(RoundId::Cleanup),
+        4 => number().prop_map(RoundId::Extend),
+        1 => Just(RoundId::Release),
     ]
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         20 => answered.prop_map(|(at, step, answer)| Input::Answered { node: NodeId::new(at), step, answer }),
         3 => Just(Input::Wake),
-        3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::Heard { node: NodeId::new(at), word }),
+        3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::QueueEvent { node: NodeId::new(at), word }),
         3 => Just(Input::Collect),
         3 => valid_terms().prop_map(Input::Extend),
         1 => any_duration().prop_map(Input::KeepAlive),
@@ -90,20 +90,26 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
     ]
 }
 
-fn any_word() -> impl Strategy<Value = Word> {
+fn any_word() -> impl Strategy<Value = QueueEvent> {
     prop_oneof![
-        Just(Word::Listening),
-        Just(Word::Deaf),
-        Just(Word::Refused),
-        (0..8_u64).prop_map(|ticket| Word::Free(Ticket::new(ticket))),
-        any::<u32>().prop_map(Word::Others),
+        Just(QueueEvent::Subscribed),
+        Just(QueueEvent::NotSubscribed),
+        Just(QueueEvent::Refused),
+        (0..8_u64).prop_map(|waiter_id| QueueEvent::Free(WaiterId::new(waiter_id))),
+        any::<u32>().prop_map(QueueEvent::Waiters),
     ]
 }
 
-fn any_patience() -> impl Strategy<Value = Patience> {
-    let turn = prop_oneof![Just(Turn::First), Just(Turn::Heir), Just(Turn::Guest)];
+fn any_patience() -> impl Strategy<Value = WaitPolicy> {
+    let turn = prop_oneof![Just(Turn::First), Just(Turn::HandedOff), Just(Turn::Yielded)];
     (any_duration(), any::<[bool; 3]>(), turn).prop_map(
-        |(wait, [explain, wake_ups, fair], turn)| Patience { wait, explain, wake_ups, fair, turn },
+        |(wait, [explain, wake_ups, fair], turn)| WaitPolicy {
+            wait,
+            explain,
+            wake_ups,
+            fair,
+            turn,
+        },
     )
 }
 
@@ -126,11 +132,11 @@ proptest! {
     #[test]
     fn a_claim_that_is_told_anything_hands_out_no_dead_lease_and_settles_all_it_asked_for(
         terms in valid_terms(), start in any_time(), mild in any::<bool>(),
-        patience in any_patience(), inputs in any_inputs(),
+        policy in any_patience(), inputs in any_inputs(),
     ) {
-        let (mut dice, mut said) = (Counted(0), Vec::new());
+        let (mut rng, mut said) = (Count(0), Vec::new());
         let mut now = if mild { Time::ZERO } else { start };
-        let mut claim = Claim::acquire(now, terms, patience, &mut dice, &mut said);
+        let mut claim = Claim::acquire(now, terms, policy, &mut rng, &mut said);
         let mut opened = now;
         // The last state of a lost lease, which never changes again.
         let mut lost = None;
@@ -139,7 +145,7 @@ proptest! {
             let before = claim.clone();
             let so_far = said.len();
             now = time;
-            claim.handle(now, input.clone(), &mut dice, &mut said);
+            claim.handle(now, input.clone(), &mut rng, &mut said);
             let opens = |said: &Effect| matches!(said, Effect::Send { ask, .. } if ask.creates());
             let over = match &claim {
                 Claim::Acquiring(acquire) => acquire.failure().is_some(),
@@ -155,7 +161,7 @@ proptest! {
                 && !was.terms().grace().is_zero()
                 && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
             {
-                let deletes = said[so_far..].iter().any(|said| matches!(said, Effect::Settle { .. }));
+                let deletes = said[so_far..].iter().any(|said| matches!(said, Effect::CleanUp { .. }));
                 prop_assert!(!deletes, "{input:?}");
             }
             match (&before, &claim) {
@@ -185,8 +191,8 @@ proptest! {
                     }
                     if is.deadline() > was.deadline() {
                         prop_assert!(now < was.deadline() && now < is.deadline(), "it rose from the dead");
-                        prop_assert!(is.deadline() <= is.ballot().opened().plus(is.terms().ttl()));
-                        let yes = is.ballot().which(|answer| *answer == Answer::Kept);
+                        prop_assert!(is.deadline() <= is.votes().opened().plus(is.terms().ttl()));
+                        let yes = is.votes().which(|answer| *answer == Reply::Kept);
                         prop_assert!(yes.len() >= quorum(5));
                         prop_assert!(!extends, "before any answer");
                     }
@@ -210,7 +216,7 @@ proptest! {
             claim.next_wake();
         }
         while claim != Claim::Ended {
-            claim.handle(now, Input::Abandon, &mut dice, &mut said);
+            claim.handle(now, Input::Abandon, &mut rng, &mut said);
         }
         prop_assert_eq!(claim.next_wake(), Time::NEVER);
         check_effects(&said)?;
@@ -223,14 +229,14 @@ proptest! {
     fn a_grace_moves_no_deadline_and_delays_no_verdict(
         terms in valid_terms(), inputs in any_inputs(), grace in 1..10_000_u64,
     ) {
-        let bare = |terms: Terms| terms.with_grace(Duration::ZERO).unwrap();
-        let longer = |terms: Terms| terms.with_grace(Duration::from_millis(grace));
+        let bare = |terms: LockConfig| terms.with_grace(Duration::ZERO).unwrap();
+        let longer = |terms: LockConfig| terms.with_grace(Duration::from_millis(grace));
         prop_assume!(longer(terms).is_ok());
-        let (mut dices, mut said) = ([Counted(0), Counted(0)], Vec::new());
-        let patience = Patience { wait: Duration::ZERO, explain: false, ..Patience::default() };
+        let (mut dices, mut said) = ([Count(0), Count(0)], Vec::new());
+        let policy = WaitPolicy { wait: Duration::ZERO, explain: false, ..WaitPolicy::default() };
         let both = [bare(terms), longer(terms).unwrap()];
-        let mut claims: Vec<Claim> = both.into_iter().zip(&mut dices).map(|(terms, dice)| {
-            Claim::acquire(Time::ZERO, terms, patience, dice, &mut said)
+        let mut claims: Vec<Claim> = both.into_iter().zip(&mut dices).map(|(terms, rng)| {
+            Claim::acquire(Time::ZERO, terms, policy, rng, &mut said)
         }).collect();
         for (now, input) in inputs {
             let inputs = match input {
@@ -239,8 +245,8 @@ proptest! {
                 Input::Prolong(terms) => [bare(terms), longer(terms).unwrap()].map(Input::Prolong),
                 other => [other.clone(), other],
             };
-            for ((claim, dice), input) in claims.iter_mut().zip(&mut dices).zip(inputs) {
-                claim.handle(now, input, dice, &mut said);
+            for ((claim, rng), input) in claims.iter_mut().zip(&mut dices).zip(inputs) {
+                claim.handle(now, input, rng, &mut said);
             }
             match &claims[..] {
                 [Claim::Holding(one), Claim::Holding(two)] => {
@@ -265,8 +271,8 @@ fn positions(said: &[Effect]) -> usize {
     let mut places = BTreeSet::new();
     for effect in said {
         match effect {
-            Effect::Stand { node, .. } => _ = places.insert(*node),
-            Effect::StepOut { node, .. } | Effect::Settle { node, leave: Some(_), .. } => {
+            Effect::Enqueue { node, .. } => _ = places.insert(*node),
+            Effect::Dequeue { node, .. } | Effect::CleanUp { node, leave: Some(_), .. } => {
                 places.remove(node);
             }
             _ => {}
@@ -284,13 +290,13 @@ fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
                 let token = ask.token();
                 prop_assert!(!settled.contains(&(*node, token)), "asked behind its clean-up");
                 asked.insert((*node, token));
-                if let Ask::Set { .. } = ask {
+                if let VoteRequest::Set { .. } = ask {
                     prop_assert!(set.insert((*node, token)), "a token of two attempts");
                 }
             }
-            Effect::Settle { node, token, step, .. } => {
+            Effect::CleanUp { node, token, step, .. } => {
                 let of = (*node, *token);
-                let cleans_up = matches!(step, Step::Cleanup(_));
+                let cleans_up = matches!(step, RoundId::Cleanup(_));
                 prop_assert!(!cleans_up || asked.contains(&of), "a clean-up of nothing");
                 settled.insert(of);
             }

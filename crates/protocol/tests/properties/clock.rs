@@ -9,7 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Drift, Guard, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time, Token,
+    Bounds, Drift, Guard, Link, LinkEffect, LinkInput, Reply, RunId, TOKEN_LEN, Time, Token,
+    VoteRequest,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -21,7 +22,7 @@ enum Act {
     /// The clock gains: a step, or a rate that is too high.
     Gain(u32),
     /// A request: the time to the master, the time back, and the gain of the clock in between.
-    Ask(u32, u32, u32),
+    VoteRequest(u32, u32, u32),
     Break,
 }
 
@@ -30,8 +31,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => (1..900_u32).prop_map(Act::Pass),
         1 => (900..6_000_u32).prop_map(Act::Pass),
         3 => (1..260_u32).prop_map(Act::Gain),
-        6 => (0..60_u32, 0..60_u32, 0..20_u32).prop_map(|(there, back, gain)| Act::Ask(there, back, gain)),
-        1 => (0..900_u32, 0..900_u32).prop_map(|(there, back)| Act::Ask(there, back, 0)),
+        6 => (0..60_u32, 0..60_u32, 0..20_u32).prop_map(|(there, back, gain)| Act::VoteRequest(there, back, gain)),
+        1 => (0..900_u32, 0..900_u32).prop_map(|(there, back)| Act::VoteRequest(there, back, 0)),
         1 => Just(Act::Break),
     ]
 }
@@ -88,7 +89,7 @@ impl World {
         self.link.handle(self.now, input, &mut out);
         if out.iter().any(|said| matches!(said, LinkEffect::Write(Command::Watch { .. }))) {
             let boot = Some(self.marker());
-            let answer = Answer::Marked { boot, vigil: None }.stamped(self.micros());
+            let answer = Reply::Marked { boot, probation: None }.stamped(self.micros());
             self.link.handle(self.now, LinkInput::Answered { epoch: self.epoch, answer }, &mut out);
         }
         out
@@ -121,7 +122,7 @@ impl World {
         self.tags += 1;
         let mut token = [0; TOKEN_LEN];
         token[..4].copy_from_slice(&self.tags.to_be_bytes());
-        let ask = Ask::Set { token: Token::new(token), ttl_ms: 1_000, fence: None };
+        let ask = VoteRequest::Set { token: Token::new(token), ttl_ms: 1_000, fence: None };
         let input = LinkInput::Send { key: Arc::from(&b"r"[..]), ask, tag: self.tags };
         let said = self.tell(input);
         if !said.iter().any(|said| matches!(said, LinkEffect::Write(_))) {
@@ -130,14 +131,14 @@ impl World {
         // No check is due before this is over, so none gets its reply out of order.
         self.now = self.now.plus(there * MS);
         self.gain(gain);
-        let (executed, answer) = (self.now, Answer::Created.stamped(self.micros()));
+        let (executed, answer) = (self.now, Reply::Created.stamped(self.micros()));
         self.now = self.now.plus(back * MS);
         let said = self.tell(LinkInput::Answered { epoch: self.epoch, answer });
         let grants = said.iter().any(|said| match said {
-            LinkEffect::Tell(_, Answer::Timed { reading, answer }) => {
-                **answer == Answer::Created && reading.unwatched().is_zero()
+            LinkEffect::Reply(_, Reply::Timed { reading, answer }) => {
+                **answer == Reply::Created && reading.unwatched().is_zero()
             }
-            LinkEffect::Tell(_, answer) => *answer == Answer::Created,
+            LinkEffect::Reply(_, answer) => *answer == Reply::Created,
             _ => false,
         });
         if grants {
@@ -153,7 +154,7 @@ impl World {
         match *act {
             Act::Pass(ms) => self.pass(ms),
             Act::Gain(ms) => self.gain(ms),
-            Act::Ask(there, back, gain) => self.ask(there, back, gain),
+            Act::VoteRequest(there, back, gain) => self.ask(there, back, gain),
             Act::Break => {
                 let (epoch, why) = (self.epoch, Arc::from("closed"));
                 self.tell(LinkInput::Closed { epoch, why, random: 0 });
@@ -180,14 +181,14 @@ fn a_steady_clock_is_trusted_and_one_that_steps_is_let_in_by_whom_does_not_look(
     let mut steady = World::new(true);
     for _ in 0..50 {
         steady.act(&Act::Pass(100));
-        steady.act(&Act::Ask(5, 5, 0));
+        steady.act(&Act::VoteRequest(5, 5, 0));
     }
     assert!(steady.counted >= 38, "{}", steady.counted);
     for (looks, wrong) in [(true, 0), (false, 1)] {
         let mut world = World::new(looks);
         world.act(&Act::Pass(3_000));
         world.act(&Act::Gain(201));
-        world.act(&Act::Ask(0, 0, 0));
+        world.act(&Act::VoteRequest(0, 0, 0));
         assert_eq!(world.wrong, wrong, "looks: {looks}");
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::{
-    Answer, Ask, Claim, Drift, Effect, Extension, Input, NodeId, Patience, Step, Terms, Time,
-    quorum,
+    Claim, Drift, Effect, Extension, Input, LockConfig, NodeId, Reply, RoundId, Time, VoteRequest,
+    WaitPolicy, quorum,
 };
 
-use crate::claim::Counted;
+use crate::claim::Count;
 
 const MASTERS: usize = 7;
 
@@ -36,17 +36,17 @@ fn any_round() -> impl Strategy<Value = Round> {
 }
 
 /// The replies of one master: their rounds, and whether it has the key since.
-type Heard = Vec<(usize, bool)>;
+type QueueEvent = Vec<(usize, bool)>;
 
 /// Whether the master lacked the key just before `round`, according to its replies.
-fn lacked(heard: &Heard, round: usize) -> bool {
+fn lacked(heard: &QueueEvent, round: usize) -> bool {
     let held = heard.iter().rfind(|(at, _)| *at < round).is_some_and(|(_, held)| *held);
     let next = heard.iter().find(|(at, _)| *at >= round);
     !held || next.is_some_and(|(_, held)| !held)
 }
 
 /// Whether a quorum of masters lacked the key just before one of the rounds so far.
-fn shows_gap(heard: &[Heard], rounds: usize) -> bool {
+fn shows_gap(heard: &[QueueEvent], rounds: usize) -> bool {
     let lacked = |round: usize| heard.iter().filter(|heard| lacked(heard, round)).count();
     (1..=rounds).any(|round| lacked(round) >= quorum(heard.len()))
 }
@@ -65,19 +65,19 @@ proptest! {
         let reached = granted[..masters].iter().filter(|way| **way == Way::Answered).count();
         prop_assume!(reached >= quorum(masters));
         let day = Duration::from_secs(24 * 60 * 60);
-        let terms = Terms::new(masters, day, Drift::default(), Duration::from_millis(50)).unwrap();
-        let (mut dice, mut said) = (Counted(0), Vec::new());
+        let terms = LockConfig::new(masters, day, Drift::default(), Duration::from_millis(50)).unwrap();
+        let (mut rng, mut said) = (Count(0), Vec::new());
         let mut now = Time::from_millis(1_000);
-        let mut claim = Claim::acquire(now, terms, Patience::default(), &mut dice, &mut said);
+        let mut claim = Claim::acquire(now, terms, WaitPolicy::default(), &mut rng, &mut said);
         let mut keys: Vec<bool> = granted[..masters].iter().map(|way| *way != Way::Cut).collect();
-        let mut heard = vec![Heard::new(); masters];
+        let mut heard = vec![QueueEvent::new(); masters];
         for at in (0..masters).filter(|at| granted[*at] == Way::Answered) {
-            let (node, step) = (NodeId::new(at), Step::Attempt(1));
-            let input = Input::Answered { node, step, answer: Answer::Created };
-            claim.handle(now, input, &mut dice, &mut said);
+            let (node, step) = (NodeId::new(at), RoundId::Attempt(1));
+            let input = Input::Answered { node, step, answer: Reply::Created };
+            claim.handle(now, input, &mut rng, &mut said);
             heard[at].push((0, true));
             if let Claim::Acquiring(_) = &claim {
-                claim.handle(now, Input::Collect, &mut dice, &mut said);
+                claim.handle(now, Input::Collect, &mut rng, &mut said);
             }
         }
         let (mut forgot, mut truly, mut deaf) = (false, false, false);
@@ -89,9 +89,9 @@ proptest! {
             }
             truly |= keys.iter().filter(|key| !**key).count() >= quorum(masters);
             said.clear();
-            claim.handle(now, Input::Extend(terms), &mut dice, &mut said);
+            claim.handle(now, Input::Extend(terms), &mut rng, &mut said);
             for effect in said.clone() {
-                let Effect::Send { node, step, ask: Ask::Keep { repair, .. } } = effect else {
+                let Effect::Send { node, step, ask: VoteRequest::Keep { repair, .. } } = effect else {
                     continue;
                 };
                 let way = ways[node.index()];
@@ -102,25 +102,25 @@ proptest! {
                 let had = keys[node.index()];
                 keys[node.index()] = had || repair;
                 let answer = match (had, repair) {
-                    (true, _) => Answer::Kept,
-                    (false, true) => Answer::Created,
-                    (false, false) => Answer::Absent,
+                    (true, _) => Reply::Kept,
+                    (false, true) => Reply::Created,
+                    (false, false) => Reply::Absent,
                 };
                 if way == Way::Answered {
                     let pending = extension(&claim) == Extension::Pending;
                     heard[node.index()].push((number, had || repair));
-                    claim.handle(now, Input::Answered { node, step, answer }, &mut dice, &mut said);
+                    claim.handle(now, Input::Answered { node, step, answer }, &mut rng, &mut said);
                     if pending && extension(&claim) == Extension::Extended {
                         prop_assert!(!shows_gap(&heard, number), "{:?}", heard);
                     }
                 }
             }
             now = now.plus(Duration::from_millis(50));
-            claim.handle(now, Input::Wake, &mut dice, &mut said);
+            claim.handle(now, Input::Wake, &mut rng, &mut said);
             let gone = shows_gap(&heard, number);
             // Replies may show a gap after the verdict; then the next round reports it.
             let mut next = claim.clone();
-            next.handle(now, Input::Extend(terms), &mut dice, &mut said);
+            next.handle(now, Input::Extend(terms), &mut rng, &mut said);
             prop_assert_eq!(extension(&next) == Extension::QuorumGone, gone, "{:?}", heard);
             prop_assert!(forgot || !gone, "masters that keep their keys show no gap");
             if truly && !deaf {

@@ -8,8 +8,8 @@ use proptest::option;
 use proptest::prelude::*;
 use redquorum_protocol::wire::{Command, Greeting, Markers};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Call, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect,
-    LinkInput, RunId, Spot, Ticket, Time, Token,
+    Bounds, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect, LinkInput, Position, Reply,
+    RunId, Time, Token, VoteRequest, WaiterId, WakeUp,
 };
 
 use crate::claim::*;
@@ -22,7 +22,7 @@ enum Act {
     Keep(usize, bool),
     Certify(usize),
     /// A claim ends.
-    Settle(usize),
+    CleanUp(usize),
     Probe,
     ShutDown,
     /// The connection attempt gets its greeting, or fails.
@@ -61,7 +61,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         8 => Just(Act::Set),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, repair)| Act::Keep(at, repair)),
         2 => any::<usize>().prop_map(Act::Certify),
-        6 => any::<usize>().prop_map(Act::Settle),
+        6 => any::<usize>().prop_map(Act::CleanUp),
         1 => Just(Act::Probe),
         1 => Just(Act::ShutDown),
         8 => Just(Act::Greet),
@@ -87,7 +87,7 @@ struct Socket {
     run: u64,
     inbox: VecDeque<Command>,
     /// Each reply, with the token whose clean-up it completes, if it does.
-    answers: VecDeque<(Answer, Option<Token>)>,
+    answers: VecDeque<(Reply, Option<Token>)>,
     /// The master killed the connection, or its process ended.
     dropped: bool,
 }
@@ -191,8 +191,8 @@ impl World {
                 }
                 LinkEffect::Dial(epoch) => self.dialled = Some(epoch),
                 LinkEffect::Close(epoch) => self.dialled = self.dialled.filter(|of| *of != epoch),
-                LinkEffect::Tell(tag, _) if asking == Some(tag) => asking = None,
-                LinkEffect::Tell(tag, _) => {
+                LinkEffect::Reply(tag, _) if asking == Some(tag) => asking = None,
+                LinkEffect::Reply(tag, _) => {
                     assert_eq!(self.waiting.pop_front(), Some(tag), "told out of order, or twice");
                 }
                 other => unreachable!("{other:?}"),
@@ -238,9 +238,9 @@ impl World {
             Command::Watch { .. } => assert!(self.guard.is_some() && !self.shut_down),
             Command::Hello
             | Command::Subscribe { .. }
-            | Command::Stand { .. }
-            | Command::StepOut { .. } => assert!(!self.shut_down),
-            Command::Load(_) | Command::Probe | Command::Bless { .. } => {}
+            | Command::Enqueue { .. }
+            | Command::Dequeue { .. } => assert!(!self.shut_down),
+            Command::Load(_) | Command::Probe | Command::Initialize { .. } => {}
         }
     }
 
@@ -271,12 +271,12 @@ impl World {
                 Command::Watch { run_id, marker, begin: None, vigil_ms: 0, ended }
             }
             (Other::Ends, None) => return,
-            (Other::Blesses, _) => Command::Bless { marker },
+            (Other::Blesses, _) => Command::Initialize { marker },
         };
         match self.markers.execute(self.millis(), &command) {
-            Some(Answer::Blessed) => self.remembers = None,
-            Some(Answer::Marked { vigil, .. }) => {
-                self.other = match (self.other.take(), vigil) {
+            Some(Reply::Initialized) => self.remembers = None,
+            Some(Reply::Marked { probation, .. }) => {
+                self.other = match (self.other.take(), probation) {
                     (Some(old), Some(new)) if old.0 == new => Some(old),
                     (_, new) => new.map(|name| (name, self.now)),
                 }
@@ -292,24 +292,25 @@ impl World {
             Act::Set => {
                 let token = token(tag);
                 self.living.push(token);
-                let ask = Ask::Set { token, ttl_ms: 1, fence: fence(tag) };
+                let ask = VoteRequest::Set { token, ttl_ms: 1, fence: fence(tag) };
                 self.tell(LinkInput::Send { key: key(), ask, tag }, Some(tag));
             }
             Act::Keep(at, repair) if !self.living.is_empty() => {
                 let token = self.living[at % self.living.len()];
-                let ask = Ask::Keep { token, ttl_ms: 1, repair, fence: fence(tag) };
+                let ask = VoteRequest::Keep { token, ttl_ms: 1, repair, fence: fence(tag) };
                 self.tell(LinkInput::Send { key: key(), ask, tag }, Some(tag));
             }
             Act::Certify(at) if !self.living.is_empty() => {
                 let token = self.living[at % self.living.len()];
-                let ask = Ask::Certify { token, fence: Fence { number: tag, memory_ms: 1 } };
+                let ask =
+                    VoteRequest::Certify { token, fence: Fence { number: tag, memory_ms: 1 } };
                 self.tell(LinkInput::Send { key: key(), ask, tag }, Some(tag));
             }
-            Act::Settle(at) if !self.living.is_empty() => {
+            Act::CleanUp(at) if !self.living.is_empty() => {
                 let token = self.living.swap_remove(at % self.living.len());
                 self.settled.insert(token);
                 self.tell(
-                    LinkInput::Settle { key: key(), token, call: Call::Nobody, leave: None, tag },
+                    LinkInput::CleanUp { key: key(), token, call: WakeUp::None, leave: None, tag },
                     Some(tag),
                 );
             }
@@ -335,11 +336,11 @@ impl World {
             }
             Act::Deliver(count) => (0..count).for_each(|_| self.deliver()),
             Act::Stray(epoch) if Some(epoch) != self.link.epoch() => {
-                self.tell(LinkInput::Answered { epoch, answer: Answer::Absent }, None);
+                self.tell(LinkInput::Answered { epoch, answer: Reply::Absent }, None);
             }
             Act::Garbage => {
                 if let Some(epoch) = self.link.epoch() {
-                    let answer = Answer::Unknown(Cause::Garbage);
+                    let answer = Reply::Unknown(Cause::Garbage);
                     self.tell(LinkInput::Answered { epoch, answer }, None);
                 }
             }
@@ -352,8 +353,11 @@ impl World {
                 self.now = self.now.plus(MS * ms);
                 self.tell(LinkInput::Wake, None);
             }
-            Act::Keep(..) | Act::Certify(_) | Act::Settle(_) | Act::Execute(..) | Act::Stray(_) => {
-            }
+            Act::Keep(..)
+            | Act::Certify(_)
+            | Act::CleanUp(_)
+            | Act::Execute(..)
+            | Act::Stray(_) => {}
         }
     }
 
@@ -398,7 +402,7 @@ impl World {
                 | Command::Load(_)
                 | Command::Kill { .. }
                 | Command::Probe
-                | Command::Bless { .. }
+                | Command::Initialize { .. }
         );
         if let Command::Set { token, ttl_ms, .. }
         | Command::Guarded { token, ttl_ms, .. }
@@ -412,9 +416,9 @@ impl World {
         let watches = matches!(command, Command::Guarded { .. } | Command::Watch { .. });
         let answer = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
             self.busy -= 1;
-            Answer::Unknown(Cause::Error(Arc::from("BUSY")))
+            Reply::Unknown(Cause::Error(Arc::from("BUSY")))
         } else if scripted && !self.scripts {
-            Answer::Unknown(Cause::NoScript)
+            Reply::Unknown(Cause::NoScript)
         } else {
             match command {
                 Command::Guarded { ref marker, .. } if self.markers.refusal(marker).is_some() => {
@@ -422,44 +426,44 @@ impl World {
                 }
                 Command::Guarded { token, fence, .. } if self.keys.insert(token) => {
                     self.granted();
-                    fence.map_or(Answer::Created, |_| Answer::Granted { number: 1 })
+                    fence.map_or(Reply::Created, |_| Reply::Granted { number: 1 })
                 }
-                Command::Guarded { .. } => Answer::Taken(Holder::NotAsked),
-                Command::Watch { .. } | Command::Bless { .. } => {
+                Command::Guarded { .. } => Reply::Taken(Holder::NotAsked),
+                Command::Watch { .. } | Command::Initialize { .. } => {
                     let now = self.millis();
                     self.markers.execute(now, &command).expect("it is about markers")
                 }
                 Command::Set { token, fence, .. } if self.keys.insert(token) => {
-                    fence.map_or(Answer::Created, |_| Answer::Granted { number: 1 })
+                    fence.map_or(Reply::Created, |_| Reply::Granted { number: 1 })
                 }
                 Command::Certify { token, .. } if self.keys.contains(&token) => {
-                    Answer::Certified { number: 1 }
+                    Reply::Certified { number: 1 }
                 }
-                Command::Set { .. } => Answer::Taken(Holder::NotAsked),
-                Command::Keep { token, .. } if self.keys.contains(&token) => Answer::Kept,
+                Command::Set { .. } => Reply::Taken(Holder::NotAsked),
+                Command::Keep { token, .. } if self.keys.contains(&token) => Reply::Kept,
                 Command::Keep { token, repair: true, .. } => {
                     self.keys.insert(token);
-                    Answer::Created
+                    Reply::Created
                 }
-                Command::Delete { token, .. } if self.keys.remove(&token) => Answer::Deleted,
+                Command::Delete { token, .. } if self.keys.remove(&token) => Reply::Deleted,
                 Command::Keep { .. } | Command::Delete { .. } | Command::Certify { .. } => {
-                    Answer::Absent
+                    Reply::Absent
                 }
                 Command::Kill { client_id } => {
                     let killed = self.sockets.get_mut(&client_id).expect("checked when written");
                     killed.dropped = true;
                     killed.inbox.clear();
-                    Answer::Alive
+                    Reply::Alive
                 }
                 Command::Load(_) => {
                     self.scripts = true;
-                    Answer::Alive
+                    Reply::Alive
                 }
-                Command::Stand { .. } => Answer::Place { number: 1, ahead: 0, holder: None },
-                Command::StepOut { .. }
+                Command::Enqueue { .. } => Reply::Place { number: 1, ahead: 0, holder: None },
+                Command::Dequeue { .. }
                 | Command::Hello
                 | Command::Subscribe { .. }
-                | Command::Probe => Answer::Alive,
+                | Command::Probe => Reply::Alive,
             }
         };
         let answer = if watches { answer.stamped(self.millis() * 1_000) } else { answer };
@@ -483,7 +487,7 @@ impl World {
         let socket = self.sockets.get_mut(&epoch).expect("greeted");
         let Some((answer, paid)) = socket.answers.pop_front() else { return };
         match (paid, &answer) {
-            (Some(token), Answer::Deleted | Answer::Absent) => _ = self.ledger.remove(&token),
+            (Some(token), Reply::Deleted | Reply::Absent) => _ = self.ledger.remove(&token),
             (failed, _) => self.failed = failed,
         }
         self.tell(LinkInput::Answered { epoch, answer }, None);
@@ -493,7 +497,7 @@ impl World {
     fn heal(&mut self) {
         self.busy = 0;
         while !self.living.is_empty() {
-            self.act(&Act::Settle(0));
+            self.act(&Act::CleanUp(0));
         }
         for _ in 0..100 {
             self.greet();
@@ -550,7 +554,7 @@ fn watch(world: &mut World, seconds: u32) {
     for _ in 0..seconds {
         world.act(&Act::Pass(1_000));
         world.act(&Act::Set);
-        world.act(&Act::Settle(0));
+        world.act(&Act::CleanUp(0));
         for _ in 0..9 {
             world.act(&Act::Execute(0, 1));
             world.act(&Act::Deliver(1));
@@ -581,7 +585,7 @@ fn the_world_of_the_link_is_no_dull_one() {
     world.act(&Act::Greet);
     world.act(&Act::Set);
     world.act(&Act::Break);
-    world.act(&Act::Settle(0));
+    world.act(&Act::CleanUp(0));
     world.act(&Act::Greet);
     let kills = |command: &Command| matches!(command, Command::Kill { .. });
     world.sockets.get_mut(&2).unwrap().inbox.retain(|command| !kills(command));
@@ -591,12 +595,12 @@ fn the_world_of_the_link_is_no_dull_one() {
     assert_eq!(world.keys.len(), 1, "a zombie");
 }
 
-fn any_ticket() -> impl Strategy<Value = Ticket> {
-    prop_oneof![3 => 0..8_u64, 1 => any::<u64>()].prop_map(Ticket::new)
+fn any_ticket() -> impl Strategy<Value = WaiterId> {
+    prop_oneof![3 => 0..8_u64, 1 => any::<u64>()].prop_map(WaiterId::new)
 }
 
-fn any_call() -> impl Strategy<Value = Call> {
-    prop_oneof![Just(Call::Nobody), Just(Call::Counted), Just(Call::Next)]
+fn any_call() -> impl Strategy<Value = WakeUp> {
+    prop_oneof![Just(WakeUp::None), Just(WakeUp::Count), Just(WakeUp::First)]
 }
 
 fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
@@ -605,29 +609,29 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
         let (token, ttl_ms) = (token(number), 1_000);
         let fence = None;
         if set {
-            Ask::Set { token, ttl_ms, fence }
+            VoteRequest::Set { token, ttl_ms, fence }
         } else {
-            Ask::Keep { token, ttl_ms, repair, fence }
+            VoteRequest::Keep { token, ttl_ms, repair, fence }
         }
     });
     prop_oneof![
         4 => ask.prop_map(|ask| LinkInput::Send { key: key(), ask, tag: 0 }),
         2 => (0..4_u64, any_time()).prop_map(|(number, until)| LinkInput::Leave { token: token(number), until }),
         4 => (0..4_u64, any_call(), option::of(any_ticket())).prop_map(|(number, call, leave)| {
-            LinkInput::Settle { key: key(), token: token(number), call, leave, tag: 0 }
+            LinkInput::CleanUp { key: key(), token: token(number), call, leave, tag: 0 }
         }),
-        2 => (any_key(), any_ticket()).prop_map(|(key, ticket)| LinkInput::Listen { key, ticket }),
-        1 => any_ticket().prop_map(LinkInput::Unlisten),
-        1 => (epoch(), any_ticket()).prop_map(|(epoch, ticket)| LinkInput::Woken { epoch, ticket }),
-        1 => (any_key(), any_ticket(), any::<u64>()).prop_map(|(key, ticket, number)| {
-            let spot = Spot::NotBefore(number);
-            LinkInput::Stand { key, ticket, spot, tag: 0 }
+        2 => (any_key(), any_ticket()).prop_map(|(key, waiter_id)| LinkInput::Subscribe { key, waiter_id }),
+        1 => any_ticket().prop_map(LinkInput::Unsubscribe),
+        1 => (epoch(), any_ticket()).prop_map(|(epoch, waiter_id)| LinkInput::Woken { epoch, waiter_id }),
+        1 => (any_key(), any_ticket(), any::<u64>()).prop_map(|(key, waiter_id, number)| {
+            let position = Position::NotBefore(number);
+            LinkInput::Enqueue { key, waiter_id, position, tag: 0 }
         }),
-        1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, ticket, call)| {
-            LinkInput::StepOut { key, ticket, call }
+        1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, waiter_id, call)| {
+            LinkInput::Dequeue { key, waiter_id, call }
         }),
         1 => Just(LinkInput::Probe(0)),
-        1 => Just(LinkInput::Bless(0)),
+        1 => Just(LinkInput::Initialize(0)),
         4 => (epoch(), any_greeting()).prop_map(|(epoch, greeting)| {
             LinkInput::Connected { epoch, greeting }
         }),
@@ -636,12 +640,12 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
         }),
         8 => (epoch(), prop_oneof![
             3 => any_answer(),
-            1 => Just(Answer::Unknown(Cause::NoScript)),
-            1 => (any_marker(), any_marker()).prop_map(|(boot, vigil)| Answer::Marked { boot, vigil }),
+            1 => Just(Reply::Unknown(Cause::NoScript)),
+            1 => (any_marker(), any_marker()).prop_map(|(boot, probation)| Reply::Marked { boot, probation }),
             2 => (any_answer(), any::<u64>()).prop_map(|(answer, micros)| answer.stamped(micros)),
-            1 => Just(Answer::Blessed),
-            2 => Just(Answer::Alive),
-            1 => (0..3_u32).prop_map(|listeners| Answer::Freed { listeners }),
+            1 => Just(Reply::Initialized),
+            2 => Just(Reply::Alive),
+            1 => (0..3_u32).prop_map(|listeners| Reply::Freed { listeners }),
         ])
             .prop_map(|(epoch, answer)| LinkInput::Answered { epoch, answer }),
         4 => Just(LinkInput::Wake),

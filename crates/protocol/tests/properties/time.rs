@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redquorum_protocol::{Backoff, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms, Time};
+use redquorum_protocol::{Backoff, Drift, LockConfig, MAX_FENCING_MEMORY, MAX_TTL, Time};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
@@ -36,13 +36,14 @@ pub(crate) fn any_drift() -> impl Strategy<Value = Drift> {
 }
 
 /// Terms for five masters: any valid ones, or else the usual ones.
-pub(crate) fn valid_terms() -> impl Strategy<Value = Terms> {
+pub(crate) fn valid_terms() -> impl Strategy<Value = LockConfig> {
     let ttl = prop_oneof![(0..5_000_000_000_u64).prop_map(Duration::from_nanos), Just(MAX_TTL)];
     let grace = prop_oneof![Just(Duration::ZERO), any_duration()];
     (ttl, any_drift(), 1..100_u32, any::<bool>(), grace).prop_map(
         |(ttl, drift, ms, fenced, grace)| {
-            let usual = || Terms::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
-            let terms = Terms::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
+            let usual =
+                || LockConfig::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
+            let terms = LockConfig::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
             let terms = terms.with_grace(grace).unwrap_or(terms);
             if fenced { terms.with_fencing(MAX_FENCING_MEMORY).expect("it fits") } else { terms }
         },
@@ -54,7 +55,7 @@ proptest! {
     fn options_out_of_any_range_are_errors_and_no_panic(
         nodes in any::<usize>(), ttl in any_duration(), drift in any_drift(), timeout in any_duration(),
     ) {
-        if let Err(why) = Terms::new(nodes, ttl, drift, timeout) {
+        if let Err(why) = LockConfig::new(nodes, ttl, drift, timeout) {
             prop_assert!(!why.to_string().is_empty());
         }
     }
@@ -97,6 +98,6 @@ proptest! {
     }
 }
 
-fn drift_free(terms: Terms) -> bool {
+fn drift_free(terms: LockConfig) -> bool {
     terms.validity() == terms.ttl()
 }

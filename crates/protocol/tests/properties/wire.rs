@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use redquorum_protocol::wire::{
     Expect, Frame, Greeting, Hello, KEEP, MAX_REPLY, Skip, parse, write_command,
 };
-use redquorum_protocol::{Answer, Cause};
+use redquorum_protocol::{Cause, Reply};
 
 /// Bytes that resemble the protocol more often than random ones would.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -32,7 +32,7 @@ const EXPECTS: [Expect; 10] = [
     Expect::Guarded { fenced: false },
     Expect::Guarded { fenced: true },
     Expect::Watch,
-    Expect::Bless,
+    Expect::Initialize,
 ];
 
 proptest! {
@@ -43,7 +43,7 @@ proptest! {
         for expect in EXPECTS {
             let answer = expect.read(&frame);
             // Only the one right reply is a grant.
-            if answer.clone().plain() == Answer::Created {
+            if answer.clone().plain() == Reply::Created {
                 let right = match expect {
                     Expect::Set => frame == Frame::Simple(b"OK"),
                     Expect::Keep => frame == Frame::Integer(2),
@@ -53,7 +53,7 @@ proptest! {
                 };
                 prop_assert!(right, "{:?} {:?}", expect, frame);
             }
-            if let Answer::Unknown(Cause::Error(text)) = answer {
+            if let Reply::Unknown(Cause::Error(text)) = answer {
                 prop_assert!(text.len() <= 3 * 200 && !text.chars().any(char::is_control));
             }
         }

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Ask, Claim, Drift, Effect, Failure, Holder, Input, NodeId, Order, Several, Step,
-    TOKEN_LEN, Terms, Time, Token, Told,
+    Claim, Drift, Effect, Failure, Holder, Input, LockConfig, MemberAction, MemberEvent, MultiLock,
+    NodeId, Reply, RoundId, TOKEN_LEN, Time, Token, VoteRequest,
 };
 
 use crate::chance::Random;
@@ -27,12 +27,12 @@ pub(crate) enum Fate {
 }
 
 pub(crate) struct Caller {
-    several: Several,
+    several: MultiLock,
     /// The keys of its members, in the caller's order.
     keys: Vec<usize>,
     claims: Vec<Option<(u64, Claim)>>,
     pub(crate) fate: Fate,
-    terms: Terms,
+    terms: LockConfig,
 }
 
 enum Event {
@@ -45,7 +45,7 @@ enum Event {
 struct Sent {
     member: usize,
     claim: u64,
-    step: Step,
+    step: RoundId,
     key: usize,
     what: What,
 }
@@ -87,13 +87,13 @@ impl World {
 
     /// Adds a caller that requests `keys`, in this order, and waits for up to `wait`.
     pub(crate) fn ask(&mut self, keys: &[usize], wait: Duration) -> usize {
-        let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).expect("they fit");
+        let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).expect("they fit");
         self.ask_on(terms, keys, wait)
     }
 
-    pub(crate) fn ask_on(&mut self, terms: Terms, keys: &[usize], wait: Duration) -> usize {
+    pub(crate) fn ask_on(&mut self, terms: LockConfig, keys: &[usize], wait: Duration) -> usize {
         let mut orders = Vec::new();
-        let several = Several::start(self.now, keys.len(), wait, &mut orders);
+        let several = MultiLock::start(self.now, keys.len(), wait, &mut orders);
         let number = self.callers.len();
         self.callers.push(Caller {
             several,
@@ -118,7 +118,7 @@ impl World {
     pub(crate) fn leave(&mut self, caller: usize) {
         let mut orders = Vec::new();
         let of = &mut self.callers[caller];
-        of.several.handle(self.now, Told::Abandon, &mut self.random, &mut orders);
+        of.several.handle(self.now, MemberEvent::Abandon, &mut self.random, &mut orders);
         let held = matches!(of.fate, Fate::Held(..));
         of.fate = Fate::Gone;
         self.carry_out(caller, orders);
@@ -128,20 +128,19 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, caller: usize, orders: Vec<Order>) {
+    fn carry_out(&mut self, caller: usize, orders: Vec<MemberAction>) {
         for order in orders {
             match order {
-                Order::Try { member, patience } => {
+                MemberAction::Try { member, policy } => {
                     let mut out = Vec::new();
                     let terms = self.callers[caller].terms;
-                    let claim =
-                        Claim::acquire(self.now, terms, patience, &mut self.random, &mut out);
+                    let claim = Claim::acquire(self.now, terms, policy, &mut self.random, &mut out);
                     self.numbers += 1;
                     self.sets.push((self.now, caller, member));
                     self.callers[caller].claims[member] = Some((self.numbers, claim));
                     self.send(caller, member, out);
                 }
-                Order::Undo { member } => {
+                MemberAction::Undo { member } => {
                     // Releases a collected member: no work has begun under it.
                     self.drive(caller, member, Input::Release);
                     if let Some((_, Claim::Acquiring(_))) = &self.callers[caller].claims[member] {
@@ -166,10 +165,10 @@ impl World {
         let key = of.keys[member];
         for effect in effects {
             let (node, step, what) = match effect {
-                Effect::Send { node, step, ask: Ask::Set { token, ttl_ms, .. } } => {
+                Effect::Send { node, step, ask: VoteRequest::Set { token, ttl_ms, .. } } => {
                     (node, step, What::Set(token, ttl_ms))
                 }
-                Effect::Settle { node, step, token, .. } => (node, step, What::Delete(token)),
+                Effect::CleanUp { node, step, token, .. } => (node, step, What::Delete(token)),
                 _ => continue,
             };
             let latency = Duration::from_micros(100 + self.random.below(3_000));
@@ -228,7 +227,7 @@ impl World {
         }
     }
 
-    fn execute(&mut self, node: usize, sent: &Sent) -> Answer {
+    fn execute(&mut self, node: usize, sent: &Sent) -> Reply {
         let now = self.now;
         let keys = &mut self.keys[node];
         if keys.get(&sent.key).is_some_and(|(_, expires)| *expires <= now) {
@@ -239,18 +238,18 @@ impl World {
             (What::Set(token, ttl_ms), None) => {
                 let expires = now.plus(Duration::from_millis(*ttl_ms));
                 keys.insert(sent.key, (*token, expires));
-                Answer::Created
+                Reply::Created
             }
-            (What::Set(..), Some(_)) => Answer::Taken(Holder::NotAsked),
+            (What::Set(..), Some(_)) => Reply::Taken(Holder::NotAsked),
             (What::Delete(token), Some((held, _))) if held == *token => {
                 keys.remove(&sent.key);
-                Answer::Deleted
+                Reply::Deleted
             }
             (What::Delete(_), Some((token, expires))) => {
                 let left_ms = u64::try_from(expires.since(now).as_millis()).expect("it fits");
-                Answer::Taken(Holder::Lease { token, left_ms })
+                Reply::Taken(Holder::Lease { token, left_ms })
             }
-            (What::Delete(_), None) => Answer::Absent,
+            (What::Delete(_), None) => Reply::Absent,
         }
     }
 
@@ -271,12 +270,12 @@ impl World {
                 }
             }
             if self.callers[caller].several.next_wake() <= self.now {
-                self.tell(caller, Told::Wake);
+                self.tell(caller, MemberEvent::Wake);
             }
         }
     }
 
-    fn tell(&mut self, caller: usize, told: Told) {
+    fn tell(&mut self, caller: usize, told: MemberEvent) {
         let mut orders = Vec::new();
         self.callers[caller].several.handle(self.now, told, &mut self.random, &mut orders);
         self.carry_out(caller, orders);
@@ -290,8 +289,10 @@ impl World {
         for member in 0..self.callers[caller].claims.len() {
             let told = match &self.callers[caller].claims[member] {
                 Some((_, Claim::Acquiring(acquire))) => match acquire.failure() {
-                    Some(why) => Told::Failed { member, why },
-                    None if acquire.is_won() => Told::Won { member, deadline: acquire.deadline() },
+                    Some(why) => MemberEvent::Failed { member, why },
+                    None if acquire.is_won() => {
+                        MemberEvent::Won { member, deadline: acquire.deadline() }
+                    }
                     None => continue,
                 },
                 _ => continue,
@@ -310,10 +311,12 @@ impl World {
             self.drive(caller, member, Input::Collect);
             match &self.callers[caller].claims[member] {
                 Some((_, Claim::Holding(_))) => {}
-                _ => return self.tell(caller, Told::Failed { member, why: Failure::TooLate }),
+                _ => {
+                    return self.tell(caller, MemberEvent::Failed { member, why: Failure::TooLate });
+                }
             }
         }
-        self.tell(caller, Told::Collect);
+        self.tell(caller, MemberEvent::Collect);
         let of = &mut self.callers[caller];
         if of.several.is_held() {
             let deadlines = of.claims.iter().map(|claim| match claim {

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redquorum_protocol::{Drift, Failure, Terms, Time};
+use redquorum_protocol::{Drift, Failure, LockConfig, Time};
 
 use crate::world::{Fate, MS, NODE_TIMEOUT, NODES, World};
 
 #[derive(Clone, Debug)]
 enum Act {
-    Ask(Vec<usize>, u32),
+    VoteRequest(Vec<usize>, u32),
     Leave(usize),
     Occupy(usize, u32),
     Stop(usize, u32),
@@ -24,7 +24,7 @@ fn any_keys() -> impl Strategy<Value = Vec<usize>> {
 
 fn any_act() -> impl Strategy<Value = Act> {
     prop_oneof![
-        4 => (any_keys(), prop_oneof![Just(0), 1..400_u32]).prop_map(|(keys, wait)| Act::Ask(keys, wait)),
+        4 => (any_keys(), prop_oneof![Just(0), 1..400_u32]).prop_map(|(keys, wait)| Act::VoteRequest(keys, wait)),
         3 => (0..20_usize).prop_map(Act::Leave),
         1 => (0..5_usize, 1..300_u32).prop_map(|(key, ms)| Act::Occupy(key, ms)),
         1 => (0..NODES, 1..200_u32).prop_map(|(node, ms)| Act::Stop(node, ms)),
@@ -36,7 +36,7 @@ fn play(seed: u64, acts: &[(u32, Act)]) -> World {
     for (after, act) in acts {
         step(&mut world, Duration::from_millis(u64::from(*after)));
         match act {
-            Act::Ask(keys, wait) => drop(world.ask(keys, MS * *wait)),
+            Act::VoteRequest(keys, wait) => drop(world.ask(keys, MS * *wait)),
             Act::Leave(caller) if *caller < world.callers.len() => world.leave(*caller),
             Act::Leave(_) => {}
             Act::Occupy(key, ms) if world.keys.iter().all(|keys| !keys.contains_key(key)) => {
@@ -165,7 +165,7 @@ fn while_one_is_taken_the_others_are_free_for_everybody_else() {
 #[test]
 fn the_ttl_of_a_later_round_is_that_of_the_first() {
     let mut world = World::new(7);
-    let terms = Terms::new(NODES, MS * 400, Drift::default(), NODE_TIMEOUT).unwrap();
+    let terms = LockConfig::new(NODES, MS * 400, Drift::default(), NODE_TIMEOUT).unwrap();
     world.occupy(1, MS * 1_000);
     let caller = world.ask_on(terms, &[0, 1], MS * 3_000);
     while world.callers[caller].fate == Fate::Trying {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Backoff, Dice, TOKEN_LEN, Token};
+use redquorum_protocol::{Backoff, Rng, TOKEN_LEN, Token};
 
 /// splitmix64.
 pub(crate) struct Random(pub(crate) u64);
@@ -17,7 +17,7 @@ impl Random {
     }
 }
 
-impl Dice for Random {
+impl Rng for Random {
     fn token(&mut self) -> Token {
         let mut bytes = [0; TOKEN_LEN];
         bytes[..8].copy_from_slice(&self.below(u64::MAX).to_le_bytes());

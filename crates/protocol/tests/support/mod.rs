@@ -13,10 +13,10 @@ use std::time::Duration;
 use redquorum_protocol::wire::Greeting;
 use redquorum_protocol::{
     AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Drift,
-    Guard, Input, Key, Link, NodeId, Terms, Time,
+    Guard, Input, Key, Link, LockConfig, NodeId, Time,
 };
 
-use self::world::{Event, Reply, Request, WireId, World};
+use self::world::{Event, MasterReply, Request, WireId, World};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
@@ -25,7 +25,7 @@ pub(crate) struct Cluster {
     pub(crate) clients: Vec<Client>,
     /// The claims of each client that still have a caller.
     claims: Vec<Vec<ClaimId>>,
-    pub(crate) terms: Terms,
+    pub(crate) terms: LockConfig,
     pub(crate) grants: Vec<(Time, usize)>,
     /// Grants during another claim's valid lease.
     pub(crate) violations: Vec<(Time, usize)>,
@@ -63,7 +63,7 @@ impl Cluster {
     }
 
     fn with(seed: u64, masters: usize, clients: usize, guard: Option<Guard>) -> Self {
-        let terms = Terms::new(masters, MS * 400, Drift::default(), MS * 20)
+        let terms = LockConfig::new(masters, MS * 400, Drift::default(), MS * 20)
             .and_then(|terms| terms.with_fencing(MS * 60_000))
             .and_then(|terms| {
                 terms.with_clock_bound(guard.and_then(Guard::clock_bound).unwrap_or_default())
@@ -110,7 +110,7 @@ impl Cluster {
     ) -> R {
         let World { now, random, .. } = &mut self.world;
         let mut out = Vec::new();
-        let mut cx = Context { clocks: *now, dice: random, out: &mut out };
+        let mut cx = Context { clocks: *now, rng: random, out: &mut out };
         let result = act(&mut self.clients[client], &mut cx);
         self.carry_out(client, out);
         result
@@ -189,20 +189,20 @@ impl Cluster {
         }
     }
 
-    fn replied(&mut self, (client, master, epoch): WireId, reply: Reply) {
+    fn replied(&mut self, (client, master, epoch): WireId, reply: MasterReply) {
         let node = NodeId::new(master);
         match reply {
-            Reply::Greeting(id, run_id, boot) => {
+            MasterReply::Greeting(id, run_id, boot) => {
                 let (client_id, run_id) = (Some(id), Some(run_id));
                 let greeting = Greeting { client_id, run_id, boot, durable: false };
                 let greeted =
                     self.act(client, |client, cx| client.connected(node, epoch, greeting, cx));
                 greeted.expect("no two masters are one server");
             }
-            Reply::Answer(answer) => {
+            MasterReply::Reply(answer) => {
                 self.act(client, |client, cx| client.replied(node, epoch, answer, cx));
             }
-            Reply::Reset => {
+            MasterReply::Reset => {
                 let random = self.world.random.next();
                 let why = Arc::from("reset");
                 self.act(client, |client, cx| client.closed(node, epoch, why, random, cx));

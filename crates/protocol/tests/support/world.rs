@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Markers};
 use redquorum_protocol::{
-    Answer, ClaimId, Dice, Fence, Guard, Holder, Key, RunId, TOKEN_LEN, Time, Token,
+    ClaimId, Fence, Guard, Holder, Key, Reply, Rng, RunId, TOKEN_LEN, Time, Token,
 };
 
 /// splitmix64. The generator never changes, so a seed always means the same run.
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-impl Dice for Random {
+impl Rng for Random {
     fn token(&mut self) -> Token {
         let mut bytes = [0; TOKEN_LEN];
         bytes
@@ -70,12 +70,12 @@ pub(crate) struct Master {
 }
 
 impl Master {
-    fn mark(&mut self, now: Time, command: &Command) -> Answer {
+    fn mark(&mut self, now: Time, command: &Command) -> Reply {
         let now = u64::try_from(now.since(Time::ZERO).as_millis()).expect("it fits");
         self.markers.execute(now, command).expect("it is about markers")
     }
 
-    fn execute(&mut self, now: Time, command: &Command) -> Answer {
+    fn execute(&mut self, now: Time, command: &Command) -> Reply {
         match command {
             Command::Guarded { marker, key, token, ttl_ms, fence } => {
                 let answer = self.markers.refusal(marker).unwrap_or_else(|| {
@@ -85,28 +85,28 @@ impl Master {
                 answer.stamped(now.as_nanos() / 1000)
             }
             Command::Watch { .. } => self.mark(now, command).stamped(now.as_nanos() / 1000),
-            Command::Bless { .. } => self.mark(now, command),
+            Command::Initialize { .. } => self.mark(now, command),
             Command::Set { key, token, ttl_ms, fence } => match self.found(now, key) {
-                Some(_) => Answer::Taken(Holder::NotAsked),
+                Some(_) => Reply::Taken(Holder::NotAsked),
                 None => {
                     self.create(now, key, *token, *ttl_ms);
-                    fence.map_or(Answer::Created, |fence| Answer::Granted {
+                    fence.map_or(Reply::Created, |fence| Reply::Granted {
                         number: self.raise(key, 1, fence),
                     })
                 }
             },
             Command::Certify { key, token, fence } => match self.found(now, key) {
                 Some((ours, _)) if ours == *token => {
-                    Answer::Certified { number: self.raise(key, 0, *fence) }
+                    Reply::Certified { number: self.raise(key, 0, *fence) }
                 }
                 Some(other) => taken(now, other),
-                None => Answer::Absent,
+                None => Reply::Absent,
             },
             Command::Keep { key, token, ttl_ms, repair, fence } => match self.found(now, key) {
                 Some((ours, expiry)) if ours == *token => {
                     let expiry = expiry.max(now.plus(Duration::from_millis(*ttl_ms)));
                     self.keys.insert(key.clone(), (ours, expiry));
-                    Answer::Kept
+                    Reply::Kept
                 }
                 Some(other) => taken(now, other),
                 None if *repair => {
@@ -114,25 +114,25 @@ impl Master {
                         self.raise(key, 1, *fence);
                     }
                     self.create(now, key, *token, *ttl_ms);
-                    Answer::Created
+                    Reply::Created
                 }
-                None => Answer::Absent,
+                None => Reply::Absent,
             },
             Command::Delete { key, token, .. } => match self.found(now, key) {
                 Some((ours, _)) if ours == *token => {
                     self.keys.remove(key);
-                    Answer::Deleted
+                    Reply::Deleted
                 }
                 Some(other) => taken(now, other),
-                None => Answer::Absent,
+                None => Reply::Absent,
             },
-            Command::Stand { .. } => Answer::Place { number: 1, ahead: 0, holder: None },
-            Command::StepOut { .. }
+            Command::Enqueue { .. } => Reply::Place { number: 1, ahead: 0, holder: None },
+            Command::Dequeue { .. }
             | Command::Kill { .. }
             | Command::Load(_)
             | Command::Hello
             | Command::Subscribe { .. }
-            | Command::Probe => Answer::Alive,
+            | Command::Probe => Reply::Alive,
         }
     }
 
@@ -154,9 +154,9 @@ impl Master {
     }
 }
 
-fn taken(now: Time, (token, expiry): (Token, Time)) -> Answer {
+fn taken(now: Time, (token, expiry): (Token, Time)) -> Reply {
     let left_ms = u64::try_from(expiry.since(now).as_millis()).expect("a TTL fits");
-    Answer::Taken(Holder::Lease { token, left_ms })
+    Reply::Taken(Holder::Lease { token, left_ms })
 }
 
 /// A connection: the client, the master, and the link's number for the connection.
@@ -180,10 +180,10 @@ pub(crate) enum Request {
     Run(Command),
 }
 
-pub(crate) enum Reply {
+pub(crate) enum MasterReply {
     /// A client id, a run id, and a marker.
     Greeting(u64, RunId, Option<Arc<str>>),
-    Answer(Answer),
+    Reply(Reply),
     Reset,
 }
 
@@ -192,7 +192,7 @@ pub(crate) enum Event {
     Arrived(WireId, Request),
     Served(WireId),
     /// A reply reaches the client.
-    Replied(WireId, Reply),
+    Replied(WireId, MasterReply),
     Changed(usize, ClaimId),
 }
 
@@ -256,7 +256,7 @@ impl World {
         let wire = Wire { client_id, inbox: VecDeque::new(), last, given_up: false, dropped };
         self.wires.insert(id, wire);
         if dropped {
-            self.reply(id, Reply::Reset);
+            self.reply(id, MasterReply::Reset);
         } else {
             self.transmit(id, Request::Hello);
         }
@@ -267,7 +267,7 @@ impl World {
         self.enter(arrival, Event::Arrived(id, request));
     }
 
-    fn reply(&mut self, id: WireId, reply: Reply) {
+    fn reply(&mut self, id: WireId, reply: MasterReply) {
         let arrival = self.arrival(id, 1);
         self.enter(arrival, Event::Replied(id, reply));
     }
@@ -290,14 +290,14 @@ impl World {
             let reply = match request {
                 Request::Hello => {
                     let run_id = RunId(Arc::from(format!("{}-{}", id.1, master.restarts)));
-                    Reply::Greeting(wire.client_id, run_id, master.markers.boot().cloned())
+                    MasterReply::Greeting(wire.client_id, run_id, master.markers.boot().cloned())
                 }
                 Request::Run(Command::Kill { client_id }) => {
                     self.drop_wires(id.1, |wire| wire.client_id == client_id);
-                    Reply::Answer(Answer::Alive)
+                    MasterReply::Reply(Reply::Alive)
                 }
                 Request::Run(command) => {
-                    Reply::Answer(master.execute(self.now.plus(master.ahead), &command))
+                    MasterReply::Reply(master.execute(self.now.plus(master.ahead), &command))
                 }
             };
             self.reply(id, reply);
@@ -311,7 +311,7 @@ impl World {
         let chosen: Vec<WireId> = self.wires.iter().filter_map(chosen).collect();
         for id in chosen {
             self.wires.get_mut(&id).expect("found above").dropped = true;
-            self.reply(id, Reply::Reset);
+            self.reply(id, MasterReply::Reset);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{
     CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, PROBE, QUEUE, WATCH, channel_of, scripts,
 };
-use redquorum_protocol::{MAX_NUMBER, Spot, Waiter};
+use redquorum_protocol::{MAX_NUMBER, Position, Waiter};
 use tokio::time::Instant;
 
 use super::{Entry, Line, Master, State};
@@ -225,9 +225,9 @@ impl State {
 
     /// Publishes a wake-up. Returns whether a connection subscribes for this waiter.
     fn publish(&self, waiter: Waiter) -> bool {
-        let (channel, ticket) = (channel_of(waiter.inbox), waiter.ticket.to_string());
+        let (channel, waiter_id) = (channel_of(waiter.inbox), waiter.waiter_id.to_string());
         let mut message = Vec::new();
-        push(&mut message, b"message", &channel, &Frame::Bulk(ticket.as_bytes()));
+        push(&mut message, b"message", &channel, &Frame::Bulk(waiter_id.as_bytes()));
         let listeners = self.channels.get(&channel).into_iter().flatten();
         let lines = listeners.filter_map(|id| self.connections.get(id));
         lines.fold(false, |_, line| {
@@ -238,15 +238,21 @@ impl State {
     }
 
     /// Executes [`QUEUE`] for a request to enqueue.
-    fn enqueue(&mut self, now: u64, key: &[u8], (waiter, spot): (&[u8], Spot), out: &mut Vec<u8>) {
+    fn enqueue(
+        &mut self,
+        now: u64,
+        key: &[u8],
+        (waiter, position): (&[u8], Position),
+        out: &mut Vec<u8>,
+    ) {
         let Some(waiter) = Waiter::parse(waiter) else {
             return out.extend(b"-ERR masters in memory know only the waiters of a lock\r\n");
         };
         let queue = self.queues.entry(key.to_vec()).or_default();
         queue.sweep(now);
-        let (number, mut before) = queue.enqueue(now, waiter, spot);
+        let (number, mut before) = queue.enqueue(now, waiter, position);
         let held = self.live(key).map(|entry| (entry.left_ms(), entry.value.clone()));
-        if held.is_none() && before > 0 && spot != Spot::Any {
+        if held.is_none() && before > 0 && position != Position::Any {
             self.wake(now, key, Some(waiter));
             before = self.queues.get(key).map_or(0, |queue| queue.before(waiter));
         }
@@ -367,13 +373,13 @@ impl Master {
             [b"EVALSHA", sha, b"1", key, waiter, least, exactly @ ..]
                 if *sha == QUEUE.sha1.as_bytes() =>
             {
-                let spot = match number(least) {
-                    _ if *least == b"=" => Spot::Any,
-                    number if !exactly.is_empty() => Spot::At(number),
-                    0 => Spot::Last,
-                    number => Spot::NotBefore(number),
+                let position = match number(least) {
+                    _ if *least == b"=" => Position::Any,
+                    number if !exactly.is_empty() => Position::At(number),
+                    0 => Position::Last,
+                    number => Position::NotBefore(number),
                 };
-                state.enqueue(now, key, (waiter, spot), out);
+                state.enqueue(now, key, (waiter, position), out);
             }
             [b"HELLO", b"3"] => out.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
             [b"SUBSCRIBE", channel] => {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redquorum_protocol::{AcquireRequest, Failure, Order, Patience, Several, Time, Told};
+use redquorum_protocol::{
+    AcquireRequest, Failure, MemberAction, MemberEvent, MultiLock, Time, WaitPolicy,
+};
 use tokio::time::{Instant, Sleep};
 
 use super::error::AcquireAllError;
@@ -47,9 +49,9 @@ enum Stage {
 
 /// The protocol machine, and the claims that its orders apply to.
 struct Attempt {
-    several: Several,
+    several: MultiLock,
     members: Vec<Member>,
-    orders: Vec<Order>,
+    orders: Vec<MemberAction>,
     clock: Clock,
     asked: Time,
     /// The lock of the resource that was named first: it decides how to pause.
@@ -140,7 +142,7 @@ impl Attempt {
         let clock = first.clock;
         let asked = clock.now();
         let mut orders = Vec::new();
-        let several = Several::start(asked, wanted.len(), wait, &mut orders);
+        let several = MultiLock::start(asked, wanted.len(), wait, &mut orders);
         let member = |wanted| Member { wanted, claim: None, told: false };
         let members = wanted.into_iter().map(member).collect();
         let refused = Report::default();
@@ -154,11 +156,11 @@ impl Attempt {
         fleets.any(|fleet| fleet.is_shut_down())
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: MemberEvent) {
         // The clock is read last: all time spent before counts (R1).
         let now = self.clock.now();
         let Self { several, orders, first, .. } = self;
-        first.shared.with_dice(|dice| several.handle(now, told, dice, orders));
+        first.shared.with_rng(|rng| several.handle(now, told, rng, orders));
         self.carry_out();
     }
 
@@ -167,14 +169,14 @@ impl Attempt {
         let mut queued: Vec<(Arc<Fleet>, After)> = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
-                Order::Try { member, patience } => {
-                    let (fleet, after) = self.members[member].start(patience);
+                MemberAction::Try { member, policy } => {
+                    let (fleet, after) = self.members[member].start(policy);
                     match queued.last_mut() {
                         Some((last, all)) if Arc::ptr_eq(&fleet, last) => all.merge(after),
                         _ => queued.push((fleet, after)),
                     }
                 }
-                Order::Undo { member } => self.members[member].undo(),
+                MemberAction::Undo { member } => self.members[member].undo(),
                 _ => {}
             }
         }
@@ -188,7 +190,7 @@ impl Attempt {
     fn look(&mut self, waker: &Waker) -> Option<Instant> {
         let due = self.several.next_wake();
         if self.clock.now() >= due {
-            self.tell(Told::Wake);
+            self.tell(MemberEvent::Wake);
         }
         let mut next = self.clock.timer(self.several.next_wake());
         let mut news = false;
@@ -203,13 +205,13 @@ impl Attempt {
                     // converted deadline is never late.
                     let now = self.clock.now();
                     let deadline = now.plus(deadline.since(clock.now()));
-                    self.tell(Told::Won { member: at, deadline });
+                    self.tell(MemberEvent::Won { member: at, deadline });
                     news = true;
                 }
                 Found::Failed(why, report, _) => {
                     self.members[at].told = true;
                     self.refused = report;
-                    self.tell(Told::Failed { member: at, why });
+                    self.tell(MemberEvent::Failed { member: at, why });
                     news = true;
                 }
                 Found::Pending { until, .. } => next = next.min(clock.timer(until)),
@@ -225,10 +227,10 @@ impl Attempt {
             let Some(claim) = &self.members[at].claim else { continue };
             if let Found::Failed(why, report, _) = claim.collect() {
                 self.refused = report;
-                return self.tell(Told::Failed { member: at, why });
+                return self.tell(MemberEvent::Failed { member: at, why });
             }
         }
-        self.tell(Told::Collect);
+        self.tell(MemberEvent::Collect);
     }
 
     fn hand_out<L: Granted>(&mut self) -> Leases<L> {
@@ -259,11 +261,11 @@ impl Attempt {
 
 impl Member {
     /// Starts a claim. A claim that waits is served as if it were the only one.
-    fn start(&mut self, patience: Patience) -> (Arc<Fleet>, After) {
+    fn start(&mut self, policy: WaitPolicy) -> (Arc<Fleet>, After) {
         let Wanted { fleet, key, terms, .. } = &self.wanted;
-        let Patience { wait, explain, .. } = patience;
+        let WaitPolicy { wait, explain, .. } = policy;
         // Only the claim that waits enqueues.
-        let fair = patience.fair || !wait.is_zero();
+        let fair = policy.fair || !wait.is_zero();
         let request = AcquireRequest { terms: *terms, wait, explain, fair, seed: () };
         let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
         (self.claim, self.told) = (Some(claim), false);

@@ -68,7 +68,7 @@ async fn with(says: Says) -> (u64, LinkState, usize) {
     let bad = Scripted::new(NAME, script);
     let seen = bad.seen();
     let lock = good.builder().node(bad).ttl(TTL).guard(TTL).fleet(FLEET).build().await.unwrap();
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     for _ in 0..60 {
         let lease = lock.acquire("r").await.unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(lease.release().await.outcome, Outcome::Released);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, Answer, Connecting, Connection, Holder, LinkState, Node, Outcome, Redlock,
+    AcquireError, Connecting, Connection, Holder, LinkState, Node, Outcome, Redlock, Reply,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
@@ -316,7 +316,7 @@ async fn a_key_of_another_type_is_said_to_be_one() {
     let lock = builder.build().await.unwrap();
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, .. } = &error else { panic!("{error}") };
-    assert_eq!(report.masters()[2].answer, Some(Answer::Taken(Holder::WrongType)));
+    assert_eq!(report.masters()[2].answer, Some(Reply::Taken(Holder::WrongType)));
     assert!(error.to_string().contains("the key is of another type, not a lock"), "{error}");
     assert!(lock.stats().masters.iter().all(|master| master.owed == 0), "nothing of ours is there");
 }

@@ -96,10 +96,10 @@ async fn a_waiter_that_is_woken_again_and_again_asks_no_faster_than_a_round_take
     let bad = Scripted::new("bad", |args| match args {
         // Another client holds the resource here, and the master answers each look with wake-ups
         // too.
-        Some([b"EVALSHA", sha, _, _, waiter, spot]) if *sha == QUEUE.sha1.as_bytes() => {
-            assert_ne!(*spot, b"-", "to leave is not to look");
-            let (inbox, ticket) = waiter.split_at(16);
-            let woken = push(&[b"message", &[b"redquorum:wake:", inbox].concat(), ticket]);
+        Some([b"EVALSHA", sha, _, _, waiter, position]) if *sha == QUEUE.sha1.as_bytes() => {
+            assert_ne!(*position, b"-", "to leave is not to look");
+            let (inbox, waiter_id) = waiter.split_at(16);
+            let woken = push(&[b"message", &[b"redquorum:wake:", inbox].concat(), waiter_id]);
             let held = b"*4\r\n:1\r\n:0\r\n:60000\r\n$1\r\nx\r\n".as_slice();
             Say::Bytes([held, &woken.repeat(100)].concat())
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Answer, Cause, LinkState};
+use redquorum::{Cause, LinkState, Reply};
 use redquorum_protocol::Bounds;
 use tokio::time::{Instant, sleep};
 
@@ -37,7 +37,7 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
     assert!(most.0 <= bounds().unanswered + 1 && most.1 <= bounds().unanswered, "{most:?}");
     let last = lock.acquire("r").await.unwrap();
     let answer = last.report().masters()[4].answer.clone();
-    assert_eq!(answer, Some(Answer::Unknown(Cause::Overloaded)));
+    assert_eq!(answer, Some(Reply::Unknown(Cause::Overloaded)));
     // The master goes on, and all clean-ups complete.
     masters.resume(5);
     sleep(MS).await;
@@ -58,7 +58,7 @@ async fn a_stalled_master_is_not_asked_and_owes_no_more() {
     for number in 0..1_000 {
         let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
         let answer = lease.report().masters()[4].answer.clone();
-        assert_eq!(answer, Some(Answer::Unknown(Cause::Stalled)));
+        assert_eq!(answer, Some(Reply::Unknown(Cause::Stalled)));
     }
     let after = &lock.stats().masters[4];
     assert_eq!((after.owed, after.unanswered), (before.owed, before.unanswered));

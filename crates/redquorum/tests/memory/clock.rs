@@ -27,7 +27,7 @@ async fn built(builder: Builder) -> Redlock {
 async fn bed() -> (Masters, Redlock, Redlock) {
     let masters = Masters::new(3);
     let holder = built(watching(&masters)).await;
-    holder.bless_new_masters().await;
+    holder.initialize_masters().await;
     let rival = built(watching(&masters)).await;
     sleep(3 * WINDOW).await;
     (masters, holder, rival)
@@ -88,7 +88,7 @@ async fn a_rival_that_watches_does_not_count_the_grant_of_a_master_that_stepped(
 async fn without_a_clock_guard_the_rival_is_let_in() {
     let masters = Masters::new(3);
     let holder = built(masters.builder().guard(TTL)).await;
-    holder.bless_new_masters().await;
+    holder.initialize_masters().await;
     let rival = built(masters.builder().guard(TTL)).await;
     let lease = bare(&masters, &holder).await;
     masters.step_clock(1, TTL);

@@ -154,7 +154,7 @@ async fn ttl_and_grace_are_bounded_together() {
         "{text}"
     );
     let lock = build(TTL, GRACE).guard(TTL + GRACE).build().await.unwrap();
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     let lease = take(&lock, "r").await;
     let extended = lease.extend_to(TTL + MS).await;
     assert!(matches!(extended, Err(ExtendError::Options(BadOption::TtlAboveGuard { .. }))));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, Answer, BadOption, BuildError, Cause, Distrust, ExtendError, Fingerprint,
-    Outcome, Redlock,
+    AcquireError, BadOption, BuildError, Cause, Distrust, ExtendError, Fingerprint, Outcome,
+    Redlock, Reply,
 };
 use tokio::time::{Instant, sleep};
 
@@ -22,16 +22,16 @@ async fn guarded(masters: &Masters) -> Redlock {
 async fn bed(count: usize) -> (Masters, Redlock) {
     let masters = Masters::new(count);
     let lock = guarded(&masters).await;
-    let report = lock.bless_new_masters().await;
-    assert!(report.masters().iter().all(|master| master.answer == Some(Answer::Blessed)));
+    let report = lock.initialize_masters().await;
+    assert!(report.masters().iter().all(|master| master.answer == Some(Reply::Initialized)));
     (masters, lock)
 }
 
 /// The reasons for the distrust, where it made the acquire fail.
 fn distrust(error: &AcquireError) -> Vec<Distrust> {
     let AcquireError::NoQuorum { report, .. } = error else { panic!("{error}") };
-    let why = |answer: &Option<Answer>| match answer {
-        Some(Answer::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
+    let why = |answer: &Option<Reply>| match answer {
+        Some(Reply::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
         _ => None,
     };
     report.masters().iter().filter_map(|master| why(&master.answer)).collect()
@@ -62,14 +62,14 @@ async fn masters_that_are_blessed_are_trusted_at_once_and_by_others_within_a_sec
     let masters = Masters::new(5);
     let (lock, other) = (guarded(&masters).await, guarded(&masters).await);
     assert!(lock.try_acquire("r").await.is_err());
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     take(&lock, "r").await.release().await;
     sleep(S).await;
     settle().await;
     take(&other, "r").await.release().await;
-    let again = lock.bless_new_masters().await;
+    let again = lock.initialize_masters().await;
     assert!(again.to_string().contains("has"), "{again}");
-    let marked = |answer: &Option<Answer>| matches!(answer, Some(Answer::Marked { .. }));
+    let marked = |answer: &Option<Reply>| matches!(answer, Some(Reply::Marked { .. }));
     assert!(again.masters().iter().all(|master| marked(&master.answer)), "{again}");
 }
 
@@ -85,7 +85,7 @@ async fn health_counts_masters_that_are_distrusted_as_alive_and_not_as_usable() 
         assert!(text.contains("bless masters that are new"), "{text}");
         assert!(text.contains("has no marker"), "{text}");
     }
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     assert!(lock.health().await.has_quorum() && strict().await.is_ok());
     let keys: Vec<_> = (1..=3).map(|number| masters.keys(number)).collect();
     assert_eq!(lock.health().await.usable, 3);
@@ -106,8 +106,8 @@ async fn a_marker_of_a_megabyte_is_distrusted_and_the_reason_is_told() {
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable), (3, 2), "{health}");
     let garbled = Some(Distrust::Garbled);
-    let why = |answer: &Option<Answer>| match answer {
-        Some(Answer::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
+    let why = |answer: &Option<Reply>| match answer {
+        Some(Reply::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
         _ => None,
     };
     assert_eq!(why(&health.report.masters()[0].answer), garbled, "{health}");
@@ -128,7 +128,7 @@ async fn one_master_of_another_set_is_enough_for_health_to_say_no() {
     (2..=3).for_each(|number| masters.forget(number));
     settle().await;
     let own = masters.builder().guard(TTL).fleet("other").build().await.unwrap();
-    own.bless_new_masters().await;
+    own.initialize_masters().await;
     let health = own.health().await;
     assert_eq!((health.usable, health.has_quorum()), (2, false), "{health}");
     assert!(own.try_acquire("r").await.is_err(), "as health said");
@@ -138,7 +138,7 @@ async fn one_master_of_another_set_is_enough_for_health_to_say_no() {
 async fn blessing_without_a_guard_says_that_there_is_nothing_to_bless() {
     let masters = Masters::new(1);
     let lock = masters.builder().build().await.unwrap();
-    let report = lock.bless_new_masters().await.to_string();
+    let report = lock.initialize_masters().await.to_string();
     assert!(report.contains("has no guard"), "{report}");
     assert_eq!(masters.keys(1), Vec::<Vec<u8>>::new());
 }
@@ -237,7 +237,7 @@ async fn locks_with_different_guards_are_told_whose_is_which() {
     sleep(10 * QUARANTINE).await;
     assert!(other.try_acquire("r").await.is_err());
     (1..=3).for_each(|number| masters.forget(number));
-    other.bless_new_masters().await;
+    other.initialize_masters().await;
     take(&other, "r").await.release().await;
 }
 
@@ -249,7 +249,7 @@ async fn of_fleet(masters: &Masters, name: &str) -> Redlock {
 async fn locks_over_different_sets_of_masters_are_told_and_one_name_makes_them_one() {
     let masters = Masters::new(3);
     let first = of_fleet(&masters, "first").await;
-    first.bless_new_masters().await;
+    first.initialize_masters().await;
     let ours = Fingerprint::of_name("second");
     let marked = Some(Fingerprint::of_name("first"));
     let second = of_fleet(&masters, "second").await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum::{AcquireError, Answer, Loss, Outcome};
+use redquorum::{AcquireError, Loss, Outcome, Reply};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
@@ -55,8 +55,8 @@ async fn a_lease_tells_what_each_master_said() {
     // A later report has the replies that came after the quorum.
     assert!(lease.latest_report().in_favour() >= 3);
     assert_eq!((said[0].number, &*said[4].name), (1, "memory-5"));
-    assert!(matches!(said[1].answer, Some(Answer::Unknown(_))), "{}", said[1]);
-    assert!(matches!(said[3].answer, Some(Answer::Taken(_)) | None), "{}", said[3]);
+    assert!(matches!(said[1].answer, Some(Reply::Unknown(_))), "{}", said[1]);
+    assert!(matches!(said[3].answer, Some(Reply::Taken(_)) | None), "{}", said[3]);
 }
 
 #[tokio::test(start_paused = true)]

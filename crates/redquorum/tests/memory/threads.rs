@@ -35,10 +35,10 @@ async fn threads_that_race_and_give_up_leave_nothing_and_never_hold_together() {
                 let which = (task + round) % 4;
                 // The caller gives up before, while or after the masters reply. Each round waits
                 // longer, so that some callers get their lease on a busy machine, too.
-                let patience = Duration::from_micros((task * 61 + round * 37) as u64 % 5_000);
-                let patience = patience * u32::try_from(round / 60 + 1).unwrap();
+                let policy = Duration::from_micros((task * 61 + round * 37) as u64 % 5_000);
+                let policy = policy * u32::try_from(round / 60 + 1).unwrap();
                 let acquiring = lock.acquire(RESOURCES[which]);
-                let Ok(Ok(lease)) = timeout(patience, acquiring).await else { continue };
+                let Ok(Ok(lease)) = timeout(policy, acquiring).await else { continue };
                 assert_eq!(held[which].fetch_add(1, Ordering::SeqCst), 0, "two hold it");
                 won.fetch_add(1, Ordering::Relaxed);
                 if round % 3 == 0 {

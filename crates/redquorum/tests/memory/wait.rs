@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{AcquireError, Answer, Backoff, Holder, Outcome, Redlock};
+use redquorum::{AcquireError, Backoff, Holder, Outcome, Redlock, Reply};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, holding, keys, settle, take};
@@ -156,7 +156,7 @@ async fn an_own_policy_that_uses_the_lock_ends_in_a_panic_and_not_in_a_deadlock(
     assert_eq!(held.release().await.outcome, Outcome::Released);
 }
 
-async fn holders(lock: &Redlock) -> Vec<Answer> {
+async fn holders(lock: &Redlock) -> Vec<Reply> {
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, .. } = error else { panic!("{error}") };
     report.masters().iter().filter_map(|master| master.answer.clone()).collect()
@@ -170,7 +170,7 @@ async fn whoever_is_refused_is_told_who_holds_the_resource() {
     let first = masters.value(1, "r").unwrap();
     sleep(S).await;
     for answer in holders(&lock).await {
-        let Answer::Taken(Holder::Lease { token, left_ms }) = answer else { panic!("{answer:?}") };
+        let Reply::Taken(Holder::Lease { token, left_ms }) = answer else { panic!("{answer:?}") };
         assert_eq!((token.as_bytes().as_slice(), left_ms), (first.as_slice(), 9_000));
     }
     held.release().await;
@@ -178,13 +178,13 @@ async fn whoever_is_refused_is_told_who_holds_the_resource() {
     for number in 1..=5 {
         masters.set(number, "r", "another program's", Some(TTL));
     }
-    let foreign = Answer::Taken(Holder::Foreign { left_ms: 10_000 });
+    let foreign = Reply::Taken(Holder::Foreign { left_ms: 10_000 });
     assert!(holders(&lock).await.iter().all(|answer| *answer == foreign));
     for number in 1..=5 {
         masters.set(number, "r", "left behind", None);
     }
     let answers = holders(&lock).await;
-    assert!(answers.iter().all(|answer| *answer == Answer::Taken(Holder::NoExpiry)));
+    assert!(answers.iter().all(|answer| *answer == Reply::Taken(Holder::NoExpiry)));
     assert!(answers[0].to_string().contains("without TTL, which never expires"));
 }
 

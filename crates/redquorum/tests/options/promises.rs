@@ -1,11 +1,11 @@
 //! The types that may go to other threads, checked at compile time.
 
 use redquorum::{
-    Acquire, AcquireAll, AcquireAllError, AcquireError, Acquiring, AcquiringAll, Answer, Backoff,
+    Acquire, AcquireAll, AcquireAllError, AcquireError, Acquiring, AcquiringAll, Backoff,
     BadOption, BadUrl, BuildError, Builder, Cause, Connecting, Deadline, ExtendError, FencedLease,
     Health, Hello, Holder, Latency, Lease, Leases, LinkState, Loss, LossSignal, Lost, LostOne,
     MasterReport, MasterStats, Node, NotExtended, Outcome, Owner, Redlock, Released, ReleasedAll,
-    Report, RunError, Stats, Token, TryAcquire, TryAcquiring, Unfinished, memory::Masters,
+    Reply, Report, RunError, Stats, Token, TryAcquire, TryAcquiring, Unfinished, memory::Masters,
 };
 
 fn send<T: Send>() {}
@@ -22,7 +22,7 @@ macro_rules! each {
 fn types_and_futures_go_where_they_are_promised_to_go() {
     each!(send_sync: Redlock, Lease, Acquire, TryAcquire, Deadline, Report, MasterReport, Released);
     each!(send_sync: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
-    each!(send_sync: Health, Stats, MasterStats, Latency, Answer, Backoff, Cause, Holder, Hello);
+    each!(send_sync: Health, Stats, MasterStats, Latency, Reply, Backoff, Cause, Holder, Hello);
     each!(send_sync: LinkState, Loss, Outcome, Owner, Token, Masters, Box<dyn Node>);
     each!(send_sync: Leases, Leases<FencedLease>, AcquireAll, AcquireAllError, LostOne, NotExtended);
     each!(send_sync: ReleasedAll, LossSignal, RunError);

@@ -67,7 +67,7 @@ async fn refused(lock: &Redlock) -> String {
 async fn without_a_clock_guard_a_step_lets_a_rival_in() {
     let masters = with_clocks();
     let lock = built(guarded(&masters)).await;
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     let rival = built(guarded(&masters)).await;
     let lease = stepped(&masters, &lock).await;
     let other = rival.acquire("r").wait(Duration::ZERO).await.unwrap_or_else(|e| panic!("{e}"));
@@ -77,7 +77,7 @@ async fn without_a_clock_guard_a_step_lets_a_rival_in() {
 async fn a_rival_that_watches_sees_the_step() {
     let masters = with_clocks();
     let lock = watching(&masters).await;
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     let rival = watching(&masters).await;
     sleep(50 * MS).await;
     let lease = stepped(&masters, &lock).await;
@@ -96,7 +96,7 @@ async fn a_rival_that_watches_sees_the_step() {
 async fn a_rival_that_comes_after_the_step_sees_that_one_is_ahead() {
     let masters = with_clocks();
     let lock = watching(&masters).await;
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     let lease = stepped(&masters, &lock).await;
     let rival = watching(&masters).await;
     let text = refused(&rival).await;
@@ -107,7 +107,7 @@ async fn a_rival_that_comes_after_the_step_sees_that_one_is_ahead() {
 async fn a_step_within_the_bound_disturbs_nobody() {
     let masters = with_clocks();
     let lock = watching(&masters).await;
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     for node in all(&masters) {
         masters.set_clock(node, ClockChange::forward(BOUND / 6)).unwrap();
         lock.acquire("r").wait(Duration::ZERO).await.unwrap().release().await;
@@ -118,7 +118,7 @@ async fn a_step_within_the_bound_disturbs_nobody() {
 async fn a_trusted_master_is_looked_at_every_half_of_the_longest_lease() {
     let masters = own(1);
     let lock = watching(&masters).await;
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     let mut monitor = Monitor::start(&masters, 1);
     sleep(2 * TTL).await;
     let seen = monitor.seen("redquorum:vigil");

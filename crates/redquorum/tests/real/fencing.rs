@@ -3,7 +3,7 @@
 
 use redquorum::{AcquireError, FencedLease, MAX_FENCING_TOKEN, Redlock};
 use redquorum_protocol::wire::{CERTIFY, GRANT};
-use redquorum_rig::{Masters, Reply, trials::Case};
+use redquorum_rig::{Masters, RespValue, trials::Case};
 
 use crate::support::*;
 
@@ -105,7 +105,7 @@ async fn a_counter_of_another_type_or_without_a_number_is_no_vote_and_leaves_no_
 }
 
 /// Runs a script as the library does.
-fn script(masters: &Masters, source: &str, r: &str, args: &[&str]) -> Reply {
+fn script(masters: &Masters, source: &str, r: &str, args: &[&str]) -> RespValue {
     let counter = counter(r);
     let mut words: Vec<&[u8]> =
         vec![b"EVAL", source.as_bytes(), b"2", r.as_bytes(), counter.as_bytes()];
@@ -120,12 +120,12 @@ async fn numbers_are_whole_up_to_the_last_that_counts() {
     for number in [1_795_000_000_123_456, (1 << 52) + 1, last - 1, last] {
         let text = number.to_string();
         let said = script(masters, CERTIFY.source, &r, &["t", &text, "60000"]);
-        assert_eq!(said, Reply::Integer(number));
+        assert_eq!(said, RespValue::Integer(number));
         assert_eq!(value(masters, 1, &counter(&r)).unwrap(), text.as_bytes());
     }
     delete(masters, [1], &r);
     let refused = script(masters, GRANT.source, &r, &["t", "60000", "1", "60000"]);
-    assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+    assert!(matches!(refused, RespValue::Error(_)), "{refused:?}");
     assert_eq!(value(masters, 1, &r), None);
     delete(masters, [1], &counter(&r));
 }
@@ -134,8 +134,8 @@ async fn a_hint_is_followed_only_as_far_as_the_masters_own_clock() {
     let (masters, r) = (shared(), unique("hint"));
     let far = MAX_FENCING_TOKEN.to_string();
     let said = script(masters, GRANT.source, &r, &["t", "60000", &far, "60000"]);
-    let Reply::Integer(number) = said else { panic!("{said:?}") };
-    let Ok(Reply::Array(time)) = masters.ask(1, "TIME") else { panic!("no time") };
+    let RespValue::Integer(number) = said else { panic!("{said:?}") };
+    let Ok(RespValue::Array(time)) = masters.ask(1, "TIME") else { panic!("no time") };
     let [seconds, micros] = [0, 1].map(|at| {
         let text = time[at].text().expect("a text").into_owned();
         text.parse::<i64>().expect("a number")
@@ -144,7 +144,7 @@ async fn a_hint_is_followed_only_as_far_as_the_masters_own_clock() {
     assert!((0..=1_000_000).contains(&ahead), "{ahead} us ahead");
     delete(masters, [1], &r);
     let next = script(masters, GRANT.source, &r, &["t", "60000", "0", "60000"]);
-    assert_eq!(next, Reply::Integer(number + 1), "one that is behind is not followed at all");
+    assert_eq!(next, RespValue::Integer(number + 1), "one that is behind is not followed at all");
     delete(masters, [1], &r);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, Answer, Cause, Distrust, Outcome, Redlock};
+use redquorum::{AcquireError, Cause, Distrust, Outcome, Redlock, Reply};
 use redquorum_protocol::wire::ErrorKind;
 use redquorum_rig::{Masters, Persistence, trials::Case};
 use tokio::time::{Instant, sleep};
@@ -38,8 +38,8 @@ async fn guarded(masters: &Masters) -> Redlock {
 
 async fn blessed(masters: &Masters) -> Redlock {
     let lock = guarded(masters).await;
-    let report = lock.bless_new_masters().await;
-    let all = report.masters().iter().all(|master| master.answer == Some(Answer::Blessed));
+    let report = lock.initialize_masters().await;
+    let all = report.masters().iter().all(|master| master.answer == Some(Reply::Initialized));
     assert!(all, "{report}");
     lock
 }
@@ -101,13 +101,16 @@ async fn new_masters_are_refused_and_blessed_ones_are_not() {
     let text = refused(&lock).await;
     assert!(text.contains("it has no marker") && text.contains("bless"), "{text}");
     assert_eq!(keys(&masters, "r"), []);
-    lock.bless_new_masters().await;
+    lock.initialize_masters().await;
     works(&lock).await;
     let trusts = || other.stats().masters.iter().all(|master| master.distrusted.is_none());
     eventually("the other one sees it", trusts).await;
     works(&other).await;
-    let again = lock.bless_new_masters().await;
-    assert!(again.masters().iter().all(|master| master.answer != Some(Answer::Blessed)), "{again}");
+    let again = lock.initialize_masters().await;
+    assert!(
+        again.masters().iter().all(|master| master.answer != Some(Reply::Initialized)),
+        "{again}"
+    );
 }
 
 async fn another_guard_is_told() {
@@ -128,12 +131,12 @@ fn over(masters: &Masters, host: &str, nodes: &[usize]) -> redquorum::Builder {
 async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_holder() {
     let masters = own(5);
     let first = built(over(&masters, "127.0.0.1", &[1, 2, 3])).await;
-    first.bless_new_masters().await;
+    first.initialize_masters().await;
     let lease = first.acquire("r").await.unwrap();
     let second = built(over(&masters, "127.0.0.1", &[3, 4, 5])).await;
     // Two masters belong to this list alone, and they are a quorum of it.
-    let report = second.bless_new_masters().await;
-    let blessed = report.masters().iter().filter(|m| m.answer == Some(Answer::Blessed)).count();
+    let report = second.initialize_masters().await;
+    let blessed = report.masters().iter().filter(|m| m.answer == Some(Reply::Initialized)).count();
     assert_eq!(blessed, 2, "{report}");
     let text = refused(&second).await;
     for part in ["other locks use some of these", "its marker is of locks over other masters"] {
@@ -158,7 +161,7 @@ async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_hold
 async fn one_list_spelled_in_two_ways_is_one_fleet_by_name() {
     let masters = own(3);
     let nodes = [1, 2, 3];
-    built(over(&masters, "127.0.0.1", &nodes).fleet("jobs")).await.bless_new_masters().await;
+    built(over(&masters, "127.0.0.1", &nodes).fleet("jobs")).await.initialize_masters().await;
     works(&built(over(&masters, "localhost", &nodes).fleet("jobs")).await).await;
     let text = refused(&built(over(&masters, "localhost", &nodes)).await).await;
     assert!(text.contains("one `fleet` name"), "{text}");

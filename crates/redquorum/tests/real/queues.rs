@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum_protocol::wire::{DELETE, LAPSE_MS, QUEUE, TURN_MS};
-use redquorum_rig::{Masters, Reply, trials::Case};
+use redquorum_rig::{Masters, RespValue, trials::Case};
 use tokio::time::{Instant, sleep};
 
 use crate::raw::Raw;
@@ -27,13 +27,13 @@ impl Master {
         for script in [DELETE, QUEUE] {
             let load = [b"SCRIPT", b"LOAD".as_slice(), script.source.as_bytes()];
             let loaded = masters.command(1, &load).unwrap();
-            assert_eq!(loaded, Reply::Bulk(script.sha1.as_bytes().to_vec()));
+            assert_eq!(loaded, RespValue::Bulk(script.sha1.as_bytes().to_vec()));
         }
         done(&masters, 1, "SET r held PX 60000");
         Self(masters)
     }
 
-    fn run(&self, script: redquorum_protocol::wire::Script, args: &[&str]) -> Reply {
+    fn run(&self, script: redquorum_protocol::wire::Script, args: &[&str]) -> RespValue {
         let head = [b"EVALSHA".as_slice(), script.sha1.as_bytes(), b"1", b"r"];
         let args = args.iter().map(|arg| arg.as_bytes());
         self.0.command(1, &head.into_iter().chain(args).collect::<Vec<_>>()).unwrap()
@@ -42,8 +42,10 @@ impl Master {
     /// A look: the waiter's position, and the number of waiters before it.
     fn look(&self, inbox: u64) -> (i64, i64) {
         match self.run(QUEUE, &[&waiter(inbox), "0"]) {
-            Reply::Array(said) => match said[..] {
-                [Reply::Integer(position), Reply::Integer(before), ..] => (position, before),
+            RespValue::Array(said) => match said[..] {
+                [RespValue::Integer(position), RespValue::Integer(before), ..] => {
+                    (position, before)
+                }
                 _ => panic!("{said:?}"),
             },
             other => panic!("{other:?}"),
@@ -53,7 +55,7 @@ impl Master {
     /// A release and its reply; `1` makes it wake a waiter.
     fn release(&self, wakes: &str) -> i64 {
         match self.run(DELETE, &["held", wakes, ""]) {
-            Reply::Integer(count) => count,
+            RespValue::Integer(count) => count,
             other => panic!("{other:?}"),
         }
     }
@@ -71,8 +73,8 @@ impl Master {
     /// How long the position of a waiter lasts without another look; `None` if it has none.
     fn left(&self, inbox: u64) -> Option<u64> {
         let lapse = match self.0.ask(1, &format!("ZSCORE redquorum:lapse:r {}", waiter(inbox))) {
-            Ok(Reply::Bulk(lapse)) => String::from_utf8(lapse).unwrap().parse::<u64>().unwrap(),
-            Ok(Reply::Nil) => return None,
+            Ok(RespValue::Bulk(lapse)) => String::from_utf8(lapse).unwrap().parse::<u64>().unwrap(),
+            Ok(RespValue::Nil) => return None,
             other => panic!("{other:?}"),
         };
         Some(lapse - now_ms(&self.0, 1))
@@ -85,8 +87,8 @@ fn waiter(inbox: u64) -> String {
 
 /// The waiter id in the next wake-up on a connection.
 fn woken(raw: &mut Raw) -> u64 {
-    let ticket = [(); 7].map(|()| raw.line()).last().unwrap().clone();
-    u64::from_str_radix(&ticket, 16).unwrap()
+    let waiter_id = [(); 7].map(|()| raw.line()).last().unwrap().clone();
+    u64::from_str_radix(&waiter_id, 16).unwrap()
 }
 
 /// Longer than a waiter without a subscription keeps its position.
@@ -137,7 +139,7 @@ async fn a_look_wakes_the_first_waiter_where_the_resource_is_free() {
     assert_eq!(master.look(2), (2, 1));
     assert_eq!(woken(&mut first), 101);
     let left = master.run(QUEUE, &[&waiter(1), "-", "1"]);
-    assert_eq!((left, woken(&mut second)), (Reply::Integer(0), 102));
+    assert_eq!((left, woken(&mut second)), (RespValue::Integer(0), 102));
 }
 
 async fn a_lease_that_is_handed_on_wakes_no_waiter() {

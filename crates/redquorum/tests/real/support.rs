@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum::{Answer, Builder, Redlock, Report};
-use redquorum_rig::{Masters, Reply};
+use redquorum::{Builder, Redlock, Reply, Report};
+use redquorum_rig::{Masters, RespValue};
 use tokio::time::Instant;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -102,7 +102,7 @@ pub(crate) fn keys_on(
     pattern: &str,
 ) -> Vec<(usize, String)> {
     let keys = |node| match masters.command(node, &[b"KEYS", pattern.as_bytes()]) {
-        Ok(Reply::Array(keys)) => keys,
+        Ok(RespValue::Array(keys)) => keys,
         other => panic!("master {node} does not list its keys: {other:?}"),
     };
     nodes
@@ -135,8 +135,8 @@ pub(crate) fn holders(masters: &Masters, key: &str) -> Vec<usize> {
 
 pub(crate) fn value(masters: &Masters, node: usize, key: &str) -> Option<Vec<u8>> {
     match masters.command(node, &[b"GET", key.as_bytes()]) {
-        Ok(Reply::Bulk(value)) => Some(value),
-        Ok(Reply::Nil) => None,
+        Ok(RespValue::Bulk(value)) => Some(value),
+        Ok(RespValue::Nil) => None,
         other => panic!("master {node} does not tell a value: {other:?}"),
     }
 }
@@ -144,7 +144,7 @@ pub(crate) fn value(masters: &Masters, node: usize, key: &str) -> Option<Vec<u8>
 /// Milliseconds until the key expires; -1: never, -2: no such key.
 pub(crate) fn pttl(masters: &Masters, node: usize, key: &str) -> i64 {
     match masters.ask(node, &format!("PTTL {key}")) {
-        Ok(Reply::Integer(left)) => left,
+        Ok(RespValue::Integer(left)) => left,
         other => panic!("master {node} does not tell a TTL: {other:?}"),
     }
 }
@@ -152,14 +152,14 @@ pub(crate) fn pttl(masters: &Masters, node: usize, key: &str) -> i64 {
 /// The number of waiters in a master's queue for a resource.
 pub(crate) fn queued(masters: &Masters, node: usize, resource: &str) -> i64 {
     match masters.ask(node, &format!("ZCARD redquorum:queue:{resource}")) {
-        Ok(Reply::Integer(count)) => count,
+        Ok(RespValue::Integer(count)) => count,
         other => panic!("master {node} does not count its waiters: {other:?}"),
     }
 }
 
 /// The clock of a master in milliseconds.
 pub(crate) fn now_ms(masters: &Masters, node: usize) -> u64 {
-    let Ok(Reply::Array(time)) = masters.ask(node, "TIME") else { panic!("no time") };
+    let Ok(RespValue::Array(time)) = masters.ask(node, "TIME") else { panic!("no time") };
     let part = |at: usize| time[at].text().expect("a text").parse::<u64>().expect("a number");
     part(0) * 1_000 + part(1) / 1_000
 }
@@ -176,7 +176,7 @@ pub(crate) fn delete(masters: &Masters, nodes: impl IntoIterator<Item = usize>, 
 /// Sends a command that must not fail.
 pub(crate) fn done(masters: &Masters, node: usize, command: &str) {
     match masters.ask(node, command) {
-        Ok(Reply::Error(error)) => panic!("master {node} to {command}: {error}"),
+        Ok(RespValue::Error(error)) => panic!("master {node} to {command}: {error}"),
         Ok(_) => {}
         Err(error) => panic!("master {node} to {command}: {error}"),
     }
@@ -201,7 +201,7 @@ pub(crate) fn kills(masters: &Masters, node: usize, lock: &Redlock) -> u64 {
 }
 
 /// Each master's reply, in order; `None` where the operation did not wait for it.
-pub(crate) fn answers(report: &Report) -> Vec<Option<Answer>> {
+pub(crate) fn answers(report: &Report) -> Vec<Option<Reply>> {
     report.masters().iter().map(|master| master.answer.clone()).collect()
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use redquorum::{Lease, Redlock};
 use redquorum_rig::trials::{Case, with_masters};
-use redquorum_rig::{Masters, Persistence, Reply};
+use redquorum_rig::{Masters, Persistence, RespValue};
 use tokio::time::{Instant, sleep};
 
 use crate::raw::Raw;
@@ -45,13 +45,13 @@ fn listens(lock: &Redlock) -> usize {
 fn is_awaited(masters: &Masters, node: usize, resource: &str) -> bool {
     let queue = format!("redquorum:queue:{resource}");
     let waiters = match masters.command(node, &[b"ZRANGE", queue.as_bytes(), b"0", b"-1"]) {
-        Ok(Reply::Array(waiters)) => waiters,
+        Ok(RespValue::Array(waiters)) => waiters,
         other => panic!("{other:?}"),
     };
     let [waiter] = waiters.as_slice() else { return false };
     let inbox = waiter.text().expect("a text")[..16].to_owned();
     match masters.ask(node, &format!("PUBSUB NUMSUB redquorum:wake:{inbox}")) {
-        Ok(Reply::Array(said)) => matches!(said.as_slice(), [_, Reply::Integer(1)]),
+        Ok(RespValue::Array(said)) => matches!(said.as_slice(), [_, RespValue::Integer(1)]),
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +59,7 @@ fn is_awaited(masters: &Masters, node: usize, resource: &str) -> bool {
 /// The number of channels with subscribers, over all masters.
 pub(crate) fn channels(masters: &Masters) -> usize {
     let on = |node| match masters.ask(node, "PUBSUB CHANNELS redquorum:*") {
-        Ok(Reply::Array(channels)) => channels.len(),
+        Ok(RespValue::Array(channels)) => channels.len(),
         other => panic!("{other:?}"),
     };
     all(masters).map(on).sum()

@@ -2,7 +2,7 @@
 
 use redquorum::resource::{REDIS_PRESENT, REDIS_READ, REDIS_WRITE, Register};
 use redquorum_rig::trials::{Case, plain, with_masters};
-use redquorum_rig::{Masters, Reply};
+use redquorum_rig::{Masters, RespValue};
 use rusqlite::Connection;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -119,7 +119,7 @@ impl Resource for Row {
 struct Hash(Masters);
 
 impl Hash {
-    fn run(&self, script: &str, args: &[String]) -> Reply {
+    fn run(&self, script: &str, args: &[String]) -> RespValue {
         let mut words: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), b"1", b"account"];
         words.extend(args.iter().map(|arg| arg.as_bytes()));
         self.0.command(1, &words).unwrap()
@@ -128,18 +128,18 @@ impl Hash {
 
 impl Resource for Hash {
     fn present(&mut self, token: u64) -> Option<()> {
-        (self.run(REDIS_PRESENT, &[token.to_string()]) == Reply::Integer(1)).then_some(())
+        (self.run(REDIS_PRESENT, &[token.to_string()]) == RespValue::Integer(1)).then_some(())
     }
 
     fn read(&mut self, token: u64) -> Option<i64> {
         match self.run(REDIS_READ, &[token.to_string()]) {
-            Reply::Array(parts) => match parts.as_slice() {
-                [Reply::Integer(1), Reply::Bulk(value)] => {
+            RespValue::Array(parts) => match parts.as_slice() {
+                [RespValue::Integer(1), RespValue::Bulk(value)] => {
                     Some(std::str::from_utf8(value).unwrap().parse().unwrap())
                 }
                 // No value was written yet.
-                [Reply::Integer(1)] | [Reply::Integer(1), Reply::Nil] => Some(0),
-                [Reply::Integer(0)] => None,
+                [RespValue::Integer(1)] | [RespValue::Integer(1), RespValue::Nil] => Some(0),
+                [RespValue::Integer(0)] => None,
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
@@ -148,7 +148,7 @@ impl Resource for Hash {
 
     fn write(&mut self, token: u64, value: i64) -> Option<()> {
         let args = [token.to_string(), value.to_string()];
-        (self.run(REDIS_WRITE, &args) == Reply::Integer(1)).then_some(())
+        (self.run(REDIS_WRITE, &args) == RespValue::Integer(1)).then_some(())
     }
 }
 

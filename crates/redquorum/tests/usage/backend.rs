@@ -112,7 +112,7 @@ impl Real {
         Self { masters, meters }
     }
 
-    fn command(&self, number: usize, words: &[&[u8]]) -> redquorum_rig::Reply {
+    fn command(&self, number: usize, words: &[&[u8]]) -> redquorum_rig::RespValue {
         self.masters.command(number, words).expect("a master answers")
     }
 }
@@ -176,9 +176,9 @@ impl Backend for Real {
         let message = vec![b'.'; bytes];
         for number in 1..=self.meters.len() {
             let channels = self.command(number, &[b"PUBSUB", b"CHANNELS", b"redquorum:*"]);
-            let redquorum_rig::Reply::Array(channels) = channels else { continue };
+            let redquorum_rig::RespValue::Array(channels) = channels else { continue };
             for channel in channels {
-                let redquorum_rig::Reply::Bulk(channel) = channel else { continue };
+                let redquorum_rig::RespValue::Bulk(channel) = channel else { continue };
                 self.command(number, &[b"PUBLISH", &channel, &message]);
             }
         }
@@ -196,7 +196,7 @@ impl Backend for Real {
         for number in 1..=self.meters.len() {
             // One line for each database that has keys.
             match self.command(number, &[b"INFO", b"keyspace"]) {
-                redquorum_rig::Reply::Bulk(text) => {
+                redquorum_rig::RespValue::Bulk(text) => {
                     let text = String::from_utf8_lossy(&text).into_owned();
                     keys.extend(
                         text.lines().filter(|line| line.starts_with("db")).map(str::to_owned),

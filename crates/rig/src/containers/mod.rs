@@ -22,7 +22,7 @@ pub use image::IMAGE_VARIABLE;
 
 use self::{node::Node, sweep::Directory};
 use crate::{
-    Clock, ClockChange, Cluster, Kept, Reply, RigError,
+    Clock, ClockChange, Cluster, Kept, RespValue, RigError,
     replica::{self, Asked, Replica},
 };
 
@@ -151,7 +151,7 @@ impl Containers {
     /// # Errors
     ///
     /// - [`RigError::NoAnswer`]: no reply came within a second.
-    pub fn ask(&self, node: usize, command: &str) -> Result<Reply, RigError> {
+    pub fn ask(&self, node: usize, command: &str) -> Result<RespValue, RigError> {
         let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
         self.command(node, &words)
     }
@@ -275,13 +275,13 @@ impl Cluster for Containers {
         self.node(node).set_clock(change)
     }
 
-    fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {
+    fn command(&self, node: usize, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.node(node).command(PATIENCE, command)
     }
 }
 
 impl Asked for Node {
-    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError> {
+    fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.command(PATIENCE, command)
     }
 }

@@ -28,7 +28,7 @@ use futures_util::StreamExt;
 use testcontainers::{ContainerAsync, GenericImage};
 
 use super::engine::{failed, run};
-use crate::{Clock, Kept, Persistence, Reply, RigError, disk, resp};
+use crate::{Clock, Kept, Persistence, RespValue, RigError, disk, resp};
 
 /// The time between two checks of a container that starts or stops. A check takes about as long.
 const POLL: Duration = Duration::from_millis(3);
@@ -210,7 +210,11 @@ impl Node {
         self.verify_clock()
     }
 
-    pub(crate) fn command(&self, timeout: Duration, command: &[&[u8]]) -> Result<Reply, RigError> {
+    pub(crate) fn command(
+        &self,
+        timeout: Duration,
+        command: &[&[u8]],
+    ) -> Result<RespValue, RigError> {
         let failed = |source| RigError::NoAnswer { node: self.number, source };
         let replies = resp::exchange(self.address(), None, timeout, &[command]);
         Ok(replies.map_err(failed)?.remove(0))

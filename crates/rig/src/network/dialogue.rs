@@ -3,7 +3,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::Reply;
+use crate::RespValue;
 
 /// The largest size of the unanswered requests that are kept. Beyond it replies are no longer
 /// matched.
@@ -28,9 +28,9 @@ impl Label {
 
     /// The label of a push message of a master: its words, such as `message`, the channel and the
     /// payload.
-    fn unasked(said: &Reply) -> Self {
-        let Reply::Array(words) = said else { return Self::none() };
-        let words = words.iter().filter_map(Reply::text).map(|text| text.as_bytes().to_vec());
+    fn unasked(said: &RespValue) -> Self {
+        let RespValue::Array(words) = said else { return Self::none() };
+        let words = words.iter().filter_map(RespValue::text).map(|text| text.as_bytes().to_vec());
         Self { number: 0, command: words.collect() }
     }
 }
@@ -80,18 +80,18 @@ impl Dialogue {
     }
 
     /// Handles a reply, and returns the label of its request. `push`: it is a RESP3 push.
-    pub(super) fn answered(&mut self, reply: &Reply, push: bool) -> Label {
+    pub(super) fn answered(&mut self, reply: &RespValue, push: bool) -> Label {
         let Some(command) = self.unanswered.front().map(|label| &label.command) else {
             return if push { Label::unasked(reply) } else { Label::none() };
         };
         // A confirmation is an array in RESP2 and a push in RESP3. One request has several.
         let confirms = is(command, &SUBSCRIBING)
-            && matches!(reply, Reply::Array(values) if values.first().is_some_and(is_confirmation));
+            && matches!(reply, RespValue::Array(values) if values.first().is_some_and(is_confirmation));
         if push && !confirms {
             return Label::unasked(reply);
         }
         let streams =
-            is(command, &["MONITOR", "SYNC", "PSYNC"]) && !matches!(reply, Reply::Error(_));
+            is(command, &["MONITOR", "SYNC", "PSYNC"]) && !matches!(reply, RespValue::Error(_));
         // It gets no reply, and neither do the requests behind it.
         let silences = is(command, &["CLIENT"])
             && command.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
@@ -119,7 +119,7 @@ fn is(command: &[Vec<u8>], names: &[&str]) -> bool {
     names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-fn is_confirmation(value: &Reply) -> bool {
+fn is_confirmation(value: &RespValue) -> bool {
     value.text().is_some_and(|text| text.ends_with("subscribe"))
 }
 
@@ -137,8 +137,8 @@ mod tests {
         dialogue.expect(&label, words.as_bytes());
     }
 
-    fn ok() -> Reply {
-        Reply::Status("OK".to_owned())
+    fn ok() -> RespValue {
+        RespValue::Status("OK".to_owned())
     }
 
     #[test]
@@ -164,8 +164,8 @@ mod tests {
     #[test]
     fn what_comes_unasked_is_told_by_its_own_words_and_answers_nothing() {
         let mut dialogue = Dialogue::default();
-        let word = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
-        let said = |words: &[&str]| Reply::Array(words.iter().map(|text| word(text)).collect());
+        let word = |text: &str| RespValue::Bulk(text.as_bytes().to_vec());
+        let said = |words: &[&str]| RespValue::Array(words.iter().map(|text| word(text)).collect());
         ask(&mut dialogue, "SUBSCRIBE news");
         ask(&mut dialogue, "GET k");
         let news = said(&["message", "news", "all is well"]);
@@ -182,7 +182,7 @@ mod tests {
         let mut dialogue = Dialogue::default();
         ask(&mut dialogue, "SUBSCRIBE news");
         ask(&mut dialogue, "GET k");
-        let refusal = Reply::Error("NOPERM".to_owned());
+        let refusal = RespValue::Error("NOPERM".to_owned());
         assert_eq!(dialogue.answered(&refusal, false).number, 1);
         assert_eq!(dialogue.answered(&ok(), false).number, 2);
     }

@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::Reply;
+use crate::RespValue;
 
 /// One direction of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -146,5 +146,5 @@ pub struct Message<'a> {
     /// server.
     pub command: &'a [Vec<u8>],
     /// The reply, if it is one.
-    pub reply: Option<&'a Reply>,
+    pub reply: Option<&'a RespValue>,
 }

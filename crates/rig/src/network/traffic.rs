@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::rule::{RuleId, Side};
-use crate::Reply;
+use crate::RespValue;
 
 /// Why a connection ended: the first reason that the network saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum Traffic {
         number: u64,
         /// The words of the request that it answers.
         command: Arc<[Vec<u8>]>,
-        reply: Reply,
+        reply: RespValue,
         /// It answers the second of a duplicate.
         duplicate: bool,
     },

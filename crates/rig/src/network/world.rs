@@ -76,7 +76,7 @@ impl World {
         at: Instant,
         who: &Who,
         label: &Label,
-        reply: crate::Reply,
+        reply: crate::RespValue,
         duplicate: bool,
     ) {
         let Who { client, node, connection } = who.clone();

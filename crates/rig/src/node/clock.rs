@@ -8,7 +8,7 @@ use std::{
 
 use super::{Node, PATIENCE, Plan, State};
 use crate::{
-    Clock, ClockChange, ClockSetting, Reply, RigError,
+    Clock, ClockChange, ClockSetting, RespValue, RigError,
     clock::{clocks_supported, real_nanos},
 };
 
@@ -77,7 +77,7 @@ impl Node {
 /// difference as an error.
 pub(crate) fn verify(
     clock: &Clock,
-    mut time: impl FnMut() -> Result<Reply, RigError>,
+    mut time: impl FnMut() -> Result<RespValue, RigError>,
 ) -> Result<Result<(), String>, RigError> {
     let start = Instant::now();
     loop {
@@ -98,7 +98,7 @@ pub(crate) fn verify(
 }
 
 /// Whether a clock with this setting can have shown this reply between these two real times.
-fn judge(setting: &ClockSetting, from: u64, to: u64, reply: &Reply) -> Result<(), String> {
+fn judge(setting: &ClockSetting, from: u64, to: u64, reply: &RespValue) -> Result<(), String> {
     let micros = micros(reply).map_err(|error| error.to_string())?;
     if setting.could_show(from, to, micros) {
         return Ok(());
@@ -111,10 +111,10 @@ fn judge(setting: &ClockSetting, from: u64, to: u64, reply: &Reply) -> Result<()
 }
 
 /// The reply to `TIME`: seconds and microseconds.
-fn micros(reply: &Reply) -> io::Result<u64> {
-    let number = |reply: &Reply| reply.text()?.parse::<u64>().ok();
+fn micros(reply: &RespValue) -> io::Result<u64> {
+    let number = |reply: &RespValue| reply.text()?.parse::<u64>().ok();
     let time = match reply {
-        Reply::Array(parts) => match parts.as_slice() {
+        RespValue::Array(parts) => match parts.as_slice() {
             [seconds, micros] => number(seconds).zip(number(micros)),
             _ => None,
         },
@@ -141,8 +141,8 @@ mod tests {
 
     const NOW: u64 = 1_700_000_000_000_000_000;
 
-    fn time(seconds: &str, micros: &str) -> Reply {
-        Reply::Array([seconds, micros].map(|text| Reply::Bulk(text.into())).into())
+    fn time(seconds: &str, micros: &str) -> RespValue {
+        RespValue::Array([seconds, micros].map(|text| RespValue::Bulk(text.into())).into())
     }
 
     #[test]
@@ -162,7 +162,9 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_time_is_shown() {
-        for reply in [Reply::Nil, Reply::Error("NOPERM".into()), time("x", "1"), time("1", "")] {
+        for reply in
+            [RespValue::Nil, RespValue::Error("NOPERM".into()), time("x", "1"), time("1", "")]
+        {
             let why = judge(&ClockSetting::REAL, NOW, NOW, &reply).unwrap_err();
             assert!(why.starts_with("TIME was answered with "), "{why}");
         }

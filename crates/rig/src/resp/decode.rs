@@ -6,14 +6,14 @@
 use std::str;
 
 use super::{
-    Reply,
+    RespValue,
     scan::{Header, header},
 };
 
 /// A reply. RESP3 types become RESP2 types: maps, sets and pushes become an array, booleans a
 /// number, a null nothing, all other numbers a status.
-pub(crate) fn reply(frame: &[u8]) -> Reply {
-    Frame { rest: frame }.reply().unwrap_or(Reply::Nil)
+pub(crate) fn reply(frame: &[u8]) -> RespValue {
+    Frame { rest: frame }.reply().unwrap_or(RespValue::Nil)
 }
 
 /// The words of a request; none for an empty line, which servers ignore.
@@ -51,24 +51,26 @@ impl<'a> Frame<'a> {
         body
     }
 
-    fn reply(&mut self) -> Option<Reply> {
+    fn reply(&mut self) -> Option<RespValue> {
         let line = self.line()?;
         let text = || String::from_utf8_lossy(&line[1..]).into_owned();
         Some(match (header(line)?, line[0]) {
-            (Header::Leaf, b'+' | b',' | b'(') => Reply::Status(text()),
-            (Header::Leaf, b'-') => Reply::Error(text()),
-            (Header::Leaf, b':') => Reply::Integer(str::from_utf8(&line[1..]).ok()?.parse().ok()?),
-            (Header::Leaf, b'#') => Reply::Integer(i64::from(line == b"#t")),
-            (Header::Leaf, _) => Reply::Nil,
+            (Header::Leaf, b'+' | b',' | b'(') => RespValue::Status(text()),
+            (Header::Leaf, b'-') => RespValue::Error(text()),
+            (Header::Leaf, b':') => {
+                RespValue::Integer(str::from_utf8(&line[1..]).ok()?.parse().ok()?)
+            }
+            (Header::Leaf, b'#') => RespValue::Integer(i64::from(line == b"#t")),
+            (Header::Leaf, _) => RespValue::Nil,
             (Header::Body(length), b'!') => {
-                Reply::Error(String::from_utf8_lossy(self.body(length)).into_owned())
+                RespValue::Error(String::from_utf8_lossy(self.body(length)).into_owned())
             }
             (Header::Body(length), b'=') => {
                 // Three letters of a format and a colon precede the text.
                 let body = self.body(length);
-                Reply::Bulk(body.get(4..).unwrap_or(body).to_vec())
+                RespValue::Bulk(body.get(4..).unwrap_or(body).to_vec())
             }
-            (Header::Body(length), _) => Reply::Bulk(self.body(length).to_vec()),
+            (Header::Body(length), _) => RespValue::Bulk(self.body(length).to_vec()),
             (Header::Values(count), b'|') => {
                 for _ in 1..count {
                     self.reply()?;
@@ -77,7 +79,7 @@ impl<'a> Frame<'a> {
             }
             // Not with `with_capacity`: the other side controls the count.
             (Header::Values(count), _) => {
-                Reply::Array((0..count).map_while(|_| self.reply()).collect())
+                RespValue::Array((0..count).map_while(|_| self.reply()).collect())
             }
         })
     }

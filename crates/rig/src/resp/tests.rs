@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::{
-    Reply, decode, encode,
+    RespValue, decode, encode,
     scan::{Grammar, Scan, Scanner},
 };
 
@@ -44,33 +44,35 @@ fn cut<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
-fn write(reply: &Reply, out: &mut Vec<u8>) {
+fn write(reply: &RespValue, out: &mut Vec<u8>) {
     match reply {
-        Reply::Status(text) => out.extend(format!("+{text}\r\n").bytes()),
-        Reply::Error(text) => out.extend(format!("-{text}\r\n").bytes()),
-        Reply::Integer(number) => out.extend(format!(":{number}\r\n").bytes()),
-        Reply::Bulk(bytes) => {
+        RespValue::Status(text) => out.extend(format!("+{text}\r\n").bytes()),
+        RespValue::Error(text) => out.extend(format!("-{text}\r\n").bytes()),
+        RespValue::Integer(number) => out.extend(format!(":{number}\r\n").bytes()),
+        RespValue::Bulk(bytes) => {
             out.extend(format!("${}\r\n", bytes.len()).bytes());
             out.extend(bytes);
             out.extend(b"\r\n");
         }
-        Reply::Nil => out.extend(b"$-1\r\n"),
-        Reply::Array(values) => {
+        RespValue::Nil => out.extend(b"$-1\r\n"),
+        RespValue::Array(values) => {
             out.extend(format!("*{}\r\n", values.len()).bytes());
             values.iter().for_each(|value| write(value, out));
         }
     }
 }
 
-fn replies() -> impl Strategy<Value = Reply> {
+fn replies() -> impl Strategy<Value = RespValue> {
     let leaf = prop_oneof![
-        "[ -~]{0,20}".prop_map(Reply::Status),
-        "[ -~]{0,20}".prop_map(Reply::Error),
-        any::<i64>().prop_map(Reply::Integer),
-        prop::collection::vec(any::<u8>(), 0..40).prop_map(Reply::Bulk),
-        Just(Reply::Nil),
+        "[ -~]{0,20}".prop_map(RespValue::Status),
+        "[ -~]{0,20}".prop_map(RespValue::Error),
+        any::<i64>().prop_map(RespValue::Integer),
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(RespValue::Bulk),
+        Just(RespValue::Nil),
     ];
-    leaf.prop_recursive(4, 30, 5, |inner| prop::collection::vec(inner, 0..5).prop_map(Reply::Array))
+    leaf.prop_recursive(4, 30, 5, |inner| {
+        prop::collection::vec(inner, 0..5).prop_map(RespValue::Array)
+    })
 }
 
 /// Bytes that are almost RESP in many cases.
@@ -161,22 +163,22 @@ proptest! {
 
 #[test]
 fn what_only_resp3_has_becomes_what_resp2_has() {
-    let number = Reply::Integer;
-    let status = |text: &str| Reply::Status(text.to_owned());
+    let number = RespValue::Integer;
+    let status = |text: &str| RespValue::Status(text.to_owned());
     for (frame, reply) in [
-        ("_\r\n", Reply::Nil),
+        ("_\r\n", RespValue::Nil),
         ("#t\r\n", number(1)),
         ("#f\r\n", number(0)),
         (",1.5\r\n", status("1.5")),
         ("(12345678901234567890\r\n", status("12345678901234567890")),
-        ("!5\r\nERR x\r\n", Reply::Error("ERR x".to_owned())),
-        ("=5\r\ntxt:x\r\n", Reply::Bulk(b"x".to_vec())),
-        ("%1\r\n+a\r\n:1\r\n", Reply::Array(vec![status("a"), number(1)])),
-        ("~1\r\n:1\r\n", Reply::Array(vec![number(1)])),
-        (">1\r\n:1\r\n", Reply::Array(vec![number(1)])),
+        ("!5\r\nERR x\r\n", RespValue::Error("ERR x".to_owned())),
+        ("=5\r\ntxt:x\r\n", RespValue::Bulk(b"x".to_vec())),
+        ("%1\r\n+a\r\n:1\r\n", RespValue::Array(vec![status("a"), number(1)])),
+        ("~1\r\n:1\r\n", RespValue::Array(vec![number(1)])),
+        (">1\r\n:1\r\n", RespValue::Array(vec![number(1)])),
         ("|1\r\n+a\r\n+b\r\n:7\r\n", number(7)),
-        ("*-1\r\n", Reply::Nil),
-        ("*0\r\n", Reply::Array(Vec::new())),
+        ("*-1\r\n", RespValue::Nil),
+        ("*0\r\n", RespValue::Array(Vec::new())),
     ] {
         let bytes = frame.as_bytes();
         let expected = (vec![bytes.len()], Scan::Complete(0));
@@ -216,6 +218,6 @@ fn of_a_frame_that_is_cut_short_the_part_that_is_there_is_decoded() {
     );
     assert_eq!(
         decode::reply(b"*3\r\n:1\r\n$9\r\nva"),
-        Reply::Array(vec![Reply::Integer(1), Reply::Bulk(b"va".to_vec())])
+        RespValue::Array(vec![RespValue::Integer(1), RespValue::Bulk(b"va".to_vec())])
     );
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use redquorum_rig::{
-    ClockChange, Cluster, Containers, Reply, RigError, clocks_supported,
+    ClockChange, Cluster, Containers, RespValue, RigError, clocks_supported,
     trials::{Case, plain},
 };
 
@@ -43,7 +43,7 @@ fn forward(seconds: u64) -> ClockChange {
 #[track_caller]
 fn ahead(containers: &Containers, node: usize, seconds: i64) {
     let time = containers.ask(node, "TIME").unwrap();
-    let Reply::Array(parts) = time else { panic!("TIME: {time:?}") };
+    let RespValue::Array(parts) = time else { panic!("TIME: {time:?}") };
     let [s, us] = [0, 1].map(|part: usize| parts[part].text().unwrap().parse::<i64>().unwrap());
     let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let millis = s * 1000 + us / 1000 - i64::try_from(real.as_millis()).unwrap();
@@ -64,10 +64,10 @@ fn a_step_expires_a_key() {
     let containers = containers(1);
     assert_eq!(containers.ask(1, "SET key value PX 10000").unwrap().text().unwrap(), "OK");
     containers.set_clock(1, forward(8)).unwrap();
-    let Reply::Integer(left) = containers.ask(1, "PTTL key").unwrap() else { panic!() };
+    let RespValue::Integer(left) = containers.ask(1, "PTTL key").unwrap() else { panic!() };
     assert!((2000 - SLACK..=2000).contains(&left), "{left}");
     containers.set_clock(1, forward(8)).unwrap();
-    assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(containers.ask(1, "GET key").unwrap(), RespValue::Nil);
 }
 
 fn a_change_while_a_master_is_paused_or_dead_holds_when_it_is_back() {

@@ -3,7 +3,7 @@
 
 use std::{net::TcpStream, time::Duration};
 
-use redquorum_rig::{Cluster, Containers, Persistence, Reply, RigError, engine, trials::Case};
+use redquorum_rig::{Cluster, Containers, Persistence, RespValue, RigError, engine, trials::Case};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -21,13 +21,13 @@ fn five_containers_start_and_all_answer() {
     let containers = Containers::start(5).unwrap();
     assert_eq!(containers.len(), 5);
     for node in 1..=5 {
-        assert_eq!(containers.ask(node, "PING").unwrap(), Reply::Status("PONG".into()));
-        assert_eq!(containers.ask(node, "DBSIZE").unwrap(), Reply::Integer(0));
+        assert_eq!(containers.ask(node, "PING").unwrap(), RespValue::Status("PONG".into()));
+        assert_eq!(containers.ask(node, "DBSIZE").unwrap(), RespValue::Integer(0));
     }
     // The masters are independent: each has its own keys.
     containers.command(1, &[b"SET", b"key", b"two words"]).unwrap();
-    assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Bulk(b"two words".into()));
-    assert_eq!(containers.ask(2, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(containers.ask(1, "GET key").unwrap(), RespValue::Bulk(b"two words".into()));
+    assert_eq!(containers.ask(2, "GET key").unwrap(), RespValue::Nil);
 
     let (image, version) = (containers.image(), containers.version());
     let described = containers.describe();
@@ -46,7 +46,7 @@ fn directives_reach_the_server() {
     let builder = Containers::builder().count(1).config("maxmemory", "1mb");
     let containers = builder.persistence(Persistence::AofAlways).start().unwrap();
     let value = |name: &str| match containers.ask(1, &format!("CONFIG GET {name}")).unwrap() {
-        Reply::Array(pair) => pair[1].text().unwrap().into_owned(),
+        RespValue::Array(pair) => pair[1].text().unwrap().into_owned(),
         other => panic!("{other:?}"),
     };
     assert_eq!(value("maxmemory"), "1048576");

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redquorum_rig::{
-    ClockChange, Cluster, Containers, Persistence, Reply, RigError, clocks_supported, trials::Case,
+    ClockChange, Cluster, Containers, Persistence, RespValue, RigError, clocks_supported,
+    trials::Case,
 };
 
 use crate::support::eventually;
@@ -47,7 +48,7 @@ fn a_killed_master_is_dead_and_comes_back_empty_in_its_container() {
 
     containers.restart(2).unwrap();
     assert_eq!(containers.id(2), id);
-    assert_eq!(containers.ask(2, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(containers.ask(2, "GET key").unwrap(), RespValue::Nil);
 }
 
 fn a_power_loss_takes_what_was_not_synced() {
@@ -61,7 +62,7 @@ fn a_power_loss_takes_what_was_not_synced() {
     set(&containers, 1);
     containers.power_loss(1).unwrap();
     containers.restart(1).unwrap();
-    assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(containers.ask(1, "GET key").unwrap(), RespValue::Nil);
 }
 
 fn a_replica_that_lags_takes_over_without_what_it_did_not_get() {
@@ -71,7 +72,7 @@ fn a_replica_that_lags_takes_over_without_what_it_did_not_get() {
     containers.lag(1).unwrap();
     set(&containers, 1);
     containers.fail_over(1).unwrap();
-    assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(containers.ask(1, "GET key").unwrap(), RespValue::Nil);
     assert_eq!(containers.ask(1, "GET early").unwrap().text().unwrap(), "value");
     let again = containers.fail_over(1).unwrap_err();
     assert!(matches!(again, RigError::Replica { node: 1, .. }), "{again}");
@@ -103,8 +104,12 @@ fn after_a_restart_the_address_is_the_new_one() {
         // The master runs, so `restart` kills it first.
         containers.restart(1).unwrap();
         assert_ne!(containers.address(1), containers.address(2));
-        assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil, "the server is a new one");
-        assert!(matches!(id(1), Reply::Integer(_)) && matches!(id(2), Reply::Integer(_)));
+        assert_eq!(
+            containers.ask(1, "GET key").unwrap(),
+            RespValue::Nil,
+            "the server is a new one"
+        );
+        assert!(matches!(id(1), RespValue::Integer(_)) && matches!(id(2), RespValue::Integer(_)));
     }
 }
 
@@ -127,7 +132,7 @@ fn a_paused_master_is_silent_and_later_does_what_it_was_told() {
 
     containers.resume(1).unwrap();
     eventually("the command of the client that gave up is executed", || {
-        containers.ask(1, "GET key").unwrap() != Reply::Nil
+        containers.ask(1, "GET key").unwrap() != RespValue::Nil
     });
     // Resuming a running master is allowed, so that a test may always end with it.
     containers.resume(1).unwrap();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use redquorum_rig::{
-    Reply,
+    RespValue,
     network::{Harm, Message, Network, Rule, Side},
     trials::Case,
 };
@@ -88,7 +88,7 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
         *seen.lock().unwrap(),
         [
             (link.clone(), (Side::Requests, 1, command.clone()), None),
-            (link, (Side::Replies, 1, command), Some(Reply::Bulk(b"v".to_vec())))
+            (link, (Side::Replies, 1, command), Some(RespValue::Bulk(b"v".to_vec())))
         ]
     );
 }

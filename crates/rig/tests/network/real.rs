@@ -3,7 +3,7 @@
 use std::{net::TcpStream, time::Duration};
 
 use redquorum_rig::{
-    Masters, Reply,
+    Masters, RespValue,
     network::{Harm, Network, Rule, Side, Traffic},
     trials::Case,
 };
@@ -64,8 +64,8 @@ fn a_duplicate_is_executed_twice() {
             _ => None,
         })
         .collect();
-    assert!(replies.contains(&(false, Reply::Integer(1))), "{replies:?}");
-    assert!(replies.contains(&(true, Reply::Integer(2))), "{replies:?}");
+    assert!(replies.contains(&(false, RespValue::Integer(1))), "{replies:?}");
+    assert!(replies.contains(&(true, RespValue::Integer(2))), "{replies:?}");
     setup.seen.wait_for("forwarded 2 INCR k again", 1);
     client.send(&request("INCR k"));
     client.gets(b":3\r\n");
@@ -90,7 +90,7 @@ fn a_held_set_is_executed_after_its_client_is_gone() {
     client.send(&request("SET k zombie"));
     setup.seen.wait_for("struck request 1 SET k zombie", 1);
     drop(client);
-    assert_eq!(setup.masters.ask(1, "GET k").unwrap(), Reply::Nil);
+    assert_eq!(setup.masters.ask(1, "GET k").unwrap(), RespValue::Nil);
     setup.network.heal(rule);
     setup.seen.wait_for("closed Client", 1);
     assert_eq!(setup.masters.ask(1, "GET k").unwrap().text().unwrap(), "zombie");

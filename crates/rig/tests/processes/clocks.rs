@@ -9,7 +9,7 @@ use std::{
 };
 
 use redquorum_rig::{
-    ClockChange, Cluster, Masters, Reply, RigError, clocks_supported,
+    ClockChange, Cluster, Masters, RespValue, RigError, clocks_supported,
     trials::{Case, plain},
 };
 
@@ -62,7 +62,7 @@ fn set(masters: &Masters, key: &str, millis: u64) {
 
 fn pttl(masters: &Masters, key: &str) -> i64 {
     match masters.ask(1, &format!("PTTL {key}")).unwrap() {
-        Reply::Integer(millis) => millis,
+        RespValue::Integer(millis) => millis,
         other => panic!("PTTL: {other:?}"),
     }
 }
@@ -72,8 +72,8 @@ fn ahead(masters: &Masters, node: usize) -> i64 {
     millis_ahead(&masters.ask(node, "TIME").unwrap())
 }
 
-pub(crate) fn millis_ahead(time: &Reply) -> i64 {
-    let Reply::Array(parts) = time else { panic!("TIME: {time:?}") };
+pub(crate) fn millis_ahead(time: &RespValue) -> i64 {
+    let RespValue::Array(parts) = time else { panic!("TIME: {time:?}") };
     let [seconds, micros] = [0, 1].map(|part| parts[part].text().unwrap().parse::<i64>().unwrap());
     seconds * 1000 + micros / 1000 - real_millis()
 }
@@ -161,7 +161,7 @@ fn no_other_master_sees_a_step_and_the_event_loop_does_not() {
     // A blocked client waits as long as it requested.
     let began = Instant::now();
     masters.set_clock(2, back(7200)).unwrap();
-    assert_eq!(masters.ask(2, "BLPOP nothing 0.3").unwrap(), Reply::Nil);
+    assert_eq!(masters.ask(2, "BLPOP nothing 0.3").unwrap(), RespValue::Nil);
     let waited = began.elapsed();
     assert!(waited >= Duration::from_millis(290) && waited < Duration::from_millis(900));
     // The master still serves a connection that existed before the step.

@@ -3,7 +3,7 @@
 use std::{os::unix::fs::MetadataExt, thread, time::Duration};
 
 use redquorum_rig::{
-    ClockChange, Kept, Masters, Persistence, Reply, RigError, clocks_supported, trials::Case,
+    ClockChange, Kept, Masters, Persistence, RespValue, RigError, clocks_supported, trials::Case,
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -38,7 +38,7 @@ fn with_an_append_only_file_keys_survive_a_kill_and_a_stop() {
         masters.stop(1).unwrap();
         masters.restart(1).unwrap();
         assert_eq!(masters.ask(1, "GET stopped").unwrap().text().unwrap(), "value");
-        assert_eq!(masters.ask(1, "DBSIZE").unwrap(), Reply::Integer(2), "{persistence:?}");
+        assert_eq!(masters.ask(1, "DBSIZE").unwrap(), RespValue::Integer(2), "{persistence:?}");
     }
 }
 
@@ -47,7 +47,7 @@ fn without_persistence_nothing_survives() {
     set(&masters, "SET key value");
     masters.stop(1).unwrap();
     masters.restart(1).unwrap();
-    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), Reply::Integer(0));
+    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), RespValue::Integer(0));
 }
 
 fn keys_go_on_ageing_while_their_master_is_down() {
@@ -57,9 +57,9 @@ fn keys_go_on_ageing_while_their_master_is_down() {
     masters.kill(1).unwrap();
     thread::sleep(Duration::from_millis(350));
     masters.restart(1).unwrap();
-    assert_eq!(masters.ask(1, "GET short").unwrap(), Reply::Nil);
+    assert_eq!(masters.ask(1, "GET short").unwrap(), RespValue::Nil);
     let left = masters.ask(1, "PTTL long").unwrap();
-    assert!(matches!(left, Reply::Integer(1..=59_650)), "{left:?}");
+    assert!(matches!(left, RespValue::Integer(1..=59_650)), "{left:?}");
 }
 
 fn a_power_loss_takes_what_was_not_synced_and_no_more() {
@@ -77,13 +77,16 @@ fn a_power_loss_takes_what_was_not_synced_and_no_more() {
     assert!(matches!(kept, Kept::Until(1..)), "{kept:?}");
     masters.restart(1).unwrap();
     assert_eq!(masters.ask(1, "GET first").unwrap().text().unwrap(), "value");
-    assert_eq!(masters.ask(1, "GET second").unwrap(), Reply::Nil);
+    assert_eq!(masters.ask(1, "GET second").unwrap(), RespValue::Nil);
     // A power loss also takes the data that a kill leaves.
     set(&masters, "SET second value");
     masters.kill(1).unwrap();
     masters.power_loss(1).unwrap();
     masters.restart(1).unwrap();
-    assert_eq!(masters.ask(1, "KEYS *").unwrap(), Reply::Array(vec![Reply::Bulk("first".into())]));
+    assert_eq!(
+        masters.ask(1, "KEYS *").unwrap(),
+        RespValue::Array(vec![RespValue::Bulk("first".into())])
+    );
 }
 
 /// Waits until all writes are synced, according to the notes: file and length.
@@ -114,7 +117,7 @@ fn a_power_loss_takes_everything_where_there_is_no_file() {
     set(&masters, "SET key value");
     assert_eq!(masters.power_loss(1).unwrap(), Kept::Nothing);
     masters.restart(1).unwrap();
-    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), Reply::Integer(0));
+    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), RespValue::Integer(0));
 }
 
 fn what_was_synced_is_known_only_if_somebody_notes_it() {
@@ -135,8 +138,8 @@ fn the_directives_are_those_of_the_persistence() {
         let masters = builder.persistence(persistence).start().unwrap();
         for (directive, value) in [("appendonly", append), ("appendfsync", sync)] {
             let reply = masters.ask(1, &format!("CONFIG GET {directive}")).unwrap();
-            let expected = [directive, value].map(|text| Reply::Bulk(text.into()));
-            assert_eq!(reply, Reply::Array(expected.into()), "{persistence:?}");
+            let expected = [directive, value].map(|text| RespValue::Bulk(text.into()));
+            assert_eq!(reply, RespValue::Array(expected.into()), "{persistence:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A replica has the data of its master, or of the time when it was cut off, and takes over.
 
-use redquorum_rig::{Masters, Reply, RigError, trials::Case};
+use redquorum_rig::{Masters, RespValue, RigError, trials::Case};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -23,7 +23,7 @@ fn set(masters: &Masters, key: &str) {
 }
 
 fn has(masters: &Masters, key: &str) -> bool {
-    masters.ask(1, &format!("GET {key}")).unwrap() != Reply::Nil
+    masters.ask(1, &format!("GET {key}")).unwrap() != RespValue::Nil
 }
 
 fn a_replica_in_step_takes_over_with_everything() {
@@ -35,7 +35,7 @@ fn a_replica_in_step_takes_over_with_everything() {
     }
     masters.fail_over(1).unwrap();
     assert_ne!((masters.port(1), masters.pid(1)), (port, pid));
-    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), Reply::Integer(200));
+    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), RespValue::Integer(200));
     set(&masters, "another");
     // The replica is now an ordinary master, even after a restart.
     masters.restart(1).unwrap();

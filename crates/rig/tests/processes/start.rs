@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redquorum_rig::{Masters, Reply, RigError, trials::Case};
+use redquorum_rig::{Masters, RespValue, RigError, trials::Case};
 
 use crate::support::Owner;
 
@@ -30,13 +30,13 @@ fn five_masters_start_and_all_answer() {
     let masters = Masters::start(5).unwrap();
     assert_eq!(masters.len(), 5);
     for node in 1..=5 {
-        assert_eq!(masters.ask(node, "PING").unwrap(), Reply::Status("PONG".into()));
-        assert_eq!(masters.ask(node, "DBSIZE").unwrap(), Reply::Integer(0));
+        assert_eq!(masters.ask(node, "PING").unwrap(), RespValue::Status("PONG".into()));
+        assert_eq!(masters.ask(node, "DBSIZE").unwrap(), RespValue::Integer(0));
     }
     // The masters are independent: each has its own keys.
     masters.command(1, &[b"SET", b"key", b"two words"]).unwrap();
-    assert_eq!(masters.ask(1, "GET key").unwrap(), Reply::Bulk(b"two words".into()));
-    assert_eq!(masters.ask(2, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(masters.ask(1, "GET key").unwrap(), RespValue::Bulk(b"two words".into()));
+    assert_eq!(masters.ask(2, "GET key").unwrap(), RespValue::Nil);
 }
 
 fn urls_name_the_ports_and_contain_the_password() {
@@ -49,8 +49,8 @@ fn urls_name_the_ports_and_contain_the_password() {
     assert_eq!(masters.urls().len(), 2);
     assert_eq!(masters.ask(1, "PING").unwrap().text().unwrap(), "PONG");
     let value = masters.ask(1, "CONFIG GET requirepass").unwrap();
-    let expected = ["requirepass", "p@ss:w/rd"].map(|text| Reply::Bulk(text.into()));
-    assert_eq!(value, Reply::Array(expected.into()));
+    let expected = ["requirepass", "p@ss:w/rd"].map(|text| RespValue::Bulk(text.into()));
+    assert_eq!(value, RespValue::Array(expected.into()));
 }
 
 fn directives_and_arguments_reach_the_server() {
@@ -60,11 +60,11 @@ fn directives_and_arguments_reach_the_server() {
         .args(["--rename-command", "FLUSHALL", ""])
         .start()
         .unwrap();
-    let Reply::Array(value) = masters.ask(1, "CONFIG GET maxmemory").unwrap() else { panic!() };
-    assert_eq!(value[1], Reply::Bulk(b"1048576".into()));
+    let RespValue::Array(value) = masters.ask(1, "CONFIG GET maxmemory").unwrap() else { panic!() };
+    assert_eq!(value[1], RespValue::Bulk(b"1048576".into()));
     // An error of the server is a reply, and not text that could be taken for a value.
     let reply = masters.ask(1, "FLUSHALL").unwrap();
-    assert!(matches!(&reply, Reply::Error(why) if why.starts_with("ERR unknown command")));
+    assert!(matches!(&reply, RespValue::Error(why) if why.starts_with("ERR unknown command")));
     assert_eq!(reply.text(), None);
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redquorum_rig::{Masters, Reply, RigError, trials::Case};
+use redquorum_rig::{Masters, RespValue, RigError, trials::Case};
 
 use crate::support::{eventually, exists};
 
@@ -42,7 +42,7 @@ fn a_killed_master_is_dead_and_comes_back_empty_on_its_port() {
     masters.restart(2).unwrap();
     assert_eq!(masters.port(2), port);
     assert_ne!(masters.pid(2).unwrap(), pid);
-    assert_eq!(masters.ask(2, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(masters.ask(2, "GET key").unwrap(), RespValue::Nil);
 }
 
 fn a_master_can_be_killed_and_restarted_many_times() {
@@ -65,7 +65,7 @@ fn a_paused_master_is_silent_and_later_does_what_it_was_told() {
 
     masters.resume(1).unwrap();
     eventually("the command of the client that gave up is executed", || {
-        masters.ask(1, "GET key").unwrap() != Reply::Nil
+        masters.ask(1, "GET key").unwrap() != RespValue::Nil
     });
     // Resuming a running master is allowed, so that a test may always end with it.
     masters.resume(1).unwrap();
@@ -93,7 +93,7 @@ fn a_stopped_master_is_gone_and_comes_back_on_its_port() {
     let log = fs::read_to_string(masters.dir(2).join("log")).unwrap();
     assert!(log.contains("ready to exit, bye bye"), "it ended by itself: {log}");
     masters.restart(2).unwrap();
-    assert_eq!((masters.port(2), masters.ask(2, "GET key").unwrap()), (port, Reply::Nil));
+    assert_eq!((masters.port(2), masters.ask(2, "GET key").unwrap()), (port, RespValue::Nil));
 }
 
 fn a_paused_master_can_be_stopped() {

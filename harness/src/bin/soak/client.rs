@@ -165,11 +165,11 @@ impl Client {
             let hot = self.chance.below(2) == 0;
             let most = if hot { self.resources.min(HOT) } else { self.resources };
             let resource = format!("soak-{}", self.chance.below(most));
-            let patience = match self.chance.below(5) {
+            let policy = match self.chance.below(5) {
                 0 => self.chance.millis(50),
                 _ => 2 * TTL,
             };
-            match timeout(patience, self.lock.acquire(&resource)).await {
+            match timeout(policy, self.lock.acquire(&resource)).await {
                 Ok(Ok(lease)) => self.hold(&mut referee, &resource, lease).await,
                 // Without the pause, the client would mostly retry while masters are down.
                 Ok(Err(_)) => sleep(self.chance.millis(20)).await,

@@ -39,7 +39,7 @@ mod parent {
 
     use clap::Parser;
     use redquorum_protocol::wire::{LAPSE_MS, queue_of};
-    use redquorum_rig::{Masters, Persistence, Reply, RigError};
+    use redquorum_rig::{Masters, Persistence, RespValue, RigError};
 
     use crate::client::{self, Task};
     use crate::figures::Figures;
@@ -196,7 +196,7 @@ mod parent {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         for node in 1..=masters.len() {
             match masters.command(node, &words)? {
-                Reply::Array(all) => left.extend(
+                RespValue::Array(all) => left.extend(
                     all.iter().map(|one| format!("{} on {node}", one.text().unwrap_or_default())),
                 ),
                 other => left.push(format!("{other:?} of {node}")),

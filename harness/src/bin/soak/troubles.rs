@@ -96,11 +96,11 @@ impl Herd {
     /// Asks all processes to end by themselves, and waits for them.
     pub(crate) fn stop(&mut self, begin: Instant, figures: &mut Figures) {
         self.places.iter_mut().for_each(|child| drop(child.stdin.take()));
-        let patience = Instant::now();
+        let policy = Instant::now();
         for child in &mut self.places {
             figures.processes += 1;
             while matches!(child.try_wait(), Ok(None)) {
-                if patience.elapsed() > Duration::from_secs(60) {
+                if policy.elapsed() > Duration::from_secs(60) {
                     figures.hung += 1;
                     end(child);
                     break;

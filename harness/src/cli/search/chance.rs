@@ -22,7 +22,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
         space: Space { inside: !options.outside, nodes: options.nodes.map(usize::from) },
         seed: options.seed(),
         runs: options.runs.unwrap_or(u64::MAX),
-        lie: options.lie,
+        mutant: options.mutant,
         through: options.through,
         jobs: options.jobs(),
     };

@@ -11,9 +11,9 @@ use super::finds;
 use super::{SearchOptions, Shape};
 use crate::cli::Code;
 use crate::cli::words::say;
+use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::Out;
-use crate::sabotage::Lie;
 use crate::scenario::Scenario;
 use crate::search::exhaustive::{Class, Plan, SEED, Tally, defences, listing, protection, table};
 use crate::search::{Found, Kind};
@@ -32,7 +32,7 @@ const COLUMNS: [usize; 4] = [1, 3, 4, 5];
 pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
     let nodes = options.nodes.map_or(USUALLY, usize::from);
     let plan = |nodes, faults| Plan {
-        lie: options.lie,
+        mutant: options.mutant,
         threads: options.jobs(),
         ..Plan::new(nodes, faults)
     };
@@ -62,7 +62,7 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
     if interrupted() {
         return Code::Interrupted;
     }
-    if options.lie == Lie::None && faults > 0 {
+    if options.mutant == Mutant::None && faults > 0 {
         if let Err(code) = classes(options, &tally, out) {
             return code;
         }
@@ -97,7 +97,7 @@ fn compared(
     if interrupted() {
         return Code::Interrupted;
     }
-    if options.lie == Lie::None
+    if options.mutant == Mutant::None
         && faults > 0
         && let Err(code) = classes(options, with, out)
     {
@@ -196,7 +196,7 @@ fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code
         };
         let file = finds::write(&name, &found, &kind, out)?;
         if options.format == Shape::Human {
-            let names = found.scenario.faults.iter().map(|fault| fault.harm.name());
+            let names = found.scenario.faults.iter().map(|fault| fault.fault_kind.name());
             let names: Vec<&str> = names.collect();
             let names = if names.is_empty() { "no fault".to_owned() } else { names.join(", ") };
             say(&format!("{class}: {names}\n  {}", file.display()));
@@ -237,8 +237,8 @@ fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
 /// The scenario as a find of its class, if it shows the failure from every seed.
 fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
     let shown = |seed| {
-        let history = sim::run(scenario, seed, Lie::None);
-        let found = Found::in_history(&history, Lie::None)?;
+        let history = sim::run(scenario, seed, Mutant::None);
+        let found = Found::in_history(&history, Mutant::None)?;
         class.shown(&history, &found.verdict)?;
         let kind = found.kinds().into_iter().find(|kind| class.is_kind(kind))?;
         Some((found, kind))
@@ -252,7 +252,7 @@ fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
 fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
     let mut kinds: Vec<Kind> = Vec::new();
     for (number, wrong) in tally.wrong.iter().enumerate() {
-        let found = Found::of(&wrong.scenario, SEED, options.lie);
+        let found = Found::of(&wrong.scenario, SEED, options.mutant);
         let kind = found.as_ref().map(Found::kind);
         if kind.as_ref().is_some_and(|kind| kinds.contains(kind)) {
             continue;

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::checker::{Outcome, judge};
 use crate::cli::Code;
 use crate::cli::words::{complain, shell_word};
-use crate::judge::{Outcome, judge};
+use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::Out;
-use crate::sabotage::Lie;
 use crate::scenario;
 use crate::search::chance::Search;
 use crate::search::{Found, Kind, shrink, story};
@@ -31,7 +31,7 @@ pub(super) struct Find {
 /// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
     let small = shrunk(found, kind);
-    let file = write(&story::name(kind, found.lie), &small, kind, out)?;
+    let file = write(&story::name(kind, found.mutant), &small, kind, out)?;
     let again = again(&file, &small);
     Ok(Find { kind: kind.clone(), small, number: found.seed, file, again })
 }
@@ -45,7 +45,7 @@ pub(super) fn keep_history(
     out: &Out,
 ) -> Result<Find, Code> {
     let number = found.seed;
-    let name = story::name(kind, found.lie);
+    let name = story::name(kind, found.mutant);
     let file =
         out.history(&name, 0, &search.history(number)).map_err(|error| unwritten(&name, &error))?;
     let outside = if search.space.inside { "" } else { " --outside" };
@@ -99,7 +99,7 @@ pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result
 /// Reads the text of a file and runs it in virtual time, as `run` does.
 fn tried(name: &str, text: &str, seed: u64) -> Result<(), String> {
     let scenario = scenario::read(name, text).map_err(|problems| problems.to_string())?;
-    match judge(&sim::run(&scenario, seed, Lie::None)).outcome {
+    match judge(&sim::run(&scenario, seed, Mutant::None)).outcome {
         Outcome::AsExpected => Ok(()),
         outcome => Err(format!("it comes out as {outcome:?} from seed {seed}")),
     }
@@ -117,10 +117,10 @@ impl Find {
 fn again(file: &Path, small: &Found) -> String {
     let file = file.display().to_string();
     let (program, file) = (program(), shell_word(&file));
-    match small.lie {
-        Lie::None => format!("{program} run {file} --backend sim --seed {}", small.seed),
-        lie => format!(
-            "{program} run {file} --backend process --client \"redquorum-mutant --mutant {lie}\""
+    match small.mutant {
+        Mutant::None => format!("{program} run {file} --backend sim --seed {}", small.seed),
+        mutant => format!(
+            "{program} run {file} --backend process --client \"redquorum-mutant --mutant {mutant}\""
         ),
     }
 }

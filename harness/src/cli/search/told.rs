@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::finds::Find;
-use crate::sabotage::Lie;
-use crate::scenario::{Cause, Layer};
+use crate::mutants::Mutant;
+use crate::scenario::{Cause, Property};
 use crate::search::chance::{Goal, Report, Search, Through};
 
 /// How a search ended.
@@ -20,21 +20,21 @@ pub(super) struct End<'a> {
 
 /// The header before the first run; the seed comes first.
 pub(super) fn begin(search: &Search) -> String {
-    let Search { space, seed, lie, jobs, .. } = search;
+    let Search { space, seed, mutant, jobs, .. } = search;
     let masters = space.nodes.map_or("1 to 5".to_owned(), |nodes| nodes.to_string());
     let faults = if space.inside {
         "only faults that the lock must survive"
     } else {
         "all faults, also those outside its assumptions"
     };
-    let lies = match lie {
-        Lie::None if search.through == Through::Library => {
+    let mutants = match mutant {
+        Mutant::None if search.through == Through::Library => {
             "\nclients  the library, whose futures are dropped at random polls".to_owned()
         }
-        Lie::None => String::new(),
-        lie => format!("\nclients  {lie}: {}", lie.about()),
+        Mutant::None => String::new(),
+        mutant => format!("\nclients  {mutant}: {}", mutant.about()),
     };
-    format!("seed     {seed}, {jobs} threads\nmasters  {masters}\nfaults   {faults}{lies}\n")
+    format!("seed     {seed}, {jobs} threads\nmasters  {masters}\nfaults   {faults}{mutants}\n")
 }
 
 /// Runs a second, rounded.
@@ -47,7 +47,8 @@ pub(super) fn rate(runs: u64, took: Duration) -> u64 {
 pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
     let (sign, times) = (if find.is_wrong(search) { '✗' } else { '·' }, plural(runs, "run"));
     let scenario = &find.small.scenario;
-    let mut names: Vec<&str> = scenario.faults.iter().map(|fault| fault.harm.name()).collect();
+    let mut names: Vec<&str> =
+        scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect();
     names.dedup();
     let faults = match names.as_slice() {
         [] => "no fault".to_owned(),
@@ -112,7 +113,7 @@ fn plural(count: u64, what: &str) -> String {
 #[serde(tag = "event", rename_all = "kebab-case")]
 enum Line<'a> {
     Find {
-        layer: Option<Layer>,
+        layer: Option<Property>,
         because: &'a [Cause],
         wrong: bool,
         runs: u64,
@@ -145,7 +146,7 @@ pub(super) fn find_json(search: &Search, find: &Find, runs: u64) -> String {
         first: find.number,
         masters: scenario.cluster.nodes,
         clients: scenario.clients.len(),
-        faults: scenario.faults.iter().map(|fault| fault.harm.name()).collect(),
+        faults: scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect(),
         seed: find.small.seed,
         file: find.file.display().to_string(),
         again: find.again.clone(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Fingerprint, fleet_of, quorum};
+use redquorum_protocol::{Fingerprint, masters_id_of, quorum};
 
 use super::{clocks, marker};
 use crate::doctor::finding::Finding;
@@ -108,7 +108,7 @@ fn markers(all: &[Said]) -> Option<Finding> {
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
         ));
     }
-    let fleets = all.iter().filter_map(|said| Some((&*said.name, fleet_of(said.marker()?))));
+    let fleets = all.iter().filter_map(|said| Some((&*said.name, masters_id_of(said.marker()?))));
     let fleets: Vec<(&str, Option<Fingerprint>)> = fleets.collect();
     let told = |fleet: Option<Fingerprint>| {
         fleet.map_or_else(

@@ -4,25 +4,25 @@
 use redquorum_rig::ClockChange;
 
 use super::Injector;
-use crate::director::Input;
 use crate::history::Window;
-use crate::scenario::ClockHarm;
+use crate::orchestrator::Input;
+use crate::scenario::ClockFault;
 use crate::wall::WallClock;
 
 impl Injector {
     pub(super) fn set_clocks(
         &mut self,
         nodes: &[usize],
-        harm: Option<&ClockHarm>,
+        fault_kind: Option<&ClockFault>,
         tell: &mut dyn FnMut(Input),
     ) -> Result<(), String> {
-        let change = harm.map_or(ClockChange::Cure, change);
+        let change = fault_kind.map_or(ClockChange::Cure, change);
         for &node in nodes {
             let from = self.clock.now();
             let done = self.cluster.set_clock(node, change);
             let to = self.clock.now();
             let clock = self.clocks.get(&node).copied().unwrap_or(WallClock::REAL);
-            let clock = clock.changed(to, harm);
+            let clock = clock.changed(to, fault_kind);
             self.clocks.insert(node, clock);
             tell(Input::Recorded(clock.event(node, Window { from, to })));
             done.map_err(|error| error.to_string())?;
@@ -45,10 +45,10 @@ impl Injector {
 }
 
 /// The change that a fault makes to a clock.
-fn change(harm: &ClockHarm) -> ClockChange {
-    match harm {
-        ClockHarm::Step { by, .. } => ClockChange::Step { nanos: by.nanos() },
-        ClockHarm::Rate { factor, .. } => ClockChange::Rate(*factor),
-        ClockHarm::Strobe { by, every, .. } => ClockChange::Strobe { by: by.0, every: every.0 },
+fn change(fault_kind: &ClockFault) -> ClockChange {
+    match fault_kind {
+        ClockFault::Step { by, .. } => ClockChange::Step { nanos: by.nanos() },
+        ClockFault::Rate { factor, .. } => ClockChange::Rate(*factor),
+        ClockFault::Strobe { by, every, .. } => ClockChange::Strobe { by: by.0, every: every.0 },
     }
 }

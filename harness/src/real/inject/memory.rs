@@ -6,10 +6,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redquorum_protocol::wire::counter_of;
-use redquorum_rig::{Cluster, Reply};
+use redquorum_rig::{Cluster, RespValue};
 
+use crate::client_protocol::FENCING_MEMORY;
 use crate::scenario::Ahead;
-use crate::talk::FENCING_MEMORY;
 
 /// Timeout of an eviction, which takes milliseconds if there are few keys.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -112,8 +112,8 @@ fn info(rig: &dyn Cluster, node: usize, section: &[u8]) -> Result<String, String
 fn get(rig: &dyn Cluster, node: usize, name: &[u8]) -> Result<Vec<u8>, String> {
     let words: [&[u8]; 3] = [b"CONFIG", b"GET", name];
     match rig.command(node, &words).map_err(|error| error.to_string())? {
-        Reply::Array(pair) => match pair.into_iter().nth(1) {
-            Some(Reply::Bulk(value)) => Ok(value),
+        RespValue::Array(pair) => match pair.into_iter().nth(1) {
+            Some(RespValue::Bulk(value)) => Ok(value),
             other => Err(format!("master {node} does not tell how it is set: {other:?}")),
         },
         other => Err(format!("master {node} does not tell how it is set: {other:?}")),
@@ -126,7 +126,7 @@ fn set(rig: &dyn Cluster, node: usize, name: &[u8], value: &[u8]) -> Result<(), 
 
 fn ok(rig: &dyn Cluster, node: usize, words: &[&[u8]]) -> Result<(), String> {
     match rig.command(node, words).map_err(|error| error.to_string())? {
-        Reply::Status(ok) if ok == "OK" => Ok(()),
+        RespValue::Status(ok) if ok == "OK" => Ok(()),
         said => {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
             Err(format!("master {node} says {said:?} to {}", words.join(" ")))

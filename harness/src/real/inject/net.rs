@@ -8,7 +8,7 @@ use redquorum_rig::network::{self, Message, Rule};
 use super::Injector;
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::scenario::{Class, End, NetHarm, Side, Which};
+use crate::scenario::{Class, End, NetworkFault, Side, Which};
 
 impl Injector {
     /// Closes a gate for a fault.
@@ -52,33 +52,33 @@ impl Injector {
         there.rules.push(self.network.strike(rule));
     }
 
-    pub(super) fn rule(&self, net: &NetHarm) -> Rule {
-        let chosen = |which: &Which, harm| Rule {
+    pub(super) fn rule(&self, net: &NetworkFault) -> Rule {
+        let chosen = |which: &Which, fault_kind| Rule {
             side: wire_side(which.what),
             matches: self.matches(which.command),
             from: which.index.unwrap_or(1),
             count: which.count,
-            ..Rule::all(harm)
+            ..Rule::all(fault_kind)
         };
         match net {
-            NetHarm::Cut(which) => {
+            NetworkFault::Cut(which) => {
                 let which = Which { what: Side::Both, command: Class::Any, ..which.clone() };
                 chosen(&which, network::Harm::Drop)
             }
-            NetHarm::Drop(which) => chosen(which, network::Harm::Drop),
-            NetHarm::Hold(which) => chosen(which, network::Harm::Hold),
-            NetHarm::Duplicate(which) => {
+            NetworkFault::Drop(which) => chosen(which, network::Harm::Drop),
+            NetworkFault::Hold(which) => chosen(which, network::Harm::Hold),
+            NetworkFault::Duplicate(which) => {
                 let which = Which { what: Side::Request, ..which.clone() };
                 chosen(&which, network::Harm::Duplicate)
             }
-            NetHarm::Reset(which) => chosen(which, network::Harm::Reset),
-            NetHarm::Delay { what, by, .. } => {
+            NetworkFault::Reset(which) => chosen(which, network::Harm::Reset),
+            NetworkFault::Delay { what, by, .. } => {
                 Rule { side: wire_side(*what), ..Rule::all(network::Harm::Delay(by.0)) }
             }
-            NetHarm::Trickle { what, bytes, .. } => {
+            NetworkFault::Trickle { what, bytes, .. } => {
                 Rule { side: wire_side(*what), ..Rule::all(network::Harm::Trickle(*bytes)) }
             }
-            NetHarm::HalfOpen { end, .. } => Rule::all(network::Harm::HalfOpen(match end {
+            NetworkFault::HalfOpen { end, .. } => Rule::all(network::Harm::HalfOpen(match end {
                 End::Client => network::End::Client,
                 End::Master => network::End::Master,
             })),

@@ -5,10 +5,10 @@ use super::Run;
 use super::chart::{Bar, Lane, Mark, ROW, Room, Scale};
 use super::run::{Detail, Names};
 use super::text::{cut, line, ms, name, token};
+use crate::checker::timeline::{LeaseSpan, RequestSpan, Timeline};
+use crate::client_protocol::FailureReason;
 use crate::history::Window;
-use crate::judge::timeline::{LeaseSpan, RequestSpan, Timeline};
-use crate::scenario::{ClientHarm, Harm};
-use crate::talk::Why;
+use crate::scenario::{ClientFault, FaultKind};
 
 /// The largest number of client lanes.
 const MOST_CLIENTS: usize = 40;
@@ -161,15 +161,15 @@ fn result(request: &RequestSpan) -> (&'static str, String) {
     }
 }
 
-const fn word(why: Why) -> &'static str {
+const fn word(why: FailureReason) -> &'static str {
     match why {
-        Why::Taken => "taken",
-        Why::NoQuorum => "no quorum",
-        Why::Late => "late",
-        Why::Lost => "lost",
-        Why::Cancelled => "cancelled",
-        Why::Unsupported => "unsupported",
-        Why::Error => "error",
+        FailureReason::Taken => "taken",
+        FailureReason::NoQuorum => "no quorum",
+        FailureReason::Late => "late",
+        FailureReason::Lost => "lost",
+        FailureReason::Cancelled => "cancelled",
+        FailureReason::Unsupported => "unsupported",
+        FailureReason::Error => "error",
     }
 }
 
@@ -215,20 +215,24 @@ fn title(request: &RequestSpan, what: &str, word: &str, scale: Scale) -> String 
 /// The faults that hit the client itself.
 fn faults(process: &str, timeline: &Timeline, scale: Scale, lane: &mut Lane) {
     for fault in timeline.faults.iter().filter(|fault| !fault.failed) {
-        let Harm::Client(harm) = &fault.harm else { continue };
+        let FaultKind::Client(fault_kind) = &fault.fault_kind else { continue };
         if !fault.processes.iter().any(|hit| hit == process) {
             continue;
         }
-        let (class, text, window) = match harm {
-            ClientHarm::Pause { .. } => ("state paused", "paused", fault.span),
-            ClientHarm::Suspend { .. } => ("state paused", "suspended", fault.span),
-            ClientHarm::Kill { .. } => {
+        let (class, text, window) = match fault_kind {
+            ClientFault::Pause { .. } => ("state paused", "paused", fault.span),
+            ClientFault::Suspend { .. } => ("state paused", "suspended", fault.span),
+            ClientFault::Kill { .. } => {
                 ("state down", "dead", Window { from: fault.span.from, to: i64::MAX })
             }
-            _ => ("state odd", fault.harm.name(), fault.span),
+            _ => ("state odd", fault.fault_kind.name(), fault.span),
         };
-        let title =
-            format!("fault {}, {}: {text}, {}", fault.fault, fault.harm.name(), scale.told(window));
+        let title = format!(
+            "fault {}, {}: {text}, {}",
+            fault.fault,
+            fault.fault_kind.name(),
+            scale.told(window)
+        );
         let y = lane.height;
         lane.bars.push(scale.bar(window, y, ROW - 3, class, text).titled(title));
         lane.caption(y, "state");

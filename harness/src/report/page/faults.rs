@@ -3,9 +3,9 @@
 use super::Run;
 use super::chart::{Lane, Mark, ROW, Scale, pack};
 use super::text::{cut, line};
+use crate::checker::timeline::{FaultSpan, Timeline};
 use crate::history::{Event, Window};
-use crate::judge::timeline::{FaultSpan, Timeline};
-use crate::scenario::Harm;
+use crate::scenario::FaultKind;
 
 pub(super) fn lane(run: &Run<'_>, timeline: &Timeline, scale: Scale) -> Option<Lane> {
     if timeline.faults.is_empty() {
@@ -22,12 +22,12 @@ pub(super) fn lane(run: &Run<'_>, timeline: &Timeline, scale: Scale) -> Option<L
     for ((index, fault), row) in timeline.faults.iter().enumerate().zip(rows) {
         let y = 3 + row * ROW;
         let failed = if fault.failed { ", did not strike" } else { "" };
-        let text = format!("{} {}{}{failed}", fault.fault, fault.harm.name(), targets(fault));
+        let text = format!("{} {}{}{failed}", fault.fault, fault.fault_kind.name(), targets(fault));
         let place = struck.get(index).map_or(0, |record| line(*record));
         let title = format!(
             "fault {text}, {}, line {place}: {}",
             scale.told(fault.span),
-            cut(&detail(&fault.harm))
+            cut(&detail(&fault.fault_kind))
         );
         let x = scale.x(fault.span.from);
         let class = if fault.failed { "bad" } else { "fault" }.to_owned();
@@ -57,6 +57,6 @@ fn targets(fault: &FaultSpan) -> String {
 }
 
 /// The fault as the history records it.
-fn detail(harm: &Harm) -> String {
-    serde_json::to_string(harm).unwrap_or_default()
+fn detail(fault_kind: &FaultKind) -> String {
+    serde_json::to_string(fault_kind).unwrap_or_default()
 }

@@ -4,9 +4,9 @@ use super::Run;
 use super::chart::{Bar, Lane, Mark, ROW, Scale, pack};
 use super::run::{Detail, Names};
 use super::text::{line, ms, name, token};
+use crate::checker::timeline::{FaultSpan, KeySpan, Timeline};
 use crate::history::{Act, Event, Ns, Outcome, Window};
-use crate::judge::timeline::{FaultSpan, KeySpan, Timeline};
-use crate::scenario::{Harm, NodeHarm};
+use crate::scenario::{FaultKind, NodeFault};
 
 /// The largest number of masters, and of resources of each, that the page draws.
 const MOST: usize = 12;
@@ -149,7 +149,10 @@ fn states(
 ) -> u32 {
     let mut all: Vec<(Window, &'static str, String, String)> = clock(node, run);
     for fault in &timeline.faults {
-        if !fault.nodes.contains(&node) || fault.failed || matches!(fault.harm, Harm::Clock(_)) {
+        if !fault.nodes.contains(&node)
+            || fault.failed
+            || matches!(fault.fault_kind, FaultKind::Clock(_))
+        {
             continue;
         }
         let (class, text) = state(fault);
@@ -176,13 +179,13 @@ fn states(
 }
 
 fn state(fault: &FaultSpan) -> (&'static str, String) {
-    let name = fault.harm.name();
-    match &fault.harm {
-        Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::PowerLoss { .. }) => {
-            ("state down", format!("down ({name})"))
-        }
-        Harm::Node(NodeHarm::Pause { .. }) => ("state paused", "paused".to_owned()),
-        Harm::Net(_) => {
+    let name = fault.fault_kind.name();
+    match &fault.fault_kind {
+        FaultKind::Node(
+            NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
+        ) => ("state down", format!("down ({name})")),
+        FaultKind::Node(NodeFault::Pause { .. }) => ("state paused", "paused".to_owned()),
+        FaultKind::Net(_) => {
             let all: Vec<String> = fault.processes.iter().map(|of| super::text::name(of)).collect();
             let hit = if all.len() > 3 { format!("{} clients", all.len()) } else { all.join(", ") };
             ("state net", format!("{name} {hit}"))

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::text::cut;
-use crate::judge::Seen;
+use crate::checker::Observed;
 use crate::report::human::observed;
 use crate::report::{Ended, Entry};
-use crate::scenario::{Layer, Wanted};
+use crate::scenario::{Property, Wanted};
 
 /// A row: a run on a backend.
 #[derive(Debug, Serialize)]
@@ -37,28 +37,28 @@ pub(super) struct Cell {
 }
 
 /// The name of a property in the report.
-pub(super) const fn title(layer: Layer) -> &'static str {
+pub(super) const fn title(layer: Property) -> &'static str {
     match layer {
-        Layer::MutualExclusion => "mutual exclusion",
-        Layer::UnfencedResource => "unfenced resource",
-        Layer::FencedResource => "fenced resource",
-        Layer::Validity => "validity",
-        Layer::Progress => "progress",
-        Layer::Liveness => "liveness",
-        Layer::Hygiene => "hygiene",
+        Property::MutualExclusion => "mutual exclusion",
+        Property::UnfencedResource => "unfenced resource",
+        Property::FencedResource => "fenced resource",
+        Property::Validity => "validity",
+        Property::Progress => "progress",
+        Property::Liveness => "liveness",
+        Property::Hygiene => "hygiene",
     }
 }
 
 /// The meaning of a violation of a property.
-pub(super) const fn meaning(layer: Layer) -> &'static str {
+pub(super) const fn meaning(layer: Property) -> &'static str {
     match layer {
-        Layer::MutualExclusion => "Two clients never believe at the same moment that they hold.",
-        Layer::UnfencedResource => "No update of a register is lost without fencing tokens.",
-        Layer::FencedResource => "No update is lost under fencing tokens, and they grow.",
-        Layer::Validity => "A lease is true while it lasts, and its end is reported.",
-        Layer::Progress => "An acquire succeeds in time where nothing is in its way.",
-        Layer::Liveness => "After all faults are healed, every client can acquire.",
-        Layer::Hygiene => "No key is left behind, and no client deletes the key of another.",
+        Property::MutualExclusion => "Two clients never believe at the same moment that they hold.",
+        Property::UnfencedResource => "No update of a register is lost without fencing tokens.",
+        Property::FencedResource => "No update is lost under fencing tokens, and they grow.",
+        Property::Validity => "A lease is true while it lasts, and its end is reported.",
+        Property::Progress => "An acquire succeeds in time where nothing is in its way.",
+        Property::Liveness => "After all faults are healed, every client can acquire.",
+        Property::Hygiene => "No key is left behind, and no client deletes the key of another.",
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn row(id: usize, entry: &Entry) -> Row {
         word: entry.word().replace('-', " "),
         must,
         observed: cut(&observed(entry)),
-        cells: Layer::ALL.into_iter().map(|layer| cell(entry, layer)).collect(),
+        cells: Property::ALL.into_iter().map(|layer| cell(entry, layer)).collect(),
         again: entry.again.clone(),
         seed: entry.seed,
         differences: match entry.is_good() {
@@ -96,28 +96,28 @@ pub(super) fn row(id: usize, entry: &Entry) -> Row {
     }
 }
 
-fn cell(entry: &Entry, layer: Layer) -> Cell {
+fn cell(entry: &Entry, layer: Property) -> Cell {
     let seen = match &entry.ended {
         Ended::Judged(verdict) => verdict.observed.get(&layer).copied(),
         _ => None,
     };
     match (entry.expect.of(layer), seen) {
-        (Wanted::Safe, Some(Seen::Safe)) => {
+        (Wanted::Safe, Some(Observed::Safe)) => {
             Cell { class: "holds", symbol: "✓", word: "holds", expected: "" }
         }
-        (Wanted::Violated, Some(Seen::Violated)) => {
+        (Wanted::Violated, Some(Observed::Violated)) => {
             Cell { class: "breaks", symbol: "✗", word: "breaks", expected: "" }
         }
-        (Wanted::Safe, Some(Seen::Violated)) => {
+        (Wanted::Safe, Some(Observed::Violated)) => {
             Cell { class: "wrong", symbol: "‼", word: "breaks", expected: "must hold" }
         }
-        (Wanted::Violated, Some(Seen::Safe)) => {
+        (Wanted::Violated, Some(Observed::Safe)) => {
             Cell { class: "wrong", symbol: "‼", word: "holds", expected: "must break" }
         }
-        (Wanted::Safe, Some(Seen::Inconclusive)) => {
+        (Wanted::Safe, Some(Observed::Inconclusive)) => {
             Cell { class: "open", symbol: "?", word: "unclear", expected: "must hold" }
         }
-        (Wanted::Violated, Some(Seen::Inconclusive)) => {
+        (Wanted::Violated, Some(Observed::Inconclusive)) => {
             Cell { class: "open", symbol: "?", word: "unclear", expected: "must break" }
         }
         (Wanted::Safe, None) => {

@@ -8,10 +8,10 @@ use serde::Serialize;
 use super::chart::{Chart, ROW, Scale, Tick};
 use super::clients::granted;
 use super::text::{cut, line, ms, name};
-use super::violations::{self, Violation};
+use super::violations::{self, ViolationView};
 use super::{Run, clients, faults, masters, registers};
+use crate::checker::timeline::{LeaseSpan, Timeline, timeline};
 use crate::history::{Event, Ns, Phase, Window};
-use crate::judge::timeline::{LeaseSpan, Timeline, timeline};
 
 /// A run with more events is summarised: the drawing omits commands and steps.
 pub(super) const MOST_EVENTS: usize = 20_000;
@@ -31,7 +31,7 @@ pub(super) struct Section {
     about: String,
     source: Option<String>,
     setting: String,
-    violations: Vec<Violation>,
+    violations: Vec<ViolationView>,
     more_violations: usize,
     notes: Vec<String>,
     chart: Option<Chart>,

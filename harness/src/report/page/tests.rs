@@ -7,9 +7,9 @@ use super::chart::{Chart, Lane};
 use super::render;
 use super::run::Section;
 use super::*;
+use crate::checker;
+use crate::checker::timeline::timeline;
 use crate::history::Window;
-use crate::judge;
-use crate::judge::timeline::timeline;
 
 const MS: i64 = 1_000_000;
 
@@ -58,7 +58,7 @@ fn entry(history: &History) -> Entry {
         seed: 1,
         time: 0,
         expect: history.header.scenario.expect.clone(),
-        ended: Ended::Judged(Box::new(judge::judge(history))),
+        ended: Ended::Judged(Box::new(checker::judge(history))),
         took: Duration::ZERO,
         history: None,
         file: None,

@@ -5,17 +5,17 @@ use serde::Serialize;
 use super::chart::{Bar, Lane, ROW, Scale, pack};
 use super::text::cut;
 use super::{Run, causes, overview};
+use crate::checker::{Observed, Violation};
 use crate::history::Window;
-use crate::judge::{Finding, Seen};
 use crate::report::{Ended, Entry};
-use crate::scenario::{Layer, Wanted};
+use crate::scenario::{Property, Wanted};
 
 /// The largest number of violations in the list.
 const MOST_FINDINGS: usize = 20;
 
 /// A violation as text.
 #[derive(Debug, Serialize)]
-pub(super) struct Violation {
+pub(super) struct ViolationView {
     layer: &'static str,
     certain: bool,
     causes: Vec<(&'static str, &'static str)>,
@@ -23,7 +23,7 @@ pub(super) struct Violation {
     lines: Vec<String>,
 }
 
-fn findings<'r>(run: &Run<'r>) -> &'r [Finding] {
+fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
     match &run.entry.ended {
         Ended::Judged(verdict) => &verdict.findings,
         _ => &[],
@@ -31,16 +31,16 @@ fn findings<'r>(run: &Run<'r>) -> &'r [Finding] {
 }
 
 /// The violations, in the words of the checkers.
-pub(super) fn told(entry: &Entry) -> (Vec<Violation>, usize) {
+pub(super) fn told(entry: &Entry) -> (Vec<ViolationView>, usize) {
     let Ended::Judged(verdict) = &entry.ended else { return (Vec::new(), 0) };
-    let mut findings: Vec<&Finding> = verdict.findings.iter().collect();
+    let mut findings: Vec<&Violation> = verdict.findings.iter().collect();
     // Mutual exclusion comes first: the other violations usually follow from it.
     findings.sort_by_key(|finding| (finding.layer, finding.from));
     let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
         let causes = finding.causes.iter().map(|cause| (cause.name(), causes::meaning(*cause)));
-        Violation {
+        ViolationView {
             layer: overview::title(finding.layer),
-            certain: finding.seen == Seen::Violated,
+            certain: finding.seen == Observed::Violated,
             causes: causes.collect(),
             expected: entry.expect.of(finding.layer) == Wanted::Violated,
             lines: finding.story.iter().map(|line| cut(line)).collect(),
@@ -51,7 +51,7 @@ pub(super) fn told(entry: &Entry) -> (Vec<Violation>, usize) {
 
 /// The first violation, and a short period around it.
 pub(super) fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
-    let exclusion = findings(run).iter().find(|finding| finding.layer == Layer::MutualExclusion);
+    let exclusion = findings(run).iter().find(|finding| finding.layer == Property::MutualExclusion);
     let first = exclusion.or_else(|| findings(run).first())?;
     let (from, to) = (scale.part(first.from), scale.part(first.to));
     let around = ((to - from) * 0.5).max(0.002);
@@ -62,7 +62,7 @@ pub(super) fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
 /// lanes.
 pub(super) fn overlaps(run: &Run<'_>, scale: Scale, height: u32) -> Vec<Bar> {
     let certain = findings(run).iter().filter(|finding| {
-        finding.layer == Layer::MutualExclusion && finding.seen == Seen::Violated
+        finding.layer == Property::MutualExclusion && finding.seen == Observed::Violated
     });
     let bars = certain.take(200).map(|finding| {
         let window = Window { from: finding.from, to: finding.to };
@@ -84,7 +84,7 @@ pub(super) fn lane(run: &Run<'_>, scale: Scale) -> Option<Lane> {
         some.iter().map(|finding| Window { from: finding.from, to: finding.to }).collect();
     let (rows, count) = pack(scale, &windows, 0.0);
     for ((finding, window), row) in some.iter().zip(&windows).zip(rows) {
-        let certain = finding.seen == Seen::Violated;
+        let certain = finding.seen == Observed::Violated;
         let verb = if certain { "violated" } else { "perhaps violated" };
         let text = format!("✗ {} {verb}", overview::title(finding.layer));
         let class = if certain { "violation" } else { "violation open" };

@@ -10,7 +10,7 @@ use crate::scenario::length::Shift;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum ClientHarm {
+pub enum ClientFault {
     /// The process stops, as in a long garbage collection. Healing: it continues, and does not
     /// notice the pause.
     Pause {
@@ -51,7 +51,7 @@ pub enum ClientHarm {
     },
 }
 
-impl ClientHarm {
+impl ClientFault {
     pub(super) const fn clients(&self) -> &Clients {
         match self {
             Self::Pause { clients }

@@ -13,7 +13,7 @@ use crate::scenario::length::{Length, Shift};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum ClockHarm {
+pub enum ClockFault {
     /// The clock is set forward, or back.
     Step {
         /// The masters whose clock is set.
@@ -42,7 +42,7 @@ pub enum ClockHarm {
     },
 }
 
-impl ClockHarm {
+impl ClockFault {
     pub(super) const fn nodes(&self) -> &Nodes {
         match self {
             Self::Step { nodes, .. } | Self::Rate { nodes, .. } | Self::Strobe { nodes, .. } => {

@@ -14,7 +14,7 @@ use crate::scenario::length::Length;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum NetHarm {
+pub enum NetworkFault {
     /// A partition: nothing passes in either direction, on old and new connections. Healing: the
     /// connections that suffered are reset.
     Cut(Which),
@@ -70,7 +70,7 @@ pub enum NetHarm {
     Reset(Which),
 }
 
-impl NetHarm {
+impl NetworkFault {
     /// The masters to and from which messages are hit.
     pub(super) const fn nodes(&self) -> &Nodes {
         match self {

@@ -11,7 +11,7 @@ use crate::scenario::length::Length;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum NodeHarm {
+pub enum NodeFault {
     /// The master is killed. Healing: it is started again, with the data that it had on disk.
     Kill {
         /// The masters that are killed.
@@ -97,7 +97,7 @@ pub enum NodeHarm {
     },
 }
 
-impl NodeHarm {
+impl NodeFault {
     pub(super) const fn nodes(&self) -> &Nodes {
         match self {
             Self::Kill { nodes }

@@ -12,7 +12,7 @@ use crate::scenario::length::Length;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
-pub enum ResourceHarm {
+pub enum ResourceFault {
     /// The clients' requests arrive later by this time; the clients wait until then. Healing: later
     /// requests have no delay, but requests in flight stay late.
     Delay {
@@ -52,7 +52,7 @@ impl Touches {
     }
 }
 
-impl ResourceHarm {
+impl ResourceFault {
     /// The delay of a client's request.
     pub fn delay(&self, client: &str, way: Way) -> Option<Length> {
         let Self::Delay { clients, what, by } = self;

@@ -4,7 +4,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClientHarm, ClockHarm, Fault, Harm, NetHarm, NodeHarm, ResourceHarm, When};
+use super::{
+    ClientFault, ClockFault, Fault, FaultKind, FaultTime, NetworkFault, NodeFault, ResourceFault,
+};
 use crate::scenario::length::Length;
 use crate::scenario::words::Moment;
 
@@ -28,15 +30,15 @@ pub(super) struct Text {
     lasts: Option<Length>,
     /// Exactly one of `node`, `clock`, `net`, `client`, `resource`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    node: Option<NodeHarm>,
+    node: Option<NodeFault>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    clock: Option<ClockHarm>,
+    clock: Option<ClockFault>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    net: Option<NetHarm>,
+    net: Option<NetworkFault>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    client: Option<ClientHarm>,
+    client: Option<ClientFault>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    resource: Option<ResourceHarm>,
+    resource: Option<ResourceFault>,
 }
 
 impl TryFrom<Text> for Fault {
@@ -44,9 +46,9 @@ impl TryFrom<Text> for Fault {
 
     fn try_from(text: Text) -> Result<Self, String> {
         let when = match (text.at, text.after, text.before) {
-            (Some(at), None, None) => When::At(at),
-            (None, Some(after), None) => When::After(after),
-            (None, None, Some(before)) => When::Before(before),
+            (Some(at), None, None) => FaultTime::At(at),
+            (None, Some(after), None) => FaultTime::After(after),
+            (None, None, Some(before)) => FaultTime::Before(before),
             (None, None, None) => {
                 return Err("the fault never strikes: give it `at = \"1s\"`, `after = \"c1 \
                             granted L\"` or `before = \"c1 reply 3\"`"
@@ -59,17 +61,17 @@ impl TryFrom<Text> for Fault {
             }
         };
         let Text { node, clock, net, client, resource, .. } = text;
-        let mut harms = [
-            node.map(Harm::Node),
-            clock.map(Harm::Clock),
-            net.map(Harm::Net),
-            client.map(Harm::Client),
-            resource.map(Harm::Resource),
+        let mut fault_kinds = [
+            node.map(FaultKind::Node),
+            clock.map(FaultKind::Clock),
+            net.map(FaultKind::Net),
+            client.map(FaultKind::Client),
+            resource.map(FaultKind::Resource),
         ]
         .into_iter()
         .flatten();
-        let harm = match (harms.next(), harms.next()) {
-            (Some(harm), None) => harm,
+        let fault_kind = match (fault_kinds.next(), fault_kinds.next()) {
+            (Some(fault_kind), None) => fault_kind,
             (None, _) => {
                 return Err("the fault does nothing: give it a harm such as `node.kill = { \
                             nodes = [1] }`, `clock.step`, `net.drop` or `client.pause`"
@@ -79,7 +81,7 @@ impl TryFrom<Text> for Fault {
                 return Err("the fault does several things: write a [[fault]] for each".to_owned());
             }
         };
-        Ok(Self { when, lasts: text.lasts, harm })
+        Ok(Self { when, lasts: text.lasts, fault_kind })
     }
 }
 
@@ -87,16 +89,16 @@ impl From<Fault> for Text {
     fn from(fault: Fault) -> Self {
         let mut text = Self { lasts: fault.lasts, ..Self::default() };
         match fault.when {
-            When::At(at) => text.at = Some(at),
-            When::After(moment) => text.after = Some(moment),
-            When::Before(moment) => text.before = Some(moment),
+            FaultTime::At(at) => text.at = Some(at),
+            FaultTime::After(moment) => text.after = Some(moment),
+            FaultTime::Before(moment) => text.before = Some(moment),
         }
-        match fault.harm {
-            Harm::Node(harm) => text.node = Some(harm),
-            Harm::Clock(harm) => text.clock = Some(harm),
-            Harm::Net(harm) => text.net = Some(harm),
-            Harm::Client(harm) => text.client = Some(harm),
-            Harm::Resource(harm) => text.resource = Some(harm),
+        match fault.fault_kind {
+            FaultKind::Node(fault_kind) => text.node = Some(fault_kind),
+            FaultKind::Clock(fault_kind) => text.clock = Some(fault_kind),
+            FaultKind::Net(fault_kind) => text.net = Some(fault_kind),
+            FaultKind::Client(fault_kind) => text.client = Some(fault_kind),
+            FaultKind::Resource(fault_kind) => text.resource = Some(fault_kind),
         }
         text
     }

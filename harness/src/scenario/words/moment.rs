@@ -14,7 +14,7 @@ pub struct Moment {
     /// The client of the event.
     pub client: Name,
     /// The event.
-    pub what: What,
+    pub what: EventKind,
     /// The time after the event.
     pub plus: Length,
 }
@@ -22,7 +22,7 @@ pub struct Moment {
 /// The event of a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum What {
+pub enum EventKind {
     /// `c1 asks L`: the harness tells the client to acquire.
     Asks(Name),
     /// `c1 granted L`: the client's acquire returned a lease.
@@ -50,7 +50,7 @@ pub enum What {
     Reply(u32, Class),
 }
 
-impl What {
+impl EventKind {
     /// Whether the event can be held back until a fault has struck.
     pub const fn can_wait(&self) -> bool {
         matches!(
@@ -73,7 +73,7 @@ const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `re
 
 impl Moment {
     /// Whether the moment waits for this event of this client.
-    pub(crate) fn is_at(&self, client: &str, what: &What) -> bool {
+    pub(crate) fn is_at(&self, client: &str, what: &EventKind) -> bool {
         self.client == *client && self.what == *what
     }
 }
@@ -97,21 +97,21 @@ impl FromStr for Moment {
                     None => Class::Acquire,
                 };
                 if verb == "request" {
-                    What::Request(number, class)
+                    EventKind::Request(number, class)
                 } else {
-                    What::Reply(number, class)
+                    EventKind::Reply(number, class)
                 }
             }
-            "presents" => What::Presents(words.name("the register")?),
-            "reads" => What::Reads(words.name("the register")?),
-            "writes" => What::Writes(words.name("the register")?),
-            "asks" => What::Asks(words.name("the resource")?),
-            "granted" => What::Granted(words.name("the resource")?),
-            "refused" => What::Refused(words.name("the resource")?),
-            "extended" => What::Extended(words.name("the resource")?),
-            "lost" => What::Lost(words.name("the resource")?),
-            "releases" => What::Releases(words.name("the resource")?),
-            "released" => What::Released(words.name("the resource")?),
+            "presents" => EventKind::Presents(words.name("the register")?),
+            "reads" => EventKind::Reads(words.name("the register")?),
+            "writes" => EventKind::Writes(words.name("the register")?),
+            "asks" => EventKind::Asks(words.name("the resource")?),
+            "granted" => EventKind::Granted(words.name("the resource")?),
+            "refused" => EventKind::Refused(words.name("the resource")?),
+            "extended" => EventKind::Extended(words.name("the resource")?),
+            "lost" => EventKind::Lost(words.name("the resource")?),
+            "releases" => EventKind::Releases(words.name("the resource")?),
+            "released" => EventKind::Released(words.name("the resource")?),
             other => return Err(words.wrong(format_args!("`{other}` is nothing that happens"))),
         };
         let plus = words.option("+")?.unwrap_or_default();
@@ -126,7 +126,7 @@ impl fmt::Display for Moment {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verb, name) = match self {
             Self::Asks(name) => ("asks", name),

@@ -2,11 +2,11 @@
 //! situations, whether or not this one does. The search detects them in the history, as the
 //! checkers see it.
 
+use crate::checker::{DISTRUSTED, Verdict};
+use crate::client_protocol::FailureReason;
 use crate::history::{Act, Event, History, Ns, Outcome, Phase};
-use crate::judge::{DISTRUSTED, Verdict};
 use crate::name::Name;
-use crate::scenario::{Harm, NodeHarm, Persistence, Scenario};
-use crate::talk::Why;
+use crate::scenario::{FaultKind, NodeFault, Persistence, Scenario};
 
 mod again;
 mod goal;
@@ -125,13 +125,13 @@ impl<'a> Seen<'a> {
                     request.answered = ns;
                     request.deadline = deadline.filter(|_| *ok);
                     request.token = token.as_ref().filter(|_| *ok);
-                    request.cancelled = *why == Some(Why::Cancelled);
+                    request.cancelled = *why == Some(FailureReason::Cancelled);
                     let goal = match (request.op, why) {
-                        ("extend", Some(Why::Lost)) => Goal::ExtendAfterLoss,
-                        ("step", Some(Why::Lost)) => Goal::StoppedInTime,
-                        ("acquire", Some(Why::Cancelled)) => Goal::GivenUp,
-                        ("acquire", Some(Why::Late)) => Goal::Late,
-                        ("acquire", Some(Why::NoQuorum)) => Goal::NoQuorum,
+                        ("extend", Some(FailureReason::Lost)) => Goal::ExtendAfterLoss,
+                        ("step", Some(FailureReason::Lost)) => Goal::StoppedInTime,
+                        ("acquire", Some(FailureReason::Cancelled)) => Goal::GivenUp,
+                        ("acquire", Some(FailureReason::Late)) => Goal::Late,
+                        ("acquire", Some(FailureReason::NoQuorum)) => Goal::NoQuorum,
                         _ => continue,
                     };
                     self.reach(goal);
@@ -158,7 +158,9 @@ impl<'a> Seen<'a> {
         let mut dead: Vec<usize> = Vec::new();
         for record in &history.records {
             match &record.event {
-                Event::Struck { harm, processes, at, failed: None, .. } if harm.kills_clients() => {
+                Event::Struck { fault_kind, processes, at, failed: None, .. }
+                    if fault_kind.kills_clients() =>
+                {
                     let orphan = self.requests.iter().any(|request| {
                         let process = self.process(request.client);
                         processes.iter().any(|gone| gone.as_str() == process)
@@ -171,12 +173,12 @@ impl<'a> Seen<'a> {
                         self.reach(Goal::Orphan);
                     }
                 }
-                Event::Struck { fault, harm, nodes, at, failed: None, .. } => {
-                    if self.forgets(harm) {
+                Event::Struck { fault, fault_kind, nodes, at, failed: None, .. } => {
+                    if self.forgets(fault_kind) {
                         self.forgot.extend(nodes.iter().map(|node| (*node, at.to)));
                     }
-                    if matches!(**harm, Harm::Node(_))
-                        && !["node.slow", "node.lag"].contains(&harm.name())
+                    if matches!(**fault_kind, FaultKind::Node(_))
+                        && !["node.slow", "node.lag"].contains(&fault_kind.name())
                     {
                         dead.push(*fault);
                     }
@@ -191,10 +193,13 @@ impl<'a> Seen<'a> {
     }
 
     /// Whether a guard distrusts the masters that this harm hits.
-    fn forgets(&self, harm: &Harm) -> bool {
+    fn forgets(&self, fault_kind: &FaultKind) -> bool {
         let durable = self.scenario.cluster.persistence == Persistence::AofAlways;
-        harm.starts_again() && !durable
-            || matches!(harm, Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }))
+        fault_kind.starts_again() && !durable
+            || matches!(
+                fault_kind,
+                FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. })
+            )
     }
 
     fn process(&self, client: &str) -> &'a str {

@@ -4,14 +4,15 @@
 use std::ops::RangeInclusive;
 
 use super::{Goal, Report, Search, Through, goals};
-use crate::judge::judge;
-use crate::sabotage::Lie;
+use crate::checker::judge;
+use crate::mutants::Mutant;
 use crate::scenario::embedded_runs;
 use crate::search::plan::Space;
 use crate::sim;
 
 fn search(space: Space, runs: u64, jobs: usize) -> Report {
-    let search = Search { space, seed: 0, runs, lie: Lie::None, through: Through::Machines, jobs };
+    let search =
+        Search { space, seed: 0, runs, mutant: Mutant::None, through: Through::Machines, jobs };
     search.run(&|_| true)
 }
 
@@ -29,7 +30,7 @@ fn every_goal_is_reached() {
 /// The goals in a range that a known scenario reaches.
 fn among(all: RangeInclusive<Goal>, name: &str, seed: u64) -> Vec<Goal> {
     let run = embedded_runs().find(|run| run.name == name).expect("it is there");
-    let history = sim::run(&run, seed, Lie::None);
+    let history = sim::run(&run, seed, Mutant::None);
     let mut goals = goals::reached(&history, &judge(&history));
     goals.retain(|goal| all.contains(goal));
     goals.sort_unstable();
@@ -96,7 +97,7 @@ fn who_says_stop_is_heard() {
         space: Space::INSIDE,
         seed: 0,
         runs: 100_000,
-        lie: Lie::None,
+        mutant: Mutant::None,
         through: Through::Machines,
         jobs: 2,
     };

@@ -1,18 +1,21 @@
 //! Decides which schedules are inside the assumptions of the lock (A1 to A6 of `docs/safety.md`),
 //! and which violations must not occur in those, or in any schedule.
 
-use super::lessons::{Lesson, TTL};
-use crate::judge::{Finding, Verdict};
+use super::lessons::{BaseScenario, TTL};
+use crate::checker::{Verdict, Violation};
 use crate::scenario::{
-    Cause, ClientHarm, ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence, Scenario,
+    Cause, ClientFault, ClockFault, Fault, FaultKind, NodeFault, Persistence, Property, Scenario,
 };
 use crate::search::{Kind, contradictions, defences, fenced};
 
 /// Whether a schedule does nothing that is outside the assumptions. Returns `false` in case of
 /// doubt.
-pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
+pub(super) fn inside(lesson: &BaseScenario, faults: &[Fault]) -> bool {
     let is_rate = |fault: &&Fault| {
-        matches!(fault.harm, Harm::Clock(_) | Harm::Client(ClientHarm::Rate { .. }))
+        matches!(
+            fault.fault_kind,
+            FaultKind::Clock(_) | FaultKind::Client(ClientFault::Rate { .. })
+        )
     };
     let rates = faults.iter().filter(is_rate).count();
     // The rates of one clock add up, and so do those of a master and of a client.
@@ -23,49 +26,58 @@ pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
 
 /// Whether a guard detects that masters may have forgotten (A2).
 fn is_seen(fault: &Fault) -> bool {
-    fault.harm.starts_again()
-        || matches!(fault.harm, Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }))
+    fault.fault_kind.starts_again()
+        || matches!(
+            fault.fault_kind,
+            FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. })
+        )
 }
 
 /// Whether a fault is inside the assumptions of a lock without defences.
-pub(super) fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
-    match &fault.harm {
-        harm if harm.starts_again() => {
+pub(super) fn is_assumed(lesson: &BaseScenario, fault: &Fault) -> bool {
+    match &fault.fault_kind {
+        fault_kind if fault_kind.starts_again() => {
             let ttl = super::lessons::length(TTL);
             // A master that comes back after all its keys would have expired has forgotten nothing
             // (A2).
             lesson.scenario.cluster.persistence == Persistence::AofAlways
                 || fault.lasts.is_some_and(|lasts| lasts > ttl)
         }
-        Harm::Clock(ClockHarm::Rate { factor, .. }) => {
+        FaultKind::Clock(ClockFault::Rate { factor, .. }) => {
             let share = f64::from(lesson.scenario.lock.drift_ppm) / 1e6;
             (1.0..=1.0 + share).contains(factor)
         }
-        Harm::Clock(_) => false,
+        FaultKind::Clock(_) => false,
         // A clock that runs fast ends leases early, but it counts as outside: it shortens
         // quarantines too.
-        Harm::Client(ClientHarm::Rate { factor, .. }) => {
+        FaultKind::Client(ClientFault::Rate { factor, .. }) => {
             let share = f64::from(lesson.scenario.lock.drift_ppm) / 1e6;
             (1.0 - share..=1.0).contains(factor)
         }
-        Harm::Node(
-            NodeHarm::Flush { .. }
-            | NodeHarm::Evict { .. }
-            | NodeHarm::Failover { .. }
-            | NodeHarm::Counter { .. },
+        FaultKind::Node(
+            NodeFault::Flush { .. }
+            | NodeFault::Evict { .. }
+            | NodeFault::Failover { .. }
+            | NodeFault::Counter { .. },
         ) => false,
         // Delays at the resource do not concern the lock.
-        Harm::Node(_) | Harm::Net(_) | Harm::Client(_) | Harm::Resource(_) => true,
+        FaultKind::Node(_) | FaultKind::Net(_) | FaultKind::Client(_) | FaultKind::Resource(_) => {
+            true
+        }
     }
 }
 
 /// The errors of a run whose faults are all inside, one line each.
-pub(super) fn wrong_inside(lesson: &Lesson, scenario: &Scenario, verdict: &Verdict) -> Vec<String> {
+pub(super) fn wrong_inside(
+    lesson: &BaseScenario,
+    scenario: &Scenario,
+    verdict: &Verdict,
+) -> Vec<String> {
     // A guard keeps leases apart, but it does not restore a counter.
     let counters = fenced::may_fail(scenario);
-    let lost = |finding: &Finding| counters && Kind::of(finding).is_by_design();
-    let excused = |finding: &Finding| {
-        is_by_design(lesson, finding) || finding.layer == Layer::FencedResource && lost(finding)
+    let lost = |finding: &Violation| counters && Kind::of(finding).is_by_design();
+    let excused = |finding: &Violation| {
+        is_by_design(lesson, finding) || finding.layer == Property::FencedResource && lost(finding)
     };
     let bad = verdict.findings.iter().filter(|finding| !excused(finding));
     bad.map(line).chain(contradictions(verdict).cloned()).collect()
@@ -73,7 +85,7 @@ pub(super) fn wrong_inside(lesson: &Lesson, scenario: &Scenario, verdict: &Verdi
 
 /// The errors of any run: violations that no fault explains, one line each.
 pub(super) fn wrong_outside(verdict: &Verdict) -> Vec<String> {
-    let unexplained = |finding: &&Finding| {
+    let unexplained = |finding: &&Violation| {
         let kind = Kind::of(finding);
         kind.is_doubt() || kind.is_unexplained()
     };
@@ -88,18 +100,18 @@ pub(super) fn wrong_outside(verdict: &Verdict) -> Vec<String> {
 
 /// Some late writes no lock can prevent: the client is paused after its last check, or does not
 /// check, or its write is delayed on its way.
-fn is_by_design(lesson: &Lesson, finding: &Finding) -> bool {
+fn is_by_design(lesson: &BaseScenario, finding: &Violation) -> bool {
     let late = |cause: &Cause| match cause {
         Cause::ClientPause | Cause::ResourceDelay => true,
         Cause::LateWrite => !lesson.looks,
         _ => false,
     };
-    finding.layer == Layer::UnfencedResource
+    finding.layer == Property::UnfencedResource
         && !finding.causes.is_empty()
         && finding.causes.iter().all(late)
 }
 
-fn line(finding: &Finding) -> String {
+fn line(finding: &Violation) -> String {
     let (layer, seen, story) = (finding.layer, finding.seen, finding.story.join("; "));
     format!("{layer} {seen:?} because {:?}: {story}", finding.causes)
 }

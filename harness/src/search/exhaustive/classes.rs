@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use crate::checker::{Observed, Verdict};
 use crate::history::{Event, History};
-use crate::judge::{Seen, Verdict};
-use crate::scenario::{Cause, Harm, Layer, NodeHarm};
+use crate::scenario::{Cause, FaultKind, NodeFault, Property};
 use crate::search::Kind;
 
 /// A class of failures.
@@ -62,8 +62,8 @@ impl Class {
 
     /// The violated layer, its cause, and the faults that bring it about: one of these faults must
     /// have struck, if the list is not empty.
-    const fn signs(self) -> (Layer, Cause, &'static [&'static str]) {
-        let (exclusion, resource) = (Layer::MutualExclusion, Layer::UnfencedResource);
+    const fn signs(self) -> (Property, Cause, &'static [&'static str]) {
+        let (exclusion, resource) = (Property::MutualExclusion, Property::UnfencedResource);
         match self {
             Self::ClockStep => (exclusion, Cause::ClockStep, &["clock.step"]),
             Self::ClockRate => (exclusion, Cause::ClockRate, &["clock.rate"]),
@@ -122,18 +122,18 @@ impl Class {
     /// master forget.
     pub fn shown(self, history: &History, verdict: &Verdict) -> Option<usize> {
         let (layer, cause, names) = self.signs();
-        let is = |finding: &&crate::judge::Finding| {
+        let is = |finding: &&crate::checker::Violation| {
             finding.layer == layer
-                && finding.seen == Seen::Violated
+                && finding.seen == Observed::Violated
                 && finding.causes.contains(&cause)
         };
         verdict.findings.iter().find(is)?;
         let mut masters: BTreeSet<usize> = BTreeSet::new();
         let mut struck = names.is_empty();
         for record in &history.records {
-            if let Event::Struck { harm, nodes, failed: None, .. } = &record.event {
-                struck |= names.contains(&harm.name());
-                if makes_forget(harm) {
+            if let Event::Struck { fault_kind, nodes, failed: None, .. } = &record.event {
+                struck |= names.contains(&fault_kind.name());
+                if makes_forget(fault_kind) {
                     masters.extend(nodes);
                 }
             }
@@ -142,18 +142,18 @@ impl Class {
     }
 }
 
-const fn makes_forget(harm: &Harm) -> bool {
+const fn makes_forget(fault_kind: &FaultKind) -> bool {
     matches!(
-        harm,
-        Harm::Clock(_)
-            | Harm::Node(
-                NodeHarm::Kill { .. }
-                    | NodeHarm::Stop { .. }
-                    | NodeHarm::Restart { .. }
-                    | NodeHarm::Flush { .. }
-                    | NodeHarm::Evict { .. }
-                    | NodeHarm::PowerLoss { .. }
-                    | NodeHarm::Failover { .. }
+        fault_kind,
+        FaultKind::Clock(_)
+            | FaultKind::Node(
+                NodeFault::Kill { .. }
+                    | NodeFault::Stop { .. }
+                    | NodeFault::Restart { .. }
+                    | NodeFault::Flush { .. }
+                    | NodeFault::Evict { .. }
+                    | NodeFault::PowerLoss { .. }
+                    | NodeFault::Failover { .. }
             )
     )
 }

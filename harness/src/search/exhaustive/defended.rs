@@ -6,10 +6,10 @@ use std::fmt::{self, Write as _};
 
 use super::assumptions::is_assumed;
 use super::classes::Class;
-use super::lessons::Lesson;
+use super::lessons::BaseScenario;
 use super::tally::{Broken, Tally};
 use crate::history::{Event, History};
-use crate::scenario::{ClockHarm, Fault, Harm, NodeHarm};
+use crate::scenario::{ClockFault, Fault, FaultKind, NodeFault};
 
 /// The faults of a schedule that are outside the assumptions of a lock without defences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub enum Row {
 }
 
 impl Row {
-    pub(super) fn of(lesson: &Lesson, faults: &[Fault]) -> Self {
+    pub(super) fn of(lesson: &BaseScenario, faults: &[Fault]) -> Self {
         let outside = faults.iter().filter(|fault| !is_assumed(lesson, fault));
         let rows: BTreeSet<Self> = outside.filter_map(Self::of_fault).collect();
         match (rows.len(), rows.first()) {
@@ -41,19 +41,19 @@ impl Row {
 
     /// The group of a fault that is outside; none if it fits no group.
     fn of_fault(fault: &Fault) -> Option<Self> {
-        Some(match &fault.harm {
-            Harm::Clock(ClockHarm::Step { by, .. }) if by.back => Self::ClockBack,
-            Harm::Clock(ClockHarm::Step { .. }) => Self::Of(Class::ClockStep),
-            Harm::Clock(ClockHarm::Rate { .. }) => Self::Of(Class::ClockRate),
-            Harm::Clock(ClockHarm::Strobe { .. }) => Self::Of(Class::ClockStrobe),
-            Harm::Node(NodeHarm::Restart { .. }) => Self::Of(Class::Restart),
-            Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
+        Some(match &fault.fault_kind {
+            FaultKind::Clock(ClockFault::Step { by, .. }) if by.back => Self::ClockBack,
+            FaultKind::Clock(ClockFault::Step { .. }) => Self::Of(Class::ClockStep),
+            FaultKind::Clock(ClockFault::Rate { .. }) => Self::Of(Class::ClockRate),
+            FaultKind::Clock(ClockFault::Strobe { .. }) => Self::Of(Class::ClockStrobe),
+            FaultKind::Node(NodeFault::Restart { .. }) => Self::Of(Class::Restart),
+            FaultKind::Node(NodeFault::Kill { .. } | NodeFault::Stop { .. }) => {
                 Self::Of(Class::EarlyReturn)
             }
-            Harm::Node(NodeHarm::Flush { .. }) => Self::Of(Class::Flush),
-            Harm::Node(NodeHarm::Evict { .. }) => Self::Of(Class::Evict),
-            Harm::Node(NodeHarm::PowerLoss { .. }) => Self::Of(Class::PowerLoss),
-            Harm::Node(NodeHarm::Failover { .. }) => Self::Of(Class::Failover),
+            FaultKind::Node(NodeFault::Flush { .. }) => Self::Of(Class::Flush),
+            FaultKind::Node(NodeFault::Evict { .. }) => Self::Of(Class::Evict),
+            FaultKind::Node(NodeFault::PowerLoss { .. }) => Self::Of(Class::PowerLoss),
+            FaultKind::Node(NodeFault::Failover { .. }) => Self::Of(Class::Failover),
             _ => return None,
         })
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Row {
 }
 
 /// Whether every fault of a schedule struck. Otherwise the schedule does not show their effect.
-pub(super) fn all_struck(lesson: &Lesson, history: &History) -> bool {
+pub(super) fn all_struck(lesson: &BaseScenario, history: &History) -> bool {
     let own = lesson.scenario.faults.len();
     let struck = |fault: usize| {
         history.records.iter().any(|record| {

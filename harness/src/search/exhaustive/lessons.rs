@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::name::Name;
 use crate::scenario::{
-    Client, Clients, Cluster, Expect, Fault, Harm, Length, Lock, NetHarm, NodeHarm, Nodes,
-    Persistence, Scenario, Side, Step, Way, When,
+    Client, Clients, Cluster, Expect, Fault, FaultKind, FaultTime, Length, Lock, NetworkFault,
+    NodeFault, Nodes, Persistence, Scenario, Side, Step, Way,
 };
 use crate::search::defences::defend;
 
@@ -27,7 +27,7 @@ const SYNCED: u64 = 100;
 
 /// A lesson.
 #[derive(Clone, Debug)]
-pub struct Lesson {
+pub struct BaseScenario {
     /// Its scenario. The faults in it are its slow links.
     pub scenario: Scenario,
     /// Whether clients check their lease before they write.
@@ -44,7 +44,7 @@ pub struct Lesson {
     pub(super) restarts: bool,
 }
 
-impl Lesson {
+impl BaseScenario {
     /// Whether the first client extends its lease.
     pub(super) fn extends(&self) -> bool {
         let extends = |step: &Step| matches!(step, Step::Extend { .. } | Step::Keep { .. });
@@ -53,7 +53,7 @@ impl Lesson {
 
     /// Whether a schedule of these faults belongs to no other lesson.
     pub(super) fn is_its_own<'a>(&self, mut faults: impl Iterator<Item = &'a Fault>) -> bool {
-        !self.restarts || faults.any(|fault| fault.harm.starts_again())
+        !self.restarts || faults.any(|fault| fault.fault_kind.starts_again())
     }
 
     /// The lesson with every defence of the lock switched on. Clients wait until masters that
@@ -111,7 +111,7 @@ enum Stay {
 }
 
 /// All lessons for this number of masters.
-pub fn lessons(nodes: usize) -> Vec<Lesson> {
+pub fn lessons(nodes: usize) -> Vec<BaseScenario> {
     let forgets = Persistence::None;
     let mut all = vec![
         lesson("full", nodes, Stay::Long, false, true, forgets),
@@ -140,7 +140,7 @@ pub fn lessons(nodes: usize) -> Vec<Lesson> {
 }
 
 /// The lesson for faults of another vocabulary, on masters on which they can strike.
-fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
+fn with_words(mut lesson: BaseScenario, words: Words) -> BaseScenario {
     let Scenario { about, cluster, clients, faults, .. } = &mut lesson.scenario;
     match words {
         Words::Usual | Words::Waiting | Words::Cleared => {}
@@ -169,11 +169,11 @@ fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
         Words::Replicas => {
             cluster.replicas = true;
             about.push_str(" Replicas have got nothing since the start.");
-            let lag = Harm::Node(NodeHarm::Lag { nodes: Nodes::All });
-            faults.push(Fault { when: When::At(length(0)), lasts: None, harm: lag });
+            let lag = FaultKind::Node(NodeFault::Lag { nodes: Nodes::All });
+            faults.push(Fault { when: FaultTime::At(length(0)), lasts: None, fault_kind: lag });
         }
     }
-    Lesson { words, ..lesson }
+    BaseScenario { words, ..lesson }
 }
 
 fn lesson(
@@ -183,7 +183,7 @@ fn lesson(
     race: bool,
     looks: bool,
     persistence: Persistence,
-) -> Lesson {
+) -> BaseScenario {
     let (about, script) = stay.script(looks);
     let granted = if race { "a bare quorum, since c2 asks at the same time" } else { "all" };
     let rival = section(3_000, vec![work(50)], looks);
@@ -201,13 +201,13 @@ fn lesson(
         variants: Vec::new(),
     };
     let restarts = persistence == Persistence::AofAlways;
-    Lesson { scenario, looks, words: Words::Usual, bare: race, parted: false, restarts }
+    BaseScenario { scenario, looks, words: Words::Usual, bare: race, parted: false, restarts }
 }
 
 /// The holder releases soon, and masters wake the waiters: one client, or the first of two in one
 /// process, after which the second takes over. A client that is woken asks the first master before
 /// the others.
-fn waiting(nodes: usize) -> [Lesson; 2] {
+fn waiting(nodes: usize) -> [BaseScenario; 2] {
     let [first, next, stay] = WAITS;
     let waits = |id: &str, start| client(id, start, section(3_000, vec![work(50)], true));
     let lesson = |name: &str, about: &str, waiters: Vec<Client>| {
@@ -222,7 +222,7 @@ fn waiting(nodes: usize) -> [Lesson; 2] {
             }
         }
         clients.extend(waiters);
-        Lesson { words: Words::Waiting, ..lesson }
+        BaseScenario { words: Words::Waiting, ..lesson }
     };
     let of_one = ["c2", "c3"]
         .into_iter()
@@ -235,7 +235,7 @@ fn waiting(nodes: usize) -> [Lesson; 2] {
 }
 
 /// The first lesson, with half of the masters for each client.
-fn parted(nodes: usize) -> Option<Lesson> {
+fn parted(nodes: usize) -> Option<BaseScenario> {
     let half = nodes / 2;
     let mut lesson = lesson("parted", nodes, Stay::Long, false, true, Persistence::None);
     lesson.parted = true;
@@ -251,9 +251,9 @@ fn parted(nodes: usize) -> Option<Lesson> {
 fn near_to_some(nodes: usize) -> Vec<Fault> {
     let quorum = nodes / 2 + 1;
     let slow = |client: &str, nodes: Vec<usize>, by| Fault {
-        when: When::At(length(0)),
+        when: FaultTime::At(length(0)),
         lasts: None,
-        harm: Harm::Net(NetHarm::Delay {
+        fault_kind: FaultKind::Net(NetworkFault::Delay {
             clients: Clients::Some(vec![client.into()]),
             nodes: Nodes::Some(nodes),
             what: Side::Request,

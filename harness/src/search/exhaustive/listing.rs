@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::lessons::Lesson;
+use super::lessons::BaseScenario;
 use super::vocabulary::{Symmetry, vocabulary};
-use crate::scenario::{Fault, When};
+use crate::scenario::{Fault, FaultTime};
 
 /// The places at which a kind of harm can strike, and its targets.
 #[derive(Default)]
@@ -18,7 +18,7 @@ struct Where {
 }
 
 /// A lesson and its vocabulary.
-pub fn listing(lesson: &Lesson) -> String {
+pub fn listing(lesson: &BaseScenario) -> String {
     let faults = vocabulary(lesson, Symmetry::Folded);
     let scenario = &lesson.scenario;
     let mut text = format!("{}: {} faults. {}\n", scenario.name, faults.len(), scenario.about);
@@ -33,7 +33,7 @@ pub fn listing(lesson: &Lesson) -> String {
         if !places.contains(&place) {
             places.push(place.clone());
         }
-        let kind = kinds.entry(fault.harm.name()).or_default();
+        let kind = kinds.entry(fault.fault_kind.name()).or_default();
         kind.places.insert(place);
         kind.whom.insert(whom(fault));
         kind.lasts.insert(fault.lasts.map_or("to the end".to_owned(), |lasts| lasts.to_string()));
@@ -50,15 +50,15 @@ pub fn listing(lesson: &Lesson) -> String {
 
 fn place(fault: &Fault) -> String {
     match &fault.when {
-        When::At(at) => format!("at {at}"),
-        When::After(moment) => format!("after {moment}"),
-        When::Before(moment) => format!("before {moment}"),
+        FaultTime::At(at) => format!("at {at}"),
+        FaultTime::After(moment) => format!("after {moment}"),
+        FaultTime::Before(moment) => format!("before {moment}"),
     }
 }
 
 fn whom(fault: &Fault) -> String {
     let text = |json: Result<String, _>| json.unwrap_or_default().replace('"', "");
-    let nodes = fault.harm.nodes().map(|nodes| text(serde_json::to_string(nodes)));
-    let clients = fault.harm.clients().map(|clients| text(serde_json::to_string(clients)));
+    let nodes = fault.fault_kind.nodes().map(|nodes| text(serde_json::to_string(nodes)));
+    let clients = fault.fault_kind.clients().map(|clients| text(serde_json::to_string(clients)));
     [clients, nodes].into_iter().flatten().collect::<Vec<_>>().join("–")
 }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use super::assumptions::{inside, wrong_inside, wrong_outside};
 use super::classes::Class;
 use super::defended::{self, Row};
-use super::lessons::Lesson;
-use super::walk::Ground;
+use super::lessons::BaseScenario;
+use super::walk::SearchSpace;
+use crate::checker::{Observed, Verdict, Violation, judge};
 use crate::history::History;
-use crate::judge::{Finding, Seen, Verdict, judge};
-use crate::scenario::{Cause, Fault, Layer, Scenario};
+use crate::scenario::{Cause, Fault, Property, Scenario};
 use crate::search::fenced;
 
 /// The number of schedules that are kept: of those with errors, and of each class.
@@ -49,7 +49,7 @@ pub struct Tally {
     /// The number of schedules that showed a violation.
     pub violated: u64,
     /// How often each layer was violated for each cause.
-    pub kinds: BTreeMap<(Layer, Cause), u64>,
+    pub kinds: BTreeMap<(Property, Cause), u64>,
     /// For each class, with a bare quorum or not: the smallest schedules, by faults and then by
     /// masters. The list keeps the first of them.
     pub smallest: BTreeMap<(Class, bool), Vec<Found>>,
@@ -103,14 +103,15 @@ pub struct Broken {
 
 impl Broken {
     fn add(&mut self, verdict: &Verdict) {
-        let seen = |layer: Layer| {
-            let bad = |finding: &Finding| finding.layer == layer && finding.seen == Seen::Violated;
+        let seen = |layer: Property| {
+            let bad =
+                |finding: &Violation| finding.layer == layer && finding.seen == Observed::Violated;
             u64::from(verdict.findings.iter().any(bad))
         };
         self.schedules += 1;
-        self.exclusion += seen(Layer::MutualExclusion);
-        self.unfenced += seen(Layer::UnfencedResource);
-        self.fenced += seen(Layer::FencedResource);
+        self.exclusion += seen(Property::MutualExclusion);
+        self.unfenced += seen(Property::UnfencedResource);
+        self.fenced += seen(Property::FencedResource);
     }
 
     /// Adds the counts of another search.
@@ -122,18 +123,18 @@ impl Broken {
     }
 }
 
-fn family(scenario: &Scenario, lesson: &Lesson, faults: &[Fault]) -> Family {
+fn family(scenario: &Scenario, lesson: &BaseScenario, faults: &[Fault]) -> Family {
     match faults {
         [] if lesson.parted => Family::NodeLists,
         [] => Family::None,
-        [fault] => Family::One(fault.harm.name()),
+        [fault] => Family::One(fault.fault_kind.name()),
         _ => Family::Many { forgets: fenced::may_fail(scenario) },
     }
 }
 
 impl Tally {
     /// Counts a schedule that was run.
-    pub(super) fn add(&mut self, ground: &Ground, faults: &[usize], history: &History) {
+    pub(super) fn add(&mut self, ground: &SearchSpace, faults: &[usize], history: &History) {
         let (lesson, verdict) = (&ground.lesson, &judge(history));
         let faults: Vec<Fault> =
             faults.iter().map(|fault| ground.vocabulary[*fault].clone()).collect();
@@ -164,8 +165,8 @@ impl Tally {
                 self.wrong.push(Wrong { scenario: lesson.with(faults), inside, lines });
             }
         }
-        let bad = verdict.findings.iter().filter(|finding| finding.seen == Seen::Violated);
-        let mut kinds: Vec<(Layer, Cause)> = bad
+        let bad = verdict.findings.iter().filter(|finding| finding.seen == Observed::Violated);
+        let mut kinds: Vec<(Property, Cause)> = bad
             .flat_map(|finding| finding.causes.iter().map(|cause| (finding.layer, *cause)))
             .collect();
         if kinds.is_empty() {

@@ -1,14 +1,14 @@
 //! Tests that a schedule of the search gives the same result as its scenario file, and that the
 //! search detects failures.
 
-use super::walk::{Ground, SEED};
+use super::walk::{SEED, SearchSpace};
 use super::*;
 use crate::history::History;
-use crate::scenario::{Cause, Layer};
+use crate::scenario::{Cause, Property};
 use crate::sim::{Course, Latency, trace_hash};
 
 /// The lessons of these names.
-fn some(nodes: usize, names: &[&str]) -> Vec<Lesson> {
+fn some(nodes: usize, names: &[&str]) -> Vec<BaseScenario> {
     let mut all = lessons(nodes);
     all.retain(|lesson| names.contains(&lesson.scenario.name.as_str()));
     assert_eq!(all.len(), names.len());
@@ -21,7 +21,7 @@ fn search(plan: &Plan) -> Tally {
 
 /// The history of the same scenario, run from its beginning.
 fn replayed(history: &History) -> History {
-    let mut course = Course::new(&history.header.scenario, SEED, Latency::Even, Lie::None);
+    let mut course = Course::new(&history.header.scenario, SEED, Latency::Even, Mutant::None);
     while course.step() {}
     course.finish()
 }
@@ -30,9 +30,9 @@ fn replayed(history: &History) -> History {
 fn what_is_forked_is_what_is_replayed_to_the_byte() {
     let mut count = 0;
     let defended = some(3, &["bare", "extends", "cleared-bare", "replicas-bare"]);
-    let defended = defended.into_iter().map(Lesson::defended);
+    let defended = defended.into_iter().map(BaseScenario::defended);
     for lesson in lessons(3).into_iter().chain(defended) {
-        let ground = Ground { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
+        let ground = SearchSpace { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
         let mut same = |faults: &[usize], history: &History| {
             count += 1;
             let replay = replayed(history);
@@ -41,7 +41,7 @@ fn what_is_forked_is_what_is_replayed_to_the_byte() {
                 assert_eq!(trace_hash(history), trace_hash(&replay));
             }
         };
-        let starts = ground.starts(Lie::None, &mut same);
+        let starts = ground.starts(Mutant::None, &mut same);
         for (number, start) in starts.iter().enumerate() {
             // Every other first fault alone, and a few of them with every second fault.
             if number % 201 == 100 {
@@ -130,11 +130,11 @@ fn masters_that_are_alike_are_folded_and_nothing_is_missed_by_it() {
     }
 }
 
-fn folded_and_not(lessons: &[Lesson]) {
+fn folded_and_not(lessons: &[BaseScenario]) {
     let of = |symmetry| {
         let lessons = lessons.to_vec();
         let tally = search(&Plan { lessons, symmetry, threads: 2, ..Plan::new(3, 1) });
-        let kinds: Vec<(Layer, Cause)> = tally.kinds.keys().copied().collect();
+        let kinds: Vec<(Property, Cause)> = tally.kinds.keys().copied().collect();
         let size =
             |(class, bare)| tally.smallest(class, bare).map(|found| (found.faults, found.masters));
         let smallest: Vec<_> = tally.smallest.keys().map(|key| (*key, size(*key))).collect();
@@ -150,8 +150,8 @@ fn folded_and_not(lessons: &[Lesson]) {
 fn whatever_can_befall_who_waits_has_its_place() {
     for (nodes, name) in [(3, "wakes"), (3, "takes-over"), (5, "wakes"), (5, "takes-over")] {
         let lesson = some(nodes, &[name]).remove(0);
-        let ground = Ground { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
-        let starts = ground.starts(Lie::None, &mut |_: &[usize], _: &History| ());
+        let ground = SearchSpace { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
+        let starts = ground.starts(Mutant::None, &mut |_: &[usize], _: &History| ());
         assert_eq!(starts.len(), ground.vocabulary.len(), "{name} with {nodes} masters");
         assert!(starts.len() > 200, "{}", starts.len());
     }
@@ -161,17 +161,17 @@ fn whatever_can_befall_who_waits_has_its_place() {
 /// and with masters that keep nothing.
 #[test]
 fn what_masters_keep_shows_only_where_one_starts_again() {
-    let [bare, durable]: [Lesson; 2] = some(3, &["bare", "durable"]).try_into().unwrap();
-    let play = |lesson: &Lesson, fault: &crate::scenario::Fault| {
+    let [bare, durable]: [BaseScenario; 2] = some(3, &["bare", "durable"]).try_into().unwrap();
+    let play = |lesson: &BaseScenario, fault: &crate::scenario::Fault| {
         let scenario = lesson.with(std::slice::from_ref(fault));
-        let mut course = Course::new(&scenario, SEED, Latency::Even, Lie::None);
+        let mut course = Course::new(&scenario, SEED, Latency::Even, Mutant::None);
         while course.step() {}
         course.finish()
     };
     let (mut same, mut differ) = (0, 0);
     for fault in vocabulary(&durable, Symmetry::Folded) {
         let (one, other) = (play(&bare, &fault), play(&durable, &fault));
-        let verdicts = [&one, &other].map(|history| crate::judge::judge(history).observed);
+        let verdicts = [&one, &other].map(|history| crate::checker::judge(history).observed);
         if durable.is_its_own(std::iter::once(&fault)) {
             differ += usize::from(one.records != other.records);
         } else {
@@ -185,17 +185,17 @@ fn what_masters_keep_shows_only_where_one_starts_again() {
 
 #[test]
 fn clients_that_lie_are_found_out() {
-    for (lie, lesson, faults) in [
-        (Lie::SmallQuorum, "bare", 0),
-        (Lie::PlainDel, "full", 0),
-        (Lie::NoDeadlineCheck, "bare", 1),
-        (Lie::ForgetsSuspend, "extends", 1),
-        (Lie::ErrorIsYes, "full", 1),
-        (Lie::DeafForEver, "wakes", 0),
+    for (mutant, lesson, faults) in [
+        (Mutant::SmallQuorum, "bare", 0),
+        (Mutant::PlainDel, "full", 0),
+        (Mutant::NoDeadlineCheck, "bare", 1),
+        (Mutant::ForgetsSuspend, "extends", 1),
+        (Mutant::ErrorIsYes, "full", 1),
+        (Mutant::DeafForEver, "wakes", 0),
     ] {
         let lessons = some(3, &[lesson]);
-        let tally = search(&Plan { lessons, lie, threads: 2, ..Plan::new(3, faults) });
-        assert!(tally.broken > 0, "{lie}");
+        let tally = search(&Plan { lessons, mutant, threads: 2, ..Plan::new(3, faults) });
+        assert!(tally.broken > 0, "{mutant}");
     }
 }
 
@@ -235,8 +235,12 @@ fn what_a_fast_clock_leaves_behind_is_no_leak() {
     }
     let Faults { fault: faults } = toml::from_str(text).unwrap();
     let scenario = lesson.with(&faults);
-    let mut course = Course::new(&scenario, SEED, Latency::Even, Lie::None);
+    let mut course = Course::new(&scenario, SEED, Latency::Even, Mutant::None);
     while course.step() {}
-    let verdict = crate::judge::judge(&course.finish());
-    assert_eq!(verdict.observed[&Layer::Hygiene], crate::judge::Seen::Safe, "{verdict:#?}");
+    let verdict = crate::checker::judge(&course.finish());
+    assert_eq!(
+        verdict.observed[&Property::Hygiene],
+        crate::checker::Observed::Safe,
+        "{verdict:#?}"
+    );
 }

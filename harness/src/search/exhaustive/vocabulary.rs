@@ -1,10 +1,10 @@
 //! The vocabulary: every fault that a schedule on a lesson may have. A fault is a harm, its target
 //! and its place. This file lists them all, so that the search space can be read.
 
-use super::lessons::{self, Lesson, TTL, length, register, resource};
+use super::lessons::{self, BaseScenario, TTL, length, register, resource};
 use crate::scenario::{
-    Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, Length, Moment, NetHarm, NodeHarm,
-    Nodes, ResourceHarm, Role, Shift, Side, Touches, What, When, Which,
+    Class, ClientFault, Clients, ClockFault, End, EventKind, Fault, FaultKind, FaultTime, Length,
+    Moment, NetworkFault, NodeFault, Nodes, ResourceFault, Role, Shift, Side, Touches, Which,
 };
 
 /// Longer than a TTL: leases and keys from before the fault are over when it ends.
@@ -26,7 +26,7 @@ pub enum Symmetry {
 
 /// Every fault that can be in a schedule on this lesson, in the order in which faults of the same
 /// place are added.
-pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
+pub fn vocabulary(lesson: &BaseScenario, symmetry: Symmetry) -> Vec<Fault> {
     if lesson.parted {
         return Vec::new();
     }
@@ -38,55 +38,61 @@ pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
     if lesson.words != lessons::Words::Usual {
         for (place, early) in words.places() {
             for nodes in words.sets(early, true) {
-                all.extend(words.own(&nodes).into_iter().map(|harm| fault(&place, harm)));
+                all.extend(
+                    words.own(&nodes).into_iter().map(|fault_kind| fault(&place, fault_kind)),
+                );
             }
         }
         return all;
     }
     for (place, early) in words.places() {
         let weighty = words.sets(early, true);
-        for harm in weighty.iter().flat_map(|nodes| words.weighty(nodes)) {
-            all.push(fault(&place, harm));
+        for fault_kind in weighty.iter().flat_map(|nodes| words.weighty(nodes)) {
+            all.push(fault(&place, fault_kind));
         }
-        for harm in words.clients() {
-            all.push(fault(&place, harm));
+        for fault_kind in words.clients() {
+            all.push(fault(&place, fault_kind));
         }
     }
     for (place, early) in words.few_places() {
         for nodes in words.sets(early, false) {
-            for harm in words.others(&nodes) {
-                all.push(fault(&place, harm));
+            for fault_kind in words.others(&nodes) {
+                all.push(fault(&place, fault_kind));
             }
         }
     }
     for back in [false, true] {
         let clients = Clients::Some(vec!["c1".into()]);
-        let harm = Harm::Client(ClientHarm::Clock { clients, by: shift(10 * TTL, back) });
-        all.extend(words.few_places().iter().map(|(place, _)| fault(place, (harm.clone(), None))));
+        let fault_kind =
+            FaultKind::Client(ClientFault::Clock { clients, by: shift(10 * TTL, back) });
+        all.extend(
+            words.few_places().iter().map(|(place, _)| fault(place, (fault_kind.clone(), None))),
+        );
     }
     for (what, places) in [(Touches::Write, 3), (Touches::Read, 1)] {
         let clients = Clients::Some(vec!["c1".into()]);
-        let harm = Harm::Resource(ResourceHarm::Delay { clients, what, by: length(LONG) });
+        let fault_kind =
+            FaultKind::Resource(ResourceFault::Delay { clients, what, by: length(LONG) });
         let places = words.few_places().into_iter().take(places);
-        all.extend(places.map(|(place, _)| fault(&place, (harm.clone(), None))));
+        all.extend(places.map(|(place, _)| fault(&place, (fault_kind.clone(), None))));
     }
     for nodes in words.sets(true, false) {
-        for harm in words.messages(&nodes) {
-            all.push(fault(&When::At(length(0)), harm));
+        for fault_kind in words.messages(&nodes) {
+            all.push(fault(&FaultTime::At(length(0)), fault_kind));
         }
     }
     all
 }
 
 /// A harm and its duration.
-type Lasting = (Harm, Option<u64>);
+type Lasting = (FaultKind, Option<u64>);
 
-fn fault(when: &When, (harm, lasts): Lasting) -> Fault {
-    Fault { when: when.clone(), lasts: lasts.map(length), harm }
+fn fault(when: &FaultTime, (fault_kind, lasts): Lasting) -> Fault {
+    Fault { when: when.clone(), lasts: lasts.map(length), fault_kind }
 }
 
 struct Words<'a> {
-    lesson: &'a Lesson,
+    lesson: &'a BaseScenario,
     symmetry: Symmetry,
 }
 
@@ -100,30 +106,31 @@ impl Words<'_> {
     }
 
     /// The places for harms that can end a hold, and whether each place is before the first grant.
-    fn places(&self) -> Vec<(When, bool)> {
-        let after = |client: &str, what, plus| (When::After(moment(client, what, plus)), false);
-        let before = |client: &str, what| (When::Before(moment(client, what, 0)), false);
+    fn places(&self) -> Vec<(FaultTime, bool)> {
+        let after =
+            |client: &str, what, plus| (FaultTime::After(moment(client, what, plus)), false);
+        let before = |client: &str, what| (FaultTime::Before(moment(client, what, 0)), false);
         let early = |(when, _)| (when, true);
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let (all, quorum) = (count(self.nodes()), count(self.quorum()));
-        let granted = || What::Granted(resource());
+        let granted = || EventKind::Granted(resource());
         let mut places = vec![
-            (When::At(length(0)), true),
-            early(after("c1", What::Request(all, Class::Acquire), 0)),
-            early(before("c1", What::Reply(quorum, Class::Acquire))),
+            (FaultTime::At(length(0)), true),
+            early(after("c1", EventKind::Request(all, Class::Acquire), 0)),
+            early(before("c1", EventKind::Reply(quorum, Class::Acquire))),
             after("c1", granted(), 0),
             after("c1", granted(), LATER),
-            before("c1", What::Writes(register())),
-            before("c1", What::Releases(resource())),
-            after("c1", What::Released(resource()), 0),
+            before("c1", EventKind::Writes(register())),
+            before("c1", EventKind::Releases(resource())),
+            after("c1", EventKind::Released(resource()), 0),
             after("c1", granted(), TTL - 70),
             after("c1", granted(), TTL + 20),
             after("c2", granted(), 0),
         ];
         if self.lesson.extends() {
-            let extended = || What::Extended(resource());
+            let extended = || EventKind::Extended(resource());
             places.extend([
-                before("c1", What::Reply(quorum, Class::Extend)),
+                before("c1", EventKind::Reply(quorum, Class::Extend)),
                 after("c1", extended(), 0),
                 after("c1", extended(), TTL - 70),
                 after("c1", extended(), TTL + 20),
@@ -133,10 +140,10 @@ impl Words<'_> {
     }
 
     /// The places for harms that only hinder.
-    fn few_places(&self) -> Vec<(When, bool)> {
-        let granted = When::After(moment("c1", What::Granted(resource()), 0));
-        let writes = When::Before(moment("c1", What::Writes(register()), 0));
-        vec![(When::At(length(0)), true), (granted, false), (writes, false)]
+    fn few_places(&self) -> Vec<(FaultTime, bool)> {
+        let granted = FaultTime::After(moment("c1", EventKind::Granted(resource()), 0));
+        let writes = FaultTime::Before(moment("c1", EventKind::Writes(register()), 0));
+        vec![(FaultTime::At(length(0)), true), (granted, false), (writes, false)]
     }
 
     /// Sets of masters: before the first grant by number, afterwards by their part. Returns all
@@ -176,12 +183,12 @@ impl Words<'_> {
     fn weighty(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
         vec![
-            (Harm::Node(NodeHarm::Restart { nodes: nodes() }), None),
-            (Harm::Node(NodeHarm::Kill { nodes: nodes() }), Some(200)),
-            (Harm::Clock(ClockHarm::Step { nodes: nodes(), by: shift(STEP, false) }), None),
-            (Harm::Clock(ClockHarm::Rate { nodes: nodes(), factor: 2.0 }), None),
+            (FaultKind::Node(NodeFault::Restart { nodes: nodes() }), None),
+            (FaultKind::Node(NodeFault::Kill { nodes: nodes() }), Some(200)),
+            (FaultKind::Clock(ClockFault::Step { nodes: nodes(), by: shift(STEP, false) }), None),
+            (FaultKind::Clock(ClockFault::Rate { nodes: nodes(), factor: 2.0 }), None),
             (
-                Harm::Clock(ClockHarm::Strobe {
+                FaultKind::Clock(ClockFault::Strobe {
                     nodes: nodes(),
                     by: length(STEP),
                     every: length(5),
@@ -193,30 +200,32 @@ impl Words<'_> {
 
     /// All faults for lessons in which masters wake waiters.
     fn waiting(&self) -> Vec<Fault> {
-        let before = |client: &str, what| When::Before(moment(client, what, 0));
-        let after = |client: &str, what| When::After(moment(client, what, 0));
+        let before = |client: &str, what| FaultTime::Before(moment(client, what, 0));
+        let after = |client: &str, what| FaultTime::After(moment(client, what, 0));
         let count = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
         let places = [
-            after("c1", What::Granted(resource())),
+            after("c1", EventKind::Granted(resource())),
             // The reply tells the waiter which client holds the resource.
-            before("c2", What::Reply(1, Class::Release)),
-            before("c1", What::Releases(resource())),
-            after("c1", What::Released(resource())),
-            before("c2", What::Reply(1, Class::WakeUp)),
+            before("c2", EventKind::Reply(1, Class::Release)),
+            before("c1", EventKind::Releases(resource())),
+            after("c1", EventKind::Released(resource())),
+            before("c2", EventKind::Reply(1, Class::WakeUp)),
             // The first master replies to the client that was woken.
-            before("c2", What::Reply(count + 1, Class::Acquire)),
-            after("c2", What::Granted(resource())),
+            before("c2", EventKind::Reply(count + 1, Class::Acquire)),
+            after("c2", EventKind::Granted(resource())),
         ];
         let sets = self.sets_beside_the_first();
         let mut all = Vec::new();
         for place in &places {
             for nodes in &sets {
-                all.extend(self.deafens(nodes).into_iter().map(|harm| fault(place, harm)));
+                all.extend(
+                    self.deafens(nodes).into_iter().map(|fault_kind| fault(place, fault_kind)),
+                );
             }
-            all.extend(self.stills().into_iter().map(|harm| fault(place, harm)));
+            all.extend(self.stills().into_iter().map(|fault_kind| fault(place, fault_kind)));
         }
-        for harm in sets.iter().flat_map(|nodes| self.words(nodes)) {
-            all.push(fault(&When::At(length(0)), harm));
+        for fault_kind in sets.iter().flat_map(|nodes| self.words(nodes)) {
+            all.push(fault(&FaultTime::At(length(0)), fault_kind));
         }
         all
     }
@@ -250,25 +259,25 @@ impl Words<'_> {
             ..Which::default()
         };
         vec![
-            (Harm::Node(NodeHarm::Restart { nodes: to() }), None),
-            (Harm::Node(NodeHarm::Kill { nodes: to() }), Some(LONG)),
-            (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(LONG)),
-            (Harm::Net(NetHarm::Cut(which())), Some(300)),
-            (Harm::Net(NetHarm::Cut(which())), None),
-            (Harm::Net(NetHarm::Hold(which())), Some(LONG)),
-            (Harm::Net(NetHarm::Reset(which())), None),
+            (FaultKind::Node(NodeFault::Restart { nodes: to() }), None),
+            (FaultKind::Node(NodeFault::Kill { nodes: to() }), Some(LONG)),
+            (FaultKind::Node(NodeFault::Pause { nodes: to() }), Some(LONG)),
+            (FaultKind::Net(NetworkFault::Cut(which())), Some(300)),
+            (FaultKind::Net(NetworkFault::Cut(which())), None),
+            (FaultKind::Net(NetworkFault::Hold(which())), Some(LONG)),
+            (FaultKind::Net(NetworkFault::Reset(which())), None),
         ]
     }
 
     /// Clients that are paused, or die.
     fn stills(&self) -> Vec<Lasting> {
         let one = |name: &str| Clients::Some(vec![name.into()]);
-        let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
+        let pause = |name: &str| FaultKind::Client(ClientFault::Pause { clients: one(name) });
         vec![
             (pause("c1"), Some(LONG)),
             (pause("c2"), Some(100)),
             (pause("c2"), Some(LONG)),
-            (Harm::Client(ClientHarm::Kill { clients: one("c1") }), None),
+            (FaultKind::Client(ClientFault::Kill { clients: one("c1") }), None),
         ]
     }
 
@@ -282,14 +291,14 @@ impl Words<'_> {
             ..Which::default()
         };
         let mut all = vec![
-            (Harm::Net(NetHarm::Drop(which(Class::WakeUp))), None),
-            (Harm::Net(NetHarm::Hold(which(Class::WakeUp))), None),
-            (Harm::Net(NetHarm::Reset(which(Class::WakeUp))), None),
+            (FaultKind::Net(NetworkFault::Drop(which(Class::WakeUp))), None),
+            (FaultKind::Net(NetworkFault::Hold(which(Class::WakeUp))), None),
+            (FaultKind::Net(NetworkFault::Reset(which(Class::WakeUp))), None),
         ];
         for command in [Class::WakeUp, Class::Release, Class::Acquire] {
             all.extend([
-                (Harm::Net(NetHarm::Drop(which(command))), Some(700)),
-                (Harm::Net(NetHarm::Hold(which(command))), Some(700)),
+                (FaultKind::Net(NetworkFault::Drop(which(command))), Some(700)),
+                (FaultKind::Net(NetworkFault::Hold(which(command))), Some(700)),
             ]);
         }
         all
@@ -298,16 +307,16 @@ impl Words<'_> {
     /// Harms that can make a master forget, and that are tried separately.
     fn own(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
-        let power = || Harm::Node(NodeHarm::PowerLoss { nodes: nodes() });
+        let power = || FaultKind::Node(NodeFault::PowerLoss { nodes: nodes() });
         match self.lesson.words {
             lessons::Words::Usual | lessons::Words::Waiting => Vec::new(),
             lessons::Words::Cleared => vec![
-                (Harm::Node(NodeHarm::Flush { nodes: nodes() }), None),
-                (Harm::Node(NodeHarm::Evict { nodes: nodes() }), None),
+                (FaultKind::Node(NodeFault::Flush { nodes: nodes() }), None),
+                (FaultKind::Node(NodeFault::Evict { nodes: nodes() }), None),
             ],
             lessons::Words::Power => vec![(power(), Some(200)), (power(), Some(LONG))],
             lessons::Words::Replicas => {
-                vec![(Harm::Node(NodeHarm::Failover { nodes: nodes() }), None)]
+                vec![(FaultKind::Node(NodeFault::Failover { nodes: nodes() }), None)]
             }
         }
     }
@@ -315,13 +324,13 @@ impl Words<'_> {
     /// Harms to clients.
     fn clients(&self) -> Vec<Lasting> {
         let one = |name: &str| Clients::Some(vec![name.into()]);
-        let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
+        let pause = |name: &str| FaultKind::Client(ClientFault::Pause { clients: one(name) });
         vec![
             (pause("c1"), Some(100)),
             (pause("c1"), Some(LONG)),
             (pause("c2"), Some(LONG)),
-            (Harm::Client(ClientHarm::Suspend { clients: one("c1") }), Some(LONG)),
-            (Harm::Client(ClientHarm::Kill { clients: one("c1") }), None),
+            (FaultKind::Client(ClientFault::Suspend { clients: one("c1") }), Some(LONG)),
+            (FaultKind::Client(ClientFault::Kill { clients: one("c1") }), None),
         ]
     }
 
@@ -333,30 +342,35 @@ impl Words<'_> {
             nodes: nodes.clone(),
             ..Which::default()
         };
-        let half_open =
-            |end| Harm::Net(NetHarm::HalfOpen { clients: which("c1").clients, nodes: to(), end });
-        let delay = NetHarm::Delay {
+        let half_open = |end| {
+            FaultKind::Net(NetworkFault::HalfOpen {
+                clients: which("c1").clients,
+                nodes: to(),
+                end,
+            })
+        };
+        let delay = NetworkFault::Delay {
             clients: which("c1").clients,
             nodes: to(),
             what: Side::Both,
             by: length(30),
         };
         vec![
-            (Harm::Node(NodeHarm::Kill { nodes: to() }), Some(LONG)),
-            (Harm::Node(NodeHarm::Stop { nodes: to() }), None),
-            (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(80)),
-            (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(LONG)),
-            (Harm::Node(NodeHarm::Slow { nodes: to(), by: length(20) }), None),
-            (Harm::Node(NodeHarm::Full { nodes: to() }), Some(300)),
-            (Harm::Clock(ClockHarm::Step { nodes: to(), by: shift(STEP, true) }), None),
-            (Harm::Clock(ClockHarm::Rate { nodes: to(), factor: 1.005 }), None),
-            (Harm::Net(NetHarm::Cut(which("c1"))), Some(300)),
-            (Harm::Net(NetHarm::Cut(which("c1"))), None),
-            (Harm::Net(NetHarm::Cut(which("c2"))), Some(300)),
-            (Harm::Net(NetHarm::Hold(which("c1"))), Some(300)),
-            (Harm::Net(NetHarm::Hold(which("c1"))), Some(LONG)),
-            (Harm::Net(delay), None),
-            (Harm::Net(NetHarm::Reset(which("c1"))), None),
+            (FaultKind::Node(NodeFault::Kill { nodes: to() }), Some(LONG)),
+            (FaultKind::Node(NodeFault::Stop { nodes: to() }), None),
+            (FaultKind::Node(NodeFault::Pause { nodes: to() }), Some(80)),
+            (FaultKind::Node(NodeFault::Pause { nodes: to() }), Some(LONG)),
+            (FaultKind::Node(NodeFault::Slow { nodes: to(), by: length(20) }), None),
+            (FaultKind::Node(NodeFault::Full { nodes: to() }), Some(300)),
+            (FaultKind::Clock(ClockFault::Step { nodes: to(), by: shift(STEP, true) }), None),
+            (FaultKind::Clock(ClockFault::Rate { nodes: to(), factor: 1.005 }), None),
+            (FaultKind::Net(NetworkFault::Cut(which("c1"))), Some(300)),
+            (FaultKind::Net(NetworkFault::Cut(which("c1"))), None),
+            (FaultKind::Net(NetworkFault::Cut(which("c2"))), Some(300)),
+            (FaultKind::Net(NetworkFault::Hold(which("c1"))), Some(300)),
+            (FaultKind::Net(NetworkFault::Hold(which("c1"))), Some(LONG)),
+            (FaultKind::Net(delay), None),
+            (FaultKind::Net(NetworkFault::Reset(which("c1"))), None),
             (half_open(End::Client), None),
             (half_open(End::Master), None),
         ]
@@ -378,17 +392,17 @@ impl Words<'_> {
             }
             let request = || which(Side::Request, command);
             all.extend([
-                (Harm::Net(NetHarm::Drop(request())), Some(700)),
-                (Harm::Net(NetHarm::Drop(which(Side::Reply, command))), Some(700)),
-                (Harm::Net(NetHarm::Hold(request())), Some(700)),
-                (Harm::Net(NetHarm::Duplicate(request())), None),
+                (FaultKind::Net(NetworkFault::Drop(request())), Some(700)),
+                (FaultKind::Net(NetworkFault::Drop(which(Side::Reply, command))), Some(700)),
+                (FaultKind::Net(NetworkFault::Hold(request())), Some(700)),
+                (FaultKind::Net(NetworkFault::Duplicate(request())), None),
             ]);
         }
         all
     }
 }
 
-fn moment(client: &str, what: What, plus: u64) -> Moment {
+fn moment(client: &str, what: EventKind, plus: u64) -> Moment {
     Moment { client: client.into(), what, plus: length(plus) }
 }
 

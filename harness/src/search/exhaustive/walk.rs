@@ -1,19 +1,19 @@
 //! The walk through all schedules, depth first. The search simulates a run up to the place where
 //! the next fault strikes, clones it there, and continues with the fault.
 
-use super::lessons::Lesson;
-use crate::director::Place;
+use super::lessons::BaseScenario;
 use crate::history::History;
-use crate::sabotage::Lie;
-use crate::scenario::{Fault, Harm, NodeHarm, When};
+use crate::mutants::Mutant;
+use crate::orchestrator::Place;
+use crate::scenario::{Fault, FaultKind, FaultTime, NodeFault};
 use crate::sim::{Course, Latency};
 
 /// The seed of the random choices: tokens, and the jitter of pauses.
 pub const SEED: u64 = 1;
 
 /// A lesson and its vocabulary.
-pub(super) struct Ground {
-    pub(super) lesson: Lesson,
+pub(super) struct SearchSpace {
+    pub(super) lesson: BaseScenario,
     pub(super) vocabulary: Vec<Fault>,
 }
 
@@ -37,10 +37,10 @@ struct Branch {
     faults: Vec<usize>,
 }
 
-impl Ground {
+impl SearchSpace {
     /// Plays the run without a fault, and returns the places where the first fault can be added.
-    pub(super) fn starts(&self, lie: Lie, each: &mut impl Each) -> Vec<Start> {
-        let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, lie);
+    pub(super) fn starts(&self, mutant: Mutant, each: &mut impl Each) -> Vec<Start> {
+        let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, mutant);
         course.warm_up();
         let (history, next) = self.play(&course);
         if self.is_its_own(&[]) {
@@ -138,19 +138,19 @@ impl Ground {
     }
 
     fn fails_over(&self, fault: usize) -> bool {
-        matches!(self.vocabulary[fault].harm, Harm::Node(NodeHarm::Failover { .. }))
+        matches!(self.vocabulary[fault].fault_kind, FaultKind::Node(NodeFault::Failover { .. }))
     }
 
     fn is_there_from_the_start(&self, fault: usize) -> bool {
-        matches!(self.vocabulary[fault].when, When::At(_))
+        matches!(self.vocabulary[fault].when, FaultTime::At(_))
     }
 
     /// The faults that strike at this place.
     fn at(&self, place: &Place) -> impl Iterator<Item = usize> {
         let is = |(_, fault): &(usize, &Fault)| match &fault.when {
-            When::At(_) => false,
-            When::After(moment) => !place.before && moment.is_at(&place.client, &place.what),
-            When::Before(moment) => place.before && moment.is_at(&place.client, &place.what),
+            FaultTime::At(_) => false,
+            FaultTime::After(moment) => !place.before && moment.is_at(&place.client, &place.what),
+            FaultTime::Before(moment) => place.before && moment.is_at(&place.client, &place.what),
         };
         self.vocabulary.iter().enumerate().filter(is).map(|(fault, _)| fault)
     }

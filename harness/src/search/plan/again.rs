@@ -1,7 +1,7 @@
 //! Owners that acquire a resource again while they hold it: at once or after a while, for longer or
 //! not. They release the handles before the end of the first one, after it, or never.
 
-use super::dice::Dice;
+use super::rng::Rng;
 use super::{people, ttl};
 use crate::name::Name;
 use crate::scenario::{Lock, Scenario, Step, Way};
@@ -16,16 +16,16 @@ const LONGEST: u64 = 6_000;
 
 /// Lets most clients of every fourth scenario acquire again the resources that they hold. It comes
 /// before the faults, some of which strike at a step.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
-    if !dice.chance(1, 4) {
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 4) {
         return;
     }
     for client in &mut scenario.clients {
-        if dice.chance(2, 3) {
+        if rng.chance(2, 3) {
             let script = std::mem::take(&mut client.script);
             let sections = sections(script).into_iter();
             let lock = &scenario.lock;
-            client.script = sections.flat_map(|section| reentered(dice, lock, section)).collect();
+            client.script = sections.flat_map(|section| reentered(rng, lock, section)).collect();
         }
     }
 }
@@ -42,15 +42,15 @@ fn sections(script: Vec<Step>) -> Vec<Vec<Step>> {
     sections
 }
 
-fn reentered(dice: &mut Dice, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
+fn reentered(rng: &mut Rng, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
     // In a request for several resources each has an owner of its own, which no other client
     // shares.
     let resource = match section.first() {
         Some(Step::Acquire { resource, also, .. }) if also.is_empty() => resource.clone(),
         _ => return section,
     };
-    for _ in 0..dice.within(1, 2) {
-        enter(dice, lock, &resource, &mut section);
+    for _ in 0..rng.within(1, 2) {
+        enter(rng, lock, &resource, &mut section);
     }
     let handles = section.iter().flat_map(Step::acquires).count();
     if section.iter().flat_map(Step::releases).count() < handles {
@@ -61,27 +61,27 @@ fn reentered(dice: &mut Dice, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> 
 }
 
 /// Adds one more handle, and its end.
-fn enter(dice: &mut Dice, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
+fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
     let release = || Step::Release { resource: resource.clone(), also: Vec::new() };
-    let at = 1 + dice.index(section.len() - 1);
-    let mut steps = match dice.below(8) {
+    let at = 1 + rng.index(section.len() - 1);
+    let mut steps = match rng.below(8) {
         // Waits until the lease is over by itself, and a little longer.
-        0 => vec![Step::Work(of_millis(millis(lock.ttl) + dice.within(1, 100)))],
-        1..4 => vec![work(dice)],
+        0 => vec![Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))],
+        1..4 => vec![work(rng)],
         _ => Vec::new(),
     };
-    steps.push(acquire(dice, lock, resource));
+    steps.push(acquire(rng, lock, resource));
     // It may be another lease. An update must not build on a read under the lease before.
     let read = section[..at].iter().find(|step| is_read(step)).cloned();
     steps.extend(read.clone());
     let behind = at + steps.len();
     section.splice(at..at, steps);
-    match dice.below(6) {
+    match rng.below(6) {
         // The handle is never released.
         0 => {}
         // It outlives the first handle.
         1 | 2 => {
-            section.push(work(dice));
+            section.push(work(rng));
             section.extend(
                 read.and_then(written)
                     .map(|register| people::touch(&register, Way::Write, resource)),
@@ -89,14 +89,14 @@ fn enter(dice: &mut Dice, lock: &Lock, resource: &Name, section: &mut Vec<Step>)
             section.push(release());
         }
         _ => {
-            let place = behind + dice.index(section.len() - behind);
+            let place = behind + rng.index(section.len() - behind);
             section.insert(place, release());
         }
     }
 }
 
-fn work(dice: &mut Dice) -> Step {
-    Step::Work(of_millis(dice.within(1, people::WORKS)))
+fn work(rng: &mut Rng) -> Step {
+    Step::Work(of_millis(rng.within(1, people::WORKS)))
 }
 
 fn is_read(step: &Step) -> bool {
@@ -110,19 +110,19 @@ fn written(step: Step) -> Option<Name> {
     }
 }
 
-fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
-    let longer = |dice: &mut Dice| (millis(lock.ttl) + dice.within(1, 1_000)).min(LONGEST);
+fn acquire(rng: &mut Rng, lock: &Lock, resource: &Name) -> Step {
+    let longer = |rng: &mut Rng| (millis(lock.ttl) + rng.within(1, 1_000)).min(LONGEST);
     Step::Acquire {
         resource: resource.clone(),
         also: Vec::new(),
         // If the lease is over, it asks like any other client.
-        wait: of_millis(if dice.chance(1, 2) { 0 } else { dice.within(1, 1_500) }),
-        ttl: match dice.below(6) {
-            0 => Some(ttl(dice, lock)),
-            1 | 2 => Some(of_millis(longer(dice))),
+        wait: of_millis(if rng.chance(1, 2) { 0 } else { rng.within(1, 1_500) }),
+        ttl: match rng.below(6) {
+            0 => Some(ttl(rng, lock)),
+            1 | 2 => Some(of_millis(longer(rng))),
             _ => None,
         },
-        cancel: dice.maybe(1, 8, |dice| of_millis(dice.within(1, 60))),
+        cancel: rng.maybe(1, 8, |rng| of_millis(rng.within(1, 60))),
         again: true,
     }
 }

@@ -1,126 +1,125 @@
 //! When a fault strikes, and its target.
 
-use super::dice::Dice;
+use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{
-    Class, Clients, Moment, Nodes, Role, Scenario, Side, Step, Way, What, When, Which,
+    Class, Clients, EventKind, FaultTime, Moment, Nodes, Role, Scenario, Side, Step, Way, Which,
 };
 use crate::search::lengths::of_millis;
 
 /// One of the clients.
-pub(super) fn name(dice: &mut Dice, scenario: &Scenario) -> Name {
-    let index = dice.index(scenario.clients.len());
+pub(super) fn name(rng: &mut Rng, scenario: &Scenario) -> Name {
+    let index = rng.index(scenario.clients.len());
     scenario.clients[index].id.clone()
 }
 
-pub(super) fn one(dice: &mut Dice, scenario: &Scenario) -> Clients {
-    Clients::Some(vec![name(dice, scenario)])
+pub(super) fn one(rng: &mut Rng, scenario: &Scenario) -> Clients {
+    Clients::Some(vec![name(rng, scenario)])
 }
 
-pub(super) fn clients(dice: &mut Dice, scenario: &Scenario) -> Clients {
-    if dice.chance(1, 2) { Clients::All } else { one(dice, scenario) }
+pub(super) fn clients(rng: &mut Rng, scenario: &Scenario) -> Clients {
+    if rng.chance(1, 2) { Clients::All } else { one(rng, scenario) }
 }
 
-pub(super) fn nodes(dice: &mut Dice, scenario: &Scenario) -> Nodes {
+pub(super) fn nodes(rng: &mut Rng, scenario: &Scenario) -> Nodes {
     let all = scenario.cluster.nodes;
-    match dice.below(8) {
+    match rng.below(8) {
         0 => Nodes::All,
         1..5 => {
-            let mut some: Vec<usize> =
-                (0..dice.within(1, 3)).map(|_| dice.index(all) + 1).collect();
+            let mut some: Vec<usize> = (0..rng.within(1, 3)).map(|_| rng.index(all) + 1).collect();
             some.sort_unstable();
             some.dedup();
             Nodes::Some(some)
         }
         _ => Nodes::Role(Role {
-            client: name(dice, scenario),
-            granted: dice.chance(2, 3),
-            first: dice.maybe(1, 2, |dice| dice.index(all) + 1),
+            client: name(rng, scenario),
+            granted: rng.chance(2, 3),
+            first: rng.maybe(1, 2, |rng| rng.index(all) + 1),
         }),
     }
 }
 
-pub(super) fn class(dice: &mut Dice) -> Class {
-    dice.pick(&[Class::Any, Class::Acquire, Class::Extend, Class::Release])
+pub(super) fn class(rng: &mut Rng) -> Class {
+    rng.pick(&[Class::Any, Class::Acquire, Class::Extend, Class::Release])
 }
 
-pub(super) fn side(dice: &mut Dice) -> Side {
-    dice.pick(&[Side::Both, Side::Request, Side::Reply])
+pub(super) fn side(rng: &mut Rng) -> Side {
+    rng.pick(&[Side::Both, Side::Request, Side::Reply])
 }
 
-pub(super) fn which(dice: &mut Dice, scenario: &Scenario) -> Which {
+pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> Which {
     Which {
-        clients: clients(dice, scenario),
-        nodes: nodes(dice, scenario),
-        what: side(dice),
-        command: class(dice),
-        index: dice.maybe(1, 2, |dice| dice.within(1, 20)),
-        count: dice.maybe(1, 2, |dice| dice.within(1, 10)),
+        clients: clients(rng, scenario),
+        nodes: nodes(rng, scenario),
+        what: side(rng),
+        command: class(rng),
+        index: rng.maybe(1, 2, |rng| rng.within(1, 20)),
+        count: rng.maybe(1, 2, |rng| rng.within(1, 10)),
     }
 }
 
 /// All links between some clients and some masters.
-pub(super) fn ties(dice: &mut Dice, scenario: &Scenario) -> Which {
-    Which { clients: clients(dice, scenario), nodes: nodes(dice, scenario), ..Which::default() }
+pub(super) fn ties(rng: &mut Rng, scenario: &Scenario) -> Which {
+    Which { clients: clients(rng, scenario), nodes: nodes(rng, scenario), ..Which::default() }
 }
 
-pub(super) fn when(dice: &mut Dice, scenario: &Scenario) -> When {
-    match dice.below(4) {
-        0 => When::At(of_millis(0)),
-        1 => When::At(of_millis(dice.below(1_500))),
-        _ => moment(dice, scenario),
+pub(super) fn when(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
+    match rng.below(4) {
+        0 => FaultTime::At(of_millis(0)),
+        1 => FaultTime::At(of_millis(rng.below(1_500))),
+        _ => moment(rng, scenario),
     }
 }
 
 /// Before or after an action of a client. The draw omits actions that the client never does.
-fn moment(dice: &mut Dice, scenario: &Scenario) -> When {
-    let index = dice.index(scenario.clients.len());
+fn moment(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
+    let index = rng.index(scenario.clients.len());
     let client = scenario.clients[index].id.clone();
     let script = &scenario.clients[index].script;
     let granted = || script.iter().find_map(Step::resource).map_or_else(|| "L".into(), Name::from);
-    let what = match dice.below(14) {
-        0 => What::Asks(granted()),
-        1 => What::Refused(granted()),
-        2 => extended(script).unwrap_or_else(|| What::Granted(granted())),
-        3 => What::Lost(granted()),
-        4 => What::Releases(granted()),
-        5 => What::Released(granted()),
-        6 => touched(script, Way::Read).unwrap_or_else(|| What::Granted(granted())),
-        7 => touched(script, Way::Write).unwrap_or_else(|| What::Granted(granted())),
-        8 => What::Request(message(dice), class(dice)),
-        9 => What::Reply(message(dice), class(dice)),
-        _ => What::Granted(granted()),
+    let what = match rng.below(14) {
+        0 => EventKind::Asks(granted()),
+        1 => EventKind::Refused(granted()),
+        2 => extended(script).unwrap_or_else(|| EventKind::Granted(granted())),
+        3 => EventKind::Lost(granted()),
+        4 => EventKind::Releases(granted()),
+        5 => EventKind::Released(granted()),
+        6 => touched(script, Way::Read).unwrap_or_else(|| EventKind::Granted(granted())),
+        7 => touched(script, Way::Write).unwrap_or_else(|| EventKind::Granted(granted())),
+        8 => EventKind::Request(message(rng), class(rng)),
+        9 => EventKind::Reply(message(rng), class(rng)),
+        _ => EventKind::Granted(granted()),
     };
-    if what.can_wait() && dice.chance(1, 2) {
-        return When::Before(Moment { client, what, plus: of_millis(0) });
+    if what.can_wait() && rng.chance(1, 2) {
+        return FaultTime::Before(Moment { client, what, plus: of_millis(0) });
     }
-    let plus = of_millis(if dice.chance(1, 3) { 0 } else { dice.below(200) });
-    When::After(Moment { client, what, plus })
+    let plus = of_millis(if rng.chance(1, 3) { 0 } else { rng.below(200) });
+    FaultTime::After(Moment { client, what, plus })
 }
 
 /// While the replies to a round are under way to a client.
-pub(super) fn in_flight(dice: &mut Dice, scenario: &Scenario, client: Name) -> When {
+pub(super) fn in_flight(rng: &mut Rng, scenario: &Scenario, client: Name) -> FaultTime {
     let masters = u64::try_from(scenario.cluster.nodes).unwrap_or(1);
-    let number = u32::try_from(dice.within(1, masters)).unwrap_or(1);
-    let class = dice.pick(&[Class::Acquire, Class::Acquire, Class::Extend]);
-    When::Before(Moment { client, what: What::Reply(number, class), plus: of_millis(0) })
+    let number = u32::try_from(rng.within(1, masters)).unwrap_or(1);
+    let class = rng.pick(&[Class::Acquire, Class::Acquire, Class::Extend]);
+    FaultTime::Before(Moment { client, what: EventKind::Reply(number, class), plus: of_millis(0) })
 }
 
-fn message(dice: &mut Dice) -> u32 {
-    u32::try_from(dice.within(1, 12)).unwrap_or(1)
+fn message(rng: &mut Rng) -> u32 {
+    u32::try_from(rng.within(1, 12)).unwrap_or(1)
 }
 
-fn extended(script: &[Step]) -> Option<What> {
+fn extended(script: &[Step]) -> Option<EventKind> {
     script.iter().find_map(|step| match step {
         Step::Extend { resource, .. } | Step::Keep { resource, .. } => {
-            Some(What::Extended(resource.clone()))
+            Some(EventKind::Extended(resource.clone()))
         }
         _ => None,
     })
 }
 
-fn touched(script: &[Step], wanted: Way) -> Option<What> {
-    let what = if wanted == Way::Read { What::Reads } else { What::Writes };
+fn touched(script: &[Step], wanted: Way) -> Option<EventKind> {
+    let what = if wanted == Way::Read { EventKind::Reads } else { EventKind::Writes };
     script.iter().find_map(|step| match step {
         Step::Touch { register, way, .. } if *way == wanted => Some(what(register.clone())),
         _ => None,

@@ -4,24 +4,25 @@
 //! without them.
 
 use super::aims;
-use super::dice::Dice;
+use super::rng::Rng;
 use crate::scenario::{
-    Clients, Fault, Harm, Moment, Nodes, ResourceHarm, Scenario, Step, Touches, Way, What, When,
+    Clients, EventKind, Fault, FaultKind, FaultTime, Moment, Nodes, ResourceFault, Scenario, Step,
+    Touches, Way,
 };
 use crate::search::lengths::of_millis;
 
-pub(super) fn draw(dice: &mut Dice, scenario: &mut Scenario) {
-    if dice.chance(1, 6) {
-        let fault = late(dice, scenario);
+pub(super) fn draw(rng: &mut Rng, scenario: &mut Scenario) {
+    if rng.chance(1, 6) {
+        let fault = late(rng, scenario);
         scenario.faults.extend(fault);
     }
-    if dice.chance(1, 8) {
-        lists(dice, scenario);
+    if rng.chance(1, 8) {
+        lists(rng, scenario);
     }
 }
 
 /// A client whose reads or writes come late; none if no client reads or writes.
-fn late(dice: &mut Dice, scenario: &Scenario) -> Option<Fault> {
+fn late(rng: &mut Rng, scenario: &Scenario) -> Option<Fault> {
     let touch = |step: &Step| match step {
         Step::Touch { register, way, .. } => Some((register.clone(), *way)),
         _ => None,
@@ -33,35 +34,41 @@ fn late(dice: &mut Dice, scenario: &Scenario) -> Option<Fault> {
     if all.is_empty() {
         return None;
     }
-    let (client, register, way) = dice.pick(&all);
+    let (client, register, way) = rng.pick(&all);
     let (what, moment) = match way {
-        Way::Present => (Touches::Both, What::Presents(register)),
-        Way::Read => (Touches::Read, What::Reads(register)),
-        Way::Write => (Touches::Write, What::Writes(register)),
+        Way::Present => (Touches::Both, EventKind::Presents(register)),
+        Way::Read => (Touches::Read, EventKind::Reads(register)),
+        Way::Write => (Touches::Write, EventKind::Writes(register)),
     };
-    let what = if dice.chance(1, 4) { Touches::Both } else { what };
-    let when = match dice.chance(1, 2) {
-        true => When::Before(Moment { client: client.clone(), what: moment, plus: of_millis(0) }),
-        false => aims::when(dice, scenario),
+    let what = if rng.chance(1, 4) { Touches::Both } else { what };
+    let when = match rng.chance(1, 2) {
+        true => {
+            FaultTime::Before(Moment { client: client.clone(), what: moment, plus: of_millis(0) })
+        }
+        false => aims::when(rng, scenario),
     };
-    let lasts = dice.maybe(1, 2, |dice| of_millis(dice.within(1, 1_200)));
-    let (clients, by) = (Clients::Some(vec![client.clone()]), of_millis(dice.within(1, 2_500)));
-    Some(Fault { when, lasts, harm: Harm::Resource(ResourceHarm::Delay { clients, what, by }) })
+    let lasts = rng.maybe(1, 2, |rng| of_millis(rng.within(1, 1_200)));
+    let (clients, by) = (Clients::Some(vec![client.clone()]), of_millis(rng.within(1, 2_500)));
+    Some(Fault {
+        when,
+        lasts,
+        fault_kind: FaultKind::Resource(ResourceFault::Delay { clients, what, by }),
+    })
 }
 
 /// Each process knows some of the masters, in some order, and perhaps one of them twice.
-fn lists(dice: &mut Dice, scenario: &mut Scenario) {
+fn lists(rng: &mut Rng, scenario: &mut Scenario) {
     let all = scenario.cluster.nodes;
     let processes: Vec<_> = scenario.processes().into_iter().cloned().collect();
     for process in processes {
-        if dice.chance(1, 3) {
+        if rng.chance(1, 3) {
             continue;
         }
         let mut rest: Vec<usize> = (1..=all).collect();
-        let many = 1 + dice.index(all);
-        let mut list: Vec<usize> = (0..many).map(|_| rest.remove(dice.index(rest.len()))).collect();
-        if dice.chance(1, 4) {
-            list.push(dice.pick(&list));
+        let many = 1 + rng.index(all);
+        let mut list: Vec<usize> = (0..many).map(|_| rest.remove(rng.index(rest.len()))).collect();
+        if rng.chance(1, 4) {
+            list.push(rng.pick(&list));
         }
         let of_process = scenario.clients.iter_mut().filter(|client| *client.process() == process);
         of_process.for_each(|client| client.nodes = Some(list.clone()));
@@ -69,7 +76,7 @@ fn lists(dice: &mut Dice, scenario: &mut Scenario) {
     // A part names masters that its client knows.
     let known: Vec<_> = scenario.clients.iter().map(|client| scenario.list(client)).collect();
     for fault in &mut scenario.faults {
-        let Some(Nodes::Role(role)) = fault.harm.nodes_mut() else { continue };
+        let Some(Nodes::Role(role)) = fault.fault_kind.nodes_mut() else { continue };
         let own = scenario.clients.iter().position(|client| client.id == role.client);
         let most = own.map_or(all, |own| known[own].masters().len());
         role.first = role.first.map(|first| first.min(most));

@@ -1,7 +1,7 @@
 //! Leases with fencing tokens, and registers that check them: in every other scenario, beside the
 //! registers that accept every write.
 
-use super::dice::Dice;
+use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{Scenario, Step, Way};
 
@@ -9,27 +9,27 @@ use crate::scenario::{Scenario, Step, Way};
 /// the same with fencing tokens and without.
 pub(super) const CHANCE: u64 = 0x66_656e_6365;
 
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
-    if dice.chance(1, 2) {
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario) {
+    if rng.chance(1, 2) {
         return;
     }
     scenario.lock.fencing = true;
     for client in &mut scenario.clients {
         let script = std::mem::take(&mut client.script);
-        client.script = fenced(dice, script);
+        client.script = fenced(rng, script);
     }
 }
 
 /// The script, with a section under the token of each lease: the client presents it, reads, and
 /// writes at the end or somewhere before it. Some clients take the token and touch no register.
-fn fenced(dice: &mut Dice, script: Vec<Step>) -> Vec<Step> {
+fn fenced(rng: &mut Rng, script: Vec<Step>) -> Vec<Step> {
     let mut all = Vec::with_capacity(script.len() + 3);
     let (mut leases, mut writes): (Vec<Name>, bool) = (Vec::new(), false);
     for step in script {
         match &step {
             Step::Acquire { .. } => {
                 leases = step.acquires().cloned().collect();
-                if !dice.chance(5, 6) {
+                if !rng.chance(5, 6) {
                     leases.clear();
                 }
                 writes = !leases.is_empty();
@@ -44,10 +44,10 @@ fn fenced(dice: &mut Dice, script: Vec<Step>) -> Vec<Step> {
                 all.extend(written.map(|lease| touch(lease, Way::Write)));
             }
             // Early, and then perhaps no second time.
-            Step::Work(_) | Step::Extend { .. } if dice.chance(1, 3) => {
+            Step::Work(_) | Step::Extend { .. } if rng.chance(1, 3) => {
                 if !leases.is_empty() {
                     all.extend(leases.iter().map(|lease| touch(lease, Way::Write)));
-                    writes = dice.chance(1, 2);
+                    writes = rng.chance(1, 2);
                 }
             }
             _ => {}

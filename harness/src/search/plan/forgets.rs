@@ -3,10 +3,10 @@
 //! outside the assumptions, except for locks with a guard that detects it.
 
 use super::aims;
-use super::dice::Dice;
+use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{
-    Ahead, Fault, Harm, Length, NodeHarm, Nodes, Persistence, Scenario, Step, When,
+    Ahead, Fault, FaultKind, FaultTime, Length, NodeFault, Nodes, Persistence, Scenario, Step,
 };
 use crate::search::lengths::of_millis;
 
@@ -16,36 +16,37 @@ pub(super) const CHANCE: u64 = 0x666f_7267_6574;
 
 /// Adds such faults to every other scenario; `inside` the assumptions only those that a guard
 /// detects.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
-    let kind = dice.below(8);
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
+    let kind = rng.below(8);
     let unseen = [1, 4].contains(&kind);
     if kind > 4 || inside && unseen {
         return;
     }
-    let nodes = aims::nodes(dice, scenario);
-    let when = aims::when(dice, scenario);
-    let lasts = dice.maybe(4, 5, |dice| of_millis(dice.within(1, 1_200)));
-    let add = |scenario: &mut Scenario, when, lasts: Option<Length>, harm| {
-        scenario.faults.push(Fault { when, lasts, harm: Harm::Node(harm) });
+    let nodes = aims::nodes(rng, scenario);
+    let when = aims::when(rng, scenario);
+    let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
+    let add = |scenario: &mut Scenario, when, lasts: Option<Length>, fault_kind| {
+        scenario.faults.push(Fault { when, lasts, fault_kind: FaultKind::Node(fault_kind) });
     };
     match kind {
-        0 => add(scenario, when, None, NodeHarm::Flush { nodes }),
-        1 => add(scenario, when, None, NodeHarm::Evict { nodes }),
-        2 => add(scenario, when, lasts, NodeHarm::PowerLoss { nodes }),
+        0 => add(scenario, when, None, NodeFault::Flush { nodes }),
+        1 => add(scenario, when, None, NodeFault::Evict { nodes }),
+        2 => add(scenario, when, lasts, NodeFault::PowerLoss { nodes }),
         4 => {
             let far = [1, 60, 3_600, 86_400].map(|seconds| Ahead::By(of_millis(seconds * 1_000)));
-            let ahead = dice
-                .maybe(2, 3, |dice| dice.pick(&far))
-                .unwrap_or_else(|| dice.pick(&[Ahead::Last, Ahead::End]));
+            let ahead = rng
+                .maybe(2, 3, |rng| rng.pick(&far))
+                .unwrap_or_else(|| rng.pick(&[Ahead::Last, Ahead::End]));
             let acquires = scenario.clients.iter().flat_map(|client| &client.script);
             let first = acquires.filter_map(Step::resource).next();
             let resource = first.map_or_else(|| "L".into(), Name::from);
-            add(scenario, when, None, NodeHarm::Counter { nodes, resource, ahead });
+            add(scenario, when, None, NodeFault::Counter { nodes, resource, ahead });
         }
         _ => {
             // A master with a replica is not restarted, and has no clock to set.
-            let other =
-                |fault: &Fault| fault.harm.starts_again() || matches!(fault.harm, Harm::Clock(_));
+            let other = |fault: &Fault| {
+                fault.fault_kind.starts_again() || matches!(fault.fault_kind, FaultKind::Clock(_))
+            };
             // A replica that is configured to sync every write looks like its master after a
             // restart.
             let unseen = scenario.cluster.persistence == Persistence::AofAlways;
@@ -53,15 +54,15 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
                 return;
             }
             scenario.cluster.replicas = true;
-            if dice.chance(3, 4) {
-                let from_the_start = When::At(of_millis(0));
+            if rng.chance(3, 4) {
+                let from_the_start = FaultTime::At(of_millis(0));
                 let since =
-                    if dice.chance(1, 2) { from_the_start } else { aims::when(dice, scenario) };
-                let harm = Harm::Node(NodeHarm::Lag { nodes: Nodes::All });
-                scenario.faults.push(Fault { when: since, lasts, harm });
+                    if rng.chance(1, 2) { from_the_start } else { aims::when(rng, scenario) };
+                let fault_kind = FaultKind::Node(NodeFault::Lag { nodes: Nodes::All });
+                scenario.faults.push(Fault { when: since, lasts, fault_kind });
             }
-            let harm = Harm::Node(NodeHarm::Failover { nodes });
-            scenario.faults.push(Fault { when, lasts: None, harm });
+            let fault_kind = FaultKind::Node(NodeFault::Failover { nodes });
+            scenario.faults.push(Fault { when, lasts: None, fault_kind });
         }
     }
 }

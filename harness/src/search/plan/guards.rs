@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::dice::Dice;
+use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{Client, OwnGuard, Scenario, Step};
 use crate::search::defences;
@@ -15,35 +15,35 @@ pub(super) const CHANCE: u64 = 0x0067_7561_7264;
 
 /// It comes before the faults: those that a guard detects are inside the assumptions of clients
 /// with a guard.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
-    if dice.chance(1, 2) {
-        let spare = if dice.chance(1, 2) { 0 } else { dice.within(1, 500) };
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
+    if rng.chance(1, 2) {
+        let spare = if rng.chance(1, 2) { 0 } else { rng.within(1, 500) };
         let longest = scenario.longest_ttl() + Duration::from_millis(spare);
         defences::defend(&mut scenario.lock, longest);
-        scenario.lock.blessed = !dice.chance(1, 8);
-        if dice.chance(1, 4) {
-            for process in some(dice, scenario) {
-                let own = match !inside && dice.chance(1, 3) {
+        scenario.lock.blessed = !rng.chance(1, 8);
+        if rng.chance(1, 4) {
+            for process in some(rng, scenario) {
+                let own = match !inside && rng.chance(1, 3) {
                     // The masters carry markers for the other guards. This client gets nothing, and
                     // reports why.
-                    true => OwnGuard::UpTo(of_millis(dice.within(6_001, 7_000))),
+                    true => OwnGuard::UpTo(of_millis(rng.within(6_001, 7_000))),
                     false => OwnGuard::Whether(false),
                 };
                 clients(scenario, &process, |client| client.guard = Some(own));
             }
         }
     }
-    if scenario.lock.fencing && dice.chance(1, 4) {
-        for process in some(dice, scenario) {
+    if scenario.lock.fencing && rng.chance(1, 4) {
+        for process in some(rng, scenario) {
             clients(scenario, &process, without_tokens);
         }
     }
 }
 
 /// Some of the processes, or none.
-fn some(dice: &mut Dice, scenario: &Scenario) -> Vec<Name> {
+fn some(rng: &mut Rng, scenario: &Scenario) -> Vec<Name> {
     let all = scenario.processes().into_iter().cloned();
-    all.filter(|_| dice.chance(1, 2)).collect()
+    all.filter(|_| rng.chance(1, 2)).collect()
 }
 
 fn clients(scenario: &mut Scenario, process: &Name, change: impl FnMut(&mut Client)) {

@@ -2,8 +2,8 @@
 //! the drift allowance, and then no master's clock differs.
 
 use super::aims;
-use super::dice::Dice;
-use crate::scenario::{ClientHarm, Fault, Harm, Scenario};
+use super::rng::Rng;
+use crate::scenario::{ClientFault, Fault, FaultKind, Scenario};
 use crate::search::lengths::of_millis;
 
 /// Derives another number from that of the scenario, so that its other faults do not depend on
@@ -11,19 +11,19 @@ use crate::search::lengths::of_millis;
 pub(super) const CHANCE: u64 = 0x0070_6163_6573;
 
 /// Adds such a fault to every sixth scenario.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
-    let drifts = |fault: &Fault| matches!(fault.harm, Harm::Clock(_));
-    if !dice.chance(1, 6) || inside && scenario.faults.iter().any(drifts) {
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
+    let drifts = |fault: &Fault| matches!(fault.fault_kind, FaultKind::Clock(_));
+    if !rng.chance(1, 6) || inside && scenario.faults.iter().any(drifts) {
         return;
     }
     let factor = if inside {
-        let share = super::trouble::allowed(dice, scenario);
-        if dice.chance(3, 4) { 1.0 - share } else { 1.0 + share }
+        let share = super::trouble::allowed(rng, scenario);
+        if rng.chance(3, 4) { 1.0 - share } else { 1.0 + share }
     } else {
-        dice.pick(&[0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
+        rng.pick(&[0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
     };
-    let (when, clients) = (aims::when(dice, scenario), aims::one(dice, scenario));
-    let lasts = dice.maybe(2, 3, |dice| of_millis(dice.within(1, 2_400)));
-    let harm = Harm::Client(ClientHarm::Rate { clients, factor });
-    scenario.faults.push(Fault { when, lasts, harm });
+    let (when, clients) = (aims::when(rng, scenario), aims::one(rng, scenario));
+    let lasts = rng.maybe(2, 3, |rng| of_millis(rng.within(1, 2_400)));
+    let fault_kind = FaultKind::Client(ClientFault::Rate { clients, factor });
+    scenario.faults.push(Fault { when, lasts, fault_kind });
 }

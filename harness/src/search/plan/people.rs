@@ -1,6 +1,6 @@
 //! The clients, their resources, and the actions of each.
 
-use super::dice::Dice;
+use super::rng::Rng;
 use super::ttl;
 use crate::name::Name;
 use crate::scenario::{Client, Length, Lock, Rounds, Step, Way};
@@ -9,39 +9,39 @@ use crate::search::lengths::{millis, of_millis};
 /// The longest usual work of a client, in milliseconds.
 pub(super) const WORKS: u64 = 600;
 
-pub(super) fn draw(dice: &mut Dice, lock: &Lock) -> Vec<Client> {
-    let count = dice.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
+pub(super) fn draw(rng: &mut Rng, lock: &Lock) -> Vec<Client> {
+    let count = rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
     // Few processes have several clients.
-    let shared = dice.chance(1, 3);
+    let shared = rng.chance(1, 3);
     let person = |number: usize| {
-        let mut script = section(dice, lock);
-        if dice.chance(1, 3) {
-            script.extend(section(dice, lock));
+        let mut script = section(rng, lock);
+        if rng.chance(1, 3) {
+            script.extend(section(rng, lock));
         }
-        client(dice, format!("c{number}").into(), script, shared)
+        client(rng, format!("c{number}").into(), script, shared)
     };
     (1..=count).map(person).collect()
 }
 
 /// A client with a script: when it begins, how often it repeats, and in which process it runs.
-pub(super) fn client(dice: &mut Dice, id: Name, script: Vec<Step>, shared: bool) -> Client {
-    let rounds = dice.maybe(1, 3, |dice| match dice.chance(1, 2) {
-        true => Rounds::Times(u32::try_from(dice.within(2, 4)).unwrap_or(2)),
-        false => Rounds::For(of_millis(dice.within(100, 1_500))),
+pub(super) fn client(rng: &mut Rng, id: Name, script: Vec<Step>, shared: bool) -> Client {
+    let rounds = rng.maybe(1, 3, |rng| match rng.chance(1, 2) {
+        true => Rounds::Times(u32::try_from(rng.within(2, 4)).unwrap_or(2)),
+        false => Rounds::For(of_millis(rng.within(100, 1_500))),
     });
     // A pause between two rounds. Without it a refused client would ask thousands of times.
-    let think = if rounds.is_some() { dice.within(5, 300) } else { 0 };
+    let think = if rounds.is_some() { rng.within(5, 300) } else { 0 };
     Client {
         id,
-        process: dice.maybe(u64::from(shared), 2, |_| "shared".into()),
+        process: rng.maybe(u64::from(shared), 2, |_| "shared".into()),
         nodes: None,
         guard: None,
         fencing: None,
         fair: None,
-        start: of_millis(match dice.below(6) {
+        start: of_millis(match rng.below(6) {
             0 | 1 => 0,
-            2 => dice.below(4_000),
-            _ => dice.below(600),
+            2 => rng.below(4_000),
+            _ => rng.below(600),
         }),
         script,
         count: 1,
@@ -51,34 +51,34 @@ pub(super) fn client(dice: &mut Dice, id: Name, script: Vec<Step>, shared: bool)
 }
 
 /// The steps from an acquire to its release.
-fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
-    let (resource, register) = if dice.chance(1, 6) { ("M", "S") } else { ("L", "R") };
+fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
+    let (resource, register) = if rng.chance(1, 6) { ("M", "S") } else { ("L", "R") };
     let (resource, register) = (Name::from(resource), Name::from(register));
-    let mut script = vec![acquire(dice, lock, std::slice::from_ref(&resource))];
+    let mut script = vec![acquire(rng, lock, std::slice::from_ref(&resource))];
     let (mut has_read, mut keeps) = (false, false);
     let touch = |way| touch(&register, way, &resource);
-    for _ in 0..dice.below(6) {
-        match dice.below(10) {
+    for _ in 0..rng.below(6) {
+        match rng.below(10) {
             0..3 => {
                 // An update builds on a read under the same lease.
-                let way = dice.pick(&[Way::Read, Way::Write]);
+                let way = rng.pick(&[Way::Read, Way::Write]);
                 if way == Way::Write && !has_read {
                     script.push(touch(Way::Read));
                 }
                 has_read = true;
                 script.push(touch(way));
             }
-            3..6 => script.push(Step::Work(of_millis(dice.within(1, WORKS)))),
+            3..6 => script.push(Step::Work(of_millis(rng.within(1, WORKS)))),
             // Waits until the lease is over by itself, and a little longer.
             6 => {
-                let longer = dice.within(1, 100);
+                let longer = rng.within(1, 100);
                 script.push(Step::Work(of_millis(millis(lock.ttl) + longer)));
                 if has_read {
                     script.push(touch(Way::Write));
                 }
             }
             7..9 if !keeps => {
-                let ttl = dice.maybe(1, 3, |dice| ttl(dice, lock));
+                let ttl = rng.maybe(1, 3, |rng| ttl(rng, lock));
                 script.push(Step::Extend { resource: resource.clone(), ttl });
             }
             // An extension beside a watchdog may fail although a quorum grants it: a master whose
@@ -86,7 +86,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
             7..9 => {}
             _ => {
                 keeps = true;
-                let most = of_millis(dice.within(1, 2_000));
+                let most = of_millis(rng.within(1, 2_000));
                 script.push(Step::Keep { resource: resource.clone(), most });
             }
         }
@@ -115,18 +115,18 @@ pub(super) fn stay(lock: &Lock, script: &mut Vec<Step>) {
 }
 
 /// One resource, or several at once.
-pub(super) fn acquire(dice: &mut Dice, lock: &Lock, resources: &[Name]) -> Step {
-    let wait = if dice.chance(1, 4) { 0 } else { dice.within(1, 2_500) };
+pub(super) fn acquire(rng: &mut Rng, lock: &Lock, resources: &[Name]) -> Step {
+    let wait = if rng.chance(1, 4) { 0 } else { rng.within(1, 2_500) };
     // The client cancels while the replies are under way, or while it waits.
-    let cancel = dice.maybe(1, 7, |dice| match dice.chance(1, 2) {
-        true => dice.within(1, millis(lock.node_timeout)),
-        false => dice.within(1, 300),
+    let cancel = rng.maybe(1, 7, |rng| match rng.chance(1, 2) {
+        true => rng.within(1, millis(lock.node_timeout)),
+        false => rng.within(1, 300),
     });
     Step::Acquire {
         resource: resources[0].clone(),
         also: resources[1..].to_vec(),
         wait: of_millis(wait),
-        ttl: dice.maybe(1, 6, |dice| ttl(dice, lock)),
+        ttl: rng.maybe(1, 6, |rng| ttl(rng, lock)),
         cancel: cancel.map(of_millis),
         again: false,
     }

@@ -1,8 +1,8 @@
 //! Clients that want several resources at once, beside clients that want one of them. Their sets
 //! overlap, and each client names its set in an order of its own.
 
-use super::dice::Dice;
 use super::people;
+use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{Lock, Scenario, Step, Way};
 use crate::search::lengths::{millis, of_millis};
@@ -16,50 +16,50 @@ const ALL: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
 
 /// Adds such clients to every fourth scenario. It comes before the faults, some of which strike at
 /// their actions.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
-    if !dice.chance(1, 4) {
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 4) {
         return;
     }
-    let shared = dice.chance(1, 3);
-    for number in 1..=dice.within(1, 3) {
-        let script = section(dice, &scenario.lock);
-        scenario.clients.push(people::client(dice, format!("s{number}").into(), script, shared));
+    let shared = rng.chance(1, 3);
+    for number in 1..=rng.within(1, 3) {
+        let script = section(rng, &scenario.lock);
+        scenario.clients.push(people::client(rng, format!("s{number}").into(), script, shared));
     }
 }
 
 /// The steps from an acquire to its release, or to the release of each resource.
-fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
+fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
     let mut rest = ALL.to_vec();
-    let count = dice.pick(&[2, 2, 3]);
+    let count = rng.pick(&[2, 2, 3]);
     let some: Vec<(Name, Name)> = (0..count)
-        .map(|_| rest.remove(dice.index(rest.len())))
+        .map(|_| rest.remove(rng.index(rest.len())))
         .map(|(resource, register)| (resource.into(), register.into()))
         .collect();
     let names: Vec<Name> = some.iter().map(|(resource, _)| resource.clone()).collect();
-    let mut script = vec![people::acquire(dice, lock, &names)];
+    let mut script = vec![people::acquire(rng, lock, &names)];
     // An update builds on a read under the same lease.
-    let touched: Vec<_> = some.iter().filter(|_| dice.chance(1, 2)).collect();
+    let touched: Vec<_> = some.iter().filter(|_| rng.chance(1, 2)).collect();
     let touch = |way| touched.iter().map(move |(of, register)| people::touch(register, way, of));
     script.extend(touch(Way::Read));
-    let resource = dice.pick(&names);
-    match dice.below(8) {
+    let resource = rng.pick(&names);
+    match rng.below(8) {
         0 => script.push(Step::Extend { resource, ttl: None }),
         1 => {
-            let most = of_millis(dice.within(1, 2_000));
+            let most = of_millis(rng.within(1, 2_000));
             script.push(Step::Keep { resource, most });
         }
         // Waits until the leases are over by themselves, and a little longer.
-        2 => script.push(Step::Work(of_millis(millis(lock.ttl) + dice.within(1, 100)))),
+        2 => script.push(Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))),
         _ => {}
     }
-    script.push(Step::Work(of_millis(dice.within(1, people::WORKS / 2))));
+    script.push(Step::Work(of_millis(rng.within(1, people::WORKS / 2))));
     script.extend(touch(Way::Write));
-    if dice.chance(3, 4) {
+    if rng.chance(3, 4) {
         script.extend(release(names));
     } else {
         for resource in names {
             script.extend(release(vec![resource]));
-            script.push(Step::Work(of_millis(dice.within(1, 100))));
+            script.push(Step::Work(of_millis(rng.within(1, 100))));
         }
         // A refusal of a register skips all steps up to one of these.
         people::stay(lock, &mut script);

@@ -2,7 +2,8 @@
 
 use super::Space;
 use crate::scenario::{
-    Class, Client, Fault, Harm, NetHarm, NodeHarm, Persistence, Scenario, Step, makes_sense,
+    Class, Client, Fault, FaultKind, NetworkFault, NodeFault, Persistence, Scenario, Step,
+    makes_sense,
 };
 
 #[test]
@@ -27,7 +28,7 @@ fn the_same_number_draws_the_same() {
 fn every_fault_is_drawn() {
     let mut names: Vec<&str> = (0..3_000)
         .flat_map(|number| Space::OUTSIDE.draw(number).faults)
-        .map(|fault| fault.harm.name())
+        .map(|fault| fault.fault_kind.name())
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -78,10 +79,10 @@ fn crowds_are_drawn_together_and_apart_and_so_is_what_becomes_of_their_words() {
         seen[0] += usize::from(!crowd.is_empty());
         seen[1] += usize::from(shared > 4);
         seen[2] += usize::from(crowd.iter().any(|client| gives_up(&client)));
-        let words = |fault: &Fault| match &fault.harm {
-            Harm::Net(NetHarm::Drop(which) | NetHarm::Hold(which) | NetHarm::Reset(which)) => {
-                which.command == Class::WakeUp
-            }
+        let words = |fault: &Fault| match &fault.fault_kind {
+            FaultKind::Net(
+                NetworkFault::Drop(which) | NetworkFault::Hold(which) | NetworkFault::Reset(which),
+            ) => which.command == Class::WakeUp,
             _ => false,
         };
         seen[3] += usize::from(scenario.faults.iter().any(words));
@@ -137,11 +138,11 @@ fn inside_the_assumptions_masters_forget_only_where_all_clients_see_it() {
     for number in 0..2_000 {
         let scenario = Space::INSIDE.draw(number);
         let forgets = scenario.cluster.persistence == Persistence::None;
-        let careless = |fault: &Fault| match &fault.harm {
-            Harm::Node(
-                NodeHarm::Flush { .. } | NodeHarm::PowerLoss { .. } | NodeHarm::Failover { .. },
+        let careless = |fault: &Fault| match &fault.fault_kind {
+            FaultKind::Node(
+                NodeFault::Flush { .. } | NodeFault::PowerLoss { .. } | NodeFault::Failover { .. },
             ) => true,
-            harm if harm.starts_again() && forgets => {
+            fault_kind if fault_kind.starts_again() && forgets => {
                 fault.lasts.is_none_or(|lasts| lasts.0 <= scenario.longest_ttl())
             }
             _ => false,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::dice::Dice;
+use super::rng::Rng;
 use super::{aims, guards, shortest_ttl};
 use crate::scenario::{
-    ClientHarm, Clients, ClockHarm, End, Fault, Harm, Length, NetHarm, NodeHarm, Nodes,
-    Persistence, Scenario, Shift, Side, Which,
+    ClientFault, Clients, ClockFault, End, Fault, FaultKind, Length, NetworkFault, NodeFault,
+    Nodes, Persistence, Scenario, Shift, Side, Which,
 };
 use crate::search::lengths::{millis, of_millis};
 
@@ -52,147 +52,150 @@ pub(super) struct Families {
 }
 
 /// A harm and its duration.
-type Drawn = (Harm, Option<Length>);
+type Drawn = (FaultKind, Option<Length>);
 
 impl Families {
     /// Each family is present in every other scenario.
-    pub(super) fn draw(dice: &mut Dice, inside: bool) -> Self {
-        Self { all: ALL.into_iter().filter(|_| dice.chance(1, 2)).collect(), inside }
+    pub(super) fn draw(rng: &mut Rng, inside: bool) -> Self {
+        Self { all: ALL.into_iter().filter(|_| rng.chance(1, 2)).collect(), inside }
     }
 
     /// A random fault. None where it would be outside the assumptions, or have no effect, in this
     /// scenario.
-    pub(super) fn fault(&self, dice: &mut Dice, scenario: &Scenario) -> Option<Fault> {
+    pub(super) fn fault(&self, rng: &mut Rng, scenario: &Scenario) -> Option<Fault> {
         if self.all.is_empty() {
             return None;
         }
-        let lasts = dice.maybe(4, 5, |dice| of_millis(dice.within(1, 1_200)));
-        let (harm, lasts) = match dice.pick(&self.all) {
-            Family::Deaths => self.death(dice, scenario, lasts)?,
-            Family::Stalls => (Harm::Node(stall(dice, scenario)), lasts),
-            Family::Clocks if self.inside => drift(dice, scenario)?,
-            Family::Clocks => (Harm::Clock(clock(dice, scenario)), lasts),
-            Family::Losses => loss(dice, scenario, lasts),
-            Family::Delays => (Harm::Net(delay(dice, scenario)), lasts),
+        let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
+        let (fault_kind, lasts) = match rng.pick(&self.all) {
+            Family::Deaths => self.death(rng, scenario, lasts)?,
+            Family::Stalls => (FaultKind::Node(stall(rng, scenario)), lasts),
+            Family::Clocks if self.inside => drift(rng, scenario)?,
+            Family::Clocks => (FaultKind::Clock(clock(rng, scenario)), lasts),
+            Family::Losses => loss(rng, scenario, lasts),
+            Family::Delays => (FaultKind::Net(delay(rng, scenario)), lasts),
             Family::Copies => {
-                let which = aims::which(dice, scenario);
+                let which = aims::which(rng, scenario);
                 let what = if which.what == Side::Reply { Side::Both } else { which.what };
-                (Harm::Net(NetHarm::Duplicate(Which { what, ..which })), lasts)
+                (FaultKind::Net(NetworkFault::Duplicate(Which { what, ..which })), lasts)
             }
-            Family::Pauses => return Some(pause(dice, scenario, lasts)),
-            Family::Ends => (end(dice, scenario)?, None),
+            Family::Pauses => return Some(pause(rng, scenario, lasts)),
+            Family::Ends => (end(rng, scenario)?, None),
             Family::Walls => {
-                let by = of_millis(dice.within(1, 3_000) * 1_000);
-                let by = Shift { by, back: dice.chance(1, 2) };
-                let clients = aims::one(dice, scenario);
-                (Harm::Client(ClientHarm::Clock { clients, by }), lasts)
+                let by = of_millis(rng.within(1, 3_000) * 1_000);
+                let by = Shift { by, back: rng.chance(1, 2) };
+                let clients = aims::one(rng, scenario);
+                (FaultKind::Client(ClientFault::Clock { clients, by }), lasts)
             }
         };
-        Some(Fault { when: aims::when(dice, scenario), lasts, harm })
+        Some(Fault { when: aims::when(rng, scenario), lasts, fault_kind })
     }
 
-    fn death(&self, dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Option<Drawn> {
+    fn death(&self, rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Option<Drawn> {
         let forgets = scenario.cluster.persistence == Persistence::None;
-        let nodes = aims::nodes(dice, scenario);
+        let nodes = aims::nodes(rng, scenario);
         let careful = self.inside && forgets && !guards::all_see_amnesia(scenario);
         // At most one: the heal of one would end the time for which the other must stay down.
         let deadly = |fault: &Fault| {
-            matches!(fault.harm, Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }))
+            matches!(
+                fault.fault_kind,
+                FaultKind::Node(NodeFault::Kill { .. } | NodeFault::Stop { .. })
+            )
         };
         if careful && scenario.faults.iter().any(deadly) {
             return None;
         }
         // A master that forgets comes back when all the keys that it had have expired.
-        let stays = |dice: &mut Dice| {
+        let stays = |rng: &mut Rng| {
             let longest = scenario.longest_ttl() + Duration::from_millis(10);
-            Length(longest + Duration::from_millis(dice.within(1, 800)))
+            Length(longest + Duration::from_millis(rng.within(1, 800)))
         };
-        Some(match dice.below(3) {
+        Some(match rng.below(3) {
             0 if careful => return None,
-            0 => (Harm::Node(NodeHarm::Restart { nodes }), None),
+            0 => (FaultKind::Node(NodeFault::Restart { nodes }), None),
             kind => {
-                let lasts = if careful { Some(stays(dice)) } else { lasts };
-                let harm = match kind {
-                    1 => NodeHarm::Kill { nodes },
-                    _ => NodeHarm::Stop { nodes },
+                let lasts = if careful { Some(stays(rng)) } else { lasts };
+                let fault_kind = match kind {
+                    1 => NodeFault::Kill { nodes },
+                    _ => NodeFault::Stop { nodes },
                 };
-                (Harm::Node(harm), lasts)
+                (FaultKind::Node(fault_kind), lasts)
             }
         })
     }
 }
 
-fn stall(dice: &mut Dice, scenario: &Scenario) -> NodeHarm {
-    let nodes = aims::nodes(dice, scenario);
-    match dice.below(4) {
-        0 => NodeHarm::Pause { nodes },
-        1 => NodeHarm::Full { nodes },
+fn stall(rng: &mut Rng, scenario: &Scenario) -> NodeFault {
+    let nodes = aims::nodes(rng, scenario);
+    match rng.below(4) {
+        0 => NodeFault::Pause { nodes },
+        1 => NodeFault::Full { nodes },
         // All of them, by less than a round waits: everything works, but comes late.
-        2 => NodeHarm::Slow { nodes: Nodes::All, by: shortly(dice, scenario) },
-        _ => NodeHarm::Slow { nodes, by: of_millis(dice.within(1, 800)) },
+        2 => NodeFault::Slow { nodes: Nodes::All, by: shortly(rng, scenario) },
+        _ => NodeFault::Slow { nodes, by: of_millis(rng.within(1, 800)) },
     }
 }
 
 /// A time that is less than a round waits for a master.
-fn shortly(dice: &mut Dice, scenario: &Scenario) -> Length {
-    of_millis(dice.within(1, (millis(scenario.lock.node_timeout) * 9 / 10).max(1)))
+fn shortly(rng: &mut Rng, scenario: &Scenario) -> Length {
+    of_millis(rng.within(1, (millis(scenario.lock.node_timeout) * 9 / 10).max(1)))
 }
 
 /// A clock whose error is as large as the assumptions allow.
-fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
+fn drift(rng: &mut Rng, scenario: &Scenario) -> Option<Drawn> {
     // At most one: consecutive rates of the same clock add up.
-    if scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Clock(_))) {
+    if scenario.faults.iter().any(|fault| matches!(fault.fault_kind, FaultKind::Clock(_))) {
         return None;
     }
-    let nodes = if dice.chance(1, 2) { Nodes::All } else { aims::nodes(dice, scenario) };
-    let (share, longest) = (allowed(dice, scenario), scenario.longest_ttl());
-    let (factor, lasts) = if dice.chance(2, 3) {
+    let nodes = if rng.chance(1, 2) { Nodes::All } else { aims::nodes(rng, scenario) };
+    let (share, longest) = (allowed(rng, scenario), scenario.longest_ttl());
+    let (factor, lasts) = if rng.chance(2, 3) {
         (1.0 + share, Length(2 * longest))
     } else {
         // The heal of a slow clock sets it forward by the time that it lost. That must be no more
         // than the clock may lose within a TTL.
         (1.0 - share, Length(shortest_ttl(scenario)))
     };
-    Some((Harm::Clock(ClockHarm::Rate { nodes, factor }), Some(lasts)))
+    Some((FaultKind::Clock(ClockFault::Rate { nodes, factor }), Some(lasts)))
 }
 
 /// The share of its rate by which a clock may be wrong.
-pub(super) fn allowed(dice: &mut Dice, scenario: &Scenario) -> f64 {
+pub(super) fn allowed(rng: &mut Rng, scenario: &Scenario) -> f64 {
     // Over the longest TTL the fixed part of the allowance is the smallest share.
     let longest = scenario.longest_ttl();
     let most = scenario.lock.deducted_from(longest).as_secs_f64() / longest.as_secs_f64();
-    let share = most * dice.pick(&[0.99, 0.99, 0.5, 0.1]);
+    let share = most * rng.pick(&[0.99, 0.99, 0.5, 0.1]);
     // Rounded to a number of digits that is easy to read.
     (share * 1e5).floor() / 1e5
 }
 
 /// A clock that is wrong.
-fn clock(dice: &mut Dice, scenario: &Scenario) -> ClockHarm {
-    let nodes = aims::nodes(dice, scenario);
-    match dice.below(3) {
+fn clock(rng: &mut Rng, scenario: &Scenario) -> ClockFault {
+    let nodes = aims::nodes(rng, scenario);
+    match rng.below(3) {
         0 => {
-            let by = of_millis(dice.within(1, 3_000));
-            ClockHarm::Step { nodes, by: Shift { by, back: dice.chance(1, 3) } }
+            let by = of_millis(rng.within(1, 3_000));
+            ClockFault::Step { nodes, by: Shift { by, back: rng.chance(1, 3) } }
         }
-        1 => ClockHarm::Rate { nodes, factor: dice.pick(&[0.5, 0.9, 1.1, 1.5, 2.0, 10.0]) },
+        1 => ClockFault::Rate { nodes, factor: rng.pick(&[0.5, 0.9, 1.1, 1.5, 2.0, 10.0]) },
         _ => {
-            let by = of_millis(dice.within(1, 2_000));
-            ClockHarm::Strobe { nodes, by, every: of_millis(dice.within(2, 200)) }
+            let by = of_millis(rng.within(1, 2_000));
+            ClockFault::Strobe { nodes, by, every: of_millis(rng.within(2, 200)) }
         }
     }
 }
 
-fn loss(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
-    let harm = match dice.below(4) {
-        0 => NetHarm::Cut(aims::ties(dice, scenario)),
-        1 => NetHarm::Drop(aims::which(dice, scenario)),
-        2 => NetHarm::HalfOpen {
-            clients: aims::clients(dice, scenario),
-            nodes: aims::nodes(dice, scenario),
-            end: dice.pick(&[End::Client, End::Master]),
+fn loss(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
+    let fault_kind = match rng.below(4) {
+        0 => NetworkFault::Cut(aims::ties(rng, scenario)),
+        1 => NetworkFault::Drop(aims::which(rng, scenario)),
+        2 => NetworkFault::HalfOpen {
+            clients: aims::clients(rng, scenario),
+            nodes: aims::nodes(rng, scenario),
+            end: rng.pick(&[End::Client, End::Master]),
         },
         _ => {
-            let which = aims::which(dice, scenario);
+            let which = aims::which(rng, scenario);
             let ties = Which {
                 clients: which.clients.clone(),
                 nodes: which.nodes.clone(),
@@ -200,55 +203,55 @@ fn loss(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
             };
             // If the fault selects no messages, it has no duration.
             let lasts = lasts.filter(|_| which != ties);
-            return (Harm::Net(NetHarm::Reset(which)), lasts);
+            return (FaultKind::Net(NetworkFault::Reset(which)), lasts);
         }
     };
-    (Harm::Net(harm), lasts)
+    (FaultKind::Net(fault_kind), lasts)
 }
 
-fn delay(dice: &mut Dice, scenario: &Scenario) -> NetHarm {
-    let (clients, what) = (aims::clients(dice, scenario), aims::side(dice));
-    match dice.below(4) {
-        0 => NetHarm::Hold(aims::which(dice, scenario)),
+fn delay(rng: &mut Rng, scenario: &Scenario) -> NetworkFault {
+    let (clients, what) = (aims::clients(rng, scenario), aims::side(rng));
+    match rng.below(4) {
+        0 => NetworkFault::Hold(aims::which(rng, scenario)),
         1 => {
             // The simulation continues to pass slowly what was under way at the heal. So the
             // backlog at that time must not take longer than a final acquire waits.
-            let bytes = u32::try_from(dice.within(2_000, 15_000)).unwrap_or(2_000);
-            NetHarm::Trickle { clients, nodes: aims::nodes(dice, scenario), what, bytes }
+            let bytes = u32::try_from(rng.within(2_000, 15_000)).unwrap_or(2_000);
+            NetworkFault::Trickle { clients, nodes: aims::nodes(rng, scenario), what, bytes }
         }
-        2 => NetHarm::Delay { clients, nodes: Nodes::All, what, by: shortly(dice, scenario) },
+        2 => NetworkFault::Delay { clients, nodes: Nodes::All, what, by: shortly(rng, scenario) },
         _ => {
-            let by = of_millis(dice.within(1, 800));
-            NetHarm::Delay { clients, nodes: aims::nodes(dice, scenario), what, by }
+            let by = of_millis(rng.within(1, 800));
+            NetworkFault::Delay { clients, nodes: aims::nodes(rng, scenario), what, by }
         }
     }
 }
 
 /// A pause of a client: for any time, or past the end of its lease; at any time, or while the
 /// replies to it are under way.
-fn pause(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Fault {
-    let client = aims::name(dice, scenario);
+fn pause(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Fault {
+    let client = aims::name(rng, scenario);
     let clients = Clients::Some(vec![client.clone()]);
-    let harm = match dice.chance(1, 3) {
-        true => ClientHarm::Suspend { clients },
-        false => ClientHarm::Pause { clients },
+    let fault_kind = match rng.chance(1, 3) {
+        true => ClientFault::Suspend { clients },
+        false => ClientFault::Pause { clients },
     };
-    let lasts = match dice.chance(1, 2) {
-        true => Some(of_millis(millis(scenario.lock.ttl) + dice.within(1, 200))),
+    let lasts = match rng.chance(1, 2) {
+        true => Some(of_millis(millis(scenario.lock.ttl) + rng.within(1, 200))),
         false => lasts,
     };
-    let when = match dice.chance(1, 3) {
-        true => aims::in_flight(dice, scenario, client),
-        false => aims::when(dice, scenario),
+    let when = match rng.chance(1, 3) {
+        true => aims::in_flight(rng, scenario, client),
+        false => aims::when(rng, scenario),
     };
-    Fault { when, lasts, harm: Harm::Client(harm) }
+    Fault { when, lasts, fault_kind: FaultKind::Client(fault_kind) }
 }
 
 /// The death of a client. At least one client must remain for the final acquire.
-fn end(dice: &mut Dice, scenario: &Scenario) -> Option<Harm> {
-    let before = scenario.faults.iter().any(|fault| fault.harm.kills_clients());
+fn end(rng: &mut Rng, scenario: &Scenario) -> Option<FaultKind> {
+    let before = scenario.faults.iter().any(|fault| fault.fault_kind.kills_clients());
     if before || scenario.processes().len() < 2 {
         return None;
     }
-    Some(Harm::Client(ClientHarm::Kill { clients: aims::one(dice, scenario) }))
+    Some(FaultKind::Client(ClientFault::Kill { clients: aims::one(rng, scenario) }))
 }

@@ -1,11 +1,12 @@
 //! Crowds: several clients that wait for one resource, from one process or a few, beside the
 //! others. Some give up while they wait or are queued. Faults also hit the messages that wake them.
 
-use super::dice::Dice;
+use super::rng::Rng;
 use super::{aims, people, ttl};
 use crate::name::Name;
 use crate::scenario::{
-    Class, Client, Fault, Harm, Lock, NetHarm, Nodes, Scenario, Side, Step, Way, When, Which,
+    Class, Client, Fault, FaultKind, FaultTime, Lock, NetworkFault, Nodes, Scenario, Side, Step,
+    Way, Which,
 };
 use crate::search::lengths::of_millis;
 
@@ -18,26 +19,26 @@ const MOST: u64 = 9;
 
 /// Adds a crowd to every third scenario. It comes before the faults, some of which strike at the
 /// crowd's actions.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
-    if !dice.chance(1, 3) {
+pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 3) {
         return;
     }
     // How many of six have a process of their own.
-    let alone = dice.pick(&[0, 0, 1, 1, 3, 6]);
+    let alone = rng.pick(&[0, 0, 1, 1, 3, 6]);
     // All at the same time, or one after the other.
-    let (start, apart) = (dice.below(500), dice.pick(&[0, 1, 20, 200]));
-    let crowd: Vec<Client> = (1..=dice.within(2, MOST))
+    let (start, apart) = (rng.below(500), rng.pick(&[0, 1, 20, 200]));
+    let crowd: Vec<Client> = (1..=rng.within(2, MOST))
         .map(|number| {
-            let process = dice.maybe(6 - alone, 6, |_| "crowd".into());
-            let start = start + dice.below(apart + 1);
-            member(dice, &scenario.lock, (number, process, start))
+            let process = rng.maybe(6 - alone, 6, |_| "crowd".into());
+            let start = start + rng.below(apart + 1);
+            member(rng, &scenario.lock, (number, process, start))
         })
         .collect();
     scenario.clients.extend(crowd);
 }
 
 fn member(
-    dice: &mut Dice,
+    rng: &mut Rng,
     lock: &Lock,
     (number, process, start): (u64, Option<Name>, u64),
 ) -> Client {
@@ -45,18 +46,18 @@ fn member(
     let touch = |way| people::touch(&register, way, &resource);
     let mut script = vec![Step::Acquire {
         resource: resource.clone(),
-        wait: of_millis(dice.within(50, 4_000)),
-        ttl: dice.maybe(1, 8, |dice| ttl(dice, lock)),
-        cancel: dice.maybe(1, 4, |dice| of_millis(dice.within(1, 600))),
+        wait: of_millis(rng.within(50, 4_000)),
+        ttl: rng.maybe(1, 8, |rng| ttl(rng, lock)),
+        cancel: rng.maybe(1, 4, |rng| of_millis(rng.within(1, 600))),
         again: false,
         also: Vec::new(),
     }];
-    if dice.chance(1, 2) {
+    if rng.chance(1, 2) {
         script.push(touch(Way::Read));
-        script.push(Step::Work(of_millis(dice.within(1, 30))));
+        script.push(Step::Work(of_millis(rng.within(1, 30))));
         script.push(touch(Way::Write));
-    } else if dice.chance(1, 2) {
-        script.push(Step::Work(of_millis(dice.within(1, 120))));
+    } else if rng.chance(1, 2) {
+        script.push(Step::Work(of_millis(rng.within(1, 120))));
     }
     script.push(Step::Release { resource, also: Vec::new() });
     Client {
@@ -75,25 +76,26 @@ fn member(
 }
 
 /// Adds faults of the masters' push messages, to every fourth scenario.
-pub(super) fn trouble(dice: &mut Dice, scenario: &mut Scenario) {
-    if !dice.chance(1, 4) {
+pub(super) fn trouble(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 4) {
         return;
     }
-    let nodes = if dice.chance(1, 2) { Nodes::All } else { aims::nodes(dice, scenario) };
+    let nodes = if rng.chance(1, 2) { Nodes::All } else { aims::nodes(rng, scenario) };
     let which = Which {
-        clients: aims::clients(dice, scenario),
+        clients: aims::clients(rng, scenario),
         nodes,
         what: Side::Reply,
         command: Class::WakeUp,
-        index: dice.maybe(1, 3, |dice| dice.within(1, 10)),
-        count: dice.maybe(1, 3, |dice| dice.within(1, 5)),
+        index: rng.maybe(1, 3, |rng| rng.within(1, 10)),
+        count: rng.maybe(1, 3, |rng| rng.within(1, 5)),
     };
-    let harm = match dice.below(4) {
-        0 => NetHarm::Hold(which),
-        1 => NetHarm::Reset(which),
-        _ => NetHarm::Drop(which),
+    let fault_kind = match rng.below(4) {
+        0 => NetworkFault::Hold(which),
+        1 => NetworkFault::Reset(which),
+        _ => NetworkFault::Drop(which),
     };
-    let when = if dice.chance(1, 2) { When::At(of_millis(0)) } else { aims::when(dice, scenario) };
-    let lasts = dice.maybe(4, 5, |dice| of_millis(dice.within(1, 1_200)));
-    scenario.faults.push(Fault { when, lasts, harm: Harm::Net(harm) });
+    let when =
+        if rng.chance(1, 2) { FaultTime::At(of_millis(0)) } else { aims::when(rng, scenario) };
+    let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
+    scenario.faults.push(Fault { when, lasts, fault_kind: FaultKind::Net(fault_kind) });
 }

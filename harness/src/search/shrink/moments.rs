@@ -5,7 +5,10 @@ use super::Trial;
 use super::weight::roughness;
 use crate::history::{Event, History, Ns};
 use crate::name::Name;
-use crate::scenario::{ClientHarm, ClockHarm, Harm, Moment, NetHarm, Nodes, Role, Way, What, When};
+use crate::scenario::{
+    ClientFault, ClockFault, EventKind, FaultKind, FaultTime, Moment, NetworkFault, Nodes, Role,
+    Way,
+};
 use crate::search::lengths::{self, of_millis};
 use crate::units::nanos;
 
@@ -25,20 +28,21 @@ pub(super) fn all(trial: &mut Trial<'_>) {
 fn triggers(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
         let at = match &trial.scenario().faults[index].when {
-            When::At(at) if !at.is_zero() => nanos(at.0),
-            When::After(moment) if !moment.plus.is_zero() => {
+            FaultTime::At(at) if !at.is_zero() => nanos(at.0),
+            FaultTime::After(moment) if !moment.plus.is_zero() => {
                 let plain = Moment { plus: of_millis(0), ..moment.clone() };
-                offer_when(trial, index, When::After(plain));
+                offer_when(trial, index, FaultTime::After(plain));
                 continue;
             }
             _ => continue,
         };
         // First tries the start of the run.
-        if offer_when(trial, index, When::At(of_millis(0))) {
+        if offer_when(trial, index, FaultTime::At(of_millis(0))) {
             continue;
         }
-        let (scenario, seed, lie) = (trial.scenario().clone(), trial.best.seed, trial.best.lie);
-        let Some(history) = trial.run(&scenario, seed, lie) else { return };
+        let (scenario, seed, mutant) =
+            (trial.scenario().clone(), trial.best.seed, trial.best.mutant);
+        let Some(history) = trial.run(&scenario, seed, mutant) else { return };
         let mut moments = moments(&history);
         moments.retain(|(ns, ..)| *ns <= at);
         let latest = moments.into_iter().rev().take(6);
@@ -46,7 +50,7 @@ fn triggers(trial: &mut Trial<'_>) {
             let after = u64::try_from((at - ns) / MS).unwrap_or(0);
             let when = |ms| {
                 let (client, what) = (client.clone(), what.clone());
-                When::After(Moment { client, what, plus: of_millis(ms) })
+                FaultTime::After(Moment { client, what, plus: of_millis(ms) })
             };
             if offer_when(trial, index, when(0)) || offer_when(trial, index, when(after)) {
                 break;
@@ -55,17 +59,17 @@ fn triggers(trial: &mut Trial<'_>) {
     }
 }
 
-fn offer_when(trial: &mut Trial<'_>, fault: usize, when: When) -> bool {
+fn offer_when(trial: &mut Trial<'_>, fault: usize, when: FaultTime) -> bool {
     let mut other = trial.scenario().clone();
     other.faults[fault].when = when;
     trial.offer(other)
 }
 
 /// The moments for which a fault could wait, each at its first occurrence, in the order of time.
-fn moments(history: &History) -> Vec<(Ns, Name, What)> {
-    let mut moments: Vec<(Ns, Name, What)> = Vec::new();
+fn moments(history: &History) -> Vec<(Ns, Name, EventKind)> {
+    let mut moments: Vec<(Ns, Name, EventKind)> = Vec::new();
     let mut asked: Vec<(u64, &Name, &str, Option<&Name>)> = Vec::new();
-    let mut add = |ns: Ns, client: &Name, what: What| {
+    let mut add = |ns: Ns, client: &Name, what: EventKind| {
         if !moments.iter().any(|(_, who, known)| who == client && *known == what) {
             moments.push((ns, client.clone(), what));
         }
@@ -77,32 +81,32 @@ fn moments(history: &History) -> Vec<(Ns, Name, What)> {
                 if op == "release"
                     && let Some(resource) = resource
                 {
-                    add(record.ns, client, What::Releases(resource.clone()));
+                    add(record.ns, client, EventKind::Releases(resource.clone()));
                 }
             }
             Event::Answered { id, ok, .. } => {
                 let request = asked.iter().find(|(known, ..)| known == id);
                 let Some((_, client, op, Some(resource))) = request else { continue };
                 let what = match (*op, ok) {
-                    ("acquire", true) => What::Granted,
-                    ("acquire", false) => What::Refused,
-                    ("extend", true) => What::Extended,
-                    ("release", _) => What::Released,
+                    ("acquire", true) => EventKind::Granted,
+                    ("acquire", false) => EventKind::Refused,
+                    ("extend", true) => EventKind::Extended,
+                    ("release", _) => EventKind::Released,
                     _ => continue,
                 };
                 add(record.ns, client, what((*resource).clone()));
             }
             Event::Extended { client, resource, .. } => {
-                add(record.ns, client, What::Extended(resource.clone()));
+                add(record.ns, client, EventKind::Extended(resource.clone()));
             }
             Event::Lost { client, resource, .. } => {
-                add(record.ns, client, What::Lost(resource.clone()));
+                add(record.ns, client, EventKind::Lost(resource.clone()));
             }
             Event::Touched { client, register, way, .. } => {
                 let what = match way {
-                    Way::Present => What::Presents,
-                    Way::Read => What::Reads,
-                    Way::Write => What::Writes,
+                    Way::Present => EventKind::Presents,
+                    Way::Read => EventKind::Reads,
+                    Way::Write => EventKind::Writes,
                 };
                 add(record.ns, client, what(register.clone()));
             }
@@ -118,15 +122,15 @@ fn parts(trial: &mut Trial<'_>) {
         trial.scenario().clients.iter().map(|client| client.id.clone()).collect();
     for index in 0..trial.scenario().faults.len() {
         let fault = &trial.scenario().faults[index];
-        let Some(Nodes::Some(numbers)) = fault.harm.nodes() else { continue };
+        let Some(Nodes::Some(numbers)) = fault.fault_kind.nodes() else { continue };
         // Before the first request no master plays a part.
-        if matches!(fault.when, When::At(at) if at.is_zero()) {
+        if matches!(fault.when, FaultTime::At(at) if at.is_zero()) {
             continue;
         }
         let count = numbers.len();
         let own = match &fault.when {
-            When::After(moment) | When::Before(moment) => Some(moment.client.clone()),
-            When::At(_) => None,
+            FaultTime::After(moment) | FaultTime::Before(moment) => Some(moment.client.clone()),
+            FaultTime::At(_) => None,
         };
         let mut clients = clients.clone();
         // The client that the sentence already names comes first.
@@ -136,7 +140,7 @@ fn parts(trial: &mut Trial<'_>) {
                 [(true, Some(count)), (false, Some(count)), (true, None), (false, None)]
             {
                 let mut other = trial.scenario().clone();
-                if let Some(nodes) = other.faults[index].harm.nodes_mut() {
+                if let Some(nodes) = other.faults[index].fault_kind.nodes_mut() {
                     *nodes = Nodes::Role(Role { client: client.clone(), granted, first });
                 }
                 if trial.offer(other) {
@@ -174,9 +178,9 @@ fn numbers(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
         for digits in [1.0, 2.0, 10.0, 20.0, 100.0, 200.0, 1_000.0, 10_000.0] {
             let mut other = trial.scenario().clone();
-            match &mut other.faults[index].harm {
-                Harm::Clock(ClockHarm::Rate { factor, .. })
-                | Harm::Client(ClientHarm::Rate { factor, .. }) => {
+            match &mut other.faults[index].fault_kind {
+                FaultKind::Clock(ClockFault::Rate { factor, .. })
+                | FaultKind::Client(ClientFault::Rate { factor, .. }) => {
                     *factor = (*factor * digits).round() / digits;
                 }
                 _ => break,
@@ -187,8 +191,10 @@ fn numbers(trial: &mut Trial<'_>) {
         }
         for unit in [1_000, 100, 10] {
             let mut other = trial.scenario().clone();
-            match &mut other.faults[index].harm {
-                Harm::Net(NetHarm::Trickle { bytes, .. }) => *bytes = *bytes / unit * unit,
+            match &mut other.faults[index].fault_kind {
+                FaultKind::Net(NetworkFault::Trickle { bytes, .. }) => {
+                    *bytes = *bytes / unit * unit
+                }
                 _ => break,
             }
             if trial.offer(other) {

@@ -3,8 +3,8 @@
 use super::Trial;
 use crate::name::Name;
 use crate::scenario::{
-    Class, Client, Clients, Fault, Harm, Length, Lock, Moment, NetHarm, NodeHarm, Nodes,
-    Persistence, ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
+    Class, Client, Clients, Fault, FaultKind, FaultTime, Length, Lock, Moment, NetworkFault,
+    NodeFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step, Touches, Which,
 };
 use crate::search::defences::defend;
 
@@ -60,17 +60,18 @@ fn without_client(scenario: &Scenario, index: usize) -> Option<Scenario> {
 
 /// Whether a fault still has an effect when a client is gone.
 fn forget(fault: &mut Fault, gone: &Name) -> bool {
-    if let When::After(Moment { client, .. }) | When::Before(Moment { client, .. }) = &fault.when
+    if let FaultTime::After(Moment { client, .. }) | FaultTime::Before(Moment { client, .. }) =
+        &fault.when
         && client == gone
     {
         return false;
     }
-    if let Some(Nodes::Role(role)) = fault.harm.nodes()
+    if let Some(Nodes::Role(role)) = fault.fault_kind.nodes()
         && role.client == *gone
     {
         return false;
     }
-    match fault.harm.clients_mut() {
+    match fault.fault_kind.clients_mut() {
         Some(Clients::Some(names)) => {
             names.retain(|name| name != gone);
             !names.is_empty()
@@ -99,7 +100,7 @@ fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
         list.retain(|number| moved || *number <= nodes);
         list.iter_mut().for_each(|number| *number = (*number).min(nodes));
     }
-    fewer.faults.retain_mut(|fault| match fault.harm.nodes_mut() {
+    fewer.faults.retain_mut(|fault| match fault.fault_kind.nodes_mut() {
         Some(Nodes::Some(numbers)) => {
             numbers.retain_mut(|number| {
                 let stays = *number <= nodes;
@@ -218,7 +219,8 @@ fn options(trial: &mut Trial<'_>) {
         let ttl = usual.ttl.0;
         defend(&mut usual, ttl);
     }
-    let power = |fault: &Fault| matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }));
+    let power =
+        |fault: &Fault| matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }));
     let changes: [&dyn Fn(&mut Scenario); 9] = [
         &|less| less.lock = usual.clone(),
         &|less| {
@@ -296,21 +298,24 @@ fn each_fault(trial: &mut Trial<'_>) {
             |fault| with(fault, |which| which.count = None),
             |fault| with(fault, |which| which.what = Side::Both),
             |fault| {
-                if let Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) =
-                    &mut fault.harm
+                if let FaultKind::Net(
+                    NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. },
+                ) = &mut fault.fault_kind
                 {
                     *what = Side::Both;
                 }
             },
             |fault| {
-                if let Harm::Resource(ResourceHarm::Delay { what, .. }) = &mut fault.harm {
+                if let FaultKind::Resource(ResourceFault::Delay { what, .. }) =
+                    &mut fault.fault_kind
+                {
                     *what = Touches::Both;
                 }
             },
             |fault| fault.lasts = None,
             |fault| {
-                if let (Harm::Net(_) | Harm::Resource(_), Some(clients)) =
-                    (fault.harm.clone(), fault.harm.clients_mut())
+                if let (FaultKind::Net(_) | FaultKind::Resource(_), Some(clients)) =
+                    (fault.fault_kind.clone(), fault.fault_kind.clients_mut())
                 {
                     *clients = Clients::All;
                 }
@@ -331,7 +336,7 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
     loop {
         let mut less = trial.scenario().clone();
         let all = less.cluster.nodes;
-        let nodes = less.faults[fault].harm.nodes_mut().map(|nodes| {
+        let nodes = less.faults[fault].fault_kind.nodes_mut().map(|nodes| {
             if nodes.is_all() {
                 *nodes = Nodes::Some((1..=all).collect());
             }
@@ -353,8 +358,8 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
 }
 
 fn with(fault: &mut Fault, change: fn(&mut Which)) {
-    if let Harm::Net(harm) = &mut fault.harm
-        && let Some(which) = harm.which_mut()
+    if let FaultKind::Net(fault_kind) = &mut fault.fault_kind
+        && let Some(which) = fault_kind.which_mut()
     {
         change(which);
     }

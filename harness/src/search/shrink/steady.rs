@@ -7,7 +7,8 @@ use super::weight::roughness;
 use crate::history::{Act, Event, History, Outcome};
 use crate::name::Name;
 use crate::scenario::{
-    Clients, Fault, Harm, Layer, NetHarm, NodeHarm, Nodes, Scenario, When, Which, makes_sense,
+    Clients, Fault, FaultKind, FaultTime, NetworkFault, NodeFault, Nodes, Property, Scenario,
+    Which, makes_sense,
 };
 use crate::search::lengths::{self, Use, of_millis};
 
@@ -45,13 +46,14 @@ fn score_of(trial: &mut Trial<'_>, scenario: &Scenario) -> u32 {
         let mut scenario = scenario.clone();
         if slower > 0 {
             // Appended after the other faults, whose numbers stay as they are.
-            let harm = Harm::Node(NodeHarm::Slow { nodes: Nodes::All, by: of_millis(slower) });
-            let when = When::At(of_millis(0));
-            scenario.faults.push(Fault { when, lasts: None, harm });
+            let fault_kind =
+                FaultKind::Node(NodeFault::Slow { nodes: Nodes::All, by: of_millis(slower) });
+            let when = FaultTime::At(of_millis(0));
+            scenario.faults.push(Fault { when, lasts: None, fault_kind });
         }
         let seed = trial.best.seed + index;
         let Some(lasts) = trial.lasts(&scenario, seed) else { continue };
-        let short = trial.kind.layer == Some(Layer::MutualExclusion) && lasts < LONG;
+        let short = trial.kind.layer == Some(Property::MutualExclusion) && lasts < LONG;
         score += if short { 1 } else { WELL };
     }
     score
@@ -73,8 +75,8 @@ fn take(trial: &mut Trial<'_>, scenario: Scenario, score: u32) -> Option<u32> {
 
 /// Fixes what the seed had decided: which client comes first, and which masters it gets.
 fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
-    let (start, seed, lie) = (trial.scenario().clone(), trial.best.seed, trial.best.lie);
-    let Some(history) = trial.run(&start, seed, lie) else { return score };
+    let (start, seed, mutant) = (trial.scenario().clone(), trial.best.seed, trial.best.mutant);
+    let Some(history) = trial.run(&start, seed, mutant) else { return score };
     let Some((first, masters)) = first_grant(&history) else { return score };
     let mut score = score;
     for (later, bare) in [(300, false), (0, true), (300, true)] {
@@ -90,8 +92,10 @@ fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
             }
             let clients = Clients::Some(vec![first.clone()]);
             let which = Which { clients, nodes: Nodes::Some(nodes), ..Which::default() };
-            let harm = Harm::Net(NetHarm::Drop(which));
-            other.faults.insert(0, Fault { when: When::At(of_millis(0)), lasts: None, harm });
+            let fault_kind = FaultKind::Net(NetworkFault::Drop(which));
+            other
+                .faults
+                .insert(0, Fault { when: FaultTime::At(of_millis(0)), lasts: None, fault_kind });
         }
         if let Some(better) = take(trial, other, score) {
             score = better;

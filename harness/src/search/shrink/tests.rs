@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use super::{EFFORT, shrink, weight};
-use crate::sabotage::Lie;
-use crate::scenario::{Layer, Scenario, Step};
+use crate::mutants::Mutant;
+use crate::scenario::{Property, Scenario, Step};
 use crate::search::{Found, Kind, story};
 
 /// Two essential faults, as the lesson has them, among six others.
@@ -55,8 +55,8 @@ client.pause = { client = "c3" }
 
 fn planted() -> Found {
     let scenario: Scenario = toml::from_str(PLANTED).unwrap();
-    let found = Found::of(&scenario, 7, Lie::None).unwrap();
-    assert_eq!(found.kind().layer, Some(Layer::MutualExclusion));
+    let found = Found::of(&scenario, 7, Mutant::None).unwrap();
+    assert_eq!(found.kind().layer, Some(Property::MutualExclusion));
     found
 }
 
@@ -65,7 +65,7 @@ fn small(found: &Found) -> Found {
 }
 
 fn names(scenario: &Scenario) -> Vec<&str> {
-    scenario.faults.iter().map(|fault| fault.harm.name()).collect()
+    scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect()
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn nothing_more_can_be_left_out() {
     for fault in 0..small.scenario.faults.len() {
         let mut fewer = small.scenario.clone();
         fewer.faults.remove(fault);
-        let without = Found::of(&fewer, small.seed, Lie::None);
+        let without = Found::of(&fewer, small.seed, Mutant::None);
         assert_eq!(without.map(|found| found.kinds()), None, "without fault {}", fault + 1);
     }
 }
@@ -107,11 +107,11 @@ fn times_become_moments_and_numbers_become_parts() {
 fn a_lie_is_kept_where_the_truth_passes() {
     let mut scenario: Scenario = toml::from_str(PLANTED).unwrap();
     scenario.faults.clear();
-    let found = Found::of(&scenario, 7, Lie::PlainDel).unwrap();
+    let found = Found::of(&scenario, 7, Mutant::PlainDel).unwrap();
     let small = small(&found);
     assert_eq!(small.scenario.clients.len(), 2);
-    assert_eq!(Found::of(&small.scenario, small.seed, Lie::None), None);
-    assert!(Found::of(&small.scenario, small.seed, Lie::PlainDel).is_some());
+    assert_eq!(Found::of(&small.scenario, small.seed, Mutant::None), None);
+    assert!(Found::of(&small.scenario, small.seed, Mutant::PlainDel).is_some());
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn handles_and_several_resources_that_do_not_matter_go() {
         .replace("\"acquire L wait 200ms\"", "\"acquire N and L wait 200ms\"")
         .replace("\"write R\", \"release L\"]", "\"write R\", \"release N and L\"]");
     let scenario: Scenario = toml::from_str(&text).unwrap();
-    let found = Found::of(&scenario, 7, Lie::None).unwrap();
-    assert_eq!(found.kind().layer, Some(Layer::MutualExclusion));
+    let found = Found::of(&scenario, 7, Mutant::None).unwrap();
+    assert_eq!(found.kind().layer, Some(Property::MutualExclusion));
     let small = small(&found);
     let mut steps = small.scenario.clients.iter().flat_map(|client| &client.script);
     let more =
@@ -165,7 +165,7 @@ fn what_a_clock_does_is_not_taken_for_a_bug() {
         clock.step = { by = "10s", nodes = "holder(c1)" }
     "#;
     let scenario: Scenario = toml::from_str(text).unwrap();
-    let found = Found::of(&scenario, 0, Lie::None).unwrap();
+    let found = Found::of(&scenario, 0, Mutant::None).unwrap();
     let unexplained: Vec<_> = found.kinds().into_iter().filter(Kind::is_unexplained).collect();
     assert_eq!(unexplained, [], "{:#?}", found.verdict.findings);
 }

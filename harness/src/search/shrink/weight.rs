@@ -1,8 +1,8 @@
 //! The amount of text in a scenario, which a shrink reduces.
 
 use crate::scenario::{
-    Class, Client, ClientHarm, Clients, ClockHarm, Fault, Harm, Lock, NetHarm, Nodes, Persistence,
-    ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
+    Class, Client, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultTime, Lock,
+    NetworkFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step, Touches, Which,
 };
 use crate::search::lengths::{self, millis};
 
@@ -26,7 +26,7 @@ pub fn weight(scenario: &Scenario) -> Weight {
             + scenario.clients.iter().map(options).sum::<u64>()
             + faults.iter().map(|fault| choices(fault, scenario.cluster.nodes)).sum::<u64>(),
         faults.iter().map(aim).sum(),
-        digits + faults.iter().map(|fault| rough_number(&fault.harm)).sum::<u64>(),
+        digits + faults.iter().map(|fault| rough_number(&fault.fault_kind)).sum::<u64>(),
     ]
 }
 
@@ -84,20 +84,22 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
             + u64::from(which.index.is_some())
             + u64::from(which.count.is_some())
     };
-    let of_harm = match &fault.harm {
-        Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) => {
+    let of_harm = match &fault.fault_kind {
+        FaultKind::Net(NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. }) => {
             u64::from(*what != Side::Both)
         }
-        Harm::Net(harm) => harm.which().map_or(0, of_which),
-        Harm::Resource(ResourceHarm::Delay { what, .. }) => u64::from(*what != Touches::Both),
+        FaultKind::Net(fault_kind) => fault_kind.which().map_or(0, of_which),
+        FaultKind::Resource(ResourceFault::Delay { what, .. }) => u64::from(*what != Touches::Both),
         _ => 0,
     };
-    let clients = match fault.harm.clients() {
-        Some(Clients::Some(names)) if !matches!(fault.harm, Harm::Client(_)) => number(names.len()),
+    let clients = match fault.fault_kind.clients() {
+        Some(Clients::Some(names)) if !matches!(fault.fault_kind, FaultKind::Client(_)) => {
+            number(names.len())
+        }
         Some(Clients::Some(names)) => number(names.len()) - 1,
         _ => 0,
     };
-    let nodes = match fault.harm.nodes() {
+    let nodes = match fault.fault_kind.nodes() {
         // Each master that a fault hits makes it heavier.
         Some(Nodes::Some(numbers)) => number(numbers.len()),
         Some(Nodes::Role(role)) => number(role.first.unwrap_or(masters)),
@@ -111,12 +113,12 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
 /// and a part that masters play is nearer than a number.
 fn aim(fault: &Fault) -> u64 {
     let when = match &fault.when {
-        When::At(at) if at.is_zero() => 0,
-        When::At(_) => 3,
-        When::After(moment) if !moment.plus.is_zero() => 1,
-        When::After(_) | When::Before(_) => 0,
+        FaultTime::At(at) if at.is_zero() => 0,
+        FaultTime::At(_) => 3,
+        FaultTime::After(moment) if !moment.plus.is_zero() => 1,
+        FaultTime::After(_) | FaultTime::Before(_) => 0,
     };
-    when + u64::from(matches!(fault.harm.nodes(), Some(Nodes::Some(_))))
+    when + u64::from(matches!(fault.fault_kind.nodes(), Some(Nodes::Some(_))))
 }
 
 /// How far a number is from a simple one: 0 for 0, 1 for 1, 2 and 5 with zeros behind them, else
@@ -132,11 +134,11 @@ pub(super) fn roughness(number: u64) -> u64 {
     if matches!(number, 1 | 2 | 5) { 1 } else { 2 * (u64::from(number.ilog10()) + 1) }
 }
 
-fn rough_number(harm: &Harm) -> u64 {
-    match harm {
-        Harm::Clock(ClockHarm::Rate { factor, .. })
-        | Harm::Client(ClientHarm::Rate { factor, .. }) => number(factor.to_string().len()),
-        Harm::Net(NetHarm::Trickle { bytes, .. }) => roughness(u64::from(*bytes)),
+fn rough_number(fault_kind: &FaultKind) -> u64 {
+    match fault_kind {
+        FaultKind::Clock(ClockFault::Rate { factor, .. })
+        | FaultKind::Client(ClientFault::Rate { factor, .. }) => number(factor.to_string().len()),
+        FaultKind::Net(NetworkFault::Trickle { bytes, .. }) => roughness(u64::from(*bytes)),
         _ => 0,
     }
 }

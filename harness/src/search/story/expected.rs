@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::checker::{Observed, Outcome, Verdict, judge};
 use crate::history::{Event, History, Phase};
-use crate::judge::{Outcome, Seen, Verdict, judge};
-use crate::sabotage::Lie;
-use crate::scenario::{Acquires, Expect, Layer, Scenario, Wanted};
+use crate::mutants::Mutant;
+use crate::scenario::{Acquires, Expect, Property, Scenario, Wanted};
 use crate::sim;
 
 /// The number of seeds from which the result must be the same.
@@ -14,9 +14,9 @@ const SEEDS: u64 = 5;
 
 /// The expectation, and whether it holds from other seeds too. For a mutant it describes unchanged
 /// clients.
-pub(super) fn of(scenario: &Scenario, seed: u64, lie: Lie) -> (Expect, bool) {
-    let honest = if lie == Lie::None { Vec::new() } else { runs(scenario, seed) };
-    let runs = if lie == Lie::None { runs(scenario, seed) } else { honest };
+pub(super) fn of(scenario: &Scenario, seed: u64, mutant: Mutant) -> (Expect, bool) {
+    let honest = if mutant == Mutant::None { Vec::new() } else { runs(scenario, seed) };
+    let runs = if mutant == Mutant::None { runs(scenario, seed) } else { honest };
     let Some((history, verdict)) = runs.first() else { return (Expect::default(), false) };
     let mut expect = layers(verdict);
     let granted = |history: &History, id: &str| {
@@ -42,7 +42,7 @@ pub(super) fn of(scenario: &Scenario, seed: u64, lie: Lie) -> (Expect, bool) {
 
 fn runs(scenario: &Scenario, seed: u64) -> Vec<(History, Verdict)> {
     let run = |seed| {
-        let history = sim::run(scenario, seed, Lie::None);
+        let history = sim::run(scenario, seed, Mutant::None);
         let verdict = judge(&history);
         (history, verdict)
     };
@@ -52,17 +52,17 @@ fn runs(scenario: &Scenario, seed: u64) -> Vec<(History, Verdict)> {
 fn layers(verdict: &Verdict) -> Expect {
     let mut expect = Expect::default();
     for (layer, seen) in &verdict.observed {
-        if *seen != Seen::Violated {
+        if *seen != Observed::Violated {
             continue;
         }
         let wanted = match layer {
-            Layer::MutualExclusion => &mut expect.mutual_exclusion,
-            Layer::UnfencedResource => &mut expect.unfenced_resource,
-            Layer::FencedResource => &mut expect.fenced_resource,
-            Layer::Validity => &mut expect.validity,
-            Layer::Progress => &mut expect.progress,
-            Layer::Liveness => &mut expect.liveness,
-            Layer::Hygiene => &mut expect.hygiene,
+            Property::MutualExclusion => &mut expect.mutual_exclusion,
+            Property::UnfencedResource => &mut expect.unfenced_resource,
+            Property::FencedResource => &mut expect.fenced_resource,
+            Property::Validity => &mut expect.validity,
+            Property::Progress => &mut expect.progress,
+            Property::Liveness => &mut expect.liveness,
+            Property::Hygiene => &mut expect.hygiene,
         };
         *wanted = Some(Wanted::Violated);
     }
@@ -97,7 +97,7 @@ fn acquires(history: &History) -> BTreeMap<&str, (u32, u32)> {
 fn comes_out(scenario: &Scenario, seed: u64, expect: &Expect, seeds: u64) -> bool {
     let scenario = Scenario { expect: expect.clone(), ..scenario.clone() };
     (seed..seed + seeds).all(|seed| {
-        let verdict = judge(&sim::run(&scenario, seed, Lie::None));
+        let verdict = judge(&sim::run(&scenario, seed, Mutant::None));
         verdict.outcome == Outcome::AsExpected
     })
 }

@@ -1,8 +1,8 @@
 //! Tests of the written files: each is read again, and comes out as it says.
 
 use super::{file, layout, name};
-use crate::judge::{Outcome, judge};
-use crate::sabotage::Lie;
+use crate::checker::{Outcome, judge};
+use crate::mutants::Mutant;
 use crate::scenario::{Scenario, read};
 use crate::search::Found;
 use crate::search::plan::Space;
@@ -20,17 +20,17 @@ fn clock_step() -> Scenario {
 /// Reads a file as `run` would.
 fn again(found: &Found) -> Scenario {
     let text = file(found);
-    let path = format!("{}.toml", name(&found.kind(), found.lie));
+    let path = format!("{}.toml", name(&found.kind(), found.mutant));
     read(&path, &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 #[test]
 fn a_file_comes_out_as_it_expects() {
-    let found = Found::of(&clock_step(), 3, Lie::None).unwrap();
+    let found = Found::of(&clock_step(), 3, Mutant::None).unwrap();
     let again = again(&found);
     assert!(again.expect.any_violation());
     for seed in [found.seed, 11, 12] {
-        let verdict = judge(&sim::run(&again, seed, Lie::None));
+        let verdict = judge(&sim::run(&again, seed, Mutant::None));
         assert_eq!(verdict.outcome, Outcome::AsExpected, "{:?}", verdict.differences);
     }
 }
@@ -38,16 +38,16 @@ fn a_file_comes_out_as_it_expects() {
 #[test]
 fn a_file_about_a_lie_expects_what_the_truth_shows() {
     let scenario = lesson(include_str!("../../../../scenarios/calm.toml"));
-    let found = Found::of(&scenario, 3, Lie::SmallQuorum).unwrap();
+    let found = Found::of(&scenario, 3, Mutant::SmallQuorum).unwrap();
     let again = again(&found);
-    let outcome = |lie| judge(&sim::run(&again, found.seed, lie)).outcome;
-    assert_eq!(outcome(Lie::None), Outcome::AsExpected);
-    assert_eq!(outcome(Lie::SmallQuorum), Outcome::Differs);
+    let outcome = |mutant| judge(&sim::run(&again, found.seed, mutant)).outcome;
+    assert_eq!(outcome(Mutant::None), Outcome::AsExpected);
+    assert_eq!(outcome(Mutant::SmallQuorum), Outcome::Differs);
 }
 
 #[test]
 fn what_happened_is_told_in_order() {
-    let text = file(&Found::of(&clock_step(), 3, Lie::None).unwrap());
+    let text = file(&Found::of(&clock_step(), 3, Mutant::None).unwrap());
     let places = [
         "fault 1 strikes: net.drop",
         "c1 is granted L by masters 1, 2, 3",

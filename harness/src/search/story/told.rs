@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::checker::Verdict;
+use crate::client_protocol::FailureReason;
 use crate::history::{Act, Event, History, Ns, Outcome, Phase, Record};
-use crate::judge::Verdict;
 use crate::name::Name;
-use crate::scenario::{Harm, Way};
-use crate::talk::Why;
+use crate::scenario::{FaultKind, Way};
 
 /// The largest number of sentences.
 const MOST: usize = 24;
@@ -45,7 +45,7 @@ fn time(ns: Ns) -> String {
 
 /// The result of a request: the token, the deadline, the number of handles, and the reason of a
 /// refusal.
-type Told<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<Why>);
+type Told<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<FailureReason>);
 
 struct Teller<'a> {
     history: &'a History,
@@ -81,8 +81,8 @@ impl Teller<'_> {
                 let sent = sent.map(|sent| format!(" (sent at {})", time(sent)));
                 Some(line + &sent.unwrap_or_default())
             }
-            Event::Struck { fault, harm, nodes, processes, failed, .. } => {
-                Some(struck(*fault, harm, nodes, processes, failed.as_deref()))
+            Event::Struck { fault, fault_kind, nodes, processes, failed, .. } => {
+                Some(struck(*fault, fault_kind, nodes, processes, failed.as_deref()))
             }
             Event::Cured { fault, .. } => Some(format!("fault {fault} is cured")),
             Event::Broken { process, why } => Some(format!("{process} breaks: {why}")),
@@ -156,15 +156,15 @@ impl Teller<'_> {
     }
 }
 
-fn reason(why: Option<Why>) -> &'static str {
+fn reason(why: Option<FailureReason>) -> &'static str {
     match why {
-        Some(Why::Taken) => "it is taken",
-        Some(Why::NoQuorum) => "too few masters answer",
-        Some(Why::Late) => "nothing is left of the TTL",
-        Some(Why::Lost) => "the lease is lost",
-        Some(Why::Cancelled) => "it has given up",
-        Some(Why::Unsupported) => "it has no such thing",
-        Some(Why::Error) | None => "an error",
+        Some(FailureReason::Taken) => "it is taken",
+        Some(FailureReason::NoQuorum) => "too few masters answer",
+        Some(FailureReason::Late) => "nothing is left of the TTL",
+        Some(FailureReason::Lost) => "the lease is lost",
+        Some(FailureReason::Cancelled) => "it has given up",
+        Some(FailureReason::Unsupported) => "it has no such thing",
+        Some(FailureReason::Error) | None => "an error",
     }
 }
 
@@ -185,12 +185,12 @@ fn touch(client: &str, register: &str, way: Way, seen: u64, version: u64) -> Str
 
 fn struck(
     fault: usize,
-    harm: &Harm,
+    fault_kind: &FaultKind,
     nodes: &[usize],
     processes: &[Name],
     failed: Option<&str>,
 ) -> String {
-    let name = harm.name();
+    let name = fault_kind.name();
     let mut line = format!("fault {fault} strikes: {name}");
     if !nodes.is_empty() {
         line += &format!(", {}", masters(nodes));

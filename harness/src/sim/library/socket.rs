@@ -10,11 +10,11 @@ use std::task::{Context, Poll, Waker};
 
 use redquorum::{Connecting, Connection, Hello, Node};
 use redquorum_protocol::wire::{Expect, Greeting, parse};
-use redquorum_protocol::{Answer, Ticket};
+use redquorum_protocol::{Reply, WaiterId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::wire;
-use crate::client_machine::Wish;
+use crate::client_machine::ProcessEffect;
 use crate::mutex::unpoisoned;
 
 /// Identifies a connection: the master's index, and a number that the process never reuses.
@@ -40,7 +40,7 @@ struct State {
     last: u64,
     open: BTreeMap<Id, Stream>,
     /// The effects that the simulation has not carried out yet.
-    wishes: Vec<Wish>,
+    wishes: Vec<ProcessEffect>,
     /// The directions of connections that wait for the next event.
     blocked: Vec<(Id, Direction)>,
     random: u64,
@@ -80,7 +80,7 @@ impl Sockets {
     }
 
     /// Takes the effects since the last call.
-    pub(super) fn take_wishes(&self) -> Vec<Wish> {
+    pub(super) fn take_wishes(&self) -> Vec<ProcessEffect> {
         let mut state = unpoisoned(&self.state);
         if let Some(fault) = state.fault.take() {
             panic!("{fault}");
@@ -99,7 +99,7 @@ impl Sockets {
     }
 
     /// The master answered the oldest command of a connection.
-    pub(super) fn answered(&self, id: Id, answer: &Answer) {
+    pub(super) fn answered(&self, id: Id, answer: &Reply) {
         self.change(id, |stream| {
             let expect = stream.asked.pop_front().expect("an answer needs a command");
             wire::encode(expect, answer, &mut stream.incoming);
@@ -107,8 +107,8 @@ impl Sockets {
     }
 
     /// The master woke a waiter.
-    pub(super) fn woken(&self, id: Id, ticket: Ticket) {
-        self.change(id, |stream| wire::wake(ticket, &mut stream.incoming));
+    pub(super) fn woken(&self, id: Id, waiter_id: WaiterId) {
+        self.change(id, |stream| wire::wake(waiter_id, &mut stream.incoming));
     }
 
     /// Changes a connection, and wakes the tasks that wait for it. Does nothing if the library has
@@ -178,7 +178,7 @@ impl State {
         }
         let command = wire::decode(words)?;
         stream.asked.push_back(command.expect());
-        self.wishes.push(Wish::Write { node: id.0, epoch: id.1, command });
+        self.wishes.push(ProcessEffect::Write { node: id.0, epoch: id.1, command });
         Ok(())
     }
 }
@@ -226,7 +226,7 @@ impl Socket {
         state.last += 1;
         let id = (node, state.last);
         state.open.insert(id, Stream::default());
-        state.wishes.push(Wish::Dial { node, epoch: id.1 });
+        state.wishes.push(ProcessEffect::Dial { node, epoch: id.1 });
         drop(state);
         Self { sockets, id }
     }
@@ -250,7 +250,7 @@ impl Drop for Socket {
         let (node, epoch) = self.id;
         let mut state = unpoisoned(&self.sockets.state);
         state.open.remove(&self.id);
-        state.wishes.push(Wish::Close { node, epoch });
+        state.wishes.push(ProcessEffect::Close { node, epoch });
     }
 }
 

@@ -8,7 +8,7 @@ use redquorum_protocol::wire::{
     WATCH, channel_of, parse, scripts, write_command,
 };
 use redquorum_protocol::{
-    Answer, Call, Cause, Fence, Holder, Key, RunId, Spot, Ticket, Token, Waiter,
+    Cause, Fence, Holder, Key, Position, Reply, RunId, Token, Waiter, WaiterId, WakeUp,
 };
 
 /// The words of a command.
@@ -42,7 +42,9 @@ fn shown(words: &[&[u8]]) -> String {
 fn command(words: &[&[u8]]) -> Option<Command> {
     Some(match words {
         [b"SET", key, b"", b"XX", ..] if *key == PROBE => Command::Probe,
-        [b"SET", key, marker, b"NX"] if *key == BOOT => Command::Bless { marker: text(marker)? },
+        [b"SET", key, marker, b"NX"] if *key == BOOT => {
+            Command::Initialize { marker: text(marker)? }
+        }
         [b"SET", key, token, b"NX", b"PX", ttl] => Command::Set {
             key: Key::from(*key),
             token: Token::from_slice(token)?,
@@ -115,25 +117,25 @@ fn scripted(sha: &[u8], arguments: &[&[u8]]) -> Option<Command> {
             Command::Certify { key, token: token(ours)?, fence: fence(least, memory)? }
         }
         [_, ours] if script == DELETE => {
-            Command::Delete { key, token: token(ours)?, call: Call::Nobody, leave: None }
+            Command::Delete { key, token: token(ours)?, call: WakeUp::None, leave: None }
         }
         [_, ours, wakes, leaver] if script == DELETE => Command::Delete {
             key,
             token: token(ours)?,
-            call: if *wakes == b"1" { Call::Next } else { Call::Counted },
+            call: if *wakes == b"1" { WakeUp::First } else { WakeUp::Count },
             leave: Waiter::parse(leaver),
         },
         [_, waiter, b"-", call @ ..] if script == QUEUE => {
-            Command::StepOut { key, waiter: Waiter::parse(waiter)?, call: !call.is_empty() }
+            Command::Dequeue { key, waiter: Waiter::parse(waiter)?, call: !call.is_empty() }
         }
         [_, waiter, position, exactly @ ..] if script == QUEUE => {
-            let spot = match (*position, exactly) {
-                (b"=", _) => Spot::Any,
-                (b"0", []) => Spot::Last,
-                (digits, []) => Spot::NotBefore(number(digits)?),
-                (digits, _) => Spot::At(number(digits)?),
+            let position = match (*position, exactly) {
+                (b"=", _) => Position::Any,
+                (b"0", []) => Position::Last,
+                (digits, []) => Position::NotBefore(number(digits)?),
+                (digits, _) => Position::At(number(digits)?),
             };
-            Command::Stand { key, waiter: Waiter::parse(waiter)?, spot }
+            Command::Enqueue { key, waiter: Waiter::parse(waiter)?, position }
         }
         _ => return None,
     })
@@ -189,7 +191,7 @@ pub(super) fn greet(words: &[&[u8]], greeting: &Greeting, out: &mut Vec<u8>) -> 
 }
 
 /// Appends the reply that the library reads as this answer.
-pub(super) fn encode(expect: Expect, answer: &Answer, out: &mut Vec<u8>) {
+pub(super) fn encode(expect: Expect, answer: &Reply, out: &mut Vec<u8>) {
     let start = out.len();
     reply(expect, answer, out);
     let read =
@@ -197,34 +199,34 @@ pub(super) fn encode(expect: Expect, answer: &Answer, out: &mut Vec<u8>) {
     assert_eq!(read.as_ref(), Some(answer), "the reply to {expect:?}");
 }
 
-fn reply(expect: Expect, answer: &Answer, out: &mut Vec<u8>) {
+fn reply(expect: Expect, answer: &Reply, out: &mut Vec<u8>) {
     match (expect, answer) {
-        (_, Answer::Stamped { micros, answer }) => stamped(expect, answer, *micros, out),
-        (_, Answer::Unknown(Cause::NoScript)) => error(out, "NOSCRIPT No matching script."),
-        (_, Answer::Unknown(cause)) => match cause {
+        (_, Reply::Stamped { micros, answer }) => stamped(expect, answer, *micros, out),
+        (_, Reply::Unknown(Cause::NoScript)) => error(out, "NOSCRIPT No matching script."),
+        (_, Reply::Unknown(cause)) => match cause {
             Cause::Error(text) => error(out, text),
             cause => unreachable!("no master replies {cause:?}"),
         },
-        (Expect::Set, Answer::Created) | (_, Answer::Blessed) => out.extend(b"+OK\r\n"),
-        (Expect::Set, Answer::Taken(_)) | (Expect::Bless, _) | (Expect::Probe, _) => {
+        (Expect::Set, Reply::Created) | (_, Reply::Initialized) => out.extend(b"+OK\r\n"),
+        (Expect::Set, Reply::Taken(_)) | (Expect::Initialize, _) | (Expect::Probe, _) => {
             out.extend(b"$-1\r\n");
         }
-        (Expect::Grant, Answer::Taken(_)) | (Expect::StepOut, _) | (_, Answer::Absent) => {
+        (Expect::Grant, Reply::Taken(_)) | (Expect::StepOut, _) | (_, Reply::Absent) => {
             integer(out, 0);
         }
-        (_, Answer::Granted { number } | Answer::Certified { number }) => integer(out, *number),
-        (_, Answer::Kept | Answer::Deleted) | (Expect::Kill, _) => integer(out, 1),
-        (_, Answer::Created) => integer(out, 2),
-        (_, Answer::Freed { listeners }) => integer(out, u64::from(*listeners) + 1),
-        (_, Answer::Taken(Holder::WrongType)) => {
+        (_, Reply::Granted { number } | Reply::Certified { number }) => integer(out, *number),
+        (_, Reply::Kept | Reply::Deleted) | (Expect::Kill, _) => integer(out, 1),
+        (_, Reply::Created) => integer(out, 2),
+        (_, Reply::Freed { listeners }) => integer(out, u64::from(*listeners) + 1),
+        (_, Reply::Taken(Holder::WrongType)) => {
             error(out, "WRONGTYPE Operation against a key holding the wrong kind of value");
         }
-        (_, Answer::Taken(holder)) => {
+        (_, Reply::Taken(holder)) => {
             array(out, 2);
             held(*holder, out);
         }
-        (_, Answer::NoQueue) => error(out, "NOPERM this user has no permissions"),
-        (_, Answer::Place { number, ahead, holder }) => {
+        (_, Reply::NoQueue) => error(out, "NOPERM this user has no permissions"),
+        (_, Reply::Place { number, ahead, holder }) => {
             array(out, if holder.is_some() { 4 } else { 2 });
             integer(out, *number);
             integer(out, *ahead);
@@ -240,19 +242,19 @@ fn reply(expect: Expect, answer: &Answer, out: &mut Vec<u8>) {
 }
 
 /// Appends the reply of a script that ends with the master's clock.
-fn stamped(expect: Expect, answer: &Answer, micros: u64, out: &mut Vec<u8>) {
+fn stamped(expect: Expect, answer: &Reply, micros: u64, out: &mut Vec<u8>) {
     let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().as_bytes().to_vec();
     array(out, if expect == Expect::Watch { 3 } else { 2 });
     match answer {
-        Answer::Marked { boot, vigil } => {
+        Reply::Marked { boot, vigil } => {
             bulk(out, &text(boot));
             if expect == Expect::Watch {
                 bulk(out, &text(vigil));
             }
         }
-        Answer::Granted { number } => integer(out, *number),
-        Answer::Created => integer(out, 1),
-        Answer::Taken(_) => integer(out, 0),
+        Reply::Granted { number } => integer(out, *number),
+        Reply::Created => integer(out, 1),
+        Reply::Taken(_) => integer(out, 0),
         answer => unreachable!("no master replies {answer:?} to {expect:?}"),
     }
     integer(out, micros);
@@ -278,8 +280,8 @@ fn held(holder: Holder, out: &mut Vec<u8>) {
 }
 
 /// Appends the message that wakes a waiter.
-pub(super) fn wake(ticket: Ticket, out: &mut Vec<u8>) {
-    push(out, b"message", |out| bulk(out, ticket.to_string().as_bytes()));
+pub(super) fn wake(waiter_id: WaiterId, out: &mut Vec<u8>) {
+    push(out, b"message", |out| bulk(out, waiter_id.to_string().as_bytes()));
 }
 
 /// Appends a push message on the channel of any inbox: the library reads only that it is one.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use redquorum_protocol::wire::{Command, Markers, Script, WaitQueue, scripts};
 use redquorum_protocol::{
-    Answer, Call, Cause, Fence, Holder, Key, MAX_NUMBER, Spot, Token, Waiter,
+    Cause, Fence, Holder, Key, MAX_NUMBER, Position, Reply, Token, Waiter, WakeUp,
 };
 
-use super::{Reply, Request, Wall};
-use crate::sabotage::Laxity;
+use super::{Request, ServerReply, Wall};
+use crate::client_protocol::FENCING_MEMORY;
+use crate::mutants::ScriptMutant;
 use crate::scenario::Ahead;
-use crate::talk::FENCING_MEMORY;
 
 /// A value, and the last millisecond of the wall clock at which the key exists.
 type Entry = (Token, u64);
@@ -66,23 +66,32 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Executes every command but the handshake and `CLIENT KILL`, which concern connections.
-    pub(super) fn execute(&mut self, wall: Wall, request: Request, publish: Publish<'_>) -> Reply {
+    pub(super) fn execute(
+        &mut self,
+        wall: Wall,
+        request: Request,
+        publish: Publish<'_>,
+    ) -> ServerReply {
         match request {
-            Request::Time => Reply::Time(wall / 1000 * 1000),
-            Request::Lock(_) | Request::Lax(..) if self.loading => Reply::Answer(error(LOADING)),
-            _ if self.loading => Reply::Error(LOADING),
-            Request::Lock(command) => Reply::Answer(self.command(wall, command, None, publish)),
-            Request::Lax(command, lax) => {
-                Reply::Answer(self.command(wall, command, Some(lax), publish))
+            Request::Time => ServerReply::Time(wall / 1000 * 1000),
+            Request::Lock(_) | Request::Lax(..) if self.loading => {
+                ServerReply::Reply(error(LOADING))
+            }
+            _ if self.loading => ServerReply::Error(LOADING),
+            Request::Lock(command) => {
+                ServerReply::Reply(self.command(wall, command, None, publish))
+            }
+            Request::Lax(command, script_mutant) => {
+                ServerReply::Reply(self.command(wall, command, Some(script_mutant), publish))
             }
             Request::Get(key) => {
                 let found = self.found(wall / NANOS_PER_MS, &key);
-                Reply::Value(found.map(|(token, _)| token))
+                ServerReply::Value(found.map(|(token, _)| token))
             }
             Request::Del(key) => {
                 let was = self.found(wall / NANOS_PER_MS, &key).is_some();
                 self.evict(&key);
-                Reply::Answer(if was { Answer::Deleted } else { Answer::Absent })
+                ServerReply::Reply(if was { Reply::Deleted } else { Reply::Absent })
             }
             Request::PExpire(key, ttl_ms) => {
                 let now = wall / NANOS_PER_MS;
@@ -91,20 +100,20 @@ impl Keys {
                     self.stored.locks.insert(key, (token, now.saturating_add(ttl_ms)));
                     self.changed = true;
                 }
-                Reply::Answer(if found.is_some() { Answer::Kept } else { Answer::Absent })
+                ServerReply::Reply(if found.is_some() { Reply::Kept } else { Reply::Absent })
             }
             Request::Pttl(key) => {
                 let now = wall / NANOS_PER_MS;
                 let left = self.found(now, &key).map(|(_, last)| (last - now).cast_signed());
-                Reply::Pttl(left.unwrap_or(-2))
+                ServerReply::Pttl(left.unwrap_or(-2))
             }
             Request::FlushAll => {
                 self.flush();
-                Reply::Ok
+                ServerReply::Ok
             }
             Request::ScriptFlush => {
                 self.forget_scripts();
-                Reply::Ok
+                ServerReply::Ok
             }
             Request::Hello => unreachable!("greeted by the server"),
         }
@@ -114,79 +123,82 @@ impl Keys {
         &mut self,
         wall: Wall,
         command: Command,
-        lax: Option<Laxity>,
+        script_mutant: Option<ScriptMutant>,
         publish: Publish<'_>,
-    ) -> Answer {
+    ) -> Reply {
         let now = wall / NANOS_PER_MS;
         // A command that carries its whole script does not need a loaded one.
-        if lax.is_none() && script_of(&command).is_some_and(|place| !self.scripts[place]) {
-            return Answer::Unknown(Cause::NoScript);
+        if script_mutant.is_none() && script_of(&command).is_some_and(|place| !self.scripts[place])
+        {
+            return Reply::Unknown(Cause::NoScript);
         }
         match command {
             Command::Set { key, token, ttl_ms, fence } => {
-                self.grant(wall, key, token, ttl_ms, fence, lax)
+                self.grant(wall, key, token, ttl_ms, fence, script_mutant)
             }
             Command::Guarded { key, token, ttl_ms, fence, marker } => {
                 let refusal = self.stored.markers.refusal(&marker);
-                let answer =
-                    refusal.unwrap_or_else(|| self.grant(wall, key, token, ttl_ms, fence, lax));
+                let answer = refusal
+                    .unwrap_or_else(|| self.grant(wall, key, token, ttl_ms, fence, script_mutant));
                 answer.stamped(wall / 1000)
             }
             command @ Command::Watch { .. } => self.mark(now, &command).stamped(wall / 1000),
-            command @ Command::Bless { .. } => self.mark(now, &command),
+            command @ Command::Initialize { .. } => self.mark(now, &command),
             Command::Certify { key, token, fence } => match self.found(now, &key) {
                 found
-                    if lax == Some(Laxity::Uncompared)
+                    if script_mutant == Some(ScriptMutant::Uncompared)
                         || found.is_some_and(|(ours, _)| ours == token) =>
                 {
                     match self.raise(now, &key, 0, fence) {
-                        Ok(number) => Answer::Certified { number },
+                        Ok(number) => Reply::Certified { number },
                         Err(text) => error(text),
                     }
                 }
                 Some(other) => taken(now, other),
-                None => Answer::Absent,
+                None => Reply::Absent,
             },
             Command::Delete { key, token, call, leave } => {
                 let (answer, is_free) = match self.found(now, &key) {
                     Some((ours, _)) if ours == token => {
                         self.stored.locks.remove(&key);
                         self.changed = true;
-                        (Answer::Deleted, true)
+                        (Reply::Deleted, true)
                     }
                     Some(other) => (taken(now, other), false),
-                    None => (Answer::Absent, true),
+                    None => (Reply::Absent, true),
                 };
                 if let Some(waiter) = leave {
                     self.leave(now, &key, waiter);
                 }
-                if is_free && call == Call::Next {
+                if is_free && call == WakeUp::First {
                     // Redis does not refuse a script for lack of memory once the script has called
                     // a command that may write.
-                    let may_write = leave.is_some() || answer == Answer::Deleted;
+                    let may_write = leave.is_some() || answer == Reply::Deleted;
                     self.wake(now, &key, None, may_write, publish);
                 }
-                let counts = call != Call::Nobody || leave.is_some();
+                let counts = call != WakeUp::None || leave.is_some();
                 let listeners = if counts { self.waiters(now, &key) } else { 0 };
                 match answer {
-                    Answer::Deleted if listeners > 0 => Answer::Freed { listeners },
+                    Reply::Deleted if listeners > 0 => Reply::Freed { listeners },
                     answer => answer,
                 }
             }
             Command::Keep { key, token, ttl_ms, repair, fence } => {
                 self.keep(wall, key, token, ttl_ms, repair, fence)
             }
-            Command::Stand { key, waiter, spot } => self.stand(now, &key, (waiter, spot), publish),
-            Command::StepOut { key, waiter, call } => {
+            Command::Enqueue { key, waiter, position } => {
+                self.stand(now, &key, (waiter, position), publish)
+            }
+            Command::Dequeue { key, waiter, call } => {
                 self.leave(now, &key, waiter);
                 if call && self.found(now, &key).is_none() {
                     self.wake(now, &key, None, true, publish);
                 }
-                Answer::Alive
+                Reply::Alive
             }
             Command::Load(script) => self.load(script),
             Command::Probe if self.out_of_memory => error(NO_MEMORY),
-            Command::Probe => Answer::Alive,
+            Command::Probe => Reply::Alive,
             Command::Kill { .. } | Command::Hello | Command::Subscribe { .. } => {
                 unreachable!("executed by the server")
             }
@@ -200,8 +212,8 @@ impl Keys {
         token: Token,
         ttl_ms: u64,
         fence: Option<Fence>,
-        lax: Option<Laxity>,
-    ) -> Answer {
+        script_mutant: Option<ScriptMutant>,
+    ) -> Reply {
         let now = wall / NANOS_PER_MS;
         // Redis refuses the script before it looks at the key, so an expired key stays unnoticed.
         if self.out_of_memory {
@@ -209,8 +221,8 @@ impl Keys {
         }
         match invalid(now, ttl_ms, BAD_PX) {
             Some(error) => error,
-            None if self.found(now, &key).is_some() => Answer::Taken(Holder::NotAsked),
-            None => match self.count(wall, &key, fence, lax) {
+            None if self.found(now, &key).is_some() => Reply::Taken(Holder::NotAsked),
+            None => match self.count(wall, &key, fence, script_mutant) {
                 Ok(answer) => {
                     self.create(now, key, token, ttl_ms);
                     answer
@@ -227,25 +239,25 @@ impl Keys {
         &mut self,
         now: u64,
         key: &Key,
-        (waiter, spot): (Waiter, Spot),
+        (waiter, position): (Waiter, Position),
         publish: Publish<'_>,
-    ) -> Answer {
+    ) -> Reply {
         let queue = self.stored.queues.entry(key.clone()).or_default();
         self.changed |= queue.expire(now);
         let swept = queue.sweep(now);
-        let writes = queue.writes(now, waiter, spot);
+        let writes = queue.writes(now, waiter, position);
         self.changed |= swept || writes;
         if self.out_of_memory && !swept && writes {
             self.tidy(key);
             return error(NO_MEMORY);
         }
-        let (number, mut ahead) = queue.enqueue(now, waiter, spot);
+        let (number, mut ahead) = queue.enqueue(now, waiter, position);
         let holder = self.found(now, key).map(|entry| held(now, entry));
-        if holder.is_none() && ahead > 0 && spot != Spot::Any {
+        if holder.is_none() && ahead > 0 && position != Position::Any {
             self.wake(now, key, Some(waiter), swept || writes, publish);
             ahead = self.stored.queues.get(key).map_or(0, |queue| queue.before(waiter));
         }
-        Answer::Place { number, ahead, holder }
+        Reply::Place { number, ahead, holder }
     }
 
     /// Wakes the first waiter.
@@ -288,8 +300,8 @@ impl Keys {
     }
 
     /// Executes a command on the boot marker and the probation key.
-    fn mark(&mut self, now: u64, command: &Command) -> Answer {
-        if self.out_of_memory && matches!(command, Command::Bless { .. }) {
+    fn mark(&mut self, now: u64, command: &Command) -> Reply {
+        if self.out_of_memory && matches!(command, Command::Initialize { .. }) {
             return error(NO_MEMORY);
         }
         // Only this command looks at the probation key.
@@ -322,7 +334,7 @@ impl Keys {
         ttl_ms: u64,
         repair: bool,
         fence: Option<Fence>,
-    ) -> Answer {
+    ) -> Reply {
         let now = wall / NANOS_PER_MS;
         match self.found(now, &key) {
             Some((ours, last)) if ours == token => {
@@ -335,11 +347,11 @@ impl Keys {
                 }
                 match fence.map(|fence| self.remember(now, key, fence, extends)) {
                     Some(Err(text)) => error(text),
-                    _ => Answer::Kept,
+                    _ => Reply::Kept,
                 }
             }
             Some(other) => taken(now, other),
-            None if !repair => Answer::Absent,
+            None if !repair => Reply::Absent,
             // The counter comes before the key: Redis checks the TTL only when it sets the key.
             None => match (self.count(wall, &key, fence, None), invalid(now, ttl_ms, BAD_PX)) {
                 (Err(text), _) => error(text),
@@ -347,17 +359,17 @@ impl Keys {
                 (Ok(_), Some(error)) => error,
                 (Ok(_), None) => {
                     self.create(now, key, token, ttl_ms);
-                    Answer::Created
+                    Reply::Created
                 }
             },
         }
     }
 
-    fn load(&mut self, script: Script) -> Answer {
+    fn load(&mut self, script: Script) -> Reply {
         if let Some(place) = scripts(true).position(|known| known == script) {
             self.scripts[place] = true;
         }
-        Answer::Alive
+        Reply::Alive
     }
 
     pub(super) const fn marker(&self) -> Option<&Arc<str>> {
@@ -400,21 +412,25 @@ impl Keys {
         wall: Wall,
         key: &Key,
         fence: Option<Fence>,
-        lax: Option<Laxity>,
-    ) -> Result<Answer, &'static str> {
-        let Some(fence) = fence else { return Ok(Answer::Created) };
+        script_mutant: Option<ScriptMutant>,
+    ) -> Result<Reply, &'static str> {
+        let Some(fence) = fence else { return Ok(Reply::Created) };
         // A hint counts only as far as the master's own clock allows.
-        let most = if lax == Some(Laxity::Unclamped) { u64::MAX } else { wall / 1000 + HINT_AHEAD };
+        let most = if script_mutant == Some(ScriptMutant::Unclamped) {
+            u64::MAX
+        } else {
+            wall / 1000 + HINT_AHEAD
+        };
         let number = fence.number.min(most);
-        if lax == Some(Laxity::Endless)
+        if script_mutant == Some(ScriptMutant::Endless)
             && let Some(count) = self.counter(wall / NANOS_PER_MS, key)
             && count >= MAX_NUMBER
         {
             // The counter stays where it is.
-            return Ok(Answer::Granted { number: MAX_NUMBER });
+            return Ok(Reply::Granted { number: MAX_NUMBER });
         }
         let number = self.raise(wall / NANOS_PER_MS, key, 1, Fence { number, ..fence })?;
-        Ok(Answer::Granted { number })
+        Ok(Reply::Granted { number })
     }
 
     /// Looks up a counter. The look-up deletes an expired counter.
@@ -549,7 +565,7 @@ const fn script_of(command: &Command) -> Option<usize> {
         Command::Keep { .. } => Some(1),
         Command::Set { fence: Some(_), .. } => Some(2),
         Command::Certify { .. } => Some(3),
-        Command::Stand { .. } | Command::StepOut { .. } => Some(4),
+        Command::Enqueue { .. } | Command::Dequeue { .. } => Some(4),
         Command::Guarded { .. } => Some(5),
         Command::Watch { .. } => Some(6),
         _ => None,
@@ -562,7 +578,7 @@ fn expired(now: u64, (_, last): Entry) -> bool {
 }
 
 /// Checks a TTL: Redis keeps instants as signed milliseconds and accepts no TTL of zero.
-fn invalid(now: u64, ttl_ms: u64, bad: &'static str) -> Option<Answer> {
+fn invalid(now: u64, ttl_ms: u64, bad: &'static str) -> Option<Reply> {
     let longest = i64::MAX.cast_unsigned();
     if ttl_ms > longest {
         Some(error(NO_INTEGER))
@@ -573,8 +589,8 @@ fn invalid(now: u64, ttl_ms: u64, bad: &'static str) -> Option<Answer> {
     }
 }
 
-fn taken(now: u64, entry: Entry) -> Answer {
-    Answer::Taken(held(now, entry))
+fn taken(now: u64, entry: Entry) -> Reply {
+    Reply::Taken(held(now, entry))
 }
 
 const fn held(now: u64, (token, last): Entry) -> Holder {
@@ -582,6 +598,6 @@ const fn held(now: u64, (token, last): Entry) -> Holder {
 }
 
 #[cold]
-fn error(text: &'static str) -> Answer {
-    Answer::Unknown(Cause::Error(Arc::from(text)))
+fn error(text: &'static str) -> Reply {
+    Reply::Unknown(Cause::Error(Arc::from(text)))
 }

@@ -5,9 +5,9 @@ mod life;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Expect;
-use redquorum_protocol::{Call, Cause, Fence, Holder, MAX_NUMBER};
+use redquorum_protocol::{Cause, Fence, Holder, MAX_NUMBER, WakeUp};
 
-use crate::sabotage::Laxity;
+use crate::mutants::ScriptMutant;
 use crate::scenario::Ahead;
 
 use super::*;
@@ -27,7 +27,7 @@ fn set(number: u8, ttl_ms: u64) -> Request {
 }
 
 fn delete(number: u8) -> Request {
-    let (token, call) = (token(number), Call::Nobody);
+    let (token, call) = (token(number), WakeUp::None);
     Request::Lock(Command::Delete { key: key(), token, call, leave: None })
 }
 
@@ -61,14 +61,14 @@ fn with(persistence: Persistence) -> (Server, Connection) {
 
 fn greeted(server: &mut Server) -> Connection {
     let connection = server.connect().unwrap();
-    assert!(matches!(ask(server, connection, 0, Request::Hello), Reply::Greeting { .. }));
+    assert!(matches!(ask(server, connection, 0, Request::Hello), ServerReply::Greeting { .. }));
     connection
 }
 
-fn ask(server: &mut Server, connection: Connection, wall: Wall, request: Request) -> Reply {
+fn ask(server: &mut Server, connection: Connection, wall: Wall, request: Request) -> ServerReply {
     server.deliver(connection, request);
     match &served(server, connection, wall)[..] {
-        [Event::Reply(to, reply)] if *to == connection => reply.clone(),
+        [Event::ServerReply(to, reply)] if *to == connection => reply.clone(),
         other => panic!("{other:?}"),
     }
 }
@@ -80,20 +80,20 @@ fn served(server: &mut Server, connection: Connection, wall: Wall) -> Vec<Event>
 }
 
 #[track_caller]
-fn answers(server: &mut Server, connection: Connection, wall: Wall, of: Request, answer: Answer) {
-    assert_eq!(ask(server, connection, wall, of), Reply::Answer(answer));
+fn answers(server: &mut Server, connection: Connection, wall: Wall, of: Request, answer: Reply) {
+    assert_eq!(ask(server, connection, wall, of), ServerReply::Reply(answer));
 }
 
 #[test]
 fn a_key_is_there_until_the_end_of_its_last_millisecond() {
     let (mut server, c) = server();
-    answers(&mut server, c, 999_999, set(1, 10), Answer::Created);
+    answers(&mut server, c, 999_999, set(1, 10), Reply::Created);
     let last = 11 * MS - 1;
     assert_eq!(server.keys().collect::<Vec<_>>(), [(&key(), token(1), last)]);
-    assert_eq!(ask(&mut server, c, last, Request::Pttl(key())), Reply::Pttl(0));
-    assert_eq!(ask(&mut server, c, last, Request::Get(key())), Reply::Value(Some(token(1))));
-    answers(&mut server, c, last, set(2, 10), Answer::Taken(Holder::NotAsked));
-    assert_eq!(ask(&mut server, c, last + 1, Request::Pttl(key())), Reply::Pttl(-2));
+    assert_eq!(ask(&mut server, c, last, Request::Pttl(key())), ServerReply::Pttl(0));
+    assert_eq!(ask(&mut server, c, last, Request::Get(key())), ServerReply::Value(Some(token(1))));
+    answers(&mut server, c, last, set(2, 10), Reply::Taken(Holder::NotAsked));
+    assert_eq!(ask(&mut server, c, last + 1, Request::Pttl(key())), ServerReply::Pttl(-2));
     assert_eq!(server.keys().count(), 0, "the look at it deleted it");
 }
 
@@ -102,50 +102,50 @@ fn what_expired_unseen_comes_back_with_the_clock_and_what_was_seen_does_not() {
     let (mut server, c) = server();
     ask(&mut server, c, 0, set(1, 10));
     assert_eq!(server.keys().count(), 1);
-    assert_eq!(ask(&mut server, c, 5 * MS, Request::Pttl(key())), Reply::Pttl(5));
+    assert_eq!(ask(&mut server, c, 5 * MS, Request::Pttl(key())), ServerReply::Pttl(5));
     server.tick(10 * MS);
     assert_eq!(server.keys().count(), 1);
     server.tick(11 * MS);
-    assert_eq!(ask(&mut server, c, 0, Request::Get(key())), Reply::Value(None));
+    assert_eq!(ask(&mut server, c, 0, Request::Get(key())), ServerReply::Value(None));
 }
 
 #[test]
 fn keep_never_shortens_and_repairs_only_when_asked_to() {
     let (mut server, c) = server();
-    answers(&mut server, c, 0, keep(1, 10, false), Answer::Absent);
-    answers(&mut server, c, 0, keep(1, 10, true), Answer::Created);
-    answers(&mut server, c, 0, keep(1, 5, true), Answer::Kept);
-    assert_eq!(ask(&mut server, c, 0, Request::Pttl(key())), Reply::Pttl(10));
-    answers(&mut server, c, 2 * MS, keep(1, 10, false), Answer::Kept);
-    assert_eq!(ask(&mut server, c, 2 * MS, Request::Pttl(key())), Reply::Pttl(10));
-    let theirs = Answer::Taken(Holder::Lease { token: token(1), left_ms: 9 });
+    answers(&mut server, c, 0, keep(1, 10, false), Reply::Absent);
+    answers(&mut server, c, 0, keep(1, 10, true), Reply::Created);
+    answers(&mut server, c, 0, keep(1, 5, true), Reply::Kept);
+    assert_eq!(ask(&mut server, c, 0, Request::Pttl(key())), ServerReply::Pttl(10));
+    answers(&mut server, c, 2 * MS, keep(1, 10, false), Reply::Kept);
+    assert_eq!(ask(&mut server, c, 2 * MS, Request::Pttl(key())), ServerReply::Pttl(10));
+    let theirs = Reply::Taken(Holder::Lease { token: token(1), left_ms: 9 });
     answers(&mut server, c, 3 * MS, keep(2, 10, true), theirs.clone());
     answers(&mut server, c, 3 * MS, delete(2), theirs);
-    answers(&mut server, c, 3 * MS, delete(1), Answer::Deleted);
-    answers(&mut server, c, 3 * MS, delete(1), Answer::Absent);
+    answers(&mut server, c, 3 * MS, delete(1), Reply::Deleted);
+    answers(&mut server, c, 3 * MS, delete(1), Reply::Absent);
 }
 
 #[test]
 fn counters_grow_with_grants_follow_hints_no_further_than_the_clock_and_are_forgotten_in_time() {
     let (mut server, c) = server();
-    answers(&mut server, c, 0, grant(1, 7), Answer::Granted { number: 7 });
-    answers(&mut server, c, 0, grant(2, 9), Answer::Taken(Holder::NotAsked));
-    answers(&mut server, c, 0, certify(1, 6), Answer::Certified { number: 7 });
-    answers(&mut server, c, 0, certify(1, 8), Answer::Certified { number: 8 });
-    let theirs = Answer::Taken(Holder::Lease { token: token(1), left_ms: 10 });
+    answers(&mut server, c, 0, grant(1, 7), Reply::Granted { number: 7 });
+    answers(&mut server, c, 0, grant(2, 9), Reply::Taken(Holder::NotAsked));
+    answers(&mut server, c, 0, certify(1, 6), Reply::Certified { number: 7 });
+    answers(&mut server, c, 0, certify(1, 8), Reply::Certified { number: 8 });
+    let theirs = Reply::Taken(Holder::Lease { token: token(1), left_ms: 10 });
     answers(&mut server, c, 0, certify(2, 100), theirs);
-    answers(&mut server, c, 0, delete(1), Answer::Deleted);
-    answers(&mut server, c, 0, certify(1, 100), Answer::Absent);
-    answers(&mut server, c, 0, grant(2, 0), Answer::Granted { number: 9 });
-    answers(&mut server, c, 0, delete(2), Answer::Deleted);
+    answers(&mut server, c, 0, delete(1), Reply::Deleted);
+    answers(&mut server, c, 0, certify(1, 100), Reply::Absent);
+    answers(&mut server, c, 0, grant(2, 0), Reply::Granted { number: 9 });
+    answers(&mut server, c, 0, delete(2), Reply::Deleted);
     // The hint is bounded to one second ahead of 1970, and not a microsecond more.
-    answers(&mut server, c, 0, grant(3, u64::MAX), Answer::Granted { number: 1_000_000 });
-    answers(&mut server, c, 0, certify(3, MAX_NUMBER), Answer::Certified { number: MAX_NUMBER });
-    answers(&mut server, c, 0, delete(3), Answer::Deleted);
+    answers(&mut server, c, 0, grant(3, u64::MAX), Reply::Granted { number: 1_000_000 });
+    answers(&mut server, c, 0, certify(3, MAX_NUMBER), Reply::Certified { number: MAX_NUMBER });
+    answers(&mut server, c, 0, delete(3), Reply::Deleted);
     let ask = ask(&mut server, c, 0, grant(4, 0));
-    assert!(matches!(ask, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{ask:?}");
-    answers(&mut server, c, 0, delete(4), Answer::Absent);
-    answers(&mut server, c, 1001 * MS, grant(4, 5), Answer::Granted { number: 5 });
+    assert!(matches!(ask, ServerReply::Reply(Reply::Unknown(Cause::Error(_)))), "{ask:?}");
+    answers(&mut server, c, 0, delete(4), Reply::Absent);
+    answers(&mut server, c, 1001 * MS, grant(4, 5), Reply::Granted { number: 5 });
 }
 
 #[test]
@@ -155,35 +155,35 @@ fn a_repair_is_a_grant_and_an_extension_remembers_the_counter_anew() {
         let (key, token, fence) = (key(), token(number), Some(fence(least)));
         Request::Lock(Command::Keep { key, token, ttl_ms: 10, repair, fence })
     };
-    answers(&mut server, c, 0, fenced(1, true, 40), Answer::Created);
-    answers(&mut server, c, 0, certify(1, 0), Answer::Certified { number: 40 });
-    answers(&mut server, c, 0, delete(1), Answer::Deleted);
-    answers(&mut server, c, 0, fenced(1, true, 40), Answer::Created);
-    answers(&mut server, c, 0, certify(1, 0), Answer::Certified { number: 41 });
+    answers(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
+    answers(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 40 });
+    answers(&mut server, c, 0, delete(1), Reply::Deleted);
+    answers(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
+    answers(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 41 });
     for second in 1..4 {
         let at = second * 600 * MS;
-        answers(&mut server, c, at, fenced(1, true, 40), Answer::Created);
-        answers(&mut server, c, at + MS, fenced(1, false, 40), Answer::Kept);
+        answers(&mut server, c, at, fenced(1, true, 40), Reply::Created);
+        answers(&mut server, c, at + MS, fenced(1, false, 40), Reply::Kept);
     }
-    answers(&mut server, c, 1801 * MS, certify(1, 0), Answer::Certified { number: 44 });
+    answers(&mut server, c, 1801 * MS, certify(1, 0), Reply::Certified { number: 44 });
 }
 
 #[test]
 fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
     let (mut server, c) = server();
-    let unknown = Answer::Unknown(Cause::NoScript);
+    let unknown = Reply::Unknown(Cause::NoScript);
     ask(&mut server, c, 0, Request::ScriptFlush);
     answers(&mut server, c, 0, delete(1), unknown.clone());
     // In the order of `SCRIPTS`: each script with a command that calls it and no other.
     let calls = [
-        (delete(1), Answer::Absent),
-        (keep(1, 1, false), Answer::Absent),
-        (grant(1, 5), Answer::Granted { number: 5 }),
-        (certify(1, 6), Answer::Certified { number: 6 }),
+        (delete(1), Reply::Absent),
+        (keep(1, 1, false), Reply::Absent),
+        (grant(1, 5), Reply::Granted { number: 5 }),
+        (certify(1, 6), Reply::Certified { number: 6 }),
     ];
     for (load, (call, answer)) in Command::load_scripts(false).zip(calls) {
         answers(&mut server, c, 0, call.clone(), unknown.clone());
-        answers(&mut server, c, 0, Request::Lock(load), Answer::Alive);
+        answers(&mut server, c, 0, Request::Lock(load), Reply::Alive);
         answers(&mut server, c, 0, call, answer);
     }
     server.kill(&mut Vec::new());
@@ -208,8 +208,8 @@ fn a_paused_master_takes_everything_and_executes_it_later_even_for_a_client_that
         let replies = served(&mut server, c, 0).len();
         assert_eq!(replies, usize::from(how == Close::Fin));
         assert!(!server.knows(c) && server.waiting().eq([late]));
-        let refused = Reply::Answer(Answer::Taken(Holder::NotAsked));
-        assert_eq!(served(&mut server, late, 0), [Event::Reply(late, refused)]);
+        let refused = ServerReply::Reply(Reply::Taken(Holder::NotAsked));
+        assert_eq!(served(&mut server, late, 0), [Event::ServerReply(late, refused)]);
     }
 }
 
@@ -235,14 +235,14 @@ fn of_a_connection_that_was_reset_one_read_is_executed_and_of_one_that_was_close
 fn client_kill_drops_a_connection_with_what_it_had_sent() {
     let (mut server, old) = server();
     let new = greeted(&mut server);
-    let Reply::Greeting { client_id, .. } = ask(&mut server, old, 0, Request::Hello) else {
+    let ServerReply::Greeting { client_id, .. } = ask(&mut server, old, 0, Request::Hello) else {
         panic!()
     };
     server.pause();
     server.deliver(old, set(1, 1000));
     server.deliver(new, Request::Lock(Command::Kill { client_id }));
     server.resume();
-    let killed = [Event::Dropped(old), Event::Reply(new, Reply::Answer(Answer::Alive))];
+    let killed = [Event::Dropped(old), Event::ServerReply(new, ServerReply::Reply(Reply::Alive))];
     assert_eq!(served(&mut server, new, 0), killed);
     assert_eq!(served(&mut server, old, 0), []);
     assert_eq!(server.keys().count(), 0);
@@ -251,11 +251,11 @@ fn client_kill_drops_a_connection_with_what_it_had_sent() {
 #[test]
 fn who_would_kill_his_own_connection_is_answered_and_spared() {
     let (mut server, c) = server();
-    let Reply::Greeting { client_id, .. } = ask(&mut server, c, 0, Request::Hello) else {
+    let ServerReply::Greeting { client_id, .. } = ask(&mut server, c, 0, Request::Hello) else {
         panic!()
     };
-    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id }), Answer::Alive);
-    answers(&mut server, c, 0, set(1, 1000), Answer::Created);
+    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id }), Reply::Alive);
+    answers(&mut server, c, 0, set(1, 1000), Reply::Created);
 }
 
 #[test]
@@ -264,16 +264,16 @@ fn without_memory_nothing_is_created_and_all_else_goes_on() {
     ask(&mut server, c, 0, set(1, 1000));
     server.set_out_of_memory(true);
     let refused = |reply| match reply {
-        Reply::Answer(Answer::Unknown(Cause::Error(text))) => text.starts_with("OOM "),
+        ServerReply::Reply(Reply::Unknown(Cause::Error(text))) => text.starts_with("OOM "),
         other => panic!("{other:?}"),
     };
     assert!(refused(ask(&mut server, c, 0, set(2, 1000))));
     assert!(refused(ask(&mut server, c, 0, Request::Lock(Command::Probe))));
-    answers(&mut server, c, 0, keep(1, 2000, true), Answer::Kept);
-    answers(&mut server, c, 0, delete(1), Answer::Deleted);
+    answers(&mut server, c, 0, keep(1, 2000, true), Reply::Kept);
+    answers(&mut server, c, 0, delete(1), Reply::Deleted);
     assert!(refused(ask(&mut server, c, 0, keep(1, 2000, true))));
     server.set_out_of_memory(false);
-    answers(&mut server, c, 0, keep(1, 2000, true), Answer::Created);
+    answers(&mut server, c, 0, keep(1, 2000, true), Reply::Created);
     assert!(server.evict(&key()) && !server.evict(&key()));
 }
 
@@ -283,11 +283,11 @@ fn while_it_loads_it_knows_only_time_and_connections() {
     server.set_loading(true);
     for request in [set(1, 1000), delete(1), keep(1, 1, true), Request::Lock(Command::Probe)] {
         let reply = ask(&mut server, c, 0, request);
-        assert!(matches!(reply, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{reply:?}");
+        assert!(matches!(reply, ServerReply::Reply(Reply::Unknown(Cause::Error(_)))), "{reply:?}");
     }
-    assert!(matches!(ask(&mut server, c, 0, Request::Hello), Reply::Error(_)));
-    assert_eq!(ask(&mut server, c, 1234, Request::Time), Reply::Time(1000));
-    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id: 99 }), Answer::Alive);
+    assert!(matches!(ask(&mut server, c, 0, Request::Hello), ServerReply::Error(_)));
+    assert_eq!(ask(&mut server, c, 1234, Request::Time), ServerReply::Time(1000));
+    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id: 99 }), Reply::Alive);
 }
 
 #[test]
@@ -311,30 +311,30 @@ fn somebody_sets_a_counter_ahead_and_never_back() {
     let (mut server, c) = server();
     let second = Ahead::By("1s".parse().unwrap());
     server.set_counter(5 * MS, key(), second);
-    answers(&mut server, c, 5 * MS, grant(1, 17), Answer::Granted { number: 1_005_001 });
+    answers(&mut server, c, 5 * MS, grant(1, 17), Reply::Granted { number: 1_005_001 });
     server.set_counter(5 * MS, key(), second);
-    answers(&mut server, c, 5 * MS, certify(1, 17), Answer::Certified { number: 1_005_001 });
+    answers(&mut server, c, 5 * MS, certify(1, 17), Reply::Certified { number: 1_005_001 });
     server.set_counter(20 * MS, key(), Ahead::Last);
-    answers(&mut server, c, 20 * MS, grant(2, 17), Answer::Granted { number: MAX_NUMBER });
+    answers(&mut server, c, 20 * MS, grant(2, 17), Reply::Granted { number: MAX_NUMBER });
     let refused = ask(&mut server, c, 40 * MS, grant(3, 17));
-    assert!(matches!(refused, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{refused:?}");
+    assert!(matches!(refused, ServerReply::Reply(Reply::Unknown(Cause::Error(_)))), "{refused:?}");
     assert_eq!(server.keys().count(), 0, "who is refused a number gets no key");
 }
 
 #[test]
 fn what_a_lax_script_leaves_out_is_not_done() {
     let (mut server, c) = server();
-    let lax = |request, lax| match request {
-        Request::Lock(command) => Request::Lax(command, lax),
+    let script_mutant = |request, script_mutant| match request {
+        Request::Lock(command) => Request::Lax(command, script_mutant),
         other => other,
     };
     // A hint of an hour, while the clock shows 5 ms.
     let hour = 3_600_000_000;
-    let unclamped = lax(grant(1, hour), Laxity::Unclamped);
-    answers(&mut server, c, 5 * MS, unclamped, Answer::Granted { number: hour });
-    let another = lax(certify(2, hour + 7), Laxity::Uncompared);
-    answers(&mut server, c, 5 * MS, another, Answer::Certified { number: hour + 7 });
+    let unclamped = script_mutant(grant(1, hour), ScriptMutant::Unclamped);
+    answers(&mut server, c, 5 * MS, unclamped, Reply::Granted { number: hour });
+    let another = script_mutant(certify(2, hour + 7), ScriptMutant::Uncompared);
+    answers(&mut server, c, 5 * MS, another, Reply::Certified { number: hour + 7 });
     server.set_counter(20 * MS, key(), Ahead::End);
-    let endless = lax(grant(3, 0), Laxity::Endless);
-    answers(&mut server, c, 20 * MS, endless, Answer::Granted { number: MAX_NUMBER });
+    let endless = script_mutant(grant(3, 0), ScriptMutant::Endless);
+    answers(&mut server, c, 20 * MS, endless, Reply::Granted { number: MAX_NUMBER });
 }

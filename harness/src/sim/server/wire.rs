@@ -152,7 +152,7 @@ impl Wires {
         for (connection, wire) in self.open.iter().filter(|(_, wire)| subscribed(wire)) {
             any = true;
             if wire.closed != Some(Close::Reset) {
-                out.push(Event::Woken(*connection, waiter.ticket));
+                out.push(Event::Woken(*connection, waiter.waiter_id));
             }
         }
         any

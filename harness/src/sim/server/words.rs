@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Key, Ticket, Token};
+use redquorum_protocol::{Key, Reply, Token, WaiterId};
 
 use super::Connection;
-use crate::sabotage::Laxity;
+use crate::mutants::ScriptMutant;
 
 /// What a master's own wall clock shows: nanoseconds since the Unix epoch.
 pub type Wall = u64;
@@ -17,7 +17,7 @@ pub enum Request {
     /// A command of the lock.
     Lock(Command),
     /// A command of a client whose script leaves something out.
-    Lax(Command, Laxity),
+    Lax(Command, ScriptMutant),
     /// The handshake of a link: identifies the server and the connection, and loads the scripts.
     Hello,
     /// `DEL` of a client that does not compare the token.
@@ -38,10 +38,10 @@ pub enum Request {
 
 /// A reply of a master.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
+pub enum ServerReply {
     /// To [`Request::Lock`], [`Request::Lax`], [`Request::Del`] and [`Request::PExpire`]: the same
     /// value that [`Expect::read`](redquorum_protocol::wire::Expect::read) returns.
-    Answer(Answer),
+    Reply(Reply),
     /// To [`Request::Hello`].
     Greeting {
         /// The connection's id, unique within one run of the master only.
@@ -54,7 +54,7 @@ pub enum Reply {
         durable: bool,
     },
     /// To no request: wakes a waiter.
-    Woken(Ticket),
+    Woken(WaiterId),
     /// To [`Request::Get`].
     Value(Option<Token>),
     /// To [`Request::Pttl`]: milliseconds, or −2 if the key does not exist.
@@ -72,9 +72,9 @@ pub enum Reply {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The reply to the oldest unanswered request of this connection.
-    Reply(Connection, Reply),
+    ServerReply(Connection, ServerReply),
     /// A push message on a connection that is subscribed: wakes this waiter.
-    Woken(Connection, Ticket),
+    Woken(Connection, WaiterId),
     /// The master closed its end, and the requests that it had not executed are lost. Not reported
     /// for a connection that its client has closed.
     Dropped(Connection),

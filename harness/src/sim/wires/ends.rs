@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Lane, Message, Wire, WireId};
-use crate::client_machine::Happening;
+use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
 use crate::sim::process::ClientProcess;
 use crate::sim::rules::{Fate, Rule};
 use crate::sim::server::{self, Close};
-use crate::sim::world::{Instant, What, World};
+use crate::sim::world::{Instant, World, WorldEvent};
 use crate::sim::{CONNECT, GREETING};
 
 /// Why a connection ended that its master dropped.
@@ -62,11 +62,11 @@ impl<P: ClientProcess> World<P> {
         self.actors[actor].wires.push((link, epoch, id));
         if apart.is_none() {
             let at = self.now + self.links.of_mut(actor, link).up.latency();
-            self.enter(at, What::Connect(id));
+            self.enter(at, WorldEvent::Connect(id));
         }
-        let patience = CONNECT.max(self.scenario.lock.node_timeout.0);
-        let until = self.now + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-        self.enter(until, What::GiveUp(id));
+        let policy = CONNECT.max(self.scenario.lock.node_timeout.0);
+        let until = self.now + u64::try_from(policy.as_nanos()).unwrap_or(u64::MAX);
+        self.enter(until, WorldEvent::GiveUp(id));
     }
 
     pub(in crate::sim) fn connect(&mut self, id: WireId) {
@@ -74,7 +74,7 @@ impl<P: ClientProcess> World<P> {
         let master = &mut self.masters[wire.node];
         let Some(connection) = master.server.connect() else {
             let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
-            return self.enter(at, What::Ended(id, "refused"));
+            return self.enter(at, WorldEvent::Ended(id, "refused"));
         };
         master.wires.insert(connection, id);
         wire.connection = Some(connection);
@@ -123,7 +123,7 @@ impl<P: ClientProcess> World<P> {
         wire.hangs_up = true;
         let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
         let at = wire.up.arrives(self.now, latency, &Fate::default(), 0);
-        self.enter(at, What::Hangup(id));
+        self.enter(at, WorldEvent::Hangup(id));
     }
 
     /// Delivers the close of the client's end to the master.
@@ -163,7 +163,7 @@ impl<P: ClientProcess> World<P> {
         wire.drops = true;
         let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
         let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
-        self.enter(at, What::Ended(id, RESET));
+        self.enter(at, WorldEvent::Ended(id, RESET));
     }
 
     /// Records unanswered commands as silent: no reply will follow.
@@ -201,7 +201,7 @@ impl<P: ClientProcess> World<P> {
     /// Tells a process that a connection did not open, or broke.
     pub(in crate::sim) fn closed(&mut self, actor: usize, link: usize, epoch: u64, why: Arc<str>) {
         let random = self.links.of_mut(actor, link).retries.any();
-        self.happen(actor, Happening::Closed { node: link, epoch, why, random });
+        self.happen(actor, ProcessEvent::Closed { node: link, epoch, why, random });
     }
 
     /// Resets both ends at once.
@@ -217,9 +217,9 @@ impl<P: ClientProcess> World<P> {
             self.record(id, reply.to, reply.result, None);
         }
         if open {
-            self.enter(at, What::Ended(id, "reset by the network"));
+            self.enter(at, WorldEvent::Ended(id, "reset by the network"));
         }
-        self.enter(at, What::Hangup(id));
+        self.enter(at, WorldEvent::Hangup(id));
     }
 
     /// Resets one end. The other end learns nothing until the rule is healed.
@@ -230,8 +230,8 @@ impl<P: ClientProcess> World<P> {
         wire.down.lost = true;
         let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
         match end {
-            End::Client => self.enter(at, What::Ended(id, "reset by the network")),
-            End::Master => self.enter(at, What::Hangup(id)),
+            End::Client => self.enter(at, WorldEvent::Ended(id, "reset by the network")),
+            End::Master => self.enter(at, WorldEvent::Hangup(id)),
         }
     }
 
@@ -285,18 +285,18 @@ impl<P: ClientProcess> World<P> {
             if cured.is_on(Side::Request) {
                 let at = self.now + self.links.of_mut(actor, link).up.latency();
                 let (many, hangs_up) = (wire.up.hasten(at), wire.hangs_up);
-                (0..many).for_each(|_| self.enter(at, What::AtMaster(id)));
+                (0..many).for_each(|_| self.enter(at, WorldEvent::AtMaster(id)));
                 if hangs_up {
-                    self.enter(at, What::Hangup(id));
+                    self.enter(at, WorldEvent::Hangup(id));
                 }
             }
             let Some(wire) = self.wires.get_mut(id) else { continue };
             if cured.is_on(Side::Reply) {
                 let at = self.now + self.links.of_mut(actor, link).down.latency();
                 let (many, drops) = (wire.down.hasten(at), wire.drops);
-                (0..many).for_each(|_| self.enter(at, What::AtClient(id)));
+                (0..many).for_each(|_| self.enter(at, WorldEvent::AtClient(id)));
                 if drops {
-                    self.enter(at, What::Ended(id, RESET));
+                    self.enter(at, WorldEvent::Ended(id, RESET));
                 }
             }
         }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Key, Token};
+use redquorum_protocol::{Key, Reply, Token};
 
 use crate::history::{Act, Outcome, text_of};
+use crate::mutants::Mutant;
 use crate::name::Name;
-use crate::sabotage::Lie;
 use crate::scenario::Class;
-use crate::sim::server::{Reply, Request};
+use crate::sim::server::{Request, ServerReply};
 
 /// How many tokens are cached: enough for the few clients that are acquiring.
 const TOKENS: usize = 8;
@@ -27,33 +27,33 @@ pub(in crate::sim) struct Texts {
 
 impl Texts {
     /// The effect of a command on a key, as the wire shows it. `None` if it touches no key.
-    pub(super) fn act(&mut self, lie: Lie, command: &Command) -> Option<Act> {
+    pub(super) fn act(&mut self, mutant: Mutant, command: &Command) -> Option<Act> {
         Some(match command {
             Command::Set { key, token, ttl_ms, .. }
             | Command::Guarded { key, token, ttl_ms, .. } => {
-                let token = self.token(lie.on_the_wire(*token));
+                let token = self.token(mutant.on_the_wire(*token));
                 Act::Set { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
             }
             Command::Keep { key, token, ttl_ms, .. } => {
-                let compares = lie != Lie::ExtendWithoutTokenCheck;
-                let token = compares.then(|| self.token(lie.on_the_wire(*token)));
+                let compares = mutant != Mutant::ExtendWithoutTokenCheck;
+                let token = compares.then(|| self.token(mutant.on_the_wire(*token)));
                 Act::Keep { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
             }
             Command::Delete { key, token, .. } => {
-                let compares = lie != Lie::PlainDel;
-                let token = compares.then(|| self.token(lie.on_the_wire(*token)));
+                let compares = mutant != Mutant::PlainDel;
+                let token = compares.then(|| self.token(mutant.on_the_wire(*token)));
                 Act::Delete { key: self.key(key), token }
             }
             Command::Certify { key, token, .. } => {
-                let compares = lie != Lie::CertifiesAnywhere;
-                let token = compares.then(|| self.token(lie.on_the_wire(*token)));
+                let compares = mutant != Mutant::CertifiesAnywhere;
+                let token = compares.then(|| self.token(mutant.on_the_wire(*token)));
                 Act::Certify { key: self.key(key), token }
             }
             // These change no lock's key.
-            Command::Stand { .. }
-            | Command::StepOut { .. }
+            Command::Enqueue { .. }
+            | Command::Dequeue { .. }
             | Command::Watch { .. }
-            | Command::Bless { .. }
+            | Command::Initialize { .. }
             | Command::Kill { .. }
             | Command::Hello
             | Command::Subscribe { .. }
@@ -101,23 +101,25 @@ pub(super) const fn class_of(command: &Command) -> Class {
         Command::Set { .. } | Command::Guarded { .. } | Command::Certify { .. } => Class::Acquire,
         Command::Keep { .. } => Class::Extend,
         Command::Delete { .. } => Class::Release,
-        Command::Stand { .. } | Command::StepOut { .. } => Class::Line,
+        Command::Enqueue { .. } | Command::Dequeue { .. } => Class::Line,
         _ => Class::Any,
     }
 }
 
 /// Encodes a command, as the mutant does, as a request.
-pub(super) fn request(lie: Lie, command: Command) -> Request {
-    match (lie, command) {
-        (Lie::PlainDel, Command::Delete { key, .. }) => Request::Del(key),
-        (Lie::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
+pub(super) fn request(mutant: Mutant, command: Command) -> Request {
+    match (mutant, command) {
+        (Mutant::PlainDel, Command::Delete { key, .. }) => Request::Del(key),
+        (Mutant::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
             Request::PExpire(key, ttl_ms)
         }
-        (_, command) => match lie.laxity().filter(|lax| lax.is_about(&command)) {
-            Some(lax) => Request::Lax(command, lax),
-            None if lie == Lie::OneToken => Request::Lock(lie.with_token(&command)),
-            None => Request::Lock(command),
-        },
+        (_, command) => {
+            match mutant.script_mutant().filter(|script_mutant| script_mutant.is_about(&command)) {
+                Some(script_mutant) => Request::Lax(command, script_mutant),
+                None if mutant == Mutant::OneToken => Request::Lock(mutant.with_token(&command)),
+                None => Request::Lock(command),
+            }
+        }
     }
 }
 
@@ -130,35 +132,35 @@ pub(super) fn size_of(request: &Request) -> u64 {
 }
 
 /// The outcome of a command according to its reply.
-pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
-    let Reply::Answer(answer) = reply else { return Outcome::Refused };
+pub(super) fn outcome(act: &Act, reply: &ServerReply) -> Outcome {
+    let ServerReply::Reply(answer) = reply else { return Outcome::Refused };
     match answer {
-        Answer::Stamped { answer, .. } => outcome_of(act, answer),
+        Reply::Stamped { answer, .. } => outcome_of(act, answer),
         answer => outcome_of(act, answer),
     }
 }
 
-fn outcome_of(act: &Act, answer: &Answer) -> Outcome {
+fn outcome_of(act: &Act, answer: &Reply) -> Outcome {
     match (act, answer) {
-        (Act::Keep { .. }, Answer::Created) => Outcome::Created,
+        (Act::Keep { .. }, Reply::Created) => Outcome::Created,
         (
             _,
-            Answer::Created
-            | Answer::Granted { .. }
-            | Answer::Certified { .. }
-            | Answer::Kept
-            | Answer::Deleted
-            | Answer::Freed { .. },
+            Reply::Created
+            | Reply::Granted { .. }
+            | Reply::Certified { .. }
+            | Reply::Kept
+            | Reply::Deleted
+            | Reply::Freed { .. },
         ) => Outcome::Done,
-        (_, Answer::Unknown(_)) => Outcome::Error,
+        (_, Reply::Unknown(_)) => Outcome::Error,
         _ => Outcome::Refused,
     }
 }
 
 /// How a client reads a reply.
-pub(super) fn answer_of(reply: Reply) -> Answer {
+pub(super) fn answer_of(reply: ServerReply) -> Reply {
     match reply {
-        Reply::Answer(answer) => answer,
-        _ => Answer::Alive,
+        ServerReply::Reply(answer) => answer,
+        _ => Reply::Alive,
     }
 }

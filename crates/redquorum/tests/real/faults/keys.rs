@@ -1,8 +1,8 @@
 //! Keys that are no locks, and changes to keys: other types, other programs, no TTL, flushed
 //! scripts, flushed masters, resources of any bytes.
 
-use redquorum::{AcquireError, Answer, BadOption, Cause, ExtendError, Holder, Lease, Outcome};
-use redquorum_rig::{Masters, Reply, trials::Case};
+use redquorum::{AcquireError, BadOption, Cause, ExtendError, Holder, Lease, Outcome, Reply};
+use redquorum_rig::{Masters, RespValue, trials::Case};
 
 use crate::support::*;
 
@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// The holder as each master reports it after a refused attempt.
-async fn holder_of(masters: &Masters, r: &str) -> (Vec<Option<Answer>>, String) {
+async fn holder_of(masters: &Masters, r: &str) -> (Vec<Option<Reply>>, String) {
     let lock = built(calm(masters)).await;
     let (took, result) = timed(lock.acquire(r).wait(MS)).await;
     let error = result.unwrap_err();
@@ -36,7 +36,7 @@ async fn a_key_of_another_type_is_an_outcome_that_says_so() {
     let r = unique("list");
     all(masters).for_each(|node| done(masters, node, &format!("LPUSH {r} element")));
     let (said, text) = holder_of(masters, &r).await;
-    assert!(said.contains(&Some(Answer::Taken(Holder::WrongType))), "{text}");
+    assert!(said.contains(&Some(Reply::Taken(Holder::WrongType))), "{text}");
     assert!(text.contains("the key is of another type, not a lock"), "{text}");
     let element = masters.ask(1, &format!("LINDEX {r} 0")).unwrap();
     assert_eq!(element.text().unwrap(), "element", "it was touched");
@@ -52,7 +52,7 @@ async fn a_key_of_another_type_is_an_outcome_that_says_so() {
     assert!(error.to_string().contains("of another type"), "{error}");
     let released = lease.release().await;
     assert_eq!(released.outcome, Outcome::AlreadyGone, "{}", released.report);
-    assert_eq!(masters.ask(1, &format!("LLEN {r}")).unwrap(), Reply::Integer(1));
+    assert_eq!(masters.ask(1, &format!("LLEN {r}")).unwrap(), RespValue::Integer(1));
     delete(masters, all(masters), &r);
 }
 
@@ -61,7 +61,7 @@ async fn a_key_without_ttl_is_an_outcome_that_says_so() {
     let r = unique("eternal");
     all(masters).for_each(|node| done(masters, node, &format!("SET {r} forgotten")));
     let (said, text) = holder_of(masters, &r).await;
-    assert!(said.contains(&Some(Answer::Taken(Holder::NoExpiry))), "{text}");
+    assert!(said.contains(&Some(Reply::Taken(Holder::NoExpiry))), "{text}");
     assert!(text.contains("a key without TTL, which never expires"), "{text}");
     assert_eq!(value(masters, 1, &r).unwrap(), b"forgotten", "it was touched");
     delete(masters, all(masters), &r);
@@ -118,7 +118,7 @@ async fn an_extend_after_flushed_scripts_recovers() {
     let deadline = lease.deadline();
     let error = lease.extend().await.unwrap_err();
     let ExtendError::NoQuorum(report) = &error else { panic!("{error}") };
-    assert!(answers(report).contains(&Some(Answer::Unknown(Cause::NoScript))), "{error}");
+    assert!(answers(report).contains(&Some(Reply::Unknown(Cause::NoScript))), "{error}");
     assert_eq!((lease.deadline(), lease.is_lost()), (deadline, None));
     answered(&lock).await;
     assert!(lease.extend().await.unwrap() > deadline);
@@ -166,7 +166,7 @@ async fn a_resource_may_be_any_bytes() {
         answered(&lock).await;
         for node in all(masters) {
             match masters.command(node, &[b"GET", &resource]) {
-                Ok(Reply::Bulk(token)) => assert_eq!(token.len(), 20, "{name}"),
+                Ok(RespValue::Bulk(token)) => assert_eq!(token.len(), 20, "{name}"),
                 other => panic!("{name} is not there: {other:?}"),
             }
         }
@@ -177,7 +177,11 @@ async fn a_resource_may_be_any_bytes() {
         assert_eq!(released.outcome, Outcome::Released, "{name}: {}", released.report);
         answered(&lock).await;
         for node in all(masters) {
-            assert_eq!(masters.command(node, &[b"GET", &resource]).unwrap(), Reply::Nil, "{name}");
+            assert_eq!(
+                masters.command(node, &[b"GET", &resource]).unwrap(),
+                RespValue::Nil,
+                "{name}"
+            );
         }
     }
 }

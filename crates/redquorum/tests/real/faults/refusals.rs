@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum::{
-    AcquireError, Answer, Cause, ExtendError, Lease, LinkState, Outcome, Redlock, Report,
+    AcquireError, Cause, ExtendError, Lease, LinkState, Outcome, Redlock, Reply, Report,
 };
 use redquorum_rig::{Masters, find_server, trials::Case};
 
@@ -24,8 +24,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// The masters that replied with an error of this kind.
 fn said(report: &Report, error: &str) -> Vec<usize> {
-    let is_error = |answer: &Option<Answer>| match answer {
-        Some(Answer::Unknown(Cause::Error(text))) => text.starts_with(error),
+    let is_error = |answer: &Option<Reply>| match answer {
+        Some(Reply::Unknown(Cause::Error(text))) => text.starts_with(error),
         _ => false,
     };
     report.masters().iter().filter(|m| is_error(&m.answer)).map(|m| m.number).collect()

@@ -1,7 +1,7 @@
 //! Different outcomes are different results, and quick ones: taken, no quorum, already gone,
 //! duplicate server.
 
-use redquorum::{AcquireError, Answer, BuildError, Cause, Holder, LinkState, Outcome, Redlock};
+use redquorum::{AcquireError, BuildError, Cause, Holder, LinkState, Outcome, Redlock, Reply};
 use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 
@@ -32,7 +32,7 @@ async fn taken_names_who_holds_it_on_each_master() {
     let named = said
         .iter()
         .filter(|answer| {
-            matches!(answer, Some(Answer::Taken(Holder::Lease { left_ms: 1..=10_000, .. })))
+            matches!(answer, Some(Reply::Taken(Holder::Lease { left_ms: 1..=10_000, .. })))
         })
         .count();
     assert!(named >= 3, "{error}");
@@ -52,9 +52,9 @@ async fn no_quorum_names_what_is_wrong_with_each_master() {
     let error = lock.acquire("r").wait(1 * MS).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     let said = answers(error.report().unwrap());
-    assert!(matches!(&said[0], Some(Answer::Unknown(Cause::Down(_)))), "{error}");
-    assert!(matches!(&said[1], Some(Answer::Unknown(Cause::Silent | Cause::Stalled))), "{error}");
-    let Some(Answer::Unknown(Cause::Error(text))) = &said[2] else { panic!("{error}") };
+    assert!(matches!(&said[0], Some(Reply::Unknown(Cause::Down(_)))), "{error}");
+    assert!(matches!(&said[1], Some(Reply::Unknown(Cause::Silent | Cause::Stalled))), "{error}");
+    let Some(Reply::Unknown(Cause::Error(text))) = &said[2] else { panic!("{error}") };
     assert!(text.starts_with("OOM"), "{text}");
     let text = error.to_string();
     for (number, part) in [(1, "not connected: "), (2, "no answer"), (3, "OOM"), (4, "granted")] {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redquorum::{Answer, ExtendError, Lease, Loss, Lost, Outcome};
+use redquorum::{ExtendError, Lease, Loss, Lost, Outcome, Reply};
 use redquorum_rig::{Masters, trials::Case};
 use tokio::time::{Instant, sleep};
 
@@ -42,7 +42,7 @@ async fn a_failed_extend_deletes_nothing_and_the_old_deadline_stands() {
     delete(masters, 1..=3, &r);
     let error = lease.extend().await.unwrap_err();
     let ExtendError::QuorumGone(report) = &error else { panic!("{error}") };
-    assert_eq!(answers(report)[..3], vec![Some(Answer::Absent); 3]);
+    assert_eq!(answers(report)[..3], vec![Some(Reply::Absent); 3]);
     answered(&lock).await;
     assert_eq!(holders(masters, &r), [4, 5], "the other two are still there");
     assert_eq!(lease.deadline(), deadline);

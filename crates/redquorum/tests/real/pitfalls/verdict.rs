@@ -1,7 +1,7 @@
 //! A minority of masters that is down or hung, and split votes: none of them makes an acquire fail,
 //! slow or endless.
 
-use redquorum::{AcquireError, Answer, Cause, ExtendError, Holder, Outcome};
+use redquorum::{AcquireError, Cause, ExtendError, Holder, Outcome, Reply};
 use redquorum_rig::trials::Case;
 
 use crate::support::*;
@@ -26,7 +26,7 @@ async fn one_master_down_is_one_unknown_vote_and_no_error() {
         let (took, lease) = timed(lock.acquire(format!("r{round}"))).await;
         let lease = lease.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert!(took < AT_ONCE, "round {round} took {took:?}");
-        assert!(!matches!(answers(lease.report())[1], Some(Answer::Created)));
+        assert!(!matches!(answers(lease.report())[1], Some(Reply::Created)));
         let (took, released) = timed(lease.release()).await;
         assert_eq!(released.outcome, Outcome::Released, "{}", released.report);
         assert!(took < AT_ONCE, "round {round} took {took:?}");
@@ -64,7 +64,7 @@ async fn a_hung_majority_is_told_after_one_node_timeout_and_leaves_no_key() {
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     assert!(took >= 100 * MS && took < 100 * MS + AT_ONCE, "{took:?}");
     for hung in &answers(error.report().unwrap())[..3] {
-        assert_eq!(*hung, Some(Answer::Unknown(Cause::Silent)), "{error}");
+        assert_eq!(*hung, Some(Reply::Unknown(Cause::Silent)), "{error}");
     }
     // An acquire with time left retries, and ends when its wait is over.
     let (took, error) = timed(lock.acquire("r").wait(300 * MS)).await;
@@ -134,7 +134,7 @@ async fn an_even_split_of_votes_is_decided_at_once() {
         let error = error.unwrap_err();
         assert!(matches!(error, AcquireError::Taken { .. }), "{error}");
         assert!(took < AT_ONCE, "{count} masters took {took:?}");
-        let held = Some(Answer::Taken(Holder::Foreign { left_ms: 0 }));
+        let held = Some(Reply::Taken(Holder::Foreign { left_ms: 0 }));
         let said = &answers(error.report().unwrap())[0];
         assert_eq!(
             said.as_ref().map(std::mem::discriminant),

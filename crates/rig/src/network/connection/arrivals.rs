@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::{CLIENT, Connection, MASTER};
 use crate::{
-    Reply,
+    RespValue,
     network::{
         dialogue::Label,
         framing::Piece,
@@ -77,7 +77,7 @@ impl Connection {
         &self,
         end: usize,
         label: &Label,
-        reply: Option<&Reply>,
+        reply: Option<&RespValue>,
         at: Instant,
         world: &mut World,
     ) -> Verdict {

@@ -20,7 +20,8 @@ impl Run<'_> {
                 self.wrong(&at, format!("`{cause}` is there twice"), "name it once");
             }
             let faults = causing(*cause);
-            let any = |name: &str| self.faults.iter().any(|(_, fault)| fault.harm.name() == name);
+            let any =
+                |name: &str| self.faults.iter().any(|(_, fault)| fault.fault_kind.name() == name);
             if !faults.is_empty() && !faults.iter().any(|name| any(name)) {
                 let message = format!("no fault here can be the cause `{cause}`");
                 let mend = format!("add a fault such as `{}`, or name another cause", faults[0]);

@@ -5,8 +5,9 @@ use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
 use crate::scenario::{
-    Ahead, Client, ClientHarm, Clients, ClockHarm, Fault, Harm, Length, Moment, NetHarm, NodeHarm,
-    NodeList, Nodes, ResourceHarm, Step, Touches, Way, What, When, Which,
+    Ahead, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
+    Length, Moment, NetworkFault, NodeFault, NodeList, Nodes, ResourceFault, Step, Touches, Way,
+    Which,
 };
 
 /// The names in a step that a moment is about.
@@ -16,38 +17,38 @@ impl Run<'_> {
     pub(super) fn faults(&mut self) {
         for (place, fault) in self.faults.clone() {
             self.when(&place, fault);
-            let (kind, verb) = fault.harm.name().split_once('.').unwrap_or_default();
-            let harm = place.key(kind).key(verb);
-            if let Some(nodes) = fault.harm.nodes() {
-                self.masters(&harm.key("nodes"), nodes);
+            let (kind, verb) = fault.fault_kind.name().split_once('.').unwrap_or_default();
+            let fault_kind = place.key(kind).key(verb);
+            if let Some(nodes) = fault.fault_kind.nodes() {
+                self.masters(&fault_kind.key("nodes"), nodes);
             }
-            if let Some(Clients::Some(names)) = fault.harm.clients() {
+            if let Some(Clients::Some(names)) = fault.fault_kind.clients() {
                 for (index, name) in names.iter().enumerate() {
-                    let clients = harm.key("clients");
+                    let clients = fault_kind.key("clients");
                     let place = if names.len() == 1 { clients } else { clients.index(index) };
                     self.known(&place, name);
                 }
             }
-            self.harm(&harm, &fault.harm);
-            self.replicas(&harm, &fault.harm);
+            self.fault_kind(&fault_kind, &fault.fault_kind);
+            self.replicas(&fault_kind, &fault.fault_kind);
         }
         self.failovers();
     }
 
     /// Checks faults that make no sense with replicas, or without.
-    fn replicas(&mut self, place: &Place, harm: &Harm) {
-        let name = harm.name();
-        match (self.cluster.1.replicas, harm) {
-            (false, harm) if harm.needs_replicas() => {
+    fn replicas(&mut self, place: &Place, fault_kind: &FaultKind) {
+        let name = fault_kind.name();
+        match (self.cluster.1.replicas, fault_kind) {
+            (false, fault_kind) if fault_kind.needs_replicas() => {
                 let mend = "write `replicas = true` under `[cluster]`";
                 self.wrong(place, format!("`{name}` needs masters that have replicas"), mend);
             }
-            (true, harm) if harm.starts_again() => {
+            (true, fault_kind) if fault_kind.starts_again() => {
                 let mend = "write `node.failover`, or leave `replicas` out";
                 let message = format!("`{name}`: a master that has a replica is not started again");
                 self.wrong(place, message, mend);
             }
-            (true, Harm::Clock(_)) => {
+            (true, FaultKind::Clock(_)) => {
                 let message = format!("`{name}`: masters that have replicas have no clocks to set");
                 self.wrong(place, message, "leave `replicas` out, or the fault");
             }
@@ -60,7 +61,9 @@ impl Run<'_> {
         let all = self.cluster.1.nodes;
         let mut over: Vec<usize> = Vec::new();
         for (place, fault) in self.faults.clone() {
-            let Harm::Node(NodeHarm::Failover { nodes }) = &fault.harm else { continue };
+            let FaultKind::Node(NodeFault::Failover { nodes }) = &fault.fault_kind else {
+                continue;
+            };
             let hit: Vec<usize> = match nodes {
                 Nodes::All => (1..=all).collect(),
                 Nodes::Some(numbers) => numbers.clone(),
@@ -82,9 +85,9 @@ impl Run<'_> {
 
     fn when(&mut self, place: &Place, fault: &Fault) {
         match &fault.when {
-            When::At(_) => {}
-            When::After(moment) => self.moment(&place.key("after"), moment),
-            When::Before(moment) => {
+            FaultTime::At(_) => {}
+            FaultTime::After(moment) => self.moment(&place.key("after"), moment),
+            FaultTime::Before(moment) => {
                 let place = place.key("before");
                 self.moment(&place, moment);
                 if !moment.what.can_wait() {
@@ -101,27 +104,29 @@ impl Run<'_> {
         }
         let Some(lasts) = fault.lasts else { return };
         let place = place.key("for");
-        let at_once = match &fault.harm {
-            harm if !harm.has_cure() => true,
+        let at_once = match &fault.fault_kind {
+            fault_kind if !fault_kind.has_cure() => true,
             // With a duration, the selected messages that pass within it are reset.
-            Harm::Net(NetHarm::Reset(which)) => !picks(which),
+            FaultKind::Net(NetworkFault::Reset(which)) => !picks(which),
             _ => false,
         };
         if at_once {
-            let name = fault.harm.name();
+            let name = fault.fault_kind.name();
             let message = format!("`{name}` happens at once and is not cured");
-            let mend = match &fault.harm {
-                Harm::Node(NodeHarm::Evict { .. }) => {
+            let mend = match &fault.fault_kind {
+                FaultKind::Node(NodeFault::Evict { .. }) => {
                     "leave `for` out, or write `node.full`, which lasts"
                 }
-                Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => {
+                FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. }) => {
                     "leave `for` out: nothing brings it back"
                 }
-                Harm::Node(NodeHarm::Counter { .. }) => {
+                FaultKind::Node(NodeFault::Counter { .. }) => {
                     "leave `for` out: a counter never goes back"
                 }
-                Harm::Node(_) => "leave `for` out, or write `node.kill`, which stays down so long",
-                Harm::Client(_) => "leave `for` out, or write `client.pause`, which ends",
+                FaultKind::Node(_) => {
+                    "leave `for` out, or write `node.kill`, which stays down so long"
+                }
+                FaultKind::Client(_) => "leave `for` out, or write `client.pause`, which ends",
                 _ => "leave `for` out, or write `net.cut`, which lasts",
             };
             self.wrong(&place.itself(), message, mend);
@@ -137,13 +142,14 @@ impl Run<'_> {
         let script = self.script(client);
         let id = &moment.client;
         let (name, fits, what): (&str, Fits, &str) = match &moment.what {
-            What::Asks(name) | What::Granted(name) | What::Refused(name) | What::Lost(name) => {
-                (name, acquired, "acquires")
-            }
-            What::Extended(name) => (name, extended, "extends"),
-            What::Releases(name) | What::Released(name) => (name, released, "releases"),
-            What::Reads(name) => (name, read, "reads"),
-            What::Writes(name) => (name, written, "writes"),
+            EventKind::Asks(name)
+            | EventKind::Granted(name)
+            | EventKind::Refused(name)
+            | EventKind::Lost(name) => (name, acquired, "acquires"),
+            EventKind::Extended(name) => (name, extended, "extends"),
+            EventKind::Releases(name) | EventKind::Released(name) => (name, released, "releases"),
+            EventKind::Reads(name) => (name, read, "reads"),
+            EventKind::Writes(name) => (name, written, "writes"),
             _ => return,
         };
         let there: Vec<&str> = script.iter().flat_map(fits).collect();
@@ -183,56 +189,57 @@ impl Run<'_> {
         }
     }
 
-    fn harm(&mut self, place: &Place, harm: &Harm) {
-        match harm {
-            Harm::Node(NodeHarm::Slow { by, .. }) | Harm::Net(NetHarm::Delay { by, .. }) => {
+    fn fault_kind(&mut self, place: &Place, fault_kind: &FaultKind) {
+        match fault_kind {
+            FaultKind::Node(NodeFault::Slow { by, .. })
+            | FaultKind::Net(NetworkFault::Delay { by, .. }) => {
                 self.moves(&place.key("by"), *by);
             }
-            Harm::Clock(ClockHarm::Step { by, .. })
-            | Harm::Client(ClientHarm::Clock { by, .. }) => {
+            FaultKind::Clock(ClockFault::Step { by, .. })
+            | FaultKind::Client(ClientFault::Clock { by, .. }) => {
                 self.moves(&place.key("by"), by.by);
             }
-            Harm::Clock(ClockHarm::Strobe { by, every, .. }) => {
+            FaultKind::Clock(ClockFault::Strobe { by, every, .. }) => {
                 self.moves(&place.key("by"), *by);
                 if every.0 < std::time::Duration::from_millis(1) {
                     let message = format!("a clock cannot jump every {every}");
                     self.wrong(&place.key("every"), message, "write at least \"1ms\"");
                 }
             }
-            Harm::Clock(ClockHarm::Rate { factor, .. })
-            | Harm::Client(ClientHarm::Rate { factor, .. }) => {
+            FaultKind::Clock(ClockFault::Rate { factor, .. })
+            | FaultKind::Client(ClientFault::Rate { factor, .. }) => {
                 if !(0.01..=100.0).contains(factor) {
                     let message = format!("a clock cannot run at {factor} seconds per second");
                     let mend = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
                     self.wrong(&place.key("factor"), message, mend);
                 }
             }
-            Harm::Node(NodeHarm::Counter { resource, ahead, .. }) => {
+            FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
                 if let Ahead::By(by) = ahead {
                     self.moves(&place.key("ahead"), *by);
                 }
                 self.wanted(&place.key("resource"), resource);
             }
-            Harm::Resource(ResourceHarm::Delay { clients, what, by }) => {
+            FaultKind::Resource(ResourceFault::Delay { clients, what, by }) => {
                 self.moves(&place.key("by"), *by);
                 self.touches(place, clients, *what);
             }
-            Harm::Net(NetHarm::Trickle { bytes: 0, .. }) => {
+            FaultKind::Net(NetworkFault::Trickle { bytes: 0, .. }) => {
                 let mend = "write 1 or more, or `net.hold`, which lets nothing pass";
                 self.wrong(&place.key("bytes"), "no bytes at all pass", mend);
             }
-            Harm::Net(NetHarm::Duplicate(which)) => {
+            FaultKind::Net(NetworkFault::Duplicate(which)) => {
                 if which.what == crate::scenario::Side::Reply {
                     let mend = "write `what = \"request\"`, or leave `what` out";
                     self.wrong(&place.key("what"), "replies cannot arrive twice", mend);
                 }
                 self.which(place, which);
             }
-            Harm::Net(
-                NetHarm::Cut(which)
-                | NetHarm::Drop(which)
-                | NetHarm::Hold(which)
-                | NetHarm::Reset(which),
+            FaultKind::Net(
+                NetworkFault::Cut(which)
+                | NetworkFault::Drop(which)
+                | NetworkFault::Hold(which)
+                | NetworkFault::Reset(which),
             ) => self.which(place, which),
             _ => {}
         }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Drift, Guard, Terms};
+use redquorum_protocol::{BadOption, Drift, Guard, LockConfig};
 
 use super::{MOST_NODES, Run};
 use crate::scenario::Length;
@@ -59,11 +59,11 @@ impl Run<'_> {
         let lock = self.lock.1;
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
-        let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0)
+        let terms = LockConfig::new(nodes, ttl, drift, lock.node_timeout.0)
             .and_then(|terms| terms.with_grace(lock.grace.0));
         // A client that opts out of the others' guard does not check clocks either.
         let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
-        let guarded = |terms: Terms| match (guard, looks) {
+        let guarded = |terms: LockConfig| match (guard, looks) {
             (Some(max_ttl), None) => Guard::new(max_ttl.0, drift, 0)
                 .and_then(|guard| terms.with_max_ttl(guard.max_ttl())),
             (Some(max_ttl), Some(bound)) => Guard::new(max_ttl.0, drift, 0)

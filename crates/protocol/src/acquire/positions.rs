@@ -1,0 +1,365 @@
+//! Line: the positions of an acquire in the masters' queues.
+//!
+//! Each master keeps a queue of waiters for each resource. It wakes the first of them when the
+//! resource becomes free there. A waiter that was refused enqueues behind the others, and may
+//! attempt at any time.
+//!
+//! **Fair queue.** A fair acquire enqueues before it attempts. It attempts only when it is first in
+//! the queues of a quorum and the resource is free there.
+//!
+//! Masters may give different positions to waiters that come at the same time, so that none would
+//! be first. So a fair waiter asks all masters for the largest position that any of them gave it,
+//! until a quorum keeps it there. From then on, its position is settled and does not change. A
+//! waiter that asks later asks at least one master that knows the settled position, and gets a
+//! larger one: a master puts a waiter that it does not know behind its last waiter. So each other
+//! process overtakes a settled waiter at most once.
+//!
+//! A waiter that is gone blocks no other: masters drop it when they cannot wake it, and a position
+//! lapses unless the waiter asks for it again. A first waiter that is not granted because it
+//! reaches no quorum moves to the tail. A waiter that cannot ask a quorum for its position lets
+//! others pass. Where masters forbid queues, an acquire goes on without them.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Acquire, Failure, State};
+use crate::effect::{Effect, Rng, RoundId};
+use crate::quorum::{NodeId, NodeSet};
+use crate::time::Time;
+use crate::vote::{Cause, Reply, Votes};
+use crate::waiter::{Position, WaiterId};
+
+/// What an acquire knows about its positions in the queues.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Positions {
+    waiter_id: WaiterId,
+    /// The largest position that any master gave it.
+    number: u64,
+    /// The latest answer of each master.
+    places: Vec<Option<Place>>,
+    /// The number of the latest round of position requests, counted from 1.
+    round: u32,
+    /// How many rounds followed each other without a pause.
+    at_once: u32,
+    /// Whether masters may keep a position for it.
+    stands: bool,
+    /// Whether a quorum has kept it at its position.
+    settled: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    number: u64,
+    ahead: u64,
+}
+
+/// The most rounds without a pause, while positions differ: others ask at the same time.
+const AT_ONCE: u32 = 3;
+
+/// The longest round: positions lapse while it waits for a silent master.
+const ROUND: Duration = Duration::from_secs(1);
+
+impl Positions {
+    fn new(waiter_id: WaiterId, nodes: usize) -> Self {
+        let places = vec![None; nodes];
+        Self { waiter_id, number: 0, places, round: 0, at_once: 0, stands: false, settled: false }
+    }
+
+    fn heard(&mut self, node: NodeId, answer: &Reply, quorum: usize) {
+        self.places[node.index()] = match *answer {
+            Reply::Place { number, ahead, .. } => {
+                // A settled number stays: a master that was asked late already knows later waiters.
+                if !self.settled {
+                    self.number = self.number.max(number);
+                }
+                Some(Place { number, ahead })
+            }
+            _ => None,
+        };
+        let keeps = |place: &&Place| place.number == self.number;
+        self.settled |= self.places.iter().flatten().filter(keeps).count() >= quorum;
+    }
+
+    /// Drops all positions. Answers that are still on their way are about the old ones.
+    fn vacate(&mut self) {
+        self.places.fill(None);
+        self.round = self.round.wrapping_add(1);
+    }
+
+    /// Ends a series of rounds without a pause.
+    pub(super) const fn rest(&mut self) {
+        self.at_once = 0;
+    }
+
+    pub(super) const fn waiter_id(&self) -> WaiterId {
+        self.waiter_id
+    }
+
+    pub(super) fn knows(&self, node: NodeId) -> bool {
+        self.places[node.index()].is_some()
+    }
+
+    pub(super) fn is_first(&self, node: NodeId) -> bool {
+        self.places[node.index()].is_some_and(|place| place.ahead == 0)
+    }
+
+    /// The masters in whose queue it is first.
+    fn first(&self) -> NodeSet {
+        NodeId::all(self.places.len()).filter(|node| self.is_first(*node)).collect()
+    }
+
+    /// Whether its position is settled, and other waiters are before it on too many masters for an
+    /// attempt.
+    fn is_behind(&self, quorum: usize) -> bool {
+        self.settled && self.agrees() && self.first().len() < quorum
+    }
+
+    /// The number of masters on which other waiters are before it.
+    pub(super) fn behind(&self) -> usize {
+        self.places.iter().flatten().filter(|place| place.ahead > 0).count()
+    }
+
+    fn known(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
+    /// Whether all masters that keep a position keep it at the same number.
+    fn agrees(&self) -> bool {
+        self.places.iter().flatten().all(|place| place.number == self.number)
+    }
+}
+
+impl Acquire {
+    /// Gets a ticket, if it may use queues and has none yet.
+    pub(super) fn enter(&mut self, rng: &mut dyn Rng) {
+        if self.line.is_none() && (self.fair || self.wait.wants) {
+            self.line = Some(Positions::new(WaiterId::new(rng.random()), self.terms.nodes()));
+        }
+    }
+
+    /// Starts a round that asks all masters for its positions. It decides once all have answered,
+    /// unless a quorum lets it attempt before.
+    pub(super) fn stand(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.votes = Votes::open(self.terms.nodes(), now);
+        self.certification = None;
+        self.wait.hint = Time::NEVER;
+        self.state = State::RequestState;
+        self.look(out);
+    }
+
+    /// Asks all masters for its positions.
+    pub(super) fn look(&mut self, out: &mut Vec<Effect>) {
+        let Some(line) = &mut self.line else { return };
+        line.round = line.round.wrapping_add(1);
+        line.at_once += 1;
+        NodeId::all(self.terms.nodes()).for_each(|node| self.stand_at(node, out));
+    }
+
+    /// Asks one master for its position, as a part of the latest round.
+    pub(super) fn stand_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        // The position of a waiter that is not woken would only block others.
+        let useless = !self.fair && self.wait.is_refused(node);
+        let Some(line) = self.line.as_mut().filter(|_| !useless) else { return };
+        line.stands = true;
+        let (step, waiter_id) = (RoundId::Enqueue(line.round), line.waiter_id);
+        let position = match line.number {
+            _ if !self.fair => Position::Any,
+            0 => Position::Last,
+            number if line.settled => Position::At(number),
+            number => Position::NotBefore(number),
+        };
+        out.push(Effect::Enqueue { node, step, waiter_id, position });
+    }
+
+    /// When the round ends at the latest.
+    pub(super) fn standing_ends(&self) -> Time {
+        self.votes.opened().plus(self.terms.node_timeout().min(ROUND))
+    }
+
+    /// Whether other waiters are before it, so that it only waits for a master to wake it.
+    fn is_behind(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.is_behind(self.terms.quorum()))
+    }
+
+    /// A master reported its position in this round.
+    pub(super) fn placed(
+        &mut self,
+        now: Time,
+        (round, node): (u32, NodeId),
+        answer: Reply,
+        rng: &mut dyn Rng,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.line.as_ref().is_none_or(|line| line.round != round) {
+            return;
+        }
+        self.note_place(now, node, &answer);
+        match self.state {
+            State::RequestState => {
+                self.votes.record(now, node, answer);
+                self.judge_place(now, rng, out);
+            }
+            State::Waiting if self.fair => {
+                let went = self.go_if_first(now, rng, out);
+                let line = self.line.as_ref().filter(|_| !went);
+                if line.is_some_and(|line| line.is_first(node)) && self.is_free_at(node) {
+                    // A wake-up was lost, or the waiter before it is gone: ask all masters.
+                    self.hint(now, out);
+                }
+            }
+            State::Waiting => self.looked(now, node, &answer, rng, out),
+            _ => {}
+        }
+    }
+
+    /// Ends the round for masters that have not answered.
+    pub(super) fn close_round(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        let awaited = self.votes.awaited();
+        for node in NodeId::all(self.terms.nodes()).filter(|node| awaited.contains(*node)) {
+            self.note_place(now, node, &Reply::Unknown(Cause::Silent));
+        }
+        self.votes.close(now);
+        self.judge_place(now, rng, out);
+    }
+
+    fn note_place(&mut self, now: Time, node: NodeId, answer: &Reply) {
+        if let Some(line) = &mut self.line {
+            line.heard(node, answer, self.terms.quorum());
+        }
+        self.wait.watch.looked(now, node, answer);
+    }
+
+    fn is_free_at(&self, node: NodeId) -> bool {
+        self.wait.watch.free().contains(node)
+    }
+
+    /// Attempts if it is first, and the resource is free, on a quorum. Returns whether it does.
+    fn go_if_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
+        let asks = matches!(self.state, State::RequestState | State::Waiting);
+        let Some(line) = self.line.as_mut().filter(|_| asks) else { return false };
+        let goes = line.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
+        if goes {
+            self.again(now, None, rng, out);
+        }
+        goes
+    }
+
+    fn judge_place(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        if self.go_if_first(now, rng, out) || !self.votes.awaited().is_empty() {
+            return;
+        }
+        let Some(line) = &mut self.line else { return };
+        let (known, quorum) = (line.known(), self.terms.quorum());
+        let forbidden = self.votes.which(|answer| *answer == Reply::NoQueue).len();
+        let again = !line.agrees() && line.at_once < AT_ONCE;
+        let in_the_way = known < quorum && !line.first().is_empty();
+        // No queue has others before it, and votes may reach a quorum where queues cannot.
+        let is_first = line.first().and(self.wait.watch.free()).len() == known;
+        if forbidden > self.terms.nodes() - quorum {
+            // No quorum will ever keep its position.
+            self.do_without_queues(out);
+            self.again(now, None, rng, out);
+        } else if forbidden > 0 && known < quorum && known + forbidden >= quorum && is_first {
+            self.again(now, None, rng, out);
+        } else if now >= self.give_up || self.is_shut_down() {
+            self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, out);
+        } else if known >= quorum && again {
+            self.stand(now, out);
+        } else {
+            self.latest = Some(if known < quorum { Failure::NoQuorum } else { Failure::Taken });
+            self.wait.count_silence(&self.votes, quorum);
+            if in_the_way {
+                // Even if it were woken, it could not attempt, but the waiters behind it may. It
+                // asks for new positions some time later.
+                self.step_out(true, out);
+            }
+            self.sleep(now, rng, out);
+        }
+    }
+
+    /// Masters forbid queues: the acquire goes on with repeated attempts alone.
+    pub(super) fn do_without_queues(&mut self, out: &mut Vec<Effect>) {
+        self.step_out(true, out);
+        (self.fair, self.line, self.wait.wants) = (false, None, false);
+    }
+
+    /// Gives up its positions, and enqueues at the tail later. It was first and the resource was
+    /// free, but it was not granted; other waiters may reach the masters better.
+    pub(super) fn go_to_the_end(&mut self, out: &mut Vec<Effect>) {
+        self.step_out(true, out);
+        if let Some(line) = &mut self.line {
+            (line.number, line.settled) = (0, false);
+        }
+    }
+
+    /// The caller does not respond: others go first. The acquire goes on when its timer wakes it.
+    pub(crate) fn yield_turn(&mut self, out: &mut Vec<Effect>) {
+        if matches!(self.state, State::Waiting | State::RequestState) {
+            self.go_to_the_end(out);
+            self.wait.resume(self.terms.nodes());
+            self.state = State::Waiting;
+        }
+    }
+
+    /// A master woke this waiter: the resource is free there, and the waiter is first in its queue.
+    pub(super) fn named(
+        &mut self,
+        now: Time,
+        (node, waiter_id): (NodeId, WaiterId),
+        rng: &mut dyn Rng,
+        out: &mut Vec<Effect>,
+    ) {
+        let Some(line) = self.line.as_mut().filter(|line| line.waiter_id == waiter_id) else {
+            return;
+        };
+        if let Some(place) = &mut line.places[node.index()] {
+            place.ahead = 0;
+            self.wait.named.insert(node);
+            if self.fair {
+                self.wait.watch.freed(node);
+                if !self.go_if_first(now, rng, out) && self.state == State::Waiting {
+                    self.hint(now, out);
+                }
+            } else if self.state == State::Waiting && self.wait.has_looked(node) {
+                self.wait.watch.freed(node);
+                self.is_free(now, rng, out);
+            }
+        }
+    }
+
+    /// When a fair waiter asks all masters again, unless it is woken.
+    pub(super) fn stands_at(&self) -> Time {
+        if !self.hears() {
+            self.wait.pause
+        } else if self.is_behind() {
+            Time::NEVER
+        } else {
+            self.sleeps_until()
+        }
+    }
+
+    /// Leaves the queues, if it is in any. With `wake`, a master where the resource is free wakes
+    /// its first waiter.
+    pub(super) fn step_out(&mut self, wake: bool, out: &mut Vec<Effect>) {
+        if let Some(waiter_id) = self.vacate() {
+            let nodes = NodeId::all(self.terms.nodes());
+            out.extend(nodes.map(|node| Effect::Dequeue { node, waiter_id, call: wake }));
+        }
+    }
+
+    /// Marks the acquire as in no queue. Returns the ticket that masters may still know.
+    pub(super) fn vacate(&mut self) -> Option<WaiterId> {
+        let waiter = self.waiter();
+        if let Some(line) = self.line.as_mut().filter(|line| line.stands) {
+            line.stands = false;
+            line.vacate();
+        }
+        waiter
+    }
+
+    /// The ticket of the acquire, if masters may keep a position for it.
+    pub fn waiter(&self) -> Option<WaiterId> {
+        self.line.as_ref().filter(|line| line.stands).map(Positions::waiter_id)
+    }
+}

@@ -1,0 +1,145 @@
+//! The interface of a client: its options, its requests and its effects.
+
+use core::time::Duration;
+
+use crate::acquire::Failure;
+use crate::effect::RoundId;
+use crate::guard::Guard;
+use crate::link::Bounds;
+use crate::lock_config::LockConfig;
+use crate::quorum::NodeId;
+use crate::time::Time;
+use crate::vote::{Reply, Votes};
+use crate::wire::Command;
+
+/// One request for one resource, from its first attempt to the end of its lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClaimId(pub(super) u64);
+
+/// The options of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClientConfig {
+    /// The number of masters.
+    pub nodes: usize,
+    /// The longest time that a reply may take.
+    pub node_timeout: Duration,
+    /// The bounds of each link.
+    pub bounds: Bounds,
+    /// Whether requests wait in the masters' queues and are woken.
+    pub wake_ups: bool,
+    /// Whether waiters of all processes get the lease in the order of their requests.
+    pub fair: bool,
+    /// How to recognize masters that may have forgotten leases.
+    pub guard: Option<Guard>,
+    /// A random number, not 0, that names the channel on which masters wake this process.
+    pub inbox: u64,
+}
+
+/// A request for a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AcquireRequest<S = ()> {
+    /// The TTL, and everything that follows from it.
+    pub terms: LockConfig,
+    /// How long it may wait. Zero: one attempt, outside the local queue.
+    pub wait: Duration,
+    /// Whether a refused request waits up to one node timeout to learn which client holds the
+    /// resource.
+    pub explain: bool,
+    /// Whether it enqueues before it attempts, if the client is fair.
+    pub fair: bool,
+    /// The parameters of the claim besides its terms.
+    pub seed: S,
+}
+
+/// The receiver of a reply from a link.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ReplyTo {
+    /// A claim.
+    Claim(ClaimId, RoundId),
+    /// The caller that asked about the master itself.
+    Caller(u64),
+}
+
+/// An action that a driver carries out for a client, in order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ClientEffect {
+    /// Write this to the current connection of a master, behind everything written before.
+    Write {
+        /// The master.
+        node: NodeId,
+        /// The number of the connection.
+        epoch: u64,
+        /// The command.
+        command: Command,
+    },
+    /// Open a connection with this number. A newer number replaces an older try.
+    Dial {
+        /// The master.
+        node: NodeId,
+        /// The number.
+        epoch: u64,
+    },
+    /// Reset the connection with this number, or give up the try.
+    Close {
+        /// The master.
+        node: NodeId,
+        /// The number.
+        epoch: u64,
+    },
+    /// The [next wake](crate::Link::next_wake) of this link may be earlier than before. The same
+    /// holds for a link to which a [`ClientEffect::Write`] goes.
+    Rearm {
+        /// The master.
+        node: NodeId,
+    },
+    /// The state of this claim changed: its caller looks at it again, by
+    /// [`Client::look`](super::Client::look).
+    Changed(ClaimId),
+    /// A master replied to [`Client::probe`](super::Client::probe) or
+    /// [`Client::initialize`](super::Client::initialize).
+    Replied {
+        /// The number that the caller gave.
+        request: u64,
+        /// The master.
+        node: NodeId,
+        /// The reply.
+        answer: Reply,
+    },
+}
+
+/// The state of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RequestState<'a, C> {
+    /// It waits for its turn among the requests of this process, until this time.
+    Queued(Time),
+    /// Its claim asks the masters, holds the lease or releases it.
+    Claim(&'a C),
+    /// Its wait was over before its turn came. The fields are the reason why there is no lease, and
+    /// the masters' votes on the request before it.
+    Over(Failure, &'a Votes),
+}
+
+/// How often a master has granted and refused keys.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct VoteCounts {
+    /// Keys that it created, at a grant or to repair one.
+    pub granted: u64,
+    /// Attempts and extensions that it refused because of another holder's key.
+    pub refused: u64,
+    /// Attempts and extensions of unknown outcome: never sent, never answered, or answered by an
+    /// error.
+    pub unknown: u64,
+}
+
+impl VoteCounts {
+    pub(super) fn count(&mut self, answer: &Reply) {
+        match answer {
+            Reply::Created | Reply::Granted { .. } => self.granted += 1,
+            Reply::Taken(_) => self.refused += 1,
+            Reply::Unknown(_) => self.unknown += 1,
+            Reply::Timed { answer, .. } => self.count(answer),
+            _ => {}
+        }
+    }
+}

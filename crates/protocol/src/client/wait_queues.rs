@@ -1,0 +1,213 @@
+//! Turns: which request of this process asks the masters for a resource, and what happens to the
+//! requests behind it.
+//!
+//! Requests for one resource wait in a local [`Queue`]; the first one asks the masters. A request
+//! whose wait is over reports what the latest claim has found, and sends nothing. If that claim has
+//! found nothing yet, the request makes one attempt outside the queue.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{ClaimId, ClaimMachine, Client, Context, State};
+use crate::acquire::{Failure, Turn, WaitPolicy};
+use crate::claim::{Claim, Input};
+use crate::effect::Key;
+use crate::queue::{Queue, RecentReleases};
+use crate::quorum::NodeId;
+use crate::time::Time;
+use crate::vote::{Holder, Reply, Votes};
+
+/// The local queues of all resources. A queue exists while a request waits in it or subscribes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct WaitQueues {
+    queues: BTreeMap<Key, WaitQueue>,
+    recent_releases: RecentReleases,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct WaitQueue {
+    queue: Queue<ClaimId>,
+    /// The request whose turn came last.
+    latest: Option<ClaimId>,
+    /// Requests that masters wake.
+    listeners: Vec<ClaimId>,
+}
+
+impl WaitQueues {
+    /// Adds a request. Returns its turn, if that is now.
+    pub(super) fn join(&mut self, now: Time, key: &Key, id: ClaimId) -> Option<Turn> {
+        let first = self.queues.entry(key.clone()).or_default().queue.join(id);
+        first.then(|| self.recent_releases.turn(now, key))
+    }
+
+    /// The request is about to give its lease back. Returns the next request and its turn.
+    pub(super) fn hand_on(
+        &mut self,
+        key: &Key,
+        id: ClaimId,
+        fair: bool,
+    ) -> Option<(ClaimId, Turn)> {
+        self.next(key, |queue| queue.hand_on(&id, fair))
+    }
+
+    /// The request is done, and holds no lease. Returns the next request and its turn.
+    pub(super) fn leave(&mut self, key: &Key, id: ClaimId) -> Option<(ClaimId, Turn)> {
+        self.next(key, |queue| queue.leave(&id))
+    }
+
+    fn next(
+        &mut self,
+        key: &Key,
+        leave: impl FnOnce(&mut Queue<ClaimId>) -> Option<(ClaimId, Turn)>,
+    ) -> Option<(ClaimId, Turn)> {
+        let next = leave(&mut self.queues.get_mut(key)?.queue);
+        self.tidy(key);
+        next
+    }
+
+    fn tidy(&mut self, key: &Key) {
+        let empty = |it: &WaitQueue| it.queue.is_empty() && it.listeners.is_empty();
+        if self.queues.get(key).is_some_and(empty) {
+            self.queues.remove(key);
+        }
+    }
+
+    /// Whether others wait behind this request, which is first.
+    pub(super) fn has_others(&self, key: &Key, id: ClaimId) -> bool {
+        let waits = |it: &WaitQueue| it.queue.ahead() == Some(&id) && it.queue.has_waiting();
+        self.queues.get(key).is_some_and(waits)
+    }
+
+    pub(super) fn listen(&mut self, key: &Key, id: ClaimId) {
+        let listeners = &mut self.queues.entry(key.clone()).or_default().listeners;
+        if !listeners.contains(&id) {
+            listeners.push(id);
+        }
+    }
+
+    pub(super) fn unlisten(&mut self, key: &Key, id: ClaimId) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.listeners.retain(|listener| *listener != id);
+        }
+        self.tidy(key);
+    }
+
+    /// The requests that masters wake for a resource.
+    pub(super) fn listeners(&self, key: &Key) -> Vec<ClaimId> {
+        self.queues.get(key).map(|queue| queue.listeners.clone()).unwrap_or_default()
+    }
+
+    /// Notes how many waiters a master reported when a key of this process was deleted.
+    pub(super) fn others(&mut self, now: Time, key: &Key, others: u32) {
+        self.recent_releases.note(now, key, others);
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.queue.heard(others);
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queues.len()
+    }
+}
+
+impl<C: ClaimMachine> Client<C> {
+    /// Starts the request whose turn has come. A request whose wait is over passes the turn on.
+    /// This is a loop, because thousands may time out in the same instant.
+    pub(super) fn start_next(
+        &mut self,
+        mut next: Option<(ClaimId, Turn)>,
+        cx: &mut Context<'_, C>,
+    ) {
+        while let Some((id, turn)) = next.take() {
+            let Some(entry) = self.claims.get_mut(&id) else { return };
+            let queued = entry.queued;
+            let over = queued && cx.now() >= entry.give_up;
+            let key = entry.key.clone();
+            match if over { self.verdict(cx.now(), &key) } else { None } {
+                Some((why, votes)) => {
+                    self.refuse(id, why, votes, cx);
+                    next = self.queues.next(&key, |queue| queue.pass(&id, turn));
+                }
+                None => {
+                    if queued && let Some(queue) = self.queues.queues.get_mut(&key) {
+                        queue.latest = Some(id);
+                    }
+                    self.begin(id, turn, cx);
+                }
+            }
+        }
+    }
+
+    /// Starts the claim of a request.
+    fn begin(&mut self, id: ClaimId, turn: Turn, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let wait = entry.give_up.since(cx.now());
+        let fair = self.config.fair && entry.request.fair;
+        let (explain, wake_ups) = (entry.request.explain, self.config.wake_ups);
+        let policy = WaitPolicy { wait, explain, wake_ups, fair, turn };
+        let (seed, terms) = (entry.request.seed.clone(), entry.request.terms);
+        let mut effects = core::mem::take(&mut self.effects);
+        let claim = C::acquire(cx.clocks, seed, terms, policy, cx.rng, &mut effects);
+        entry.state = State::Claim(claim);
+        self.changed(id, cx);
+        self.route(id, &mut effects, cx);
+        self.effects = effects;
+        self.follow_up(id, cx);
+    }
+
+    /// The wait of a queued request is over, and its turn has not come.
+    pub(super) fn wait_is_over(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        entry.queued = false;
+        let key = entry.key.clone();
+        // A request that is not first has no turn to pass on.
+        self.queues.leave(&key, id);
+        match self.verdict(cx.now(), &key) {
+            Some((why, votes)) => self.refuse(id, why, votes, cx),
+            None => self.begin(id, Turn::First, cx),
+        }
+    }
+
+    fn refuse(&mut self, id: ClaimId, why: Failure, votes: Votes, cx: &mut Context<'_, C>) {
+        if let Some(entry) = self.claims.get_mut(&id) {
+            (entry.state, entry.queued) = (State::Over(why, votes), false);
+            self.changed(id, cx);
+        }
+    }
+
+    /// Why the request with the latest turn has no lease to give, if that is known by now.
+    fn verdict(&self, now: Time, key: &Key) -> Option<(Failure, Votes)> {
+        match self.claim(self.queues.queues.get(key)?.latest?)?.claim() {
+            Claim::Acquiring(acquire) => Some((acquire.latest_failure()?, acquire.votes().clone())),
+            Claim::Holding(hold) if hold.lost().is_none() => {
+                let left = hold.deadline().since(now);
+                let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+                let taken = Reply::Taken(Holder::Lease { token: hold.token(), left_ms });
+                let nodes = hold.terms().nodes();
+                let mut votes = Votes::open(nodes, now);
+                for node in NodeId::all(nodes).filter(|node| hold.members().contains(*node)) {
+                    votes.record(now, node, taken.clone());
+                }
+                Some((Failure::Taken, votes))
+            }
+            _ => None,
+        }
+    }
+
+    /// A claim neither holds a lease nor tries to get one: the next request has its turn.
+    pub(super) fn vacate(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        if core::mem::take(&mut entry.queued) {
+            let key = entry.key.clone();
+            let next = self.queues.leave(&key, id);
+            self.start_next(next, cx);
+        }
+    }
+
+    /// The caller of a waiting request does not look at it: other requests, of this process and of
+    /// others, go first. The request goes on without a turn when its caller looks again.
+    pub(super) fn pass_over(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        self.drive(id, Input::Yield, cx);
+        self.vacate(id, cx);
+    }
+}

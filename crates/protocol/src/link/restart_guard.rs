@@ -1,0 +1,254 @@
+//! Sentry: the restart guard of one link. It decides whether grants of the master count, and
+//! watches a distrusted master until they do. With a clock bound it goes on watching: a trusted
+//! clock can step.
+//!
+//! [`guard`](crate::guard) has the rules of trust. This module decides when to look, and what to
+//! conclude from the answers.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::RunId;
+use super::offsets::Offsets;
+use crate::guard::{Distrust, Guard};
+use crate::reading::Reading;
+use crate::time::Time;
+use crate::vote::{Cause, Reply};
+use crate::wire::{Command, Greeting};
+
+/// How often the link looks at a distrusted master. Another client may have watched it for longer.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The guard of one link.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RestartGuard {
+    guard: Guard,
+    run_id: Option<RunId>,
+    durable: bool,
+    trust: Trust,
+    /// The readings of the master's clock, if the guard watches clocks.
+    offsets: Option<Offsets>,
+    /// How many vigils this link has begun. Each has a name of its own.
+    vigils: u64,
+    /// When to look next; `None` while a look is under way, and where none is needed.
+    look: Option<Time>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Trust {
+    /// The master shows this boot marker. Grants are made only while it does.
+    Marked(Arc<str>),
+    Distrusted(Distrust, Option<Probation>),
+}
+
+/// A vigil, and since when this link has seen it without a gap.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Probation {
+    name: Arc<str>,
+    since: Time,
+}
+
+impl RestartGuard {
+    pub(super) fn new(guard: Guard) -> Self {
+        let trust = Trust::Distrusted(Distrust::Unmarked, None);
+        let offsets = Offsets::new(guard);
+        Self { guard, run_id: None, durable: false, trust, offsets, vigils: 0, look: None }
+    }
+
+    /// Takes the handshake of a new connection: to the same process or another one, with all of its
+    /// data or none.
+    pub(super) fn greeted(&mut self, now: Time, greeting: &Greeting) {
+        let is_same = self.run_id.is_some() && self.run_id == greeting.run_id;
+        if let Some(offsets) = self.offsets.as_mut().filter(|_| !is_same) {
+            offsets.restarted();
+        }
+        self.run_id.clone_from(&greeting.run_id);
+        self.durable = greeting.durable;
+        self.trust = Trust::Distrusted(Distrust::Unmarked, None);
+        self.judge(greeting.boot.clone(), None);
+        // Look at the clock before any vote, so that a later step is seen.
+        let looks = !self.is_trusting() || self.offsets.is_some();
+        self.look = looks.then_some(now);
+    }
+
+    /// The boot marker that every grant must rely on, or why nothing may be granted at all.
+    pub(super) fn marker(&self, now: Time) -> Result<Arc<str>, Cause> {
+        match &self.trust {
+            Trust::Marked(marker) => match self.offsets.as_ref().and_then(|it| it.stepped(now)) {
+                Some((why, left)) => Err(Cause::Distrusted { why, left: Some(left) }),
+                None => Ok(marker.clone()),
+            },
+            Trust::Distrusted(why, probation) => {
+                Err(self.cause(now, why.clone(), probation.as_ref()))
+            }
+        }
+    }
+
+    fn cause(&self, now: Time, why: Distrust, probation: Option<&Probation>) -> Cause {
+        let quarantine = self.guard.quarantine();
+        let passed = probation.map_or(Duration::ZERO, |probation| now.since(probation.since));
+        let left = why.passes().then_some(quarantine.saturating_sub(passed));
+        Cause::Distrusted { why, left }
+    }
+
+    /// When to look; `None` while a look is under way, and where none is needed.
+    pub(super) const fn next_look(&self) -> Option<Time> {
+        self.look
+    }
+
+    /// Returns the look, if it is due.
+    pub(super) fn look(&mut self, now: Time) -> Option<Command> {
+        self.look.take_if(|time| now >= *time)?;
+        let Trust::Distrusted(why, probation) = &self.trust else { return self.look_at_clock() };
+        // A process without a known run id cannot be marked. One that has the marker of locks with
+        // other options must not be.
+        let watches = self.run_id.is_some() && why.passes();
+        let begin = if watches {
+            self.vigils += 1;
+            Some(self.guard.probation(self.vigils))
+        } else {
+            None
+        };
+        let quarantine = self.guard.quarantine();
+        let ended = probation
+            .as_ref()
+            .filter(|probation| watches && now >= probation.since.plus(quarantine));
+        let ended = ended.map(|probation| probation.name.clone());
+        let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
+        let marker = self.guard.marker(&run_id, self.durable);
+        let vigil_ms = self.guard.vigil_ms();
+        Some(Command::Watch { run_id, marker, begin, vigil_ms, ended })
+    }
+
+    /// Returns a look before its time at a trusted master; `None` for a distrusted one, which has
+    /// looks anyway.
+    pub(super) fn look_again(&self) -> Option<Command> {
+        self.is_trusting().then(|| self.bare_look())
+    }
+
+    fn look_at_clock(&self) -> Option<Command> {
+        self.offsets.is_some().then(|| self.bare_look())
+    }
+
+    /// Returns the look at a trusted master, which changes nothing there.
+    fn bare_look(&self) -> Command {
+        let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
+        let marker = self.guard.marker(&run_id, self.durable);
+        let vigil_ms = self.guard.vigil_ms();
+        Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None }
+    }
+
+    /// Reads the master's clock from an answer, if the guard watches clocks. Returns the reading,
+    /// and whether a grant that came with it counts.
+    pub(super) fn read_clock(
+        &mut self,
+        now: Time,
+        sent: Time,
+        micros: u64,
+    ) -> Option<(Reading, Result<(), Cause>)> {
+        let offsets = self.offsets.as_mut()?;
+        let (reading, fit) = offsets.take(now, Reading::new(sent, now, micros));
+        let distrusted = |(why, left)| Cause::Distrusted { why, left: Some(left) };
+        Some((reading, fit.map_err(distrusted)))
+    }
+
+    /// Takes the answer to a look.
+    pub(super) fn looked(&mut self, now: Time, answer: &Reply) {
+        match answer {
+            Reply::Marked { boot, probation } => {
+                self.judge(
+                    boot.clone(),
+                    probation.clone().map(|name| Probation { name, since: now }),
+                );
+            }
+            Reply::Unknown(Cause::Error(text)) => {
+                self.trust = Trust::Distrusted(Distrust::Unwatched(text.clone()), None);
+            }
+            _ => {}
+        }
+        if let Trust::Marked(_) = &self.trust {
+            // Half a `max_ttl` later, so that one reading is always a little older than the longest
+            // lease.
+            let rest = self.guard.max_ttl() / 2;
+            self.look = self
+                .offsets
+                .as_ref()
+                .map(|offsets| now.plus(if offsets.is_fresh(now) { rest } else { rest.min(LOOK) }));
+        }
+        if let Trust::Distrusted(_, probation) = &self.trust {
+            let end =
+                probation.as_ref().map(|probation| probation.since.plus(self.guard.quarantine()));
+            // Do not look again at once if the vigil has ended and the master did not accept it.
+            let end = end.filter(|end| *end > now).unwrap_or(Time::NEVER);
+            self.look = Some(now.plus(LOOK).min(end));
+        }
+    }
+
+    /// Takes the refusal of a grant: the master's marker is not the trusted one. Returns the cause.
+    pub(super) fn refused(&mut self, now: Time, boot: Option<Arc<str>>) -> Cause {
+        if let Trust::Marked(marker) = &self.trust
+            && Some(marker) == boot.as_ref()
+        {
+            // It answers an earlier request, or is garbage: it says nothing new about the master.
+            return self.cause(now, Distrust::Forgot, None);
+        }
+        self.judge(boot, None);
+        if self.is_trusting() {
+            // Another client has watched the master, or initialized it again: only this vote is
+            // lost.
+            return Cause::Distrusted { why: Distrust::Forgot, left: Some(Duration::ZERO) };
+        }
+        self.look.get_or_insert(now);
+        match &self.trust {
+            Trust::Distrusted(why, probation) => self.cause(now, why.clone(), probation.as_ref()),
+            Trust::Marked(_) => unreachable!("it was looked at just now"),
+        }
+    }
+
+    /// Notes that the master has accepted this marker as a new one.
+    pub(super) fn initialized(&mut self, marker: Arc<str>) {
+        self.trust(marker);
+    }
+
+    fn trust(&mut self, marker: Arc<str>) {
+        self.trust = Trust::Marked(marker);
+        if self.offsets.is_none() {
+            self.look = None;
+        }
+    }
+
+    /// The marker for initializing the master, if it is new.
+    pub(super) fn initial_marker(&self) -> Option<Arc<str>> {
+        Some(self.guard.marker(self.run_id.as_ref()?, self.durable))
+    }
+
+    fn judge(&mut self, boot: Option<Arc<str>>, seen: Option<Probation>) {
+        match (self.guard.judge(boot.as_deref(), self.run_id.as_ref(), self.durable), boot) {
+            (Ok(()), Some(boot)) => self.trust(boot),
+            (Ok(()), None) => unreachable!("nothing is no marker"),
+            (Err(why), _) => {
+                let (why, before) = match &mut self.trust {
+                    Trust::Marked(_) if why == Distrust::Unmarked => (Distrust::Forgot, None),
+                    // While the marker is gone, remember why.
+                    Trust::Distrusted(before, probation) => match (before, why) {
+                        (Distrust::Forgot, Distrust::Unmarked) => {
+                            (Distrust::Forgot, probation.take())
+                        }
+                        (_, why) => (why, probation.take()),
+                    },
+                    Trust::Marked(_) => (why, None),
+                };
+                // It is the same vigil as before: the master has forgotten nothing in between.
+                let probation = match (before, seen) {
+                    (Some(before), Some(seen)) if before.name == seen.name => Some(before),
+                    (_, seen) => seen,
+                };
+                self.trust = Trust::Distrusted(why, probation);
+            }
+        }
+    }
+
+    const fn is_trusting(&self) -> bool {
+        matches!(self.trust, Trust::Marked(_))
+    }
+}

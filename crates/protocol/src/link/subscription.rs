@@ -1,0 +1,153 @@
+//! Inbox: the channel on which a master wakes the waiters of this process.
+//!
+//! A process subscribes to one channel of its own on each connection, when it waits for the first
+//! time, and stays subscribed. The message names the waiter, and means that the resource is free.
+//! It is a hint, never a vote: a message may be late or lost, and a timer stands behind every wait.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{Link, LinkEffect, Purpose};
+use crate::effect::{Key, QueueEvent};
+use crate::time::Time;
+use crate::token::Token;
+use crate::waiter::{Waiter, WaiterId};
+use crate::wire::Command;
+
+/// See the [module](self).
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Subscription {
+    /// The number of the channel.
+    number: u64,
+    state: State,
+    /// The waiters of this process, each with the resource that it waits for.
+    waiters: BTreeMap<WaiterId, Key>,
+}
+
+/// How far the subscription is on the current connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+enum State {
+    #[default]
+    Closed,
+    /// `HELLO 3` is under way: it asks for push messages.
+    Asking,
+    /// The connection takes push messages; `SUBSCRIBE` is yet to be written.
+    Able,
+    /// `SUBSCRIBE` is under way.
+    Subscribing,
+    Open,
+    /// The master forbids the commands, or does not have them.
+    Refused,
+}
+
+impl Subscription {
+    pub(super) const fn new(number: u64) -> Self {
+        Self { number, state: State::Closed, waiters: BTreeMap::new() }
+    }
+
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiters.len()
+    }
+
+    fn tell_all<T>(&self, word: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
+        out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), word)));
+    }
+
+    /// The connection is gone: tells the waiters that the master no longer wakes them.
+    pub(super) fn close<T>(&mut self, out: &mut Vec<LinkEffect<T>>) {
+        if self.is_open() {
+            self.tell_all(QueueEvent::NotSubscribed, out);
+        }
+        self.state = State::Closed;
+    }
+
+    /// Takes the answer to `HELLO 3`.
+    pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
+        self.state = if able { State::Able } else { State::Refused };
+        if !able {
+            self.tell_all(QueueEvent::Refused, out);
+        }
+    }
+
+    /// Takes the answer to `SUBSCRIBE`.
+    pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
+        self.state = if open { State::Open } else { State::Refused };
+        self.tell_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);
+    }
+
+    /// The waiter's name in the master's queue. Where the master cannot wake waiters, the inbox is
+    /// 0, so that it does not drop them.
+    pub(super) fn waiter(&self, waiter_id: WaiterId) -> Waiter {
+        let wakes = !matches!(self.state, State::Closed | State::Refused);
+        Waiter { inbox: if wakes { self.number } else { 0 }, waiter_id }
+    }
+}
+
+impl<T> Link<T> {
+    pub(super) fn listen(
+        &mut self,
+        now: Time,
+        (key, waiter_id): (Key, WaiterId),
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
+        if self.inbox.len() < self.bounds.listens {
+            self.inbox.waiters.insert(waiter_id, key.clone());
+        }
+        // Reports "not subscribed" at once instead of waiting for a confirmation.
+        let open = self.inbox.is_open() && self.inbox.waiters.contains_key(&waiter_id);
+        let word = match self.inbox.state {
+            State::Refused => QueueEvent::Refused,
+            _ if open => QueueEvent::Subscribed,
+            _ => QueueEvent::NotSubscribed,
+        };
+        out.push(LinkEffect::QueueEvent(key, word));
+        self.subscribe(now, out);
+    }
+
+    pub(super) fn unlisten(&mut self, waiter_id: WaiterId) {
+        self.inbox.waiters.remove(&waiter_id);
+    }
+
+    /// Takes the next step of the subscription, if the link may send requests.
+    pub(super) fn subscribe(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        if self.inbox.len() == 0 || self.refusal(None).is_some() {
+            return;
+        }
+        let (command, purpose, next) = match self.inbox.state {
+            State::Closed => (Command::Hello, Purpose::Hello, State::Asking),
+            State::Able => {
+                let inbox = self.inbox.number;
+                (Command::Subscribe { inbox }, Purpose::Subscribe, State::Subscribing)
+            }
+            State::Asking | State::Subscribing | State::Open | State::Refused => return,
+        };
+        self.inbox.state = next;
+        self.write(now, command, purpose, None, out);
+    }
+
+    pub(super) fn woken(
+        &mut self,
+        now: Time,
+        epoch: u64,
+        waiter_id: WaiterId,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
+            open.heard = now;
+            if let Some(key) = self.inbox.waiters.get(&waiter_id).filter(|_| self.inbox.is_open()) {
+                out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Free(waiter_id)));
+            }
+        }
+    }
+
+    /// Reports how many waiters were in the queue when the master deleted the key of this token.
+    pub(super) fn count(&self, token: Token, waiters: u32, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(key) = self.ledger.called(token) {
+            out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Waiters(waiters)));
+        }
+    }
+}

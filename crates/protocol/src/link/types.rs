@@ -1,0 +1,189 @@
+//! The inputs and effects of a link, its bounds and its state.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::effect::{Key, QueueEvent, VoteRequest, WakeUp};
+use crate::time::Time;
+use crate::token::Token;
+use crate::vote::Reply;
+use crate::waiter::{Position, WaiterId};
+use crate::wire::{Command, Greeting};
+
+/// Bounds of a link (R9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bounds {
+    /// The link counts as stalled if commands are unanswered and nothing is received for this long.
+    /// Then it refuses requests for votes and tries a second connection.
+    pub stall: Duration,
+    /// The link refuses requests for votes while this many commands are unanswered.
+    pub unanswered: usize,
+    /// The link refuses requests for votes while unanswered commands have this many bytes.
+    pub unanswered_bytes: usize,
+    /// The link refuses new keys while the ledger has this many.
+    pub ledger: usize,
+    /// The link refuses new keys while those in the ledger have this many bytes.
+    pub ledger_bytes: usize,
+    /// How many waiters the master wakes. Further ones look from time to time.
+    pub listens: usize,
+    /// The shortest pause between two attempts to connect.
+    pub retry_min: Duration,
+    /// The longest pause between two attempts to connect; the pause doubles from the shortest to
+    /// this. It is also the first pause before the link sends clean-ups again that met an error.
+    /// That pause doubles up to 16 times this.
+    pub retry_max: Duration,
+}
+
+impl Bounds {
+    /// The default bounds for a node timeout.
+    pub fn for_node_timeout(node_timeout: Duration) -> Self {
+        Self {
+            stall: node_timeout.saturating_mul(2),
+            unanswered: 4096,
+            unanswered_bytes: 32 << 20,
+            ledger: 65_536,
+            ledger_bytes: 64 << 20,
+            listens: 131_072,
+            retry_min: Duration::from_millis(10),
+            retry_max: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The identity of a master's process, from `INFO server`. It changes with every restart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RunId(pub Arc<str>);
+
+/// What a driver passes to a link. `T` is a tag that the link returns with the answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkInput<T> {
+    /// A claim asks this master about its resource.
+    Send {
+        /// The key of the resource.
+        key: Key,
+        /// The request.
+        ask: VoteRequest,
+        /// The tag of the answer.
+        tag: T,
+    },
+    /// A claim is done with a token: its key must go.
+    CleanUp {
+        /// The key of the resource.
+        key: Key,
+        /// The token of the key.
+        token: Token,
+        /// Which waiter is woken when the key is deleted.
+        call: WakeUp,
+        /// The waiter that leaves the queue with this.
+        leave: Option<WaiterId>,
+        /// The tag of the answer.
+        tag: T,
+    },
+    /// Ask for a position in the master's queue for a resource, or keep it.
+    Enqueue {
+        /// The key of the resource.
+        key: Key,
+        /// The waiter.
+        waiter_id: WaiterId,
+        /// The position.
+        position: Position,
+        /// The tag of the answer.
+        tag: T,
+    },
+    /// The position is no longer needed.
+    Dequeue {
+        /// The key of the resource.
+        key: Key,
+        /// The waiter.
+        waiter_id: WaiterId,
+        /// Whether the master wakes the first waiter in the queue, if the resource is free.
+        call: bool,
+    },
+    /// The master is to wake this waiter: subscribe, unless the link is subscribed already.
+    /// [`LinkEffect::QueueEvent`] reports the result.
+    Subscribe {
+        /// The key of the resource.
+        key: Key,
+        /// The waiter.
+        waiter_id: WaiterId,
+    },
+    /// This waiter no longer waits.
+    Unsubscribe(WaiterId),
+    /// A claim is over, and its writes in flight get a grace: the key must go if it is still there
+    /// after that. Until then no clean-up is pending. No caller waits for it.
+    Leave {
+        /// The token of the key.
+        token: Token,
+        /// Until when the key is left alone.
+        until: Time,
+    },
+    /// Ask whether the master answers, takes writes and, with a guard, counts for grants. Nothing
+    /// is written.
+    Probe(T),
+    /// Initialize a new master: set its boot marker, unless it has one.
+    Initialize(T),
+    /// A dialled connection was greeted: it is authenticated, has its scripts and takes commands.
+    Connected {
+        /// The connection's number, from [`LinkEffect::Dial`].
+        epoch: u64,
+        /// What the master's handshake reported.
+        greeting: Greeting,
+    },
+    /// A dialled connection did not come up, or an open one broke.
+    Closed {
+        /// The connection's number.
+        epoch: u64,
+        /// The reason, for a person to read.
+        why: Arc<str>,
+        /// A random number, for the jitter of the next attempt.
+        random: u64,
+    },
+    /// The oldest unanswered command of this connection was answered.
+    Answered {
+        /// The connection's number.
+        epoch: u64,
+        /// The answer.
+        answer: Reply,
+    },
+    /// The master woke a waiter of this process.
+    Woken {
+        /// The connection's number.
+        epoch: u64,
+        /// The waiter.
+        waiter_id: WaiterId,
+    },
+    /// The time of [`Link::next_wake`](crate::Link::next_wake) has come.
+    Wake,
+    /// Refuse requests from now on; pending clean-ups go on.
+    ShutDown,
+}
+
+/// What the driver must do, in this order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkEffect<T> {
+    /// Write this to the current connection, behind everything written before.
+    Write(Command),
+    /// Open a connection with this number. There is one attempt at a time: a newer number replaces
+    /// an older one.
+    Dial(u64),
+    /// Give up the connection, or the attempt, with this number, by a reset.
+    Close(u64),
+    /// Pass the answer to the machine that asked, by its tag.
+    Reply(T, Reply),
+    /// Notify the claims that wait for this resource, or hand it on.
+    QueueEvent(Key, QueueEvent),
+}
+
+/// Whether a link can collect votes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkState {
+    /// The link is connected, and the master answers.
+    Up,
+    /// The link is connected, but commands have been unanswered for too long.
+    Stalled,
+    /// The link is not connected. The text says why, if that is known.
+    Down(Arc<str>),
+}

@@ -1,0 +1,303 @@
+//! Multi-lock: claims on several resources, of which all are won or none.
+//!
+//! Every resource has an ordinary [`Claim`](crate::Claim) with a token, a deadline and, if fenced,
+//! a number of its own. The commands to the masters are the same, and each lease is as safe as it
+//! is alone. This machine only decides when to start and undo each claim; its driver reports the
+//! results.
+//!
+//! 1. All members are tried at once, with one attempt each: one round trip for all.
+//! 2. If one fails, all others are undone at once. **The machine holds nothing while it waits**, so
+//!    no two callers wait for each other, whatever the order in which they name their resources.
+//! 3. After a pause with jitter, the member that failed is waited for alone, like any other
+//!    acquire.
+//! 4. Once it is won, it is kept, and the others are tried at once, with one attempt each. If one
+//!    fails: step 2.
+//!
+//! Two callers that each get some of what the other wants undo that and pause for a random time, so
+//! that they do not undo each other for ever. Other claims do not wait for a multi-lock. Under a
+//! steady load on each of its resources, a caller may find one of them taken every time, until its
+//! wait is over.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::acquire::{Failure, Turn, WaitPolicy};
+use crate::effect::Rng;
+use crate::time::Time;
+
+/// An input of the machine. Members are the claims, counted from 0 in the one order that all
+/// callers use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum MemberEvent {
+    /// A quorum granted this member. It is not collected yet.
+    Won {
+        /// The member.
+        member: usize,
+        /// Its deadline.
+        deadline: Time,
+    },
+    /// This member ended without a lease, or it was won and could not be collected.
+    Failed {
+        /// The member.
+        member: usize,
+        /// The reason.
+        why: Failure,
+    },
+    /// [`MultiLock::next_wake`] has come. An early wake does nothing.
+    Wake,
+    /// All members are collected by the driver, and the caller takes them.
+    Collect,
+    /// The caller is gone.
+    Abandon,
+}
+
+/// What the driver does for the machine, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum MemberAction {
+    /// Start a claim for this member, with a fresh token. If it waits, the driver decides whether
+    /// it queues among the claims of this process first, and whether masters wake it.
+    Try {
+        /// The member.
+        member: usize,
+        /// How long the claim may try.
+        policy: WaitPolicy,
+    },
+    /// Give up the claim of this member, or give its lease back at once: no work has begun under
+    /// it.
+    Undo {
+        /// The member.
+        member: usize,
+    },
+    /// Something was decided: the caller should look at the machine again.
+    Decided,
+}
+
+/// The machine of one multi-lock.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MultiLock {
+    members: Vec<Member>,
+    give_up: Time,
+    rounds: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Member {
+    /// Nothing is held, and no claim is under way.
+    Idle,
+    /// Its claim is under way.
+    Tried,
+    /// Its claim is won, until this deadline.
+    Won(Time),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum State {
+    /// All members, or all others, are tried at once.
+    Trying,
+    /// A round failed because of this member. The machine waits for it from this time on.
+    Pausing { until: Time, member: usize },
+    /// This member is waited for; no other is tried.
+    Waiting { member: usize },
+    /// All members are won; the caller has not collected them yet.
+    Won,
+    /// The caller has all leases.
+    Held,
+    /// The machine ended without leases, because of this member.
+    Failed { member: usize, why: Failure },
+    /// The caller is gone.
+    Ended,
+}
+
+impl MultiLock {
+    /// Tries all members at once. If not all are won, the machine goes on for as long as `wait`.
+    /// Zero: one round.
+    pub fn start(now: Time, members: usize, wait: Duration, out: &mut Vec<MemberAction>) -> Self {
+        let mut several = Self {
+            members: vec![Member::Idle; members],
+            give_up: now.plus(wait),
+            rounds: 0,
+            state: State::Trying,
+        };
+        if members == 1 {
+            several.rounds = 1;
+            several.wait_for(now, 0, out);
+        } else {
+            several.try_idle(now, out);
+        }
+        several
+    }
+
+    /// Takes one input, and adds what is to be done to `out`.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        told: MemberEvent,
+        rng: &mut dyn Rng,
+        out: &mut Vec<MemberAction>,
+    ) {
+        match told {
+            MemberEvent::Won { member, deadline } => self.won(now, member, deadline, out),
+            MemberEvent::Failed { member, why } => self.failed(now, member, why, rng, out),
+            MemberEvent::Wake => {
+                if let State::Pausing { until, member } = self.state
+                    && now >= until
+                {
+                    self.wait_for(now, member, out);
+                }
+            }
+            MemberEvent::Collect => self.collect(now, rng, out),
+            MemberEvent::Abandon => {
+                if !matches!(self.state, State::Held | State::Failed { .. }) {
+                    self.undo_all(out);
+                    self.state = State::Ended;
+                }
+            }
+        }
+    }
+
+    /// When to call [`MultiLock::handle`] with [`MemberEvent::Wake`] next. Claims have wakes of their own.
+    pub const fn next_wake(&self) -> Time {
+        match self.state {
+            State::Pausing { until, .. } => until,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// Tries every member that is not under way yet, with one attempt each.
+    fn try_idle(&mut self, now: Time, out: &mut Vec<MemberAction>) {
+        self.state = State::Trying;
+        self.rounds = self.rounds.saturating_add(1);
+        let policy = self.policy(now, Duration::ZERO);
+        for (member, state) in self.members.iter_mut().enumerate() {
+            if *state == Member::Idle {
+                *state = Member::Tried;
+                out.push(MemberAction::Try { member, policy });
+            }
+        }
+        self.check_won(out);
+    }
+
+    /// Tries one member for as long as there is time.
+    fn wait_for(&mut self, now: Time, member: usize, out: &mut Vec<MemberAction>) {
+        self.state = State::Waiting { member };
+        self.members[member] = Member::Tried;
+        let policy = self.policy(now, self.give_up.since(now));
+        out.push(MemberAction::Try { member, policy });
+    }
+
+    /// An attempt that is followed by another round does not spend time on an explanation.
+    fn policy(&self, now: Time, wait: Duration) -> WaitPolicy {
+        let explain = !wait.is_zero() || now >= self.give_up;
+        WaitPolicy { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
+    }
+
+    fn won(&mut self, now: Time, member: usize, deadline: Time, out: &mut Vec<MemberAction>) {
+        // A late report about a member that was undone meanwhile does not count.
+        if self.members.get(member) != Some(&Member::Tried) {
+            return;
+        }
+        self.members[member] = Member::Won(deadline);
+        match self.state {
+            State::Waiting { .. } if self.members.len() > 1 => self.try_idle(now, out),
+            _ => self.check_won(out),
+        }
+    }
+
+    fn check_won(&mut self, out: &mut Vec<MemberAction>) {
+        if self.members.iter().all(|member| matches!(member, Member::Won(_))) {
+            self.state = State::Won;
+            out.push(MemberAction::Decided);
+        }
+    }
+
+    fn failed(
+        &mut self,
+        now: Time,
+        member: usize,
+        why: Failure,
+        rng: &mut dyn Rng,
+        out: &mut Vec<MemberAction>,
+    ) {
+        match self.members.get(member) {
+            // The claim has cleaned up after itself.
+            Some(Member::Tried) => self.members[member] = Member::Idle,
+            Some(Member::Won(_)) if self.state == State::Won => {}
+            _ => return,
+        }
+        self.undo_all(out);
+        // A member that was waited for has used up the wait, or the lock is gone.
+        let waited = matches!(self.state, State::Waiting { .. });
+        if !waited && now < self.give_up {
+            // The end of the wait cuts the pause short: one last attempt is made there.
+            let until = now.plus(rng.pause(self.rounds)).min(self.give_up);
+            self.state = State::Pausing { until, member };
+        } else {
+            self.state = State::Failed { member, why };
+        }
+        out.push(MemberAction::Decided);
+    }
+
+    /// The last look at the clock (R1), for all members: a process that slept since the last vote
+    /// gets no lease at all if one of them has expired.
+    fn collect(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<MemberAction>) {
+        if self.state != State::Won {
+            return;
+        }
+        match self.earliest() {
+            Some((member, deadline)) if now >= deadline => {
+                self.failed(now, member, Failure::TooLate, rng, out);
+            }
+            _ => self.state = State::Held,
+        }
+    }
+
+    fn undo_all(&mut self, out: &mut Vec<MemberAction>) {
+        for (member, state) in self.members.iter_mut().enumerate() {
+            if *state != Member::Idle {
+                *state = Member::Idle;
+                out.push(MemberAction::Undo { member });
+            }
+        }
+    }
+
+    /// The member with the earliest deadline.
+    fn earliest(&self) -> Option<(usize, Time)> {
+        let won = self.members.iter().enumerate().filter_map(|(member, state)| match state {
+            Member::Won(deadline) => Some((member, *deadline)),
+            _ => None,
+        });
+        won.min_by_key(|(_, deadline)| *deadline)
+    }
+
+    /// Whether all members are won and wait to be collected.
+    pub fn is_won(&self) -> bool {
+        self.state == State::Won
+    }
+
+    /// Whether the caller has all leases.
+    pub fn is_held(&self) -> bool {
+        self.state == State::Held
+    }
+
+    /// The member that failed last and the reason, if the machine ended without leases.
+    pub const fn failure(&self) -> Option<(usize, Failure)> {
+        match self.state {
+            State::Failed { member, why } => Some((member, why)),
+            _ => None,
+        }
+    }
+
+    /// How many times all members were tried together, including the current try.
+    pub const fn rounds(&self) -> u32 {
+        self.rounds
+    }
+
+    /// The common deadline: the earliest one among the won members.
+    pub fn deadline(&self) -> Option<Time> {
+        self.earliest().map(|(_, deadline)| deadline)
+    }
+}

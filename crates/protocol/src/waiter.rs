@@ -1,0 +1,87 @@
+//! Tickets and waiters: the names by which masters know the waiters in their queues.
+
+use core::fmt;
+
+/// A random number below 2⁵³, fresh for every wait.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct WaiterId(u64);
+
+/// The largest ticket.
+const LARGEST: u64 = (1 << 53) - 1;
+
+/// A waiter as a master's queue knows it: its ticket, and the inbox on which its process is woken.
+///
+/// In the queue, a waiter is 32 hexadecimal digits, with the inbox first. No connection subscribes
+/// to an inbox of 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Waiter {
+    /// The inbox of its process, which names a channel.
+    pub inbox: u64,
+    /// Its ticket.
+    pub waiter_id: WaiterId,
+}
+
+/// The position in a queue that a waiter asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Position {
+    /// The position that it has there, or the one behind all others. It may attempt at any
+    /// position.
+    Any,
+    /// The position that it has there, or the one behind all others.
+    Last,
+    /// The position that it has there, or the one behind all others, but not before this position,
+    /// which another master gave it.
+    NotBefore(u64),
+    /// This position, wherever it is in the queue: a quorum keeps it.
+    At(u64),
+}
+
+impl Position {
+    /// The number of the position that is asked for; 0 for none.
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::Any | Self::Last => 0,
+            Self::NotBefore(number) | Self::At(number) => number,
+        }
+    }
+}
+
+impl WaiterId {
+    /// The ticket with this number, cut to 53 bits.
+    pub const fn new(random: u64) -> Self {
+        Self(random & LARGEST)
+    }
+
+    /// The ticket in a master's message, if the digits are one.
+    pub(crate) fn parse(digits: &[u8]) -> Option<Self> {
+        let digits = core::str::from_utf8(digits).ok().filter(|digits| digits.len() == 16)?;
+        let number = u64::from_str_radix(digits, 16).ok()?;
+        (number <= LARGEST).then_some(Self(number))
+    }
+
+    /// The number of the ticket.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl Waiter {
+    /// The waiter with these digits, if they are one.
+    pub fn parse(digits: &[u8]) -> Option<Self> {
+        let (inbox, waiter_id) = digits.split_at_checked(16)?;
+        let inbox = u64::from_str_radix(core::str::from_utf8(inbox).ok()?, 16).ok()?;
+        Some(Self { inbox, waiter_id: WaiterId::parse(waiter_id)? })
+    }
+}
+
+impl fmt::Display for WaiterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Display for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{}", self.inbox, self.waiter_id)
+    }
+}

@@ -1,0 +1,211 @@
+//! Fencing tokens: is each token unique, and larger than that of every acquire that had returned
+//! before its own acquire was called? And is no update lost in a register that is accessed with
+//! tokens?
+//!
+//! The check compares stamps of one machine. It is exact for clients that report when they were
+//! called and when they returned. For other clients, it uses the times of the request and of the
+//! answer.
+
+use std::collections::BTreeMap;
+
+use crate::client_protocol::FENCING_MEMORY;
+use crate::history::Ns;
+use crate::scenario::{Cause, Property};
+
+use super::leases::Lease;
+use super::register;
+use super::requests::Answer;
+use super::time::{self, Ms};
+use super::{Case, Observed, Violation};
+
+/// A lease that came with a fencing token.
+struct Fenced<'c, 'a> {
+    lease: &'c Lease<'a>,
+    token: u64,
+    called: Ns,
+    returned: Ns,
+}
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+    let mut of_resource: BTreeMap<&str, Vec<Fenced<'_, '_>>> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for lease in &case.leases {
+        findings.extend(lease.again.iter().filter_map(|answer| another(lease, answer)));
+        let Some(token) = lease.answer.fence else {
+            findings.extend(untold(case, lease));
+            continue;
+        };
+        // A waiting acquire makes many attempts. The attempt that won sent nothing before its first
+        // key was set.
+        let called = lease.answer.from.unwrap_or(lease.asked);
+        let first = lease.votes(&case.keys).map(|key| key.life.set.from).min();
+        let called = first.map_or(called, |first| first.max(called));
+        let returned = lease.answer.at.unwrap_or(lease.answer.ns);
+        let fenced = Fenced { lease, token, called, returned };
+        of_resource.entry(lease.resource).or_default().push(fenced);
+    }
+    findings.extend(of_resource.values().flat_map(|leases| wrong(case, leases)));
+    let mut causes: Vec<Cause> =
+        findings.iter().flat_map(|finding| finding.causes.clone()).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    findings.extend(register::fenced(case, &causes));
+    findings
+}
+
+/// A handle whose fencing token is missing, or differs from that of its lease.
+fn another(lease: &Lease<'_>, answer: &Answer<'_>) -> Option<Violation> {
+    if answer.fence == lease.answer.fence {
+        return None;
+    }
+    let named = |token: Option<u64>| token.map_or("none".to_owned(), |token| token.to_string());
+    let at = answer.at.unwrap_or(answer.ns);
+    let story = vec![format!(
+        "{} acquired {} again at {}, and the fencing token of the same lease was {} and is {}: whatever \
+         was presented under one of them is refused under the other",
+        lease.client,
+        lease.resource,
+        Ms(at),
+        named(lease.answer.fence),
+        named(answer.fence)
+    )];
+    let (layer, seen, causes) = (Property::FencedResource, Observed::Violated, vec![Cause::Bug]);
+    Some(Violation { layer, seen, story, causes, from: at, to: at })
+}
+
+/// The violations among the fencing tokens of one resource.
+fn wrong(case: &Case<'_>, leases: &[Fenced<'_, '_>]) -> Vec<Violation> {
+    let mut findings = Vec::new();
+    let mut by_token: BTreeMap<u64, &Fenced<'_, '_>> = BTreeMap::new();
+    for fenced in leases {
+        if let Some(first) = by_token.insert(fenced.token, fenced) {
+            findings.push(told(case, first, fenced, "the same"));
+        }
+    }
+    let mut called: Vec<&Fenced<'_, '_>> = leases.iter().collect();
+    let mut returned = called.clone();
+    called.sort_by_key(|fenced| fenced.called);
+    returned.sort_by_key(|fenced| fenced.returned);
+    let mut over = 0;
+    let mut largest = 0;
+    for fenced in called {
+        while let Some(before) = returned.get(over).filter(|before| before.returned < fenced.called)
+        {
+            largest = largest.max(before.token);
+            over += 1;
+        }
+        if largest <= fenced.token {
+            continue;
+        }
+        // Report one that nothing excuses, if there is one among the larger tokens: others may be
+        // excused.
+        let larger = returned[..over].iter().filter(|before| before.token > fenced.token);
+        let all: Vec<Violation> =
+            larger.map(|before| told(case, before, fenced, "a smaller one")).collect();
+        let bug = all.iter().position(|finding| finding.causes.contains(&Cause::Bug));
+        findings.extend(all.into_iter().nth(bug.unwrap_or(0)));
+    }
+    findings
+}
+
+fn told(case: &Case<'_>, before: &Fenced<'_, '_>, after: &Fenced<'_, '_>, what: &str) -> Violation {
+    let mut story = vec![
+        format!(
+            "{} was granted {} with fencing token {} at {}",
+            before.lease.client,
+            before.lease.resource,
+            before.token,
+            Ms(before.returned)
+        ),
+        format!(
+            "{} was granted it with {what} at {}, asked for at {}: {}",
+            after.lease.client,
+            Ms(after.returned),
+            Ms(after.called),
+            after.token
+        ),
+    ];
+    let mut causes = Vec::new();
+    for (cause, line) in forgotten(case, before.lease, after.lease) {
+        causes.push(cause);
+        story.push(line);
+    }
+    if causes.is_empty() {
+        causes.push(Cause::Bug);
+        story.push("no master that granted both had lost its counter in between".to_owned());
+    } else if let Some(line) = behind(case, after.lease) {
+        causes.push(Cause::ClientClock);
+        story.push(line);
+    }
+    causes.sort_unstable();
+    causes.dedup();
+    let (from, to) = (before.returned.min(after.returned), after.returned);
+    Violation { layer: Property::FencedResource, seen: Observed::Violated, story, causes, from, to }
+}
+
+/// A client that supports fencing tokens, and returned none, or no valid one.
+fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    if !case.world.is_fenced(lease.process) {
+        return None;
+    }
+    let at = lease.answer.ns;
+    let story = vec![format!(
+        "{} was granted {} at {} without a fencing token",
+        lease.client,
+        lease.resource,
+        Ms(at)
+    )];
+    let (layer, seen, causes) = (Property::FencedResource, Observed::Violated, vec![Cause::Bug]);
+    Some(Violation { layer, seen, story, causes, from: at, to: at })
+}
+
+/// Why masters that granted both leases may have continued from a smaller number.
+fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<(Cause, String)> {
+    let set = |lease: &Lease<'_>, node: usize| {
+        lease.votes(&case.keys).find(|key| key.node == node).map(|key| key.life.set)
+    };
+    // Two quorums share at least this many masters. If fewer masters lost their counters, a master
+    // with its counter intact was in both.
+    let (own, others) = (case.world.lock_of(before.process), case.world.lock_of(after.process));
+    let known = |node: &usize| own.masters.contains(node) || others.masters.contains(node);
+    let all = (1..=case.world.n).filter(known).count();
+    let shared = (own.q + others.q).saturating_sub(all).max(1);
+    let mut nodes = 0;
+    let mut why = Vec::new();
+    for node in 1..=case.world.n {
+        let (Some(first), Some(second)) = (set(before, node), set(after, node)) else { continue };
+        let so_far = why.len();
+        let lost = case.faults.losses(node).find(|loss| {
+            loss.at.to >= first.from && loss.at.from <= second.to && !loss.keeps(first)
+        });
+        if let Some(loss) = lost {
+            let name = case.faults.name(loss.fault);
+            let line = format!("master {node} lost its counter at {} ({name})", Ms(loss.at.from));
+            why.push((loss.cause, line));
+        }
+        let gain = case.clocks.gain(node, first.from, second.to);
+        if let Some(gain) = gain.filter(|gain| gain.all >= time::of(FENCING_MEMORY)) {
+            let line = format!(
+                "the counter of master {node} expired: its clock was set {} forward",
+                Ms(gain.by)
+            );
+            why.push((gain.cause, line));
+        }
+        nodes += usize::from(why.len() > so_far);
+    }
+    if nodes < shared {
+        why.clear();
+    }
+    if why.is_empty() && own.can_part_from(others) {
+        let line = "they know different masters, and their quorums need not meet".to_owned();
+        why.push((Cause::NodeLists, line));
+    }
+    why
+}
+
+/// Whether the wall clock of a lease's client was set.
+fn behind(case: &Case<'_>, lease: &Lease<'_>) -> Option<String> {
+    let asked = lease.answer.ns;
+    let name = case.faults.wall_clock(lease.process, asked)?.name();
+    Some(format!("the wall clock of {}, which gives the hint then, was set ({name})", lease.client))
+}

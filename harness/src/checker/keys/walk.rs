@@ -1,0 +1,351 @@
+//! One key on one master: goes through its commands in the order in which they were sent. Each
+//! command tells something about the state of the key.
+
+use crate::history::{Act, Ns, Outcome, Window};
+
+use super::{Delete, Deleted, Foreign, Kept, Keys, Life, Presence};
+use crate::checker::clocks::Clocks;
+use crate::checker::commands::Command;
+use crate::checker::faults::{Faults, Loss};
+use crate::checker::time::{self, Span};
+
+/// The state of one key on one master between two commands.
+pub(super) struct OneKey<'w, 'a> {
+    resource: Option<&'a str>,
+    faults: &'w Faults<'a>,
+    clocks: &'w Clocks,
+    /// The tokens that may be there now.
+    open: Vec<usize>,
+    /// Deletions that may still be in progress: until when, and of which token.
+    gone: Vec<(Ns, Option<&'a str>)>,
+}
+
+impl<'w, 'a> OneKey<'w, 'a> {
+    pub(super) const fn new(
+        resource: Option<&'a str>,
+        faults: &'w Faults<'a>,
+        clocks: &'w Clocks,
+    ) -> Self {
+        Self { resource, faults, clocks, open: Vec::new(), gone: Vec::new() }
+    }
+
+    /// Takes the next command, in the order in which they were sent.
+    pub(super) fn take(&mut self, keys: &mut Keys<'a>, command: &Command<'a>) {
+        let when = command.when;
+        self.open.retain(|index| keys.all[*index].possible.to >= when.from);
+        self.gone.retain(|(until, _)| *until >= when.from);
+        match command.act {
+            Act::Set { token, ttl_ms, .. } => match command.result {
+                Outcome::Done | Outcome::Created => {
+                    self.replace(keys, command);
+                    self.create(keys, command, token, *ttl_ms, true);
+                }
+                Outcome::Silent => self.create(keys, command, token, *ttl_ms, true),
+                Outcome::Refused | Outcome::Error => {}
+            },
+            Act::Keep { token, ttl_ms, .. } => {
+                self.keep(keys, command, token.as_deref(), *ttl_ms);
+            }
+            Act::Delete { token, .. } => self.delete(keys, command, token.as_deref()),
+            // `commands.rs` leaves these commands out.
+            Act::Certify { .. } => {}
+            Act::Other { .. } => self.other(keys, command),
+        }
+    }
+
+    fn create(
+        &mut self,
+        keys: &mut Keys<'a>,
+        command: &Command<'a>,
+        token: &'a str,
+        ttl_ms: Option<u64>,
+        granted: bool,
+    ) {
+        let Some(number) = command.token else { return };
+        let sure = !command.is_silent();
+        let (life, certain_to, possible_to) = self.life(command.node, command.when, ttl_ms);
+        let deleted_meanwhile = self.gone.iter().any(|(_, of)| of.is_none_or(|of| of == token));
+        let certain_from = command.when.to;
+        let certain_to =
+            if sure && !deleted_meanwhile { certain_to.max(certain_from) } else { certain_from };
+        self.open.push(keys.all.len());
+        keys.all.push(Presence {
+            node: command.node,
+            resource: self.resource,
+            token,
+            number,
+            process: command.process,
+            made: command.when,
+            delivered: command.delivered,
+            sure,
+            is_back: false,
+            granted,
+            certain: Span::new(certain_from, certain_to),
+            possible: Span::new(command.when.from, possible_to),
+            life,
+            deleted: None,
+        });
+    }
+
+    /// The life of a key that gets its TTL within a window: how long it lives for certain, and at
+    /// most.
+    fn life(&self, node: usize, set: Window, ttl_ms: Option<u64>) -> (Life, Ns, Ns) {
+        let ttl = ttl_ms.map(time::of_ms);
+        let expires = match ttl {
+            Some(ttl) => self.clocks.expiry(node, set, ttl),
+            None => Window { from: Ns::MAX, to: Ns::MAX },
+        };
+        let (mut certain, mut possible) = (expires.from, expires.to);
+        let mut lost = None;
+        for loss in self.faults.losses(node) {
+            let over = loss.at.to < set.from || loss.at.from > possible;
+            if over || loss.keeps(set) {
+                continue;
+            }
+            certain = certain.min(loss.at.from);
+            if loss.takes(set) {
+                possible = possible.min(loss.at.to);
+            }
+            lost.get_or_insert(loss);
+        }
+        (Life { set, ttl, expires, lost }, certain, possible)
+    }
+
+    /// A command set the key, so no key was there.
+    fn replace(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
+        for index in &self.open {
+            let old = &mut keys.all[*index];
+            if old.made.to <= command.when.from {
+                old.ends(command.when);
+            }
+        }
+    }
+
+    /// A master replied that it prolonged a token, or created it.
+    fn kept(keys: &mut Keys<'a>, command: &Command<'a>) {
+        if let Some(delivered) = command.delivered {
+            let was_there = command.result == Outcome::Done;
+            let (sent, node) = (command.when.from, command.node);
+            let Some(number) = command.token else { return };
+            let keeps = keys.keeps.entry((command.process, number)).or_default();
+            keeps.push(Kept { sent, delivered, node, was_there });
+        }
+    }
+
+    fn keep(
+        &mut self,
+        keys: &mut Keys<'a>,
+        command: &Command<'a>,
+        token: Option<&'a str>,
+        ttl_ms: Option<u64>,
+    ) {
+        let when = command.when;
+        match (command.result, token) {
+            (Outcome::Done, Some(token)) => {
+                Self::kept(keys, command);
+                let (life, certain_to, possible_to) = self.life(command.node, when, ttl_ms);
+                let Some(index) = self.which(keys, token, when) else {
+                    return self.create(keys, command, token, ttl_ms, false);
+                };
+                let kept = &mut keys.all[index];
+                if !kept.sure {
+                    // The key is there, so it was set.
+                    kept.sure = true;
+                    kept.certain.from = when.to;
+                    kept.made.to = kept.made.to.min(when.to);
+                }
+                kept.certain.to = certain_to.max(kept.certain.from);
+                // Some locks do not shorten the life of a key when they extend it for a shorter
+                // time.
+                kept.possible.to = match kept.possible.to {
+                    Ns::MAX => possible_to,
+                    before => before.max(possible_to),
+                };
+                kept.life = life;
+            }
+            (Outcome::Created, Some(token)) => {
+                Self::kept(keys, command);
+                self.replace(keys, command);
+                self.create(keys, command, token, ttl_ms, false);
+            }
+            (Outcome::Refused, Some(token)) => self.missing(keys, token, when),
+            (Outcome::Done | Outcome::Silent, token) => {
+                if token.is_none() && command.result == Outcome::Done {
+                    self.foreign(keys, command, false);
+                    self.opaque(keys, command);
+                }
+                for index in &self.open {
+                    let old = &mut keys.all[*index];
+                    if token.is_some_and(|token| token != old.token) {
+                        continue;
+                    }
+                    // The command can only have prolonged the key while it was there.
+                    let until = when.to.min(old.possible.to).max(when.from);
+                    let set = Window { from: when.from, to: until };
+                    let (life, certain_to, possible_to) = self.life(command.node, set, ttl_ms);
+                    old.certain.to = old.certain.to.min(certain_to).max(old.certain.from);
+                    if possible_to > old.possible.to {
+                        old.possible.to = possible_to;
+                        // The old life stands if the key was not prolonged: keep the earlier start.
+                        let from = old.life.expires.from.min(life.expires.from);
+                        let expires = Window { from, to: life.expires.to };
+                        old.life = Life { expires, set: old.life.set, ..life };
+                    }
+                }
+            }
+            (Outcome::Error | Outcome::Refused | Outcome::Created, _) => {}
+        }
+    }
+
+    fn delete(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, token: Option<&'a str>) {
+        let when = command.when;
+        if let Some(token) = command.token {
+            keys.deletes.push(Delete { token, process: command.process, sent: when.from });
+        }
+        match (command.result, token) {
+            (Outcome::Error, _) => {}
+            (Outcome::Refused, Some(token)) => self.missing(keys, token, when),
+            (Outcome::Refused, None) => {
+                for index in &self.open {
+                    let old = &mut keys.all[*index];
+                    if old.made.to <= when.from {
+                        old.ends(when);
+                    }
+                }
+            }
+            (Outcome::Silent, token) => {
+                self.gone.push((when.to, token));
+                for index in &self.open {
+                    let old = &mut keys.all[*index];
+                    if token.is_none_or(|token| token == old.token) {
+                        old.certain.to = old.certain.to.min(when.from);
+                        old.deleted.get_or_insert(Deleted {
+                            process: command.process,
+                            when,
+                            sure: false,
+                        });
+                    }
+                }
+            }
+            (Outcome::Done | Outcome::Created, Some(token)) => {
+                self.gone.push((when.to, Some(token)));
+                if let Some(index) = self.which(keys, token, when) {
+                    keys.all[index].sure = true;
+                    keys.all[index].delete(command);
+                    self.revive(keys, command, index);
+                }
+            }
+            (Outcome::Done | Outcome::Created, None) => {
+                self.foreign(keys, command, true);
+                self.gone.push((when.to, None));
+                for index in &self.open {
+                    let old = &mut keys.all[*index];
+                    if old.sure && old.made.to <= when.from {
+                        old.delete(command);
+                    } else {
+                        old.certain.to = old.certain.to.min(when.from);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A deletion that its master forgot. The key may be there again, unless its creation was
+    /// forgotten, too.
+    fn revive(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, index: usize) {
+        let old = &keys.all[index];
+        let until = old.life.expires.to;
+        let undone = |loss: &Loss| {
+            let later = loss.at.to >= command.when.from && loss.at.from <= until;
+            later && !loss.keeps(command.when) && !loss.takes(old.made)
+        };
+        let Some(loss) = self.faults.losses(command.node).find(undone) else { return };
+        let revived = Presence {
+            made: loss.at,
+            delivered: None,
+            sure: false,
+            is_back: true,
+            granted: false,
+            certain: Span::new(loss.at.to, loss.at.to),
+            possible: Span::new(loss.at.from, until.max(loss.at.to)),
+            life: Life { lost: None, ..old.life },
+            deleted: None,
+            ..*old
+        };
+        self.open.push(keys.all.len());
+        keys.all.push(revived);
+    }
+
+    /// The effect is unknown: a key that was there may be gone, or may stay for ever.
+    fn other(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
+        let harmless = matches!(command.result, Outcome::Error | Outcome::Refused);
+        if harmless || command.looks() {
+            return;
+        }
+        self.opaque(keys, command);
+        for index in &self.open {
+            let old = &mut keys.all[*index];
+            old.certain.to = old.certain.to.min(command.when.from);
+            old.possible.to = Ns::MAX;
+        }
+    }
+
+    /// Records a command after which it is unknown what the process knows of its token.
+    fn opaque(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
+        if let Some(resource) = self.resource {
+            let opaque = keys.opaque.entry((command.process, resource)).or_default();
+            opaque.push(command.when.from);
+        }
+    }
+
+    /// The presence of a token that was certainly there at some time within a window.
+    fn which(&self, keys: &Keys<'a>, token: &str, when: Window) -> Option<usize> {
+        let fits = |index: &&usize| {
+            let presence = &keys.all[**index];
+            presence.token == token && presence.made.from <= when.to
+        };
+        let mut sure = self.open.iter().rev().filter(fits);
+        let first = self.open.iter().rev().find(fits).copied();
+        sure.find(|index| keys.all[**index].sure).copied().or(first)
+    }
+
+    /// A token was not there at some time within a window.
+    fn missing(&self, keys: &mut Keys<'a>, token: &str, when: Window) {
+        for index in &self.open {
+            let old = &mut keys.all[*index];
+            if old.token == token && old.made.to <= when.from {
+                old.ends(when);
+            }
+        }
+    }
+
+    /// A command without a token hit the key that was there: did it belong to another process?
+    fn foreign(&self, keys: &mut Keys<'a>, command: &Command<'a>, deletes: bool) {
+        let when = command.when;
+        let mut own = false;
+        let mut others = Vec::new();
+        for index in &self.open {
+            let there = &keys.all[*index];
+            if there.possible.from > when.to {
+                continue;
+            }
+            if there.process == command.process {
+                own = true;
+            } else {
+                let sure = there.certain.from <= when.from && there.certain.to >= when.to;
+                others.push((*index, sure));
+            }
+        }
+        let found = others.iter().find(|(_, sure)| *sure).or(others.first().filter(|_| !own));
+        if let Some((victim, sure)) = found {
+            keys.foreign.push(Foreign {
+                node: command.node,
+                process: command.process,
+                when,
+                deletes,
+                victim: *victim,
+                sure: *sure,
+            });
+        }
+    }
+}

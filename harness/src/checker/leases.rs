@@ -1,0 +1,217 @@
+//! The believed holds: from when to when did each client count on its lease? The stamps of a client
+//! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
+//! lease, and an outer span, in which it may have.
+
+use crate::client_protocol::FailureReason;
+use crate::history::{Ns, Phase, Window};
+
+use super::faults::Faults;
+use super::keys::{Keys, Presence};
+use super::maps::{Map, count};
+use super::requests::{Answer, Request};
+use super::time::Span;
+use super::world::World;
+
+mod gather;
+
+use gather::gather;
+
+/// A span of time in which a client counted on a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    /// The index of the lease.
+    pub(super) lease: usize,
+    pub(super) inner: Span,
+    pub(super) outer: Span,
+}
+
+/// The event that ended a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Deadline,
+    Release,
+    Lost,
+    Death,
+    /// The owner was granted the same resource again, and has only the new lease since.
+    Replaced,
+}
+
+/// The lease that a granted acquire returned.
+pub(super) struct Lease<'a> {
+    /// The index of the acquire among the requests.
+    pub(super) request: usize,
+    pub(super) client: &'a str,
+    pub(super) process: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) token: Option<&'a str>,
+    pub(super) phase: Phase,
+    pub(super) asked: Ns,
+    pub(super) answer: Answer<'a>,
+    /// When the lease was handed out.
+    pub(super) start: Window,
+    /// The last deadline.
+    pub(super) deadline: Window,
+    pub(super) extensions: Vec<Extension>,
+    /// How many handles of the lease are out besides the first one.
+    pub(super) others: u64,
+    /// The answers that returned handles after the first one.
+    pub(super) again: Vec<Answer<'a>>,
+    /// The index, among the requests, of the first release with the last handle.
+    pub(super) release: Option<usize>,
+    /// When the owner was told of the loss.
+    pub(super) lost: Option<Ns>,
+    /// The event that ended the lease.
+    pub(super) ending: Ending,
+    /// There is one, unless the lease was extended after its end.
+    pub(super) holds: Vec<Hold>,
+}
+
+/// A change of the deadline.
+#[derive(Clone, Copy)]
+pub(super) struct Extension {
+    /// When the client was told, if it reports that.
+    pub(super) at: Option<Ns>,
+    pub(super) deadline: Window,
+    /// The index of the request for it among the requests. None: the watchdog extended the lease.
+    pub(super) request: Option<usize>,
+    /// The previous deadline.
+    pub(super) before: Window,
+}
+
+impl<'a> Lease<'a> {
+    /// The whole time of the lease, with its gaps.
+    pub(super) fn span(&self) -> Span {
+        let to = self.holds.iter().map(|hold| hold.outer.to).max();
+        Span::new(self.start.from, to.unwrap_or(self.start.from))
+    }
+
+    fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
+        let before = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        self.extensions.push(Extension { at, deadline, request, before });
+    }
+
+    /// Where the lease's token was, or may have been, during the acquire and while the lease lived.
+    pub(super) fn keys<'k>(
+        &self,
+        keys: &'k Keys<'a>,
+    ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
+        let within = Span::new(self.asked, self.span().to.max(self.answer.ns));
+        let found = self.token.map(|token| keys.of_token(token, self.resource, within));
+        found.into_iter().flatten()
+    }
+
+    /// The keys that were set for the lease. Some locks set them with the script that prolongs
+    /// them.
+    pub(super) fn votes<'k>(
+        &self,
+        keys: &'k Keys<'a>,
+    ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
+        let answered = self.answer.ns;
+        self.keys(keys).filter(move |key| key.granted || key.made.from <= answered)
+    }
+
+    /// How many masters granted the lease: for certain, or including masters that never replied.
+    pub(super) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
+        let granted = self.votes(keys).filter(|key| key.sure || !sure);
+        count(granted.map(|key| key.node))
+    }
+}
+
+/// All leases, in the order in which they were granted.
+pub(super) fn of<'a>(
+    world: &World<'a>,
+    faults: &Faults<'a>,
+    requests: &[Request<'a>],
+    keys: &Keys<'a>,
+) -> Vec<Lease<'a>> {
+    let mut leases = gather(world, requests, keys);
+    let replaced = replaced(&leases);
+    for (index, lease) in leases.iter_mut().enumerate() {
+        settle(index, lease, replaced[index], world, faults, requests, keys);
+    }
+    leases
+}
+
+/// When each lease gave way to the next lease of the same client on the same resource: at the
+/// answer that granted the next one. The check can therefore still find an overlap of the two.
+fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
+    let mut next: Map<(&str, &str), Ns> = Map::default();
+    let mut replaced: Vec<Option<Ns>> = leases
+        .iter()
+        .rev()
+        .map(|lease| next.insert((lease.client, lease.resource), lease.answer.ns))
+        .collect();
+    replaced.reverse();
+    replaced
+}
+
+/// Computes the ends of a lease's holds.
+fn settle<'a>(
+    index: usize,
+    lease: &mut Lease<'a>,
+    replaced: Option<Ns>,
+    world: &World<'a>,
+    faults: &Faults<'a>,
+    requests: &[Request<'a>],
+    keys: &Keys<'a>,
+) {
+    let mut holds = Vec::new();
+    let mut start = lease.start;
+    for extension in &lease.extensions {
+        if let Some(at) = extension.at
+            && at > lease.deadline.to
+        {
+            // The lease had ended, and its client counted on it again: there is a gap.
+            holds.push((start, lease.deadline));
+            start = Window { from: at, to: at };
+        }
+        lease.deadline = extension.deadline;
+    }
+    holds.push((start, lease.deadline));
+
+    let mut cut = Window { from: Ns::MAX, to: Ns::MAX };
+    let mut ends = |when: Window, what: Ending| {
+        if when.from < cut.from && when.from < lease.deadline.from {
+            lease.ending = what;
+        }
+        cut = Window { from: cut.from.min(when.from), to: cut.to.min(when.to) };
+    };
+    if let Some(release) = lease.release {
+        ends(released(&requests[release], lease.token, keys), Ending::Release);
+    }
+    if let Some(at) = lease.lost {
+        ends(Window { from: at, to: at }, Ending::Lost);
+    }
+    if let Some(at) = faults.death(lease.process) {
+        ends(at, Ending::Death);
+    }
+    if let Some(at) = replaced {
+        ends(Window { from: at, to: at }, Ending::Replaced);
+    }
+    if let Some((from, to)) = world.breakdown(lease.process) {
+        ends(Window { from, to }, Ending::Death);
+    }
+    lease.holds = holds
+        .into_iter()
+        .map(|(start, end)| Hold {
+            lease: index,
+            inner: Span::new(start.to, end.from.min(cut.from)),
+            outer: Span::new(start.from, end.to.min(cut.to)),
+        })
+        .collect();
+}
+
+/// When a client gave its lease up.
+fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Window {
+    let answer = release.answer;
+    // A client that does not support release goes on with its lease.
+    if answer.is_some_and(|answer| answer.why == Some(FailureReason::Unsupported)) {
+        return Window { from: Ns::MAX, to: Ns::MAX };
+    }
+    if let Some(from) = answer.and_then(|answer| answer.from) {
+        return Window { from, to: from };
+    }
+    let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
+    let to = release.answered().min(deleted.unwrap_or(Ns::MAX));
+    Window { from: release.asked, to: to.max(release.asked) }
+}

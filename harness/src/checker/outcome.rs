@@ -1,0 +1,273 @@
+//! The comparison with the expectation, in either direction. An expected violation that does not
+//! show means that the harness has gone blind.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::client_protocol::FailureReason;
+use crate::history::{Event, Phase, Record};
+use crate::scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
+
+use super::requests::Request;
+use super::time::{self, Ms};
+use super::{Case, Observed, Outcome, overtaken, stamps};
+
+/// The deviations from the expectation.
+#[derive(Default)]
+struct Lines {
+    /// Whether an unexpected violation was seen.
+    unexpected: bool,
+    /// Whether an expected violation was not seen.
+    unseen: bool,
+    /// Whether the record cannot tell if an expected violation occurred.
+    untold: bool,
+    all: Vec<(Outcome, String)>,
+}
+
+impl Lines {
+    fn add(&mut self, outcome: Outcome, line: String) {
+        self.all.push((outcome, line));
+    }
+}
+
+/// The outcome, with a line for each deviation.
+pub(super) fn of(
+    case: &Case<'_>,
+    observed: &BTreeMap<Property, Observed>,
+    because: &[Cause],
+) -> (Outcome, Vec<String>) {
+    let mut lines = Lines::default();
+    layers(case, observed, &mut lines);
+    causes(case, because, &mut lines);
+    acquires(case, &mut lines);
+    margins(case, &mut lines);
+    within(case, &mut lines);
+    commands(case, &mut lines);
+    overtaken(case, &mut lines);
+    faults(case, &mut lines);
+    for line in stamps::check(case) {
+        lines.add(Outcome::Differs, line);
+    }
+    for (process, _, why) in &case.world.broken {
+        lines.add(Outcome::Differs, format!("process {process}: {why}"));
+    }
+    if case.world.began(Phase::End).is_none() {
+        lines.add(Outcome::Inconclusive, "the run broke off before its end".to_owned());
+    }
+    let worst = lines.all.iter().map(|(outcome, _)| *outcome).max();
+    let outcome = match worst.unwrap_or(Outcome::AsExpected) {
+        Outcome::Differs if lines.unseen && !lines.unexpected => Outcome::NotSeen,
+        worst => worst,
+    };
+    (outcome, lines.all.into_iter().map(|(_, line)| line).collect())
+}
+
+fn layers(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &mut Lines) {
+    for layer in Property::ALL {
+        let wanted = case.world.scenario.expect.of(layer);
+        let seen = observed.get(&layer).copied().unwrap_or(Observed::Safe);
+        match (wanted, seen) {
+            (Wanted::Safe, Observed::Safe) | (Wanted::Violated, Observed::Violated) => {}
+            (Wanted::Safe, Observed::Violated) => {
+                lines.unexpected = true;
+                let line = format!("{layer}: expected safe, observed violated");
+                lines.add(Outcome::Differs, line);
+            }
+            (Wanted::Violated, Observed::Safe) => {
+                lines.unseen = true;
+                let line = format!("{layer}: expected violated, observed safe");
+                lines.add(Outcome::NotSeen, line);
+            }
+            (wanted, Observed::Inconclusive) => {
+                lines.untold |= wanted == Wanted::Violated;
+                let wanted = if wanted == Wanted::Safe { "safe" } else { "violated" };
+                let line = format!("{layer}: expected {wanted}, observed inconclusive");
+                lines.add(Outcome::Inconclusive, line);
+            }
+        }
+    }
+}
+
+fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
+    let expect = &case.world.scenario.expect;
+    // A violation that did not show has no cause. `layers` has reported already that it did not
+    // show.
+    if !lines.unseen && !lines.untold {
+        for cause in expect.because.iter().filter(|cause| !because.contains(cause)) {
+            let line = format!("because: expected {cause}, which is no cause of what was observed");
+            lines.add(Outcome::Differs, line);
+        }
+    }
+    if expect.because.is_empty() && !expect.any_violation() {
+        return;
+    }
+    for cause in [Cause::Bug, Cause::Unknown] {
+        if because.contains(&cause) && !expect.because.contains(&cause) {
+            lines.add(
+                Outcome::Differs,
+                format!("because: observed {cause}, which was not expected"),
+            );
+        }
+    }
+}
+
+/// The text by which a client reports that it distrusts a master.
+pub(crate) const DISTRUSTED: &str = "distrusted";
+
+/// Whether a client is the one that a scenario names, or one of several with that name and a
+/// number.
+fn is_named(client: &str, name: &str) -> bool {
+    client.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The acquires of a client, or of all clients with that name and a number.
+fn acquires_of<'a>(case: &'a Case<'_>, name: &str) -> Vec<&'a Request<'a>> {
+    let exact = case.world.scenario.clients.iter().any(|client| client.id == name);
+    case.requests
+        .iter()
+        .filter(|request| request.is_acquire() && request.phase == Phase::Run)
+        .filter(|request| request.client == name || !exact && is_named(request.client, name))
+        .collect()
+}
+
+fn acquires(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.acquires {
+        let all = acquires_of(case, name);
+        let granted = all.iter().filter(|request| request.granted()).count();
+        let failed = |why| {
+            all.iter().any(|request| request.answer.is_some_and(|answer| answer.why == Some(why)))
+        };
+        let names_distrust = all.iter().any(|request| {
+            let text = request.answer.filter(|answer| !answer.ok).and_then(|answer| answer.text);
+            text.is_some_and(|text| text.contains(DISTRUSTED))
+        });
+        let answered = all.iter().any(|request| request.answer.is_some());
+        let (as_wanted, what) = match wanted {
+            Acquires::Granted => (granted > 0, "was never granted"),
+            Acquires::AllGranted => {
+                (granted > 0 && granted == all.len(), "was not granted every time")
+            }
+            Acquires::Refused => (answered && granted == 0, "was not refused"),
+            Acquires::Taken => {
+                (failed(FailureReason::Taken) && granted == 0, "was not refused as taken")
+            }
+            Acquires::NoQuorum => (
+                failed(FailureReason::NoQuorum) && granted == 0,
+                "was not refused for want of a quorum",
+            ),
+            Acquires::Distrusted => {
+                (names_distrust && granted == 0, "was not refused naming a distrusted master")
+            }
+            Acquires::Late => {
+                (failed(FailureReason::Late) && granted == 0, "was not refused as late")
+            }
+        };
+        if !as_wanted {
+            let line = format!("acquires: {name} {what} ({granted} of {} granted)", all.len());
+            lines.add(Outcome::NotSeen, line);
+        }
+    }
+}
+
+fn margins(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.margin {
+        let mut own = case.leases.iter().filter(|lease| lease.phase == Phase::Run);
+        let Some(first) = own.find(|lease| lease.client == name) else {
+            lines.add(Outcome::NotSeen, format!("margin: {name} was never granted"));
+            continue;
+        };
+        let margin = case.margin(first.process, first.grants(&case.keys, true));
+        if i64::try_from(*wanted) != Ok(margin) {
+            let line = format!("margin: the first grant of {name} has {margin}, expected {wanted}");
+            lines.add(Outcome::NotSeen, line);
+        }
+    }
+}
+
+/// A slow grant is a failure (`Differs`), not a run without a meaning (`NotSeen`): the grants are
+/// there.
+fn within(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.within {
+        let all = acquires_of(case, name);
+        let granted = all.into_iter().filter(|request| request.granted());
+        let slowest =
+            granted.max_by_key(|request| request.answered().saturating_sub(request.asked));
+        let Some(slowest) = slowest else {
+            lines.add(Outcome::NotSeen, format!("within: {name} was never granted"));
+            continue;
+        };
+        let took = slowest.answered().saturating_sub(slowest.asked);
+        if took > time::of(wanted.0) {
+            lines.unexpected = true;
+            let line = format!(
+                "within: {} asked at {} and was granted after {}, expected at most {wanted}",
+                slowest.client,
+                Ms(slowest.asked),
+                Ms(took)
+            );
+            lines.add(Outcome::Differs, line);
+        }
+    }
+}
+
+fn commands(case: &Case<'_>, lines: &mut Lines) {
+    for (name, most) in &case.world.scenario.expect.commands {
+        let own: BTreeSet<&str> =
+            acquires_of(case, name).into_iter().map(|request| request.process).collect();
+        let began = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+        let sent = |record: &Record| match &record.event {
+            Event::Command { process, sent, .. } => own.contains(process.as_str()) && *sent < began,
+            _ => false,
+        };
+        let count = case.world.records.iter().filter(|record| sent(record)).count();
+        if count > *most {
+            lines.unexpected = true;
+            let line = format!("commands: {name} sent {count}, expected at most {most}");
+            lines.add(Outcome::Differs, line);
+        }
+    }
+}
+
+fn overtaken(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.overtaken {
+        let Some(worst) = overtaken::most(case, &acquires_of(case, name)) else {
+            let line = format!("overtaken: {name} never stood in line");
+            lines.add(Outcome::NotSeen, line);
+            continue;
+        };
+        let (client, asked, since) = (worst.request.client, worst.request.asked, worst.since);
+        let times = worst.times;
+        match *wanted {
+            Overtaken::AtMost(most) if times > most => {
+                lines.unexpected = true;
+                let line = format!(
+                    "overtaken: {client} asked at {}, and stood in line from {} on: {} got it \
+                     {times} times before, though it came later each time, expected at most {most}",
+                    Ms(asked),
+                    Ms(since),
+                    worst.by.unwrap_or("nobody")
+                );
+                lines.add(Outcome::Differs, line);
+            }
+            Overtaken::Is(Count::Some) if times == 0 => {
+                let line =
+                    format!("overtaken: {name} never was, expected some who came later first");
+                lines.add(Outcome::NotSeen, line);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn faults(case: &Case<'_>, lines: &mut Lines) {
+    for (index, fault) in case.world.scenario.faults.iter().enumerate() {
+        let number = index + 1;
+        if let Err(failed) = case.faults.struck(number) {
+            let what = if failed { "failed to strike" } else { "never struck" };
+            let name = fault.fault_kind.name();
+            lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
+        }
+    }
+    for strike in case.faults.not_cured() {
+        lines.add(Outcome::Inconclusive, format!("{} could not be cured", strike.name()));
+    }
+}

@@ -1,0 +1,204 @@
+//! Progress: during the run, an acquire succeeds soon if a majority of the masters is reachable and
+//! nothing is in the way.
+//!
+//! An obstacle is anything that a lock must respect or cannot help: another client's lease; another
+//! client's request (two requests at the same time may split the votes); keys whose owner is dead,
+//! stopped or cut off; and keys of a lost lease that its holder has not released. Any other key
+//! that a healthy client left behind is a leak.
+
+use crate::client_protocol::FailureReason;
+use crate::history::{Ns, Phase};
+use crate::name::Name;
+use crate::scenario::{Cause, Property};
+
+use super::requests::Request;
+use super::time::{self, MS, Ms, Span};
+use super::{Case, Observed, Violation};
+
+/// How much longer an acquire may take where several clients wait for the same resource.
+const RESOLVES: Ns = 800 * MS;
+/// How long a waiter may need until it looks again, when keys or earlier waiters are gone and no
+/// master wakes it.
+const LOOKS: Ns = 1_000 * MS;
+/// How long a client may need to clean up, in addition to one node timeout.
+const CLEANS_UP: Ns = 100 * MS;
+
+use blocks::Blocks;
+use occupied::Occupants;
+
+mod blocks;
+mod kept;
+mod line;
+mod occupied;
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+    let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
+    // Computed only when a request needs them.
+    let (mut occupants, mut blocks) = (None, None);
+    let asked = case.requests.iter().enumerate();
+    let mut findings: Vec<Violation> = asked
+        .filter(|(_, request)| request.is_acquire() && request.phase == Phase::Run)
+        .filter_map(|(index, request)| {
+            let ended = end(case, request)?;
+            let within = Span::new(request.asked, ended);
+            let resource = request.resource?;
+            // An obstacle to one of several resources is an obstacle to all.
+            let all = || std::iter::once(resource).chain(request.with.iter().map(Name::as_str));
+            // The cheap check comes first: most requests are granted in time.
+            let bound = bound(case, request, within);
+            if request.granted() && within.length() <= bound {
+                return None;
+            }
+            let occupants = occupants.get_or_insert_with(|| Occupants::of(case, slack));
+            let until = |of| occupants.until(request.client, of, twin(case, index, of), within);
+            let busy = all().filter_map(until).max();
+            let contended = busy.is_some_and(|until| until >= ended);
+            if busy.is_some() && request.wait_ms == 0 {
+                return None;
+            }
+            // Other clients that only wait for the resource are also in the way for a while, but
+            // that must resolve.
+            let (busy, bound) = if contended {
+                let until =
+                    |of| occupants.held_until(request.client, of, twin(case, index, of), within);
+                (all().filter_map(until).max(), bound.saturating_add(RESOLVES))
+            } else {
+                (busy, bound)
+            };
+            // Positions of processes that are gone are in the way, too, until they are passed over.
+            let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
+            let busy = busy.max(stood);
+            let looks = if is_unsaid(case, request, resource, ended) { LOOKS } else { 0 };
+            let bound = bound.saturating_add(looks);
+            let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
+            let until = |of, counting| blocks.until(case, request, of, within, counting);
+            let each: Option<Vec<Ns>> = all().map(|of| until(of, false)).collect();
+            let blocked = each?.into_iter().max()?;
+            let free = busy.unwrap_or(request.asked).max(blocked);
+            let soon = ended.saturating_sub(free) <= bound;
+            let excused = match request.wait_ms {
+                0 => free > request.asked,
+                _ => soon && (contended || request.granted() || free > request.asked),
+            };
+            let found = || {
+                let mut found = told(request, ended, free, bound);
+                // Is there no quorum without the masters whose counters are at their end?
+                if let Some(of) = all().find(|of| until(of, true).is_none()) {
+                    found.causes = vec![Cause::NodeCounter];
+                    found.story.push(spent(case, request.process, of, ended));
+                }
+                found
+            };
+            (!excused).then(found)
+        })
+        .collect();
+    findings.extend(kept::check(case));
+    findings
+}
+
+/// The request for one of several resources that were requested at once. These requests are
+/// recorded one after the other.
+fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
+    let request = &case.requests[index];
+    let around = index.saturating_sub(request.with.len())..=index + request.with.len();
+    let is = |other: &Request<'_>| {
+        other.resource == Some(resource)
+            && (other.client, other.asked) == (request.client, request.asked)
+            && other.is_acquire()
+    };
+    let mut found = around.filter(|at| case.requests.get(*at).is_some_and(is));
+    found.next().unwrap_or(index)
+}
+
+/// Whether a key ended without a notification while a request waited. A client that deletes a key
+/// sends one. A key that is lost or expires ends without one.
+///
+/// A waiter knows when the keys that it has seen expire. It does not know of a key that was set
+/// while it waited, by the next client of a process that handed its lease on.
+fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
+    let during = Span::new(request.asked, ended);
+    request.wait_ms > 0
+        && case.keys.all.iter().any(|key| {
+            let lost = key.life.lost.map(|loss| Span::new(loss.at.from, loss.at.to));
+            let expires = Span::new(key.life.expires.from, key.life.expires.to);
+            let expired = key.deleted.is_none() && key.made.to > request.asked;
+            let unsaid = lost.or(expired.then_some(expires));
+            key.resource.is_none_or(|name| name == resource)
+                && unsaid.is_some_and(|unsaid| during.touches(unsaid))
+        })
+}
+
+/// When a request ended; none: the request is not to be judged.
+fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
+    let process = request.process;
+    let ended = match request.answer {
+        Some(answer)
+            if matches!(
+                answer.why,
+                Some(FailureReason::Unsupported | FailureReason::Cancelled)
+            ) =>
+        {
+            return None;
+        }
+        Some(answer) => answer.ns,
+        None => case.world.began(Phase::Heal).unwrap_or(case.world.end),
+    };
+    let span = Span::new(request.asked, ended);
+    let dead = case.death(process).is_some_and(|at| at.from <= ended);
+    let paused = case.faults.hinders(process).any(|pause| {
+        let span_of = pause.span();
+        Span::new(span_of.from, span_of.to.saturating_add(CLEANS_UP)).touches(span)
+    });
+    if dead || paused {
+        return None;
+    }
+    // A request without an answer failed only if it had time enough.
+    let enough = bound(case, request, span).saturating_add(time::of_ms(request.wait_ms));
+    (request.answer.is_some() || span.length() > enough).then_some(ended)
+}
+
+/// How long an acquire may take when nothing is in the way any more.
+fn bound(case: &Case<'_>, request: &Request<'_>, within: Span) -> Ns {
+    let timeout = case.world.node_timeout;
+    let bound = match request.wait_ms {
+        0 => timeout.saturating_mul(2).saturating_add(150 * MS),
+        _ => timeout.saturating_mul(4).saturating_add(500 * MS),
+    };
+    // Each delay counts there and back, for the round that grants and for a round that certifies.
+    let delays = case.faults.delays(request.process, within);
+    bound.saturating_add(delays.saturating_mul(4))
+}
+
+/// The report line with the masters whose counters are at their end.
+pub(super) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
+    let masters = case.world.lock_of(process).masters.iter().copied();
+    let spent = masters.filter(|node| case.faults.is_spent(*node, resource, by));
+    let names: Vec<String> = spent.map(|node| node.to_string()).collect();
+    format!(
+        "the fencing counters of {resource} were set to their end on masters {}: they grant no more",
+        names.join(", ")
+    )
+}
+
+fn told(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
+    let Request { client, asked, .. } = *request;
+    let resource = request.resource.unwrap_or("?");
+    let what = match request.answer {
+        Some(answer) if answer.ok => {
+            format!("got it only at {}: at most {} would do", Ms(ended), Ms(bound))
+        }
+        Some(answer) => {
+            let why = answer.why.map_or("no reason".to_owned(), |why| {
+                serde_json::to_string(&why).unwrap_or_default().replace('"', "")
+            });
+            format!("was refused at {} ({why})", Ms(ended))
+        }
+        None => format!("had no answer by {}", Ms(ended)),
+    };
+    let story = vec![
+        format!("{client} asked for {resource} at {}, and {what}", Ms(asked)),
+        format!("a majority was reachable, and nothing was in the way since {}", Ms(free)),
+    ];
+    let (layer, seen) = (Property::Progress, Observed::Violated);
+    Violation { layer, seen, story, causes: vec![Cause::Bug], from: asked, to: ended }
+}

@@ -1,0 +1,205 @@
+//! Leases that could have been kept: an extension that failed although a quorum prolonged the keys;
+//! a lease that its watchdog let go although a majority was reachable all the time; and a re-entry
+//! that was refused although the client held the lease.
+
+use crate::checker::Case;
+use crate::checker::leases::{Ending, Lease};
+use crate::checker::maps::count;
+use crate::checker::requests::Request;
+use crate::checker::time::{self, MS, Ms, Span};
+use crate::checker::{Observed, Violation};
+use crate::client_protocol::FailureReason;
+use crate::history::{Ns, Phase};
+use crate::scenario::{Cause, Property, Step};
+
+pub(super) fn check(case: &Case<'_>) -> impl Iterator<Item = Violation> {
+    let refused = case.requests.iter().filter_map(|request| refused(case, request));
+    let let_go = case.leases.iter().filter_map(|lease| let_go(case, lease));
+    let shut_out = case.requests.iter().filter_map(|request| shut_out(case, request));
+    refused.chain(let_go).chain(shut_out)
+}
+
+fn bug(story: Vec<String>, from: Ns, to: Ns) -> Violation {
+    let (layer, seen, causes) = (Property::Progress, Observed::Violated, vec![Cause::Bug]);
+    Violation { layer, seen, story, causes, from, to }
+}
+
+/// An extension that failed although a quorum had agreed in good time.
+fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
+    let answer = request.answer.filter(|answer| !answer.ok)?;
+    let failed = !matches!(
+        answer.why,
+        Some(FailureReason::Unsupported | FailureReason::Cancelled | FailureReason::Error)
+    );
+    if request.op != "extend" || !failed || request.phase != Phase::Run {
+        return None;
+    }
+    let mut own = case.leases.iter().filter(|lease| lease.client == request.client);
+    let lease = own.rfind(|lease| {
+        Some(lease.resource) == request.resource && lease.start.from <= request.asked
+    })?;
+    let alive = lease.deadline.from >= answer.ns && lease.lost.is_none_or(|at| at >= answer.ns);
+    let during = Span::new(request.asked, answer.ns);
+    let paused = case.faults.hinders(request.process).any(|pause| pause.span().touches(during));
+    if !alive || paused {
+        return None;
+    }
+    let of_lease = case.requests.iter().filter(|other| {
+        other.client == lease.client
+            && other.resource == Some(lease.resource)
+            && other.asked >= lease.start.from
+    });
+    let (extends, others): (Vec<_>, Vec<_>) = of_lease.partition(|other| other.op == "extend");
+    let asked = extends.iter().map(|other| other.asked);
+    // A reply to another round, of a request shortly before or of the watchdog, is no reply to this
+    // one. No record distinguishes the two.
+    let before = asked.clone().filter(|asked| *asked < request.asked).max();
+    let policy = case.world.node_timeout.saturating_mul(2);
+    let shortly = before.is_some_and(|asked| asked.saturating_add(policy) >= request.asked);
+    if shortly || others.iter().any(|other| other.op == "keep_alive") {
+        return None;
+    }
+    // A client that receives a reply this late may have given up before, on a busy machine.
+    let late = request.asked.saturating_add(case.world.node_timeout / 2);
+    let by = late.min(answer.at.unwrap_or(answer.ns));
+    let through = Span::new(before.unwrap_or(request.asked), by);
+    let kept = case.keys.kept(request.process, lease.token?, request.asked);
+    // A master counts only if the client knew, when it first extended, that the master had granted.
+    // For a grant that was still in flight then, the client may wait for the next round, or for
+    // ever.
+    let all = case.keys.kept(request.process, lease.token?, lease.asked);
+    let first = all.iter().map(|kept| kept.sent).chain(asked).min().unwrap_or(request.asked);
+    let knew = |node: usize| {
+        let learnt = |at: Option<Ns>| at.is_some_and(|at| at <= first);
+        lease.keys(&case.keys).any(|key| key.node == node && learnt(key.delivered))
+    };
+    let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
+    // A reply that the network held back since the previous round may belong to that one.
+    let clear = |node: usize| case.faults.reachable(request.process, node, through);
+    let yes = yes.filter(|kept| knew(kept.node) && clear(kept.node));
+    let nodes = count(yes.map(|kept| kept.node));
+    let lock = case.world.lock_of(lease.process);
+    (nodes >= lock.q).then(|| {
+        let story = vec![format!(
+            "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} it was \
+             told that it failed",
+            request.client,
+            Ms(request.asked),
+            lease.resource,
+            nodes,
+            lock.n,
+            Ms(answer.ns)
+        )];
+        bug(story, request.asked, answer.ns)
+    })
+}
+
+/// A client that acquired its own lease again, for no longer, and was refused. Such a re-entry
+/// needs no master.
+fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
+    let answer = request.answer.filter(|answer| !answer.ok)?;
+    let unable = matches!(answer.why, Some(FailureReason::Unsupported | FailureReason::Cancelled));
+    if !request.again || request.ttl_ms.is_some() || unable || request.phase != Phase::Run {
+        return None;
+    }
+    let mut own = case.leases.iter().filter(|lease| lease.client == request.client);
+    let lease = own.rfind(|lease| {
+        Some(lease.resource) == request.resource && lease.start.from <= request.asked
+    })?;
+    let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
+    let end = lease.deadline.from.min(lease.lost.unwrap_or(Ns::MAX)).min(released);
+    (answer.ns < end).then(|| {
+        let story = vec![format!(
+            "{} acquired {} again at {}, and was refused at {}, though it held it until {}",
+            request.client,
+            lease.resource,
+            Ms(request.asked),
+            Ms(answer.ns),
+            Ms(end)
+        )];
+        bug(story, request.asked, answer.ns)
+    })
+}
+
+/// A lease that was to be kept and ended, though its keys were there and the masters were
+/// reachable.
+fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    let lost = matches!(lease.ending, Ending::Deadline | Ending::Lost);
+    if !lost || lease.phase != Phase::Run {
+        return None;
+    }
+    let keep = case.requests.iter().find(|request| {
+        request.op == "keep_alive"
+            && request.client == lease.client
+            && request.resource == Some(lease.resource)
+            && request.asked >= lease.start.from
+            && request.answer.is_some_and(|answer| answer.ok)
+    })?;
+    let end = lease.span().to;
+    let ttl = ttl(case, lease);
+    // A watchdog does not extend for less time than a round may take and drift deducts. It asks for
+    // whole milliseconds.
+    let longest = time::of(case.world.scenario.longest_ttl());
+    let least = case.world.node_timeout.saturating_add(case.world.deducted_from(longest));
+    let least = least.saturating_add(MS);
+    let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
+    let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
+    let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+    // At the last moment before the end there is no time for a round.
+    if keep.asked.saturating_add(case.world.node_timeout) >= end {
+        return None;
+    }
+    // For one TTL before its end, nothing kept the lease from being extended.
+    let through = Span::new(end.saturating_sub(ttl), end);
+    if end >= most.min(next).min(over) {
+        return None;
+    }
+    let paused = case.faults.hinders(lease.process).any(|pause| pause.span().touches(through));
+    if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
+        return None;
+    }
+    // The keys were there when it was time to extend. A key that a master forgot cannot be
+    // extended.
+    let middle = end.saturating_sub(ttl / 2);
+    let nodes = lease
+        .keys(&case.keys)
+        .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
+        .filter(|key| case.faults.reachable(lease.process, key.node, through))
+        // A key that a clock has removed meanwhile cannot be extended either.
+        .filter(|key| {
+            let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
+            gain.is_none_or(|gain| gain.all <= case.world.deducted_from(ttl))
+        })
+        // A key that was lost with the master's others cannot be extended either.
+        .filter(|key| key.life.lost.is_none_or(|loss| loss.at.from > end))
+        .map(|key| key.node);
+    let nodes = count(nodes);
+    let lock = case.world.lock_of(lease.process);
+    (nodes >= lock.q).then(|| {
+        let story = vec![format!(
+            "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key and \
+             could be reached for a TTL before",
+            lease.resource,
+            lease.client,
+            Ms(end),
+            nodes,
+            lock.n
+        )];
+        bug(story, through.from, end)
+    })
+}
+
+fn ttl(case: &Case<'_>, lease: &Lease<'_>) -> Ns {
+    let asked = case.requests[lease.request].ttl_ms;
+    asked.map_or(time::of(case.world.scenario.lock.ttl.0), time::of_ms)
+}
+
+/// The shortest time for which a client's script keeps a resource: a lower bound.
+fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
+    let client = case.world.scenario.clients.iter().find(|client| client.id == lease.client)?;
+    let keeps = client.script.iter().filter_map(|step| match step {
+        Step::Keep { resource, most } if resource == lease.resource => Some(time::of(most.0)),
+        _ => None,
+    });
+    keeps.min()
+}

@@ -1,0 +1,215 @@
+//! Registers: is an update lost when a client writes on top of a version that it read before? Each
+//! access was applied at the very moment at which it was recorded, so this check is exact.
+//!
+//! Without fencing tokens, this is a property of its own. `fencing.rs` runs the check for accesses
+//! with fencing tokens.
+
+use crate::checker::maps::Map;
+
+use crate::history::{Event, Ns, Record};
+use crate::scenario::{Cause, Property, Way};
+
+use super::exclusion::{self, Clash};
+use super::time::{Ms, Span};
+use super::{Case, Observed, Violation};
+
+/// A report lists at most this many of the updates that a write discards: the last ones.
+const TOLD: usize = 8;
+
+/// A write to a register.
+#[derive(Clone, Copy)]
+struct Write<'a> {
+    client: &'a str,
+    /// When the client read the version that the write is based on.
+    read: Ns,
+    /// When the client sent the write, and when it was applied.
+    sent: Ns,
+    at: Ns,
+}
+
+#[derive(Default)]
+struct Register<'a> {
+    version: Option<u64>,
+    reads: Map<&'a str, Ns>,
+    writes: Vec<Write<'a>>,
+}
+
+/// A write that discarded updates: its register, the version that it was based on, and the writes
+/// in between.
+struct Loss<'a> {
+    register: &'a str,
+    seen: u64,
+    write: Write<'a>,
+    lost: Vec<Write<'a>>,
+}
+
+/// Updates that are lost without fencing tokens.
+pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Violation> {
+    losses(case, false).iter().map(|loss| unfenced(case, clashes, loss)).collect()
+}
+
+/// Updates that are lost under fencing tokens. `causes` are those of tokens that do not grow. If
+/// there are none, the register itself is at fault.
+pub(super) fn fenced(case: &Case<'_>, causes: &[Cause]) -> Vec<Violation> {
+    let finding = |loss: &Loss<'_>| {
+        let causes = if causes.is_empty() { vec![Cause::Unknown] } else { causes.to_vec() };
+        loss.told(Property::FencedResource, loss.story(), causes)
+    };
+    losses(case, true).iter().map(finding).collect()
+}
+
+fn losses<'a>(case: &Case<'a>, fenced: bool) -> Vec<Loss<'a>> {
+    let mut registers: Map<&str, Register<'_>> = Map::default();
+    let mut found = Vec::new();
+    for Record { ns, event } in case.world.records {
+        let Event::Touched { client, register, way, seen, version, sent, fence, refused } = event
+        else {
+            continue;
+        };
+        if *refused || fence.is_some() != fenced {
+            continue;
+        }
+        let state = registers.entry(register).or_default();
+        let known = state.version.replace(*version);
+        match way {
+            Way::Present => {}
+            Way::Read => {
+                state.reads.insert(client, *ns);
+            }
+            Way::Write => {
+                // A client that never read has nothing to base its write on: there is no critical
+                // section.
+                let Some(read) = state.reads.get(client.as_str()).copied() else { continue };
+                let sent = sent.unwrap_or(*ns).min(*ns);
+                let write = Write { client, read, sent, at: *ns };
+                let others = state.writes.iter().rev().take_while(|other| other.at >= read);
+                let lost: Vec<Write<'_>> = others
+                    .filter(|other| other.client != client.as_str())
+                    .take(TOLD)
+                    .copied()
+                    .collect();
+                if known.is_some_and(|known| known != *seen) && !lost.is_empty() {
+                    found.push(Loss { register, seen: *seen, write, lost });
+                }
+                state.writes.push(write);
+            }
+        }
+    }
+    found
+}
+
+impl Loss<'_> {
+    fn story(&self) -> Vec<String> {
+        let Self { register, seen, write, lost } = self;
+        let client = write.client;
+        let mut story =
+            vec![format!("{client} read version {seen} of {register} at {}", Ms(write.read))];
+        for other in lost.iter().rev() {
+            story.push(format!("{} wrote {register} at {}", other.client, Ms(other.at)));
+        }
+        story.push(format!(
+            "{client} wrote {register} at {} on top of version {seen}: what came between is lost",
+            Ms(write.at)
+        ));
+        story
+    }
+
+    const fn told(&self, layer: Property, story: Vec<String>, causes: Vec<Cause>) -> Violation {
+        let (from, to) = (self.write.read, self.write.at);
+        Violation { layer, seen: Observed::Violated, story, causes, from, to }
+    }
+}
+
+fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Violation {
+    let Loss { write, lost, .. } = loss;
+    let (write, client) = (*write, write.client);
+    let mut story = loss.story();
+    let mut causes = Vec::new();
+    let section = Span::new(write.read, write.at.saturating_add(1));
+    for clash in clashes.iter().filter(|clash| clash.finding.seen == Observed::Violated) {
+        let names = clash.leases.map(|lease| case.leases[lease].client);
+        let ours = names.contains(&client) && lost.iter().any(|one| names.contains(&one.client));
+        if ours && clash.both.touches(section) {
+            causes.extend(&clash.finding.causes);
+        }
+    }
+    if causes.is_empty() {
+        let others = lost.iter().filter(|one| one.client != client);
+        causes
+            .extend(others.flat_map(|one| exclusion::between(case, [one.client, client], section)));
+    }
+    if causes.is_empty() {
+        for one in lost.iter().rev().chain([&write]) {
+            if let Some((cause, line)) = outside(case, *one) {
+                causes.push(cause);
+                story.push(line);
+            }
+        }
+    }
+    if causes.is_empty() {
+        causes.push(Cause::Unknown);
+        story.push("nothing on record says why both could write".to_owned());
+    }
+    causes.sort_unstable();
+    causes.dedup();
+    loss.told(Property::UnfencedResource, story, causes)
+}
+
+/// Why a client wrote when it no longer counted on a lease.
+fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
+    let Write { client, read, sent, at } = write;
+    let mut own = case.leases.iter().filter(|lease| lease.client == client);
+    let lease = own.rfind(|lease| lease.start.from <= read)?;
+    let end = lease.span().to;
+    if at < end {
+        return None;
+    }
+    let after = Ms(at.saturating_sub(end));
+    if sent < end {
+        return Some(delayed(case, write, end));
+    }
+    let looked = case.last_look(client, read, sent);
+    let paused = case.faults.pauses(lease.process).find(|pause| {
+        let span = pause.span();
+        span.touches(Span::new(looked, sent)) && span.from <= end && end <= span.to
+    });
+    Some(match paused {
+        Some(pause) => (
+            Cause::ClientPause,
+            format!(
+                "{client} wrote {after} after the end of its lease: it was paused from {} to {} \
+                 ({}), and had last looked at {}",
+                Ms(pause.span().from),
+                Ms(pause.span().to.min(at)),
+                pause.name(),
+                Ms(looked)
+            ),
+        ),
+        None => (
+            Cause::LateWrite,
+            format!(
+                "{client} wrote {after} after the end of its lease, awake: it had last looked at {}",
+                Ms(looked)
+            ),
+        ),
+    })
+}
+
+/// A write that was sent in time, and was still on its way when the lease ended.
+fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> (Cause, String) {
+    let Write { client, sent, at, .. } = write;
+    let mut faults = case.faults.on_the_way(client, Way::Write);
+    let fault = faults.find(|fault| fault.span().touches(Span::new(sent, sent.saturating_add(1))));
+    let Some(fault) = fault else {
+        let line = format!("nothing on record says why a write of {client} took until {}", Ms(at));
+        return (Cause::Unknown, line);
+    };
+    let line = format!(
+        "{client} sent that write at {}, in time, and it came at {}, {} after the end of its lease ({})",
+        Ms(sent),
+        Ms(at),
+        Ms(at.saturating_sub(end)),
+        fault.name()
+    );
+    (Cause::ResourceDelay, line)
+}

@@ -1,0 +1,181 @@
+//! Validity: is a lease handed out in time, is it true for as long as it promises, and is its owner
+//! told of its end?
+
+use crate::history::{Ns, Phase};
+use crate::scenario::{Cause, Property};
+
+use super::causes::{self, Explanation};
+use super::exclusion::believed;
+use super::keys::Presence;
+use super::leases::{Ending, Lease};
+use super::requests::Request;
+use super::time::{MS, Ms, Span};
+use super::{Case, Observed, Violation};
+
+/// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
+/// locks.
+const SHORT: Ns = MS;
+/// The owner must be told of the end within this time after the deadline.
+const TOLD_WITHIN: Ns = 250 * MS;
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+    let mut findings = Vec::new();
+    findings.extend(case.requests.iter().filter_map(|request| late(case, request)));
+    for lease in &case.leases {
+        findings.extend(untrue(case, lease));
+        findings.extend(over_a_gap(case, lease));
+        findings.extend(untold(case, lease));
+    }
+    findings
+}
+
+fn bug(story: Vec<String>, from: Ns, to: Ns) -> Violation {
+    let causes = vec![Cause::Bug];
+    Violation { layer: Property::Validity, seen: Observed::Violated, story, causes, from, to }
+}
+
+/// A lease that was handed out or extended at its deadline or later.
+fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
+    let answer = request.answer.filter(|answer| answer.ok)?;
+    if !matches!(request.op, "acquire" | "extend") {
+        return None;
+    }
+    let at = answer.at.unwrap_or(answer.ns);
+    let late = match (answer.deadline, answer.valid_ms) {
+        // Without a stamp: when the client received the last reply that it needed.
+        (Some(deadline), _) => answer.at.or_else(|| case.learnt(request, answer.ns))? >= deadline,
+        (None, valid) => valid == Some(0),
+    };
+    if !late {
+        return None;
+    }
+    // A client that is stopped between its last reading of the clock and its stamp cannot know.
+    if case.paused_before_stamp(request, at).is_some() {
+        return None;
+    }
+    let deadline = answer.deadline.unwrap_or(at);
+    let story = vec![format!(
+        "{} was told at {} that it has {} until {}: nothing was left of it",
+        request.client,
+        Ms(at),
+        request.resource.unwrap_or("its lease"),
+        Ms(deadline)
+    )];
+    Some(bug(story, deadline.min(at), at))
+}
+
+/// A lease that was believed when it was no longer true, though no fault outside the assumptions
+/// took it away.
+fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    if let Some(Explanation { text, .. }) = causes::too_few(case, lease) {
+        let span = lease.span();
+        return Some(bug(vec![believed(lease), text], span.from, span.to));
+    }
+    let hollow = case.hollow(lease);
+    let all = hollow.iter().map(|span| span.length()).fold(0, Ns::saturating_add);
+    let first = *hollow.first()?;
+    if all <= SHORT {
+        return None;
+    }
+    let mut story = vec![
+        believed(lease),
+        format!(
+            "it was not true from {} on: fewer than {} masters",
+            Ms(first.from),
+            case.world.lock_of(lease.process).q
+        ),
+    ];
+    let mut found = false;
+    for key in lease.keys(&case.keys).filter(|key| key.sure) {
+        if key.possible.to > hollow[hollow.len() - 1].from {
+            continue;
+        }
+        let loss = causes::of_hollow(case, lease, key, key.possible.to);
+        if let Some(Explanation { cause: Cause::Bug, text }) = loss {
+            found = true;
+            story.push(format!("master {}: {text}", key.node));
+        }
+    }
+    found.then(|| bug(story, first.from, hollow[hollow.len() - 1].to))
+}
+
+/// A lease that was extended although a quorum of masters had lacked its key at one time, so that a
+/// rival may have held the resource. The replies to its own client showed that.
+fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    let keys: Vec<&Presence<'_>> = lease.keys(&case.keys).collect();
+    let lock = case.world.lock_of(lease.process);
+    lease.extensions.iter().find_map(|extension| {
+        let told = extension.at?;
+        let begun = extension.request.map_or(told, |request| case.requests[request].asked);
+        // The client may not have read a reply yet that arrived just before.
+        let by = begun.saturating_sub(case.world.node_timeout / 2);
+        let lacked = |node: usize, at: Ns| {
+            let own = || keys.iter().filter(move |key| key.node == node);
+            let before = own().rfind(|key| key.possible.from <= at).map(|key| &key.life);
+            let there = own().any(|key| key.possible.from <= at && at < key.possible.to);
+            // A key that was created anew is known to have been gone. The new key must come before
+            // the old one would have expired by itself.
+            let known = before.is_none_or(|life| {
+                own().any(|key| {
+                    let anew = at <= key.made.from && key.made.to < life.expires.from;
+                    anew && key.delivered.is_some_and(|delivered| delivered <= by)
+                })
+            });
+            !there && known
+        };
+        let ends = keys.iter().map(|key| key.possible.to);
+        let at = ends
+            .filter(|at| lease.start.to < *at && *at < by)
+            .find(|at| lock.masters.iter().filter(|node| lacked(**node, *at)).count() >= lock.q)?;
+        let story = vec![
+            believed(lease),
+            format!(
+                "at {} a quorum of masters lacked its key, so that another may have held it; its \
+                 client was told so, and was told at {} that the lease is extended",
+                Ms(at),
+                Ms(told)
+            ),
+        ];
+        Some(bug(story, at, told))
+    })
+}
+
+/// A lease that ended at its deadline without a timely notice to its owner.
+fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    if !case.world.tells_losses(lease.process) || lease.ending == Ending::Death {
+        return None;
+    }
+    let deadline = lease.deadline.to;
+    let mut by = deadline.saturating_add(TOLD_WITHIN);
+    // A paused process receives nothing.
+    for pause in case.faults.pauses(lease.process) {
+        let span = pause.span();
+        if span.touches(Span::new(deadline, by)) {
+            by = by.max(span.to.saturating_add(TOLD_WITHIN));
+        }
+    }
+    let told = match lease.lost {
+        Some(at) if at <= by => return None,
+        told => told,
+    };
+    // After that, its clients may be gone.
+    let over = case.world.began(Phase::Settle).unwrap_or(case.world.end);
+    let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
+    let replaced = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
+    let died = case.death(lease.process).map_or(Ns::MAX, |at| at.from);
+    if by >= over.min(released).min(died) || replaced <= deadline {
+        return None;
+    }
+    let story = vec![
+        believed(lease),
+        match told {
+            Some(at) => format!(
+                "it was told of its loss only at {}, {} after the deadline",
+                Ms(at),
+                Ms(at.saturating_sub(deadline))
+            ),
+            None => format!("it was never told of its loss, at least not by {}", Ms(over)),
+        },
+    ];
+    Some(bug(story, deadline, told.unwrap_or(by)))
+}

@@ -1,0 +1,193 @@
+//! The setting of a history: the process of each client, the resources, and when each phase began.
+//! Every checker reads it. It judges nothing.
+
+use crate::checker::maps::{Map, Set};
+use crate::name::Name;
+
+use crate::client_protocol::Capability;
+use crate::history::{Event, History, Ns, Phase, Record};
+use crate::scenario::{NodeList, Scenario};
+
+use super::time;
+
+/// More masters than any scenario has. It bounds loops over masters when a header is garbled.
+const MOST_NODES: usize = 255;
+
+/// The masters of a process's lock. A master that the process knows by two names counts once.
+pub(super) struct Lock {
+    list: NodeList,
+    /// The masters, without duplicates.
+    pub(super) masters: Vec<usize>,
+    /// The number of masters.
+    pub(super) n: usize,
+    /// The quorum: how many masters must agree.
+    pub(super) q: usize,
+}
+
+impl Lock {
+    fn new(list: NodeList) -> Self {
+        let (masters, q) = (list.masters(), list.quorum());
+        Self { list, n: masters.len(), masters, q }
+    }
+
+    /// Whether both locks can have a quorum with no master in common.
+    pub(super) fn can_part_from(&self, other: &Self) -> bool {
+        self.list.can_part_from(&other.list)
+    }
+}
+
+pub(super) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) records: &'a [Record],
+    /// The number of masters of the run. How many a client knows is in [`World::lock_of`].
+    pub(super) n: usize,
+    pub(super) node_timeout: Ns,
+    /// The time of the last record.
+    pub(super) end: Ns,
+    /// The client processes that failed, when, and why.
+    pub(super) broken: Vec<(&'a str, Ns, &'a str)>,
+    processes: Map<&'a str, &'a str>,
+    /// The locks of processes that have a master list of their own.
+    locks: Map<&'a str, Lock>,
+    usual: Lock,
+    resources: Vec<&'a str>,
+    phases: Vec<(Phase, Ns)>,
+    tells_losses: Set<&'a str>,
+    /// The processes that return fencing tokens.
+    fencers: Set<&'a str>,
+    /// When each process last sent a message.
+    signs: Map<&'a str, Ns>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let scenario = &history.header.scenario;
+        let n = scenario.cluster.nodes.min(MOST_NODES);
+        let mut world = Self {
+            scenario,
+            records: &history.records,
+            n,
+            node_timeout: time::of(scenario.lock.node_timeout.0),
+            end: history.records.iter().map(|record| record.ns).max().unwrap_or(0),
+            broken: Vec::new(),
+            processes: Map::default(),
+            locks: Map::default(),
+            usual: Lock::new(NodeList::all(n)),
+            resources: Vec::new(),
+            phases: Vec::new(),
+            tells_losses: Set::default(),
+            fencers: Set::default(),
+            signs: Map::default(),
+        };
+        for client in &scenario.clients {
+            world.processes.insert(&client.id, client.process());
+            if let Some(own) = client.nodes.as_ref().filter(|own| own.len() <= MOST_NODES) {
+                let list = NodeList::named(own);
+                world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
+            }
+            for step in &client.script {
+                step.acquires().for_each(|resource| world.know(resource));
+            }
+        }
+        for Record { ns, event } in world.records {
+            match event {
+                Event::Phase { phase } => world.phases.push((*phase, *ns)),
+                Event::Ready { process, can } => {
+                    if can.contains(&Capability::Lost) {
+                        world.tells_losses.insert(process);
+                    }
+                    if can.contains(&Capability::Fence) {
+                        world.fencers.insert(process);
+                    }
+                }
+                Event::Asked { resource: Some(resource), op, .. } if op == "acquire" => {
+                    world.know(resource);
+                }
+                Event::Broken { process, why } => world.broken.push((process, *ns, why)),
+                Event::Answered { client, .. }
+                | Event::Lost { client, .. }
+                | Event::Extended { client, .. } => {
+                    let process = world.process(client);
+                    world.signs.insert(process, *ns);
+                }
+                _ => {}
+            }
+        }
+        world
+    }
+
+    fn know(&mut self, resource: &'a str) {
+        if !self.resources.contains(&resource) {
+            self.resources.push(resource);
+        }
+    }
+
+    /// The masters that a process knows, and its quorum.
+    pub(super) fn lock_of(&self, process: &str) -> &Lock {
+        self.locks.get(process).unwrap_or(&self.usual)
+    }
+
+    /// Whether a guard may rightly refuse every request of a process, because one of its masters
+    /// also belongs to another set of masters. When the run begins, each master has the marker of
+    /// the first process that knows it. If those markers are `lost`, or masters start without
+    /// markers, it may have the marker of any process that knows it.
+    pub(super) fn is_of_two_fleets(&self, process: &str, lost: bool) -> bool {
+        let guarded = |process: &str| self.scenario.options_of(process).guard.is_some();
+        if !guarded(process) {
+            return false;
+        }
+        let own = self.lock_of(process);
+        let is_other = |of: &Lock| of.list.name() != own.list.name();
+        own.masters.iter().any(|node| {
+            let all = self.scenario.processes().into_iter();
+            let mut knowing = all.filter(|of| self.lock_of(of).masters.contains(node));
+            let is_other = |process: &Name| is_other(self.lock_of(process));
+            if lost || !self.scenario.lock.blessed {
+                knowing.any(|process| guarded(process) && is_other(process))
+            } else {
+                knowing.next().is_some_and(is_other)
+            }
+        })
+    }
+
+    /// The process that runs a client.
+    pub(super) fn process(&self, client: &'a str) -> &'a str {
+        self.processes.get(client).copied().unwrap_or(client)
+    }
+
+    /// The resource that a key stands for. Drivers may put a prefix before the name.
+    pub(super) fn resource(&self, key: &str) -> Option<&'a str> {
+        if let [only] = self.resources[..] {
+            return Some(only);
+        }
+        let fits = self.resources.iter().copied().filter(|name| key.ends_with(name));
+        fits.max_by_key(|name| name.len())
+    }
+
+    /// When a phase began.
+    pub(super) fn began(&self, phase: Phase) -> Option<Ns> {
+        self.phases.iter().find(|(which, _)| *which == phase).map(|(_, ns)| *ns)
+    }
+
+    /// Whether a process reports the loss of its leases.
+    pub(super) fn tells_losses(&self, process: &str) -> bool {
+        self.tells_losses.contains(process)
+    }
+
+    /// Whether the leases of a process must have fencing tokens.
+    pub(super) fn is_fenced(&self, process: &str) -> bool {
+        self.fencers.contains(process) && self.scenario.options_of(process).fencing
+    }
+
+    /// When a process that broke last sent a message, and when it was found broken.
+    pub(super) fn breakdown(&self, process: &str) -> Option<(Ns, Ns)> {
+        let (_, ns, _) = self.broken.iter().find(|(which, ..)| *which == process)?;
+        Some((self.signs.get(process).copied().unwrap_or(*ns).min(*ns), *ns))
+    }
+
+    /// How much a clock may gain within one TTL, by the assumptions.
+    pub(super) fn deducted_from(&self, ttl: Ns) -> Ns {
+        let ttl = std::time::Duration::from_nanos(u64::try_from(ttl).unwrap_or(0));
+        time::of(self.scenario.lock.deducted_from(ttl))
+    }
+}

@@ -1,0 +1,321 @@
+//! Talker: the conversation with a driver that may misbehave in any way: it may be silent, write
+//! too much, write nonsense, or die. Every wait is bounded, and so are all buffers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use crate::client_protocol::{
+    Answer, ClientLine, LONGEST_LINE, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options,
+    Request,
+};
+use crate::process::{ClientProcess, Heard, Word, shown};
+use crate::stamp;
+
+/// How long an answer may take that has to wait only for masters.
+pub(super) const ANSWER: Duration = Duration::from_secs(10);
+
+/// The number of lines in the buffer. When it is full, the driver blocks.
+const WAITING: usize = 16;
+
+/// After this many invalid lines, the check reads no more.
+const ENOUGH: usize = 100;
+
+/// After this many requests without an answer, the check sends no more.
+const PATIENCE: usize = 2;
+
+/// The reason why a check failed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The driver is wrong: its output, the expected output, and how to fix it.
+    Wrong(String),
+    /// The driver is wrong, and no further check is possible.
+    Over(String),
+    /// The environment failed, not the driver.
+    Environment(String),
+}
+
+/// A request in flight.
+#[derive(Clone, Copy)]
+pub(super) struct Asked {
+    pub(super) id: u64,
+    /// The stamp at which it was sent.
+    pub(super) at: i64,
+    op: &'static str,
+}
+
+pub(super) struct Peer {
+    process: ClientProcess,
+    heard: Receiver<Heard>,
+    /// The same instant on both clocks.
+    origin: (Instant, i64),
+    last: u64,
+    /// The answers that have come. A malformed answer has a description of its problem.
+    answers: HashMap<u64, (i64, Result<Answer, String>)>,
+    notices: Vec<(i64, Notice)>,
+    /// The problems of the driver's lines: the first of each kind, and how many there were.
+    complaints: BTreeMap<&'static str, (String, usize)>,
+    unanswered: usize,
+    closed: Option<String>,
+}
+
+impl Peer {
+    pub(super) fn start(command: &str, urls: &[String], options: &Options) -> Result<Self, String> {
+        let options = serde_json::to_string(options).map_err(|why| why.to_string())?;
+        let env = [(NODES_VARIABLE, urls.join(",")), (OPTIONS_VARIABLE, options)];
+        // The command runs as a person would type it. All signals go to the group, so the shell is
+        // not in the way.
+        let command = ["/bin/sh", "-c", command].map(OsString::from);
+        let (out, heard) = sync_channel(WAITING);
+        let process = ClientProcess::spawn(&command, env, move |word| {
+            // The check is over: no receiver is left.
+            let _ = out.send(word);
+        });
+        let process = process.map_err(|why| format!("the client cannot be started: {why}"))?;
+        Ok(Self {
+            process,
+            heard,
+            origin: (Instant::now(), stamp::now()),
+            last: 0,
+            answers: HashMap::new(),
+            notices: Vec::new(),
+            complaints: BTreeMap::new(),
+            unanswered: 0,
+            closed: None,
+        })
+    }
+
+    /// Sends a request.
+    pub(super) fn ask(&mut self, client: &str, op: Op) -> Result<Asked, Fault> {
+        let (name, id) = (op.name(), self.last + 1);
+        let request = Request { id, client: client.into(), op };
+        let line =
+            serde_json::to_string(&request).map_err(|why| Fault::Environment(why.to_string()))?;
+        self.ask_raw(name, &line)
+    }
+
+    /// The number of the next request.
+    pub(super) const fn next_id(&self) -> u64 {
+        self.last + 1
+    }
+
+    /// Sends a request as it is. Its number must be [`next_id`](Self::next_id).
+    pub(super) fn ask_raw(&mut self, op: &'static str, line: &str) -> Result<Asked, Fault> {
+        self.last += 1;
+        let at = stamp::now();
+        if let Err(why) = self.process.say(line) {
+            // If the driver has ended, that is the problem to report.
+            self.listen(Duration::from_secs(1), |talker| talker.closed.is_some())?;
+            return Err(Fault::Over(format!("it cannot be asked to {op}: {why}")));
+        }
+        Ok(Asked { id: self.last, at, op })
+    }
+
+    /// Waits for an answer. Returns it with the time at which it was read.
+    pub(super) fn answer(&mut self, asked: Asked) -> Result<(Answer, i64), Fault> {
+        self.answer_within(asked, ANSWER)
+    }
+
+    pub(super) fn answer_within(
+        &mut self,
+        asked: Asked,
+        within: Duration,
+    ) -> Result<(Answer, i64), Fault> {
+        self.listen(within, |talker| talker.answers.contains_key(&asked.id))?;
+        match self.answers.get(&asked.id) {
+            Some((heard, Ok(answer))) => Ok((answer.clone(), *heard)),
+            Some((_, Err(why))) => Err(Fault::Wrong(why.clone())),
+            None => {
+                self.unanswered += 1;
+                let why = format!(
+                    "{} (request {}) was not answered within {within:?}; every request must be, \
+                     also one that fails: {{\"id\":{},\"ok\":false,\"why\":\"error\"}}",
+                    asked.op, asked.id, asked.id
+                );
+                if self.unanswered < PATIENCE {
+                    Err(Fault::Wrong(why))
+                } else {
+                    Err(Fault::Over(why))
+                }
+            }
+        }
+    }
+
+    /// Whether an answer has come, or comes within this time.
+    pub(super) fn is_answered(&mut self, asked: Asked, within: Duration) -> Result<bool, Fault> {
+        self.listen(within, |talker| talker.answers.contains_key(&asked.id))
+    }
+
+    /// Waits for a notice. Returns it with the time at which it was read.
+    pub(super) fn notice(
+        &mut self,
+        within: Duration,
+        which: impl Fn(&Notice) -> bool,
+    ) -> Result<Option<(Notice, i64)>, Fault> {
+        let find = |talker: &Self| {
+            let found = talker.notices.iter().find(|(_, notice)| which(notice));
+            found.map(|(heard, notice)| (notice.clone(), *heard))
+        };
+        self.listen(within, |talker| find(talker).is_some())?;
+        Ok(find(self))
+    }
+
+    /// The driver's first line as it is, for a check that is more lenient than a scenario.
+    pub(super) fn first_line(&mut self) -> Result<Option<String>, Fault> {
+        let until = Instant::now() + ANSWER;
+        while let Some(Heard { what, .. }) = self.next(until)? {
+            match what {
+                Word::Line(line) if line.contains("\"ready\"") => return Ok(Some(line)),
+                other => self.complain_before_ready(&other)?,
+            }
+        }
+        Ok(None)
+    }
+
+    fn complain_before_ready(&mut self, word: &Word) -> Result<(), Fault> {
+        match word {
+            Word::Line(line) => self.complain(
+                "before it was ready",
+                format!(
+                    "it said `{}` before it was ready; standard output is for the protocol alone: \
+                     print everything else to standard error",
+                    shown(line)
+                ),
+            ),
+            word => self.strange(word),
+        }
+    }
+
+    /// Closes the driver's input. Returns how the driver ended; `None` if it does not end in time.
+    pub(super) fn hang_up(&mut self, within: Duration) -> Option<String> {
+        self.process.hang_up();
+        let until = Instant::now() + within;
+        // Read on, so that the driver does not block on a write.
+        while let Ok(Some(_)) = self.next(until) {}
+        self.process.wait(until.saturating_duration_since(Instant::now()))
+    }
+
+    /// The problems of the driver's lines.
+    pub(super) fn complaints(&self) -> Vec<String> {
+        let times =
+            |count: usize| if count > 1 { format!(" ({count} times)") } else { String::new() };
+        self.complaints.values().map(|(text, count)| format!("{text}{}", times(*count))).collect()
+    }
+
+    /// Waits without a request. Lines that come meanwhile are processed.
+    pub(super) fn pass(&mut self, time: Duration) -> Result<(), Fault> {
+        self.listen(time, |_| false).map(drop)
+    }
+
+    /// Reads lines until `done` holds or the time is over. Returns whether it holds.
+    fn listen(&mut self, within: Duration, done: impl Fn(&Self) -> bool) -> Result<bool, Fault> {
+        let until = Instant::now() + within;
+        while !done(self) {
+            let Some(heard) = self.next(until)? else { return Ok(done(self)) };
+            self.take(heard)?;
+        }
+        Ok(true)
+    }
+
+    fn next(&mut self, until: Instant) -> Result<Option<Heard>, Fault> {
+        if let Some(exit) = &self.closed {
+            return Err(self.over(exit));
+        }
+        match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Heard { what: Word::Closed(exit), .. }) => {
+                let over = self.over(&exit);
+                self.closed = Some(exit);
+                Err(over)
+            }
+            Ok(heard) => Ok(Some(heard)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.over("nothing is heard of it")),
+        }
+    }
+
+    fn over(&self, exit: &str) -> Fault {
+        let complaints = self.process.complaints();
+        Fault::Over(if complaints.is_empty() {
+            format!(
+                "{exit}, and said nothing on standard error; it must go on until its input ends"
+            )
+        } else {
+            format!("{exit}; its standard error ends with\n{complaints}")
+        })
+    }
+
+    fn take(&mut self, Heard { at, what }: Heard) -> Result<(), Fault> {
+        let at = stamp::later(self.origin.1, at.saturating_duration_since(self.origin.0));
+        let Word::Line(line) = &what else { return self.strange(&what) };
+        match ClientLine::read(line) {
+            Ok(ClientLine::Notice(Notice::Ready { .. })) => {
+                self.complain("ready again", "it said `ready` more than once".to_owned())
+            }
+            Ok(ClientLine::Notice(notice)) => {
+                // More notices than a check examines are not kept.
+                if self.notices.len() < 1000 {
+                    self.notices.push((at, notice));
+                }
+                Ok(())
+            }
+            Ok(ClientLine::Answer(answer)) => self.answered(at, answer.id, Ok(answer), line),
+            Err(why) => {
+                let text = format!("`{}` is not understood: {why}", shown(line));
+                match numbered(line) {
+                    Some(id) => self.answered(at, id, Err(text), line),
+                    None => self.complain(
+                        "no sense",
+                        format!("{text}; print what is not of the protocol to standard error"),
+                    ),
+                }
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        at: i64,
+        id: u64,
+        answer: Result<Answer, String>,
+        line: &str,
+    ) -> Result<(), Fault> {
+        if id == 0 || id > self.last {
+            let text = format!("`{}` answers request {id}, which was never made", shown(line));
+            return self.complain("unknown id", text);
+        }
+        if self.answers.contains_key(&id) {
+            let text =
+                format!("`{}` answers request {id} once more: answer each once", shown(line));
+            return self.complain("twice", text);
+        }
+        self.answers.insert(id, (at, answer));
+        Ok(())
+    }
+
+    fn strange(&mut self, word: &Word) -> Result<(), Fault> {
+        let (kind, text) = match word {
+            Word::TooLong => {
+                ("too long", format!("it said a line of more than {LONGEST_LINE} bytes"))
+            }
+            _ => ("no text", "it said a line that is not UTF-8".to_owned()),
+        };
+        self.complain(kind, format!("{text}: write one JSON object a line"))
+    }
+
+    fn complain(&mut self, kind: &'static str, text: String) -> Result<(), Fault> {
+        self.complaints.entry(kind).or_insert((text, 0)).1 += 1;
+        let all: usize = self.complaints.values().map(|(_, count)| count).sum();
+        if all < ENOUGH {
+            Ok(())
+        } else {
+            Err(Fault::Over(format!("{all} of its lines made no sense; see below")))
+        }
+    }
+}
+
+/// The number of the request that a line seems to answer.
+fn numbered(line: &str) -> Option<u64> {
+    let value: serde_json::Value = serde_json::from_str(line).ok()?;
+    if value.get("event").is_some() { None } else { value.get("id")?.as_u64() }
+}

@@ -1,0 +1,413 @@
+//! The client protocol between the harness and a client process. Each message is one JSON object on
+//! a line of the client's standard input or output. A driver for any other lock implements the same
+//! protocol: see `docs/scenarios.md`.
+//!
+//! All stamps are nanoseconds of `CLOCK_MONOTONIC`, which the processes of one machine share.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::name::Name;
+use crate::scenario::Scenario;
+use crate::units::millis;
+
+/// The environment variable with the addresses of the masters, separated by commas:
+/// `redis://127.0.0.1:20001,…`. The addresses are those of the proxies.
+pub const NODES_VARIABLE: &str = "REDQUORUM_NODES";
+/// The environment variable with the [`Options`] as JSON.
+pub const OPTIONS_VARIABLE: &str = "REDQUORUM_OPTIONS";
+/// The version of the protocol.
+pub const PROTOCOL: u32 = 1;
+/// The longest line that a client may send, in bytes.
+pub const LONGEST_LINE: usize = 1024 * 1024;
+
+/// How long masters keep fencing counters for the clients of the harness: the library's default.
+pub const FENCING_MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The options of the lock, which every client receives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// How long a master keeps a key, unless a request gives another TTL.
+    pub ttl_ms: u64,
+    /// How long a round waits for a master.
+    pub node_timeout_ms: u64,
+    /// The proportional drift allowance, in millionths of the TTL.
+    pub drift_ppm: u32,
+    /// The fixed part of the drift allowance.
+    pub drift_ms: u64,
+    /// Whether leases must carry a fencing token.
+    pub fencing: bool,
+    /// Distrust masters that may have forgotten leases of up to this TTL. If absent, trust them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_ms: Option<u64>,
+    /// With `guard_ms`: also distrust masters whose clocks may have gained more than this, and
+    /// deduct it from every lease. If absent, trust clocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_guard_ms: Option<u64>,
+    /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
+    /// `grace` among its features.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grace_ms: u64,
+    /// Whether the client may ask masters to notify waiters when a resource becomes free.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub wake_ups: bool,
+    /// Whether waiting processes get the resource in the order in which they asked. Needs `fair`
+    /// among the features of the client.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fair: bool,
+    /// The name of the set of masters, given with a guard. The client cannot use the addresses for
+    /// this: they are its own proxies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_yes(is: &bool) -> bool {
+    *is
+}
+
+/// A request of the harness to a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The number of the request. The answer carries the same number.
+    pub id: u64,
+    /// The client in the process that must execute the request. A client has at most one lease of a
+    /// resource at a time. Each re-entry adds a handle to that lease.
+    pub client: Name,
+    /// The operation.
+    #[serde(flatten)]
+    pub op: Op,
+}
+
+/// An operation that a client must execute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Op {
+    /// Acquire the resource. Wait at most `wait_ms` while it is taken; 0 means one attempt.
+    Acquire {
+        /// The resource.
+        resource: Name,
+        /// How long the masters must keep the key. 0 is allowed only with `again`: the TTL is that
+        /// of the [`Options`], and a lease that is held keeps its deadline.
+        ttl_ms: u64,
+        /// How long to wait.
+        wait_ms: u64,
+        /// Acquire as the owner of the lease that the client has for this resource: if the lease is
+        /// still held, add another handle to it. Needs `reenter` among the features of the client.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
+    },
+    /// Acquire all of these resources, or none. Wait at most `wait_ms` while one is taken; 0 means
+    /// one attempt. The answer describes each lease in [`Answer::each`].
+    AcquireAll {
+        /// The resources.
+        resources: Vec<Name>,
+        /// How long the masters must keep the keys.
+        ttl_ms: u64,
+        /// How long to wait.
+        wait_ms: u64,
+    },
+    /// Extend the lease.
+    Extend {
+        /// The resource of the lease.
+        resource: Name,
+        /// How long the masters must keep the key from now on.
+        ttl_ms: u64,
+    },
+    /// Keep extending the lease in the background.
+    KeepAlive {
+        /// The resource of the lease.
+        resource: Name,
+        /// The longest time for which to keep the lease.
+        max_ms: u64,
+    },
+    /// Release the lease.
+    Release {
+        /// The resource of the lease.
+        resource: Name,
+    },
+    /// Release the leases of all of these resources. If one was no longer held, the answer is not
+    /// `ok`.
+    ReleaseAll {
+        /// The resources.
+        resources: Vec<Name>,
+    },
+    /// Cancel a request in progress. The answer to that request is `cancelled`.
+    Cancel {
+        /// The number of the request to cancel.
+        request: u64,
+    },
+    /// A step of the critical section, which the harness executes when the answer arrives. Answer
+    /// at once. With a `check`, answer `lost` if the lease of that resource is not held.
+    Step {
+        /// The name of the step for people: `write R`.
+        name: Name,
+        /// The resource of the lease to check first, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<Name>,
+    },
+}
+
+impl Op {
+    /// The name of the operation on the wire.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Acquire { .. } => "acquire",
+            Self::AcquireAll { .. } => "acquire_all",
+            Self::Extend { .. } => "extend",
+            Self::KeepAlive { .. } => "keep_alive",
+            Self::Release { .. } => "release",
+            Self::ReleaseAll { .. } => "release_all",
+            Self::Cancel { .. } => "cancel",
+            Self::Step { .. } => "step",
+        }
+    }
+}
+
+/// A feature of a client beyond acquire, release, step and cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capability {
+    /// The client stamps deadlines (`deadline_ns`); otherwise it sends `valid_ms`.
+    Deadline,
+    /// The client extends leases.
+    Extend,
+    /// The client returns fencing tokens.
+    Fence,
+    /// The client distrusts masters that may have forgotten, if it gets `guard_ms`.
+    Guard,
+    /// The client distrusts masters whose clocks have stepped, if it gets `clock_guard_ms`.
+    ClockGuard,
+    /// The client's keys outlive its leases by `grace_ms`, unless it releases them.
+    Grace,
+    /// The client keeps the order of waiters across processes, if it gets `fair`.
+    Fair,
+    /// The client waits (`wait_ms`); otherwise the harness repeats the request.
+    Wait,
+    /// The client extends leases in the background.
+    KeepAlive,
+    /// The client sends `lost` when a lease ends without a release.
+    Lost,
+    /// The client lets the owner of a lease acquire it again (`again`), and returns how many
+    /// handles are out.
+    Reenter,
+    /// The client acquires several resources at once (`acquire_all`, `release_all`).
+    Several,
+}
+
+impl Capability {
+    /// All features. The built-in client and the clients of the simulation have them all.
+    pub const ALL: [Self; 12] = [
+        Self::Deadline,
+        Self::Extend,
+        Self::Fence,
+        Self::Guard,
+        Self::ClockGuard,
+        Self::Grace,
+        Self::Fair,
+        Self::Wait,
+        Self::KeepAlive,
+        Self::Lost,
+        Self::Reenter,
+        Self::Several,
+    ];
+}
+
+/// Why a request to a client failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureReason {
+    /// Another client holds the resource.
+    Taken,
+    /// Too few masters answered.
+    NoQuorum,
+    /// No validity was left of the TTL.
+    Late,
+    /// The lease is no longer held.
+    Lost,
+    /// The request was cancelled.
+    Cancelled,
+    /// The client does not support the operation.
+    Unsupported,
+    /// Any other reason.
+    Error,
+}
+
+/// The answer of a client to a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number of the request.
+    pub id: u64,
+    /// Whether the request succeeded.
+    pub ok: bool,
+    /// The lock's value on the masters, as in the commands. Bytes that are not text appear as
+    /// `hex:…`. Optional: with it, the report can identify the clients.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Name>,
+    /// When the client called the library. Optional.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_ns: Option<i64>,
+    /// When the library returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<i64>,
+    /// The deadline of the lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<i64>,
+    /// The remaining validity of the lease when the library returned, for a client without
+    /// deadlines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_ms: Option<u64>,
+    /// The fencing token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    /// How many handles of the lease are out. After an acquire with `again`: more than 1 if it is
+    /// the lease that the client had. After a release: the handles that are left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handles: Option<u64>,
+    /// For several resources: the grant of each one, in the order of the request. A field that is
+    /// absent here has the value that the answer gives for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<Each>,
+    /// Why the request failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<FailureReason>,
+    /// The reason as text for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// The grant of one of several resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Each {
+    /// See [`Answer::token`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Name>,
+    /// See [`Answer::deadline_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<i64>,
+    /// See [`Answer::fence`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+}
+
+impl Answer {
+    /// All stamps in the answer.
+    pub(crate) fn stamps(&mut self) -> impl Iterator<Item = &mut Option<i64>> {
+        let each = self.each.iter_mut().map(|each| &mut each.deadline_ns);
+        [&mut self.from_ns, &mut self.at_ns, &mut self.deadline_ns].into_iter().chain(each)
+    }
+
+    /// The grant of the resource at this position of the request.
+    pub(crate) fn of(&self, place: usize) -> Each {
+        let of = self.each.get(place).cloned().unwrap_or_default();
+        Each {
+            token: of.token.or_else(|| self.token.clone()),
+            deadline_ns: of.deadline_ns.or(self.deadline_ns),
+            fence: of.fence.or(self.fence),
+        }
+    }
+}
+
+/// A message that a client sends without a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Notice {
+    /// The client is connected and waits for requests. This is its first message.
+    Ready {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// The features of the client.
+        #[serde(default)]
+        can: Vec<Capability>,
+        /// The name of the client software, for reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// A lease ended without a release.
+    Lost {
+        /// The client.
+        client: Name,
+        /// The resource.
+        resource: Name,
+        /// When the client was told of the loss.
+        at_ns: i64,
+    },
+    /// The watchdog extended a lease, or a cancelled request for another handle did.
+    Extended {
+        /// The client.
+        client: Name,
+        /// The resource.
+        resource: Name,
+        /// When the client was told of the extension.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ns: Option<i64>,
+        /// The new deadline.
+        deadline_ns: i64,
+    },
+}
+
+/// Any message that a client sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClientLine {
+    /// An answer.
+    Answer(Answer),
+    /// A notice.
+    Notice(Notice),
+}
+
+impl ClientLine {
+    /// Parses a line.
+    ///
+    /// # Errors
+    /// Returns the defect of the line, for the author of the client.
+    pub fn read(line: &str) -> Result<Self, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(line).map_err(|why| format!("it is not JSON: {why}"))?;
+        let object = value.as_object().ok_or("it is not a JSON object")?;
+        if object.contains_key("event") {
+            serde_json::from_value(value).map(Self::Notice).map_err(|why| why.to_string())
+        } else if object.contains_key("id") {
+            serde_json::from_value(value).map(Self::Answer).map_err(|why| why.to_string())
+        } else {
+            Err("it has neither an `id` (an answer) nor an `event` (a notice)".to_owned())
+        }
+    }
+}
+
+impl Options {
+    /// The options for a process of a scenario, in whole milliseconds. The lengths in a scenario
+    /// are whole milliseconds, too.
+    pub fn of(scenario: &Scenario, process: &str) -> Self {
+        let lock = scenario.options_of(process);
+        Self {
+            ttl_ms: millis(lock.ttl.0),
+            node_timeout_ms: millis(lock.node_timeout.0),
+            drift_ppm: lock.drift_ppm,
+            drift_ms: millis(lock.drift.0),
+            fencing: lock.fencing,
+            guard_ms: lock.guard.map(|guard| millis(guard.0)),
+            clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
+            grace_ms: millis(lock.grace.0),
+            wake_ups: lock.wake_ups,
+            fair: lock.fair,
+            fleet: lock.guard.map(|_| scenario.masters_id_of(process)),
+        }
+    }
+
+    /// The TTL.
+    pub const fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+}

@@ -1,0 +1,519 @@
+//! One client's side of one master: its link, and the connections between the two.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    Bounds, Cause, Key, Link, LinkEffect, LinkInput, Position, QueueEvent, Reply, RoundId, RunId,
+    Time, Token, VoteRequest, WaiterId, WakeUp,
+};
+
+use super::MachineMutant;
+use super::master::{MasterReply, Request};
+
+/// The tag that a link returns with a reply: the number of the claim, the step, and the token.
+pub(super) type Tag = (u8, RoundId);
+
+/// The fixed time of all links. It is so late that no earlier instant is cut off at zero.
+pub(super) const NOW: Time = Time::from_millis(1_000_000);
+/// Later than the retry timers, so that these fire alone.
+const STALL: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(50);
+
+/// The inbox of each client. Masters distinguish clients by their connections.
+const INBOX: u64 = 1;
+/// The ticket of each client: it waits in one claim only.
+pub(super) const TICKET: WaiterId = WaiterId::new(0);
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Connection {
+    /// None after its process died.
+    pub(super) link: Option<Link<Tag>>,
+    /// The connection that is being opened.
+    pub(super) dialling: Option<u64>,
+    /// The connections that the master knows, the oldest first.
+    pub(super) wires: Vec<Wire>,
+    /// Tokens for which a `SET` was written, one bit each.
+    pub(super) set: u8,
+    /// The first token for which a second `SET` was written.
+    pub(super) twice: Option<u8>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wire {
+    /// Its number, which is also its client id on the master.
+    pub(super) epoch: u64,
+    /// Whether the client still has it. If not, the master may still execute what the client wrote.
+    pub(super) open: bool,
+    /// Commands written, not executed.
+    pub(super) requests: VecDeque<Request>,
+    /// Replies and push messages that are not read.
+    pub(super) replies: VecDeque<MasterReply>,
+    /// Whether it is subscribed to the client's inbox.
+    pub(super) listens: bool,
+}
+
+/// A request of a claim to a link.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    VoteRequest { ask: VoteRequest, round: u8 },
+    CleanUp { token: Token, call: WakeUp, leave: Option<WaiterId> },
+    Enqueue { waiter_id: WaiterId, position: Position, again: bool },
+    Dequeue { waiter_id: WaiterId, call: bool },
+}
+
+/// The notifications for claims.
+pub(super) type Notifications = Vec<Notification>;
+
+/// A notification for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Notification {
+    Reply(Tag, Reply),
+    QueueEvent(QueueEvent),
+}
+
+/// The contents of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entries {
+    /// Tokens that are wanted, one bit each.
+    pub(super) claimed: u8,
+    /// Tokens whose clean-up is pending, one bit each.
+    pub(super) owed: u8,
+    /// The number of entries by the ledger's own count.
+    pub(super) count: usize,
+}
+
+/// The entry of a token in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// No clean-up is pending for it.
+    None,
+    /// It is wanted; its clean-up will be pending.
+    Claimed,
+    /// Its clean-up is pending.
+    Owed,
+}
+
+pub(super) fn token(number: u8) -> Token {
+    Token::new([number; redquorum_protocol::TOKEN_LEN])
+}
+
+pub(super) const fn number(token: Token) -> u8 {
+    token.as_bytes()[0]
+}
+
+fn key() -> Key {
+    thread_local!(static KEY: Key = Arc::from(&b"r"[..]));
+    KEY.with(Arc::clone)
+}
+
+fn run_id() -> RunId {
+    thread_local!(static RUN: RunId = RunId(Arc::from("m")));
+    RUN.with(RunId::clone)
+}
+
+impl Wire {
+    /// The client drops the connection.
+    fn leave(&mut self) {
+        (self.open, self.listens) = (false, false);
+        self.replies.clear();
+    }
+}
+
+impl Connection {
+    /// A connected side, subscribed or not, before any other request.
+    pub(super) fn connected(subscribed: bool) -> Self {
+        let bounds = Bounds {
+            stall: STALL,
+            retry_min: RETRY,
+            retry_max: RETRY,
+            ..Bounds::for_node_timeout(RETRY)
+        };
+        let mut out = Vec::new();
+        let link = Link::start(bounds, &mut out).woken_at(INBOX);
+        let (wires, set) = (Vec::new(), 0);
+        let mut side = Self { link: Some(link), dialling: None, wires, set, twice: None };
+        side.carry_out(out, 0, MachineMutant::None, &mut Vec::new());
+        side.connect(MachineMutant::None, &mut Vec::new());
+        if subscribed {
+            side.listen(TICKET, MachineMutant::None, &mut Vec::new());
+            while side.is_pending() {
+                side.reply(0, MasterReply::Alive);
+                side.hear(Duration::ZERO, MachineMutant::None, &mut Vec::new());
+            }
+            side.unlisten(MachineMutant::None);
+        }
+        side
+    }
+
+    /// Passes a claim's request to the link.
+    pub(super) fn order(
+        &mut self,
+        order: Order,
+        tag: Tag,
+        mutant: MachineMutant,
+        told: &mut Notifications,
+    ) {
+        let (input, round) = match order {
+            Order::VoteRequest { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
+            Order::CleanUp { token, call, leave } => {
+                (LinkInput::CleanUp { key: key(), token, call, leave, tag }, 0)
+            }
+            Order::Enqueue { waiter_id, position, again } => {
+                (LinkInput::Enqueue { key: key(), waiter_id, position, tag }, again.into())
+            }
+            Order::Dequeue { waiter_id, call } => {
+                (LinkInput::Dequeue { key: key(), waiter_id, call }, 0)
+            }
+        };
+        self.handle(NOW, input, round, mutant, told);
+    }
+
+    /// Registers the waiter of a claim.
+    pub(super) fn listen(
+        &mut self,
+        waiter_id: WaiterId,
+        mutant: MachineMutant,
+        told: &mut Notifications,
+    ) {
+        self.handle(NOW, LinkInput::Subscribe { key: key(), waiter_id }, 0, mutant, told);
+    }
+
+    /// Removes the waiter.
+    pub(super) fn unlisten(&mut self, mutant: MachineMutant) {
+        self.handle(NOW, LinkInput::Unsubscribe(TICKET), 0, mutant, &mut Vec::new());
+    }
+
+    fn handle(
+        &mut self,
+        now: Time,
+        input: LinkInput<Tag>,
+        round: u8,
+        mutant: MachineMutant,
+        told: &mut Notifications,
+    ) {
+        let Some(link) = &mut self.link else { return };
+        let mut out = Vec::new();
+        link.handle(now, input, &mut out);
+        self.carry_out(out, round, mutant, told);
+    }
+
+    fn carry_out(
+        &mut self,
+        effects: Vec<LinkEffect<Tag>>,
+        round: u8,
+        mutant: MachineMutant,
+        told: &mut Notifications,
+    ) {
+        for effect in effects {
+            match effect {
+                LinkEffect::Write(command) => self.write(&command, round, mutant),
+                LinkEffect::Dial(epoch) => self.dialling = Some(epoch),
+                LinkEffect::Close(epoch) => {
+                    self.dialling = self.dialling.filter(|other| *other != epoch);
+                    self.close(epoch);
+                }
+                LinkEffect::Reply(tag, answer) => told.push(Notification::Reply(tag, answer)),
+                LinkEffect::QueueEvent(_, word) => told.push(Notification::QueueEvent(word)),
+                other => unreachable!("an effect that this driver does not know: {other:?}"),
+            }
+        }
+    }
+
+    fn write(&mut self, command: &Command, round: u8, mutant: MachineMutant) {
+        let epoch = self.link.as_ref().and_then(Link::epoch);
+        let request = match command {
+            Command::Set { token, .. } => {
+                self.note_set(number(*token));
+                Request::Set(number(*token))
+            }
+            Command::Keep { token, repair, .. } => {
+                Request::Keep { token: number(*token), round, repair: *repair }
+            }
+            Command::Delete { token, call, leave, .. } => {
+                let leave = leave.map(|waiter| waiter.inbox == INBOX);
+                Request::Delete(number(*token), *call, leave)
+            }
+            Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
+            Command::Enqueue { waiter, position, .. } => {
+                assert_eq!(
+                    (waiter.waiter_id, *position),
+                    (TICKET, Position::Any),
+                    "no claim is fair"
+                );
+                Request::Enqueue { inbox: waiter.inbox == INBOX, again: round > 0 }
+            }
+            Command::Dequeue { waiter, call, .. } => {
+                Request::Dequeue { inbox: waiter.inbox == INBOX, wake: *call }
+            }
+            Command::Guarded { .. } | Command::Watch { .. } | Command::Initialize { .. } => {
+                unreachable!("these links have no guard")
+            }
+            Command::Hello => Request::Hello,
+            Command::Subscribe { .. } => Request::Subscribe,
+            Command::Kill { .. } if mutant == MachineMutant::KillsNobody => Request::Ping,
+            Command::Kill { client_id } => Request::Kill(*client_id),
+            Command::Load(script) => Request::Load(*script),
+            Command::Probe => Request::Ping,
+        };
+        let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
+            return;
+        };
+        if mutant == MachineMutant::CleansUpFirst && matches!(request, Request::Delete(..)) {
+            wire.requests.push_front(request);
+        } else {
+            wire.requests.push_back(request);
+        }
+    }
+
+    const fn note_set(&mut self, token: u8) {
+        if self.set & (1 << token) != 0 && self.twice.is_none() {
+            self.twice = Some(token);
+        }
+        self.set |= 1 << token;
+    }
+
+    /// The client drops a connection. The master may still execute what it wrote, but the client
+    /// does not read the replies.
+    fn close(&mut self, epoch: u64) {
+        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch) {
+            wire.leave();
+        }
+        self.forget();
+    }
+
+    /// Removes a connection that neither end uses and that holds no data.
+    fn forget(&mut self) {
+        self.wires.retain(|wire| wire.open || !wire.requests.is_empty());
+    }
+
+    /// The handshake of the new connection succeeds.
+    pub(super) fn connect(&mut self, mutant: MachineMutant, told: &mut Notifications) {
+        let Some(epoch) = self.dialling.take() else { return };
+        let unheard = self.unheard_sets();
+        let (requests, replies) = (VecDeque::new(), VecDeque::new());
+        self.wires.push(Wire { epoch, open: true, requests, replies, listens: false });
+        let (client_id, run_id) = (Some(epoch), Some(run_id()));
+        let greeting = Greeting { client_id, run_id, ..Greeting::default() };
+        let input = LinkInput::Connected { epoch, greeting };
+        self.handle(NOW, input, 0, mutant, told);
+        if mutant == MachineMutant::SendsAgain
+            && let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch)
+        {
+            wire.requests.extend(unheard.iter().map(|token| Request::Again(*token)));
+            unheard.into_iter().for_each(|token| self.note_set(token));
+        }
+    }
+
+    fn unheard_sets(&self) -> Vec<u8> {
+        let requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        let of = |request: &Request| match request {
+            Request::Set(token) => Some(*token),
+            _ => None,
+        };
+        requests.filter_map(of).collect()
+    }
+
+    /// The attempt to connect fails.
+    pub(super) fn fail_to_connect(&mut self, mutant: MachineMutant, told: &mut Notifications) {
+        let Some(epoch) = self.dialling.take() else { return };
+        self.closed(epoch, mutant, told);
+    }
+
+    /// The client's connection breaks.
+    pub(super) fn cut(&mut self, mutant: MachineMutant, told: &mut Notifications) {
+        let Some(epoch) = self.wires.iter().find(|wire| wire.open).map(|wire| wire.epoch) else {
+            return;
+        };
+        if mutant == MachineMutant::TakesSilenceForPaid {
+            self.take_silence_for_paid(epoch, told);
+        }
+        self.close(epoch);
+        self.closed(epoch, mutant, told);
+    }
+
+    fn closed(&mut self, epoch: u64, mutant: MachineMutant, told: &mut Notifications) {
+        let input = LinkInput::Closed { epoch, why: "cut".into(), random: 0 };
+        self.handle(NOW, input, 0, mutant, told);
+    }
+
+    /// If a connection breaks between two clean-ups, the second also counts as complete.
+    fn take_silence_for_paid(&mut self, epoch: u64, told: &mut Notifications) {
+        let Some(wire) = self.wires.iter().find(|wire| wire.epoch == epoch) else { return };
+        let heard = wire.replies.iter().filter_map(|reply| reply.answer(Duration::ZERO));
+        let silent = wire.requests.iter().map(|request| match request {
+            Request::Delete(..) => Reply::Absent,
+            Request::Kill(_) | Request::Load(_) | Request::Ping => Reply::Alive,
+            _ => Reply::Unknown(Cause::Silent),
+        });
+        for answer in heard.chain(silent).collect::<Vec<_>>() {
+            self.handle(NOW, LinkInput::Answered { epoch, answer }, 0, MachineMutant::None, told);
+        }
+    }
+
+    /// The next wake-up to be read is lost.
+    pub(super) fn miss(&mut self) {
+        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) {
+            wire.replies.pop_front();
+        }
+    }
+
+    /// The client reads the next reply.
+    pub(super) fn hear(&mut self, left: Duration, mutant: MachineMutant, told: &mut Notifications) {
+        if mutant == MachineMutant::NeverReads {
+            return;
+        }
+        let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return };
+        let Some(reply) = wire.replies.pop_front() else { return };
+        let epoch = wire.epoch;
+        let input = match reply.answer(left) {
+            Some(answer) => LinkInput::Answered { epoch, answer },
+            None => LinkInput::Woken { epoch, waiter_id: TICKET },
+        };
+        self.handle(NOW, input, 0, mutant, told);
+    }
+
+    /// The due time of its next timer, and whether that timer treats the connection as stalled.
+    pub(super) fn timer(&self) -> Option<(Time, bool)> {
+        let due = self.link.as_ref()?.next_wake();
+        (due != Time::NEVER).then_some((due, due >= NOW.plus(STALL)))
+    }
+
+    /// Its next timer fires.
+    pub(super) fn wake(&mut self, mutant: MachineMutant, told: &mut Notifications) {
+        if let Some((due, _)) = self.timer() {
+            self.handle(due, LinkInput::Wake, 0, mutant, told);
+        }
+    }
+
+    /// The master removes the next command of a connection from its buffer, and replies to it.
+    pub(super) fn reply(&mut self, wire: usize, reply: MasterReply) {
+        let Some(request) = self.wires[wire].requests.pop_front() else { return };
+        let reply = match (request, reply) {
+            (Request::Kill(_), MasterReply::Error) => MasterReply::NotKilled,
+            (_, reply) => reply,
+        };
+        if self.wires[wire].open && !matches!(request, Request::Again(_)) {
+            self.wires[wire].replies.push_back(reply);
+        }
+        match request {
+            Request::Subscribe if reply == MasterReply::Alive => {
+                self.wires[wire].listens = self.wires[wire].open;
+            }
+            _ => {}
+        }
+        if let Request::Kill(id) = request
+            && reply == MasterReply::Alive
+        {
+            // With all commands that were not executed.
+            self.wires.retain(|other| other.epoch != id);
+        }
+        self.forget();
+    }
+
+    /// The master wakes the client's waiter.
+    pub(super) fn freed(&mut self) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.listens) {
+            wire.replies.push_back(MasterReply::Freed);
+        }
+    }
+
+    /// Whether any message is under way between the client and the master.
+    pub(super) fn is_pending(&self) -> bool {
+        let busy = |wire: &Wire| !wire.requests.is_empty() || !wire.replies.is_empty();
+        self.dialling.is_some() || self.wires.iter().any(busy)
+    }
+
+    /// Whether a wake-up was sent that is not read.
+    pub(super) fn has_wake_up(&self) -> bool {
+        self.wires.iter().any(|wire| wire.replies.contains(&MasterReply::Freed))
+    }
+
+    /// Whether the client has a connection with no message under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        let quiet = |wire: &Wire| wire.requests.is_empty() && wire.replies.is_empty();
+        self.dialling.is_none()
+            && self.wires.iter().any(|wire| wire.open)
+            && self.wires.iter().all(quiet)
+    }
+
+    /// The tokens of the clean-ups that wake a waiter, among the commands that are written and not
+    /// executed.
+    pub(super) fn calls(&self) -> impl Iterator<Item = u8> {
+        let requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        requests.filter_map(|request| match request {
+            Request::Delete(token, WakeUp::First, _) => Some(*token),
+            _ => None,
+        })
+    }
+
+    /// Whether a message to the client's inbox reaches a connection.
+    pub(super) fn is_called(&self) -> bool {
+        self.wires.iter().any(|wire| wire.listens)
+    }
+
+    /// The data that was written to a connection that is gone is lost.
+    pub(super) fn lose(&mut self, wire: usize) {
+        self.wires[wire].requests.clear();
+        self.forget();
+    }
+
+    /// The client's process dies.
+    pub(super) fn die(&mut self) {
+        (self.link, self.dialling) = (None, None);
+        self.wires.iter_mut().for_each(Wire::leave);
+        self.forget();
+    }
+
+    /// Whether a key with this token may still be created.
+    pub(super) fn may_create(&self, token: u8) -> bool {
+        let mut requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        requests.any(|request| request.creates() == Some(token))
+    }
+
+    /// The contents of the ledger, for this many tokens.
+    pub(super) fn entries(&self, tokens: u8) -> Entries {
+        let count = self.link.as_ref().map_or(0, |link| link.owed() + link.claimed());
+        let mut entries = Entries { claimed: 0, owed: 0, count };
+        for token in (1..=tokens).filter(|_| count > 0) {
+            match self.entry(token) {
+                Entry::None => {}
+                Entry::Claimed => entries.claimed |= 1 << token,
+                Entry::Owed => entries.owed |= 1 << token,
+            }
+        }
+        entries
+    }
+
+    /// The ledger's entry for a token. The method asks a copy of the link, because only the link
+    /// can read its ledger.
+    pub(super) fn entry(&self, of: u8) -> Entry {
+        let Some(link) = &self.link else { return Entry::None };
+        let says = |input| {
+            let mut copy = link.clone();
+            let mut out = Vec::new();
+            copy.handle(NOW, LinkInput::ShutDown, &mut out);
+            copy.handle(NOW, input, &mut out);
+            out.pop()
+        };
+        let (token, tag) = (token(of), (0, RoundId::Release));
+        // For a token that it does not know, the link reports completion without a request.
+        let call = WakeUp::None;
+        let settle = LinkInput::CleanUp { key: key(), token, call, leave: None, tag };
+        if says(settle) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::ShutDown))) {
+            return Entry::None;
+        }
+        // The link sends nothing for a token that was given up.
+        let ask = VoteRequest::Keep { token, ttl_ms: 1, repair: false, fence: None };
+        let send = LinkInput::Send { key: key(), ask, tag };
+        if says(send) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::GivenUp))) {
+            Entry::Owed
+        } else {
+            Entry::Claimed
+        }
+    }
+}

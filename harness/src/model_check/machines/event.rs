@@ -1,0 +1,343 @@
+//! The events that can happen in a state.
+
+use redquorum_protocol::{Claim, WakeUp};
+
+use super::super::Fairness;
+use super::caller::Caller;
+use super::connection::Connection;
+use super::local::MoveResult;
+use super::master::{Key, MasterReply, Request, STRANGER};
+use super::{MachineMutant, Machines, Scope, Spent, State, Withheld, is_over};
+
+/// An event. Clients and masters are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An event of a client: the index of one of its moves.
+    Move(u8, u16),
+    /// The key of a master expires.
+    Expire(u8),
+    /// The other holder releases the key on a master.
+    GiveBack(u8),
+    /// A position in a master's queue lapses.
+    Lapse(u8, u8),
+}
+
+/// An event of a client, or between a client and a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientEvent {
+    /// The client acts, or its clock moves.
+    Act(Act),
+    /// An event between the client and this master.
+    Between(u8, LinkEvent),
+}
+
+/// An action of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It starts a claim.
+    Acquire,
+    /// It collects the lease that it won.
+    Collect,
+    /// It extends its lease.
+    Extend,
+    /// It starts the watchdog.
+    Watch,
+    /// It releases the lease.
+    Release,
+    /// It drops the future or the lease.
+    Drop,
+    /// A timer of its claim fires. The clock is at its due time or later.
+    Wake,
+    /// Its clock moves to the next instant that matters.
+    Tick,
+    /// Its process dies.
+    Die,
+}
+
+/// An event between a client and a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The master executes the next command of this connection.
+    Execute(u8),
+    /// The master replies to the next command of this connection with an error.
+    Refuse(u8),
+    /// The master executes the next command of this connection, but has lost its scripts.
+    Unload(u8),
+    /// The client reads the next reply or wake-up.
+    Hear,
+    /// A wake-up is lost.
+    Miss,
+    /// The handshake of a new connection succeeds.
+    Connect,
+    /// A timer of the link fires: it tries again to connect, or to complete a clean-up.
+    Retry,
+    /// The link treats the connection as stalled.
+    Stall,
+    /// The connection breaks.
+    Cut,
+    /// An attempt to connect fails.
+    FailToConnect,
+    /// The unread data in the socket of this connection, which its client has given up, is lost.
+    Lose(u8),
+}
+
+impl Machines {
+    pub(super) fn list_events(&mut self, state: &State, out: &mut Vec<(Fairness, Event)>) {
+        for client in 0..self.scope.clients {
+            self.work_out(state.locals[client]);
+        }
+        let mut withheld = std::mem::take(&mut self.withheld);
+        if let Some(event) = self.only(state) {
+            out.push((Fairness::Due, event));
+        } else {
+            for fairness in [Fairness::Due, Fairness::Free] {
+                for client in 0..self.scope.clients {
+                    self.list_moves(state, client, fairness, &mut withheld, out);
+                }
+                if fairness == Fairness::Due {
+                    let held = |master: &u8| state.keys[usize::from(*master)] == Some(STRANGER);
+                    let masters = (0..small(self.scope.masters)).filter(held);
+                    out.extend(masters.map(|master| (fairness, Event::GiveBack(master))));
+                }
+            }
+            self.list_expiries(state, out);
+            self.list_lapses(state, &mut withheld, out);
+        }
+        self.withheld = withheld;
+    }
+
+    fn list_moves(
+        &self,
+        state: &State,
+        client: usize,
+        fairness: Fairness,
+        withheld: &mut Withheld,
+        out: &mut Vec<(Fairness, Event)>,
+    ) {
+        let known = self.known(state, client);
+        if fairness == Fairness::Due {
+            withheld.add(known.withheld);
+        }
+        let stands = self.scope.still && client == 0;
+        for (index, of) in (0..).zip(known.moves.iter().flatten()) {
+            if stands && matches!(of.client_event, ClientEvent::Act(Act::Wake | Act::Tick)) {
+                continue;
+            }
+            if of.fairness == fairness && self.scope.affords(state.spent, of.cost, withheld) {
+                out.push((fairness, Event::Move(small(client), index)));
+            }
+        }
+    }
+
+    fn list_expiries(&self, state: &State, out: &mut Vec<(Fairness, Event)>) {
+        for (master, key) in (0..).zip(state.keys) {
+            let Some(Key { client, token, round }) = key.filter(|key| *key != STRANGER) else {
+                continue;
+            };
+            let known = self.known(state, client.into());
+            if known.may_expire[usize::from(round)] & 1 << token != 0 {
+                out.push((Fairness::Free, Event::Expire(master)));
+            }
+        }
+    }
+
+    fn list_lapses(
+        &self,
+        state: &State,
+        withheld: &mut Withheld,
+        out: &mut Vec<(Fairness, Event)>,
+    ) {
+        for (master, queue) in (0..).zip(&state.queues) {
+            for (place, _) in (0..).zip(queue.iter()) {
+                if state.spent.lapses < self.scope.lapses {
+                    out.push((Fairness::Free, Event::Lapse(master, place)));
+                } else {
+                    withheld.lapses += 1;
+                }
+            }
+        }
+    }
+
+    /// An event that can go alone, because every other event may as well come after it.
+    ///
+    /// It exists for a client whose claim is over, and none of whose connections can break any
+    /// more. It is either the reading of a reply, or the execution of a clean-up whose key is not
+    /// there and cannot come any more, and which leaves queues unchanged. Either one changes only
+    /// that client, in the same way at any time, and prevents no other event. A rule that is broken
+    /// before it is also broken after it.
+    fn only(&self, state: &State) -> Option<Event> {
+        let Spent { cuts, stalls, errors, words, .. } = state.spent;
+        let (scope, spent) = (&self.scope, cuts + stalls + errors + words);
+        if !scope.reduce || spent < scope.cuts + scope.stalls + scope.errors + scope.words {
+            return None;
+        }
+        (0..scope.clients).find_map(|client| {
+            let known = self.known(state, client);
+            let moves = known.moves.as_ref().filter(|_| known.over)?;
+            let index = moves.iter().position(|of| match (of.client_event, &of.then) {
+                (ClientEvent::Between(_, LinkEvent::Hear), _) => true,
+                (
+                    ClientEvent::Between(master, _),
+                    MoveResult::Asks(Request::Delete(token, WakeUp::None, None), _),
+                ) => {
+                    let (client, token) = (small(client), *token);
+                    let ours = |key: Key| key.client == client && key.token == token;
+                    !state.keys[usize::from(master)].is_some_and(ours)
+                        && !self.side(state, client.into(), master.into()).0.may_create(token)
+                }
+                _ => false,
+            })?;
+            Some(Event::Move(small(client), u16::try_from(index).expect("there are few")))
+        })
+    }
+}
+
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("there are few")
+}
+
+/// The bound that a deed uses up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    Nothing,
+    Cut,
+    Stall,
+    Error,
+    Death,
+    QueueEvent,
+}
+
+/// A possible deed, whether it must happen, and its cost.
+pub(super) type Possible = (Fairness, ClientEvent, Cost);
+
+/// Lists all events that can happen to a client, and counts those that the bounds prevent.
+pub(super) fn possible(
+    caller: &Caller,
+    sides: &[&Connection],
+    (scope, mutant): (&Scope, MachineMutant),
+    withheld: &mut Withheld,
+) -> Vec<Possible> {
+    let mut out = Vec::new();
+    for (master, side) in (0..).zip(sides) {
+        let mut list = |fairness, link_event, cost| {
+            out.push((fairness, ClientEvent::Between(master, link_event), cost))
+        };
+        messages(side, mutant, &mut list);
+        faults(side, &mut list);
+    }
+    if !caller.dead {
+        acts(caller, scope, withheld, &mut |fairness, act, cost| {
+            out.push((fairness, ClientEvent::Act(act), cost));
+        });
+    }
+    // Due events come first. Within each group the order of the list stays.
+    out.sort_by_key(|(fairness, ..)| *fairness == Fairness::Free);
+    out
+}
+
+/// The messages that move between a client and a master.
+fn messages(
+    side: &Connection,
+    mutant: MachineMutant,
+    list: &mut impl FnMut(Fairness, LinkEvent, Cost),
+) {
+    for (number, wire) in (0..).zip(&side.wires) {
+        if wire.open && !wire.replies.is_empty() {
+            list(Fairness::Due, LinkEvent::Hear, Cost::Nothing);
+        }
+        if !wire.requests.is_empty() {
+            list(Fairness::Due, LinkEvent::Execute(number), Cost::Nothing);
+            if !wire.open {
+                list(Fairness::Free, LinkEvent::Lose(number), Cost::Nothing);
+            }
+        }
+    }
+    if side.dialling.is_some() {
+        list(Fairness::Due, LinkEvent::Connect, Cost::Nothing);
+    }
+    if let Some((_, false)) = side.timer()
+        && mutant != MachineMutant::NeverTriesAgain
+    {
+        list(Fairness::Due, LinkEvent::Retry, Cost::Nothing);
+    }
+}
+
+/// The faults between them.
+fn faults(side: &Connection, list: &mut impl FnMut(Fairness, LinkEvent, Cost)) {
+    if side.wires.iter().any(|wire| wire.open) {
+        list(Fairness::Free, LinkEvent::Cut, Cost::Cut);
+    }
+    if side.dialling.is_some() {
+        list(Fairness::Free, LinkEvent::FailToConnect, Cost::Cut);
+    }
+    if let Some((_, true)) = side.timer() {
+        list(Fairness::Free, LinkEvent::Stall, Cost::Stall);
+    }
+    if side.wires.iter().any(|wire| wire.replies.front() == Some(&MasterReply::Freed)) {
+        list(Fairness::Free, LinkEvent::Miss, Cost::QueueEvent);
+    }
+    for (number, wire) in (0..).zip(&side.wires) {
+        let Some(request) = wire.requests.front() else { continue };
+        list(Fairness::Free, LinkEvent::Refuse(number), Cost::Error);
+        let is_script = matches!(
+            request,
+            Request::Delete(..)
+                | Request::Keep { .. }
+                | Request::Enqueue { .. }
+                | Request::Dequeue { .. }
+        );
+        if is_script {
+            list(Fairness::Free, LinkEvent::Unload(number), Cost::Error);
+        }
+    }
+}
+
+/// The possible actions of a client.
+fn acts(
+    caller: &Caller,
+    scope: &Scope,
+    withheld: &mut Withheld,
+    list: &mut impl FnMut(Fairness, Act, Cost),
+) {
+    let mut list = |fairness, act| {
+        list(fairness, act, if act == Act::Die { Cost::Death } else { Cost::Nothing })
+    };
+    if let Claim::Acquiring(acquire) = &caller.claim
+        && acquire.is_won()
+    {
+        list(Fairness::Due, Act::Collect);
+    }
+    if scope.clocks
+        && let Some(at) = caller.fires()
+    {
+        if !caller.would_exceed(scope, at) {
+            list(Fairness::Due, Act::Wake);
+        } else if matches!(caller.claim, Claim::Holding(_)) {
+            withheld.rounds += 1;
+        } else {
+            withheld.attempts += 1;
+        }
+    }
+    if scope.clocks && caller.next_tick(scope).is_some() {
+        list(Fairness::Due, Act::Tick);
+    }
+    if let Claim::Holding(hold) = &caller.claim {
+        list(Fairness::Due, Act::Release);
+        if hold.extension().0 < scope.rounds.into() {
+            list(Fairness::Free, Act::Extend);
+        } else {
+            withheld.rounds += 1;
+        }
+        if scope.watchdog && !caller.watched {
+            list(Fairness::Free, Act::Watch);
+        }
+    }
+    if !is_over(&caller.claim) {
+        list(Fairness::Due, Act::Drop);
+    } else if caller.claims < scope.claims && caller.tokens < scope.attempts {
+        list(Fairness::Free, Act::Acquire);
+    } else {
+        withheld.claims += 1;
+    }
+    list(Fairness::Free, Act::Die);
+}

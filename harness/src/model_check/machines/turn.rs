@@ -1,0 +1,525 @@
+//! The driver around the machines, as the Tokio shell is one: computes the state after an event.
+//!
+//! As in the shell, the driver executes the effects of a claim in their order. A notification that
+//! a link returns at once goes to the claim before the next effect, and the resulting effects come
+//! last.
+
+use redquorum_protocol::{
+    Claim, Effect, Input, NodeId, QueueEvent, Reply, RoundId, Time, WaiterId, WakeUp, quorum,
+};
+
+use super::super::Broken;
+use super::caller::{Caller, Numbered, TICK, round_of, terms};
+use super::connection::{Connection, Notification, Notifications, Order};
+use super::event::{Act, ClientEvent, Cost, Event, LinkEvent};
+use super::local::{Local, Move, MoveResult};
+use super::master::{Key, Master, MasterReply, Request, left};
+use super::rules;
+use super::{CLIENTS, MASTERS, MachineMutant, Machines, Scope, State};
+
+/// All clients, one bit each.
+const ALL: u8 = (1 << CLIENTS) - 1;
+
+/// The changes of one event on one client's side.
+struct Turn<'m> {
+    scope: &'m Scope,
+    mutant: MachineMutant,
+    caller: Caller,
+    sides: [Option<Connection>; MASTERS],
+    known: [&'m Connection; MASTERS],
+    /// A timer of its claim fired, and no attempt has begun: it looks at a master.
+    looks: bool,
+    broken: Option<Broken>,
+}
+
+impl Machines {
+    /// The state after an event.
+    pub(super) fn happen(&mut self, from: &State, event: Event) -> Result<State, Broken> {
+        let mut state = *from;
+        let (client, index) = match event {
+            Event::Expire(master) => {
+                state.keys[usize::from(master)] = None;
+                return Ok(state);
+            }
+            Event::GiveBack(master) => {
+                let at = usize::from(master);
+                state.keys[at] = None;
+                state.given_back |= 1 << master;
+                let woken = self.master(&mut state, at).wake();
+                self.wake(&mut state, at, woken);
+                return Ok(state);
+            }
+            Event::Lapse(master, place) => {
+                let queue = &mut state.queues[usize::from(master)];
+                let lapsed = queue.iter().nth(place.into()).expect("it was listed");
+                queue.leave(lapsed);
+                state.spent.lapses += 1;
+                state.lossy = ALL;
+                return Ok(state);
+            }
+            Event::Move(client, index) => (client, usize::from(index)),
+        };
+        let number = from.locals[usize::from(client)];
+        let known = &self.known[number as usize];
+        let Move { client_event, cost, then, .. } = &known.moves()[index];
+        state.spent.spend(*cost);
+        match client_event {
+            ClientEvent::Between(_, LinkEvent::Miss) => state.lossy = ALL,
+            ClientEvent::Between(..) | ClientEvent::Act(Act::Die) if *cost != Cost::Nothing => {
+                // It may have had its turn, and it may have been about to wake another waiter.
+                if known.has_wake_up || known.goes_on() {
+                    state.lossy |= ALL ^ 1 << client;
+                }
+                if let ClientEvent::Between(master, LinkEvent::Cut) = client_event {
+                    // With the reply to its look.
+                    state.looked[usize::from(client)] &= !(1 << *master);
+                }
+            }
+            _ => {}
+        }
+        match (then, client_event) {
+            (MoveResult::Asks(request, _), ClientEvent::Between(master, link_event)) => {
+                let (master, request, link_event) = (usize::from(*master), *request, *link_event);
+                let (reply, woken) = self.master(&mut state, master).execute(client, request);
+                if self.scope.wakes {
+                    self.note_leftover(&mut state, client, (master, request, link_event));
+                    self.note(&mut state, client, (master, request, reply));
+                    self.note_look(&mut state, client, (master, request, link_event));
+                }
+                state.locals[usize::from(client)] = self.after(number, index, reply)?;
+                self.wake(&mut state, master, woken);
+            }
+            (MoveResult::Becomes(local), _) => state.locals[usize::from(client)] = local.clone()?,
+            (MoveResult::Asks(..), ClientEvent::Act(_)) => {
+                unreachable!("masters are asked by commands")
+            }
+        }
+        Ok(state)
+    }
+
+    /// A master in its state.
+    fn master<'s>(&self, state: &'s mut State, at: usize) -> Master<'s, impl Fn(u8) -> bool> {
+        let sides = state.locals.map(|local| self.locals.get(local).sides[at]);
+        let subscribed = sides.map(|side| self.sides.get(side).0.is_called());
+        Master {
+            key: &mut state.keys[at],
+            queue: &mut state.queues[at],
+            waits: self.scope.wakes,
+            reaches: move |client: u8| subscribed[usize::from(client)],
+            passes: !self.scope.fresh && self.mutant != MachineMutant::PassesOverNobody,
+        }
+    }
+
+    /// A master wakes the waiter of this client, if there is one.
+    fn wake(&mut self, state: &mut State, master: usize, woken: Option<u8>) {
+        let Some(client) = woken.map(usize::from) else { return };
+        if !self.side(state, client, master).0.is_called() {
+            // The master has kept it all the same.
+            if self.scope.fresh {
+                state.lossy |= ALL ^ 1 << client;
+            }
+            return;
+        }
+        let number = state.locals[client];
+        let told = &self.known[number as usize].told;
+        state.locals[client] = match told[master] {
+            u32::MAX => {
+                let told = self.told(number, master);
+                self.known[number as usize].told[master] = told;
+                told
+            }
+            told => told,
+        };
+    }
+
+    /// A command that an old connection has left may remove a waiter from a queue that it has
+    /// entered again since.
+    fn note_leftover(
+        &self,
+        state: &mut State,
+        client: u8,
+        (master, request, link_event): (usize, Request, LinkEvent),
+    ) {
+        let wires = &self.side(state, usize::from(client), master).0.wires;
+        let is_old =
+            matches!(link_event, LinkEvent::Execute(wire) if !wires[usize::from(wire)].open);
+        if is_old && request.leaves() {
+            state.lossy |= 1 << client;
+            state.looked[usize::from(client)] &= !(1 << master);
+        }
+    }
+
+    /// Records that a waiting client looks at a master, after a quorum was released.
+    fn note_look(
+        &self,
+        state: &mut State,
+        client: u8,
+        (master, request, link_event): (usize, Request, LinkEvent),
+    ) {
+        let client = usize::from(client);
+        let wires = &self.side(state, client, master).0.wires;
+        let is_read =
+            matches!(link_event, LinkEvent::Execute(wire) if wires[usize::from(wire)].open);
+        let back = state.given_back.count_ones() as usize >= quorum(self.scope.masters);
+        if matches!(request, Request::Enqueue { again: true, .. }) && is_read && back {
+            state.looked[client] |= state.given_back & 1 << master;
+        }
+    }
+
+    /// Records the keys that a command released, where claims wait.
+    fn note(
+        &self,
+        state: &mut State,
+        client: u8,
+        (master, request, reply): (usize, Request, MasterReply),
+    ) {
+        let (bit, owner) = (1 << master, usize::from(client));
+        match (request, reply) {
+            (_, MasterReply::Created) => {
+                state.given_back &= !bit;
+                state.looked.iter_mut().for_each(|looked| *looked &= !bit);
+                let token = request.creates().expect("it has made a key");
+                let same = |key: &&Key| key.client == client && key.token == token;
+                let held = state.keys.iter().flatten().filter(same).count();
+                if held >= quorum(self.scope.masters) {
+                    state.held[owner] |= 1 << token;
+                }
+            }
+            (Request::Delete(token, ..), MasterReply::Deleted) => {
+                let leases = state.held[owner] & !self.known(state, owner).refused;
+                if leases & 1 << token != 0 {
+                    state.given_back |= bit;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The local after this master wakes its waiter.
+    fn told(&mut self, number: u32, master: usize) -> u32 {
+        let mut local = *self.locals.get(number);
+        let mut side = self.sides.get(local.sides[master]).0.clone();
+        side.freed();
+        local.sides[master] = self.enter_side(side);
+        self.enter_local(local)
+    }
+
+    /// The local after a deed, with the reply of a master if the deed executes a command.
+    pub(super) fn turn(
+        &mut self,
+        mut local: Local,
+        client_event: ClientEvent,
+        reply: Option<MasterReply>,
+    ) -> Result<u32, Broken> {
+        let known = local.sides.map(|side| &self.sides.get(side).0);
+        let caller = self.callers.get(local.caller).clone();
+        let (sides, scope) = ([const { None }; MASTERS], &self.scope);
+        let looks = client_event == ClientEvent::Act(Act::Wake) && scope.loses_wake_ups();
+        let mutant = self.mutant;
+        let mut turn = Turn { scope, mutant, caller, sides, known, looks, broken: None };
+        match client_event {
+            ClientEvent::Act(act) => turn.act(act),
+            ClientEvent::Between(master, link_event) => {
+                turn.between(master.into(), link_event, reply)
+            }
+        }
+        turn.unlisten();
+        turn.caller.tidy();
+        let Turn { caller, sides, broken, .. } = turn;
+        if let Some(broken) = broken {
+            return Err(broken);
+        }
+        let folded = !self.scope.wakes;
+        local.caller = self.callers.enter(caller, |caller| caller.hashes(folded));
+        for (number, side) in local.sides.iter_mut().zip(sides) {
+            if let Some(side) = side {
+                *number = self.enter_side(side);
+            }
+        }
+        Ok(self.enter_local(local))
+    }
+}
+
+impl Turn<'_> {
+    fn side(&mut self, master: usize) -> &mut Connection {
+        self.sides[master].get_or_insert_with(|| self.known[master].clone())
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Acquire => self.acquire(),
+            Act::Collect => self.collect(),
+            Act::Extend => {
+                let terms = terms(self.scope.masters);
+                let less = terms.with_ttl(terms.ttl() - TICK).expect("they fit each other");
+                let by_less = self.mutant == MachineMutant::ExtendsByLess;
+                self.claim(Input::Extend(if by_less { less } else { terms }));
+            }
+            Act::Watch => {
+                self.caller.watched = true;
+                self.claim(Input::KeepAlive(TICK * 100));
+            }
+            Act::Release => {
+                self.claim(Input::Release);
+                if !self.scope.release {
+                    self.claim(Input::Abandon);
+                }
+            }
+            Act::Drop => self.claim(Input::Abandon),
+            Act::Wake => {
+                self.caller.clock = self.caller.fires().expect("it was listed");
+                self.claim(Input::Wake);
+            }
+            Act::Tick => {
+                let next = self.caller.next_tick(self.scope);
+                self.caller.clock = next.expect("it was listed");
+            }
+            Act::Die => {
+                self.caller.claim = Claim::Ended;
+                self.caller.dead = true;
+                (0..self.scope.masters).for_each(|master| self.side(master).die());
+            }
+        }
+    }
+
+    fn acquire(&mut self) {
+        self.caller.claims += 1;
+        let mut rng = Numbered { tokens: self.caller.tokens, mutant: self.mutant };
+        let mut effects = Vec::new();
+        self.caller.claim = Claim::acquire(
+            self.caller.clock,
+            terms(self.scope.masters),
+            Caller::policy(self.scope),
+            &mut rng,
+            &mut effects,
+        );
+        self.caller.tokens = rng.tokens;
+        self.carry_out(effects);
+    }
+
+    fn collect(&mut self) {
+        let clock = self.caller.clock;
+        if self.mutant == MachineMutant::CollectsLate
+            && let Claim::Acquiring(acquire) = &self.caller.claim
+        {
+            self.caller.clock = acquire.votes().opened();
+        }
+        self.claim(Input::Collect);
+        self.caller.clock = clock;
+        if let Claim::Holding(hold) = &self.caller.claim
+            && clock >= hold.deadline()
+        {
+            self.broken = Some(rules::handed_out_late());
+        }
+    }
+
+    /// Passes one input to the claim and executes its effects.
+    fn claim(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.tell_claim(input, &mut effects);
+        self.carry_out(effects);
+    }
+
+    fn tell_claim(&mut self, input: Input, effects: &mut Vec<Effect>) {
+        let before = self.caller.claim.clone();
+        let mut rng = Numbered { tokens: self.caller.tokens, mutant: self.mutant };
+        let Caller { claim, clock, .. } = &mut self.caller;
+        claim.handle(*clock, input, &mut rng, effects);
+        self.caller.tokens = rng.tokens;
+        if self.scope.wakes {
+            self.caller.note_refused();
+        }
+        let broken = rules::check_hold(&before, &self.caller);
+        self.broken = self.broken.take().or(broken);
+        if let (Claim::Holding(_), Claim::Holding(now)) = (&before, &self.caller.claim)
+            && let Some(loss) = now.lost()
+        {
+            self.caller.lost.get_or_insert((loss, now.deadline()));
+            if self.mutant == MachineMutant::RevivesLost {
+                self.caller.claim = before;
+            }
+            if self.mutant == MachineMutant::LeavesTheLost {
+                effects.retain(|effect| !matches!(effect, Effect::CleanUp { .. }));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, mut effects: Vec<Effect>) {
+        let mut next = 0;
+        while let Some(effect) = effects.get(next).cloned() {
+            next += 1;
+            let (node, step, order) = match effect {
+                Effect::Send { node, step, ask } => {
+                    let round = round_of(step);
+                    self.looks = false;
+                    self.note_kept(round);
+                    self.note_asked(step);
+                    (node, step, Order::VoteRequest { ask, round })
+                }
+                Effect::CleanUp { node, .. } if self.is_left_alone(node) => continue,
+                Effect::CleanUp { node, step, token, call, leave } => {
+                    let leave = leave.filter(|_| self.mutant != MachineMutant::NeverLeaves);
+                    (node, step, Order::CleanUp { token, call: self.calls(call), leave })
+                }
+                Effect::Enqueue { node, step, waiter_id, position } => {
+                    (node, step, Order::Enqueue { waiter_id, position, again: self.looks })
+                }
+                Effect::Dequeue { .. } if self.mutant == MachineMutant::NeverLeaves => continue,
+                Effect::Dequeue { node, waiter_id, call } => {
+                    let call = call && self.mutant != MachineMutant::LeavesInSilence;
+                    (node, RoundId::Release, Order::Dequeue { waiter_id, call })
+                }
+                Effect::Subscribe { waiter_id } => {
+                    self.listen(waiter_id, &mut effects);
+                    continue;
+                }
+                _ => continue,
+            };
+            let tag = (self.caller.claims, step);
+            let (mut told, mutant) = (Notifications::new(), self.mutant);
+            self.side(node.index()).order(order, tag, mutant, &mut told);
+            self.tell_all(node, told, &mut effects);
+        }
+    }
+
+    fn tell_all(&mut self, node: NodeId, told: Notifications, effects: &mut Vec<Effect>) {
+        for said in told {
+            if let Some(input) = self.heard(node, said) {
+                self.tell_claim(input, effects);
+            }
+        }
+    }
+
+    fn listen(&mut self, waiter_id: WaiterId, effects: &mut Vec<Effect>) {
+        self.caller.listens = true;
+        for master in 0..self.scope.masters {
+            let (mut told, mutant) = (Notifications::new(), self.mutant);
+            self.side(master).listen(waiter_id, mutant, &mut told);
+            self.tell_all(NodeId::new(master), told, effects);
+        }
+    }
+
+    /// The links drop the waiter of a claim that does not wait. A claim that has won leaves the
+    /// queues later, with its release.
+    fn unlisten(&mut self) {
+        let waits =
+            matches!(&self.caller.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
+        if waits || !std::mem::take(&mut self.caller.listens) || self.caller.dead {
+            return;
+        }
+        let mutant = self.mutant;
+        (0..self.scope.masters).for_each(|master| self.side(master).unlisten(mutant));
+    }
+
+    /// The waiter that a clean-up wakes.
+    fn calls(&self, call: WakeUp) -> WakeUp {
+        match self.mutant {
+            // Without queues it makes no difference, and states that differ only in it are equal.
+            _ if !self.scope.wakes => WakeUp::None,
+            MachineMutant::WakesNobody => WakeUp::None,
+            MachineMutant::AlwaysWakes => WakeUp::First,
+            _ => call,
+        }
+    }
+
+    /// Records until when masters keep the key for this round, at least.
+    fn note_kept(&mut self, round: u8) {
+        let until = match &self.caller.claim {
+            // Also for the masters that are asked after the first.
+            Claim::Acquiring(acquire) => acquire.deadline(),
+            _ => self.caller.clock.plus(terms(self.scope.masters).validity()),
+        };
+        self.caller.kept.truncate(round.into());
+        self.caller.kept.resize(usize::from(round) + 1, until);
+    }
+
+    fn note_asked(&mut self, step: RoundId) {
+        if let (RoundId::Attempt(_), Claim::Acquiring(acquire)) = (step, &self.caller.claim) {
+            let (before, asked) = self.caller.asked;
+            let now = acquire.attempt();
+            self.caller.asked = (now, if before == now { asked + 1 } else { 1 });
+        }
+    }
+
+    fn is_left_alone(&self, node: NodeId) -> bool {
+        let silent = match &self.caller.claim {
+            Claim::Acquiring(acquire) => acquire.votes().votes()[node.index()].answer.is_none(),
+            Claim::Holding(hold) => !hold.members().contains(node),
+            _ => false,
+        };
+        silent && self.mutant == MachineMutant::LeavesTheSilent
+    }
+
+    /// The input for a claim from a reply or push message, if it belongs to this claim.
+    fn heard(&self, node: NodeId, said: Notification) -> Option<Input> {
+        let ((claim, step), answer) = match said {
+            Notification::Reply(tag, answer) => (tag, answer),
+            Notification::QueueEvent(QueueEvent::Free(_))
+                if self.mutant == MachineMutant::DropsWakeUps =>
+            {
+                return None;
+            }
+            Notification::QueueEvent(word) => {
+                return self.caller.listens.then_some(Input::QueueEvent { node, word });
+            }
+        };
+        let is_free = matches!(answer, Reply::Place { holder: None, .. });
+        if is_free && self.mutant == MachineMutant::DropsLooks {
+            return None;
+        }
+        let answer = match answer {
+            Reply::Unknown(_)
+                if self.mutant == MachineMutant::TakesSilenceForGranted
+                    && matches!(step, RoundId::Attempt(_)) =>
+            {
+                Reply::Created
+            }
+            answer => answer,
+        };
+        let step = match (step, &self.caller.claim) {
+            (RoundId::Extend(_), Claim::Holding(hold))
+                if self.mutant == MachineMutant::MixesRounds =>
+            {
+                RoundId::Extend(hold.extension().0)
+            }
+            (step, _) => step,
+        };
+        (claim == self.caller.claims).then_some(Input::Answered { node, step, answer })
+    }
+
+    fn between(&mut self, master: usize, link_event: LinkEvent, reply: Option<MasterReply>) {
+        let (mut told, mutant, left) = (Notifications::new(), self.mutant, left(self.scope));
+        let side = self.side(master);
+        match link_event {
+            LinkEvent::Execute(wire) => side.reply(wire.into(), reply.expect("the master answers")),
+            LinkEvent::Refuse(wire) => side.reply(wire.into(), MasterReply::Error),
+            LinkEvent::Unload(wire) => side.reply(wire.into(), MasterReply::NoScript),
+            LinkEvent::Hear => side.hear(left, mutant, &mut told),
+            LinkEvent::Miss => side.miss(),
+            LinkEvent::Connect => side.connect(mutant, &mut told),
+            LinkEvent::Retry | LinkEvent::Stall => side.wake(mutant, &mut told),
+            LinkEvent::Cut => side.cut(mutant, &mut told),
+            LinkEvent::FailToConnect => side.fail_to_connect(mutant, &mut told),
+            LinkEvent::Lose(wire) => side.lose(wire.into()),
+        }
+        for said in told {
+            if let Some(input) = self.heard(NodeId::new(master), said) {
+                self.claim(input);
+            }
+        }
+    }
+}
+
+impl Caller {
+    /// Whether its next timer would start an attempt, or a round, beyond the bounds.
+    pub(super) fn would_exceed(&self, scope: &Scope, now: Time) -> bool {
+        let mut copy = self.claim.clone();
+        let mut rng = Numbered { tokens: self.tokens, mutant: MachineMutant::None };
+        copy.handle(now, Input::Wake, &mut rng, &mut Vec::new());
+        let rounds = match &copy {
+            Claim::Holding(hold) => hold.extension().0,
+            _ => 0,
+        };
+        rng.tokens > scope.attempts || rounds > scope.rounds.into()
+    }
+}

@@ -1,0 +1,163 @@
+//! Numbers: what a mutant makes of the numbers in grants, where a correct client certifies one. The
+//! adapter holds grants back until there are enough, and then makes the machine believe that they
+//! agree.
+
+use redquorum_protocol::{NodeId, Reply};
+
+use super::mutant::Mutant;
+
+/// The grants of one attempt, and the numbers of an earlier one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Numbers {
+    attempt: u32,
+    /// Grants that the machine has not received, and how many masters have answered in all.
+    held_back: Vec<(NodeId, u64)>,
+    answered: usize,
+    /// The numbers of the masters in the first hold in which they granted.
+    first: Vec<(NodeId, u64)>,
+}
+
+impl Numbers {
+    /// Whether a mutation affects the numbers of grants.
+    pub(super) const fn are_for(mutant: Mutant) -> bool {
+        matches!(
+            mutant,
+            Mutant::LargestGrant
+                | Mutant::MedianGrant
+                | Mutant::FollowsLargest
+                | Mutant::EarlierNumber
+        )
+    }
+
+    /// Takes an answer to an attempt and returns the answers that the machine gets. There are
+    /// `nodes` masters, of which a quorum is needed.
+    pub(super) fn pass(
+        &mut self,
+        mutant: Mutant,
+        attempt: u32,
+        (node, answer): (NodeId, Reply),
+        (nodes, quorum): (usize, usize),
+    ) -> Vec<(NodeId, Reply)> {
+        if self.attempt != attempt {
+            let first = std::mem::take(&mut self.first);
+            *self = Self { attempt, first, ..Self::default() };
+        }
+        self.answered += 1;
+        let Reply::Granted { number } = answer else {
+            let mut told = vec![(node, answer)];
+            if mutant == Mutant::FollowsLargest && self.answered == nodes {
+                told.extend(self.let_go(mutant, quorum));
+            }
+            return told;
+        };
+        if mutant == Mutant::EarlierNumber {
+            let number = match self.first.iter().find(|(known, _)| *known == node) {
+                Some((_, number)) => *number,
+                None => {
+                    self.first.push((node, number));
+                    number
+                }
+            };
+            return vec![(node, Reply::Granted { number })];
+        }
+        self.held_back.push((node, number));
+        // To find the largest number of all, the mutant waits for all answers.
+        let enough = if mutant == Mutant::FollowsLargest {
+            self.answered == nodes
+        } else {
+            self.held_back.len() >= quorum
+        };
+        if enough { self.let_go(mutant, quorum) } else { Vec::new() }
+    }
+
+    /// Ends a round that is over or has enough grants: returns the grants as the mutant wants them.
+    pub(super) fn let_go(&mut self, mutant: Mutant, quorum: usize) -> Vec<(NodeId, Reply)> {
+        let grants = std::mem::take(&mut self.held_back);
+        let mut sorted: Vec<u64> = grants.iter().map(|(_, number)| *number).collect();
+        sorted.sort_unstable();
+        let agree = sorted.windows(quorum).any(|some| some.first() == some.last());
+        let Some(largest) = sorted.last().copied().filter(|_| grants.len() >= quorum) else {
+            return grants.into_iter().map(granted).collect();
+        };
+        match mutant {
+            Mutant::LargestGrant => {
+                grants.into_iter().map(|(node, _)| granted((node, largest))).collect()
+            }
+            Mutant::MedianGrant => {
+                let median = sorted[(sorted.len() - 1) / 2];
+                grants.into_iter().map(|(node, _)| granted((node, median))).collect()
+            }
+            // Of exactly a quorum of numbers, the machine certifies the largest. The adapter hides
+            // the smaller numbers of the other masters.
+            _ if !agree => {
+                let mut spare = grants.len() - quorum;
+                let mut told: Vec<(NodeId, u64)> = grants;
+                told.sort_unstable_by_key(|(_, number)| *number);
+                let hide = |grant: (NodeId, u64)| {
+                    if spare > 0 {
+                        spare -= 1;
+                        return (grant.0, Reply::Created);
+                    }
+                    granted(grant)
+                };
+                told.into_iter().map(hide).collect()
+            }
+            _ => grants.into_iter().map(granted).collect(),
+        }
+    }
+}
+
+const fn granted((node, number): (NodeId, u64)) -> (NodeId, Reply) {
+    (node, Reply::Granted { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the machine gets of the grants of five masters, in all.
+    fn told(mutant: Mutant, said: &[u64]) -> Vec<Option<u64>> {
+        let mut numbers = Numbers::default();
+        let mut told = Vec::new();
+        for (node, number) in NodeId::all(said.len()).zip(said) {
+            told.extend(numbers.pass(mutant, 1, granted((node, *number)), (said.len(), 3)));
+        }
+        told.sort_unstable_by_key(|(node, _)| node.index());
+        let number = |(_, answer)| match answer {
+            Reply::Granted { number } => Some(number),
+            _ => None,
+        };
+        told.into_iter().map(number).collect()
+    }
+
+    #[test]
+    fn the_largest_and_the_median_are_agreed_on_as_soon_as_there_is_a_quorum() {
+        let said = [4, 9, 1, 2, 2];
+        assert_eq!(told(Mutant::LargestGrant, &said), [9, 9, 9].map(Some), "and the others wait");
+        assert_eq!(told(Mutant::MedianGrant, &said), [4, 4, 4].map(Some));
+    }
+
+    #[test]
+    fn who_follows_the_largest_hides_what_is_smaller() {
+        assert_eq!(
+            told(Mutant::FollowsLargest, &[9, 1, 4, 2, 3]),
+            [Some(9), None, Some(4), None, Some(3)]
+        );
+        assert_eq!(
+            told(Mutant::FollowsLargest, &[9, 2, 2, 1, 2]),
+            [9, 2, 2, 1, 2].map(Some),
+            "agreed"
+        );
+    }
+
+    #[test]
+    fn an_earlier_number_is_told_again() {
+        let mut numbers = Numbers::default();
+        let mut pass = |attempt, number| {
+            let grant = granted((NodeId::new(0), number));
+            numbers.pass(Mutant::EarlierNumber, attempt, grant, (1, 1))
+        };
+        assert_eq!(pass(1, 7), [granted((NodeId::new(0), 7))]);
+        assert_eq!(pass(2, 8), [granted((NodeId::new(0), 7))]);
+    }
+}

@@ -1,0 +1,252 @@
+//! Shell: the loop that drives a client process, mutant or not, on real masters.
+//!
+//! One thread decides everything. It waits for the next line, the next bytes, or the next wake-up.
+
+use std::convert::Infallible;
+use std::io::{BufRead, stdin};
+use std::net::TcpStream;
+use std::process::exit;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use redquorum_protocol::wire::{Command, Greeting, is_unasked, woken};
+use redquorum_protocol::{Backoff, Cause, Reply, Rng, TOKEN_LEN, Time, Token};
+
+use super::mutant::Mutant;
+use super::wires::{Wire, dial, send_again};
+use crate::client::output::Output;
+use crate::client::settings;
+use crate::client_machine::{Clocks, InputContext, Process, ProcessEffect, ProcessEvent};
+use crate::client_protocol::{Capability, Notice, PROTOCOL};
+use crate::stamp;
+
+/// Timeout of a connection attempt.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// An input of the loop.
+pub(super) enum Event {
+    /// A line from the harness.
+    Line(String),
+    /// A connection attempt succeeded or failed.
+    Dialled { node: usize, epoch: u64, opened: Result<(TcpStream, Greeting), String> },
+    /// Bytes from a master.
+    Bytes { node: usize, epoch: u64, bytes: Vec<u8> },
+    /// A connection broke.
+    Closed { node: usize, epoch: u64, why: String },
+}
+
+struct Shell {
+    mutant: Mutant,
+    urls: Vec<String>,
+    limit: Duration,
+    process: Process<Mutant>,
+    wires: Vec<Vec<Wire>>,
+    events: Sender<Event>,
+}
+
+/// Randomness from the system.
+struct SystemRng;
+
+impl Rng for SystemRng {
+    fn token(&mut self) -> Token {
+        Token::new(rand::random::<[u8; TOKEN_LEN]>())
+    }
+
+    fn hint(&mut self) -> u64 {
+        unreachable!("the wall clock of its process is the hint")
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        Backoff::default().pause(attempt, rand::random())
+    }
+
+    fn random(&mut self) -> u64 {
+        rand::random()
+    }
+}
+
+/// Runs a mutant that implements the client protocol on standard input and output. Ends when its
+/// input ends.
+///
+/// # Errors
+///
+/// The environment is not the one that the harness sets up.
+pub fn run(mutant: Mutant) -> Result<Infallible, String> {
+    let (urls, options) = settings::read()?;
+    let (out, events) = channel();
+    let lines = out.clone();
+    thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            // The loop lives as long as the process.
+            let _ = lines.send(Event::Line(line));
+        }
+        exit(0);
+    });
+    let limit = CONNECT.max(Duration::from_millis(options.node_timeout_ms));
+    let mut wishes = Vec::new();
+    let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut wishes };
+    let process = Process::start(options, urls.len(), mutant, &mut around);
+    process.fits().map_err(|bad| bad.to_string())?;
+    let wires = urls.iter().map(|_| Vec::new()).collect();
+    let mut shell = Shell { mutant, urls, limit, process, wires, events: out };
+    shell.grant(wishes);
+    shell.turn(&events)
+}
+
+impl Shell {
+    fn turn(&mut self, events: &Receiver<Event>) -> ! {
+        let mut ready = false;
+        loop {
+            if !ready && self.process.is_ready() {
+                ready = true;
+                let name = Some(format!("mutant {}", self.mutant));
+                Output::Stdout.tell(&Notice::Ready {
+                    protocol: PROTOCOL,
+                    can: Capability::ALL.to_vec(),
+                    name,
+                });
+            }
+            let clocks = clocks();
+            let wake = self.process.next_wake(clocks);
+            let event = if wake == Time::NEVER {
+                events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                events.recv_timeout(wake.since(clocks.monotonic))
+            };
+            match event {
+                Ok(event) => self.happen(event),
+                Err(RecvTimeoutError::Timeout) => self.tell(ProcessEvent::Wake),
+                Err(RecvTimeoutError::Disconnected) => {
+                    unreachable!("the loop itself can send events")
+                }
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Line(line) => match serde_json::from_str(&line) {
+                Ok(request) => self.tell(ProcessEvent::Asked(request)),
+                Err(why) => Output::Stdout.refuse_line(&line, &why),
+            },
+            Event::Dialled { node, epoch, opened } if self.process.awaits(node, epoch) => {
+                match opened {
+                    Ok((stream, greeting)) => {
+                        self.wires[node].push(Wire::new(epoch, stream));
+                        self.tell(ProcessEvent::Connected { node, epoch, greeting });
+                    }
+                    Err(why) => self.closed(node, epoch, &why),
+                }
+            }
+            // The link no longer wants this connection, which is dropped.
+            Event::Dialled { .. } => {}
+            Event::Bytes { node, epoch, bytes } => {
+                if let Some(wire) = self.wire(node, epoch) {
+                    wire.arrived(&bytes);
+                    self.read(node, epoch);
+                }
+            }
+            Event::Closed { node, epoch, why } => self.closed(node, epoch, &why),
+        }
+    }
+
+    /// Passes an event to the process and carries out its effects.
+    fn tell(&mut self, happening: ProcessEvent) {
+        let mut wishes = Vec::new();
+        let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut wishes };
+        self.process.handle(happening, &mut around);
+        self.grant(wishes);
+    }
+
+    fn grant(&mut self, wishes: Vec<ProcessEffect>) {
+        for wish in wishes {
+            match wish {
+                ProcessEffect::Answer(answer) => Output::Stdout.answer(&answer),
+                ProcessEffect::Notice(notice) => Output::Stdout.tell(&notice),
+                ProcessEffect::Write { node, epoch, command } => self.write(node, epoch, &command),
+                ProcessEffect::Dial { node, epoch } => {
+                    let how = (self.limit, self.process.is_guarded());
+                    dial(self.urls[node].clone(), (node, epoch), how, self.events.clone());
+                }
+                ProcessEffect::Close { node, epoch } => {
+                    self.wires[node].retain(|wire| wire.epoch != epoch)
+                }
+                ProcessEffect::Refuse { node, epoch, why } => {
+                    // Reported later, by the loop, like any other end.
+                    let why = why.to_string();
+                    let _ = self.events.send(Event::Closed { node, epoch, why });
+                }
+            }
+        }
+        for (node, wires) in self.wires.iter_mut().enumerate() {
+            for wire in wires {
+                if let Err(why) = wire.flush() {
+                    let (epoch, why) = (wire.epoch, why.to_string());
+                    // The loop reports this to the process later, like any other end.
+                    let _ = self.events.send(Event::Closed { node, epoch, why });
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, node: usize, epoch: u64, command: &Command) {
+        let mutant = self.mutant;
+        if mutant == Mutant::SendsAgain
+            && matches!(command, Command::Set { .. } | Command::Guarded { .. })
+        {
+            let mut bytes = Vec::new();
+            mutant.encode(command, &mut bytes);
+            send_again(self.urls[node].clone(), bytes, self.limit);
+        }
+        if let Some(wire) = self.wire(node, epoch) {
+            mutant.encode(command, wire.outgoing());
+        }
+    }
+
+    fn wire(&mut self, node: usize, epoch: u64) -> Option<&mut Wire> {
+        self.wires[node].iter_mut().find(|wire| wire.epoch == epoch)
+    }
+
+    fn closed(&mut self, node: usize, epoch: u64, why: &str) {
+        self.wires[node].retain(|wire| wire.epoch != epoch);
+        let random = rand::random();
+        self.tell(ProcessEvent::Closed { node, epoch, why: Arc::from(why), random });
+    }
+
+    /// Passes the replies that have arrived to the process.
+    fn read(&mut self, node: usize, epoch: u64) {
+        loop {
+            let expects = self.process.expects(node);
+            let Some(wire) = self.wire(node, epoch) else { return };
+            let answer = match wire.first() {
+                Ok(None) => return,
+                Ok(Some((frame, length))) if is_unasked(&frame) => {
+                    let woken = woken(&frame);
+                    wire.consume(length);
+                    if let Some(waiter_id) = woken {
+                        self.tell(ProcessEvent::Woken { node, epoch, waiter_id });
+                    }
+                    continue;
+                }
+                Ok(Some((frame, length))) => {
+                    // The link decides about a reply to no command.
+                    let answer = expects.map_or(Reply::Alive, |expect| expect.read(&frame));
+                    wire.consume(length);
+                    answer
+                }
+                Err(_) => Reply::Unknown(Cause::Garbage),
+            };
+            self.tell(ProcessEvent::Answered { node, epoch, answer });
+        }
+    }
+}
+
+/// Reads the clocks. The wall clock is read through libc, where a preloaded library can replace it.
+fn clocks() -> Clocks {
+    let now = Time::from_nanos(u64::try_from(stamp::now()).unwrap_or(0));
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // A real run never suspends the machine.
+    Clocks { monotonic: now, awake: now, wall: Time::ZERO.plus(wall) }
+}

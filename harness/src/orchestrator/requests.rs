@@ -1,0 +1,96 @@
+//! Requests and their answers: they are numbered, recorded, and passed to the client or phase that
+//! awaits them.
+
+use std::borrow::Cow;
+
+use super::whom::process_of;
+use super::{Orchestrator, Order};
+use crate::client_protocol::{Answer, Each, Op, Request};
+use crate::history::{Event, Ns};
+use crate::name::Name;
+
+impl Orchestrator {
+    pub(super) fn ask(&mut self, now: Ns, client: Name, op: Op, orders: &mut Vec<Order>) -> u64 {
+        let id = self.next_id;
+        let one = |resource: &Name| vec![resource.clone()];
+        let (resources, ttl_ms, wait_ms) = match &op {
+            Op::Acquire { resource, ttl_ms, wait_ms, .. } => {
+                (one(resource), Some(*ttl_ms).filter(|ttl| *ttl > 0), Some(*wait_ms))
+            }
+            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+                (resources.clone(), Some(*ttl_ms), Some(*wait_ms))
+            }
+            Op::Extend { resource, ttl_ms } => (one(resource), Some(*ttl_ms), None),
+            Op::KeepAlive { resource, .. } | Op::Release { resource } => {
+                (one(resource), None, None)
+            }
+            Op::ReleaseAll { resources } => (resources.clone(), None, None),
+            Op::Step { check, .. } => (check.iter().cloned().collect(), None, None),
+            Op::Cancel { .. } => (Vec::new(), None, None),
+        };
+        let again = matches!(op, Op::Acquire { again: true, .. });
+        let name = match &op {
+            Op::AcquireAll { .. } => "acquire",
+            Op::ReleaseAll { .. } => "release",
+            other => other.name(),
+        };
+        // A request for several resources is recorded as one request for each: it has the same
+        // effect.
+        let count = resources.len().max(1);
+        for place in 0..count {
+            let mut with = resources.clone();
+            let resource = (place < with.len()).then(|| with.remove(place));
+            let (id, op) = (self.next_id, Cow::Borrowed(name));
+            self.next_id += 1;
+            let client = client.clone();
+            let asked = Event::Asked { client, id, op, resource, with, again, ttl_ms, wait_ms };
+            self.record(now, asked);
+        }
+        self.asked.push((id, client.clone(), count));
+        let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();
+        orders.push(Order::Ask { process, request: Request { id, client, op } });
+        id
+    }
+
+    pub(super) fn answered(&mut self, now: Ns, answer: Answer) {
+        // The backend ensures that each request is answered once.
+        let Some(place) = self.asked.iter().position(|(id, ..)| *id == answer.id) else { return };
+        let (_, client, count) = self.asked.swap_remove(place);
+        let player = self.players.iter().position(|player| player.awaits(answer.id));
+        for (place, id) in (0..count).zip(answer.id..) {
+            let Each { token, deadline_ns, fence } = answer.of(place);
+            self.record(
+                now,
+                Event::Answered {
+                    client: client.clone(),
+                    id,
+                    ok: answer.ok,
+                    token,
+                    from: answer.from_ns,
+                    at: answer.at_ns,
+                    deadline: deadline_ns,
+                    valid_ms: answer.valid_ms,
+                    fence,
+                    handles: answer.handles,
+                    why: answer.why,
+                    text: answer.text.clone(),
+                },
+            );
+        }
+        if let Some(index) = player {
+            if answer.ok && self.players[index].is_acquiring() {
+                let player = &self.players[index];
+                let quorum = self.scenario.list_of(player.process()).quorum();
+                let told = answer.of(0).token;
+                self.granted.won(player.id(), player.process(), told.as_ref(), quorum);
+            }
+            let touched =
+                self.players[index].answered(now, &answer, &mut self.faults, &mut self.registers);
+            if let Some(event) = touched {
+                self.record(now, event);
+            }
+        } else {
+            self.witness.answered(now, &answer);
+        }
+    }
+}

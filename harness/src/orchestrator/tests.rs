@@ -1,0 +1,316 @@
+//! Tests of the director in virtual time: no socket, no process, no sleep.
+
+use std::collections::BTreeMap;
+
+use super::{Input, Orchestrator, Order};
+use crate::client_protocol::{Answer, Capability, Op};
+use crate::history::{Event, Ns, Phase, Record, Window};
+use crate::scenario::{self, Scenario};
+
+const MS: Ns = 1_000_000;
+
+fn scenario(rest: &str) -> Scenario {
+    let text = format!("name = \"x\"\nabout = \"To be played.\"\n{rest}");
+    scenario::read("x.toml", &text).unwrap().runs().remove(0)
+}
+
+/// Carries out orders like a backend on which every order succeeds at once. The clients' answers
+/// come from `answers`. Returns the orders as text, each with its time.
+fn play(
+    scenario: &Scenario,
+    answers: impl Fn(Ns, &str, &Op) -> bool,
+) -> (Orchestrator, Vec<String>) {
+    let mut orchestrator = Orchestrator::new(scenario);
+    let can =
+        scenario.processes().into_iter().map(|name| (name.to_owned(), vec![Capability::Wait]));
+    let mut inputs = vec![Input::Begin(can.collect::<BTreeMap<_, _>>())];
+    let (mut now, mut told) = (0, Vec::new());
+    for _ in 0..10_000 {
+        if orchestrator.phase() == Some(Phase::End) {
+            return (orchestrator, told);
+        }
+        let input = if inputs.is_empty() {
+            let wake = orchestrator.next_wake().expect("it waits for nothing, and has not ended");
+            now = now.max(wake);
+            Input::Wake
+        } else {
+            inputs.remove(0)
+        };
+        let mut orders = Vec::new();
+        orchestrator.handle(now, input, &mut orders);
+        let at = Window { from: now, to: now };
+        for order in orders {
+            match order {
+                Order::Ask { request, .. } => {
+                    let ok = answers(now, &request.client, &request.op);
+                    let (client, op) = (&request.client, request.op.name());
+                    told.push(format!("{} {client} {op} {ok}", now / MS));
+                    inputs.push(Input::Answered(Answer {
+                        id: request.id,
+                        ok,
+                        ..Answer::default()
+                    }));
+                }
+                Order::Strike { fault, nodes, .. } => {
+                    told.push(format!("{} strike {fault} {nodes:?}", now / MS));
+                    inputs.push(Input::Struck { fault, at, failed: None });
+                }
+                Order::Cure(fault) => {
+                    told.push(format!("{} cure {fault}", now / MS));
+                    inputs.push(Input::Cured { fault, at, failed: None });
+                }
+                Order::Look => inputs.extend(
+                    (1..=scenario.cluster.nodes)
+                        .map(|node| Input::Keys { node, keys: Some(Vec::new()) }),
+                ),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("it does not end: {told:#?}")
+}
+
+fn phases(orchestrator: &Orchestrator) -> Vec<Phase> {
+    let phase = |event: &Event| match event {
+        Event::Phase { phase } => Some(*phase),
+        _ => None,
+    };
+    orchestrator.records().iter().filter_map(|record| phase(&record.event)).collect()
+}
+
+#[test]
+fn a_run_goes_through_its_phases_and_each_fault_strikes_and_is_cured_in_time() {
+    let scenario = scenario(
+        r#"
+        [[client]]
+        id = "c1"
+        start = "10ms"
+        script = ["acquire L", "work 100ms", "release L"]
+
+        [[fault]]
+        after = "c1 granted L + 20ms"
+        for = "30ms"
+        node.kill = { nodes = [2] }
+
+        [[fault]]
+        before = "c1 releases L"
+        node.pause = { nodes = [3] }
+        "#,
+    );
+    let (orchestrator, told) = play(&scenario, |_, _, _| true);
+    assert_eq!(
+        told,
+        [
+            "10 c1 acquire true",
+            "30 strike 0 [2]",
+            "60 cure 0",
+            "110 strike 1 [3]",
+            "110 c1 release true",
+            "110 cure 1",
+            "110 c1 acquire true",
+            "110 c1 release true",
+        ]
+    );
+    let all = [Phase::Run, Phase::Heal, Phase::Witness, Phase::Settle, Phase::End];
+    assert_eq!(phases(&orchestrator), all);
+}
+
+#[test]
+fn what_a_lock_was_wanted_for_is_passed_over_when_it_is_refused() {
+    let scenario = scenario(
+        r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L", "read R", "release L", "acquire M", "read S", "release M"]
+        "#,
+    );
+    let refuses =
+        |_, _: &str, op: &Op| !matches!(op, Op::Acquire { resource, .. } if resource == "L");
+    let (orchestrator, _) = play(&scenario, refuses);
+    let touched: Vec<&str> = orchestrator
+        .records()
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Touched { register, .. } => Some(register.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(touched, ["S"]);
+}
+
+/// The accesses to registers as text, each with its time and the time at which it was sent.
+fn touches(orchestrator: &Orchestrator) -> Vec<String> {
+    let touch = |record: &Record| match &record.event {
+        Event::Touched { client, way, seen, version, sent, .. } => Some(format!(
+            "{} {client} {way:?} {seen} {version} {:?}",
+            record.ns / MS,
+            sent.map(|sent| sent / MS)
+        )),
+        _ => None,
+    };
+    orchestrator.records().iter().filter_map(touch).collect()
+}
+
+/// A client that reads, works and writes, and another that does the same meanwhile.
+fn late(faults: &str) -> Orchestrator {
+    let clients = r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L", "read R", "work 100ms", "write R", "work 10ms", "write R", "release L"]
+
+        [[client]]
+        id = "c2"
+        start = "200ms"
+        script = ["acquire L", "read R", "work 50ms", "write R", "release L"]
+        "#;
+    play(&scenario(&format!("{clients}{faults}")), |_, _, _| true).0
+}
+
+#[test]
+fn a_write_that_is_delayed_comes_later_and_its_client_waits_for_it() {
+    let orchestrator = late(
+        r#"
+        [[fault]]
+        before = "c1 writes R"
+        for = "500ms"
+        resource.delay = { client = "c1", what = "write", by = "90s" }
+        "#,
+    );
+    assert_eq!(
+        touches(&orchestrator),
+        [
+            "0 c1 Read 0 0 None",
+            "200 c2 Read 0 0 None",
+            "250 c2 Write 0 1 None",
+            // The fault is healed meanwhile: requests in flight stay late, later requests have no
+            // delay.
+            "90100 c1 Write 0 2 Some(100)",
+            "90110 c1 Write 0 3 None",
+        ]
+    );
+}
+
+#[test]
+fn delays_of_reads_and_of_all_clients_add_up() {
+    let orchestrator = late(
+        r#"
+        [[fault]]
+        at = "0s"
+        for = "20ms"
+        resource.delay = { what = "read", by = "30ms" }
+
+        [[fault]]
+        at = "0s"
+        for = "20ms"
+        resource.delay = { client = "c1", by = "1s" }
+        "#,
+    );
+    assert_eq!(
+        touches(&orchestrator),
+        [
+            "200 c2 Read 0 0 None",
+            "250 c2 Write 0 1 None",
+            "1030 c1 Read 1 1 Some(0)",
+            "1130 c1 Write 1 2 None",
+            "1140 c1 Write 1 3 None",
+        ]
+    );
+}
+
+#[test]
+fn what_a_client_has_sent_comes_also_if_it_dies() {
+    let orchestrator = late(
+        r#"
+        [[fault]]
+        at = "0s"
+        resource.delay = { client = "c1", what = "write", by = "1s" }
+
+        [[fault]]
+        at = "150ms"
+        client.kill = { client = "c1" }
+        "#,
+    );
+    assert_eq!(touches(&orchestrator).last().unwrap(), "1100 c1 Write 0 2 Some(100)");
+    let healed = orchestrator
+        .records()
+        .iter()
+        .find(|record| matches!(record.event, Event::Phase { phase: Phase::Heal }));
+    assert!(healed.unwrap().ns >= 1_100 * MS, "it is waited for");
+}
+
+#[test]
+fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
+    let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
+    for (option, can, why) in [
+        ("grace = \"1s\"", Capability::Grace, "the client cannot `grace`"),
+        ("guard = \"2s\"", Capability::Guard, "the client cannot `guard`"),
+    ] {
+        let scenario = scenario(&format!("[lock]\n{option}\n{client}"));
+        let orchestrator = Orchestrator::new(&scenario);
+        let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
+        assert_eq!(orchestrator.missing(&with(&[Capability::Wait])).as_deref(), Some(why));
+        assert_eq!(orchestrator.missing(&with(&[Capability::Wait, can])), None);
+    }
+    for script in ["acquire L and M", "acquire L\", \"acquire M\", \"release L and M"] {
+        let both = scenario(&format!("[[client]]\nid = \"c1\"\nscript = [\"{script}\"]"));
+        let orchestrator = Orchestrator::new(&both);
+        let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
+        assert_eq!(
+            orchestrator.missing(&with(&[])).as_deref(),
+            Some("the client cannot `several`")
+        );
+        assert_eq!(orchestrator.missing(&with(&[Capability::Several])), None);
+    }
+    let bare = Orchestrator::new(&scenario(client));
+    assert_eq!(bare.missing(&BTreeMap::from([("c1".into(), Vec::new())])), None);
+}
+
+#[test]
+fn a_client_that_acquires_again_must_be_able_to() {
+    let script =
+        "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"acquire L again\", \"release L\"]";
+    let orchestrator = Orchestrator::new(&scenario(script));
+    let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
+    let why = orchestrator.missing(&with(&[Capability::Wait]));
+    assert_eq!(why.as_deref(), Some("the client cannot `reenter`"));
+    assert_eq!(orchestrator.missing(&with(&[Capability::Reenter])), None);
+}
+
+#[test]
+fn who_is_refused_leaves_out_what_it_wanted_the_handle_for_and_no_more() {
+    let script = r#"
+        [[client]]
+        id = "c1"
+        script = [
+          "acquire L", "work 1ms", "acquire L again", "extend L", "acquire L again",
+          "release L", "release L", "keep L for 1s", "release L", "extend L",
+        ]
+        "#;
+    let scenario = scenario(script);
+    let told = |refused: u32| {
+        let asked = std::cell::Cell::new(0);
+        let (_, told) = play(&scenario, |_, _, op| {
+            let is_acquire = matches!(op, Op::Acquire { resource, .. } if resource == "L");
+            asked.set(asked.get() + u32::from(is_acquire));
+            !(is_acquire && asked.get() == refused)
+        });
+        let ops = told.iter().filter(|line| line.contains(" c1 "));
+        let ops = ops.map(|line| line.split(' ').nth(2).unwrap().to_owned());
+        let ops = ops.collect::<Vec<_>>().join(" ");
+        // The final acquire has the last word.
+        ops.strip_suffix(" acquire release").unwrap().to_owned()
+    };
+    let inner = "acquire acquire extend acquire release keep_alive release extend";
+    assert_eq!(told(0), "acquire acquire extend acquire release release keep_alive release extend");
+    assert_eq!(told(1), "acquire extend");
+    assert_eq!(told(2), "acquire acquire keep_alive release extend");
+    assert_eq!(told(3), inner);
+}
+
+#[test]
+fn what_is_left_has_the_grace_before_it_counts_as_left_for_good() {
+    let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
+    let longest = |lock: &str| super::longest_key(&scenario(&format!("[lock]\n{lock}\n{client}")));
+    assert_eq!(longest("ttl = \"1s\"").as_millis(), 1_000);
+    assert_eq!(longest("ttl = \"1s\"\ngrace = \"2s\"").as_millis(), 3_000);
+}
