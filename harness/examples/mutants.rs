@@ -17,7 +17,7 @@ use redquorum_harness::history::History;
 use redquorum_harness::mutants::Mutant;
 use redquorum_harness::real::{Choice, RealBackend, Setup};
 use redquorum_harness::scenario::{Scenario, embedded_runs};
-use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::mutants::{self, Caught};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::sim;
@@ -126,8 +126,14 @@ fn searched() -> Result<bool, String> {
         println!("\n{} noticed, {longest} runs at most; median of faults {median}", sizes.len());
     }
     // The honest client must pass as many runs as the longest search took.
-    let honest =
-        Search { space: Space::INSIDE, seed: SEED, runs: longest, mutant: Mutant::None, jobs: 2 };
+    let honest = Search {
+        space: Space::INSIDE,
+        seed: SEED,
+        runs: longest,
+        mutant: Mutant::None,
+        through: Through::Machines,
+        jobs: 2,
+    };
     let honest = honest.run(&|_| true);
     println!("the honest client: {} kinds of finds in {longest} runs", honest.kinds.len());
     Ok(all_well && honest.kinds.is_empty())

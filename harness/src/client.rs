@@ -9,6 +9,7 @@
 //! - `output.rs`: the writer of all output
 //! - `requests.rs`: the handler of requests
 //! - `several.rs`: requests for several resources
+//! - `limited.rs`: futures that are dropped at some poll, in virtual time
 //! - `owner.rs`: the task that owns a lease
 //!
 //! The client ends when its standard input ends, at once and without clean-up. Then either the
@@ -19,16 +20,17 @@ use std::process::{ExitCode, exit};
 use std::thread;
 use std::time::Duration;
 
-use redquorum::Redlock;
+use redquorum::{Builder, Redlock};
 use tokio::sync::mpsc;
 
 use self::output::Output;
 use self::requests::RequestHandler;
 use crate::client_protocol::{Capability, FENCING_MEMORY, Notice, Options, PROTOCOL};
 
+pub(crate) mod limited;
 pub(crate) mod output;
 mod owner;
-mod requests;
+pub(crate) mod requests;
 pub(crate) mod settings;
 mod several;
 
@@ -62,13 +64,9 @@ fn start() -> Result<std::convert::Infallible, String> {
     // client ends at once.
     let mut lines = read_lines();
     runtime.block_on(async {
-        let lock = build(&nodes, &options).await?;
-        Output.tell(&Notice::Ready {
-            protocol: PROTOCOL,
-            can: Capability::ALL.to_vec(),
-            name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
-        });
-        let desk = RequestHandler::new(lock, options.fencing);
+        let lock = build(Redlock::builder().masters(&nodes), &options).await?;
+        Output::Stdout.tell(&ready());
+        let desk = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }
@@ -78,10 +76,19 @@ fn start() -> Result<std::convert::Infallible, String> {
     })
 }
 
-async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
+/// The first message of a client.
+pub(crate) fn ready() -> Notice {
+    Notice::Ready {
+        protocol: PROTOCOL,
+        can: Capability::ALL.to_vec(),
+        name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
+    }
+}
+
+/// Builds the lock of a client. The builder has the masters already.
+pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock, String> {
     let node_timeout = Duration::from_millis(options.node_timeout_ms);
-    let builder = Redlock::builder()
-        .masters(nodes)
+    let builder = builder
         .ttl(options.ttl())
         .lock_delay(Duration::from_millis(options.grace_ms))
         .node_timeout(node_timeout)

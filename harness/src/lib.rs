@@ -44,7 +44,8 @@
 //! - **The harness reads no lock key during a run**: a read lets a master notice that a key has
 //!   expired. The harness computes the keys of masters from the commands that passed.
 //! - **No lock runs in the harness's own process.** Clients are processes, which the harness can
-//!   stop as a garbage collector does. They implement a protocol that suits any lock.
+//!   stop as a garbage collector does. They implement a protocol that suits any lock. The exception
+//!   is the backend `library`, in virtual time.
 //! - **A seed does not make a run on real masters repeat itself**; it makes the simulation do so.
 
 pub mod checker;

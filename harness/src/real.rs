@@ -44,6 +44,8 @@ pub enum Choice {
     Auto,
     /// The simulation, in virtual time.
     Sim,
+    /// The library itself and models of masters, in virtual time.
+    Library,
     /// `redis-server` processes.
     Process,
     /// Containers.
@@ -97,6 +99,7 @@ pub struct RealBackend {
 #[derive(Clone, Debug)]
 enum Kind {
     Sim,
+    Library,
     Process,
     #[cfg(feature = "containers")]
     Container {
@@ -146,7 +149,7 @@ impl RealBackend {
     /// All backends that are available here, the simulation first, and why the others are missing.
     pub fn all(setup: &Setup) -> (Vec<Self>, Vec<String>) {
         let (mut grounds, mut missing) = (Vec::new(), Vec::new());
-        for choice in [Choice::Sim, Choice::Process, Choice::Container] {
+        for choice in [Choice::Sim, Choice::Library, Choice::Process, Choice::Container] {
             match Self::prepare(&Setup { choice, ..setup.clone() }) {
                 Ok(ground) => grounds.push(ground),
                 Err(why) => missing.push(why.to_string()),
@@ -155,14 +158,20 @@ impl RealBackend {
         (grounds, missing)
     }
 
-    /// `sim`, `process` or `container`.
+    /// `sim`, `library`, `process` or `container`.
     pub fn backend(&self) -> &'static str {
         match self.kind {
             Kind::Sim => "sim",
+            Kind::Library => "library",
             Kind::Process => "process",
             #[cfg(feature = "containers")]
             Kind::Container { .. } => "container",
         }
+    }
+
+    /// Whether time is virtual. Nothing is late then, and a seed gives the same history each time.
+    pub const fn is_virtual(&self) -> bool {
+        matches!(self.kind, Kind::Sim | Kind::Library)
     }
 
     /// Whether this backend can run a scenario.
@@ -171,16 +180,21 @@ impl RealBackend {
     ///
     /// Why it cannot.
     pub fn can(&self, scenario: &Scenario) -> Result<(), String> {
-        if !matches!(self.kind, Kind::Sim) && (needs_clocks(scenario) || needs_syncs(scenario)) {
+        let is_real = !self.is_virtual();
+        if is_real && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
         let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
-            FaultKind::Client(ClientFault::Suspend { .. }) => Some(inject::NO_SUSPEND),
-            FaultKind::Client(ClientFault::Rate { .. }) => Some(inject::NO_RATE),
+            FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
+            FaultKind::Client(ClientFault::Suspend { .. })
+                if matches!(self.kind, Kind::Library) =>
+            {
+                Some(NO_OTHER_TIMERS)
+            }
+            FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
             _ => None,
         };
-        let is_sim = matches!(self.kind, Kind::Sim);
-        match scenario.faults.iter().filter(|_| !is_sim).find_map(unable) {
+        match scenario.faults.iter().find_map(unable) {
             Some(why) => Err(why.to_owned()),
             None => Ok(()),
         }
@@ -200,6 +214,7 @@ impl RealBackend {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
             Kind::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
+            Kind::Library => Ok(sim::run_library(scenario, seed)),
             _ => run::run(self, scenario, seed, progress),
         }
     }
@@ -216,7 +231,7 @@ impl RealBackend {
         let (clocks, syncs) = (needs_clocks(scenario), needs_syncs(scenario));
         let replicas = scenario.cluster.replicas;
         match &self.kind {
-            Kind::Sim => unreachable!("a simulation starts no masters"),
+            Kind::Sim | Kind::Library => unreachable!("a simulation starts no masters"),
             Kind::Process => {
                 let builder = Masters::builder().count(nodes).persistence(persistence);
                 let builder = if clocks { builder.clocks() } else { builder };
@@ -240,6 +255,10 @@ impl RealBackend {
         }
     }
 }
+
+/// Why the library in virtual time cannot run a scenario with this fault.
+const NO_OTHER_TIMERS: &str = "the library in virtual time has one clock: client.suspend stops its \
+                               timers, but not the clock by which it measures leases";
 
 /// Whether a scenario sets a wall clock.
 fn needs_clocks(scenario: &Scenario) -> bool {
@@ -265,6 +284,7 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
     }
     match setup.choice {
         Choice::Sim => simulation(setup, ""),
+        Choice::Library => library(setup),
         Choice::Auto => processes_or_simulation(setup, "containers are not built in"),
         _ => processes(""),
     }
@@ -290,6 +310,7 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
     let image = setup.image.clone();
     match setup.choice {
         Choice::Sim => simulation(setup, ""),
+        Choice::Library => library(setup),
         Choice::Process => processes(""),
         Choice::Container => {
             containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
@@ -319,13 +340,23 @@ fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Kind, String), F
 }
 
 fn simulation(setup: &Setup, why: &str) -> Result<(Kind, String), Failure> {
+    no_client_of_its_own(setup)?;
+    Ok((Kind::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}")))
+}
+
+fn library(setup: &Setup) -> Result<(Kind, String), Failure> {
+    no_client_of_its_own(setup)?;
+    Ok((Kind::Library, "the library and a model of Redis, in virtual time".to_owned()))
+}
+
+fn no_client_of_its_own(setup: &Setup) -> Result<(), Failure> {
     if setup.client.is_some() {
         return Err(Failure::Environment(
             "a client of your own needs real masters: use --backend process or container"
                 .to_owned(),
         ));
     }
-    Ok((Kind::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}")))
+    Ok(())
 }
 
 fn processes(why: &str) -> Result<(Kind, String), Failure> {

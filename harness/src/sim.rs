@@ -14,6 +14,7 @@
 //! - `wires.rs` with `rules.rs`: messages, and the faults of the network
 //! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
 //! - `actors.rs`: pauses and deaths of processes
+//! - `process.rs`: the kinds of client processes; `library.rs`: the library itself
 
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::history::History;
 use crate::mutants::Mutant;
 use crate::scenario::Scenario;
 pub use course::{Course, Mark};
+use process::ClientProcess;
 pub use rng::Latency;
 use world::{World, WorldEvent};
 
@@ -28,6 +30,9 @@ mod actors;
 mod course;
 mod faults;
 mod forgets;
+#[cfg(all(unix, feature = "real"))]
+mod library;
+mod process;
 mod queue;
 mod rng;
 mod rules;
@@ -62,6 +67,28 @@ pub fn run(scenario: &Scenario, seed: u64, mutant: Mutant) -> History {
     course.finish()
 }
 
+/// Runs one of a scenario's [runs](Scenario::runs). The clients are the library itself: Tokio's
+/// clock is paused and advances with the simulation, and the library's connections end in the
+/// models of the masters.
+#[cfg(all(unix, feature = "real"))]
+pub fn run_library(scenario: &Scenario, seed: u64) -> History {
+    run_with::<library::Library<false>>(scenario, seed)
+}
+
+/// Like [`run_library`], but the futures of some requests are dropped at random polls.
+#[cfg(all(unix, feature = "real"))]
+pub fn run_library_with_drops(scenario: &Scenario, seed: u64) -> History {
+    run_with::<library::Library<true>>(scenario, seed)
+}
+
+#[cfg(all(unix, feature = "real"))]
+fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64) -> History {
+    let mut world = World::<P>::new(scenario, seed, Latency::Chance, Mutant::None);
+    world.start();
+    while world.step() {}
+    world.into_history(seed, "library")
+}
+
 /// Hashes the whole history, to the byte. Two runs of one scenario from one seed have the same
 /// hash.
 pub fn trace_hash(history: &History) -> u64 {
@@ -88,7 +115,7 @@ impl std::io::Write for Fnv {
     }
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Begins the run. All clients are ready.
     pub(super) fn begin(&mut self) {
         self.began = true;

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use redquorum_harness::mutants::Mutant;
-use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{Found, shrink, story};
 
@@ -102,7 +102,14 @@ fn lies_are_found_out() {
     for mutant in
         Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::None && mutant.shows_inside())
     {
-        let search = Search { space: Space::INSIDE, seed: 0, runs: PATIENCE, mutant, jobs: 1 };
+        let search = Search {
+            space: Space::INSIDE,
+            seed: 0,
+            runs: PATIENCE,
+            mutant,
+            through: Through::Machines,
+            jobs: 1,
+        };
         match search.first() {
             Some((after, _, kind)) => println!("{mutant}: after {after} runs, {kind}"),
             None => missed.push(mutant.name()),

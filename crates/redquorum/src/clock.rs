@@ -50,6 +50,10 @@ impl Clock {
 /// masters agree. It may be wrong, step, or be before 1970.
 #[expect(clippy::disallowed_types, reason = "a hint, on which nothing but a round trip rests")]
 pub(crate) fn wall_micros() -> u64 {
+    #[cfg(feature = "memory")]
+    if let Some(micros) = crate::memory::repeatable::wall_micros() {
+        return micros;
+    }
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }

@@ -35,6 +35,9 @@ use crate::node::{Connecting, Connection, Node};
 use crate::redlock::Redlock;
 
 mod commands;
+pub(crate) mod repeatable;
+
+pub use repeatable::Repeatable;
 
 /// The size of a connection's pipe in bytes: its writer waits while the pipe is full.
 const PIPE: usize = 64 * 1024;

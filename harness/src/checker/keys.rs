@@ -165,9 +165,9 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The token that a process last set for a resource on a quorum of masters within a span: other
-    /// clients of the same process may have tried, too. If no token has a quorum, the one that most
-    /// masters have.
+    /// The token of a process that was the last to be set for a resource on a quorum of masters
+    /// within a span: other clients of the same process may have tried, too. If no token has a
+    /// quorum, the one that most masters have.
     pub(super) fn last_set(
         &self,
         process: &str,
@@ -183,12 +183,14 @@ impl<'a> Keys<'a> {
         let tokens = tokens.filter(own);
         tokens
             .enumerate()
-            .map(|(place, key)| {
+            .filter_map(|(place, key)| {
                 let of_token = nodes.entry(key.token).or_default();
-                if !of_token.contains(&key.node) {
-                    of_token.push(key.node);
+                // A further master may be slow, and set the key of an older token last.
+                if of_token.contains(&key.node) || of_token.len() >= quorum {
+                    return None;
                 }
-                (of_token.len().min(quorum), place, key.token)
+                of_token.push(key.node);
+                Some((of_token.len(), place, key.token))
             })
             .max()
             .map(|(_, _, token)| token)

@@ -27,6 +27,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
     /// Run each scenario twice and compare the two results, byte by byte; only with --backend sim
+    /// or library
     #[arg(long)]
     pub check_determinism: bool,
     /// Where report.html, result.json, junit.xml and the histories go. Default: target/chaos in a
@@ -73,6 +74,9 @@ pub enum Backend {
     Auto,
     /// The simulation, in virtual time: the same seed gives the same results, to the byte.
     Sim,
+    /// The library itself and models of masters, in virtual time: the same seed gives the same
+    /// results.
+    Library,
     /// `redis-server` processes.
     Process,
     /// Containers.
@@ -98,6 +102,7 @@ impl From<Backend> for Choice {
         match backend {
             Backend::Auto | Backend::All => Self::Auto,
             Backend::Sim => Self::Sim,
+            Backend::Library => Self::Library,
             Backend::Process => Self::Process,
             Backend::Container => Self::Container,
         }

@@ -66,7 +66,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
             return Code::Environment;
         }
     };
-    if plan.twice && ground.backend() != "sim" {
+    if plan.twice && !ground.is_virtual() {
         complain("real masters are not deterministic", "add --backend sim to --check-determinism");
         return Code::Usage;
     }

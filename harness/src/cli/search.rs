@@ -15,6 +15,7 @@ use super::words::complain;
 use super::{Code, code};
 use crate::mutants::Mutant;
 use crate::report::Out;
+use crate::search::chance::Through;
 
 mod chance;
 mod exhaustive;
@@ -58,6 +59,11 @@ pub(super) struct SearchOptions {
     /// Use a mutant of the clients, to see whether and how soon the search detects it
     #[arg(long, value_name = "NAME", default_value_t = Mutant::None, hide_default_value = true)]
     mutant: Mutant,
+    /// What the client processes are. A find of the library is written as its history, which
+    /// `check` judges again and draws
+    #[arg(long, value_enum, value_name = "CLIENTS", default_value_t, hide_default_value = true,
+        conflicts_with_all = ["faults", "lie"])]
+    through: Through,
     /// How many threads. Default: all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,

@@ -35,6 +35,11 @@ pub trait ScenarioRunner: Sync {
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure>;
 
+    /// Whether the backend runs in virtual time.
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
     /// Starts to measure how late this machine runs what is due. The function returns the longest
     /// delay so far. In virtual time nothing is late.
     fn lateness(&self) -> Box<dyn Fn() -> Duration> {
@@ -43,6 +48,10 @@ pub trait ScenarioRunner: Sync {
 }
 
 impl ScenarioRunner for RealBackend {
+    fn is_virtual(&self) -> bool {
+        Self::is_virtual(self)
+    }
+
     fn describe(&self) -> String {
         Self::describe(self)
     }
@@ -65,7 +74,7 @@ impl ScenarioRunner for RealBackend {
     }
 
     fn lateness(&self) -> Box<dyn Fn() -> Duration> {
-        if self.backend() == "sim" {
+        if self.is_virtual() {
             return Box::new(|| Duration::ZERO);
         }
         let lateness = Lateness::watch();

@@ -218,7 +218,7 @@ impl Work<'_> {
             Ok(Ok(_)) if (self.plan.interrupted)() => return None,
             Ok(Ok(history)) => {
                 // A run in virtual time reports nothing else.
-                if self.stage.backend() == "sim" {
+                if self.stage.is_virtual() {
                     virtual_time = history.length();
                 }
                 match out.history(&run.name, time, &history) {

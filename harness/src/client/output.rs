@@ -1,36 +1,60 @@
-//! Voice: the only writer to standard output. It writes whole lines, at once. The mutants use it,
-//! too.
+//! Voice: the only writer of messages to the harness, and the clock of their stamps. The mutants
+//! use it, too.
 
 use std::io::{Write, stdout};
 use std::process::exit;
 
 use serde::Serialize;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use crate::client_protocol::{Answer, FailureReason, Notice};
+use crate::client_protocol::{Answer, ClientLine, FailureReason, Notice};
+use crate::stamp;
+use crate::units::nanos;
 
 /// The writer of messages to the harness.
-#[derive(Clone, Copy)]
-pub(crate) struct Output;
+#[derive(Clone)]
+pub(crate) enum Output {
+    /// Writes whole lines to standard output, at once. Stamps are of `CLOCK_MONOTONIC`.
+    Stdout,
+    /// Sends messages to the harness in the same process. Stamps are of Tokio's clock, counted from
+    /// this instant.
+    Channel(mpsc::UnboundedSender<ClientLine>, Instant),
+}
 
 impl Output {
+    /// The current time, as a stamp.
+    pub(crate) fn now(&self) -> i64 {
+        match self {
+            Self::Stdout => stamp::now(),
+            Self::Channel(_, origin) => nanos(origin.elapsed()),
+        }
+    }
+
     /// Answers a request.
-    pub(crate) fn answer(self, answer: &Answer) {
-        self.say(answer);
+    pub(crate) fn answer(&self, answer: &Answer) {
+        match self {
+            Self::Stdout => write(answer),
+            Self::Channel(to, _) => send(to, ClientLine::Answer(answer.clone())),
+        }
     }
 
     /// Answers a request that failed.
-    pub(crate) fn refuse(self, id: u64, why: FailureReason, text: impl Into<String>) {
+    pub(crate) fn refuse(&self, id: u64, why: FailureReason, text: impl Into<String>) {
         let (why, text) = (Some(why), Some(text.into()));
-        self.say(&Answer { id, at_ns: Some(crate::stamp::now()), why, text, ..Answer::default() });
+        self.answer(&Answer { id, at_ns: Some(self.now()), why, text, ..Answer::default() });
     }
 
     /// Sends a notice, which answers no request.
-    pub(crate) fn tell(self, notice: &Notice) {
-        self.say(notice);
+    pub(crate) fn tell(&self, notice: &Notice) {
+        match self {
+            Self::Stdout => write(notice),
+            Self::Channel(to, _) => send(to, ClientLine::Notice(notice.clone())),
+        }
     }
 
     /// Answers a line that is not a valid request, if it contains at least the number of a request.
-    pub(crate) fn refuse_line(self, line: &str, error: &serde_json::Error) {
+    pub(crate) fn refuse_line(&self, line: &str, error: &serde_json::Error) {
         /// The part of a request that an answer needs.
         #[derive(serde::Deserialize)]
         struct Numbered {
@@ -62,17 +86,21 @@ impl Output {
             Err(_) => eprintln!("no request: {error}: {line}"),
         }
     }
+}
 
-    fn say(self, what: &impl Serialize) {
-        let mut line = serde_json::to_vec(what).unwrap_or_else(|why| {
-            unreachable!("numbers, texts and enums are always JSON, but: {why}")
-        });
-        line.push(b'\n');
-        // The lock covers both calls, so that lines do not mix.
-        let mut out = stdout().lock();
-        if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-            // The harness no longer reads.
-            exit(0);
-        }
+fn send(to: &mpsc::UnboundedSender<ClientLine>, message: ClientLine) {
+    // The send fails only if the run is over.
+    let _ = to.send(message);
+}
+
+fn write(message: &impl Serialize) {
+    let mut line = serde_json::to_vec(message)
+        .unwrap_or_else(|why| unreachable!("numbers, texts and enums are always JSON, but: {why}"));
+    line.push(b'\n');
+    // The lock covers both calls, so that lines do not mix.
+    let mut out = stdout().lock();
+    if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+        // The harness no longer reads.
+        exit(0);
     }
 }

@@ -11,6 +11,7 @@ use redquorum::{Deadline, ExtendError, FencedLease, Lease, Outcome, Released};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::limited::Limited;
 use super::output::Output;
 use crate::client_protocol::{Answer, FailureReason, Notice};
 use crate::name::Name;
@@ -30,6 +31,8 @@ pub(super) enum Order {
         id: u64,
         /// The new TTL.
         ttl: Duration,
+        /// How often its future is polled before it is dropped.
+        polls: Option<u32>,
     },
     /// Keep it alive.
     KeepAlive {
@@ -107,24 +110,31 @@ impl Deref for Held {
 
 /// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
 /// or when its channel closes. `told` is the deadline that the client reported to the harness.
-pub(super) fn spawn(lease: Held, whose: (Name, Name), told: i64) -> mpsc::UnboundedSender<Order> {
+pub(super) fn spawn(
+    voice: Output,
+    lease: Held,
+    whose: (Name, Name),
+    told: i64,
+) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
-    tokio::spawn(own(lease, whose, told, inbox));
+    tokio::spawn(own(voice, lease, whose, told, inbox));
     orders
 }
 
 /// The deadline as a stamp. The clock is read before the remaining time, so that the stamp is early
 /// rather than late.
-pub(super) fn deadline_ns(deadline: Deadline) -> i64 {
-    let now = stamp::now();
+pub(super) fn deadline_ns(voice: &Output, deadline: Deadline) -> i64 {
+    let now = voice.now();
     stamp::later(now, deadline.remaining())
 }
 
 /// An extension in flight: the request, the time of the call, and its future.
 type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + 'a>>);
-type Extended = Result<Deadline, ExtendError>;
+/// `None`: it was dropped.
+type Extended = Option<Result<Deadline, ExtendError>>;
 
 async fn own(
+    voice: Output,
     lease: Held,
     (client, resource): (Name, Name),
     told: i64,
@@ -133,7 +143,8 @@ async fn own(
     let last = {
         let mut extending: Option<Extending<'_>> = None;
         let seen = (lease.deadline(), told);
-        let mut watch = Watch { client, resource, over: None, seen, look: None };
+        let mut watch =
+            Watch { voice: voice.clone(), client, resource, over: None, seen, look: None };
         let mut lost = std::pin::pin!(lease.lost());
         let mut others: Vec<Held> = Vec::new();
         loop {
@@ -141,28 +152,36 @@ async fn own(
                 biased;
                 why = &mut lost, if watch.over.is_none() => watch.lose(why.to_string()),
                 result = ended(&mut extending), if extending.is_some() => {
-                    let at_ns = stamp::now();
-                    if let Some((id, from_ns, _)) = extending.take() {
-                        watch.extended(id, (from_ns, at_ns), result);
+                    let at_ns = voice.now();
+                    match (result, extending.take()) {
+                        (Some(result), Some((id, from_ns, _))) => {
+                            watch.extended(id, (from_ns, at_ns), result);
+                        }
+                        (_, extending) => {
+                            // Its round goes on, or is over and no caller has reported the result.
+                            watch.look(&lease);
+                            watch.start();
+                            cancel(&voice, extending);
+                        }
                     }
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        Output.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
+                        voice.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
                     }
-                    Some(Order::Extend { id, ttl }) => {
-                        let from_ns = stamp::now();
-                        extending = Some((id, from_ns, Box::pin(lease.extend_to(ttl))));
+                    Some(Order::Extend { id, ttl, polls }) => {
+                        let from_ns = voice.now();
+                        extending = Some((id, from_ns, Box::pin(Limited::new(polls, lease.extend_to(ttl)))));
                     }
                     Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
                     Some(Order::Check { id }) => watch.check(id, &lease),
                     Some(Order::Watch) => watch.start(),
                     Some(Order::Cancel { request }) => {
                         let which = |under_way: &mut Extending<'_>| under_way.0 == request;
-                        cancel(extending.take_if(which));
+                        cancel(&voice, extending.take_if(which));
                     }
                     Some(Order::HandOver { to }) => {
-                        cancel(extending);
+                        cancel(&voice, extending);
                         break Last::HandOver(to);
                     }
                     Some(Order::Again { id, stamps, lease }) => {
@@ -171,9 +190,9 @@ async fn own(
                     }
                     Some(Order::Release { id }) => match others.pop() {
                         // This returns at once: no master takes part.
-                        Some(other) => release(id, other, Some(others.len() as u64 + 1)).await,
+                        Some(other) => release(&voice, id, other, Some(others.len() as u64 + 1)).await,
                         None => {
-                            cancel(extending);
+                            cancel(&voice, extending);
                             break Last::Release(id);
                         }
                     },
@@ -185,7 +204,7 @@ async fn own(
         }
     };
     match last {
-        Last::Release(id) => release(id, lease, None).await,
+        Last::Release(id) => release(&voice, id, lease, None).await,
         // The request waits for the lease. If the request has gone, the lease is dropped, and so
         // released.
         Last::HandOver(to) => drop(to.send(lease)),
@@ -198,10 +217,10 @@ enum Last {
     HandOver(oneshot::Sender<Held>),
 }
 
-fn cancel(extending: Option<Extending<'_>>) {
+fn cancel(voice: &Output, extending: Option<Extending<'_>>) {
     if let Some((id, _, future)) = extending {
         drop(future);
-        Output.refuse(id, FailureReason::Cancelled, "cancelled");
+        voice.refuse(id, FailureReason::Cancelled, "cancelled");
     }
 }
 
@@ -220,14 +239,14 @@ async fn due(look: &mut Option<Interval>) {
 }
 
 /// Releases a handle, and reports the number of handles that are left, if any.
-async fn release(id: u64, lease: Held, handles: Option<u64>) {
-    let from_ns = Some(stamp::now());
+async fn release(voice: &Output, id: u64, lease: Held, handles: Option<u64>) {
+    let from_ns = Some(voice.now());
     let released = lease.release().await;
-    let at_ns = Some(stamp::now());
+    let at_ns = Some(voice.now());
     let why = why(released.outcome);
     let text = why.map(|_| released.to_string());
     let ok = why.is_none();
-    Output.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
+    voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
 }
 
 /// The reason in the answer to a release that did not fully succeed.
@@ -241,6 +260,7 @@ pub(super) const fn why(outcome: Outcome) -> Option<FailureReason> {
 
 /// The state of a lease, as known and as reported.
 struct Watch {
+    voice: Output,
     client: Name,
     resource: Name,
     /// Why the lease is no longer held. A loss is final.
@@ -254,7 +274,7 @@ struct Watch {
 impl Watch {
     fn lose(&mut self, why: String) {
         let (client, resource) = (self.client.clone(), self.resource.clone());
-        Output.tell(&Notice::Lost { client, resource, at_ns: stamp::now() });
+        self.voice.tell(&Notice::Lost { client, resource, at_ns: self.voice.now() });
         self.over = Some(why);
         self.look = None;
     }
@@ -265,14 +285,14 @@ impl Watch {
         let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
         let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
         let answer = Answer { id, ok: true, from_ns, at_ns, deadline_ns, ..Answer::default() };
-        Output.answer(&Answer { fence, handles, ..answer });
+        self.voice.answer(&Answer { fence, handles, ..answer });
     }
 
     /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
     /// seem to move.
     fn told(&mut self, deadline: Deadline) -> i64 {
         if deadline != self.seen.0 {
-            self.seen = (deadline, deadline_ns(deadline));
+            self.seen = (deadline, deadline_ns(&self.voice, deadline));
         }
         self.seen.1
     }
@@ -281,15 +301,20 @@ impl Watch {
         // Ask the library, too: the deadline decides, not whether its timer has fired.
         let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
         match over {
-            Some(why) => Output.refuse(id, FailureReason::Lost, why),
+            Some(why) => self.voice.refuse(id, FailureReason::Lost, why),
             None => {
-                let at_ns = Some(stamp::now());
-                Output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                let at_ns = Some(self.voice.now());
+                self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
         }
     }
 
-    fn extended(&mut self, id: u64, (from_ns, at_ns): (i64, i64), result: Extended) {
+    fn extended(
+        &mut self,
+        id: u64,
+        (from_ns, at_ns): (i64, i64),
+        result: Result<Deadline, ExtendError>,
+    ) {
         let mut answer =
             Answer { id, from_ns: Some(from_ns), at_ns: Some(at_ns), ..Answer::default() };
         match result {
@@ -311,17 +336,17 @@ impl Watch {
                 }
             }
         }
-        Output.answer(&answer);
+        self.voice.answer(&answer);
     }
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
         if let Some(why) = &self.over {
-            return Output.refuse(id, FailureReason::Lost, why.clone());
+            return self.voice.refuse(id, FailureReason::Lost, why.clone());
         }
         lease.keep_alive(max_hold);
         self.start();
-        let at_ns = Some(stamp::now());
-        Output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+        let at_ns = Some(self.voice.now());
+        self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
     }
 
     /// From now on, polls the deadline until the lease is lost.
@@ -339,10 +364,10 @@ impl Watch {
             return;
         }
         let deadline_ns = self.told(deadline);
-        Output.tell(&Notice::Extended {
+        self.voice.tell(&Notice::Extended {
             client: self.client.clone(),
             resource: self.resource.clone(),
-            at_ns: Some(stamp::now()),
+            at_ns: Some(self.voice.now()),
             deadline_ns,
         });
     }

@@ -8,18 +8,20 @@ use std::time::Duration;
 use redquorum::{Acquire, AcquireError, ExtendError, Owner, Redlock};
 use tokio::sync::{mpsc, oneshot};
 
+use super::limited::{ChoosePolls, Limited};
 use super::output::Output;
 use super::owner::{self, Held, Order};
 use crate::client_protocol::{Answer, FailureReason, Op, Request};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::stamp;
 
 /// The requests in flight, and the leases.
-pub(super) struct RequestHandler {
+pub(crate) struct RequestHandler {
+    pub(super) voice: Output,
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
     pub(super) books: Arc<Mutex<Books>>,
+    pub(super) polls: Box<ChoosePolls>,
 }
 
 #[derive(Default)]
@@ -47,19 +49,25 @@ struct Wanted {
 }
 
 impl RequestHandler {
-    pub(super) fn new(lock: Redlock, fencing: bool) -> Self {
-        Self { lock, fencing, books: Arc::default() }
+    pub(crate) fn new(
+        voice: Output,
+        lock: Redlock,
+        fencing: bool,
+        polls: Box<ChoosePolls>,
+    ) -> Self {
+        Self { voice, lock, fencing, books: Arc::default(), polls }
     }
 
     /// Handles a line from the harness, and returns at once.
     pub(super) fn take(&self, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
-            Err(why) => Output.refuse_line(line, &why),
+            Err(why) => self.voice.refuse_line(line, &why),
         }
     }
 
-    fn handle(&self, Request { id, client, op }: Request) {
+    /// Handles a request, and returns at once.
+    pub(crate) fn handle(&self, Request { id, client, op }: Request) {
         match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
                 let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
@@ -73,7 +81,8 @@ impl RequestHandler {
             Op::ReleaseAll { resources } => self.release_all(id, client, resources),
             Op::Extend { resource, ttl_ms } => {
                 let ttl = Duration::from_millis(ttl_ms);
-                self.order((client, resource), id, Order::Extend { id, ttl });
+                let polls = (self.polls)();
+                self.order((client, resource), id, Order::Extend { id, ttl, polls });
             }
             Op::KeepAlive { resource, max_ms } => {
                 let max_hold = Duration::from_millis(max_ms);
@@ -85,7 +94,7 @@ impl RequestHandler {
             Op::Cancel { request } => {
                 // Answer first: the answer only confirms that the cancel arrived. A request that
                 // has ended meanwhile counts as cancelled.
-                Output.answer(&Answer { id, ok: true, ..Answer::default() });
+                self.voice.answer(&Answer { id, ok: true, ..Answer::default() });
                 let mut books = self.books();
                 if let Some(cancel) = books.acquiring.remove(&request) {
                     // The send fails if the acquire has ended meanwhile. The sends below fail if
@@ -97,8 +106,8 @@ impl RequestHandler {
                 }
             }
             Op::Step { check: None, .. } => {
-                let at_ns = Some(stamp::now());
-                Output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                let at_ns = Some(self.voice.now());
+                self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
             Op::Step { check: Some(resource), .. } => {
                 self.order((client, resource), id, Order::Check { id });
@@ -112,7 +121,7 @@ impl RequestHandler {
             None => true,
         };
         if refused {
-            Output.refuse(
+            self.voice.refuse(
                 id,
                 FailureReason::Lost,
                 format!("{} has no lease of {}", whose.0, whose.1),
@@ -135,23 +144,27 @@ impl RequestHandler {
             None => request,
         };
         let (books, fencing, again) = (self.books.clone(), self.fencing, wanted.again);
+        let (voice, polls) = (self.voice.clone(), (self.polls)());
         tokio::spawn(async move {
-            let from_ns = stamp::now();
+            let from_ns = voice.now();
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
-                result = granted(request, fencing) => result,
-                _ = cancelled => {
-                    // The future has been dropped by now.
-                    if let Some(entry) = unpoisoned(&books).owners.get(&whose).filter(|_| again) {
-                        // The send fails if the owner task has ended. Then there is no lease.
-                        let _ = entry.orders.send(Order::Watch);
-                    }
-                    Output.refuse(id, FailureReason::Cancelled, "cancelled");
-                    return;
-                }
+                result = Limited::new(polls, granted(request, fencing)) => result,
+                _ = cancelled => None,
             };
-            let at_ns = stamp::now();
+            let Some(result) = result else {
+                // The future has been dropped by now.
+                let mut books = unpoisoned(&books);
+                books.acquiring.remove(&id);
+                if let Some(entry) = books.owners.get(&whose).filter(|_| again) {
+                    // The send fails if the owner task has ended. Then there is no lease.
+                    let _ = entry.orders.send(Order::Watch);
+                }
+                drop(books);
+                return voice.refuse(id, FailureReason::Cancelled, "cancelled");
+            };
+            let at_ns = voice.now();
             let mut books = unpoisoned(&books);
             books.acquiring.remove(&id);
             match result {
@@ -161,18 +174,18 @@ impl RequestHandler {
                     let told = entry.map(|e| e.orders.send(Order::Again { id, stamps, lease }));
                     drop(books);
                     if !matches!(told, Some(Ok(()))) {
-                        Output.refuse(id, FailureReason::Lost, "released meanwhile");
+                        voice.refuse(id, FailureReason::Lost, "released meanwhile");
                     }
                 }
                 Ok(lease) => {
-                    let told = owner::deadline_ns(lease.deadline());
+                    let told = owner::deadline_ns(&voice, lease.deadline());
                     let fence = lease.fencing_token();
                     // Register the lease before the answer, since the next request may be about it.
                     // It replaces a lease that was lost and never released.
-                    let orders = owner::spawn(lease, whose.clone(), told);
+                    let orders = owner::spawn(voice.clone(), lease, whose.clone(), told);
                     books.owners.insert(whose, Entry { orders, owner });
                     drop(books);
-                    Output.answer(&Answer {
+                    voice.answer(&Answer {
                         id,
                         ok: true,
                         from_ns: Some(from_ns),
@@ -186,7 +199,7 @@ impl RequestHandler {
                     drop(books);
                     let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
                     let (why, text) = (Some(why(&error)), Some(error.to_string()));
-                    Output.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
+                    voice.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
                 }
             }
         });

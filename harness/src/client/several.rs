@@ -6,13 +6,12 @@ use std::time::Duration;
 use redquorum::{AcquireAll, AcquireAllError, Released};
 use tokio::sync::oneshot;
 
-use super::output::Output;
+use super::limited::Limited;
 use super::owner::{self, Held, Order};
 use super::requests::{Entry, RequestHandler};
 use crate::client_protocol::{Answer, Each, FailureReason};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::stamp;
 
 impl RequestHandler {
     pub(super) fn acquire_all(
@@ -25,21 +24,23 @@ impl RequestHandler {
         let (cancel, cancelled) = oneshot::channel();
         self.books().acquiring.insert(id, cancel);
         let (lock, books, fencing) = (self.lock.clone(), self.books.clone(), self.fencing);
+        let (voice, polls) = (self.voice.clone(), (self.polls)());
         tokio::spawn(async move {
             let names = resources.iter().map(Name::as_str);
             let request = lock.acquire_all(names).ttl(ttl).wait(wait);
-            let from_ns = Some(stamp::now());
+            let from_ns = Some(voice.now());
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
-                result = held(request, fencing) => result,
-                _ = cancelled => {
-                    // The future has been dropped by now.
-                    Output.refuse(id, FailureReason::Cancelled, "cancelled");
-                    return;
-                }
+                result = Limited::new(polls, held(request, fencing)) => result,
+                _ = cancelled => None,
             };
-            let at_ns = Some(stamp::now());
+            let Some(result) = result else {
+                // The future has been dropped by now.
+                unpoisoned(&books).acquiring.remove(&id);
+                return voice.refuse(id, FailureReason::Cancelled, "cancelled");
+            };
+            let at_ns = Some(voice.now());
             let mut answer = Answer { id, from_ns, at_ns, ..Answer::default() };
             let mut books = unpoisoned(&books);
             books.acquiring.remove(&id);
@@ -47,7 +48,7 @@ impl RequestHandler {
                 Ok(leases) => {
                     answer.ok = true;
                     for (lease, resource) in leases.into_iter().zip(resources) {
-                        let deadline = owner::deadline_ns(lease.deadline());
+                        let deadline = owner::deadline_ns(&voice, lease.deadline());
                         let deadline_ns = Some(deadline);
                         answer.deadline_ns =
                             [answer.deadline_ns, deadline_ns].into_iter().flatten().min();
@@ -56,7 +57,7 @@ impl RequestHandler {
                         // Register the lease before the answer, since the next request may be about
                         // it. It replaces a lease that was lost and never released.
                         let whose = (client.clone(), resource);
-                        let orders = owner::spawn(lease, whose.clone(), deadline);
+                        let orders = owner::spawn(voice.clone(), lease, whose.clone(), deadline);
                         let owner = redquorum::Owner::new();
                         books.owners.insert(whose, Entry { orders, owner });
                     }
@@ -67,7 +68,7 @@ impl RequestHandler {
                 }
             }
             drop(books);
-            Output.answer(&answer);
+            voice.answer(&answer);
         });
     }
 
@@ -82,6 +83,7 @@ impl RequestHandler {
             }
             handed.push((whose.1, lease));
         }
+        let voice = self.voice.clone();
         tokio::spawn(async move {
             let (mut leases, mut missing) = (Vec::new(), Vec::new());
             for (resource, lease) in handed {
@@ -90,7 +92,7 @@ impl RequestHandler {
                     Err(_) => missing.push(resource),
                 }
             }
-            let from_ns = Some(stamp::now());
+            let from_ns = Some(voice.now());
             let released: Vec<_> =
                 leases.into_iter().map(|lease: Held| tokio::spawn(lease.release())).collect();
             let mut worst = None;
@@ -109,9 +111,9 @@ impl RequestHandler {
             if let Some(resource) = missing.first() {
                 worst = Some((FailureReason::Lost, format!("{client} has no lease of {resource}")));
             }
-            let (ok, at_ns) = (worst.is_none(), Some(stamp::now()));
+            let (ok, at_ns) = (worst.is_none(), Some(voice.now()));
             let (why, text) = worst.unzip();
-            Output.answer(&Answer { id, ok, from_ns, at_ns, why, text, ..Answer::default() });
+            voice.answer(&Answer { id, ok, from_ns, at_ns, why, text, ..Answer::default() });
         });
     }
 }

@@ -102,7 +102,7 @@ impl Shell {
             if !ready && self.process.is_ready() {
                 ready = true;
                 let name = Some(format!("mutant {}", self.mutant));
-                Output.tell(&Notice::Ready {
+                Output::Stdout.tell(&Notice::Ready {
                     protocol: PROTOCOL,
                     can: Capability::ALL.to_vec(),
                     name,
@@ -129,7 +129,7 @@ impl Shell {
         match event {
             Event::Line(line) => match serde_json::from_str(&line) {
                 Ok(request) => self.tell(ProcessEvent::Asked(request)),
-                Err(why) => Output.refuse_line(&line, &why),
+                Err(why) => Output::Stdout.refuse_line(&line, &why),
             },
             Event::Dialled { node, epoch, opened } if self.process.awaits(node, epoch) => {
                 match opened {
@@ -163,8 +163,8 @@ impl Shell {
     fn grant(&mut self, wishes: Vec<ProcessEffect>) {
         for wish in wishes {
             match wish {
-                ProcessEffect::Answer(answer) => Output.answer(&answer),
-                ProcessEffect::Notice(notice) => Output.tell(&notice),
+                ProcessEffect::Answer(answer) => Output::Stdout.answer(&answer),
+                ProcessEffect::Notice(notice) => Output::Stdout.tell(&notice),
                 ProcessEffect::Write { node, epoch, command } => self.write(node, epoch, &command),
                 ProcessEffect::Dial { node, epoch } => {
                     let how = (self.limit, self.process.is_guarded());

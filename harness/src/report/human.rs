@@ -204,7 +204,7 @@ pub(super) fn summary(
     let counts = if counts.is_empty() { "nothing was run".to_owned() } else { counts.join(", ") };
     // The output of runs in virtual time contains nothing that differs from one execution to the
     // next.
-    let took = if session.backend == "sim" {
+    let took = if matches!(session.backend.as_str(), "sim" | "library") {
         let all: Duration = entries.iter().map(|entry| entry.took).sum();
         format!("{} of virtual time", seconds(all))
     } else {

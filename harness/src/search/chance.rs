@@ -16,6 +16,7 @@ use std::time::Duration;
 use super::plan::Space;
 use super::{Found, Kind, kinds};
 use crate::checker::judge;
+use crate::history::History;
 use crate::mutants::Mutant;
 use crate::sim;
 
@@ -39,8 +40,23 @@ pub struct Search {
     pub runs: u64,
     /// Whether the clients are mutants, and which one.
     pub mutant: Mutant,
+    /// What the client processes are.
+    pub through: Through,
     /// The number of threads.
     pub jobs: usize,
+}
+
+/// The client processes of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "real", derive(clap::ValueEnum))]
+pub enum Through {
+    /// The shipped machines, or mutants of them.
+    #[default]
+    Machines,
+    /// The library itself, in virtual time. The futures of some requests are dropped at random
+    /// polls.
+    #[cfg(all(unix, feature = "real"))]
+    Library,
 }
 
 /// What the search saw.
@@ -127,7 +143,7 @@ impl Search {
 
     /// Executes the run of a number.
     fn one(&self, number: u64, report: &mut Report) {
-        let history = sim::run(&self.space.draw(number), number, self.mutant);
+        let history = self.history(number);
         let verdict = judge(&history);
         report.runs += 1;
         report.events += u64::try_from(history.records.len()).unwrap_or(u64::MAX);
@@ -150,7 +166,17 @@ impl Search {
 
     /// The find of the run with this number.
     pub fn found(&self, number: u64) -> Option<Found> {
-        Found::of(&self.space.draw(number), number, self.mutant)
+        Found::in_history(&self.history(number), self.mutant)
+    }
+
+    /// The history of the run with this number.
+    pub fn history(&self, number: u64) -> History {
+        let scenario = self.space.draw(number);
+        match self.through {
+            Through::Machines => sim::run(&scenario, number, self.mutant),
+            #[cfg(all(unix, feature = "real"))]
+            Through::Library => sim::run_library_with_drops(&scenario, number),
+        }
     }
 
     /// The first run in which something goes wrong: after how many runs, the find and its kind.

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::chance::Search;
+use super::chance::{Search, Through};
 use super::plan::Space;
 use super::{Found, Kind, shrink};
 use crate::mutants::Mutant;
@@ -21,7 +21,8 @@ pub struct Caught {
 /// Draws scenarios inside the assumptions, from a seed on, until one detects the mutant and passes
 /// without the mutation. Returns none if `runs` scenarios did not detect it.
 pub fn catch(mutant: Mutant, seed: u64, runs: u64) -> Option<Caught> {
-    let search = Search { space: Space::INSIDE, seed, runs, mutant, jobs: 1 };
+    let search =
+        Search { space: Space::INSIDE, seed, runs, mutant, through: Through::Machines, jobs: 1 };
     let (runs, found, kind) = search.first()?;
     let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
     let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);

@@ -6,52 +6,17 @@ use std::sync::Arc;
 
 use redquorum_protocol::Time;
 
-use super::PIPE;
+use super::process::ClientProcess;
 use super::wires::WireId;
-use super::world::{Actor, AnyProcess, Instant, World, WorldEvent, signed};
-use crate::client_machine::{Clocks, Honest, InputContext, Process, ProcessEffect, ProcessEvent};
+use super::world::{Actor, Instant, World, WorldEvent, signed};
+use super::{PIPE, TICK};
+use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
 use crate::client_protocol::{Notice, Options};
-use crate::mutants::Mutant;
 use crate::name::Name;
 use crate::orchestrator::Input;
 use crate::wall::WallClock;
 
-impl AnyProcess {
-    fn start(
-        options: Options,
-        nodes: usize,
-        mutant: Mutant,
-        around: &mut InputContext<'_>,
-    ) -> Self {
-        match mutant {
-            Mutant::None => Self::Honest(Process::start(options, nodes, Honest, around)),
-            mutant => Self::Mutant(Process::start(options, nodes, mutant, around)),
-        }
-    }
-
-    fn is_ready(&self) -> bool {
-        match self {
-            Self::Honest(process) => process.is_ready(),
-            Self::Mutant(process) => process.is_ready(),
-        }
-    }
-
-    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
-        match self {
-            Self::Honest(process) => process.handle(happening, around),
-            Self::Mutant(process) => process.handle(happening, around),
-        }
-    }
-
-    fn next_wake(&self, clocks: Clocks) -> Time {
-        match self {
-            Self::Honest(process) => process.next_wake(clocks),
-            Self::Mutant(process) => process.next_wake(clocks),
-        }
-    }
-}
-
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Starts the processes.
     pub(super) fn start(&mut self) {
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
@@ -63,7 +28,7 @@ impl World {
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut rng = self.seed.of_process(number);
             let mut around = InputContext { clocks, rng: &mut rng.claims, out: &mut wishes };
-            let process = AnyProcess::start(options, nodes.len(), self.mutant, &mut around);
+            let process = P::start(options, nodes.len(), self.mutant, &mut around);
             self.actors.push(Actor {
                 name,
                 process,
@@ -82,6 +47,7 @@ impl World {
             });
             self.grant(number, &mut wishes);
         }
+        self.enter(TICK, WorldEvent::Tick);
     }
 
     /// Whether every process has tried every master.

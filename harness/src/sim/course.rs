@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use super::process::AnyProcess;
 use super::rng::Latency;
-use super::world::{self, World};
-use super::{LONGEST, TICK};
-use crate::history::{Header, History, Phase, SCHEMA};
+use super::world::World;
+use crate::history::{History, Phase};
 use crate::mutants::Mutant;
 use crate::orchestrator::Place;
 use crate::scenario::{EventKind, Fault, Scenario, Side};
@@ -15,7 +15,7 @@ use crate::scenario::{EventKind, Fault, Scenario, Side};
 /// A run in progress.
 #[derive(Clone, Debug)]
 pub struct Course {
-    world: World,
+    world: World<AnyProcess>,
     seed: u64,
     steps: u64,
 }
@@ -25,24 +25,13 @@ impl Course {
     pub fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
         let mut world = World::new(scenario, seed, latency, mutant);
         world.start();
-        world.enter(TICK, world::WorldEvent::Tick);
         Self { world, seed, steps: 0 }
     }
 
     /// Handles the next event. Returns `false` if there is none.
     pub fn step(&mut self) -> bool {
-        let world = &mut self.world;
-        if world.orchestrator.phase() == Some(Phase::End) || world.now >= LONGEST {
-            return false;
-        }
-        self.steps += 1;
-        if !world.began && world.all_ready() {
-            world.begin();
-            return true;
-        }
-        let what = world.next();
-        let goes_on = what.is_some();
-        what.into_iter().for_each(|what| world.let_happen(what));
+        let goes_on = self.world.step();
+        self.steps += u64::from(goes_on);
         goes_on
     }
 
@@ -52,22 +41,8 @@ impl Course {
     }
 
     /// Ends the run and returns its history.
-    pub fn finish(mut self) -> History {
-        self.world.finish();
-        let World { orchestrator, scenario, mutant, .. } = self.world;
-        let mut records = orchestrator.into_records();
-        records.sort_by_key(|record| record.ns);
-        let masters = format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes);
-        Header {
-            schema: SCHEMA,
-            scenario: Arc::unwrap_or_clone(scenario),
-            seed: self.seed,
-            backend: "sim".to_owned(),
-            masters,
-            client: (mutant != Mutant::None).then(|| format!("mutant {mutant}")),
-            harness: env!("CARGO_PKG_VERSION").to_owned(),
-        }
-        .with(records)
+    pub fn finish(self) -> History {
+        self.world.into_history(self.seed, "sim")
     }
 
     /// Advances until all clients are ready and the run is about to begin. No fault of a scenario

@@ -2,6 +2,7 @@
 
 use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 
+use super::process::ClientProcess;
 use super::rules::{FaultKind as Ill, Rule};
 use super::server::Wall;
 use super::wires::WireId;
@@ -22,7 +23,7 @@ pub(super) struct FaultContext {
     rules: Vec<u64>,
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Closes a gate for a fault.
     pub(super) fn gate(
         &mut self,

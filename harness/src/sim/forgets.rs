@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use super::process::ClientProcess;
 use super::world::{Instant, World};
 use crate::history::{Event, Ns, Window};
 use crate::orchestrator::Input;
 use crate::scenario::{FaultKind, NodeFault, Persistence};
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Cuts a master's power. Of its file, only the synced part remains.
     pub(super) fn lose_power(&mut self, fault: usize, node: usize) {
         let until = match self.scenario.cluster.persistence {

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use redquorum_protocol::WaiterId;
 use redquorum_protocol::wire::{Command, Greeting};
 
+use super::process::ClientProcess;
 use super::rules::{Fate, FaultKind};
 use super::server::{self, Connection};
 use super::world::{Instant, World, WorldEvent};
@@ -179,7 +180,7 @@ impl<T> Lane<T> {
     }
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Sends a command of a process.
     pub(super) fn write(&mut self, id: WireId, command: Command) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };

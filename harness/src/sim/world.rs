@@ -5,14 +5,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::LONGEST;
+use super::process::ClientProcess;
 use super::queue::Queue;
 use super::rng::{Latency, LinkRng, ProcessRng, Seed, Stream};
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
 use super::wires::{Texts, WireId, Wires};
-use crate::client_machine::{Honest, Process, ProcessEffect, ProcessEvent};
+use crate::client_machine::{ProcessEffect, ProcessEvent};
 use crate::client_protocol::Request;
-use crate::history::Ns;
+use crate::history::{Header, History, Ns, Phase, SCHEMA};
 use crate::mutants::Mutant;
 use crate::name::Name;
 use crate::orchestrator::{Input, Orchestrator, Order};
@@ -92,9 +94,9 @@ pub(super) struct Master {
 
 /// A client process.
 #[derive(Clone, Debug)]
-pub(super) struct Actor {
+pub(super) struct Actor<P> {
     pub(super) name: Name,
-    pub(super) process: AnyProcess,
+    pub(super) process: P,
     /// The master at the other end of each of its links. Two links may lead to one master.
     pub(super) nodes: Arc<[usize]>,
     /// The wires that it has not closed: link, epoch, id.
@@ -115,13 +117,6 @@ pub(super) struct Actor {
     pub(super) suspended: u64,
     /// Time of its next wake-up, as entered in the queue.
     pub(super) wake: Instant,
-}
-
-/// A client process, honest or mutant.
-#[derive(Clone, Debug)]
-pub(super) enum AnyProcess {
-    Honest(Process<Honest>),
-    Mutant(Process<Mutant>),
 }
 
 /// Random streams of the links of each process.
@@ -147,7 +142,7 @@ impl Links {
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct World<P> {
     pub(super) now: Instant,
     /// When the run began.
     pub(super) origin: Instant,
@@ -156,7 +151,7 @@ pub(super) struct World {
     pub(super) orchestrator: Orchestrator,
     pub(super) direct_at: Instant,
     pub(super) masters: Vec<Master>,
-    pub(super) actors: Vec<Actor>,
+    pub(super) actors: Vec<Actor<P>>,
     pub(super) wires: Wires,
     pub(super) links: Links,
     pub(super) texts: Texts,
@@ -173,7 +168,7 @@ pub(super) struct World {
     pub(super) wishes: Vec<ProcessEffect>,
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     pub(super) fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
         let seed = Seed::new(seed, latency);
         let nodes = scenario.cluster.nodes;
@@ -220,12 +215,46 @@ impl World {
         }
     }
 
+    /// Handles the next event. Returns `false` at the end of the run.
+    pub(super) fn step(&mut self) -> bool {
+        if self.orchestrator.phase() == Some(Phase::End) || self.now >= LONGEST {
+            return false;
+        }
+        if !self.began && self.all_ready() {
+            self.begin();
+            return true;
+        }
+        let what = self.next();
+        let goes_on = what.is_some();
+        what.into_iter().for_each(|what| self.let_happen(what));
+        goes_on
+    }
+
+    /// Ends the run and returns its history.
+    pub(super) fn into_history(mut self, seed: u64, backend: &str) -> History {
+        self.finish();
+        let Self { orchestrator, scenario, mutant, .. } = self;
+        let mut records = orchestrator.into_records();
+        records.sort_by_key(|record| record.ns);
+        let masters = format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes);
+        Header {
+            schema: SCHEMA,
+            scenario: Arc::unwrap_or_clone(scenario),
+            seed,
+            backend: backend.to_owned(),
+            masters,
+            client: (mutant != Mutant::None).then(|| format!("mutant {mutant}")),
+            harness: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+        .with(records)
+    }
+
     pub(super) fn enter(&mut self, at: Instant, what: WorldEvent) {
         self.queue.enter(at.max(self.now), what);
     }
 
     /// Takes the next event and advances the time to it.
-    pub(super) fn next(&mut self) -> Option<WorldEvent> {
+    fn next(&mut self) -> Option<WorldEvent> {
         let (at, what) = self.queue.next()?;
         self.now = at;
         Some(what)

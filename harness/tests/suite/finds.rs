@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use redquorum_harness::mutants::Mutant;
-use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{shrink, story};
 use redquorum_rig::trials::{Case, thrice, with_masters};
@@ -17,7 +17,14 @@ use crate::support::{ask_text, folder};
 const FINDS: [u64; 9] = [6, 49, 53, 99, 192, 312, 410, 459, 963];
 
 pub(crate) fn cases() -> Vec<Case> {
-    let search = Search { space: Space::OUTSIDE, seed: 0, runs: 0, mutant: Mutant::None, jobs: 1 };
+    let search = Search {
+        space: Space::OUTSIDE,
+        seed: 0,
+        runs: 0,
+        mutant: Mutant::None,
+        through: Through::Machines,
+        jobs: 1,
+    };
     let finds = FINDS.map(|number| {
         with_masters(&format!("find_{number}_shows_on_real_masters"), move || {
             let found = search.found(number).expect("something goes wrong in that run");

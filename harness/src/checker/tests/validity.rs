@@ -264,3 +264,22 @@ fn an_extension_over_a_gap_that_the_client_was_not_told_of_is_no_bug() {
         assert!(!tells, "{made} {verdict:#?}");
     }
 }
+
+#[test]
+fn the_token_of_a_lease_is_the_last_one_that_reached_a_quorum() {
+    let mut run = Run::two();
+    let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
+    // The process gives up an attempt that has a quorum. The fourth master is slow, and sets that
+    // key after the quorum of the next attempt.
+    for node in [1, 2, 3] {
+        run.set("c1", node, "t1", 99.1, Some(99.2));
+        run.delete("c1", node, Some("t1"), 99.2, Some(99.3), Said::Done);
+        run.set("c1", node, "t2", 99.3, Some(99.4));
+    }
+    run.set("c1", 4, "t1", 99.5, Some(99.6));
+    // The client does not tell its token.
+    let (at, deadline) = (Some(100.0), Some(2078.0));
+    run.answer(100.0, "c1", id, Answer { ok: true, at, deadline, ..Answer::default() });
+    run.delete("c1", 4, Some("t1"), 100.1, Some(100.2), Said::Done);
+    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe);
+}

@@ -11,7 +11,7 @@ use crate::cli::Code;
 use crate::cli::words::say;
 use crate::real::interrupted;
 use crate::report::Out;
-use crate::search::chance::{Report, Search};
+use crate::search::chance::{Report, Search, Through};
 use crate::search::plan::Space;
 
 /// The duration of a search without an option for it.
@@ -23,6 +23,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
         seed: options.seed(),
         runs: options.runs.unwrap_or(u64::MAX),
         mutant: options.mutant,
+        through: options.through,
         jobs: options.jobs(),
     };
     let time = if options.runs.is_some() { None } else { Some(options.time.unwrap_or(USUALLY)) };
@@ -41,7 +42,11 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
     let (mut wrong, mut broken) = (false, false);
     for (kind, sight) in &report.kinds {
         let Some(found) = search.found(sight.first) else { continue };
-        match finds::keep(&found, kind, out) {
+        let kept = match search.through {
+            Through::Machines => finds::keep(&found, kind, out),
+            Through::Library => finds::keep_history(&search, &found, kind, out),
+        };
+        match kept {
             Ok(find) => {
                 wrong |= find.is_wrong(&search);
                 tell(options, &search, &find, sight.runs);

@@ -262,7 +262,7 @@ fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code>
         match (found, kind) {
             (Some(found), Some(kind)) => {
                 let find = finds::keep(&found, &kind, out)?;
-                say(&format!("  {}", find.again()));
+                say(&format!("  {}", find.again));
                 kinds.push(kind);
             }
             // The failure shows only where all links are alike.

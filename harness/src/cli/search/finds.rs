@@ -1,7 +1,8 @@
 //! Shrinks a find and writes it as a scenario file.
 
+use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -23,13 +24,42 @@ pub(super) struct Find {
     /// The number of the run that showed it.
     pub(super) number: u64,
     pub(super) file: PathBuf,
+    /// The command that repeats it.
+    pub(super) again: String,
 }
 
 /// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
     let small = shrunk(found, kind);
     let file = write(&story::name(kind, found.mutant), &small, kind, out)?;
-    Ok(Find { kind: kind.clone(), small, number: found.seed, file })
+    let again = again(&file, &small);
+    Ok(Find { kind: kind.clone(), small, number: found.seed, file, again })
+}
+
+/// Writes the history of a find, under the name of its kind: the find is in the library, and
+/// depends on its random choices.
+pub(super) fn keep_history(
+    search: &Search,
+    found: &Found,
+    kind: &Kind,
+    out: &Out,
+) -> Result<Find, Code> {
+    let number = found.seed;
+    let name = story::name(kind, found.mutant);
+    let file =
+        out.history(&name, 0, &search.history(number)).map_err(|error| unwritten(&name, &error))?;
+    let outside = if search.space.inside { "" } else { " --outside" };
+    let nodes = search.space.nodes.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();
+    let program = program();
+    let again =
+        format!("{program} search --through library --runs 1 --seed {number}{nodes}{outside}");
+    Ok(Find { kind: kind.clone(), small: found.clone(), number, file, again })
+}
+
+fn unwritten(name: &str, error: &io::Error) -> Code {
+    let wrong = format!("{name} cannot be written: {error}");
+    complain(&wrong, "name another folder with --out");
+    Code::Environment
 }
 
 /// The shrunk find. An interrupt ends the shrinker early, and the result is what it has at that
@@ -56,11 +86,7 @@ pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
 pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<PathBuf, Code> {
     let text = story::file_named(name, found, kind);
     let name = format!("{name}.toml");
-    if let Err(error) = out.replace(&name, text.as_bytes()) {
-        let wrong = format!("{name} cannot be written: {error}");
-        complain(&wrong, "name another folder with --out");
-        return Err(Code::Environment);
-    }
+    out.replace(&name, text.as_bytes()).map_err(|error| unwritten(&name, &error))?;
     let file = out.folder().join(&name);
     if let Err(why) = tried(&name, &text, found.seed) {
         let wrong = format!("{} cannot be used: {why}", file.display());
@@ -85,22 +111,22 @@ impl Find {
     pub(super) fn is_wrong(&self, search: &Search) -> bool {
         search.space.inside || self.kind.is_unexplained()
     }
+}
 
-    /// The command that repeats the find.
-    pub(super) fn again(&self) -> String {
-        let program =
-            if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" };
-        let file = self.file.display().to_string();
-        let file = shell_word(&file);
-        match self.small.mutant {
-            Mutant::None => {
-                format!("{program} run {file} --backend sim --seed {}", self.small.seed)
-            }
-            mutant => format!(
-                "{program} run {file} --backend process --client \"redquorum-mutant --mutant {mutant}\""
-            ),
-        }
+/// The command that repeats a find from its file.
+fn again(file: &Path, small: &Found) -> String {
+    let file = file.display().to_string();
+    let (program, file) = (program(), shell_word(&file));
+    match small.mutant {
+        Mutant::None => format!("{program} run {file} --backend sim --seed {}", small.seed),
+        mutant => format!(
+            "{program} run {file} --backend process --client \"redquorum-mutant --mutant {mutant}\""
+        ),
     }
+}
+
+fn program() -> &'static str {
+    if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::finds::Find;
 use crate::mutants::Mutant;
 use crate::scenario::{Cause, Property};
-use crate::search::chance::{Goal, Report, Search};
+use crate::search::chance::{Goal, Report, Search, Through};
 
 /// How a search ended.
 pub(super) struct End<'a> {
@@ -28,6 +28,9 @@ pub(super) fn begin(search: &Search) -> String {
         "all faults, also those outside its assumptions"
     };
     let mutants = match mutant {
+        Mutant::None if search.through == Through::Library => {
+            "\nclients  the library, whose futures are dropped at random polls".to_owned()
+        }
         Mutant::None => String::new(),
         mutant => format!("\nclients  {mutant}: {}", mutant.about()),
     };
@@ -56,7 +59,7 @@ pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
     let masters = plural(u64::try_from(scenario.cluster.nodes).unwrap_or(0), "master");
     let _ = writeln!(text, "  it takes {faults}; {clients}, {masters}");
     let _ = writeln!(text, "  {}", find.file.display());
-    let _ = writeln!(text, "  {}", find.again());
+    let _ = writeln!(text, "  {}", find.again);
     text
 }
 
@@ -146,7 +149,7 @@ pub(super) fn find_json(search: &Search, find: &Find, runs: u64) -> String {
         faults: scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect(),
         seed: find.small.seed,
         file: find.file.display().to_string(),
-        again: find.again(),
+        again: find.again.clone(),
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Goal, Report, Search, goals};
+use super::{Goal, Report, Search, Through, goals};
 use crate::checker::judge;
 use crate::mutants::Mutant;
 use crate::scenario::embedded_runs;
@@ -11,7 +11,8 @@ use crate::search::plan::Space;
 use crate::sim;
 
 fn search(space: Space, runs: u64, jobs: usize) -> Report {
-    let search = Search { space, seed: 0, runs, mutant: Mutant::None, jobs };
+    let search =
+        Search { space, seed: 0, runs, mutant: Mutant::None, through: Through::Machines, jobs };
     search.run(&|_| true)
 }
 
@@ -92,8 +93,14 @@ fn outside_of_the_assumptions_something_goes_wrong_for_a_reason() {
 
 #[test]
 fn who_says_stop_is_heard() {
-    let search =
-        Search { space: Space::INSIDE, seed: 0, runs: 100_000, mutant: Mutant::None, jobs: 2 };
+    let search = Search {
+        space: Space::INSIDE,
+        seed: 0,
+        runs: 100_000,
+        mutant: Mutant::None,
+        through: Through::Machines,
+        jobs: 2,
+    };
     let report = search.run(&|report| report.runs < 64);
     assert!((64..1_000).contains(&report.runs), "{}", report.runs);
 }

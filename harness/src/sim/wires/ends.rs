@@ -7,6 +7,7 @@ use super::{Lane, Message, Wire, WireId};
 use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
+use crate::sim::process::ClientProcess;
 use crate::sim::rules::{Fate, Rule};
 use crate::sim::server::{self, Close};
 use crate::sim::world::{Instant, World, WorldEvent};
@@ -47,7 +48,7 @@ impl Wire {
     }
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Opens a connection for a process.
     pub(in crate::sim) fn dial(&mut self, actor: usize, link: usize, epoch: u64) {
         let node = self.actors[actor].nodes[link];

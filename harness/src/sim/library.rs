@@ -1,0 +1,167 @@
+//! The library `redquorum` as a client process of the simulation, with its wakers, futures and
+//! buffers.
+//!
+//! Each process has a Tokio runtime of its own, with one thread and a paused clock. The simulation
+//! advances that clock to the time of each event, and runs the tasks until all of them wait. Timers
+//! of Tokio fire at whole milliseconds, so the process asks to be woken at each of them.
+//!
+//! - `library/socket.rs`: the connections of the library, as bytes in memory
+//! - `library/wire.rs`: what the bytes mean to the models of the masters
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redquorum::Redlock;
+use redquorum::memory::Repeatable;
+use redquorum_protocol::Time;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use self::socket::{Address, Sockets};
+use super::process::ClientProcess;
+use crate::client::limited::ChoosePolls;
+use crate::client::output::Output;
+use crate::client::requests::RequestHandler;
+use crate::client::{build, ready};
+use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
+use crate::client_protocol::{ClientLine, Notice, Options, Request};
+use crate::mutants::Mutant;
+
+mod socket;
+mod wire;
+
+/// How often the tasks get a turn at each event. A turn ends when all tasks wait. Timers that are
+/// due fire at its end, and their tasks run in the next turn.
+const TURNS: usize = 4;
+/// The interval of Tokio's timers, in nanoseconds.
+const TIMER: u64 = 1_000_000;
+
+/// See the [module](self). With `DROPS`, the futures of some requests are dropped at random polls.
+pub(super) struct Library<const DROPS: bool> {
+    runtime: Runtime,
+    sockets: Arc<Sockets>,
+    requests: mpsc::UnboundedSender<Request>,
+    messages: mpsc::UnboundedReceiver<ClientLine>,
+    is_ready: bool,
+    /// What the clock of the runtime shows.
+    now: Time,
+    repeatable: Repeatable,
+}
+
+impl<const DROPS: bool> ClientProcess for Library<DROPS> {
+    fn start(options: Options, nodes: usize, _: Mutant, around: &mut InputContext<'_>) -> Self {
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            // A turn ends only when all tasks wait.
+            .event_interval(u32::MAX)
+            .build()
+            .expect("a runtime without I/O needs nothing of the system");
+        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some(), around.rng.random()));
+        let (requests, asked) = mpsc::unbounded_channel();
+        let (tell, messages) = mpsc::unbounded_channel();
+        let drops = DROPS.then(|| AtomicU64::new(around.rng.random()));
+        let polls = Box::new(move || drops.as_ref().and_then(choose_polls));
+        runtime.spawn(serve(sockets.clone(), nodes, options, polls, (asked, tell)));
+        let repeatable = Repeatable::new(around.rng.random());
+        let now = around.clocks.monotonic;
+        assert_eq!(now, Time::ZERO, "stamps are counted from the start of the process");
+        let mut process =
+            Self { runtime, sockets, requests, messages, is_ready: false, now, repeatable };
+        process.run(around);
+        process
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
+        self.sockets.unblock();
+        match happening {
+            ProcessEvent::Asked(request) => {
+                // The send fails only if the client has panicked, which `run` reports.
+                let _ = self.requests.send(request);
+            }
+            ProcessEvent::Connected { node, epoch, greeting } => {
+                self.sockets.opened((node, epoch), greeting);
+            }
+            ProcessEvent::Closed { node, epoch, why, .. } => {
+                self.sockets.closed((node, epoch), why)
+            }
+            ProcessEvent::Answered { node, epoch, answer } => {
+                self.sockets.answered((node, epoch), &answer);
+            }
+            ProcessEvent::Woken { node, epoch, waiter_id } => {
+                self.sockets.woken((node, epoch), waiter_id)
+            }
+            ProcessEvent::Wake => {}
+        }
+        self.run(around);
+    }
+
+    fn next_wake(&self, _: Clocks) -> Time {
+        Time::from_nanos((self.now.as_nanos() / TIMER + 1) * TIMER)
+    }
+}
+
+impl<const DROPS: bool> Library<DROPS> {
+    /// Advances the clock of the runtime to the present, runs the tasks until all of them wait, and
+    /// collects their effects.
+    fn run(&mut self, around: &mut InputContext<'_>) {
+        let passed = around.clocks.monotonic.since(self.now);
+        self.now = around.clocks.monotonic;
+        let runtime = &self.runtime;
+        self.repeatable.run(around.clocks.wall.as_nanos() / 1000, || {
+            runtime.block_on(async {
+                if !passed.is_zero() {
+                    tokio::time::advance(passed).await;
+                }
+                // While this future yields, the clock does not advance by itself.
+                for _ in 0..TURNS {
+                    tokio::task::yield_now().await;
+                }
+            });
+        });
+        around.out.append(&mut self.sockets.take_wishes());
+        while let Ok(said) = self.messages.try_recv() {
+            match said {
+                ClientLine::Answer(answer) => around.out.push(ProcessEffect::Answer(answer)),
+                ClientLine::Notice(notice) => {
+                    self.is_ready |= matches!(notice, Notice::Ready { .. });
+                    around.out.push(ProcessEffect::Notice(notice));
+                }
+            }
+        }
+        assert!(!self.messages.is_closed(), "the client has ended");
+    }
+}
+
+/// Chooses after how many polls the future of the next request is dropped. One in four is.
+fn choose_polls(random: &AtomicU64) -> Option<u32> {
+    let number = socket::next(random.load(Ordering::Relaxed));
+    random.store(number, Ordering::Relaxed);
+    let number = number >> 33;
+    (number.is_multiple_of(4)).then_some(u32::try_from(number / 4 % 9).unwrap_or(0))
+}
+
+/// Builds the lock, and handles the requests of the harness.
+async fn serve(
+    sockets: Arc<Sockets>,
+    nodes: usize,
+    options: Options,
+    polls: Box<ChoosePolls>,
+    (mut requests, tell): (mpsc::UnboundedReceiver<Request>, mpsc::UnboundedSender<ClientLine>),
+) {
+    let voice = Output::Channel(tell, Instant::now());
+    let builder = Redlock::builder().tokio_clock_for_tests();
+    let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
+    let lock = build(addresses.fold(builder, redquorum::Builder::master), &options).await;
+    let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
+    voice.tell(&ready());
+    let desk = RequestHandler::new(voice, lock, options.fencing, polls);
+    while let Some(request) = requests.recv().await {
+        desk.handle(request);
+    }
+}

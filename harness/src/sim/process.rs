@@ -1,0 +1,66 @@
+//! The client processes that the simulation can run: the shipped machines, honest or mutant, or the
+//! library itself (`library.rs`).
+
+use redquorum_protocol::Time;
+
+use crate::client_machine::{Clocks, Honest, InputContext, Process, ProcessEvent};
+use crate::client_protocol::Options;
+use crate::mutants::Mutant;
+
+/// A client process: gets events and returns effects, and reads no clock.
+pub(super) trait ClientProcess {
+    /// Starts a process with so many masters, which it dials.
+    fn start(options: Options, nodes: usize, mutant: Mutant, around: &mut InputContext<'_>)
+    -> Self;
+
+    /// Whether the process has tried every master.
+    fn is_ready(&self) -> bool;
+
+    /// Handles an event and adds its effects.
+    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>);
+
+    /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
+    fn next_wake(&self, clocks: Clocks) -> Time;
+}
+
+/// The shipped machines, honest or mutant.
+#[derive(Clone, Debug)]
+pub(super) enum AnyProcess {
+    Honest(Process<Honest>),
+    Mutant(Process<Mutant>),
+}
+
+impl ClientProcess for AnyProcess {
+    fn start(
+        options: Options,
+        nodes: usize,
+        mutant: Mutant,
+        around: &mut InputContext<'_>,
+    ) -> Self {
+        match mutant {
+            Mutant::None => Self::Honest(Process::start(options, nodes, Honest, around)),
+            mutant => Self::Mutant(Process::start(options, nodes, mutant, around)),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Honest(process) => process.is_ready(),
+            Self::Mutant(process) => process.is_ready(),
+        }
+    }
+
+    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
+        match self {
+            Self::Honest(process) => process.handle(happening, around),
+            Self::Mutant(process) => process.handle(happening, around),
+        }
+    }
+
+    fn next_wake(&self, clocks: Clocks) -> Time {
+        match self {
+            Self::Honest(process) => process.next_wake(clocks),
+            Self::Mutant(process) => process.next_wake(clocks),
+        }
+    }
+}

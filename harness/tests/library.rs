@@ -1,0 +1,58 @@
+//! The library itself in virtual time: it does what the shipped machines do, a seed repeats it, and
+//! drops of its futures break nothing.
+
+use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::client_protocol::FailureReason;
+use redquorum_harness::history::{Event, History};
+use redquorum_harness::mutants::Mutant;
+use redquorum_harness::scenario::{Scenario, embedded_runs};
+use redquorum_harness::search::chance::{Search, Through};
+use redquorum_harness::search::plan::Space;
+use redquorum_harness::sim;
+
+fn named(name: &str) -> Scenario {
+    embedded_runs().find(|run| run.name == name).expect("it is there")
+}
+
+/// One that holds, one that breaks, the watchdog, the fair queue, and wake-ups that are lost.
+const NAMES: [&str; 5] =
+    ["calm", "clock-step-one-holder", "watchdog", "fair/words-lost", "wake-up-lost/late"];
+
+#[test]
+fn scenarios_come_out_as_expected_and_a_seed_repeats_them() {
+    for name in NAMES {
+        let run = named(name);
+        let history = sim::run_library(&run, 1);
+        let verdict = judge(&history);
+        assert_eq!(verdict.outcome, Outcome::AsExpected, "{name}: {:?}", verdict.differences);
+        let hash = sim::trace_hash(&history);
+        assert_eq!(hash, sim::trace_hash(&sim::run_library(&run, 1)), "{name}");
+        assert_ne!(hash, sim::trace_hash(&sim::run_library(&run, 2)), "{name}");
+    }
+}
+
+#[test]
+fn futures_that_are_dropped_at_random_polls_break_nothing() {
+    let search = Search {
+        space: Space::INSIDE,
+        seed: 0,
+        runs: 40,
+        mutant: Mutant::None,
+        through: Through::Library,
+        jobs: 1,
+    };
+    assert_eq!(search.first(), None);
+}
+
+#[test]
+fn drops_at_random_polls_happen_and_only_when_asked_for() {
+    let run = named("calm");
+    let cancelled = |history: &History| {
+        let is = |event: &Event| {
+            matches!(event, Event::Answered { why: Some(FailureReason::Cancelled), .. })
+        };
+        history.records.iter().any(|record| is(&record.event))
+    };
+    assert!((0..10).all(|seed| !cancelled(&sim::run_library(&run, seed))));
+    assert!((0..10).any(|seed| cancelled(&sim::run_library_with_drops(&run, seed))));
+}
