@@ -1,5 +1,5 @@
-//! The built-in client: a process that implements the client protocol of [`client_protocol`](crate::client_protocol) with
-//! the library `redquorum`.
+//! The built-in client: a process that implements the [client protocol](crate::client_protocol)
+//! with the library `redquorum`.
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
 //! of any other lock. This file starts the client and reads its input. The submodules have the

@@ -2,8 +2,8 @@
 //! the driver. A scenario would report the same faults, but less clearly.
 //!
 //! The command starts its own masters and one process of the driver, and checks each part of the
-//! protocol of [`talk`](crate::client_protocol). Each check prints one line: `ok`, `wrong`, or `skipped` if
-//! the driver does not announce the feature.
+//! protocol of [`client_protocol`](crate::client_protocol). Each check prints one line: `ok`,
+//! `wrong`, or `skipped` if the driver does not announce the feature.
 //!
 //! This file has the order of the checks. The submodules have the rest:
 //!

@@ -11,7 +11,8 @@
 //! All runs are in virtual time, and a seed repeats them. `plan` draws random scenarios; `chance`
 //! runs them on all cores; `exhaustive` runs all schedules without random choices; `shrink` removes
 //! from a [`Found`] everything that it does not need; `story` describes the rest. The verdict comes
-//! from the checkers in [judge](crate::checker). `cli/search.rs` defines the options and the output.
+//! from the checkers in [`checker`](crate::checker). `cli/search.rs` defines the options and the
+//! output.
 
 use std::fmt;
 

@@ -60,8 +60,8 @@ pub enum Effect {
         call: bool,
     },
     /// The claim waits: all links subscribe for it. The driver ends the subscription by
-    /// [`LinkInput::Unsubscribe`](crate::LinkInput::Unsubscribe), when it sees that the claim no longer
-    /// waits.
+    /// [`LinkInput::Unsubscribe`](crate::LinkInput::Unsubscribe), when it sees that the claim no
+    /// longer waits.
     Subscribe {
         /// The waiter.
         waiter_id: WaiterId,

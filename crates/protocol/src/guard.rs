@@ -84,8 +84,8 @@ impl Guard {
     /// more than `bound` while a lease can have been alive.
     ///
     /// A smaller gain is not noticed, so every lease ends earlier by `bound`
-    /// ([`LockConfig::with_clock_bound`](crate::LockConfig::with_clock_bound)). The bound must be the same
-    /// for all clients, and the marker contains it. It is rounded down to milliseconds.
+    /// ([`LockConfig::with_clock_bound`](crate::LockConfig::with_clock_bound)). The bound must be
+    /// the same for all clients, and the marker contains it. It is rounded down to milliseconds.
     ///
     /// # Errors
     /// [`BadOption::ClockBound`] unless 1 ms ≤ `bound` < `max_ttl`.

@@ -21,9 +21,9 @@
 //!   client id, and *then* sends the pending clean-ups. After the kill the master executes nothing
 //!   from an old connection.
 //! * **Distrust.** With a [`Guard`], the link also refuses requests for votes on a master that may
-//!   have forgotten leases, until it has watched that master for long enough (`link/restart_guard.rs`). It
-//!   still sends commands that keep or end a lease. An extension counts only where the key was
-//!   never gone (R6), and clean-ups go to every master (R5).
+//!   have forgotten leases, until it has watched that master for long enough
+//!   (`link/restart_guard.rs`). It still sends commands that keep or end a lease. An extension
+//!   counts only where the key was never gone (R6), and clean-ups go to every master (R5).
 //!
 //! This module does not handle bytes ([`wire`](crate::wire)), sockets and time (the driver), or
 //! what a claim makes of an answer ([`claim`](crate::claim)).
@@ -199,9 +199,9 @@ impl<T> Link<T> {
 
     /// Takes one input and appends the effects to carry out.
     ///
-    /// The inputs `Send`, `CleanUp`, `Leave`, `Enqueue`, `Dequeue`, `Subscribe`, `Unsubscribe`, `Probe` and
-    /// `Initialize` notify at once only their own tag or the waiters for their key. So a driver may hold
-    /// its claim's lock during the call.
+    /// The inputs `Send`, `CleanUp`, `Leave`, `Enqueue`, `Dequeue`, `Subscribe`, `Unsubscribe`,
+    /// `Probe` and `Initialize` notify at once only their own tag or the waiters for their key. So
+    /// a driver may hold its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),

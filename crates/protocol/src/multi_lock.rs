@@ -193,7 +193,8 @@ impl MultiLock {
         }
     }
 
-    /// When to call [`MultiLock::handle`] with [`MemberEvent::Wake`] next. Claims have wakes of their own.
+    /// When to call [`MultiLock::handle`] with [`MemberEvent::Wake`] next. Claims have wakes of
+    /// their own.
     pub const fn next_wake(&self) -> Time {
         match self.state {
             State::Pausing { until, .. } => until,

@@ -111,9 +111,9 @@ impl Builder {
     /// client can hold the resource. Chubby calls it lock-delay.
     ///
     /// Default zero; rounded down to milliseconds. TTL + grace is at most 24 h, and with a
-    /// [guard](Builder::restart_guard) at most its `max_ttl`. A master's clock that runs fast shortens the
-    /// lock delay by the time that it gains, which [drift](Builder::drift) bounds. The grace
-    /// period moves no deadline, and does not protect from a write that takes longer.
+    /// [guard](Builder::restart_guard) at most its `max_ttl`. A master's clock that runs fast
+    /// shortens the lock delay by the time that it gains, which [drift](Builder::drift) bounds. The
+    /// lock delay moves no deadline, and does not protect from a write that takes longer.
     ///
     /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
     /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
@@ -175,8 +175,8 @@ impl Builder {
     /// Guards the lock against masters that forget: restarts without `appendfsync always`, power
     /// losses, `FLUSHALL`, failovers to a replica. Default: no guard.
     ///
-    /// `max_ttl` is the longest TTL, with its [lock delay](Builder::lock_delay), of any lease that any
-    /// client takes on these masters. No request may ask for more.
+    /// `max_ttl` is the longest TTL, with its [lock delay](Builder::lock_delay), of any lease that
+    /// any client takes on these masters. No request may ask for more.
     ///
     /// A master that may have forgotten leases grants nothing until none of these can be alive.
     /// That takes `max_ttl`, its drift and 2 s more, measured by this client's monotonic clock.
@@ -189,9 +189,10 @@ impl Builder {
     /// names the distrust.
     ///
     /// All clients of the masters must have the same guard. A client without a guard voids it for
-    /// the others. A client with another `max_ttl`, or another [list of masters](Builder::masters_id),
-    /// sees that in its reports. The guard costs no round trip: grants go through a script.
-    /// `docs/operations.md` lists what it does not detect, such as the eviction of single keys.
+    /// the others. A client with another `max_ttl`, or another
+    /// [list of masters](Builder::masters_id), sees that in its reports. The guard costs no round
+    /// trip: grants go through a script. `docs/operations.md` lists what it does not detect, such
+    /// as the eviction of single keys.
     pub fn restart_guard(mut self, max_ttl: Duration) -> Self {
         self.restart_guard = Some(max_ttl);
         self
@@ -222,9 +223,9 @@ impl Builder {
         self
     }
 
-    /// Names the set of masters, for clients with a [guard](Builder::restart_guard) that reach the same
-    /// masters under different addresses. Default: the addresses themselves are the name. Without a
-    /// guard it does nothing.
+    /// Names the set of masters, for clients with a [guard](Builder::restart_guard) that reach the
+    /// same masters under different addresses. Default: the addresses themselves are the name.
+    /// Without a guard it does nothing.
     ///
     /// Two clients with different lists of masters can both win a resource. To detect that, a guard
     /// writes a hash of the set into every boot marker. The hash is over the names of all masters
@@ -310,8 +311,8 @@ impl Builder {
 
     /// Whether [`build`](Builder::build) fails if no quorum of masters is
     /// [usable](crate::Health::usable): reachable, taking writes and, with a
-    /// [guard](Builder::restart_guard), trusted. It then takes one more round trip, and at most one node
-    /// timeout.
+    /// [guard](Builder::restart_guard), trusted. It then takes one more round trip, and at most one
+    /// node timeout.
     ///
     /// Default: no. So a service can start before its masters do, and you can build a lock to
     /// [mark](crate::Redlock::initialize_masters) new masters.

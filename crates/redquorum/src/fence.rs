@@ -27,8 +27,9 @@ use crate::lease::{Lease, Released};
 /// Tokens of one resource are unique and grow with each grant, **whatever the clocks do**, as long
 /// as no master loses its counter. A master loses it by a restart without persistence, a
 /// `FLUSHALL`, a failover to a replica, or when the
-/// [counter expires](crate::Builder::fencing_counter_ttl). Then the wall clocks of the clients replace
-/// it. Tokens still grow unless these clocks differ by more than the time between the grants.
+/// [counter expires](crate::Builder::fencing_counter_ttl). Then the wall clocks of the clients
+/// replace it. Tokens still grow unless these clocks differ by more than the time between the
+/// grants.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct FencedLease {
     lease: Lease,

@@ -267,8 +267,8 @@ impl Lease {
     /// pending then complete in the background.
     ///
     /// Releasing an expired lease is an outcome, not an error. With a
-    /// [lock delay](crate::Builder::lock_delay), no master is asked in that case, and others are kept
-    /// out until the lock delay is over.
+    /// [lock delay](crate::Builder::lock_delay), no master is asked in that case, and others are
+    /// kept out until the lock delay is over.
     ///
     /// While other handles of its [owner](crate::Owner) are out, no master is asked: the outcome is
     /// [`StillHeld`](Outcome::StillHeld), and the last handle gives the resource back.

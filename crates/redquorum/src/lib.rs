@@ -39,8 +39,9 @@
 //!   must refuse the write: see [`FencedLease`] and [`resource`].
 //! * Anything when masters forget, or when their clocks step. If all five masters granted a lease,
 //!   three of them must forget before a second client can acquire it. If only a quorum granted it,
-//!   one is enough. [`Builder::restart_guard`] detects most ways of forgetting, [`Builder::clock_guard`]
-//!   most clock steps. The lock does not count such masters until that is safe again.
+//!   one is enough. [`Builder::restart_guard`] detects most ways of forgetting,
+//!   [`Builder::clock_guard`] most clock steps. The lock does not count such masters until that is
+//!   safe again.
 //! * Order among waiters of different processes: [`Builder::fair`] makes them take turns. Tasks
 //!   that share a lock are served in the order of their requests.
 //!

@@ -29,8 +29,8 @@ use redquorum_protocol::OwnerId;
 /// * **A loss is final for all handles.** A request of the owner after that, or after the deadline,
 ///   asks the masters like any other request.
 /// * The resource is given back with the last handle, whether the handles are released or dropped,
-///   and in any order. With a [lock delay](crate::Builder::lock_delay) it is free at once only if all
-///   handles are released.
+///   and in any order. With a [lock delay](crate::Builder::lock_delay) it is free at once only if
+///   all handles are released.
 /// * An owner excludes other owners, not what one owner does at the same time: two tasks that share
 ///   an owner both hold the resource. Give each task its own owner, and pass it down, as you would
 ///   the lease.

@@ -88,9 +88,9 @@ impl Redlock {
     /// most one node timeout. Use it for readiness probes: see [`Health::has_quorum`].
     ///
     /// A master is usable if it takes writes (it is no replica, no node of a cluster, and not out
-    /// of memory) and, with a [restart guard](crate::Builder::restart_guard), is trusted. The probe writes
-    /// nothing: it asks masters to overwrite a key that does not exist, `redquorum:probe`. If the
-    /// Redis user may not touch that key, the probe shows only whether masters answer.
+    /// of memory) and, with a [restart guard](crate::Builder::restart_guard), is trusted. The probe
+    /// writes nothing: it asks masters to overwrite a key that does not exist, `redquorum:probe`.
+    /// If the Redis user may not touch that key, the probe shows only whether masters answer.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -99,9 +99,9 @@ impl Redlock {
     }
 
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
-    /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The report
-    /// shows for each master whether it was [`marked`](crate::MasterOutcome::Initialized), had a marker
-    /// already, or did not answer within the node timeout.
+    /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The
+    /// report shows for each master whether it was [`marked`](crate::MasterOutcome::Initialized),
+    /// had a marker already, or did not answer within the node timeout.
     ///
     /// **By calling it you assert** that no lease is alive that any of these masters has granted
     /// and does not remember. That is true of masters on which no lock ever was. It is not true of

@@ -268,7 +268,8 @@ impl Masters {
     }
 
     /// Sends one command over a new connection, after the password if there is one, and returns the
-    /// reply: `command(1, &[b"SET", key, value])`. An error of the server is a [`RespValue::Error`].
+    /// reply: `command(1, &[b"SET", key, value])`. An error of the server is a
+    /// [`RespValue::Error`].
     ///
     /// # Errors
     ///

@@ -36,8 +36,8 @@ pub(super) struct DoctorOptions {
     /// The clock guard of a lock that has one: markers are compared with it
     #[arg(long, value_name = "TIME", value_parser = time, requires = "max_ttl")]
     clock_guard: Option<Duration>,
-    /// The name of the set of masters, if the lock gets one by `masters_id`. Otherwise its addresses, as
-    /// given here, are the name
+    /// The name of the set of masters, if the lock gets one by `masters_id`. Otherwise its
+    /// addresses, as given here, are the name
     #[arg(long, value_name = "NAME", requires = "max_ttl")]
     fleet: Option<String>,
     /// The prefix of the lock's keys, if permissions are limited to it

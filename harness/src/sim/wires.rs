@@ -98,8 +98,8 @@ impl Wires {
     }
 }
 
-/// Delay of the second copy of [`Mutant::SendsAgain`], in nanoseconds: longer than a short hold takes
-/// until its release.
+/// Delay of the second copy of [`Mutant::SendsAgain`], in nanoseconds: longer than a short hold
+/// takes until its release.
 const AGAIN: u64 = 300_000_000;
 
 /// A request on its way to the master.

@@ -1,10 +1,10 @@
 //! Wait: from a failed attempt to the next one.
 //!
-//! A waiter enqueues on the masters (`acquire/positions.rs`). It sleeps until the resource can be free:
-//! until the keys expire on the last master of a quorum, or until masters wake it. A wake-up may be
-//! lost, so the waiter now and then looks at one master, each in its turn. A look also keeps its
-//! position there. Where masters do not wake the waiter, attempts follow each other by the caller's
-//! backoff policy.
+//! A waiter enqueues on the masters (`acquire/positions.rs`). It sleeps until the resource can be
+//! free: until the keys expire on the last master of a quorum, or until masters wake it. A wake-up
+//! may be lost, so the waiter now and then looks at one master, each in its turn. A look also keeps
+//! its position there. Where masters do not wake the waiter, attempts follow each other by the
+//! caller's backoff policy.
 //!
 //! A release wakes one waiter on each master, mostly the same one. A waiter that fewer than a
 //! quorum woke asks one master first, the same one for all clients. It asks the other masters only

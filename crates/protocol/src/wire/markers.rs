@@ -58,7 +58,8 @@ impl Markers {
         (!shown).then(|| Reply::Marked { boot: self.boot.clone(), probation: None })
     }
 
-    /// Executes a [`Command::Watch`] or a [`Command::Initialize`]; returns `None` for any other command.
+    /// Executes a [`Command::Watch`] or a [`Command::Initialize`]; returns `None` for any other
+    /// command.
     pub fn execute(&mut self, now: u64, command: &Command) -> Option<Reply> {
         match command {
             Command::Watch { run_id, marker, begin, vigil_ms, ended } => {

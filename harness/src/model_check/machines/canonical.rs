@@ -1,9 +1,9 @@
 //! Canonicalizes states: states are equal if they differ only in the time of clocks, or in the
 //! order of the masters or of the clients.
 //!
-//! The machines cannot be rewritten from outside, but they can be hashed. [`Canonical`] receives the
-//! words that a claim writes to a hasher. It recognizes by their form the few words that depend on
-//! clock and order:
+//! The machines cannot be rewritten from outside, but they can be hashed. [`Canonical`] receives
+//! the words that a claim writes to a hasher. It recognizes by their form the few words that depend
+//! on clock and order:
 //!
 //! * an instant is a large number of 64 bits;
 //! * a set of masters is a small number of 64 bits;
