@@ -88,13 +88,13 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
                 self.sockets.opened((node, epoch), greeting);
             }
             ProcessEvent::Closed { node, epoch, why, .. } => {
-                self.sockets.closed((node, epoch), why)
+                self.sockets.closed((node, epoch), why);
             }
             ProcessEvent::Answered { node, epoch, answer } => {
                 self.sockets.answered((node, epoch), &answer);
             }
             ProcessEvent::Woken { node, epoch, waiter_id } => {
-                self.sockets.woken((node, epoch), waiter_id)
+                self.sockets.woken((node, epoch), waiter_id);
             }
             ProcessEvent::Wake => {}
         }
