@@ -122,7 +122,7 @@ pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, 
         let over = match check(&mut session) {
             Ok(Verdict::Ok(seen)) => page.line("ok", name, &seen)?,
             Ok(Verdict::Skipped(why)) => page.line("skipped", name, &why)?,
-            Err(Fault::Wrong(what)) => page.line("wrong", name, &what)?,
+            Err(Fault::FailedSchedule(what)) => page.line("wrong", name, &what)?,
             Err(Fault::Environment(why)) => return Err(why),
             Err(Fault::Over(what)) => {
                 page.line("wrong", name, &what)?;

@@ -24,19 +24,19 @@ mod checks;
 mod finding;
 mod init;
 mod permissions;
-mod said;
+mod server_info;
 mod visit;
 
 pub(crate) use address::Address;
 pub(crate) use finding::{Finding, Level};
-use said::{Said, Unreached};
+use server_info::{ServerInfo, Unreached};
 
 /// Timeout of a visit: nothing else bounds the resolution of names.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How the lock uses the masters, and what to do to them.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct ExamineOptions {
     /// How long a round of the lock waits for a master.
     pub(crate) node_timeout: Duration,
     /// The guard of the lock, if it has one.
@@ -85,7 +85,7 @@ impl Diagnosis {
         self.masters.iter().all(|master| !master.reached && silent(master))
     }
 
-    fn of(all: &[Said], wish: &Wish) -> Self {
+    fn of(all: &[ServerInfo], wish: &ExamineOptions) -> Self {
         let mut findings = Vec::new();
         for said in all {
             let mut own = checks::of_master(said, wish);
@@ -101,14 +101,14 @@ impl Diagnosis {
         let masters = all.iter().map(|said| Master {
             name: said.name.clone(),
             reached: said.visit.is_ok(),
-            version: said.info().and_then(said::Info::version),
+            version: said.info().and_then(server_info::Info::version),
         });
         Self { schema: 1, masters: masters.collect(), findings }
     }
 }
 
 /// Visits all masters at the same time and returns the findings.
-pub(crate) fn examine(addresses: &[Address], wish: &Wish) -> Diagnosis {
+pub(crate) fn examine(addresses: &[Address], wish: &ExamineOptions) -> Diagnosis {
     let (told, hear) = mpsc::channel();
     for (index, address) in addresses.iter().enumerate() {
         let (told, address, wish) = (told.clone(), address.clone(), wish.clone());
@@ -124,10 +124,10 @@ pub(crate) fn examine(addresses: &[Address], wish: &Wish) -> Diagnosis {
         visits[index] = Some(visit);
     }
     let never = || Err(Unreached::Silent(format!("it could not be asked within {PATIENCE:?}")));
-    let all: Vec<Said> = addresses
+    let all: Vec<ServerInfo> = addresses
         .iter()
         .zip(visits)
-        .map(|(address, visit)| Said {
+        .map(|(address, visit)| ServerInfo {
             name: address.name.clone(),
             visit: visit.unwrap_or_else(never),
         })

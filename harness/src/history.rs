@@ -19,7 +19,7 @@ mod command;
 mod event;
 mod file;
 
-pub use command::{Act, Left, Outcome, text_of};
+pub use command::{Act, LeftKey, Outcome, text_of};
 pub use event::{Event, Phase};
 
 /// The version of the history format.

@@ -13,7 +13,7 @@
 mod explore;
 pub mod fencing;
 pub mod machines;
-mod seen;
+mod state_set;
 mod wide;
 
 pub use explore::{Broken, Counterexample, Explored, Fairness, Model, explore};

@@ -54,9 +54,9 @@ mod requests;
 mod tests;
 mod whom;
 
-use drain::Settle;
+use drain::Drain;
 use faults::Faults;
-use final_acquire::Witness;
+use final_acquire::FinalAcquire;
 use granted::Granted;
 pub use input::Input;
 pub use order::Order;
@@ -77,7 +77,7 @@ pub struct Orchestrator {
     phase: Option<Phase>,
     players: Vec<Player>,
     faults: Faults,
-    witness: Witness,
+    witness: FinalAcquire,
     granted: Granted,
     registers: BTreeMap<Name, Register>,
     can: BTreeMap<Name, Vec<Capability>>,
@@ -87,7 +87,7 @@ pub struct Orchestrator {
     asked: Vec<(u64, Name, usize)>,
     /// When the run is healed, even if requests are in flight.
     limit: Ns,
-    settle: Settle,
+    settle: Drain,
     /// The next time at which an action is due, as of the latest input.
     wake: Option<Ns>,
     follows_messages: bool,
@@ -110,7 +110,7 @@ impl Orchestrator {
             phase: None,
             players,
             faults,
-            witness: Witness::default(),
+            witness: FinalAcquire::default(),
             granted: Granted::default(),
             registers: BTreeMap::new(),
             can: BTreeMap::new(),
@@ -118,7 +118,7 @@ impl Orchestrator {
             next_id: 1,
             asked: Vec::new(),
             limit: limit(&scenario),
-            settle: Settle::default(),
+            settle: Drain::default(),
             wake: None,
             follows_messages: Faults::follow_messages(&scenario.faults),
             follows_grants: Faults::follow_grants(&scenario.faults),

@@ -2,7 +2,7 @@
 //! leaves it behind.
 //!
 //! The process runs in a process group of its own, and signals go to the group. So a process that a
-//! driver starts is paused and killed with the driver. Its standard output arrives as [`Heard`], in
+//! driver starts is paused and killed with the driver. Its standard output arrives as [`ReceivedMessage`], in
 //! bounded amounts. The end of its standard error is kept for messages.
 //!
 //! A process that leaves the group by `setsid` is out of reach: a driver must not make daemons.
@@ -40,7 +40,7 @@ const PAUSES: usize = 5;
 
 /// An event from a client process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct ReceivedMessage {
     /// The time at which it was read.
     pub at: Instant,
     /// The event.
@@ -79,7 +79,7 @@ impl ClientProcess {
     pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         command: &[OsString],
         env: impl IntoIterator<Item = (K, V)>,
-        hear: impl FnMut(Heard) + Send + 'static,
+        hear: impl FnMut(ReceivedMessage) + Send + 'static,
     ) -> io::Result<Self> {
         if command.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));

@@ -33,8 +33,8 @@ pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
 pub use fault::{
-    Ahead, Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, NetworkFault,
-    NodeFault, Nodes, ResourceFault, Role, Side, Touches, Which,
+    Ahead, Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector,
+    NetworkFault, NodeFault, Nodes, ResourceFault, Role, Side, Touches,
 };
 pub use length::{Length, Shift};
 pub use list::NodeList;
@@ -43,7 +43,7 @@ pub use problem::{Problem, Problems};
 pub(crate) use read::makes_sense;
 pub use read::{line_of, read};
 pub use schema::schema;
-pub use words::{EventKind, Moment, Step, Way};
+pub use words::{AccessKind, EventKind, Moment, Step};
 
 /// One scenario: a cluster, its clients, the faults, and the expected result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

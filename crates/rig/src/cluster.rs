@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::{ClockChange, Kept, Masters, RespValue, RigError, find_server};
+use crate::{ClockChange, Masters, Persisted, RespValue, RigError, find_server};
 
 /// N masters that can be broken, on any backend.
 ///
@@ -47,7 +47,7 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     ///
     /// - [`RigError::PowerLoss`]: the masters sync every second, and were started without a
     ///   builder's `syncs`; or the file cannot be cut.
-    fn power_loss(&self, node: usize) -> Result<Kept, RigError>;
+    fn power_loss(&self, node: usize) -> Result<Persisted, RigError>;
 
     /// Cuts a master off from its replica. The replica has all that the master had executed before
     /// this call, and gets nothing more. If it lags already, this does nothing.
@@ -155,7 +155,7 @@ impl Cluster for Masters {
         self.kill(node)
     }
 
-    fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
+    fn power_loss(&self, node: usize) -> Result<Persisted, RigError> {
         self.power_loss(node)
     }
 

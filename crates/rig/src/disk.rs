@@ -21,7 +21,7 @@ pub(crate) const NOTES_VARIABLE: &str = "REDQUORUM_SYNCS";
 /// The data that a master keeps after a [power loss](crate::Cluster::power_loss).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Kept {
+pub enum Persisted {
     /// Nothing.
     Nothing,
     /// Everything that it had answered.
@@ -47,12 +47,12 @@ pub(crate) fn power_loss(
     node: usize,
     persistence: Persistence,
     dir: Option<&Path>,
-) -> Result<Kept, RigError> {
+) -> Result<Persisted, RigError> {
     let failed = |why| RigError::PowerLoss { node, why };
     match (persistence, dir) {
-        (Persistence::None, _) => Ok(Kept::Nothing),
+        (Persistence::None, _) => Ok(Persisted::Nothing),
         // It answers only after its file is synced.
-        (Persistence::AofAlways, _) => Ok(Kept::Everything),
+        (Persistence::AofAlways, _) => Ok(Persisted::Everything),
         (Persistence::AofEverysec, Some(dir)) => {
             cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
         }
@@ -64,13 +64,13 @@ pub(crate) fn power_loss(
 }
 
 /// Cuts the append-only file in a master's directory back to the synced part.
-pub(crate) fn cut(dir: &Path) -> io::Result<Kept> {
+pub(crate) fn cut(dir: &Path) -> io::Result<Persisted> {
     let notes = match fs::read(dir.join(NOTES_FILE)) {
         Ok(bytes) => notes(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error),
     };
-    let mut kept = Kept::Nothing;
+    let mut kept = Persisted::Nothing;
     for path in files(dir)? {
         let file = File::options().write(true).open(&path)?;
         let metadata = file.metadata()?;
@@ -78,7 +78,7 @@ pub(crate) fn cut(dir: &Path) -> io::Result<Kept> {
         let length = note.map_or(0, |note| note.length).min(metadata.len());
         file.set_len(length)?;
         if let Some(note) = note {
-            kept = Kept::Until(note.at);
+            kept = Persisted::Until(note.at);
         }
     }
     Ok(kept)
@@ -140,7 +140,11 @@ mod tests {
         (dir, number)
     }
 
-    fn cut_with(name: &str, length: usize, notes: impl Fn(u64) -> Vec<[u64; 3]>) -> (Kept, u64) {
+    fn cut_with(
+        name: &str,
+        length: usize,
+        notes: impl Fn(u64) -> Vec<[u64; 3]>,
+    ) -> (Persisted, u64) {
         let (dir, number) = directory(name, length);
         let bytes: Vec<u8> =
             notes(number).into_iter().flatten().flat_map(u64::to_ne_bytes).collect();
@@ -158,17 +162,17 @@ mod tests {
     #[test]
     fn what_the_latest_sync_of_that_file_had_is_left() {
         let notes = |it: u64| vec![[it, 10, 1], [it + 1, 99, 2], [it, 30, 3], [it + 1, 99, 4]];
-        assert_eq!(cut_with("latest", 50, notes), (Kept::Until(3), 30));
+        assert_eq!(cut_with("latest", 50, notes), (Persisted::Until(3), 30));
     }
 
     #[test]
     fn without_a_sync_nothing_is_left() {
-        assert_eq!(cut_with("never", 50, |_| Vec::new()), (Kept::Nothing, 0));
-        assert_eq!(cut_with("other", 50, |it| vec![[it + 1, 40, 1]]), (Kept::Nothing, 0));
+        assert_eq!(cut_with("never", 50, |_| Vec::new()), (Persisted::Nothing, 0));
+        assert_eq!(cut_with("other", 50, |it| vec![[it + 1, 40, 1]]), (Persisted::Nothing, 0));
     }
 
     #[test]
     fn a_file_does_not_grow_by_a_cut() {
-        assert_eq!(cut_with("shorter", 50, |it| vec![[it, 70, 1]]), (Kept::Until(1), 50));
+        assert_eq!(cut_with("shorter", 50, |it| vec![[it, 70, 1]]), (Persisted::Until(1), 50));
     }
 }

@@ -96,7 +96,7 @@ pub use containers::{
     Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
     containers_required, engine,
 };
-pub use disk::Kept;
+pub use disk::Persisted;
 pub use error::RigError;
 pub use masters::Masters;
 pub use process::Process;

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::{
-    Builder, Clock, ClockChange, Kept, RespValue, RigError,
+    Builder, Clock, ClockChange, Persisted, RespValue, RigError,
     node::{Node, PATIENCE, Plan},
-    replica::{self, Asked, Replica},
+    replica::{self, Queryable, Replica},
 };
 
 /// Independent Redis masters, each a `redis-server` process on a port of loopback.
@@ -41,16 +41,16 @@ pub(crate) struct Served {
     node: Node,
 }
 
-impl Asked for Served {
+impl Queryable for Served {
     fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.node.command(&self.plan, PATIENCE, command)
     }
 }
 
 /// A master with the plan that is needed to send it commands.
-struct Asking<'a>(&'a Plan, &'a Node);
+struct NodeQuery<'a>(&'a Plan, &'a Node);
 
-impl Asked for Asking<'_> {
+impl Queryable for NodeQuery<'_> {
     fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.1.command(self.0, PATIENCE, command)
     }
@@ -159,7 +159,7 @@ impl Masters {
     ///
     /// - [`RigError::PowerLoss`]: the syncs were not recorded, or the file cannot be cut.
     /// - [`RigError::Keeper`]: its keeper is gone.
-    pub fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
+    pub fn power_loss(&self, node: usize) -> Result<Persisted, RigError> {
         self.node(node).power_loss(&self.plan)
     }
 
@@ -171,7 +171,7 @@ impl Masters {
     /// - [`RigError::Replica`]: there is none, or it fails to do so.
     /// - [`RigError::NoAnswer`]: the master is paused.
     pub fn lag(&self, node: usize) -> Result<(), RigError> {
-        self.replica(node)?.lag(&Asking(&self.plan, self.first(node)))
+        self.replica(node)?.lag(&NodeQuery(&self.plan, self.first(node)))
     }
 
     /// Lets a replica follow its master again, and returns when it has a copy. Does nothing if the
@@ -194,7 +194,7 @@ impl Masters {
     /// - [`RigError::NoAnswer`]: the master is paused, and its replica does not lag.
     pub fn fail_over(&self, node: usize) -> Result<(), RigError> {
         let master = self.first(node);
-        self.replica(node)?.take_over(&Asking(&self.plan, master), || master.kill())
+        self.replica(node)?.take_over(&NodeQuery(&self.plan, master), || master.kill())
     }
 
     /// Ends a master with SIGTERM: it writes its files and closes its connections. On return it has

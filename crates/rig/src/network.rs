@@ -59,7 +59,7 @@ use std::{
 use mio::{Poll, Waker};
 
 use engine::{Engine, Order};
-pub use rule::{End, Harm, Matches, Message, Rule, RuleId, Side};
+pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
 use tokens::ORDERS;
 pub use traffic::{ClosedBy, Traffic};
 

@@ -14,7 +14,7 @@ use std::{
 pub(crate) mod clock;
 
 use crate::{
-    Clock, Kept, Persistence, RespValue, RigError, disk,
+    Clock, Persisted, Persistence, RespValue, RigError, disk,
     keeper::{Answer, Keeper},
     ports, resp,
 };
@@ -213,7 +213,7 @@ impl Node {
     }
 
     /// Sends SIGKILL, and cuts its file back to the synced part.
-    pub(crate) fn power_loss(&self, plan: &Plan) -> Result<Kept, RigError> {
+    pub(crate) fn power_loss(&self, plan: &Plan) -> Result<Persisted, RigError> {
         self.kill()?;
         disk::power_loss(self.number, plan.persistence, plan.syncs.then_some(&*self.dir))
     }

@@ -39,11 +39,11 @@ pub(crate) struct Replica<N> {
 }
 
 /// A server that accepts commands.
-pub(crate) trait Asked {
+pub(crate) trait Queryable {
     fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError>;
 }
 
-impl<N: Asked> Replica<N> {
+impl<N: Queryable> Replica<N> {
     /// A server that will [follow](Self::follow) the master of this number.
     pub(crate) fn new(number: usize, node: N) -> Self {
         Self { number, node, part: Mutex::new(Part::Follows) }
@@ -56,7 +56,7 @@ impl<N: Asked> Replica<N> {
 
     /// From now on it gets nothing more; it has all that its master had executed before. The
     /// replica itself cuts the link: a stopped replica would find the stream in its socket.
-    pub(crate) fn lag(&self, master: &impl Asked) -> Result<(), RigError> {
+    pub(crate) fn lag(&self, master: &impl Queryable) -> Result<(), RigError> {
         let mut part = self.part();
         match *part {
             Part::Lags => Ok(()),
@@ -87,7 +87,7 @@ impl<N: Asked> Replica<N> {
     /// that the master had executed before.
     pub(crate) fn take_over(
         &self,
-        master: &impl Asked,
+        master: &impl Queryable,
         end: impl FnOnce() -> Result<(), RigError>,
     ) -> Result<(), RigError> {
         let mut part = self.part();
@@ -124,7 +124,7 @@ impl<N: Asked> Replica<N> {
     }
 
     /// Waits until it has all data that its master had at the call.
-    fn wait_for(&self, master: &impl Asked) -> Result<(), RigError> {
+    fn wait_for(&self, master: &impl Queryable) -> Result<(), RigError> {
         let offset = |info: &str, name| value(info, name).and_then(|text| text.parse::<u64>().ok());
         let wanted = offset(&info(master)?, "master_repl_offset");
         let Some(wanted) = wanted else {
@@ -179,7 +179,7 @@ pub(crate) fn none(node: usize) -> RigError {
     RigError::Replica { node, why }
 }
 
-fn info(server: &impl Asked) -> Result<String, RigError> {
+fn info(server: &impl Queryable) -> Result<String, RigError> {
     let reply = server.asked(&[b"INFO", b"replication"])?;
     Ok(reply.text().unwrap_or_default().into_owned())
 }

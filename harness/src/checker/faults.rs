@@ -3,8 +3,8 @@
 use crate::history::{Act, Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
-    Ahead, ClientFault, Clients, ClockFault, EventKind, FaultKind, FaultTime, NetworkFault,
-    NodeFault, Nodes, Persistence, Side, Way, Which,
+    AccessKind, Ahead, ClientFault, Clients, ClockFault, EventKind, FaultKind, FaultTime,
+    LinkSelector, NetworkFault, NodeFault, Nodes, Persistence, Side,
 };
 
 use super::time::{self, MS, Span};
@@ -51,7 +51,9 @@ impl Strike<'_> {
             {
                 self.at.to
             }
-            (None, FaultKind::Net(NetworkFault::Reset(Which { index: None, .. }))) => self.at.to,
+            (None, FaultKind::Net(NetworkFault::Reset(LinkSelector { index: None, .. }))) => {
+                self.at.to
+            }
             (None, _) => Ns::MAX,
         };
         Span::new(self.at.from, to)
@@ -281,7 +283,11 @@ impl<'a> Faults<'a> {
     }
 
     /// The faults that delay a client's accesses of this kind to a register.
-    pub(super) fn on_the_way(&self, client: &str, way: Way) -> impl Iterator<Item = &Strike<'a>> {
+    pub(super) fn on_the_way(
+        &self,
+        client: &str,
+        way: AccessKind,
+    ) -> impl Iterator<Item = &Strike<'a>> {
         self.strikes.iter().filter(move |strike| {
             matches!(strike.fault_kind, FaultKind::Resource(fault_kind) if fault_kind.delay(client, way).is_some())
         })

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Event, Left, Ns, Phase};
+use crate::history::{Event, LeftKey, Ns, Phase};
 use crate::scenario::{Cause, Property};
 
 use super::commands::{BOOKS, LINES};
@@ -30,7 +30,7 @@ fn finding(seen: Observed, line: String, from: Ns, to: Ns) -> Violation {
 fn left(case: &Case<'_>) -> Vec<Violation> {
     let world = &case.world;
     let from = world.began(Phase::Settle).unwrap_or(world.end);
-    let mut last: BTreeMap<usize, (Ns, Option<&[Left]>)> = BTreeMap::new();
+    let mut last: BTreeMap<usize, (Ns, Option<&[LeftKey]>)> = BTreeMap::new();
     for record in world.records {
         if let Event::Keys { node, keys } = &record.event {
             last.insert(*node, (record.ns, keys.as_deref()));
@@ -52,7 +52,8 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
             findings.push(finding(Observed::Violated, line, from, *ns));
         }
         let left = keys.iter().filter(|left| !left.key.starts_with(BOOKS));
-        for Left { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, &left.value, *ns)) {
+        for LeftKey { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, &left.value, *ns))
+        {
             let whose = case.keys.setter(value).unwrap_or("nobody known");
             let ttl = ttl_ms.map_or("for ever".to_owned(), |ttl| format!("for {ttl} ms more"));
             let token = time::short(value);

@@ -90,7 +90,7 @@ pub(super) struct Keys<'a> {
     /// When a process sent a command that the judge cannot interpret, for the key of a resource.
     opaque: Map<(&'a str, &'a str), Vec<Ns>>,
     /// When a process prolonged its token.
-    keeps: Map<(&'a str, usize), Vec<Kept>>,
+    keeps: Map<(&'a str, usize), Vec<ExtendedKey>>,
     longest: Ns,
 }
 
@@ -103,7 +103,7 @@ struct Delete<'a> {
 
 /// A reply of a master that it prolonged a token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Kept {
+pub(super) struct ExtendedKey {
     pub(super) sent: Ns,
     /// When the client received the reply.
     pub(super) delivered: Ns,
@@ -225,7 +225,7 @@ impl<'a> Keys<'a> {
 
     /// Which masters replied to a process that they prolonged its token, for commands sent from an
     /// instant on.
-    pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<Kept> {
+    pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<ExtendedKey> {
         let number = self.tokens.known(token);
         let all = number.and_then(|number| self.keeps.get(&(process, number)));
         let all = all.map_or(&[][..], Vec::as_slice);

@@ -7,7 +7,7 @@
 use crate::checker::maps::Map;
 
 use crate::history::{Event, Ns, Record};
-use crate::scenario::{Cause, Property, Way};
+use crate::scenario::{AccessKind, Cause, Property};
 
 use super::exclusion::{self, Clash};
 use super::time::{Ms, Span};
@@ -72,11 +72,11 @@ fn losses<'a>(case: &Case<'a>, fenced: bool) -> Vec<Loss<'a>> {
         let state = registers.entry(register).or_default();
         let known = state.version.replace(*version);
         match way {
-            Way::Present => {}
-            Way::Read => {
+            AccessKind::Present => {}
+            AccessKind::Read => {
                 state.reads.insert(client, *ns);
             }
-            Way::Write => {
+            AccessKind::Write => {
                 // A client that never read has nothing to base its write on: there is no critical
                 // section.
                 let Some(read) = state.reads.get(client.as_str()).copied() else { continue };
@@ -198,7 +198,7 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
 /// A write that was sent in time, and was still on its way when the lease ended.
 fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> (Cause, String) {
     let Write { client, sent, at, .. } = write;
-    let mut faults = case.faults.on_the_way(client, Way::Write);
+    let mut faults = case.faults.on_the_way(client, AccessKind::Write);
     let fault = faults.find(|fault| fault.span().touches(Span::new(sent, sent.saturating_add(1))));
     let Some(fault) = fault else {
         let line = format!("nothing on record says why a write of {client} took until {}", Ms(at));

@@ -2,10 +2,10 @@
 
 use crate::client_protocol::{Capability, FailureReason};
 use crate::history::{
-    Act, Event, Header, History, Left, Ns, Outcome as Said, Phase, Record, SCHEMA, Window,
+    Act, Event, Header, History, LeftKey, Ns, Outcome as Said, Phase, Record, SCHEMA, Window,
 };
 use crate::name::Name;
-use crate::scenario::{Cause, Property, Scenario, Way};
+use crate::scenario::{AccessKind, Cause, Property, Scenario};
 
 use super::{Observed, Outcome, Verdict, judge};
 

@@ -8,7 +8,7 @@ use redquorum_protocol::{Drift, Fingerprint, Guard, MAX_NODES};
 use super::Code;
 use super::list::Shape;
 use super::words::{complain, say, say_json};
-use crate::doctor::{Address, Diagnosis, Finding, Level, Wish, examine};
+use crate::doctor::{Address, Diagnosis, ExamineOptions, Finding, Level, examine};
 
 pub(super) const HELP: &str = "\
 It acquires, extends and releases a lock of its own on each master, redquorum:doctor:…, and leaves
@@ -82,7 +82,7 @@ pub(super) fn main(options: &DoctorOptions) -> Code {
     }
 }
 
-fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, Wish), (String, &'static str)> {
+fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, ExamineOptions), (String, &'static str)> {
     if options.urls.len() > MAX_NODES {
         let wrong = format!("{} masters are more than a lock takes", options.urls.len());
         return Err((wrong, "give at most 64"));
@@ -112,7 +112,7 @@ fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, Wish), (String, &'stat
     };
     let guard = guard.map(|guard| guard.over(fleet));
     let (node_timeout, prefix) = (options.node_timeout, options.prefix.clone());
-    Ok((addresses, Wish { node_timeout, guard, prefix, init: options.init }))
+    Ok((addresses, ExamineOptions { node_timeout, guard, prefix, init: options.init }))
 }
 
 /// The findings by master, then those that concern all masters, then a line with the counts.

@@ -20,12 +20,12 @@ pub(crate) struct RequestHandler {
     pub(super) voice: Output,
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
-    pub(super) books: Arc<Mutex<Books>>,
+    pub(super) books: Arc<Mutex<RequestTable>>,
     pub(super) polls: Box<ChoosePolls>,
 }
 
 #[derive(Default)]
-pub(super) struct Books {
+pub(super) struct RequestTable {
     /// Acquires in flight, by the number of their request.
     pub(super) acquiring: HashMap<u64, oneshot::Sender<()>>,
     /// The owner task of each client's lease of a resource. A lease stays here, held or lost, until
@@ -205,7 +205,7 @@ impl RequestHandler {
         });
     }
 
-    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
+    pub(super) fn books(&self) -> MutexGuard<'_, RequestTable> {
         unpoisoned(&self.books)
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn again(session: &mut Session) -> Result<Verdict, Fault> {
     let first_release = ask(session, Op::Release { resource: resource.as_str().into() })?;
     let left = session.keys.of(&resource)?.iter().filter(|keys| !keys.is_empty()).count();
     let last_release = ask(session, Op::Release { resource: resource.as_str().into() })?;
-    let wrong = |what: String| Err(Fault::Wrong(what));
+    let wrong = |what: String| Err(Fault::FailedSchedule(what));
     if !second.ok || second.handles != Some(2) {
         return wrong(format!(
             "a client that holds `{resource}` acquired it \"again\", and the answer is not \"ok\" with \

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::peer::{Asked, Fault, Peer};
+use super::peer::{Fault, Peer, PendingRequest};
 use super::{OPTIONS, Session, Verdict, cannot, said};
 use crate::client_protocol::{Answer, Capability, Op, Options};
 
@@ -32,7 +32,7 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         process.first_line()?;
         processes.push(process);
     }
-    let mut waiting: VecDeque<(usize, bool, Asked)> = VecDeque::new();
+    let mut waiting: VecDeque<(usize, bool, PendingRequest)> = VecDeque::new();
     for (number, process) in processes.iter_mut().enumerate() {
         waiting.push_back((number, false, ask(process, false)?));
         process.pass(APART)?;
@@ -42,7 +42,7 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         let process = &mut processes[number];
         let granted = process.is_answered(asked, SOON)?;
         if !granted || !process.answer(asked)?.0.ok {
-            return Err(Fault::Wrong(format!(
+            return Err(Fault::FailedSchedule(format!(
                 "{PROCESSES} processes that are told \"fair\":true want one resource, and turn {} is \
                  process {}'s, which has waited for longest; it was not granted within {SOON:?}: keep \
                  the order between processes, or leave `fair` out",
@@ -55,13 +55,16 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         let release = process.ask(client(second), Op::Release { resource: RESOURCE.into() })?;
         let (released, _): (Answer, _) = process.answer(release)?;
         if !released.ok {
-            return Err(Fault::Wrong(format!("a release was answered {}", said(&released))));
+            return Err(Fault::FailedSchedule(format!(
+                "a release was answered {}",
+                said(&released)
+            )));
         }
     }
     Ok(Verdict::Ok(format!("{PROCESSES} processes took {ROUNDS} turns each")))
 }
 
-fn ask(process: &mut Peer, second: bool) -> Result<Asked, Fault> {
+fn ask(process: &mut Peer, second: bool) -> Result<PendingRequest, Fault> {
     let resource = RESOURCE.into();
     let op = Op::Acquire { resource, ttl_ms: TTL_MS, wait_ms: TTL_MS, again: false };
     process.ask(client(second), op)

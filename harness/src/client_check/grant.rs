@@ -23,7 +23,7 @@ impl Session {
             let (resource, asked) = (resource.to_owned(), asked.at);
             return Ok(Grant { resource, ttl_ms, asked, heard, answer, value: None });
         }
-        Err(Fault::Wrong(format!(
+        Err(Fault::FailedSchedule(format!(
             "a free resource was not granted, with all masters up: {}",
             said(&answer)
         )))
@@ -46,7 +46,7 @@ pub(super) fn acquire(session: &mut Session) -> Result<Verdict, Fault> {
 pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
     let Some(at) = grant.answer.at_ns else {
-        return Err(Fault::Wrong(
+        return Err(Fault::FailedSchedule(
             "the answer to an acquire has no \"at_ns\": read CLOCK_MONOTONIC right after the \
              library returned (Python: time.monotonic_ns(), C: clock_gettime)"
                 .to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
     };
     for (name, stamp) in [("at_ns", Some(at)), ("from_ns", grant.answer.from_ns)] {
         if let Some(stamp) = stamp.filter(|stamp| !(grant.asked..=grant.heard).contains(stamp)) {
-            return Err(Fault::Wrong(format!(
+            return Err(Fault::FailedSchedule(format!(
                 "\"{name}\" is {stamp}, but the call was between {} and {}{}; stamps are \
                  nanoseconds of CLOCK_MONOTONIC",
                 grant.asked,
@@ -64,7 +64,7 @@ pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
         }
     }
     match grant.answer.from_ns {
-        Some(from) if from > at => Err(Fault::Wrong(format!(
+        Some(from) if from > at => Err(Fault::FailedSchedule(format!(
             "\"from_ns\" ({from}) is later than \"at_ns\" ({at}): it is read just before the \
              library is called"
         ))),
@@ -83,7 +83,7 @@ pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
         let grant = session.grant("c1", "fenced", OPTIONS.ttl_ms)?;
         session.give_back("c1", "fenced")?;
         let Some(token) = grant.answer.fence else {
-            return Err(Fault::Wrong(
+            return Err(Fault::FailedSchedule(
                 "`fence` is in \"can\", options say `\"fencing\":true`, and the answer to an acquire \
                  has no \"fence\": say the lease's fencing token there"
                     .to_owned(),
@@ -94,7 +94,7 @@ pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
     if tokens.is_sorted_by(|one, next| one < next) {
         Ok(Verdict::Ok(format!("they grow: {tokens:?}")))
     } else {
-        Err(Fault::Wrong(format!(
+        Err(Fault::FailedSchedule(format!(
             "the fencing tokens of three leases of one resource, one after the other, are {tokens:?}: \
              each must be larger than the last"
         )))
@@ -125,14 +125,14 @@ pub(super) fn deadline(session: &mut Session) -> Result<Verdict, Fault> {
     let ttl = Duration::from_millis(grant.ttl_ms);
     let at = grant.answer.at_ns.unwrap_or(grant.heard);
     match (grant.answer.deadline_ns, grant.answer.valid_ms) {
-        (Some(deadline), _) if deadline <= at => Err(Fault::Wrong(format!(
+        (Some(deadline), _) if deadline <= at => Err(Fault::FailedSchedule(format!(
             "\"deadline_ns\" is {deadline}, no later than the return of the library at {at}{}: a \
              lease that is over must be refused with \"why\":\"late\"",
             guess(deadline, grant)
         ))),
         (Some(deadline), _) if deadline > crate::stamp::later(at, ttl) => {
             let late = Duration::from_nanos(u64::try_from(deadline - at).unwrap_or(0)) - ttl;
-            Err(Fault::Wrong(format!(
+            Err(Fault::FailedSchedule(format!(
                 "\"deadline_ns\" is {deadline}, {late:?} beyond the return of the library plus the \
                  TTL{}: it is the start of the attempt, plus the TTL, minus the drift",
                 guess(deadline, grant)
@@ -142,16 +142,16 @@ pub(super) fn deadline(session: &mut Session) -> Result<Verdict, Fault> {
             let valid = Duration::from_nanos(u64::try_from(deadline - at).unwrap_or(0));
             Ok(Verdict::Ok(format!("{valid:.2?} ahead, of a TTL of {ttl:?}")))
         }
-        (None, _) if claimed => Err(Fault::Wrong(
+        (None, _) if claimed => Err(Fault::FailedSchedule(
             "it can `deadline`, and the answer to an acquire has no \"deadline_ns\"".to_owned(),
         )),
-        (None, Some(valid)) if valid == 0 || valid > grant.ttl_ms => Err(Fault::Wrong(format!(
+        (None, Some(valid)) if valid == 0 || valid > grant.ttl_ms => Err(Fault::FailedSchedule(format!(
             "\"valid_ms\" is {valid}, of a TTL of {}: say what is left of the lease, in \
              milliseconds, as the library returns",
             grant.ttl_ms
         ))),
         (None, Some(valid)) => Ok(Verdict::Ok(format!("valid for {valid} ms, of a TTL of {ttl:?}"))),
-        (None, None) => Err(Fault::Wrong(
+        (None, None) => Err(Fault::FailedSchedule(
             "the answer to an acquire has neither \"deadline_ns\" nor \"valid_ms\": the harness has \
              to know for how long the client believes in its lease"
                 .to_owned(),
@@ -165,7 +165,7 @@ pub(super) fn keys(session: &mut Session) -> Result<Verdict, Fault> {
     let (all, quorum) = (session.keys.len(), session.keys.quorum());
     let count = on.iter().filter(|keys| !keys.is_empty()).count();
     if count < quorum {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "it was granted, and a key whose name has `{}` in it is on {count} of {all} masters; \
              a majority is {quorum}. Take the masters from REDQUORUM_NODES",
             grant.resource
@@ -174,8 +174,8 @@ pub(super) fn keys(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(key) = on.iter().flatten().next() else { return Ok(no_lease()) };
     let name = shown(&text_of(&key.name));
     match key.ttl_ms {
-        None => Err(Fault::Wrong(format!("the key `{name}` never expires"))),
-        Some(left) if left > grant.ttl_ms => Err(Fault::Wrong(format!(
+        None => Err(Fault::FailedSchedule(format!("the key `{name}` never expires"))),
+        Some(left) if left > grant.ttl_ms => Err(Fault::FailedSchedule(format!(
             "the key `{name}` lives for another {left} ms, and the request says {} ms",
             grant.ttl_ms
         ))),
@@ -196,7 +196,7 @@ pub(super) fn token(session: &mut Session) -> Result<Verdict, Fault> {
         Some(value) if text_of(value) == *token => {
             Ok(Verdict::Ok("it is the value on the masters".to_owned()))
         }
-        Some(value) => Err(Fault::Wrong(format!(
+        Some(value) => Err(Fault::FailedSchedule(format!(
             "\"token\" is `{}`, and the value on the masters is `{}`: give that, as `hex:…` if it \
              is not plain text",
             shown(token),
@@ -217,12 +217,12 @@ pub(super) fn taken(session: &mut Session) -> Result<Verdict, Fault> {
         (false, Some(FailureReason::Taken)) => {
             Ok(Verdict::Ok("a second client of the process is refused".to_owned()))
         }
-        (true, _) => Err(Fault::Wrong(format!(
+        (true, _) => Err(Fault::FailedSchedule(format!(
             "a second client of the process was granted what the first one holds: {}; \"client\" \
              says who asks, and each is a holder of its own, although the process is the same",
             said(&answer)
         ))),
-        (false, _) => Err(Fault::Wrong(format!(
+        (false, _) => Err(Fault::FailedSchedule(format!(
             "what somebody else holds was refused as {}; that is no error: say \"why\":\"taken\"",
             said(&answer)
         ))),
@@ -245,7 +245,7 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
     if session.talker.is_answered(waiting, Duration::from_millis(300))? {
         let (answer, _) = session.talker.answer(waiting)?;
         session.give_back("c1", &resource)?;
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "an acquire with a \"wait_ms\" of 3000 was answered at once: {}; wait while it is \
              taken, or do not say that you can `wait`",
             said(&answer)
@@ -258,7 +258,7 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
     let (answer, _) = session.talker.answer(waiting)?;
     session.give_back("c2", &resource)?;
     if !stepped {
-        return Err(Fault::Wrong(
+        return Err(Fault::FailedSchedule(
             "while one client waited for a lease, the step of another was not answered: requests \
              run concurrently, each in a thread or task of its own"
                 .to_owned(),
@@ -267,7 +267,7 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
     if answer.ok {
         return Ok(Verdict::Ok("who waits is granted after the release, others go on".to_owned()));
     }
-    Err(Fault::Wrong(format!(
+    Err(Fault::FailedSchedule(format!(
         "an acquire that waited was not granted after the holder's release: {}",
         said(&answer)
     )))

@@ -23,7 +23,7 @@ pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
     let asked = session.talker.ask("c1", checked(&resource))?;
     let (answer, _) = session.talker.answer(asked)?;
     if !answer.ok {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "a step that checks `{resource}` was refused although the client holds it: {}",
             said(&answer)
         )));
@@ -33,7 +33,7 @@ pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
     if answer.why == Some(FailureReason::Lost) {
         return Ok(Verdict::Ok("done by the holder, refused to who holds nothing".to_owned()));
     }
-    Err(Fault::Wrong(format!(
+    Err(Fault::FailedSchedule(format!(
         "a step that checks `{resource}` was asked of a client that does not hold it, and answered \
          {}; say \"why\":\"lost\"",
         said(&answer)
@@ -46,14 +46,14 @@ pub(super) fn release(session: &mut Session) -> Result<Verdict, Fault> {
     let asked = session.talker.ask("c1", Op::Release { resource: resource.as_str().into() })?;
     let (answer, _) = session.talker.answer(asked)?;
     if !answer.ok {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "a lease that was held was not released: {}",
             said(&answer)
         )));
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
         0 => Ok(Verdict::Ok("no master has the key any more".to_owned())),
-        left => Err(Fault::Wrong(format!(
+        left => Err(Fault::FailedSchedule(format!(
             "a second after the release {left} of {} masters have the key: delete it on all",
             session.keys.len()
         ))),
@@ -74,13 +74,13 @@ pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
     let left = longest(session, &resource)?;
     session.give_back("c1", &resource)?;
     if !answer.ok {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "a lease that is held was not extended, with all masters up: {}",
             said(&answer)
         )));
     }
     if left + 200 < ttl_ms {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "it was extended by {ttl_ms} ms, and at once the masters keep the key for no more than \
              {left} ms: \"ttl_ms\" counts from the extension"
         )));
@@ -100,7 +100,7 @@ fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict
             Some(valid) if (1..=OPTIONS.ttl_ms).contains(&valid) => {
                 Ok(Verdict::Ok(format!("valid for another {valid} ms")))
             }
-            _ => Err(Fault::Wrong(format!(
+            _ => Err(Fault::FailedSchedule(format!(
                 "the answer to an extend has no \"valid_ms\" of at most the TTL: {}",
                 said(answer)
             ))),
@@ -110,11 +110,11 @@ fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict
         Some(new) if old.is_none_or(|old| new > old) => {
             Ok(Verdict::Ok("the deadline and the keys live on".to_owned()))
         }
-        Some(new) => Err(Fault::Wrong(format!(
+        Some(new) => Err(Fault::FailedSchedule(format!(
             "it was extended, and \"deadline_ns\" is {new}, no later than it was ({})",
             old.unwrap_or_default()
         ))),
-        None => Err(Fault::Wrong(
+        None => Err(Fault::FailedSchedule(
             "it can `deadline`, and the answer to an extend has no \"deadline_ns\"".to_owned(),
         )),
     }
@@ -131,7 +131,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     let (answer, _) = session.talker.answer(asked)?;
     if !answer.ok {
         session.give_back("c1", &resource)?;
-        return Err(Fault::Wrong(format!("it was not kept alive: {}", said(&answer))));
+        return Err(Fault::FailedSchedule(format!("it was not kept alive: {}", said(&answer))));
     }
     session.talker.pass(Duration::from_millis(ttl_ms * 2))?;
     let left = longest(session, &resource)?;
@@ -141,13 +141,13 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     })?;
     session.give_back("c1", &resource)?;
     if left == 0 {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "a lease of {ttl_ms} ms was to be kept alive, and twice that later no master has its \
              key: extend it in the background, well before it ends"
         )));
     }
     if session.can(Capability::Deadline) && told.is_none() {
-        return Err(Fault::Wrong(
+        return Err(Fault::FailedSchedule(
             "the lease was kept alive, and no extension was told: say {\"event\":\"extended\",\
              \"client\":…,\"resource\":…,\"deadline_ns\":…} for each, or the harness takes the \
              first deadline for the end of the lease"
@@ -156,7 +156,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
         0 => Ok(Verdict::Ok("extended until its release, and not after it".to_owned())),
-        _ => Err(Fault::Wrong(
+        _ => Err(Fault::FailedSchedule(
             "a second after its release the key of a lease that was kept alive is still there: end \
              the extending first"
                 .to_owned(),
@@ -180,15 +180,15 @@ pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
             if (end..=until).contains(&at_ns) && at_ns <= heard {
                 return Ok(Verdict::Ok("it is told at the deadline".to_owned()));
             }
-            Err(Fault::Wrong(format!(
+            Err(Fault::FailedSchedule(format!(
                 "the lease ended at {end}, and its loss was told at {at_ns} by its own stamp, heard \
                  at {heard}: tell it at the deadline, whether or not a master can be reached"
             )))
         }
-        Some(_) => {
-            Err(Fault::Wrong("it says that a lease is lost, so add `lost` to \"can\"".to_owned()))
-        }
-        None if session.can(Capability::Lost) => Err(Fault::Wrong(format!(
+        Some(_) => Err(Fault::FailedSchedule(
+            "it says that a lease is lost, so add `lost` to \"can\"".to_owned(),
+        )),
+        None if session.can(Capability::Lost) => Err(Fault::FailedSchedule(format!(
             "it can `lost`, and {LATE:?} after the end of a lease nothing was told: say \
              {{\"event\":\"lost\",\"client\":\"c1\",\"resource\":\"{EXPIRING}\",\"at_ns\":…}}"
         ))),
@@ -209,14 +209,14 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     let release = session.talker.ask("c1", Op::Release { resource: resource.into() })?;
     let (released, _) = session.talker.answer(release)?;
     if answer.why != Some(FailureReason::Lost) {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "a step that checks a lease whose deadline has passed was answered {}; compare the \
              deadline with the clock, and say \"why\":\"lost\"",
             said(&answer)
         )));
     }
     if !unchecked.ok {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "after the end of its lease a client refused a step without a check: {}",
             said(&unchecked)
         )));
@@ -226,7 +226,7 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
             "steps that check are refused, and its release is an answer".to_owned(),
         ));
     }
-    Err(Fault::Wrong(format!(
+    Err(Fault::FailedSchedule(format!(
         "the release of a lease that has expired was answered {}; it is no error: say \"ok\":true, \
          or \"why\":\"lost\"",
         said(&released)

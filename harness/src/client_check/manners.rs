@@ -49,7 +49,7 @@ pub(super) fn ready(session: &mut Session) -> Result<Verdict, Fault> {
         return Ok(Verdict::Ok(format!("{}; can {}", shown(name), can.join(", "))));
     }
     let known: Vec<String> = Capability::ALL.into_iter().filter_map(word).collect();
-    Err(Fault::Wrong(format!(
+    Err(Fault::FailedSchedule(format!(
         "it can {}, which the protocol does not have; it has {}",
         shown(&unknown.join(", ")),
         known.join(", ")
@@ -67,7 +67,7 @@ pub(super) fn step(session: &mut Session) -> Result<Verdict, Fault> {
     if answer.ok {
         return Ok(Verdict::Ok("without a check it is answered at once".to_owned()));
     }
-    Err(Fault::Wrong(format!(
+    Err(Fault::FailedSchedule(format!(
         "a step without a check was refused: {}; answer {{\"id\":{},\"ok\":true}} at once, whatever \
          is held: the harness wants to see what a holder does that does not look",
         said(&answer),
@@ -88,7 +88,7 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     let held = session.talker.ask("c1", acquire(0))?;
     let (held, _) = session.talker.answer(held)?;
     if !held.ok {
-        return Err(Fault::Wrong(format!("a free resource was refused: {}", said(&held))));
+        return Err(Fault::FailedSchedule(format!("a free resource was refused: {}", said(&held))));
     }
     let waiting = session.talker.ask("c2", acquire(ttl_ms * 4))?;
     session.talker.pass(Duration::from_millis(100))?;
@@ -99,14 +99,14 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     session.talker.answer(release)?;
     let (waited, _) = waited?;
     if !cancelled.ok {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "the cancel was answered {}; the cancel itself is answered with \"ok\":true, and the \
              request that it names with \"why\":\"cancelled\"",
             said(&cancelled)
         )));
     }
     if waited.why != Some(FailureReason::Cancelled) {
-        return Err(Fault::Wrong(format!(
+        return Err(Fault::FailedSchedule(format!(
             "an acquire that waited was cancelled and then answered {}; answer it with \"ok\":false \
              and \"why\":\"cancelled\", and give up what it may have set",
             said(&waited)
@@ -114,7 +114,7 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
         0 => Ok(Verdict::Ok("both requests are answered, and no key is left".to_owned())),
-        left => Err(Fault::Wrong(format!(
+        left => Err(Fault::FailedSchedule(format!(
             "after the cancel and the release of the holder a key is left on {left} masters: an \
              attempt that is given up must clean up, too"
         ))),
@@ -129,7 +129,7 @@ pub(super) fn unknown(session: &mut Session) -> Result<Verdict, Fault> {
     if !answer.ok && answer.why == Some(FailureReason::Unsupported) {
         return Ok(Verdict::Ok("an op that it does not know is answered".to_owned()));
     }
-    Err(Fault::Wrong(format!(
+    Err(Fault::FailedSchedule(format!(
         "an op that does not exist was answered {}; say {{\"id\":{id},\"ok\":false,\
          \"why\":\"unsupported\"}} to whatever is not known: the protocol may grow",
         said(&answer)
@@ -139,7 +139,7 @@ pub(super) fn unknown(session: &mut Session) -> Result<Verdict, Fault> {
 pub(super) fn end(session: &mut Session) -> Result<Verdict, Fault> {
     match session.talker.hang_up(END) {
         Some(exit) => Ok(Verdict::Ok(exit)),
-        None => Err(Fault::Wrong(format!(
+        None => Err(Fault::FailedSchedule(format!(
             "its standard input ended, and {END:?} later it still runs; end then, at once and \
              without cleaning up"
         ))),

@@ -10,7 +10,7 @@ use crate::client_protocol::{
     Answer, ClientLine, LONGEST_LINE, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options,
     Request,
 };
-use crate::process::{ClientProcess, Heard, Word, shown};
+use crate::process::{ClientProcess, ReceivedMessage, Word, shown};
 use crate::stamp;
 
 /// How long an answer may take that has to wait only for masters.
@@ -29,7 +29,7 @@ const PATIENCE: usize = 2;
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The driver is wrong: its output, the expected output, and how to fix it.
-    Wrong(String),
+    FailedSchedule(String),
     /// The driver is wrong, and no further check is possible.
     Over(String),
     /// The environment failed, not the driver.
@@ -38,7 +38,7 @@ pub(super) enum Fault {
 
 /// A request in flight.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct PendingRequest {
     pub(super) id: u64,
     /// The stamp at which it was sent.
     pub(super) at: i64,
@@ -47,7 +47,7 @@ pub(super) struct Asked {
 
 pub(super) struct Peer {
     process: ClientProcess,
-    heard: Receiver<Heard>,
+    heard: Receiver<ReceivedMessage>,
     /// The same instant on both clocks.
     origin: (Instant, i64),
     last: u64,
@@ -87,7 +87,7 @@ impl Peer {
     }
 
     /// Sends a request.
-    pub(super) fn ask(&mut self, client: &str, op: Op) -> Result<Asked, Fault> {
+    pub(super) fn ask(&mut self, client: &str, op: Op) -> Result<PendingRequest, Fault> {
         let (name, id) = (op.name(), self.last + 1);
         let request = Request { id, client: client.into(), op };
         let line =
@@ -101,7 +101,11 @@ impl Peer {
     }
 
     /// Sends a request as it is. Its number must be [`next_id`](Self::next_id).
-    pub(super) fn ask_raw(&mut self, op: &'static str, line: &str) -> Result<Asked, Fault> {
+    pub(super) fn ask_raw(
+        &mut self,
+        op: &'static str,
+        line: &str,
+    ) -> Result<PendingRequest, Fault> {
         self.last += 1;
         let at = stamp::now();
         if let Err(why) = self.process.say(line) {
@@ -109,23 +113,23 @@ impl Peer {
             self.listen(Duration::from_secs(1), |talker| talker.closed.is_some())?;
             return Err(Fault::Over(format!("it cannot be asked to {op}: {why}")));
         }
-        Ok(Asked { id: self.last, at, op })
+        Ok(PendingRequest { id: self.last, at, op })
     }
 
     /// Waits for an answer. Returns it with the time at which it was read.
-    pub(super) fn answer(&mut self, asked: Asked) -> Result<(Answer, i64), Fault> {
+    pub(super) fn answer(&mut self, asked: PendingRequest) -> Result<(Answer, i64), Fault> {
         self.answer_within(asked, ANSWER)
     }
 
     pub(super) fn answer_within(
         &mut self,
-        asked: Asked,
+        asked: PendingRequest,
         within: Duration,
     ) -> Result<(Answer, i64), Fault> {
         self.listen(within, |talker| talker.answers.contains_key(&asked.id))?;
         match self.answers.get(&asked.id) {
             Some((heard, Ok(answer))) => Ok((answer.clone(), *heard)),
-            Some((_, Err(why))) => Err(Fault::Wrong(why.clone())),
+            Some((_, Err(why))) => Err(Fault::FailedSchedule(why.clone())),
             None => {
                 self.unanswered += 1;
                 let why = format!(
@@ -134,7 +138,7 @@ impl Peer {
                     asked.op, asked.id, asked.id
                 );
                 if self.unanswered < PATIENCE {
-                    Err(Fault::Wrong(why))
+                    Err(Fault::FailedSchedule(why))
                 } else {
                     Err(Fault::Over(why))
                 }
@@ -143,7 +147,11 @@ impl Peer {
     }
 
     /// Whether an answer has come, or comes within this time.
-    pub(super) fn is_answered(&mut self, asked: Asked, within: Duration) -> Result<bool, Fault> {
+    pub(super) fn is_answered(
+        &mut self,
+        asked: PendingRequest,
+        within: Duration,
+    ) -> Result<bool, Fault> {
         self.listen(within, |talker| talker.answers.contains_key(&asked.id))
     }
 
@@ -164,7 +172,7 @@ impl Peer {
     /// The driver's first line as it is, for a check that is more lenient than a scenario.
     pub(super) fn first_line(&mut self) -> Result<Option<String>, Fault> {
         let until = Instant::now() + ANSWER;
-        while let Some(Heard { what, .. }) = self.next(until)? {
+        while let Some(ReceivedMessage { what, .. }) = self.next(until)? {
             match what {
                 Word::Line(line) if line.contains("\"ready\"") => return Ok(Some(line)),
                 other => self.complain_before_ready(&other)?,
@@ -218,12 +226,12 @@ impl Peer {
         Ok(true)
     }
 
-    fn next(&mut self, until: Instant) -> Result<Option<Heard>, Fault> {
+    fn next(&mut self, until: Instant) -> Result<Option<ReceivedMessage>, Fault> {
         if let Some(exit) = &self.closed {
             return Err(self.over(exit));
         }
         match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(Heard { what: Word::Closed(exit), .. }) => {
+            Ok(ReceivedMessage { what: Word::Closed(exit), .. }) => {
                 let over = self.over(&exit);
                 self.closed = Some(exit);
                 Err(over)
@@ -245,7 +253,7 @@ impl Peer {
         })
     }
 
-    fn take(&mut self, Heard { at, what }: Heard) -> Result<(), Fault> {
+    fn take(&mut self, ReceivedMessage { at, what }: ReceivedMessage) -> Result<(), Fault> {
         let at = stamp::later(self.origin.1, at.saturating_duration_since(self.origin.0));
         let Word::Line(line) = &what else { return self.strange(&what) };
         match ClientLine::read(line) {

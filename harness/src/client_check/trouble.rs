@@ -25,7 +25,7 @@ pub(super) fn no_quorum(session: &mut Session) -> Result<Verdict, Fault> {
         (false, Some(FailureReason::NoQuorum)) => {
             Ok(Verdict::Ok(format!("with {dead} of {all} masters dead, in {took:.1?}")))
         }
-        (true, _) => Err(Fault::Wrong(format!(
+        (true, _) => Err(Fault::FailedSchedule(format!(
             "with {dead} of {all} masters dead a lease was granted: {}",
             said(&answer)
         ))),
@@ -48,12 +48,12 @@ pub(super) fn recovery(session: &mut Session) -> Result<Verdict, Fault> {
                 let took = start.elapsed();
                 return Ok(Verdict::Ok(format!("{took:.1?} after they came back it is granted")));
             }
-            Err(Fault::Wrong(why)) if start.elapsed() > BACK => {
-                return Err(Fault::Wrong(format!(
+            Err(Fault::FailedSchedule(why)) if start.elapsed() > BACK => {
+                return Err(Fault::FailedSchedule(format!(
                     "{BACK:?} after its masters came back: {why}; connect again"
                 )));
             }
-            Err(Fault::Wrong(_)) => session.talker.pass(Duration::from_millis(100))?,
+            Err(Fault::FailedSchedule(_)) => session.talker.pass(Duration::from_millis(100))?,
             Err(other) => return Err(other),
         }
     }

@@ -14,7 +14,7 @@ use crate::name::Name;
 pub(super) type LeaseKey = (Name, Name);
 
 /// A request under way: its id, and the stamp of the call.
-pub(super) type Asked = (u64, i64);
+pub(super) type RequestStamp = (u64, i64);
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -22,10 +22,10 @@ pub(super) struct Lease {
     pub(super) id: ClaimId,
     pub(super) whose: LeaseKey,
     pub(super) owner: Option<OwnerId>,
-    pub(super) acquiring: Option<Asked>,
+    pub(super) acquiring: Option<RequestStamp>,
     /// An extension under way, with the number of its round.
-    extending: Option<(Asked, u32)>,
-    releasing: Option<Asked>,
+    extending: Option<(RequestStamp, u32)>,
+    releasing: Option<RequestStamp>,
     /// Whether the lease is over and that was reported.
     over: bool,
     /// The deadline that was last reported, if the deadline may move by itself.
@@ -37,7 +37,7 @@ impl Lease {
         id: ClaimId,
         whose: LeaseKey,
         owner: Option<OwnerId>,
-        acquiring: Option<Asked>,
+        acquiring: Option<RequestStamp>,
     ) -> Self {
         let (extending, releasing) = (None, None);
         let (over, seen) = (false, None);
@@ -62,7 +62,7 @@ impl Lease {
         self.seen = deadline.or(self.seen);
     }
 
-    pub(super) const fn extend(&mut self, asked: Asked, round: u32) {
+    pub(super) const fn extend(&mut self, asked: RequestStamp, round: u32) {
         self.extending = Some((asked, round));
     }
 
@@ -127,7 +127,7 @@ impl Lease {
     fn extended<K: Conduct>(
         &mut self,
         conduct: K,
-        asked: Asked,
+        asked: RequestStamp,
         (extension, deadline): (Extension, i64),
         around: &mut InputContext<'_>,
     ) {
@@ -171,7 +171,7 @@ impl Lease {
 pub(super) fn reentered<K: Conduct>(
     conduct: K,
     claim: &K::Claim,
-    asked: Asked,
+    asked: RequestStamp,
     around: &mut InputContext<'_>,
 ) {
     let Claim::Holding(hold) = claim.claim() else { return };

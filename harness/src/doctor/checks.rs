@@ -1,8 +1,8 @@
 //! Checks: from the replies of masters to findings. Pure.
 
 use super::finding::Finding;
-use super::said::{Said, Unreached};
-use super::{Wish, init, permissions};
+use super::server_info::{ServerInfo, Unreached};
+use super::{ExamineOptions, init, permissions};
 
 mod clocks;
 mod fleet;
@@ -15,7 +15,7 @@ pub(super) use fleet::of_all;
 pub(super) use marker::Trust;
 
 /// The findings about one master by itself.
-pub(super) fn of_master(said: &Said, wish: &Wish) -> Vec<Finding> {
+pub(super) fn of_master(said: &ServerInfo, wish: &ExamineOptions) -> Vec<Finding> {
     let visit = match &said.visit {
         Ok(visit) => visit,
         Err(why) => return vec![unreached(why)],

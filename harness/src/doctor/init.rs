@@ -6,7 +6,7 @@ use redquorum_protocol::wire::Command;
 
 use super::checks::Trust;
 use super::finding::Finding;
-use super::said::{Info, Unreached, Visit};
+use super::server_info::{Info, Unreached, Visit};
 use super::visit::Line;
 
 /// The result.

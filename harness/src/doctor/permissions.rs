@@ -10,7 +10,7 @@ use redquorum_protocol::wire::{
 use redquorum_protocol::{Fence, Key, Position, TOKEN_LEN, Token, Waiter, WaiterId, WakeUp};
 
 use super::finding::{Finding, Level};
-use super::said::{Asked, Unreached, Visit};
+use super::server_info::{QueryResult, Unreached, Visit};
 use super::visit::{Line, words};
 
 /// The TTL of keys that a trial sets, in milliseconds, in case they cannot be removed.
@@ -20,7 +20,7 @@ const TTL_MS: u64 = 10_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Trial {
     pub(super) what: Requirement,
-    pub(super) said: Asked<()>,
+    pub(super) said: QueryResult<()>,
 }
 
 /// The features to try.
@@ -133,7 +133,7 @@ pub(super) fn attempt(
     prefix: &str,
 ) -> Result<Vec<Trial>, Unreached> {
     let mut trials = Vec::new();
-    let mut note = |what, said: Asked<()>| {
+    let mut note = |what, said: QueryResult<()>| {
         let works = said.is_ok();
         trials.push(Trial { what, said });
         works
@@ -173,7 +173,7 @@ pub(super) fn attempt(
 fn note_client(
     line: &mut Line<'_>,
     said: &Visit,
-    note: &mut impl FnMut(Requirement, Asked<()>) -> bool,
+    note: &mut impl FnMut(Requirement, QueryResult<()>) -> bool,
 ) -> Result<(), Unreached> {
     let mut other = line.another()?;
     let id = other.ask(&["CLIENT", "ID"])?;
@@ -197,7 +197,7 @@ fn note_client(
 /// requests RESP3 on another connection.
 fn note_wake_ups(
     line: &mut Line<'_>,
-    note: &mut impl FnMut(Requirement, Asked<()>) -> bool,
+    note: &mut impl FnMut(Requirement, QueryResult<()>) -> bool,
 ) -> Result<(), Unreached> {
     let channel = String::from_utf8_lossy(&channel_of(0)).into_owned();
     note(Requirement::Publish, line.ask(&["PUBLISH", &channel, ""])?.map(drop));
@@ -231,7 +231,7 @@ impl Keys {
 
     /// Looks at the boot marker without beginning a probation, and tries a grant that relies on a
     /// marker that no master has. Both change nothing.
-    fn guarded(&self, line: &mut Line<'_>) -> Result<Asked<()>, Unreached> {
+    fn guarded(&self, line: &mut Line<'_>) -> Result<QueryResult<()>, Unreached> {
         let none: Arc<str> = Arc::from("");
         let run_id = redquorum_protocol::RunId(none.clone());
         let watch =
@@ -247,7 +247,7 @@ impl Keys {
 }
 
 /// A complete fenced lease: grants, certifies, extends and releases it, and removes its counter.
-fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
+fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<QueryResult<()>, Unreached> {
     let fence = |number| Some(Fence { number, memory_ms: TTL_MS });
     let number = match run(line, &keys.set(fence(1)))? {
         Ok(value) => words(&value).concat(),
@@ -274,7 +274,7 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
 
 /// Two waiters enter the queue and leave it. If they cannot leave, their positions lapse in some
 /// seconds.
-fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
+fn stood(line: &mut Line<'_>, key: &Key) -> Result<QueryResult<()>, Unreached> {
     let stand = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
     let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, call: true };
     let waiter = |number| Waiter { inbox: 0, waiter_id: WaiterId::new(number) };
@@ -293,7 +293,7 @@ fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
 fn load(
     line: &mut Line<'_>,
     scripts: &[redquorum_protocol::wire::Script],
-) -> Result<Asked<()>, Unreached> {
+) -> Result<QueryResult<()>, Unreached> {
     for script in scripts {
         if let Err(text) = expect(line, &Command::Load(*script), script.sha1)? {
             return Ok(Err(text));
@@ -302,14 +302,18 @@ fn load(
     Ok(Ok(()))
 }
 
-fn run(line: &mut Line<'_>, command: &Command) -> Result<Asked<Value>, Unreached> {
+fn run(line: &mut Line<'_>, command: &Command) -> Result<QueryResult<Value>, Unreached> {
     let mut bytes = Vec::new();
     command.encode(&mut bytes);
     line.ask_packed(&bytes)
 }
 
 /// Runs a command and compares its reply with the expected one.
-fn expect(line: &mut Line<'_>, command: &Command, wanted: &str) -> Result<Asked<()>, Unreached> {
+fn expect(
+    line: &mut Line<'_>,
+    command: &Command,
+    wanted: &str,
+) -> Result<QueryResult<()>, Unreached> {
     Ok(run(line, command)?.and_then(|value| match words(&value).concat() {
         said if said == wanted => Ok(()),
         said => Err(format!("it answers `{said}`, not `{wanted}`")),

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, ConnectionLike, RedisError, Value};
 
-use super::said::{Asked, Info, Look, Settings, Unreached, Visit};
-use super::{Address, Wish, init, permissions};
+use super::server_info::{Info, Look, QueryResult, Settings, Unreached, Visit};
+use super::{Address, ExamineOptions, init, permissions};
 
 /// Timeout of a connection and of a reply: longer than that of any lock.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub(super) struct Line<'a> {
 }
 
 /// Visits a master.
-pub(super) fn visit(address: &Address, wish: &Wish) -> Result<Visit, Unreached> {
+pub(super) fn visit(address: &Address, wish: &ExamineOptions) -> Result<Visit, Unreached> {
     let mut line = Line::open(address)?;
     let start = Instant::now();
     let info = line.info()?;
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
     }
 
     /// Sends a command given as words. The outer error means that the connection is unusable.
-    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Asked<Value>, Unreached> {
+    pub(super) fn ask(&mut self, words: &[&str]) -> Result<QueryResult<Value>, Unreached> {
         let mut packed = redis::Cmd::new();
         for word in words {
             packed.arg(*word);
@@ -84,7 +84,7 @@ impl<'a> Line<'a> {
     }
 
     /// Sends a command given as bytes of the wire.
-    pub(super) fn ask_packed(&mut self, bytes: &[u8]) -> Result<Asked<Value>, Unreached> {
+    pub(super) fn ask_packed(&mut self, bytes: &[u8]) -> Result<QueryResult<Value>, Unreached> {
         let said = self.connection.req_packed_command(bytes).and_then(Value::extract_error);
         match said {
             Ok(value) => Ok(Ok(value)),
@@ -101,18 +101,18 @@ impl<'a> Line<'a> {
         server_text(self.address, error)
     }
 
-    pub(super) fn info(&mut self) -> Result<Asked<Info>, Unreached> {
+    pub(super) fn info(&mut self) -> Result<QueryResult<Info>, Unreached> {
         let said = self.ask(&["INFO"])?;
         Ok(said.map(|value| Info::read(&words(&value).concat())))
     }
 
-    fn settings(&mut self) -> Result<Asked<Settings>, Unreached> {
+    fn settings(&mut self) -> Result<QueryResult<Settings>, Unreached> {
         let said = self.ask(&["CONFIG", "GET", "*append*"])?;
         Ok(said.map(|value| Settings::read(&words(&value))))
     }
 
     /// The boot marker. A marker that is no plain text becomes `?`, as in the lock.
-    fn marker(&mut self) -> Result<Asked<Option<String>>, Unreached> {
+    fn marker(&mut self) -> Result<QueryResult<Option<String>>, Unreached> {
         let said = self.ask(&["GET", "redquorum:boot"])?;
         Ok(said.map(|value| match value {
             Value::Nil => None,
@@ -126,7 +126,7 @@ impl<'a> Line<'a> {
         }))
     }
 
-    fn pings(&mut self) -> Result<Asked<Vec<Duration>>, Unreached> {
+    fn pings(&mut self) -> Result<QueryResult<Vec<Duration>>, Unreached> {
         let (start, mut took) = (Instant::now(), Vec::new());
         for number in 1..=PINGS {
             let sent = Instant::now();
@@ -145,7 +145,7 @@ impl<'a> Line<'a> {
         Ok(Ok(took))
     }
 
-    fn look(&mut self, start: Instant) -> Result<Asked<Look>, Unreached> {
+    fn look(&mut self, start: Instant) -> Result<QueryResult<Look>, Unreached> {
         let mut best: Option<Look> = None;
         for _ in 0..LOOKS {
             let (sent, wall) = (start.elapsed(), wall_micros());

@@ -91,7 +91,7 @@ pub enum Outcome {
 
 /// A key that is left at the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct LeftKey {
     /// The name of the key.
     pub key: Name,
     /// The value of the key, as in [`Event::Command`](super::Event::Command).

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Act, Left, Ns, Outcome, Window};
+use super::{Act, LeftKey, Ns, Outcome, Window};
 use crate::client_protocol::{Capability, FailureReason};
 use crate::name::Name;
-use crate::scenario::{FaultKind, Way};
+use crate::scenario::{AccessKind, FaultKind};
 
 /// An event of a run. The list is closed: a reader needs to handle no others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -111,7 +111,7 @@ pub enum Event {
         /// The register.
         register: Name,
         /// The kind of access.
-        way: Way,
+        way: AccessKind,
         /// For a write, the version that it was based on. For other accesses, the version that was
         /// found.
         seen: u64,
@@ -224,7 +224,7 @@ pub enum Event {
         /// The master.
         node: usize,
         /// The keys.
-        keys: Option<Vec<Left>>,
+        keys: Option<Vec<LeftKey>>,
     },
 }
 

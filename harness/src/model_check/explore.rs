@@ -5,7 +5,7 @@
 //! goes first. This last check costs only a number for each state, because the most urgent event
 //! leads to a state that is visited anyway.
 
-use super::seen::{NOBODY, Seen};
+use super::state_set::{NOBODY, StateSet};
 
 /// A model whose states can be explored.
 pub trait Model {
@@ -114,7 +114,7 @@ const UNKNOWN: u32 = NOBODY - 1;
 
 struct Walk<'m, M: Model> {
     model: &'m mut M,
-    seen: Seen,
+    seen: StateSet,
     states: Vec<M::State>,
     /// The state from which each was reached first, and the index of the event.
     from: Vec<(u32, u16)>,
@@ -131,7 +131,7 @@ impl<'m, M: Model> Walk<'m, M> {
     fn new(model: &'m mut M) -> Self {
         Self {
             model,
-            seen: Seen::new(),
+            seen: StateSet::new(),
             states: Vec::new(),
             from: Vec::new(),
             onward: Vec::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::history::{Left, Ns};
+use crate::history::{LeftKey, Ns};
 use crate::units::nanos;
 
 /// The pause between two looks at the masters' keys.
@@ -12,24 +12,24 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const SLACK: Duration = Duration::from_millis(100);
 
 /// The keys of each master. `None`: the master did not reply.
-pub(super) type Seen = BTreeMap<usize, Option<Vec<Left>>>;
+pub(super) type KeysByMaster = BTreeMap<usize, Option<Vec<LeftKey>>>;
 
 /// The state of the drain.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Settle {
+pub(super) struct Drain {
     until: Ns,
     /// When the masters are looked at next. `None`: they are being looked at.
     look_at: Option<Ns>,
-    seen: Seen,
+    seen: KeysByMaster,
 }
 
-impl Settle {
+impl Drain {
     /// Begins the drain. `ttl` is the longest TTL of the run.
     pub(super) fn new(now: Ns, ttl: Duration) -> Self {
         Self {
             until: now.saturating_add(nanos(ttl.saturating_add(SLACK))),
             look_at: Some(now.saturating_add(nanos(LOOK_AGAIN))),
-            seen: Seen::new(),
+            seen: KeysByMaster::new(),
         }
     }
 
@@ -52,9 +52,9 @@ impl Settle {
         &mut self,
         now: Ns,
         node: usize,
-        keys: Option<Vec<Left>>,
+        keys: Option<Vec<LeftKey>>,
         masters: usize,
-    ) -> Option<Seen> {
+    ) -> Option<KeysByMaster> {
         self.seen.insert(node, keys);
         if self.seen.len() < masters {
             return None;

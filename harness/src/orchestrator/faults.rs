@@ -7,7 +7,7 @@ use super::whom::process_of;
 use crate::history::Ns;
 use crate::name::Name;
 use crate::scenario::{
-    Class, EventKind, Fault, FaultKind, FaultTime, Moment, Nodes, Scenario, Side, Way,
+    AccessKind, Class, EventKind, Fault, FaultKind, FaultTime, Moment, Nodes, Scenario, Side,
 };
 use crate::units::nanos;
 
@@ -195,7 +195,7 @@ impl Faults {
     }
 
     /// The delay of a request that a client sends to a register now.
-    pub(super) fn delay(&self, client: &str, way: Way) -> Ns {
+    pub(super) fn delay(&self, client: &str, way: AccessKind) -> Ns {
         let there = |watched: &&Watched| matches!(watched.state, State::Struck(_) | State::Curing);
         let delays = self.all.iter().filter(there).filter_map(|watched| {
             let FaultKind::Resource(fault_kind) = &watched.fault.fault_kind else { return None };

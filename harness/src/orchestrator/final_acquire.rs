@@ -19,7 +19,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Witness {
+pub(super) struct FinalAcquire {
     /// The tasks that are left. The last one is under way.
     tasks: Vec<Task>,
     ttl: Duration,
@@ -48,7 +48,7 @@ enum State {
     Releasing(u64, Ns),
 }
 
-impl Witness {
+impl FinalAcquire {
     pub(super) fn new<'a>(scenario: &Scenario, processes: impl Iterator<Item = &'a Name>) -> Self {
         let mut resources = BTreeSet::new();
         for step in scenario.clients.iter().flat_map(|client| &client.script) {

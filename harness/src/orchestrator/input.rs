@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::client_protocol::{Answer, Capability};
-use crate::history::{Act, Event, Left, Ns, Outcome, Window};
+use crate::history::{Act, Event, LeftKey, Ns, Outcome, Window};
 use crate::name::Name;
 use crate::scenario::{Class, Side};
 
@@ -87,7 +87,7 @@ pub enum Input {
         /// The number of the master.
         node: usize,
         /// The keys. `None`: the master does not reply.
-        keys: Option<Vec<Left>>,
+        keys: Option<Vec<LeftKey>>,
     },
     /// The time of [`Orchestrator::next_wake`](super::Orchestrator::next_wake) has come.
     Wake,

@@ -1,10 +1,10 @@
 //! The actions that are due in each phase, and the start of the next phase.
 
-use super::drain::Settle;
-use super::final_acquire::Witness;
+use super::drain::Drain;
+use super::final_acquire::FinalAcquire;
 use super::whom::{clients_of, nodes_of, process_of, processes_of};
 use super::{Orchestrator, Order, PATIENCE, Player, gained, longest_key};
-use crate::history::{Event, Left, Ns, Phase, Window};
+use crate::history::{Event, LeftKey, Ns, Phase, Window};
 use crate::name::Name;
 use crate::units::nanos;
 
@@ -40,7 +40,7 @@ impl Orchestrator {
             Some(Phase::Heal) if self.faults.all_cured() || now >= self.limit => {
                 let alive = |process: &&Name| !self.gone.contains(*process);
                 let processes = self.scenario.processes().into_iter().filter(alive);
-                self.witness = Witness::new(&self.scenario, processes);
+                self.witness = FinalAcquire::new(&self.scenario, processes);
                 self.enter(now, Phase::Witness);
                 self.go_on(now, orders);
             }
@@ -52,7 +52,7 @@ impl Orchestrator {
                 } else if self.witness.is_done(&self.gone) {
                     let longest = longest_key(&self.scenario);
                     let longest = longest.saturating_add(gained(&self.scenario, now));
-                    self.settle = Settle::new(now, longest);
+                    self.settle = Drain::new(now, longest);
                     self.enter(now, Phase::Settle);
                 }
             }
@@ -142,7 +142,7 @@ impl Orchestrator {
     }
 
     /// The keys of a master.
-    pub(super) fn looked(&mut self, now: Ns, node: usize, keys: Option<Vec<Left>>) {
+    pub(super) fn looked(&mut self, now: Ns, node: usize, keys: Option<Vec<LeftKey>>) {
         if self.phase != Some(Phase::Settle) {
             return;
         }

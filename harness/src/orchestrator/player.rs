@@ -8,7 +8,7 @@ use super::register::Register;
 use crate::client_protocol::{Answer, Capability, FailureReason, Op};
 use crate::history::{Event, Ns};
 use crate::name::Name;
-use crate::scenario::{Client, EventKind, Length, Lock, Rounds, Step, Way};
+use crate::scenario::{AccessKind, Client, EventKind, Length, Lock, Rounds, Step};
 use crate::units::{millis, nanos};
 
 /// How long the director waits before it asks a client again that cannot wait by itself.
@@ -61,7 +61,7 @@ struct Sent {
 #[derive(Clone, Debug)]
 struct Touch {
     register: Name,
-    way: Way,
+    way: AccessKind,
     /// The fencing token that the client presents with it, and the resource of its lease.
     fence: Option<(Name, u64)>,
 }
@@ -376,13 +376,13 @@ impl Player {
         let refused = there.touch(way, token).is_none();
         let version = there.version();
         let seen = match way {
-            Way::Write => self.read.get(&register).copied().unwrap_or_default(),
-            Way::Present | Way::Read => version,
+            AccessKind::Write => self.read.get(&register).copied().unwrap_or_default(),
+            AccessKind::Present | AccessKind::Read => version,
         };
         match fence {
             // Go to the step before the release: the caller adds one for the current step.
             Some((lease, _)) if refused && waits => self.at += self.to_release(&lease) - 1,
-            _ if way == Way::Read => drop(self.read.insert(register.clone(), version)),
+            _ if way == AccessKind::Read => drop(self.read.insert(register.clone(), version)),
             _ => {}
         }
         let client = self.client.id.clone();
@@ -445,10 +445,10 @@ fn together(resource: Name, also: Vec<Name>) -> Vec<Name> {
     std::iter::once(resource).chain(also).collect()
 }
 
-fn touching(register: &Name, way: Way) -> EventKind {
+fn touching(register: &Name, way: AccessKind) -> EventKind {
     match way {
-        Way::Present => EventKind::Presents(register.clone()),
-        Way::Read => EventKind::Reads(register.clone()),
-        Way::Write => EventKind::Writes(register.clone()),
+        AccessKind::Present => EventKind::Presents(register.clone()),
+        AccessKind::Read => EventKind::Reads(register.clone()),
+        AccessKind::Write => EventKind::Writes(register.clone()),
     }
 }

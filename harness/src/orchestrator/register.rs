@@ -1,6 +1,6 @@
 //! Register: the object that a lock protects, as the harness models it.
 
-use crate::scenario::Way;
+use crate::scenario::AccessKind;
 
 /// A register, and the largest fencing token that a client has presented to it.
 #[derive(Clone, Debug, Default)]
@@ -16,15 +16,15 @@ impl Register {
     /// A read or a write with a token is refused unless this token is the largest one presented so
     /// far. A check that only refuses smaller tokens would let two holders lose an update between
     /// them. The register refuses no request without a token.
-    pub(super) const fn touch(&mut self, way: Way, token: Option<u64>) -> Option<u64> {
+    pub(super) const fn touch(&mut self, way: AccessKind, token: Option<u64>) -> Option<u64> {
         match (token, way) {
             (Some(0), _) => return None,
-            (Some(token), Way::Present) if token >= self.largest => self.largest = token,
-            (Some(token), Way::Read | Way::Write) if token == self.largest => {}
+            (Some(token), AccessKind::Present) if token >= self.largest => self.largest = token,
+            (Some(token), AccessKind::Read | AccessKind::Write) if token == self.largest => {}
             (Some(_), _) => return None,
             (None, _) => {}
         }
-        if matches!(way, Way::Write) {
+        if matches!(way, AccessKind::Write) {
             self.version += 1;
         }
         Some(self.version)
@@ -43,18 +43,18 @@ mod tests {
     #[test]
     fn a_register_obeys_the_largest_token_that_was_presented_to_it() {
         let mut register = Register::default();
-        assert_eq!(register.touch(Way::Read, Some(7)), None, "it was not presented");
-        assert_eq!(register.touch(Way::Present, Some(0)), None, "no token");
-        assert_eq!(register.touch(Way::Present, Some(7)), Some(0));
-        assert_eq!(register.touch(Way::Read, Some(7)), Some(0));
-        assert_eq!(register.touch(Way::Write, Some(7)), Some(1));
-        assert_eq!(register.touch(Way::Present, Some(7)), Some(1), "again");
-        assert_eq!(register.touch(Way::Present, Some(8)), Some(1));
-        for way in [Way::Present, Way::Read, Way::Write] {
+        assert_eq!(register.touch(AccessKind::Read, Some(7)), None, "it was not presented");
+        assert_eq!(register.touch(AccessKind::Present, Some(0)), None, "no token");
+        assert_eq!(register.touch(AccessKind::Present, Some(7)), Some(0));
+        assert_eq!(register.touch(AccessKind::Read, Some(7)), Some(0));
+        assert_eq!(register.touch(AccessKind::Write, Some(7)), Some(1));
+        assert_eq!(register.touch(AccessKind::Present, Some(7)), Some(1), "again");
+        assert_eq!(register.touch(AccessKind::Present, Some(8)), Some(1));
+        for way in [AccessKind::Present, AccessKind::Read, AccessKind::Write] {
             assert_eq!(register.touch(way, Some(7)), None);
         }
-        assert_eq!(register.touch(Way::Write, Some(9)), None, "larger, and not presented");
+        assert_eq!(register.touch(AccessKind::Write, Some(9)), None, "larger, and not presented");
         assert_eq!(register.version(), 1);
-        assert_eq!(register.touch(Way::Write, None), Some(2), "who shows none is not asked");
+        assert_eq!(register.touch(AccessKind::Write, None), Some(2), "who shows none is not asked");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::lines::{Cut, Lines};
-use super::{Heard, Word};
+use super::{ReceivedMessage, Word};
 use crate::mutex::unpoisoned;
 
 /// How many bytes of standard error are kept.
@@ -25,10 +25,10 @@ pub(super) struct Shared {
     ended: Mutex<Ended>,
     changed: Condvar,
     complaints: Mutex<Vec<u8>>,
-    hear: Mutex<Option<Hearer>>,
+    hear: Mutex<Option<MessageHandler>>,
 }
 
-pub(super) type Hearer = Box<dyn FnMut(Heard) + Send>;
+pub(super) type MessageHandler = Box<dyn FnMut(ReceivedMessage) + Send>;
 
 #[derive(Default)]
 struct Ended {
@@ -41,7 +41,7 @@ struct Ended {
 }
 
 impl Shared {
-    pub(super) fn new(hear: Hearer) -> Self {
+    pub(super) fn new(hear: MessageHandler) -> Self {
         Self {
             ended: Mutex::default(),
             changed: Condvar::new(),
@@ -129,7 +129,7 @@ impl Shared {
 
     fn tell(&self, what: Word) {
         if let Some(hear) = &mut *unpoisoned(&self.hear) {
-            hear(Heard { at: Instant::now(), what });
+            hear(ReceivedMessage { at: Instant::now(), what });
         }
     }
 
@@ -137,7 +137,7 @@ impl Shared {
     fn close(&self, exit: String) {
         let mut hear = unpoisoned(&self.hear);
         if let Some(mut hear) = hear.take() {
-            hear(Heard { at: Instant::now(), what: Word::Closed(exit) });
+            hear(ReceivedMessage { at: Instant::now(), what: Word::Closed(exit) });
         }
     }
 

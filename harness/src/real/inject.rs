@@ -18,7 +18,7 @@ use redquorum_rig::{Clock, ClockChange, Cluster, RigError};
 use super::clock::RunClock;
 use super::keys;
 use super::wire::Scripts;
-use crate::history::{Left, Window, text_of};
+use crate::history::{LeftKey, Window, text_of};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::orchestrator::Input;
@@ -146,7 +146,7 @@ impl Injector {
                 self.each_said(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
             }
             FaultKind::Node(NodeFault::Slow { by, .. }) => {
-                let slow = network::Harm::Delay(by.0);
+                let slow = network::MessageFault::Delay(by.0);
                 let rule = Rule { side: network::Side::Replies, ..Rule::all(slow) };
                 self.net(fault, rule, false);
                 Ok(())
@@ -262,7 +262,7 @@ impl Injector {
     /// Reports the keys of each master. Call this only at the end of a run: a read triggers expiry.
     pub(super) fn look(&self, tell: &mut dyn FnMut(Input)) {
         for node in 1..=self.cluster.len() {
-            let left = |key: keys::Key| Left {
+            let left = |key: keys::Key| LeftKey {
                 key: text_of(&key.name),
                 value: text_of(&key.value.unwrap_or_default()),
                 ttl_ms: key.ttl_ms,

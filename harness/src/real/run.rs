@@ -24,7 +24,7 @@ use crate::history::{Header, History, Phase, Record, SCHEMA};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::orchestrator::{Input, Orchestrator, Order};
-use crate::process::Heard;
+use crate::process::ReceivedMessage;
 use crate::scenario::Scenario;
 
 /// How often the run checks whether Ctrl-C was pressed.
@@ -33,7 +33,7 @@ pub(super) const GLANCE: Duration = Duration::from_millis(50);
 /// A message in the channel.
 pub(super) enum Signal {
     /// A message of a client process.
-    Heard(Name, Heard),
+    ReceivedMessage(Name, ReceivedMessage),
     /// An input for the director.
     Told(Input),
 }
@@ -231,7 +231,7 @@ impl Run {
             let until = wake.unwrap_or(now + GLANCE).min(now + GLANCE);
             input = match self.inbox.recv_timeout(until.saturating_duration_since(now)) {
                 Ok(Signal::Told(input)) => Some(input),
-                Ok(Signal::Heard(process, heard)) => self.heard(&process, &heard.what),
+                Ok(Signal::ReceivedMessage(process, heard)) => self.heard(&process, &heard.what),
                 Err(RecvTimeoutError::Timeout) => Some(Input::Wake),
                 Err(RecvTimeoutError::Disconnected) => {
                     unreachable!("the thread of faults lives as long as its tasks")

@@ -59,7 +59,7 @@ pub(super) fn clients(
             clocks.insert(name.to_owned(), clock);
         }
         let (to, of) = (signals.clone(), name.to_owned());
-        let hear = move |heard| drop(to.send(Signal::Heard(of.clone(), heard)));
+        let hear = move |heard| drop(to.send(Signal::ReceivedMessage(of.clone(), heard)));
         let process = ClientProcess::spawn(&ground.command, env, hear)?;
         processes.insert(name.to_owned(), Mutex::new(process));
     }
@@ -132,7 +132,7 @@ pub(super) fn all_ready(
             return Err(Failure::Interrupted);
         }
         let signal = match inbox.recv_timeout(GLANCE) {
-            Ok(Signal::Heard(process, heard)) => Some((process, heard)),
+            Ok(Signal::ReceivedMessage(process, heard)) => Some((process, heard)),
             _ => None,
         };
         match signal {

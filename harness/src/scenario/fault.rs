@@ -28,7 +28,7 @@ mod whom;
 pub use ahead::Ahead;
 pub use client::ClientFault;
 pub use clock::ClockFault;
-pub use net::{Class, End, NetworkFault, Side, Which};
+pub use net::{Class, End, LinkSelector, NetworkFault, Side};
 pub use node::NodeFault;
 pub use resource::{ResourceFault, Touches};
 pub use whom::{Clients, Nodes, Role};

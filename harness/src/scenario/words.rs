@@ -11,7 +11,7 @@ mod moment;
 mod step;
 
 pub use moment::{EventKind, Moment};
-pub use step::{Step, Way};
+pub use step::{AccessKind, Step};
 
 /// The words of a string, taken one after the other.
 struct Words<'a> {

@@ -32,7 +32,7 @@ pub use defended::{Row, defences};
 pub use lessons::{BaseScenario, lessons};
 pub use listing::listing;
 pub use table::{protection, table};
-pub use tally::{Broken, Family, Found, Tally, Wrong};
+pub use tally::{Broken, FailedSchedule, Family, Found, Tally};
 pub use vocabulary::{Symmetry, vocabulary};
 pub use walk::SEED;
 use walk::{SearchSpace, Start};

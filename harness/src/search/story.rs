@@ -10,11 +10,11 @@ use crate::mutants::Mutant;
 use crate::scenario::{FaultKind, Property, Scenario};
 use crate::sim;
 
+mod events;
 mod expected;
 mod layout;
 #[cfg(test)]
 mod tests;
-mod told;
 
 /// The largest width of a comment.
 const WIDE: usize = 100;
@@ -69,7 +69,7 @@ fn header(text: &mut String, found: &Found, kind: &Kind, history: &History) {
         }
     }
     text.push_str("#\n");
-    for line in told::of(history, &found.verdict) {
+    for line in events::of(history, &found.verdict) {
         comment(text, "           ", &line);
     }
     for finding in &found.verdict.findings {

@@ -8,11 +8,11 @@ use super::server::Wall;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
 use super::{RESTART, TURN};
-use crate::history::{Left, Window, text_of};
+use crate::history::{LeftKey, Window, text_of};
 use crate::name::Name;
 use crate::orchestrator::Input;
 use crate::scenario::{
-    Class, ClientFault, ClockFault, FaultKind, NetworkFault, NodeFault, Side, Which,
+    Class, ClientFault, ClockFault, FaultKind, LinkSelector, NetworkFault, NodeFault, Side,
 };
 
 /// A fault in force, with what it takes to heal it. Masters and processes are counted from 0.
@@ -246,19 +246,19 @@ impl<P: ClientProcess> World<P> {
         }
     }
 
-    fn keys(&self, node: usize) -> Option<Vec<Left>> {
+    fn keys(&self, node: usize) -> Option<Vec<LeftKey>> {
         let server = &self.masters[node].server;
         if !server.is_up() || server.is_paused() {
             return None;
         }
         let wall = self.wall(node);
         let there = server.keys().filter(|(_, _, expires)| *expires >= wall);
-        let left = there.map(|(key, token, expires)| Left {
+        let left = there.map(|(key, token, expires)| LeftKey {
             key: text_of(key),
             value: text_of(token.as_bytes()),
             ttl_ms: Some((expires - wall) / 1_000_000),
         });
-        let queues = server.queues(wall).flat_map(|key| queue_of(key)).map(|key| Left {
+        let queues = server.queues(wall).flat_map(|key| queue_of(key)).map(|key| LeftKey {
             key: text_of(&key),
             value: text_of(b""),
             // The TTL is at most this, counted from the last look of a waiter.
@@ -285,7 +285,7 @@ impl<P: ClientProcess> World<P> {
 }
 
 fn rule_of(net: &NetworkFault) -> Rule {
-    let chosen = |which: &Which, fault_kind| Rule {
+    let chosen = |which: &LinkSelector, fault_kind| Rule {
         side: which.what,
         class: which.command,
         from: which.index.unwrap_or(1),

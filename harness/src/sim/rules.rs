@@ -133,7 +133,7 @@ const GATES: u64 = 1 << 16;
 
 /// The rules' decision about a message.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fate {
+pub(super) struct Delivery {
     /// Extra delay of the message.
     pub(super) delay: Duration,
     /// Limit of the transfer rate, in bytes per second.
@@ -205,8 +205,14 @@ impl Rules {
     }
 
     /// Shows a message to the rules and returns their decision.
-    pub(super) fn judge(&mut self, actor: usize, node: usize, side: Side, class: Class) -> Fate {
-        let mut fate = Fate::default();
+    pub(super) fn judge(
+        &mut self,
+        actor: usize,
+        node: usize,
+        side: Side,
+        class: Class,
+    ) -> Delivery {
+        let mut delivery = Delivery::default();
         for (id, rule) in &mut self.all {
             let matches = rule.is_about(actor, node)
                 && rule.is_on(side)
@@ -221,21 +227,22 @@ impl Rules {
                 continue;
             }
             match rule.fault_kind {
-                FaultKind::Delay(by) => fate.delay += by,
+                FaultKind::Delay(by) => delivery.delay += by,
                 FaultKind::Trickle(bytes) => {
-                    fate.trickle = Some(fate.trickle.map_or(bytes, |least| least.min(bytes)));
+                    delivery.trickle =
+                        Some(delivery.trickle.map_or(bytes, |least| least.min(bytes)));
                 }
-                FaultKind::Duplicate => fate.duplicate |= side == Side::Request,
+                FaultKind::Duplicate => delivery.duplicate |= side == Side::Request,
                 fault_kind => {
-                    fate.struck = Some((*id, fault_kind));
-                    fate.gate = rule.gate;
+                    delivery.struck = Some((*id, fault_kind));
+                    delivery.gate = rule.gate;
                     break;
                 }
             }
         }
-        if let (Some(passed), None) = (&mut self.passed, fate.gate) {
+        if let (Some(passed), None) = (&mut self.passed, delivery.gate) {
             passed.pass((actor, side, class));
         }
-        fate
+        delivery
     }
 }

@@ -15,7 +15,7 @@ use redquorum_protocol::WaiterId;
 use redquorum_protocol::wire::{Command, Greeting};
 
 use super::process::ClientProcess;
-use super::rules::{Fate, FaultKind};
+use super::rules::{Delivery, FaultKind};
 use super::server::{self, Connection};
 use super::world::{Instant, World, WorldEvent};
 use crate::client_machine::ProcessEvent;
@@ -152,10 +152,10 @@ impl<T> Lane<T> {
         Self { under_way: VecDeque::new(), last: now, held: None, lost: false }
     }
 
-    fn arrives(&mut self, now: Instant, latency: u64, fate: &Fate, bytes: u64) -> Instant {
-        let delay = u64::try_from(fate.delay.as_nanos()).unwrap_or(u64::MAX);
+    fn arrives(&mut self, now: Instant, latency: u64, delivery: &Delivery, bytes: u64) -> Instant {
+        let delay = u64::try_from(delivery.delay.as_nanos()).unwrap_or(u64::MAX);
         let mut at = now.saturating_add(latency).saturating_add(delay).max(self.last);
-        if let Some(rate) = fate.trickle {
+        if let Some(rate) = delivery.trickle {
             at = at.saturating_add(bytes.saturating_mul(1_000_000_000) / u64::from(rate.max(1)));
         }
         self.last = at;
@@ -200,29 +200,29 @@ impl<P: ClientProcess> World<P> {
         if let Some((_, held)) = &mut wire.up.held {
             return held.push_back(message);
         }
-        let fate = self.rules.judge(wire.actor, wire.node, Side::Request, message.class);
-        match fate.struck {
+        let delivery = self.rules.judge(wire.actor, wire.node, Side::Request, message.class);
+        match delivery.struck {
             Some((rule, FaultKind::Drop)) => {
                 wire.up.lost = true;
                 wire.suffers.push(rule);
             }
             Some((rule, FaultKind::Hold)) => {
                 wire.up.held = Some((rule, VecDeque::from([message])));
-                self.knock(&fate);
+                self.knock(&delivery);
             }
             Some((_, FaultKind::Reset)) => self.reset(id),
             Some((rule, FaultKind::HalfOpen(end))) => self.half_open(id, end, rule),
-            _ => self.forward(id, message, &fate),
+            _ => self.forward(id, message, &delivery),
         }
     }
 
     /// Sends a request on to the master.
-    fn forward(&mut self, id: WireId, message: Message, fate: &Fate) {
+    fn forward(&mut self, id: WireId, message: Message, delivery: &Delivery) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
-        let at = wire.up.arrives(self.now, latency, fate, size_of(&message.request));
+        let at = wire.up.arrives(self.now, latency, delivery, size_of(&message.request));
         let (actor, class) = (wire.actor, message.class);
-        if fate.duplicate && message.act.is_some() {
+        if delivery.duplicate && message.act.is_some() {
             self.duplicate(id, at, &message);
         }
         if self.mutant == Mutant::SendsAgain && class == Class::Acquire {
@@ -340,8 +340,8 @@ impl<P: ClientProcess> World<P> {
         if let Some((_, held)) = &mut wire.down.held {
             return held.push_back(reply);
         }
-        let fate = self.rules.judge(actor, node, Side::Reply, reply.to.class);
-        match fate.struck {
+        let delivery = self.rules.judge(actor, node, Side::Reply, reply.to.class);
+        match delivery.struck {
             Some((rule, FaultKind::Drop)) => {
                 wire.down.lost = true;
                 wire.suffers.push(rule);
@@ -349,7 +349,7 @@ impl<P: ClientProcess> World<P> {
             }
             Some((rule, FaultKind::Hold)) => {
                 wire.down.held = Some((rule, VecDeque::from([reply])));
-                self.knock(&fate);
+                self.knock(&delivery);
             }
             Some((_, FaultKind::Reset)) => {
                 self.record(id, reply.to, result, None);
@@ -359,14 +359,14 @@ impl<P: ClientProcess> World<P> {
                 self.record(id, reply.to, result, None);
                 self.half_open(id, end, rule);
             }
-            _ => self.send_back(id, reply, &fate),
+            _ => self.send_back(id, reply, &delivery),
         }
     }
 
-    fn send_back(&mut self, id: WireId, reply: ServerReply, fate: &Fate) {
+    fn send_back(&mut self, id: WireId, reply: ServerReply, delivery: &Delivery) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
-        let at = wire.down.arrives(self.now, latency, fate, 40);
+        let at = wire.down.arrives(self.now, latency, delivery, 40);
         wire.down.under_way.push_back((at, reply));
         self.enter(at, WorldEvent::AtClient(id));
     }
@@ -397,8 +397,8 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Reports that a message waits at a gate.
-    fn knock(&mut self, fate: &Fate) {
-        if let Some(fault) = fate.gate {
+    fn knock(&mut self, delivery: &Delivery) {
+        if let Some(fault) = delivery.gate {
             self.enter(self.now, WorldEvent::Gated(fault));
         }
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{park, sleep};
 use std::time::{Duration, Instant};
 
-use redquorum_harness::process::{ClientProcess, Heard, Word};
+use redquorum_harness::process::{ClientProcess, ReceivedMessage, Word};
 use redquorum_rig::trials::Case;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -32,7 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn start(script: &str) -> (ClientProcess, Receiver<Heard>) {
+fn start(script: &str) -> (ClientProcess, Receiver<ReceivedMessage>) {
     let command = ["sh", "-c", script].map(OsString::from);
     let (out, heard) = channel();
     let client = ClientProcess::spawn(&command, [("MOOD", "good")], move |word| {
@@ -41,7 +41,7 @@ fn start(script: &str) -> (ClientProcess, Receiver<Heard>) {
     (client.unwrap(), heard)
 }
 
-fn next(heard: &Receiver<Heard>) -> Word {
+fn next(heard: &Receiver<ReceivedMessage>) -> Word {
     heard.recv_timeout(SOON).expect("something is said in time").what
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redquorum_harness::client_protocol::{
     Answer, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
-use redquorum_harness::process::{ClientProcess, Heard, Word};
+use redquorum_harness::process::{ClientProcess, ReceivedMessage, Word};
 use redquorum_rig::{Masters, RespValue};
 
 const SOON: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ pub(crate) const fn mutant_command(name: &str) -> [&str; 3] {
 
 pub(crate) struct Client {
     pub(crate) process: ClientProcess,
-    heard: Receiver<Heard>,
+    heard: Receiver<ReceivedMessage>,
     last: u64,
     answers: Vec<Answer>,
     pub(crate) notices: Vec<Notice>,

@@ -10,7 +10,7 @@ use redquorum_protocol::wire::Command;
 
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
 use crate::real::NOBODY;
-use crate::world::{Heard, Seen};
+use crate::world::{ReceivedMessage, Seen};
 
 pub(crate) trait Master {
     fn server(&mut self) -> &mut Server;
@@ -181,7 +181,7 @@ impl<M: Master> Model<M> {
             return seen;
         }
         self.serve(wall, &mut events);
-        let mut heard: Vec<Heard> = Vec::new();
+        let mut heard: Vec<ReceivedMessage> = Vec::new();
         self.hear(&events, &mut heard);
         heard.sort_by_key(|it| it.number);
         seen.heard = heard;
@@ -190,7 +190,7 @@ impl<M: Master> Model<M> {
         seen
     }
 
-    fn hear(&mut self, events: &[Event], heard: &mut Vec<Heard>) {
+    fn hear(&mut self, events: &[Event], heard: &mut Vec<ReceivedMessage>) {
         for event in events {
             let (Event::ServerReply(connection, _)
             | Event::Woken(connection, _)
@@ -203,7 +203,7 @@ impl<M: Master> Model<M> {
             }
             let found = heard.iter().position(|it| it.number == line.number);
             let at = found.unwrap_or_else(|| {
-                heard.push(Heard { number: line.number, ..Heard::default() });
+                heard.push(ReceivedMessage { number: line.number, ..ReceivedMessage::default() });
                 heard.len() - 1
             });
             match event {

@@ -15,7 +15,7 @@ use redquorum_rig::{ClockChange, Masters};
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
 use crate::socket::{Said, Socket};
 use crate::talk::Talk;
-use crate::world::{Heard, Seen};
+use crate::world::{ReceivedMessage, Seen};
 
 /// A client id that no client has.
 pub(crate) const NOBODY: u64 = u64::MAX >> 1;
@@ -164,7 +164,8 @@ impl Real {
         if self.paused {
             return seen;
         }
-        let mut heard: Vec<Heard> = (0..self.open.len()).map(|index| self.read(index)).collect();
+        let mut heard: Vec<ReceivedMessage> =
+            (0..self.open.len()).map(|index| self.read(index)).collect();
         // After this reply, all earlier commands are executed, the connections are closed for them,
         // and the push messages have arrived.
         seen.count = Some(self.count());
@@ -183,16 +184,17 @@ impl Real {
             // event.
             heard.dropped &= slot.is_some();
         }
-        let stays = |number| heard.iter().any(|it: &Heard| it.number == number && !it.dropped);
+        let stays =
+            |number| heard.iter().any(|it: &ReceivedMessage| it.number == number && !it.dropped);
         self.open.retain(|(number, slot, _)| slot.is_some() && stays(*number));
         heard.retain(|heard| heard.dropped || !heard.replies.is_empty());
         seen.heard = heard;
         seen
     }
 
-    fn read(&mut self, index: usize) -> Heard {
+    fn read(&mut self, index: usize) -> ReceivedMessage {
         let (number, slot, socket) = &mut self.open[index];
-        let mut heard = Heard { number: *number, ..Heard::default() };
+        let mut heard = ReceivedMessage { number: *number, ..ReceivedMessage::default() };
         while socket.waits() && !heard.dropped {
             match socket.read() {
                 Ok(Said::ServerReply(reply)) => heard.replies.push(reply),
@@ -306,7 +308,11 @@ impl Real {
                 "a connection outlived its master"
             );
             if slot.is_some() {
-                seen.heard.push(Heard { number: *number, dropped: true, ..Heard::default() });
+                seen.heard.push(ReceivedMessage {
+                    number: *number,
+                    dropped: true,
+                    ..ReceivedMessage::default()
+                });
             }
         }
         self.open.clear();

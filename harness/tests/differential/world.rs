@@ -8,7 +8,7 @@ pub(crate) struct Seen {
     /// The wall clock at this step. It is an input of the model and not compared.
     pub(crate) wall: Wall,
     /// The replies on each connection that had any.
-    pub(crate) heard: Vec<Heard>,
+    pub(crate) heard: Vec<ReceivedMessage>,
     /// The connections that ended, perhaps before all replies had arrived.
     pub(crate) cut: Vec<usize>,
     /// The number of keys, including expired keys that Redis has not removed.
@@ -16,7 +16,7 @@ pub(crate) struct Seen {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct ReceivedMessage {
     pub(crate) number: usize,
     pub(crate) replies: Vec<ServerReply>,
     pub(crate) dropped: bool,
@@ -27,7 +27,7 @@ pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
         if same { Ok(()) } else { Err(format!("{what}: {real:#?}\n but the model: {model:#?}")) }
     };
     same("other keys", real.count == model.count)?;
-    let nothing = Heard::default();
+    let nothing = ReceivedMessage::default();
     let on = |seen: &'_ Seen, number| seen.heard.iter().position(|it| it.number == number);
     for number in real.heard.iter().chain(&model.heard).map(|it| it.number) {
         let [it, its] =

@@ -22,8 +22,8 @@ pub use image::IMAGE_VARIABLE;
 
 use self::{node::Node, sweep::Directory};
 use crate::{
-    Clock, ClockChange, Cluster, Kept, RespValue, RigError,
-    replica::{self, Asked, Replica},
+    Clock, ClockChange, Cluster, Persisted, RespValue, RigError,
+    replica::{self, Queryable, Replica},
 };
 
 /// The environment variable that, set to `1`, turns "no containers: skipped" into a failure.
@@ -238,7 +238,7 @@ impl Cluster for Containers {
         self.node(node).kill()
     }
 
-    fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
+    fn power_loss(&self, node: usize) -> Result<Persisted, RigError> {
         self.node(node).power_loss()
     }
 
@@ -280,7 +280,7 @@ impl Cluster for Containers {
     }
 }
 
-impl Asked for Node {
+impl Queryable for Node {
     fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         self.command(PATIENCE, command)
     }

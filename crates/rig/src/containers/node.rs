@@ -28,7 +28,7 @@ use futures_util::StreamExt;
 use testcontainers::{ContainerAsync, GenericImage};
 
 use super::engine::{failed, run};
-use crate::{Clock, Kept, Persistence, RespValue, RigError, disk, resp};
+use crate::{Clock, Persisted, Persistence, RespValue, RigError, disk, resp};
 
 /// The time between two checks of a container that starts or stops. A check takes about as long.
 const POLL: Duration = Duration::from_millis(3);
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Sends SIGKILL, and cuts its file back to the synced part.
-    pub(crate) fn power_loss(&self) -> Result<Kept, RigError> {
+    pub(crate) fn power_loss(&self) -> Result<Persisted, RigError> {
         let _turn = self.turn();
         if self.state()?.running {
             self.kill_in_turn()?;

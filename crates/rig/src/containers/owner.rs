@@ -20,7 +20,7 @@ pub(crate) struct Owner {
 
 /// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum ProcessState {
     Dead,
     /// Of another boot: dead, if it ran on this machine.
     Rebooted,
@@ -50,19 +50,19 @@ impl Owner {
     }
 
     /// Whether it still lives, as far as the process `from` can see.
-    pub(crate) fn fate(&self, from: &Self) -> Fate {
+    pub(crate) fn fate(&self, from: &Self) -> ProcessState {
         if self.boot != from.boot {
-            return Fate::Rebooted;
+            return ProcessState::Rebooted;
         }
         // Processes of other users may be hidden from all users but root. A process that is not
         // visible may be alive.
         let can_see = self.user == from.user || from.user == "0";
         if self.namespace != from.namespace || !can_see {
-            return Fate::Alive;
+            return ProcessState::Alive;
         }
         match start_of(self.pid) {
-            Some(start) if start == self.start => Fate::Alive,
-            _ => Fate::Dead,
+            Some(start) if start == self.start => ProcessState::Alive,
+            _ => ProcessState::Dead,
         }
     }
 }
@@ -132,19 +132,19 @@ mod tests {
     #[test]
     fn only_a_process_that_is_certainly_gone_is_dead() {
         let this = Owner::this();
-        assert_eq!(this.fate(&this), Fate::Alive);
+        assert_eq!(this.fate(&this), ProcessState::Alive);
         // The same pid, which the system gave to another process later.
         let earlier = Owner { start: "1".into(), ..this.clone() };
-        assert_eq!(earlier.fate(&this), Fate::Dead);
+        assert_eq!(earlier.fate(&this), ProcessState::Dead);
         let elsewhere = Owner { namespace: "1".into(), ..earlier.clone() };
-        assert_eq!(elsewhere.fate(&this), Fate::Alive);
+        assert_eq!(elsewhere.fate(&this), ProcessState::Alive);
         let rebooted = Owner { boot: "1".into(), ..this.clone() };
-        assert_eq!(rebooted.fate(&this), Fate::Rebooted);
+        assert_eq!(rebooted.fate(&this), ProcessState::Rebooted);
         let mine = Owner { user: "1000".into(), ..this };
         let of_another = Owner { user: "1001".into(), ..earlier };
-        assert_eq!(of_another.fate(&mine), Fate::Alive);
+        assert_eq!(of_another.fate(&mine), ProcessState::Alive);
         let root = Owner { user: "0".into(), ..mine };
-        assert_eq!(of_another.fate(&root), Fate::Dead);
+        assert_eq!(of_another.fate(&root), ProcessState::Dead);
     }
 
     #[test]

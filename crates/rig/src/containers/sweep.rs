@@ -21,7 +21,7 @@ use futures_util::future::join_all;
 
 use super::{
     engine::{failed, is_missing},
-    owner::{Fate, Owner},
+    owner::{Owner, ProcessState},
 };
 use crate::RigError;
 
@@ -114,14 +114,14 @@ pub(crate) async fn sweep(docker: &Docker) -> Result<Vec<String>, RigError> {
 fn is_left(container: &ContainerSummary, this: &Owner) -> bool {
     let Some(owner) = label(container, OWNER_LABEL).and_then(Owner::parse) else { return false };
     match owner.fate(this) {
-        Fate::Dead => true,
+        ProcessState::Dead => true,
         // The rig restarts no container at a boot. A running one belongs to a machine that shares
         // the engine with this one.
-        Fate::Rebooted => {
+        ProcessState::Rebooted => {
             let state = container.state.as_ref().map(ToString::to_string).unwrap_or_default();
             matches!(state.as_str(), "created" | "exited" | "dead")
         }
-        Fate::Alive => false,
+        ProcessState::Alive => false,
     }
 }
 
@@ -131,7 +131,7 @@ fn remove_directory(directory: &Path, this: &Owner) {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let set = name.strip_prefix(DIRECTORY_PREFIX).and_then(|set| set.rsplit_once('-'));
     let owner = set.and_then(|(owner, _)| Owner::parse(owner));
-    if owner.is_some_and(|owner| owner.fate(this) != Fate::Alive) {
+    if owner.is_some_and(|owner| owner.fate(this) != ProcessState::Alive) {
         let _gone = fs::remove_dir_all(directory);
     }
 }

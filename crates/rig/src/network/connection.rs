@@ -15,12 +15,12 @@ use std::{
 use super::{
     dialogue::{Dialogue, Label},
     lane::{Cargo, Flow, Lane},
-    rule::{Harm, RuleId, Side},
+    rule::{MessageFault, RuleId, Side},
     socket::Socket,
-    table::Fate,
+    table::Delivery,
     tokens::{Kind, token},
     traffic::ClosedBy,
-    world::{Who, World},
+    world::{Peer, World},
 };
 
 /// How often one end is read before other connections get their turn.
@@ -31,7 +31,7 @@ pub(super) const CLIENT: usize = 0;
 pub(super) const MASTER: usize = 1;
 
 pub(super) struct Connection {
-    pub(super) who: Who,
+    pub(super) who: Peer,
     ends: [Option<Socket>; 2],
     lanes: [Lane; 2],
     dialogue: Dialogue,
@@ -45,7 +45,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(who: Who, client: Socket) -> Self {
+    pub(super) fn new(who: Peer, client: Socket) -> Self {
         Self {
             who,
             ends: [Some(client), None],
@@ -113,10 +113,10 @@ impl Connection {
     }
 
     /// A rule strikes the connection itself.
-    pub(super) fn struck(&mut self, rule: RuleId, harm: Harm, world: &mut World) {
-        let fate = match harm {
-            Harm::HalfOpen(end) => Fate::HalfOpen(rule, end),
-            _ => Fate::Reset(rule),
+    pub(super) fn struck(&mut self, rule: RuleId, fault: MessageFault, world: &mut World) {
+        let fate = match fault {
+            MessageFault::HalfOpen(end) => Delivery::HalfOpen(rule, end),
+            _ => Delivery::Reset(rule),
         };
         world.struck(&self.who, Side::Both, Label::none(), rule);
         self.cut(fate, world);
@@ -150,7 +150,7 @@ impl Connection {
             return;
         }
         match world.rules.judge_connect(self.who.link()) {
-            Some((rule, Harm::Drop)) => {
+            Some((rule, MessageFault::Drop)) => {
                 // The handshake was lost, so nothing that is sent on it will ever arrive.
                 world.struck(&self.who, Side::Both, Label::none(), rule);
                 for lane in &mut self.lanes {

@@ -12,14 +12,14 @@ use super::{
     dialogue::{Label, Session},
     framing::{Framing, Piece},
     socket::Socket,
-    world::{Who, World},
+    world::{Peer, World},
 };
 use crate::resp::{decode, scan::Grammar};
 
 /// A forwarded request to send once more.
 #[derive(Debug)]
 pub(super) struct Duplicate {
-    pub(super) who: Who,
+    pub(super) who: Peer,
     pub(super) label: Label,
     pub(super) session: Session,
     pub(super) request: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct Duplicate {
 
 /// The connection on which it is sent.
 pub(super) struct Copy {
-    who: Who,
+    who: Peer,
     label: Label,
     socket: Socket,
     bytes: Vec<u8>,

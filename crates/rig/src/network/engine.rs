@@ -23,7 +23,7 @@ use super::{
     table::Table,
     tokens::{Kind, ORDERS, meaning, token},
     traffic::{ClosedBy, Traffic},
-    world::{Who, World},
+    world::{Peer, World},
 };
 
 /// If no connection can be accepted (no more files are allowed), the thread tries again after this
@@ -182,7 +182,7 @@ impl Engine {
             let Ok(socket) = Socket::accepted(stream, token, &self.world.registry) else {
                 continue;
             };
-            let who = Who { client: Arc::clone(&client), node, connection };
+            let who = Peer { client: Arc::clone(&client), node, connection };
             self.world.opened(&who);
             self.connections.insert(connection, Connection::new(who, socket));
             self.serve(connection);
@@ -234,7 +234,7 @@ impl Engine {
         let id = self.world.rules.strike(rule.clone());
         for connection in self.connections.values_mut() {
             if rule.strikes_connections(connection.who.link()) {
-                connection.struck(id, rule.harm, &mut self.world);
+                connection.struck(id, rule.fault, &mut self.world);
             }
         }
         self.serve_all();

@@ -15,7 +15,7 @@ use super::{
     rule::{RuleId, Side},
     socket::Socket,
     table::{Gate, Table},
-    world::{Who, World},
+    world::{Peer, World},
 };
 use crate::resp::scan::Grammar;
 
@@ -117,7 +117,7 @@ impl Lane {
     }
 
     /// Drops everything that waits.
-    pub(super) fn discard(&mut self, who: &Who, world: &mut World) {
+    pub(super) fn discard(&mut self, who: &Peer, world: &mut World) {
         while let Some(item) = self.pop() {
             if let Cargo::Message(label, _) = item.cargo {
                 world.lost(who, self.side, label, self.dropped);
@@ -126,7 +126,7 @@ impl Lane {
     }
 
     /// Writes as much as the rules allow.
-    pub(super) fn flush(&mut self, sink: &mut Socket, who: &Who, world: &mut World) -> Flow {
+    pub(super) fn flush(&mut self, sink: &mut Socket, who: &Peer, world: &mut World) -> Flow {
         while sink.can_write() {
             // Before the write, and after all of it was read: see `Traffic`.
             let now = Instant::now();
@@ -181,7 +181,7 @@ impl Lane {
         Flow::Waits
     }
 
-    fn wrote(&mut self, mut count: usize, at: Instant, who: &Who, world: &mut World) {
+    fn wrote(&mut self, mut count: usize, at: Instant, who: &Peer, world: &mut World) {
         while count > 0 {
             let Some(front) = self.queue.front() else { return };
             let rest = front.bytes.len() - self.written;
@@ -213,7 +213,7 @@ impl Lane {
     }
 
     /// Asks to be served at that time.
-    fn wake(&mut self, at: Instant, who: &Who, world: &mut World) {
+    fn wake(&mut self, at: Instant, who: &Peer, world: &mut World) {
         if self.timer != Some(at) {
             self.timer = Some(at);
             world.timers.push(Reverse((at, who.connection)));

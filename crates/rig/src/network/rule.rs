@@ -66,15 +66,15 @@ pub struct Rule {
     /// How many matching messages are struck. `None`: all.
     pub count: Option<u64>,
     /// The effect.
-    pub harm: Harm,
+    pub fault: MessageFault,
 }
 
 impl Rule {
     /// This harm for every message of both sides, on all links. Use it as a base: `Rule { nodes:
     /// Some(vec![1]), ..Rule::all(Harm::Hold) }`.
-    pub fn all(harm: Harm) -> Self {
+    pub fn all(fault: MessageFault) -> Self {
         let (clients, nodes, matches) = (None, None, None);
-        Self { clients, nodes, side: Side::Both, matches, from: 1, count: None, harm }
+        Self { clients, nodes, side: Side::Both, matches, from: 1, count: None, fault }
     }
 }
 
@@ -87,7 +87,7 @@ impl fmt::Debug for Rule {
             .field("matches", &self.matches.as_ref().map(|_| "fn"))
             .field("from", &self.from)
             .field("count", &self.count)
-            .field("harm", &self.harm)
+            .field("harm", &self.fault)
             .finish()
     }
 }
@@ -95,7 +95,7 @@ impl fmt::Debug for Rule {
 /// An effect of a network on a message of a TCP connection. Each ends when its rule is healed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Harm {
+pub enum MessageFault {
     /// The message and all data behind it on that connection and side are lost, including the end
     /// of the connection.
     ///

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::rule::{End, Harm, Message, Rule, RuleId, Side};
+use super::rule::{End, Message, MessageFault, Rule, RuleId, Side};
 
 /// The reason that holds a message back while its rule lives.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,14 +18,14 @@ pub(super) enum Gate {
 
 /// The fate of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Delivery {
     Pass,
     Drop(RuleId),
     HalfOpen(RuleId, End),
     Reset(RuleId),
 }
 
-impl Fate {
+impl Delivery {
     /// The rule that decided it.
     pub(super) fn rule(self) -> Option<RuleId> {
         match self {
@@ -38,7 +38,7 @@ impl Fate {
 /// The joint decision of all rules about a message.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    pub(super) fate: Fate,
+    pub(super) fate: Delivery,
     pub(super) gates: Vec<(RuleId, Gate)>,
     pub(super) duplicate: bool,
     /// The rules that struck it, the oldest first.
@@ -90,8 +90,8 @@ impl Table {
                 && living.rule.matches.as_ref().is_none_or(|matches| matches(message))
                 && living.counts()
             {
-                verdict.add(id, living.rule.harm, now);
-                if verdict.fate != Fate::Pass {
+                verdict.add(id, living.rule.fault, now);
+                if verdict.fate != Delivery::Pass {
                     break;
                 }
             }
@@ -109,8 +109,8 @@ impl Table {
         let mut verdict = Verdict::pass();
         for (&id, living) in &self.rules {
             if living.concerns(link, side) && living.rule.is_about_everything() {
-                verdict.add(id, living.rule.harm, now);
-                if verdict.fate != Fate::Pass {
+                verdict.add(id, living.rule.fault, now);
+                if verdict.fate != Delivery::Pass {
                     break;
                 }
             }
@@ -119,14 +119,14 @@ impl Table {
     }
 
     /// Whether no connection to the master can be made, and whether an attempt is lost.
-    pub(super) fn judge_connect(&self, link: Link<'_>) -> Option<(RuleId, Harm)> {
+    pub(super) fn judge_connect(&self, link: Link<'_>) -> Option<(RuleId, MessageFault)> {
         let about = |living: &Living| living.rule.is_about_everything() && living.rule.is_on(link);
-        let of = |harm| {
+        let of = |fault| {
             let mut rules = self.rules.iter();
-            let found = rules.find(|(_, living)| about(living) && living.rule.harm == harm);
-            found.map(|(&id, _)| (id, harm))
+            let found = rules.find(|(_, living)| about(living) && living.rule.fault == fault);
+            found.map(|(&id, _)| (id, fault))
         };
-        of(Harm::Drop).or_else(|| of(Harm::Hold))
+        of(MessageFault::Drop).or_else(|| of(MessageFault::Hold))
     }
 }
 
@@ -150,16 +150,19 @@ impl Living {
 impl Rule {
     /// Whether it strikes the open connections of this link at once, and then never again.
     pub(super) fn strikes_connections(&self, link: Link<'_>) -> bool {
-        matches!(self.harm, Harm::HalfOpen(_) | Harm::Reset)
+        matches!(self.fault, MessageFault::HalfOpen(_) | MessageFault::Reset)
             && self.matches.is_none()
             && self.is_on(link)
     }
 
     fn strikes_messages(&self, side: Side) -> bool {
-        match self.harm {
-            Harm::HalfOpen(_) | Harm::Reset => self.matches.is_some(),
-            Harm::Duplicate => side == Side::Requests,
-            Harm::Drop | Harm::Hold | Harm::Delay(_) | Harm::Trickle(_) => true,
+        match self.fault {
+            MessageFault::HalfOpen(_) | MessageFault::Reset => self.matches.is_some(),
+            MessageFault::Duplicate => side == Side::Requests,
+            MessageFault::Drop
+            | MessageFault::Hold
+            | MessageFault::Delay(_)
+            | MessageFault::Trickle(_) => true,
         }
     }
 
@@ -176,18 +179,18 @@ impl Rule {
 
 impl Verdict {
     pub(super) fn pass() -> Self {
-        Self { fate: Fate::Pass, gates: Vec::new(), duplicate: false, struck: Vec::new() }
+        Self { fate: Delivery::Pass, gates: Vec::new(), duplicate: false, struck: Vec::new() }
     }
 
-    fn add(&mut self, id: RuleId, harm: Harm, now: Instant) {
+    fn add(&mut self, id: RuleId, fault: MessageFault, now: Instant) {
         self.struck.push(id);
-        match harm {
-            Harm::Drop => self.fate = Fate::Drop(id),
-            Harm::HalfOpen(end) => self.fate = Fate::HalfOpen(id, end),
-            Harm::Reset => self.fate = Fate::Reset(id),
-            Harm::Hold | Harm::Trickle(0) => self.gates.push((id, Gate::Hold)),
-            Harm::Trickle(rate) => self.gates.push((id, Gate::Rate(rate))),
-            Harm::Delay(delay) => {
+        match fault {
+            MessageFault::Drop => self.fate = Delivery::Drop(id),
+            MessageFault::HalfOpen(end) => self.fate = Delivery::HalfOpen(id, end),
+            MessageFault::Reset => self.fate = Delivery::Reset(id),
+            MessageFault::Hold | MessageFault::Trickle(0) => self.gates.push((id, Gate::Hold)),
+            MessageFault::Trickle(rate) => self.gates.push((id, Gate::Rate(rate))),
+            MessageFault::Delay(delay) => {
                 // Two delays on one way: each starts where the one before ended.
                 let start = self.gates.iter().filter_map(|(_, gate)| match gate {
                     Gate::Until(until) => Some(*until),
@@ -197,7 +200,7 @@ impl Verdict {
                 let far = now + Duration::from_secs(365 * 24 * 3600);
                 self.gates.push((id, Gate::Until(start.checked_add(delay).unwrap_or(far))));
             }
-            Harm::Duplicate => self.duplicate = true,
+            MessageFault::Duplicate => self.duplicate = true,
         }
     }
 

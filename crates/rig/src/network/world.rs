@@ -34,31 +34,31 @@ pub(super) struct World {
 
 /// A connection and its link.
 #[derive(Debug, Clone)]
-pub(super) struct Who {
+pub(super) struct Peer {
     pub(super) client: Arc<str>,
     pub(super) node: usize,
     pub(super) connection: u64,
 }
 
-impl Who {
+impl Peer {
     pub(super) fn link(&self) -> Link<'_> {
         Link { client: &self.client, node: self.node }
     }
 }
 
 impl World {
-    pub(super) fn opened(&mut self, who: &Who) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn opened(&mut self, who: &Peer) {
+        let Peer { client, node, connection } = who.clone();
         (self.observer)(Traffic::Opened { at: Instant::now(), client, node, connection });
     }
 
-    pub(super) fn closed(&mut self, who: &Who, by: ClosedBy) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn closed(&mut self, who: &Peer, by: ClosedBy) {
+        let Peer { client, node, connection } = who.clone();
         (self.observer)(Traffic::Closed { at: Instant::now(), client, node, connection, by });
     }
 
-    pub(super) fn forwarded(&mut self, at: Instant, who: &Who, label: Label, duplicate: bool) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn forwarded(&mut self, at: Instant, who: &Peer, label: Label, duplicate: bool) {
+        let Peer { client, node, connection } = who.clone();
         let Label { number, command } = label;
         (self.observer)(Traffic::Forwarded {
             at,
@@ -74,12 +74,12 @@ impl World {
     pub(super) fn replied(
         &mut self,
         at: Instant,
-        who: &Who,
+        who: &Peer,
         label: &Label,
         reply: crate::RespValue,
         duplicate: bool,
     ) {
-        let Who { client, node, connection } = who.clone();
+        let Peer { client, node, connection } = who.clone();
         let Label { number, command } = label.clone();
         (self.observer)(Traffic::Replied {
             at,
@@ -93,14 +93,14 @@ impl World {
         });
     }
 
-    pub(super) fn delivered(&mut self, at: Instant, who: &Who, label: Label) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn delivered(&mut self, at: Instant, who: &Peer, label: Label) {
+        let Peer { client, node, connection } = who.clone();
         let Label { number, command } = label;
         (self.observer)(Traffic::Delivered { at, client, node, connection, number, command });
     }
 
-    pub(super) fn lost(&mut self, who: &Who, side: Side, label: Label, rule: Option<RuleId>) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn lost(&mut self, who: &Peer, side: Side, label: Label, rule: Option<RuleId>) {
+        let Peer { client, node, connection } = who.clone();
         let Label { number, command } = label;
         let at = Instant::now();
         (self.observer)(Traffic::Lost {
@@ -115,8 +115,8 @@ impl World {
         });
     }
 
-    pub(super) fn struck(&mut self, who: &Who, side: Side, label: Label, rule: RuleId) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn struck(&mut self, who: &Peer, side: Side, label: Label, rule: RuleId) {
+        let Peer { client, node, connection } = who.clone();
         let Label { number, command } = label;
         let at = Instant::now();
         (self.observer)(Traffic::Struck {
@@ -131,8 +131,8 @@ impl World {
         });
     }
 
-    pub(super) fn unparsed(&mut self, who: &Who, side: Side) {
-        let Who { client, node, connection } = who.clone();
+    pub(super) fn unparsed(&mut self, who: &Peer, side: Side) {
+        let Peer { client, node, connection } = who.clone();
         (self.observer)(Traffic::Unparsed { at: Instant::now(), client, node, connection, side });
     }
 }

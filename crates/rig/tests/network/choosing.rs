@@ -7,7 +7,7 @@ use std::{
 
 use redquorum_rig::{
     RespValue,
-    network::{Harm, Message, Network, Rule, Side},
+    network::{Message, MessageFault, Network, Rule, Side},
     trials::Case,
 };
 
@@ -28,7 +28,8 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn a_rule_counts_over_all_its_links() {
     let wire = Wire::new();
-    let rule = Rule { from: 2, count: Some(2), ..about("PING", Side::Requests, Harm::Hold) };
+    let rule =
+        Rule { from: 2, count: Some(2), ..about("PING", Side::Requests, MessageFault::Hold) };
     let (mut one, mut one_master) = wire.pair();
     let (mut two, mut two_master) = wire.pair();
     let rule = wire.network.strike(rule);
@@ -53,7 +54,7 @@ fn a_rule_is_about_its_nodes_only() {
     let wire = Wire::new();
     let second = wire.network.listen("c1", 2).unwrap();
     wire.network.upstream(2, Some(wire.master.local_addr().unwrap()));
-    wire.network.strike(Rule { nodes: Some(vec![2]), ..Rule::all(Harm::Hold) });
+    wire.network.strike(Rule { nodes: Some(vec![2]), ..Rule::all(MessageFault::Hold) });
     let (mut client, mut master) = wire.pair();
     client.send(PING);
     master.gets(PING);
@@ -76,7 +77,7 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
             false
         }
     };
-    wire.network.strike(Rule { matches: Some(Arc::new(matches)), ..Rule::all(Harm::Drop) });
+    wire.network.strike(Rule { matches: Some(Arc::new(matches)), ..Rule::all(MessageFault::Drop) });
     let (mut client, mut master) = wire.pair();
     client.send(&request("GET k"));
     master.gets(&request("GET k"));
@@ -98,7 +99,7 @@ fn a_reply_is_a_gate_for_a_fault() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
     let (mut other, _other_master) = wire.pair();
-    let gate = Rule { from: 3, count: Some(1), ..on(Side::Replies, Harm::Hold) };
+    let gate = Rule { from: 3, count: Some(1), ..on(Side::Replies, MessageFault::Hold) };
     let gate = wire.network.strike(gate);
     client.send(&PING.repeat(3));
     master.gets(&PING.repeat(3));
@@ -106,7 +107,7 @@ fn a_reply_is_a_gate_for_a_fault() {
     client.gets(&PONG.repeat(2));
     wire.seen.wait_for("struck reply 3 PING", 1);
     client.gets_nothing();
-    let fault = wire.network.strike(about("GET", Side::Requests, Harm::Reset));
+    let fault = wire.network.strike(about("GET", Side::Requests, MessageFault::Reset));
     other.send(&request("GET k"));
     other.is_reset();
     wire.network.heal(gate);
@@ -116,8 +117,9 @@ fn a_reply_is_a_gate_for_a_fault() {
 
 fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
     let wire = Wire::new();
-    let old = wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, Harm::Drop) });
-    wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, Harm::Hold) });
+    let old =
+        wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, MessageFault::Drop) });
+    wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, MessageFault::Hold) });
     let (mut one, _one_master) = wire.pair();
     one.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
@@ -132,10 +134,10 @@ fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
 fn a_rule_is_not_about_what_was_held_before_it() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let hold = wire.network.strike(on(Side::Requests, Harm::Hold));
+    let hold = wire.network.strike(on(Side::Requests, MessageFault::Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
-    wire.network.strike(on(Side::Requests, Harm::Drop));
+    wire.network.strike(on(Side::Requests, MessageFault::Drop));
     wire.network.heal(hold);
     master.gets(PING);
 }

@@ -1,7 +1,7 @@
 //! Faults that lose messages or connections: drop, reset, half-open.
 
 use redquorum_rig::{
-    network::{End, Harm, Rule, Side},
+    network::{End, MessageFault, Rule, Side},
     trials::Case,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn dropped_requests_are_lost_and_healing_resets() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(on(Side::Requests, Harm::Drop));
+    let rule = wire.network.strike(on(Side::Requests, MessageFault::Drop));
     client.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
     master.gets_nothing();
@@ -53,7 +53,7 @@ fn dropped_requests_are_lost_and_healing_resets() {
 fn dropped_replies_are_lost_though_the_master_answered() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(on(Side::Replies, Harm::Drop));
+    let rule = wire.network.strike(on(Side::Replies, MessageFault::Drop));
     client.send(PING);
     master.gets(PING);
     master.send(PONG);
@@ -68,7 +68,7 @@ fn dropped_replies_are_lost_though_the_master_answered() {
 fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("GET", Side::Requests, Harm::Drop));
+    let rule = wire.network.strike(about("GET", Side::Requests, MessageFault::Drop));
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
@@ -87,7 +87,7 @@ fn a_partition_loses_closes_and_new_connections_too() {
     let wire = Wire::new();
     let (client, mut master) = wire.pair();
     let (mut other, other_master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
     drop(client);
     master.gets_nothing();
     drop(other_master);
@@ -107,7 +107,7 @@ fn a_partition_loses_closes_and_new_connections_too() {
 fn a_partition_leaves_idle_connections_alone() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
     wire.network.heal(rule);
     client.send(PING);
     master.gets(PING);
@@ -115,7 +115,7 @@ fn a_partition_leaves_idle_connections_alone() {
 
 fn a_drop_strikes_new_connections_while_it_lives() {
     let wire = Wire::new();
-    let rule = wire.network.strike(about("GET", Side::Requests, Harm::Drop));
+    let rule = wire.network.strike(about("GET", Side::Requests, MessageFault::Drop));
     let (mut client, mut master) = wire.pair();
     client.send(&[PING, &request("GET k")].concat());
     master.gets(PING);
@@ -126,7 +126,7 @@ fn a_drop_strikes_new_connections_while_it_lives() {
 
 fn a_drop_of_one_message_leaves_new_connections_alone() {
     let wire = Wire::new();
-    let rule = Rule { count: Some(1), ..on(Side::Requests, Harm::Drop) };
+    let rule = Rule { count: Some(1), ..on(Side::Requests, MessageFault::Drop) };
     let rule = wire.network.strike(rule);
     let (mut struck, mut struck_master) = wire.pair();
     struck.send(PING);
@@ -143,7 +143,7 @@ fn a_drop_of_one_message_leaves_new_connections_alone() {
 
 fn a_client_that_gives_up_in_a_partition_leaves_nothing_behind() {
     let wire = Wire::new();
-    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
     for _ in 0..20 {
         wire.client().send(PING);
     }
@@ -157,7 +157,7 @@ fn strange_bytes_are_dropped_by_a_partition() {
     let (mut client, mut master) = wire.pair();
     client.send(b"*strange\r\n");
     master.gets(b"*strange\r\n");
-    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
     client.send(b"stranger");
     master.gets_nothing();
     wire.network.heal(rule);
@@ -170,7 +170,7 @@ fn a_reset_strikes_open_connections_at_once_and_only_once() {
     let other = wire.network.listen("c2", 1).unwrap();
     let mut spared = crate::support::Half::new(std::net::TcpStream::connect(other).unwrap());
     let mut spared_master = wire.accept();
-    let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(Harm::Reset) };
+    let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(MessageFault::Reset) };
     let rule = wire.network.strike(rule);
     client.is_reset();
     master.is_reset();
@@ -188,7 +188,7 @@ fn a_reset_strikes_open_connections_at_once_and_only_once() {
 fn a_reset_strikes_a_request_before_the_master_sees_it() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    wire.network.strike(about("GET", Side::Requests, Harm::Reset));
+    wire.network.strike(about("GET", Side::Requests, MessageFault::Reset));
     client.send(&[PING, &request("GET k")].concat());
     client.is_reset();
     master.gets(PING);
@@ -201,7 +201,7 @@ fn a_reset_strikes_a_request_before_the_master_sees_it() {
 fn a_reset_strikes_a_reply_after_the_master_sent_it() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    wire.network.strike(about("GET", Side::Replies, Harm::Reset));
+    wire.network.strike(about("GET", Side::Replies, MessageFault::Reset));
     client.send(&[PING, &request("GET k")].concat());
     master.gets(PING);
     master.gets(&request("GET k"));
@@ -216,7 +216,7 @@ fn a_reset_strikes_a_reply_after_the_master_sent_it() {
 fn half_open_at_the_client() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(Harm::HalfOpen(End::Client)));
+    let rule = wire.network.strike(Rule::all(MessageFault::HalfOpen(End::Client)));
     client.is_reset();
     master.gets_nothing();
     master.send(PONG);
@@ -230,7 +230,7 @@ fn half_open_at_the_client() {
 fn half_open_at_the_master() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(Harm::HalfOpen(End::Master)));
+    let rule = wire.network.strike(Rule::all(MessageFault::HalfOpen(End::Master)));
     master.is_reset();
     client.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
@@ -243,7 +243,10 @@ fn half_open_at_the_master() {
 fn half_open_at_a_message() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = Rule { count: Some(1), ..about("GET", Side::Requests, Harm::HalfOpen(End::Client)) };
+    let rule = Rule {
+        count: Some(1),
+        ..about("GET", Side::Requests, MessageFault::HalfOpen(End::Client))
+    };
     let rule = wire.network.strike(rule);
     client.send(&[PING, &request("GET k"), PING].concat());
     client.is_reset();
@@ -257,10 +260,10 @@ fn half_open_at_a_message() {
 fn what_was_held_is_delivered_on_a_half_open_connection() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let hold = wire.network.strike(on(Side::Requests, Harm::Hold));
+    let hold = wire.network.strike(on(Side::Requests, MessageFault::Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
-    let cut = wire.network.strike(Rule::all(Harm::HalfOpen(End::Client)));
+    let cut = wire.network.strike(Rule::all(MessageFault::HalfOpen(End::Client)));
     client.is_reset();
     master.gets_nothing();
     wire.network.heal(hold);

@@ -4,7 +4,7 @@ use std::{net::TcpStream, time::Duration};
 
 use redquorum_rig::{
     Masters, RespValue,
-    network::{Harm, Network, Rule, Side, Traffic},
+    network::{MessageFault, Network, Rule, Side, Traffic},
     trials::Case,
 };
 
@@ -47,7 +47,7 @@ impl Setup {
 fn a_duplicate_is_executed_twice() {
     let setup = Setup::new(Masters::start(1).unwrap());
     let mut client = setup.client();
-    let rule = Rule { count: Some(1), ..about("INCR", Side::Both, Harm::Duplicate) };
+    let rule = Rule { count: Some(1), ..about("INCR", Side::Both, MessageFault::Duplicate) };
     setup.network.strike(rule);
     client.send(&[PING, &request("INCR k")].concat());
     client.gets(PONG);
@@ -75,7 +75,7 @@ fn a_duplicate_is_sent_in_the_session_of_its_client() {
     let masters = Masters::builder().count(1).password("secret").start().unwrap();
     let setup = Setup::new(masters);
     let mut client = setup.client();
-    setup.network.strike(about("INCR", Side::Requests, Harm::Duplicate));
+    setup.network.strike(about("INCR", Side::Requests, MessageFault::Duplicate));
     client.send(&[request("AUTH secret"), request("SELECT 3"), request("INCR k")].concat());
     client.gets(b"+OK\r\n+OK\r\n:1\r\n");
     setup.seen.wait_for("replied 3 INCR k again", 1);
@@ -86,7 +86,7 @@ fn a_duplicate_is_sent_in_the_session_of_its_client() {
 fn a_held_set_is_executed_after_its_client_is_gone() {
     let setup = Setup::new(Masters::start(1).unwrap());
     let mut client = setup.client();
-    let rule = setup.network.strike(about("SET", Side::Requests, Harm::Hold));
+    let rule = setup.network.strike(about("SET", Side::Requests, MessageFault::Hold));
     client.send(&request("SET k zombie"));
     setup.seen.wait_for("struck request 1 SET k zombie", 1);
     drop(client);
@@ -99,7 +99,7 @@ fn a_held_set_is_executed_after_its_client_is_gone() {
 fn a_command_whose_reply_was_dropped_was_executed() {
     let setup = Setup::new(Masters::start(1).unwrap());
     let mut client = setup.client();
-    let rule = setup.network.strike(about("SET", Side::Replies, Harm::Drop));
+    let rule = setup.network.strike(about("SET", Side::Replies, MessageFault::Drop));
     client.send(&request("SET k v"));
     setup.seen.wait_for("lost reply 1 SET k v by rule", 1);
     client.gets_nothing();

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redquorum_rig::network::{Harm, Message, Network, Rule, Side, Traffic};
+use redquorum_rig::network::{Message, MessageFault, Network, Rule, Side, Traffic};
 
 /// A limit that allows for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,16 +24,16 @@ pub(crate) fn request(words: &str) -> Vec<u8> {
     format!("*{}\r\n{body}", words.len()).into_bytes()
 }
 
-pub(crate) fn on(side: Side, harm: Harm) -> Rule {
-    Rule { side, ..Rule::all(harm) }
+pub(crate) fn on(side: Side, fault: MessageFault) -> Rule {
+    Rule { side, ..Rule::all(fault) }
 }
 
 /// A rule for commands of this name, and for replies to them.
-pub(crate) fn about(name: &'static str, side: Side, harm: Harm) -> Rule {
+pub(crate) fn about(name: &'static str, side: Side, fault: MessageFault) -> Rule {
     let matches = move |message: &Message<'_>| {
         message.command.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
     };
-    Rule { matches: Some(Arc::new(matches)), ..on(side, harm) }
+    Rule { matches: Some(Arc::new(matches)), ..on(side, fault) }
 }
 
 /// The events that the observer received.

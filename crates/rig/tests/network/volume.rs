@@ -10,7 +10,7 @@ use proptest::{
     test_runner::{Config, TestRunner},
 };
 use redquorum_rig::{
-    network::{Harm, RuleId, Side, Traffic},
+    network::{MessageFault, RuleId, Side, Traffic},
     trials::Case,
 };
 
@@ -55,7 +55,7 @@ fn held_messages_are_bounded_by_back_pressure() {
     let wire = Wire::observed_by(|_| {});
     for strange in [false, true] {
         let (mut client, mut master) = wire.pair();
-        let rule = wire.network.strike(on(Side::Requests, Harm::Hold));
+        let rule = wire.network.strike(on(Side::Requests, MessageFault::Hold));
         let start = if strange { b"*strange\r\n".to_vec() } else { PING.to_vec() };
         let unit = if strange { vec![b'?'; 4096] } else { request(&"x".repeat(4096)) };
         let all = [start, unit.repeat(SIZE / unit.len())].concat();
@@ -113,19 +113,19 @@ fn runner() -> TestRunner {
 #[derive(Debug, Clone)]
 enum Step {
     Send(usize),
-    Strike(Harm),
+    Strike(MessageFault),
     Heal(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let harm = prop_oneof![
-        Just(Harm::Hold),
-        (0..4u64).prop_map(|millis| Harm::Delay(Duration::from_millis(millis))),
-        (20_000..2_000_000u32).prop_map(Harm::Trickle),
+    let fault = prop_oneof![
+        Just(MessageFault::Hold),
+        (0..4u64).prop_map(|millis| MessageFault::Delay(Duration::from_millis(millis))),
+        (20_000..2_000_000u32).prop_map(MessageFault::Trickle),
     ];
     let step = prop_oneof![
         3 => (1..3000usize).prop_map(Step::Send),
-        1 => harm.prop_map(Step::Strike),
+        1 => fault.prop_map(Step::Strike),
         1 => any::<usize>().prop_map(Step::Heal),
     ];
     prop::collection::vec(step, 1..20)
@@ -145,7 +145,9 @@ fn whatever_waits_arrives_as_it_was_sent() {
                         client.send(&bytes);
                         sent.extend(bytes);
                     }
-                    Step::Strike(harm) => rules.push(wire.network.strike(on(Side::Requests, harm))),
+                    Step::Strike(fault) => {
+                        rules.push(wire.network.strike(on(Side::Requests, fault)))
+                    }
                     Step::Heal(which) if !rules.is_empty() => {
                         wire.network.heal(rules.swap_remove(which % rules.len()));
                     }

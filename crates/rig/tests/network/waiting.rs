@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redquorum_rig::{
-    network::{Harm, Rule, Side, Traffic},
+    network::{MessageFault, Rule, Side, Traffic},
     trials::Case,
 };
 
@@ -34,7 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn held_requests_wait_and_are_let_go_in_order() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("GET", Side::Requests, Harm::Hold));
+    let rule = wire.network.strike(about("GET", Side::Requests, MessageFault::Hold));
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
@@ -50,7 +50,7 @@ fn held_requests_wait_and_are_let_go_in_order() {
 fn held_replies_wait_and_are_let_go_in_order() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = Rule { from: 2, count: Some(1), ..on(Side::Replies, Harm::Hold) };
+    let rule = Rule { from: 2, count: Some(1), ..on(Side::Replies, MessageFault::Hold) };
     let rule = wire.network.strike(rule);
     client.send(&PING.repeat(3));
     master.gets(&PING.repeat(3));
@@ -66,7 +66,7 @@ fn held_replies_wait_and_are_let_go_in_order() {
 fn held_requests_of_a_client_that_went_away_arrive() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("SET", Side::Requests, Harm::Hold));
+    let rule = wire.network.strike(about("SET", Side::Requests, MessageFault::Hold));
     client.send(&request("SET k v"));
     drop(client);
     master.gets_nothing();
@@ -80,7 +80,7 @@ fn held_requests_of_a_client_that_went_away_arrive() {
 fn held_requests_of_a_client_that_reset_arrive() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("SET", Side::Requests, Harm::Hold));
+    let rule = wire.network.strike(about("SET", Side::Requests, MessageFault::Hold));
     client.send(&request("SET k v"));
     wire.seen.wait_for("struck request 1 SET k v", 1);
     client.reset();
@@ -98,7 +98,7 @@ fn a_held_close_of_the_master_waits_behind_its_replies() {
     for reset in [false, true] {
         let wire = Wire::new();
         let (mut client, mut master) = wire.pair();
-        let rule = wire.network.strike(on(Side::Replies, Harm::Hold));
+        let rule = wire.network.strike(on(Side::Replies, MessageFault::Hold));
         client.send(PING);
         master.gets(PING);
         master.send(PONG);
@@ -117,7 +117,7 @@ fn a_held_close_of_the_master_waits_behind_its_replies() {
 
 fn a_hold_keeps_new_connections_from_the_master() {
     let wire = Wire::new();
-    let rule = wire.network.strike(Rule::all(Harm::Hold));
+    let rule = wire.network.strike(Rule::all(MessageFault::Hold));
     let mut client = wire.client();
     client.send(PING);
     assert!(wire.nobody_knocks());
@@ -128,7 +128,7 @@ fn a_hold_keeps_new_connections_from_the_master() {
 fn a_hold_of_a_dead_master_resets_when_healed() {
     let wire = Wire::new();
     wire.network.upstream(1, None);
-    let rule = wire.network.strike(Rule::all(Harm::Hold));
+    let rule = wire.network.strike(Rule::all(MessageFault::Hold));
     let mut client = wire.client();
     client.send(PING);
     client.gets_nothing();
@@ -141,8 +141,8 @@ fn a_hold_of_a_dead_master_resets_when_healed() {
 fn what_two_hold_waits_for_both() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let first = wire.network.strike(on(Side::Requests, Harm::Hold));
-    let second = wire.network.strike(on(Side::Requests, Harm::Hold));
+    let first = wire.network.strike(on(Side::Requests, MessageFault::Hold));
+    let second = wire.network.strike(on(Side::Requests, MessageFault::Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 2);
     wire.network.heal(first);
@@ -156,7 +156,7 @@ fn delayed_messages_come_late_and_in_order() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
     let delay = Duration::from_millis(60);
-    wire.network.strike(about("GET", Side::Both, Harm::Delay(delay)));
+    wire.network.strike(about("GET", Side::Both, MessageFault::Delay(delay)));
     let sent = Instant::now();
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
@@ -179,7 +179,7 @@ fn delayed_messages_come_late_and_in_order() {
 fn a_delay_is_let_go_when_healed() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(on(Side::Requests, Harm::Delay(Duration::MAX)));
+    let rule = wire.network.strike(on(Side::Requests, MessageFault::Delay(Duration::MAX)));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
     master.gets_nothing();
@@ -191,7 +191,7 @@ fn delays_add_up() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
     for delay in [40, 60] {
-        wire.network.strike(on(Side::Requests, Harm::Delay(Duration::from_millis(delay))));
+        wire.network.strike(on(Side::Requests, MessageFault::Delay(Duration::from_millis(delay))));
     }
     let sent = Instant::now();
     client.send(PING);
@@ -202,8 +202,8 @@ fn delays_add_up() {
 fn what_is_held_is_not_delayed_besides() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, Harm::Delay(Duration::MAX)));
-    let hold = wire.network.strike(on(Side::Requests, Harm::Hold));
+    wire.network.strike(on(Side::Requests, MessageFault::Delay(Duration::MAX)));
+    let hold = wire.network.strike(on(Side::Requests, MessageFault::Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 2);
     wire.network.heal(hold);
@@ -214,7 +214,7 @@ fn a_delayed_close_comes_late() {
     let wire = Wire::new();
     let (client, mut master) = wire.pair();
     let delay = Duration::from_millis(60);
-    wire.network.strike(Rule::all(Harm::Delay(delay)));
+    wire.network.strike(Rule::all(MessageFault::Delay(delay)));
     let closed = Instant::now();
     drop(client);
     master.is_finished();
@@ -224,7 +224,7 @@ fn a_delayed_close_comes_late() {
 fn a_trickle_is_slow_and_cuts_messages() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, Harm::Trickle(200)));
+    wire.network.strike(on(Side::Requests, MessageFault::Trickle(200)));
     let sent = Instant::now();
     client.send(&PING.repeat(2));
     master.gets(&PING[..3]);
@@ -242,7 +242,7 @@ fn a_trickle_is_over_when_healed() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
     for rate in [0, 1] {
-        let rule = wire.network.strike(on(Side::Requests, Harm::Trickle(rate)));
+        let rule = wire.network.strike(on(Side::Requests, MessageFault::Trickle(rate)));
         client.send(&PING.repeat(100));
         if rate > 0 {
             master.gets(&PING[..1]);
@@ -256,7 +256,7 @@ fn a_trickle_is_over_when_healed() {
 fn a_fast_trickle_keeps_its_rate() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, Harm::Trickle(1_000_000)));
+    wire.network.strike(on(Side::Requests, MessageFault::Trickle(1_000_000)));
     let bytes = PING.repeat(100_000 / PING.len());
     let sent = Instant::now();
     client.send(&bytes);
@@ -268,7 +268,7 @@ fn a_fast_trickle_keeps_its_rate() {
 fn requests_that_were_cut_when_the_master_died_were_not_forwarded() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, Harm::Trickle(200)));
+    wire.network.strike(on(Side::Requests, MessageFault::Trickle(200)));
     client.send(PING);
     master.gets(&PING[..3]);
     master.reset();

@@ -3,7 +3,8 @@
 use std::{os::unix::fs::MetadataExt, thread, time::Duration};
 
 use redquorum_rig::{
-    ClockChange, Kept, Masters, Persistence, RespValue, RigError, clocks_supported, trials::Case,
+    ClockChange, Masters, Persisted, Persistence, RespValue, RigError, clocks_supported,
+    trials::Case,
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -74,7 +75,7 @@ fn a_power_loss_takes_what_was_not_synced_and_no_more() {
     masters.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
     set(&masters, "SET second value");
     let kept = masters.power_loss(1).unwrap();
-    assert!(matches!(kept, Kept::Until(1..)), "{kept:?}");
+    assert!(matches!(kept, Persisted::Until(1..)), "{kept:?}");
     masters.restart(1).unwrap();
     assert_eq!(masters.ask(1, "GET first").unwrap().text().unwrap(), "value");
     assert_eq!(masters.ask(1, "GET second").unwrap(), RespValue::Nil);
@@ -107,7 +108,7 @@ fn synced(masters: &Masters) {
 fn a_power_loss_takes_nothing_of_what_is_synced_before_it_is_answered() {
     let masters = master(Persistence::AofAlways);
     set(&masters, "SET key value");
-    assert_eq!(masters.power_loss(1).unwrap(), Kept::Everything);
+    assert_eq!(masters.power_loss(1).unwrap(), Persisted::Everything);
     masters.restart(1).unwrap();
     assert_eq!(masters.ask(1, "GET key").unwrap().text().unwrap(), "value");
 }
@@ -115,7 +116,7 @@ fn a_power_loss_takes_nothing_of_what_is_synced_before_it_is_answered() {
 fn a_power_loss_takes_everything_where_there_is_no_file() {
     let masters = master(Persistence::None);
     set(&masters, "SET key value");
-    assert_eq!(masters.power_loss(1).unwrap(), Kept::Nothing);
+    assert_eq!(masters.power_loss(1).unwrap(), Persisted::Nothing);
     masters.restart(1).unwrap();
     assert_eq!(masters.ask(1, "DBSIZE").unwrap(), RespValue::Integer(0));
 }

@@ -3,7 +3,7 @@
 
 use crate::history::{Act, Ns, Outcome, Window};
 
-use super::{Delete, Deleted, Foreign, Kept, Keys, Life, Presence};
+use super::{Delete, Deleted, ExtendedKey, Foreign, Keys, Life, Presence};
 use crate::checker::clocks::Clocks;
 use crate::checker::commands::Command;
 use crate::checker::faults::{Faults, Loss};
@@ -128,7 +128,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
             let (sent, node) = (command.when.from, command.node);
             let Some(number) = command.token else { return };
             let keeps = keys.keeps.entry((command.process, number)).or_default();
-            keeps.push(Kept { sent, delivered, node, was_there });
+            keeps.push(ExtendedKey { sent, delivered, node, was_there });
         }
     }
 

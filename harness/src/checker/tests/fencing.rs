@@ -83,8 +83,8 @@ fn what_a_register_refuses_and_what_is_not_under_a_token_is_not_judged_here() {
         ] {
             let refused = refused && at == 50.0;
             match version {
-                None => run.shown(at, client, Way::Read, (0, 0), fence, refused),
-                Some(version) => run.shown(at, client, Way::Write, version, fence, refused),
+                None => run.shown(at, client, AccessKind::Read, (0, 0), fence, refused),
+                Some(version) => run.shown(at, client, AccessKind::Write, version, fence, refused),
             };
         }
         let verdict = run.judge();

@@ -155,7 +155,7 @@ fn event() -> impl Strategy<Value = Event> {
                 sent: (seen > version).then_some(0),
                 client,
                 register: "R".into(),
-                way: if write { Way::Write } else { Way::Read },
+                way: if write { AccessKind::Write } else { AccessKind::Read },
                 seen: seen % 3,
                 version,
                 fence: (version % 2 == 0).then_some(seen),

@@ -120,7 +120,7 @@ fn under_way(sent: f64, struck: Option<f64>) -> Verdict {
     run.read(2110.0, "c2", 0).write(2200.0, "c2", 0, 1);
     run.release("c2", "t2", 2300.0, &[1, 2, 3]);
     let (client, register) = ("c1".into(), "R".into());
-    let (way, seen, version, sent) = (Way::Write, 0, 2, Some(ns(sent)));
+    let (way, seen, version, sent) = (AccessKind::Write, 0, 2, Some(ns(sent)));
     run.record(
         3000.0,
         Event::Touched { client, register, way, seen, version, sent, fence: None, refused: false },

@@ -325,11 +325,11 @@ impl Run {
     }
 
     pub(super) fn read(&mut self, at: f64, client: &str, version: u64) -> &mut Self {
-        self.touch(at, client, Way::Read, version, version)
+        self.touch(at, client, AccessKind::Read, version, version)
     }
 
     pub(super) fn write(&mut self, at: f64, client: &str, seen: u64, version: u64) -> &mut Self {
-        self.touch(at, client, Way::Write, seen, version)
+        self.touch(at, client, AccessKind::Write, seen, version)
     }
 
     /// An access to a register, with a fencing token or without.
@@ -337,7 +337,7 @@ impl Run {
         &mut self,
         at: f64,
         client: &str,
-        way: Way,
+        way: AccessKind,
         (seen, version): (u64, u64),
         fence: Option<u64>,
         refused: bool,
@@ -353,7 +353,7 @@ impl Run {
         &mut self,
         at: f64,
         client: &str,
-        way: Way,
+        way: AccessKind,
         seen: u64,
         version: u64,
     ) -> &mut Self {
@@ -384,7 +384,7 @@ impl Run {
         left: Option<&[(&str, &str)]>,
     ) -> &mut Self {
         let keys = left.map(|left| {
-            let of = |&(key, value): &(&str, &str)| Left {
+            let of = |&(key, value): &(&str, &str)| LeftKey {
                 key: key.into(),
                 value: value.into(),
                 ttl_ms: Some(100),

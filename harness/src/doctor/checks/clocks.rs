@@ -5,7 +5,7 @@ use std::time::Duration;
 use redquorum_protocol::Drift;
 
 use crate::doctor::finding::{Finding, Level};
-use crate::doctor::said::{Asked, Look};
+use crate::doctor::server_info::{Look, QueryResult};
 
 /// Keys expire by the rate of a clock, so an offset harms no lease. But the hints for fencing
 /// tokens come from clocks, and a clock that is off will one day be corrected by a step.
@@ -17,7 +17,7 @@ const NTP: &str = "let NTP steer the clocks of all machines, this one included; 
                    chrony `maxslewrate 500`, since its default of 8.3 % is more than drift covers";
 
 /// Offset and rate of one master's clock.
-pub(super) fn check(clock: &Asked<[Look; 2]>) -> Vec<Finding> {
+pub(super) fn check(clock: &QueryResult<[Look; 2]>) -> Vec<Finding> {
     match clock {
         Ok([first, second]) => {
             // The reading at the end is the current one.

@@ -6,10 +6,10 @@ use redquorum_protocol::{Fingerprint, masters_id_of, quorum};
 
 use super::{clocks, marker};
 use crate::doctor::finding::Finding;
-use crate::doctor::said::{Info, Look, Said};
+use crate::doctor::server_info::{Info, Look, ServerInfo};
 
 /// The findings that concern all masters.
-pub(crate) fn of_all(all: &[Said]) -> Vec<Finding> {
+pub(crate) fn of_all(all: &[ServerInfo]) -> Vec<Finding> {
     let mut found = vec![number(all.len())];
     found.extend(duplicates(all));
     found.push(reachable(all));
@@ -41,7 +41,7 @@ fn number(masters: usize) -> Finding {
 }
 
 /// One server under several URLs would have several votes.
-fn duplicates(all: &[Said]) -> Vec<Finding> {
+fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
     let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
     for said in all {
         let Some(id) = said.info().and_then(|info| info.run_id.as_deref()) else { continue };
@@ -58,8 +58,8 @@ fn duplicates(all: &[Said]) -> Vec<Finding> {
     found.collect()
 }
 
-fn reachable(all: &[Said]) -> Finding {
-    let useful = |said: &&Said| {
+fn reachable(all: &[ServerInfo]) -> Finding {
+    let useful = |said: &&ServerInfo| {
         said.visit.as_ref().is_ok_and(|visit| visit.info.as_ref().map_or(true, Info::is_master))
     };
     let (useful, needed) = (all.iter().filter(useful).count(), quorum(all.len()));
@@ -73,8 +73,9 @@ fn reachable(all: &[Said]) -> Finding {
 }
 
 /// The two clocks that are farthest apart.
-fn apart(all: &[Said]) -> Option<Finding> {
-    let look = |said: &Said| said.visit.as_ref().ok()?.clock.as_ref().ok().map(|looks| looks[1]);
+fn apart(all: &[ServerInfo]) -> Option<Finding> {
+    let look =
+        |said: &ServerInfo| said.visit.as_ref().ok()?.clock.as_ref().ok().map(|looks| looks[1]);
     let looks: Vec<(&str, Look)> =
         all.iter().filter_map(|said| Some((&*said.name, look(said)?))).collect();
     let (slow, first) = looks.iter().min_by_key(|(_, look)| look.ahead)?;
@@ -89,7 +90,7 @@ fn apart(all: &[Said]) -> Option<Finding> {
 }
 
 /// Whether the masters have boot markers, and all for the same set of masters.
-fn markers(all: &[Said]) -> Option<Finding> {
+fn markers(all: &[ServerInfo]) -> Option<Finding> {
     if all.iter().all(|said| said.visit.is_err()) {
         return None;
     }
@@ -133,7 +134,7 @@ fn markers(all: &[Said]) -> Option<Finding> {
 }
 
 /// Whether all markers belong to locks with the same clock guard.
-fn clock_guards(all: &[Said]) -> Option<Finding> {
+fn clock_guards(all: &[ServerInfo]) -> Option<Finding> {
     let marked = all.iter().filter_map(|said| Some((&*said.name, said.marker()?)));
     let bounds: Vec<_> = marked.map(|(name, marker)| (name, marker::clock_bound(marker))).collect();
     let (name, bound) = bounds.first()?;

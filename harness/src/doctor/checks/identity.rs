@@ -1,7 +1,7 @@
 //! Identity: the kind of server, its role and its replicas.
 
 use crate::doctor::finding::Finding;
-use crate::doctor::said::Info;
+use crate::doctor::server_info::Info;
 
 /// Checks version, role, cluster mode and replicas.
 pub(super) fn check(info: &Info) -> Vec<Finding> {

@@ -2,7 +2,7 @@
 //! (A2).
 
 use crate::doctor::finding::Finding;
-use crate::doctor::said::{Asked, Info, Settings};
+use crate::doctor::server_info::{Info, QueryResult, Settings};
 
 /// Whether the master may evict keys of a lock when memory is short.
 pub(super) fn eviction(info: &Info) -> Option<Finding> {
@@ -24,7 +24,7 @@ pub(super) fn eviction(info: &Info) -> Option<Finding> {
 }
 
 /// What a restart loses.
-pub(super) fn persistence(info: Option<&Info>, settings: &Asked<Settings>) -> Finding {
+pub(super) fn persistence(info: Option<&Info>, settings: &QueryResult<Settings>) -> Finding {
     let warn = |text: &str, mend: &str| Finding::warn("persistence", text, mend);
     let always = "set `appendonly yes` and `appendfsync always`, or give the lock a guard, which \
                   waits after a restart";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redquorum_protocol::{Distrust, Drift, Guard};
 
 use crate::doctor::finding::{Finding, Level};
-use crate::doctor::said::Visit;
+use crate::doctor::server_info::Visit;
 
 /// The longest TTL, according to the marker.
 pub(super) fn max_ttl(marker: &str) -> Option<Duration> {
@@ -97,7 +97,7 @@ mod tests {
     use redquorum_protocol::Fingerprint;
 
     use super::*;
-    use crate::doctor::said::{Info, Settings};
+    use crate::doctor::server_info::{Info, Settings};
 
     fn visit(marker: Option<&str>, info: &str, always: bool) -> Visit {
         let words =

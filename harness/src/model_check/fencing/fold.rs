@@ -9,7 +9,7 @@ use super::{
 
 /// A master, with all messages between it and the clients, in an order of the clients: one word for
 /// the master and one for each client.
-type Seat = [u64; 1 + CLIENTS];
+type ClientState = [u64; 1 + CLIENTS];
 
 /// Identifies a state.
 pub(super) fn key(scope: &Scope, scheme: Scheme, state: &State) -> u128 {
@@ -25,7 +25,7 @@ pub(super) fn key(scope: &Scope, scheme: Scheme, state: &State) -> u128 {
 }
 
 fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
-    let mut seats: [Seat; MASTERS] = std::array::from_fn(|master| {
+    let mut seats: [ClientState; MASTERS] = std::array::from_fn(|master| {
         let of = state.masters[master];
         let mut seat =
             [u64::from(renamed(of.key, order)) << 8 | u64::from(of.counter); 1 + CLIENTS];

@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use redquorum_rig::Kept;
+use redquorum_rig::Persisted;
 
 use super::Injector;
 use crate::history::{Event, Ns, Window};
@@ -32,8 +32,8 @@ impl Injector {
         });
         for (node, kept) in std::mem::take(&mut *unpoisoned(&all)) {
             let until = match kept {
-                Kept::Everything => Window { from: Ns::MAX, to: Ns::MAX },
-                Kept::Until(stamp) => {
+                Persisted::Everything => Window { from: Ns::MAX, to: Ns::MAX },
+                Persisted::Until(stamp) => {
                     let to = self.clock.stamp(i64::try_from(stamp).unwrap_or(i64::MAX));
                     Window { from: to.saturating_sub(HAND_OVER), to }
                 }

@@ -8,7 +8,7 @@ use redquorum_rig::network::{self, Message, Rule};
 use super::Injector;
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::scenario::{Class, End, NetworkFault, Side, Which};
+use crate::scenario::{Class, End, LinkSelector, NetworkFault, Side};
 
 impl Injector {
     /// Closes a gate for a fault.
@@ -25,7 +25,7 @@ impl Injector {
             side: wire_side(side),
             matches: self.matches(class),
             from: number,
-            ..Rule::all(network::Harm::Hold)
+            ..Rule::all(network::MessageFault::Hold)
         };
         // The lock covers both steps. Otherwise the network could report a message at a gate that
         // is not known yet.
@@ -53,7 +53,7 @@ impl Injector {
     }
 
     pub(super) fn rule(&self, net: &NetworkFault) -> Rule {
-        let chosen = |which: &Which, fault_kind| Rule {
+        let chosen = |which: &LinkSelector, fault_kind| Rule {
             side: wire_side(which.what),
             matches: self.matches(which.command),
             from: which.index.unwrap_or(1),
@@ -62,26 +62,28 @@ impl Injector {
         };
         match net {
             NetworkFault::Cut(which) => {
-                let which = Which { what: Side::Both, command: Class::Any, ..which.clone() };
-                chosen(&which, network::Harm::Drop)
+                let which = LinkSelector { what: Side::Both, command: Class::Any, ..which.clone() };
+                chosen(&which, network::MessageFault::Drop)
             }
-            NetworkFault::Drop(which) => chosen(which, network::Harm::Drop),
-            NetworkFault::Hold(which) => chosen(which, network::Harm::Hold),
+            NetworkFault::Drop(which) => chosen(which, network::MessageFault::Drop),
+            NetworkFault::Hold(which) => chosen(which, network::MessageFault::Hold),
             NetworkFault::Duplicate(which) => {
-                let which = Which { what: Side::Request, ..which.clone() };
-                chosen(&which, network::Harm::Duplicate)
+                let which = LinkSelector { what: Side::Request, ..which.clone() };
+                chosen(&which, network::MessageFault::Duplicate)
             }
-            NetworkFault::Reset(which) => chosen(which, network::Harm::Reset),
+            NetworkFault::Reset(which) => chosen(which, network::MessageFault::Reset),
             NetworkFault::Delay { what, by, .. } => {
-                Rule { side: wire_side(*what), ..Rule::all(network::Harm::Delay(by.0)) }
+                Rule { side: wire_side(*what), ..Rule::all(network::MessageFault::Delay(by.0)) }
             }
             NetworkFault::Trickle { what, bytes, .. } => {
-                Rule { side: wire_side(*what), ..Rule::all(network::Harm::Trickle(*bytes)) }
+                Rule { side: wire_side(*what), ..Rule::all(network::MessageFault::Trickle(*bytes)) }
             }
-            NetworkFault::HalfOpen { end, .. } => Rule::all(network::Harm::HalfOpen(match end {
-                End::Client => network::End::Client,
-                End::Master => network::End::Master,
-            })),
+            NetworkFault::HalfOpen { end, .. } => {
+                Rule::all(network::MessageFault::HalfOpen(match end {
+                    End::Client => network::End::Client,
+                    End::Master => network::End::Master,
+                }))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use super::chart::{Lane, Mark, ROW, Room, Scale};
 use super::run::Names;
 use super::text::{line, ms, name};
 use crate::history::Event;
-use crate::scenario::Way;
+use crate::scenario::AccessKind;
 
 /// The largest number of registers, and of clients of each, that have a row of their own.
 const MOST_REGISTERS: usize = 8;
@@ -80,18 +80,18 @@ fn mark(touch: &Event, at: i64, record: usize, scale: Scale, names: &Names<'_>) 
     };
     let fenced = fence.map_or_else(String::new, |fence| format!(" under {fence}"));
     let what = match way {
-        Way::Read => format!("read version {seen}"),
-        Way::Write if seen.saturating_add(1) == *version || *refused => {
+        AccessKind::Read => format!("read version {seen}"),
+        AccessKind::Write if seen.saturating_add(1) == *version || *refused => {
             format!("write on version {seen}")
         }
-        Way::Write => {
+        AccessKind::Write => {
             format!("write on version {seen}, overwrites {}", version.saturating_sub(1))
         }
-        Way::Present => "present".to_owned(),
+        AccessKind::Present => "present".to_owned(),
     };
     let (symbol, end, class) = match (refused, way) {
         (true, _) => ("cross", " refused", "bad"),
-        (false, Way::Write) => ("square", "", names.class(client)),
+        (false, AccessKind::Write) => ("square", "", names.class(client)),
         (false, _) => ("ring", "", names.class(client)),
     };
     let sent = sent.map_or_else(String::new, |sent| format!(", sent {}", ms(sent)));

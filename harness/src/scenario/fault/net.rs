@@ -17,12 +17,12 @@ use crate::scenario::length::Length;
 pub enum NetworkFault {
     /// A partition: nothing passes in either direction, on old and new connections. Healing: the
     /// connections that suffered are reset.
-    Cut(Which),
+    Cut(LinkSelector),
     /// The message and all later ones, on that connection and in that direction, are lost. Healing:
     /// those connections are reset.
-    Drop(Which),
+    Drop(LinkSelector),
     /// The message and all later ones are held back. Healing: they pass.
-    Hold(Which),
+    Hold(LinkSelector),
     /// Each message arrives later by this time. The order stays.
     Delay {
         /// The clients whose messages are delayed.
@@ -38,7 +38,7 @@ pub enum NetworkFault {
         by: Length,
     },
     /// The request arrives a second time, on another connection.
-    Duplicate(Which),
+    Duplicate(LinkSelector),
     /// Only this many bytes pass per second.
     Trickle {
         /// The clients whose messages are slowed down.
@@ -67,7 +67,7 @@ pub enum NetworkFault {
     },
     /// Both ends of each open connection are reset. With a `command` or an `index`, the reset comes
     /// at that message, which is lost.
-    Reset(Which),
+    Reset(LinkSelector),
 }
 
 impl NetworkFault {
@@ -100,7 +100,7 @@ impl NetworkFault {
     }
 
     /// The selected messages, if the fault strikes single ones.
-    pub const fn which(&self) -> Option<&Which> {
+    pub const fn which(&self) -> Option<&LinkSelector> {
         match self {
             Self::Cut(which)
             | Self::Drop(which)
@@ -112,7 +112,7 @@ impl NetworkFault {
     }
 
     /// The selected messages, for modification.
-    pub const fn which_mut(&mut self) -> Option<&mut Which> {
+    pub const fn which_mut(&mut self) -> Option<&mut LinkSelector> {
         match self {
             Self::Cut(which)
             | Self::Drop(which)
@@ -153,7 +153,7 @@ impl NetworkFault {
 /// The messages that a network fault strikes. Default: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Which {
+pub struct LinkSelector {
     /// The clients. The fault hits the whole process of each.
     #[serde(alias = "client", skip_serializing_if = "Clients::is_all")]
     pub clients: Clients,

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Clients;
-use crate::scenario::Way;
+use crate::scenario::AccessKind;
 use crate::scenario::length::Length;
 
 /// The effect on the messages between clients and registers.
@@ -47,14 +47,17 @@ impl Touches {
     }
 
     /// Whether this kind of access is one of them.
-    pub const fn has(self, way: Way) -> bool {
-        matches!((self, way), (Self::Both, _) | (Self::Read, Way::Read) | (Self::Write, Way::Write))
+    pub const fn has(self, way: AccessKind) -> bool {
+        matches!(
+            (self, way),
+            (Self::Both, _) | (Self::Read, AccessKind::Read) | (Self::Write, AccessKind::Write)
+        )
     }
 }
 
 impl ResourceFault {
     /// The delay of a client's request.
-    pub fn delay(&self, client: &str, way: Way) -> Option<Length> {
+    pub fn delay(&self, client: &str, way: AccessKind) -> Option<Length> {
         let Self::Delay { clients, what, by } = self;
         (clients.has(client) && what.has(way)).then_some(*by)
     }

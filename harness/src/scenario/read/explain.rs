@@ -5,21 +5,21 @@ use crate::scenario::near::guess;
 
 /// A message for the author of a scenario.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Explanation {
     pub(super) message: String,
     pub(super) mend: String,
     /// The word inside the value that the message is about.
     pub(super) word: Option<String>,
 }
 
-impl Told {
+impl Explanation {
     fn new(message: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { message: message.into(), mend: mend.into(), word: None }
     }
 }
 
 /// What a broken piece of TOML lacks.
-pub(super) fn syntax(message: &str) -> Told {
+pub(super) fn syntax(message: &str) -> Explanation {
     let has = |part: &str| message.contains(part);
     let mend = if has("duplicate key") {
         "keep one of the two; several clients, faults and variants are written with a header of \
@@ -48,11 +48,11 @@ pub(super) fn syntax(message: &str) -> Told {
     } else {
         "look for a missing quote, bracket or `=` here or just before"
     };
-    Told::new(message.trim_end_matches(", expected literal string"), mend)
+    Explanation::new(message.trim_end_matches(", expected literal string"), mend)
 }
 
 /// Why Serde rejects a value.
-pub(super) fn shape(message: &str) -> Told {
+pub(super) fn shape(message: &str) -> Explanation {
     if let Some(rest) = message.strip_prefix("unexpected keys in table: ") {
         // The TOML reader reports this where Serde would report `unknown field`.
         let (keys, known) = rest.split_once(", available keys: ").unwrap_or((rest, ""));
@@ -71,20 +71,29 @@ pub(super) fn shape(message: &str) -> Told {
     }
     if let Some(field) = message.strip_prefix("missing field `") {
         let field = field.trim_end_matches('`');
-        return Told::new(format!("`{field}` is missing"), format!("add {}", example(field)));
+        return Explanation::new(
+            format!("`{field}` is missing"),
+            format!("add {}", example(field)),
+        );
     }
     if let Some(field) = message.strip_prefix("duplicate field `") {
         let field = field.trim_end_matches('`');
         let twice = format!("`{field}` is there twice, under two names");
-        return Told::new(twice, format!("keep one: `{field}` may be a single one or a list"));
+        return Explanation::new(
+            twice,
+            format!("keep one: `{field}` may be a single one or a list"),
+        );
     }
     if let Some(rest) = message.strip_prefix("invalid type: ") {
         let (found, wanted) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
-        return Told::new(format!("wrong type: {found}"), format!("write {}", kind(wanted)));
+        return Explanation::new(format!("wrong type: {found}"), format!("write {}", kind(wanted)));
     }
     if let Some(rest) = message.strip_prefix("invalid value: ") {
         let (found, wanted) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
-        return Told::new(format!("wrong value: {found}"), format!("write {}", kind(wanted)));
+        return Explanation::new(
+            format!("wrong value: {found}"),
+            format!("write {}", kind(wanted)),
+        );
     }
     if message.starts_with("wanted exactly 1 element") {
         let message = if message.contains("more than 1") {
@@ -92,27 +101,27 @@ pub(super) fn shape(message: &str) -> Told {
         } else {
             "the fault does nothing"
         };
-        return Told::new(
+        return Explanation::new(
             message,
             "write a [[fault]] for each harm, such as `node.kill = { nodes = [1] }`",
         );
     }
     if message == "wanted string or table" {
-        return Told::new(
+        return Explanation::new(
             "wrong type: neither text nor a table",
             "write text in quotes, or a table `{ … }`",
         );
     }
     if message.starts_with("a number of rounds") {
-        return Told::new("wrong type for `loop`", format!("write {message}"));
+        return Explanation::new("wrong type for `loop`", format!("write {message}"));
     }
     if message.starts_with("how often at most") {
-        return Told::new("wrong type for `overtaken`", format!("write {message}"));
+        return Explanation::new("wrong type for `overtaken`", format!("write {message}"));
     }
     own(message)
 }
 
-fn unknown(what: &str, name: &str, known: &[&str]) -> Told {
+fn unknown(what: &str, name: &str, known: &[&str]) -> Explanation {
     let list: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let known_are = match list.len() {
         0 => "leave it out".to_owned(),
@@ -123,11 +132,11 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> Told {
         _ => format!("`{name}` is none of the words that can stand here"),
     };
     let mend = format!("{}{known_are}", guess(name, known.iter().copied()));
-    Told { message, mend, word: Some(name.to_owned()) }
+    Explanation { message, mend, word: Some(name.to_owned()) }
 }
 
 /// Messages of this crate's `FromStr` and visitors: `what is wrong: what to do`.
-fn own(message: &str) -> Told {
+fn own(message: &str) -> Explanation {
     const BEFORE_MENDS: [&str; 9] = [
         "; write ",
         ": write ",
@@ -160,7 +169,7 @@ fn own(message: &str) -> Told {
         }
         _ => String::new(),
     };
-    Told { message: what.to_owned(), mend: format!("{guessed}{mend}"), word }
+    Explanation { message: what.to_owned(), mend: format!("{guessed}{mend}"), word }
 }
 
 /// The words inside backticks: candidates for the word that the author meant.

@@ -57,7 +57,7 @@ impl Place {
     /// exists.
     pub(super) fn span(&self, text: &str, root: &DeTable<'_>) -> Range<usize> {
         let mut span = 0..0;
-        let mut here = Here::Table(root);
+        let mut here = TreeNode::Table(root);
         for (number, step) in self.steps.iter().enumerate() {
             let last = number + 1 == self.steps.len();
             let Some((key, value)) = here.step(step) else { return span };
@@ -68,7 +68,7 @@ impl Place {
                 Some(key) if (last && self.key) || is_table => key,
                 _ => value.span(),
             };
-            here = Here::Value(value.as_ref());
+            here = TreeNode::Value(value.as_ref());
         }
         match &self.word {
             Some(word) => narrowed(text, span, word),
@@ -91,12 +91,12 @@ pub(super) fn narrowed(text: &str, span: Range<usize>, word: &str) -> Range<usiz
     }
 }
 
-enum Here<'a, 'i> {
+enum TreeNode<'a, 'i> {
     Table(&'a DeTable<'i>),
     Value(&'a DeValue<'i>),
 }
 
-impl<'a, 'i> Here<'a, 'i> {
+impl<'a, 'i> TreeNode<'a, 'i> {
     fn step(&self, step: &Step) -> Option<(Option<Range<usize>>, &'a Spanned<DeValue<'i>>)> {
         let table = match self {
             Self::Table(table) => *table,

@@ -65,7 +65,7 @@ pub enum Step {
         /// The register.
         register: Name,
         /// Present, read or write.
-        way: Way,
+        way: AccessKind,
         /// The lease whose fencing token is sent.
         under: Option<Name>,
         /// The lease that the client checks first.
@@ -78,7 +78,7 @@ pub enum Step {
 /// The kind of access to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum AccessKind {
     /// Present a fencing token, which the register keeps if it is the largest.
     Present,
     /// Read the version.
@@ -87,7 +87,7 @@ pub enum Way {
     Write,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for AccessKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Present => "present",
@@ -222,9 +222,9 @@ impl FromStr for Step {
                     None => None,
                 };
                 let way = match verb {
-                    "present" => Way::Present,
-                    "read" => Way::Read,
-                    _ => Way::Write,
+                    "present" => AccessKind::Present,
+                    "read" => AccessKind::Read,
+                    _ => AccessKind::Write,
                 };
                 Self::Touch { register, way, under, held }
             }

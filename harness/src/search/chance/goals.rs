@@ -17,7 +17,7 @@ pub use goal::Goal;
 
 /// The goals that a run reached, in no order, each once.
 pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
-    let mut seen = Seen {
+    let mut seen = RunView {
         scenario: &history.header.scenario,
         requests: Vec::new(),
         granted: Vec::new(),
@@ -79,7 +79,7 @@ struct Attempt<'a> {
     quorum: usize,
 }
 
-struct Seen<'a> {
+struct RunView<'a> {
     scenario: &'a Scenario,
     requests: Vec<Request<'a>>,
     /// The tokens of leases with a fencing token.
@@ -89,7 +89,7 @@ struct Seen<'a> {
     goals: Vec<Goal>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> RunView<'a> {
     fn reach(&mut self, goal: Goal) {
         if !self.goals.contains(&goal) {
             self.goals.push(goal);

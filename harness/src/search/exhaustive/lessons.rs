@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::name::Name;
 use crate::scenario::{
-    Client, Clients, Cluster, Expect, Fault, FaultKind, FaultTime, Length, Lock, NetworkFault,
-    NodeFault, Nodes, Persistence, Scenario, Side, Step, Way,
+    AccessKind, Client, Clients, Cluster, Expect, Fault, FaultKind, FaultTime, Length, Lock,
+    NetworkFault, NodeFault, Nodes, Persistence, Scenario, Side, Step,
 };
 use crate::search::defences::defend;
 
@@ -288,8 +288,13 @@ impl Stay {
 /// writes them after it. It writes the fenced one whether it checks its lease or not: faults that
 /// harm one register can harm the other.
 fn section(wait: u64, stay: Vec<Step>, looks: bool) -> Vec<Step> {
-    let before = [acquire(wait), fenced(Way::Present), fenced(Way::Read), touch(Way::Read, false)];
-    let after = [touch(Way::Write, looks), fenced(Way::Write), release()];
+    let before = [
+        acquire(wait),
+        fenced(AccessKind::Present),
+        fenced(AccessKind::Read),
+        touch(AccessKind::Read, false),
+    ];
+    let after = [touch(AccessKind::Write, looks), fenced(AccessKind::Write), release()];
     before.into_iter().chain(stay).chain(after).collect()
 }
 
@@ -316,12 +321,12 @@ fn acquire(wait: u64) -> Step {
     }
 }
 
-fn touch(way: Way, looks: bool) -> Step {
+fn touch(way: AccessKind, looks: bool) -> Step {
     Step::Touch { register: register(), way, under: None, held: looks.then(resource) }
 }
 
 /// The register that checks fencing tokens.
-fn fenced(way: Way) -> Step {
+fn fenced(way: AccessKind) -> Step {
     Step::Touch { register: "F".into(), way, under: Some(resource()), held: None }
 }
 

@@ -10,7 +10,7 @@ use crate::scenario::{Fault, FaultTime};
 
 /// The places at which a kind of harm can strike, and its targets.
 #[derive(Default)]
-struct Where {
+struct FaultPlaces {
     places: BTreeSet<String>,
     whom: BTreeSet<String>,
     lasts: BTreeSet<String>,
@@ -27,7 +27,7 @@ pub fn listing(lesson: &BaseScenario) -> String {
         let _ = writeln!(text, "  {} from {}: {}", client.id, client.start, steps.join(", "));
     }
     let mut places: Vec<String> = Vec::new();
-    let mut kinds: BTreeMap<&'static str, Where> = BTreeMap::new();
+    let mut kinds: BTreeMap<&'static str, FaultPlaces> = BTreeMap::new();
     for fault in &faults {
         let place = place(fault);
         if !places.contains(&place) {
@@ -40,7 +40,7 @@ pub fn listing(lesson: &BaseScenario) -> String {
         kind.faults += 1;
     }
     let _ = writeln!(text, "  places: {}", places.join("; "));
-    for (name, Where { places, whom, lasts, faults }) in kinds {
+    for (name, FaultPlaces { places, whom, lasts, faults }) in kinds {
         let list = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(" | ");
         let (count, whom, lasts) = (places.len(), list(whom), list(lasts));
         let _ = writeln!(text, "  {name}: {faults}, at {count} places, on {whom}, for {lasts}");

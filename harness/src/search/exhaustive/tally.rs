@@ -30,7 +30,7 @@ pub struct Found {
 
 /// A schedule with errors.
 #[derive(Clone, Debug)]
-pub struct Wrong {
+pub struct FailedSchedule {
     /// The lesson and the faults, as a scenario.
     pub scenario: Scenario,
     /// Whether all its faults are inside the assumptions.
@@ -64,7 +64,7 @@ pub struct Tally {
     /// explains.
     pub unexplained: u64,
     /// The first schedules of both kinds.
-    pub wrong: Vec<Wrong>,
+    pub wrong: Vec<FailedSchedule>,
     /// How many schedules of each family of faults violated each property.
     pub families: BTreeMap<Family, Broken>,
     /// These counts by the faults that are outside the assumptions of a lock without defences.
@@ -162,7 +162,7 @@ impl Tally {
             let count = if inside { &mut self.broken } else { &mut self.unexplained };
             *count += 1;
             if self.wrong.len() < KEPT {
-                self.wrong.push(Wrong { scenario: lesson.with(faults), inside, lines });
+                self.wrong.push(FailedSchedule { scenario: lesson.with(faults), inside, lines });
             }
         }
         let bad = verdict.findings.iter().filter(|finding| finding.seen == Observed::Violated);

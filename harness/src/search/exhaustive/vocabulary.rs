@@ -4,7 +4,8 @@
 use super::lessons::{self, BaseScenario, TTL, length, register, resource};
 use crate::scenario::{
     Class, ClientFault, Clients, ClockFault, End, EventKind, Fault, FaultKind, FaultTime, Length,
-    Moment, NetworkFault, NodeFault, Nodes, ResourceFault, Role, Shift, Side, Touches, Which,
+    LinkSelector, Moment, NetworkFault, NodeFault, Nodes, ResourceFault, Role, Shift, Side,
+    Touches,
 };
 
 /// Longer than a TTL: leases and keys from before the fault are over when it ends.
@@ -253,10 +254,10 @@ impl Words<'_> {
     /// waiter.
     fn deafens(&self, nodes: &Nodes) -> Vec<Lasting> {
         let to = || nodes.clone();
-        let which = || Which {
+        let which = || LinkSelector {
             clients: Clients::Some(vec!["c2".into()]),
             nodes: nodes.clone(),
-            ..Which::default()
+            ..LinkSelector::default()
         };
         vec![
             (FaultKind::Node(NodeFault::Restart { nodes: to() }), None),
@@ -283,12 +284,12 @@ impl Words<'_> {
 
     /// Harms to the push messages and replies of masters on their way to a waiter.
     fn words(&self, nodes: &Nodes) -> Vec<Lasting> {
-        let which = |command| Which {
+        let which = |command| LinkSelector {
             clients: Clients::Some(vec!["c2".into()]),
             nodes: nodes.clone(),
             what: Side::Reply,
             command,
-            ..Which::default()
+            ..LinkSelector::default()
         };
         let mut all = vec![
             (FaultKind::Net(NetworkFault::Drop(which(Class::WakeUp))), None),
@@ -337,10 +338,10 @@ impl Words<'_> {
     /// Harms that hinder masters and links, for a while or until the end.
     fn others(&self, nodes: &Nodes) -> Vec<Lasting> {
         let to = || nodes.clone();
-        let which = |client: &str| Which {
+        let which = |client: &str| LinkSelector {
             clients: Clients::Some(vec![client.into()]),
             nodes: nodes.clone(),
-            ..Which::default()
+            ..LinkSelector::default()
         };
         let half_open = |end| {
             FaultKind::Net(NetworkFault::HalfOpen {
@@ -378,12 +379,12 @@ impl Words<'_> {
 
     /// Harms to messages of one kind.
     fn messages(&self, nodes: &Nodes) -> Vec<Lasting> {
-        let which = |what, command| Which {
+        let which = |what, command| LinkSelector {
             clients: Clients::Some(vec!["c1".into()]),
             nodes: nodes.clone(),
             what,
             command,
-            ..Which::default()
+            ..LinkSelector::default()
         };
         let mut all = Vec::new();
         for command in [Class::Acquire, Class::Extend, Class::Release] {

@@ -4,7 +4,7 @@
 use super::rng::Rng;
 use super::{people, ttl};
 use crate::name::Name;
-use crate::scenario::{Lock, Scenario, Step, Way};
+use crate::scenario::{AccessKind, Lock, Scenario, Step};
 use crate::search::lengths::{millis, of_millis};
 
 /// Derives another number from that of the scenario, so that the other choices are the same with
@@ -84,7 +84,7 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
             section.push(work(rng));
             section.extend(
                 read.and_then(written)
-                    .map(|register| people::touch(&register, Way::Write, resource)),
+                    .map(|register| people::touch(&register, AccessKind::Write, resource)),
             );
             section.push(release());
         }
@@ -100,7 +100,7 @@ fn work(rng: &mut Rng) -> Step {
 }
 
 fn is_read(step: &Step) -> bool {
-    matches!(step, Step::Touch { way: Way::Read, .. })
+    matches!(step, Step::Touch { way: AccessKind::Read, .. })
 }
 
 fn written(step: Step) -> Option<Name> {

@@ -3,7 +3,8 @@
 use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{
-    Class, Clients, EventKind, FaultTime, Moment, Nodes, Role, Scenario, Side, Step, Way, Which,
+    AccessKind, Class, Clients, EventKind, FaultTime, LinkSelector, Moment, Nodes, Role, Scenario,
+    Side, Step,
 };
 use crate::search::lengths::of_millis;
 
@@ -47,8 +48,8 @@ pub(super) fn side(rng: &mut Rng) -> Side {
     rng.pick(&[Side::Both, Side::Request, Side::Reply])
 }
 
-pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> Which {
-    Which {
+pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> LinkSelector {
+    LinkSelector {
         clients: clients(rng, scenario),
         nodes: nodes(rng, scenario),
         what: side(rng),
@@ -59,8 +60,12 @@ pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> Which {
 }
 
 /// All links between some clients and some masters.
-pub(super) fn ties(rng: &mut Rng, scenario: &Scenario) -> Which {
-    Which { clients: clients(rng, scenario), nodes: nodes(rng, scenario), ..Which::default() }
+pub(super) fn ties(rng: &mut Rng, scenario: &Scenario) -> LinkSelector {
+    LinkSelector {
+        clients: clients(rng, scenario),
+        nodes: nodes(rng, scenario),
+        ..LinkSelector::default()
+    }
 }
 
 pub(super) fn when(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
@@ -84,8 +89,8 @@ fn moment(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
         3 => EventKind::Lost(granted()),
         4 => EventKind::Releases(granted()),
         5 => EventKind::Released(granted()),
-        6 => touched(script, Way::Read).unwrap_or_else(|| EventKind::Granted(granted())),
-        7 => touched(script, Way::Write).unwrap_or_else(|| EventKind::Granted(granted())),
+        6 => touched(script, AccessKind::Read).unwrap_or_else(|| EventKind::Granted(granted())),
+        7 => touched(script, AccessKind::Write).unwrap_or_else(|| EventKind::Granted(granted())),
         8 => EventKind::Request(message(rng), class(rng)),
         9 => EventKind::Reply(message(rng), class(rng)),
         _ => EventKind::Granted(granted()),
@@ -118,8 +123,8 @@ fn extended(script: &[Step]) -> Option<EventKind> {
     })
 }
 
-fn touched(script: &[Step], wanted: Way) -> Option<EventKind> {
-    let what = if wanted == Way::Read { EventKind::Reads } else { EventKind::Writes };
+fn touched(script: &[Step], wanted: AccessKind) -> Option<EventKind> {
+    let what = if wanted == AccessKind::Read { EventKind::Reads } else { EventKind::Writes };
     script.iter().find_map(|step| match step {
         Step::Touch { register, way, .. } if *way == wanted => Some(what(register.clone())),
         _ => None,

@@ -6,8 +6,8 @@
 use super::aims;
 use super::rng::Rng;
 use crate::scenario::{
-    Clients, EventKind, Fault, FaultKind, FaultTime, Moment, Nodes, ResourceFault, Scenario, Step,
-    Touches, Way,
+    AccessKind, Clients, EventKind, Fault, FaultKind, FaultTime, Moment, Nodes, ResourceFault,
+    Scenario, Step, Touches,
 };
 use crate::search::lengths::of_millis;
 
@@ -36,9 +36,9 @@ fn late(rng: &mut Rng, scenario: &Scenario) -> Option<Fault> {
     }
     let (client, register, way) = rng.pick(&all);
     let (what, moment) = match way {
-        Way::Present => (Touches::Both, EventKind::Presents(register)),
-        Way::Read => (Touches::Read, EventKind::Reads(register)),
-        Way::Write => (Touches::Write, EventKind::Writes(register)),
+        AccessKind::Present => (Touches::Both, EventKind::Presents(register)),
+        AccessKind::Read => (Touches::Read, EventKind::Reads(register)),
+        AccessKind::Write => (Touches::Write, EventKind::Writes(register)),
     };
     let what = if rng.chance(1, 4) { Touches::Both } else { what };
     let when = match rng.chance(1, 2) {

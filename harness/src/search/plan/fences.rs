@@ -3,7 +3,7 @@
 
 use super::rng::Rng;
 use crate::name::Name;
-use crate::scenario::{Scenario, Step, Way};
+use crate::scenario::{AccessKind, Scenario, Step};
 
 /// Derives another number from that of the scenario, so that the clients and faults of a number are
 /// the same with fencing tokens and without.
@@ -34,19 +34,20 @@ fn fenced(rng: &mut Rng, script: Vec<Step>) -> Vec<Step> {
                 }
                 writes = !leases.is_empty();
                 all.push(step);
-                let both = |lease| [Way::Present, Way::Read].map(|way| touch(lease, way));
+                let both =
+                    |lease| [AccessKind::Present, AccessKind::Read].map(|way| touch(lease, way));
                 all.extend(leases.iter().flat_map(both));
                 continue;
             }
             Step::Release { .. } => {
                 let leases = std::mem::take(&mut leases);
                 let written = leases.iter().filter(|_| writes);
-                all.extend(written.map(|lease| touch(lease, Way::Write)));
+                all.extend(written.map(|lease| touch(lease, AccessKind::Write)));
             }
             // Early, and then perhaps no second time.
             Step::Work(_) | Step::Extend { .. } if rng.chance(1, 3) => {
                 if !leases.is_empty() {
-                    all.extend(leases.iter().map(|lease| touch(lease, Way::Write)));
+                    all.extend(leases.iter().map(|lease| touch(lease, AccessKind::Write)));
                     writes = rng.chance(1, 2);
                 }
             }
@@ -58,7 +59,7 @@ fn fenced(rng: &mut Rng, script: Vec<Step>) -> Vec<Step> {
 }
 
 /// The register of a resource that checks its tokens.
-fn touch(resource: &Name, way: Way) -> Step {
+fn touch(resource: &Name, way: AccessKind) -> Step {
     let register = match resource.as_str() {
         "L" => "F",
         "M" => "G",

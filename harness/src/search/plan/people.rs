@@ -3,7 +3,7 @@
 use super::rng::Rng;
 use super::ttl;
 use crate::name::Name;
-use crate::scenario::{Client, Length, Lock, Rounds, Step, Way};
+use crate::scenario::{AccessKind, Client, Length, Lock, Rounds, Step};
 use crate::search::lengths::{millis, of_millis};
 
 /// The longest usual work of a client, in milliseconds.
@@ -61,9 +61,9 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
         match rng.below(10) {
             0..3 => {
                 // An update builds on a read under the same lease.
-                let way = rng.pick(&[Way::Read, Way::Write]);
-                if way == Way::Write && !has_read {
-                    script.push(touch(Way::Read));
+                let way = rng.pick(&[AccessKind::Read, AccessKind::Write]);
+                if way == AccessKind::Write && !has_read {
+                    script.push(touch(AccessKind::Read));
                 }
                 has_read = true;
                 script.push(touch(way));
@@ -74,7 +74,7 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
                 let longer = rng.within(1, 100);
                 script.push(Step::Work(of_millis(millis(lock.ttl) + longer)));
                 if has_read {
-                    script.push(touch(Way::Write));
+                    script.push(touch(AccessKind::Write));
                 }
             }
             7..9 if !keeps => {
@@ -96,8 +96,8 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
 }
 
 /// The register of a resource. Before a write the client checks whether it holds that resource.
-pub(super) fn touch(register: &Name, way: Way, resource: &Name) -> Step {
-    let held = (way == Way::Write).then(|| resource.clone());
+pub(super) fn touch(register: &Name, way: AccessKind, resource: &Name) -> Step {
+    let held = (way == AccessKind::Write).then(|| resource.clone());
     Step::Touch { register: register.clone(), way, under: None, held }
 }
 

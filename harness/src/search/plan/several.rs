@@ -4,7 +4,7 @@
 use super::people;
 use super::rng::Rng;
 use crate::name::Name;
-use crate::scenario::{Lock, Scenario, Step, Way};
+use crate::scenario::{AccessKind, Lock, Scenario, Step};
 use crate::search::lengths::{millis, of_millis};
 
 /// Derives another number from that of the scenario, so that the other clients of a number are the
@@ -40,7 +40,7 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
     // An update builds on a read under the same lease.
     let touched: Vec<_> = some.iter().filter(|_| rng.chance(1, 2)).collect();
     let touch = |way| touched.iter().map(move |(of, register)| people::touch(register, way, of));
-    script.extend(touch(Way::Read));
+    script.extend(touch(AccessKind::Read));
     let resource = rng.pick(&names);
     match rng.below(8) {
         0 => script.push(Step::Extend { resource, ttl: None }),
@@ -53,7 +53,7 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
         _ => {}
     }
     script.push(Step::Work(of_millis(rng.within(1, people::WORKS / 2))));
-    script.extend(touch(Way::Write));
+    script.extend(touch(AccessKind::Write));
     if rng.chance(3, 4) {
         script.extend(release(names));
     } else {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::rng::Rng;
 use super::{aims, guards, shortest_ttl};
 use crate::scenario::{
-    ClientFault, Clients, ClockFault, End, Fault, FaultKind, Length, NetworkFault, NodeFault,
-    Nodes, Persistence, Scenario, Shift, Side, Which,
+    ClientFault, Clients, ClockFault, End, Fault, FaultKind, Length, LinkSelector, NetworkFault,
+    NodeFault, Nodes, Persistence, Scenario, Shift, Side,
 };
 use crate::search::lengths::{millis, of_millis};
 
@@ -77,7 +77,7 @@ impl Families {
             Family::Copies => {
                 let which = aims::which(rng, scenario);
                 let what = if which.what == Side::Reply { Side::Both } else { which.what };
-                (FaultKind::Net(NetworkFault::Duplicate(Which { what, ..which })), lasts)
+                (FaultKind::Net(NetworkFault::Duplicate(LinkSelector { what, ..which })), lasts)
             }
             Family::Pauses => return Some(pause(rng, scenario, lasts)),
             Family::Ends => (end(rng, scenario)?, None),
@@ -196,10 +196,10 @@ fn loss(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
         },
         _ => {
             let which = aims::which(rng, scenario);
-            let ties = Which {
+            let ties = LinkSelector {
                 clients: which.clients.clone(),
                 nodes: which.nodes.clone(),
-                ..Which::default()
+                ..LinkSelector::default()
             };
             // If the fault selects no messages, it has no duration.
             let lasts = lasts.filter(|_| which != ties);

@@ -5,8 +5,8 @@ use super::rng::Rng;
 use super::{aims, people, ttl};
 use crate::name::Name;
 use crate::scenario::{
-    Class, Client, Fault, FaultKind, FaultTime, Lock, NetworkFault, Nodes, Scenario, Side, Step,
-    Way, Which,
+    AccessKind, Class, Client, Fault, FaultKind, FaultTime, LinkSelector, Lock, NetworkFault,
+    Nodes, Scenario, Side, Step,
 };
 use crate::search::lengths::of_millis;
 
@@ -53,9 +53,9 @@ fn member(
         also: Vec::new(),
     }];
     if rng.chance(1, 2) {
-        script.push(touch(Way::Read));
+        script.push(touch(AccessKind::Read));
         script.push(Step::Work(of_millis(rng.within(1, 30))));
-        script.push(touch(Way::Write));
+        script.push(touch(AccessKind::Write));
     } else if rng.chance(1, 2) {
         script.push(Step::Work(of_millis(rng.within(1, 120))));
     }
@@ -81,7 +81,7 @@ pub(super) fn trouble(rng: &mut Rng, scenario: &mut Scenario) {
         return;
     }
     let nodes = if rng.chance(1, 2) { Nodes::All } else { aims::nodes(rng, scenario) };
-    let which = Which {
+    let which = LinkSelector {
         clients: aims::clients(rng, scenario),
         nodes,
         what: Side::Reply,

@@ -6,8 +6,8 @@ use super::weight::roughness;
 use crate::history::{Event, History, Ns};
 use crate::name::Name;
 use crate::scenario::{
-    ClientFault, ClockFault, EventKind, FaultKind, FaultTime, Moment, NetworkFault, Nodes, Role,
-    Way,
+    AccessKind, ClientFault, ClockFault, EventKind, FaultKind, FaultTime, Moment, NetworkFault,
+    Nodes, Role,
 };
 use crate::search::lengths::{self, of_millis};
 use crate::units::nanos;
@@ -104,9 +104,9 @@ fn moments(history: &History) -> Vec<(Ns, Name, EventKind)> {
             }
             Event::Touched { client, register, way, .. } => {
                 let what = match way {
-                    Way::Present => EventKind::Presents,
-                    Way::Read => EventKind::Reads,
-                    Way::Write => EventKind::Writes,
+                    AccessKind::Present => EventKind::Presents,
+                    AccessKind::Read => EventKind::Reads,
+                    AccessKind::Write => EventKind::Writes,
                 };
                 add(record.ns, client, what(register.clone()));
             }

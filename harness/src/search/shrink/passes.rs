@@ -3,8 +3,9 @@
 use super::Trial;
 use crate::name::Name;
 use crate::scenario::{
-    Class, Client, Clients, Fault, FaultKind, FaultTime, Length, Lock, Moment, NetworkFault,
-    NodeFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step, Touches, Which,
+    Class, Client, Clients, Fault, FaultKind, FaultTime, Length, LinkSelector, Lock, Moment,
+    NetworkFault, NodeFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step,
+    Touches,
 };
 use crate::search::defences::defend;
 
@@ -290,7 +291,7 @@ fn each_fault(trial: &mut Trial<'_>) {
             |fault| {
                 with(fault, |which| {
                     let (clients, nodes) = (which.clients.clone(), which.nodes.clone());
-                    *which = Which { clients, nodes, ..Which::default() };
+                    *which = LinkSelector { clients, nodes, ..LinkSelector::default() };
                 });
             },
             |fault| with(fault, |which| which.command = Class::Any),
@@ -357,7 +358,7 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
     }
 }
 
-fn with(fault: &mut Fault, change: fn(&mut Which)) {
+fn with(fault: &mut Fault, change: fn(&mut LinkSelector)) {
     if let FaultKind::Net(fault_kind) = &mut fault.fault_kind
         && let Some(which) = fault_kind.which_mut()
     {

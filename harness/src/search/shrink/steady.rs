@@ -7,8 +7,8 @@ use super::weight::roughness;
 use crate::history::{Act, Event, History, Outcome};
 use crate::name::Name;
 use crate::scenario::{
-    Clients, Fault, FaultKind, FaultTime, NetworkFault, NodeFault, Nodes, Property, Scenario,
-    Which, makes_sense,
+    Clients, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault, NodeFault, Nodes, Property,
+    Scenario, makes_sense,
 };
 use crate::search::lengths::{self, Use, of_millis};
 
@@ -91,7 +91,8 @@ fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
                 continue;
             }
             let clients = Clients::Some(vec![first.clone()]);
-            let which = Which { clients, nodes: Nodes::Some(nodes), ..Which::default() };
+            let which =
+                LinkSelector { clients, nodes: Nodes::Some(nodes), ..LinkSelector::default() };
             let fault_kind = FaultKind::Net(NetworkFault::Drop(which));
             other
                 .faults

@@ -1,8 +1,8 @@
 //! The amount of text in a scenario, which a shrink reduces.
 
 use crate::scenario::{
-    Class, Client, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultTime, Lock,
-    NetworkFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step, Touches, Which,
+    Class, Client, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultTime, LinkSelector,
+    Lock, NetworkFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step, Touches,
 };
 use crate::search::lengths::{self, millis};
 
@@ -78,7 +78,7 @@ fn options(client: &Client) -> u64 {
 
 /// The selections of a fault: clients, masters, messages, an end.
 fn choices(fault: &Fault, masters: usize) -> u64 {
-    let of_which = |which: &Which| {
+    let of_which = |which: &LinkSelector| {
         u64::from(which.what != Side::Both)
             + u64::from(which.command != Class::Any)
             + u64::from(which.index.is_some())

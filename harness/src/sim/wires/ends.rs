@@ -8,7 +8,7 @@ use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
 use crate::sim::process::ClientProcess;
-use crate::sim::rules::{Fate, Rule};
+use crate::sim::rules::{Delivery, Rule};
 use crate::sim::server::{self, Close};
 use crate::sim::world::{Instant, World, WorldEvent};
 use crate::sim::{CONNECT, GREETING};
@@ -122,7 +122,7 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.hangs_up = true;
         let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
-        let at = wire.up.arrives(self.now, latency, &Fate::default(), 0);
+        let at = wire.up.arrives(self.now, latency, &Delivery::default(), 0);
         self.enter(at, WorldEvent::Hangup(id));
     }
 
@@ -162,7 +162,7 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.drops = true;
         let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
-        let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
+        let at = wire.down.arrives(self.now, latency, &Delivery::default(), 0);
         self.enter(at, WorldEvent::Ended(id, RESET));
     }
 
@@ -254,7 +254,7 @@ impl<P: ClientProcess> World<P> {
                 let (_, held) = wire.up.held.take().unwrap_or_default();
                 let hangup = std::mem::take(&mut wire.hangup_waits);
                 for message in held {
-                    self.forward(id, message, &Fate::default());
+                    self.forward(id, message, &Delivery::default());
                 }
                 if hangup {
                     self.hangs_up(id);
@@ -265,7 +265,7 @@ impl<P: ClientProcess> World<P> {
                 let (_, held) = wire.down.held.take().unwrap_or_default();
                 let drops = std::mem::take(&mut wire.drop_waits);
                 for reply in held {
-                    self.send_back(id, reply, &Fate::default());
+                    self.send_back(id, reply, &Delivery::default());
                 }
                 if drops {
                     self.drops(id);

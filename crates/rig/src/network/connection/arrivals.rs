@@ -11,7 +11,7 @@ use crate::{
         framing::Piece,
         lane::{Cargo, Item},
         rule::{End, Message, RuleId},
-        table::{Fate, Gate, Verdict},
+        table::{Delivery, Gate, Verdict},
         traffic::ClosedBy,
         world::World,
     },
@@ -56,7 +56,7 @@ impl Connection {
             world.replied(at, &self.who, &label, reply.clone(), false);
         }
         let verdict = self.judge(end, &label, reply.as_ref(), at, world);
-        if verdict.fate != Fate::Pass {
+        if verdict.fate != Delivery::Pass {
             world.lost(&self.who, self.lanes[end].side(), label, verdict.fate.rule());
             return self.cut_lane(end, verdict.fate, world);
         }
@@ -83,7 +83,7 @@ impl Connection {
     ) -> Verdict {
         let lane = &self.lanes[end];
         if let Some(rule) = lane.dropped {
-            return Verdict { fate: Fate::Drop(rule), ..Verdict::pass() };
+            return Verdict { fate: Delivery::Drop(rule), ..Verdict::pass() };
         }
         let message = Message {
             client: &self.who.client,
@@ -106,7 +106,7 @@ impl Connection {
         let side = self.lanes[end].side();
         let verdict = world.rules.judge_all_that_passes(self.who.link(), side, Instant::now());
         match verdict.fate {
-            Fate::Pass => self.push(end, bytes, cargo, verdict.gates),
+            Delivery::Pass => self.push(end, bytes, cargo, verdict.gates),
             fate => self.cut_lane(end, fate, world),
         }
     }
@@ -118,9 +118,9 @@ impl Connection {
         }
     }
 
-    fn cut_lane(&mut self, end: usize, fate: Fate, world: &mut World) {
+    fn cut_lane(&mut self, end: usize, fate: Delivery, world: &mut World) {
         match fate {
-            Fate::Drop(rule) => {
+            Delivery::Drop(rule) => {
                 self.lanes[end].dropped.get_or_insert(rule);
             }
             fate => self.cut(fate, world),
@@ -128,13 +128,13 @@ impl Connection {
     }
 
     /// Resets one end or both, behind the data that may still pass.
-    pub(super) fn cut(&mut self, fate: Fate, world: &mut World) {
+    pub(super) fn cut(&mut self, fate: Delivery, world: &mut World) {
         for end in [CLIENT, MASTER] {
             self.flush(end, world);
         }
         match fate {
-            Fate::Reset(rule) => self.reset(ClosedBy::Rule(rule), world),
-            Fate::HalfOpen(rule, end) => {
+            Delivery::Reset(rule) => self.reset(ClosedBy::Rule(rule), world),
+            Delivery::HalfOpen(rule, end) => {
                 let end = if end == End::Client { CLIENT } else { MASTER };
                 self.by.get_or_insert(ClosedBy::Rule(rule));
                 if let Some(socket) = self.ends[end].take() {
@@ -145,7 +145,7 @@ impl Connection {
                     lane.dropped.get_or_insert(rule);
                 }
             }
-            Fate::Pass | Fate::Drop(_) => {}
+            Delivery::Pass | Delivery::Drop(_) => {}
         }
     }
 }

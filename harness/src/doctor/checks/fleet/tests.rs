@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::doctor::Level;
-use crate::doctor::said::{Settings, Unreached, Visit};
+use crate::doctor::server_info::{Settings, Unreached, Visit};
 
-fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> Said {
+fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> ServerInfo {
     let look =
         Look { at: Duration::ZERO, slack: Duration::ZERO, micros: 0, ahead: ahead_ms * 1000 };
     let visit = Visit {
@@ -16,14 +16,14 @@ fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> Said {
         init: None,
         trials: Vec::new(),
     };
-    Said { name: name.to_owned(), visit: Ok(visit) }
+    ServerInfo { name: name.to_owned(), visit: Ok(visit) }
 }
 
-fn dead(name: &str) -> Said {
-    Said { name: name.to_owned(), visit: Err(Unreached::Down("refused".into())) }
+fn dead(name: &str) -> ServerInfo {
+    ServerInfo { name: name.to_owned(), visit: Err(Unreached::Down("refused".into())) }
 }
 
-fn level(all: &[Said], check: &str) -> Option<Level> {
+fn level(all: &[ServerInfo], check: &str) -> Option<Level> {
     of_all(all).iter().filter(|found| found.check == check).map(|found| found.level).max()
 }
 

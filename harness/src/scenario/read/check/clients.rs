@@ -6,7 +6,7 @@ use super::{Found, MOST_NODES, Run};
 use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
-use crate::scenario::{Client, NodeList, OwnGuard, Rounds, Step, Way};
+use crate::scenario::{AccessKind, Client, NodeList, OwnGuard, Rounds, Step};
 
 /// The most clients of a kind.
 pub(super) const MOST: usize = 64;
@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
             let under = under.as_ref().map(|lease| (lease, lock.fencing));
             self.fenced(at, register, *way, under, before);
         }
-        if let Step::Touch { register, way: Way::Write, .. } = step {
+        if let Step::Touch { register, way: AccessKind::Write, .. } = step {
             let read: Vec<&str> = before.iter().filter_map(read_by).collect();
             if !read.contains(&register.as_str()) {
                 let guess = guess(register, read.iter().copied());
@@ -236,7 +236,7 @@ impl<'a> Run<'a> {
         &mut self,
         at: &Place,
         register: &Name,
-        way: Way,
+        way: AccessKind,
         under: Option<(&Name, bool)>,
         before: &[Step],
     ) {
@@ -264,8 +264,8 @@ impl<'a> Run<'a> {
             };
             self.wrong(&at.word("under"), "leases have no fencing tokens here", mend);
         }
-        let presents = |step: &Step| matches!(step, Step::Touch { register: other, way: Way::Present, under: Some(other_lease), .. } if other == register && other_lease == lease);
-        if way != Way::Present && !before.iter().any(presents) {
+        let presents = |step: &Step| matches!(step, Step::Touch { register: other, way: AccessKind::Present, under: Some(other_lease), .. } if other == register && other_lease == lease);
+        if way != AccessKind::Present && !before.iter().any(presents) {
             let message = format!("the token of `{lease}` was not presented to `{register}`");
             let mend = format!("put `present {register} under {lease}` before it");
             self.wrong(at, message, mend);
@@ -295,7 +295,7 @@ impl<'a> Run<'a> {
 
 fn read_by(step: &Step) -> Option<&str> {
     match step {
-        Step::Touch { register, way: Way::Read, .. } => Some(register),
+        Step::Touch { register, way: AccessKind::Read, .. } => Some(register),
         _ => None,
     }
 }

@@ -5,9 +5,9 @@ use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
 use crate::scenario::{
-    Ahead, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
-    Length, Moment, NetworkFault, NodeFault, NodeList, Nodes, ResourceFault, Step, Touches, Way,
-    Which,
+    AccessKind, Ahead, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind,
+    FaultTime, Length, LinkSelector, Moment, NetworkFault, NodeFault, NodeList, Nodes,
+    ResourceFault, Step, Touches,
 };
 
 /// The names in a step that a moment is about.
@@ -245,7 +245,7 @@ impl Run<'_> {
         }
     }
 
-    fn which(&mut self, place: &Place, which: &Which) {
+    fn which(&mut self, place: &Place, which: &LinkSelector) {
         for (key, number) in [("index", which.index), ("count", which.count)] {
             if number == Some(0) {
                 let message = match key {
@@ -295,9 +295,12 @@ impl Run<'_> {
 }
 
 /// Whether a fault strikes certain messages only.
-fn picks(which: &Which) -> bool {
-    let all =
-        Which { clients: which.clients.clone(), nodes: which.nodes.clone(), ..Which::default() };
+fn picks(which: &LinkSelector) -> bool {
+    let all = LinkSelector {
+        clients: which.clients.clone(),
+        nodes: which.nodes.clone(),
+        ..LinkSelector::default()
+    };
     *which != all
 }
 
@@ -317,14 +320,14 @@ fn released(step: &Step) -> Vec<&str> {
 }
 
 fn read(step: &Step) -> Vec<&str> {
-    touched(step, Way::Read)
+    touched(step, AccessKind::Read)
 }
 
 fn written(step: &Step) -> Vec<&str> {
-    touched(step, Way::Write)
+    touched(step, AccessKind::Write)
 }
 
-fn touched(step: &Step, what: Way) -> Vec<&str> {
+fn touched(step: &Step, what: AccessKind) -> Vec<&str> {
     match step {
         Step::Touch { register, way, .. } if *way == what => vec![register],
         _ => Vec::new(),

@@ -1,8 +1,8 @@
 //! The goals of clients that want several resources at once.
 
-use super::{Attempt, Goal, Request, Seen};
+use super::{Attempt, Goal, Request, RunView};
 
-pub(super) fn reached(seen: &Seen<'_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
+pub(super) fn reached(seen: &RunView<'_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
     let several = |request: &&Request<'_>| request.op == "acquire" && !request.with.is_empty();
     let several: Vec<&Request<'_>> = seen.requests.iter().filter(several).collect();
     let mut goals = Vec::new();
@@ -34,7 +34,7 @@ fn are_opposite(several: &[&Request<'_>]) -> bool {
 }
 
 /// Whether a quorum granted a resource, and the client gave it up since another was taken.
-fn is_undone(seen: &Seen<'_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
+fn is_undone(seen: &RunView<'_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
     let process = seen.process(request.client);
     let during = request.asked..=request.answered;
     let of = |name: &str| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Goal, Seen};
+use super::{Goal, RunView};
 use crate::history::{Act, Event, History, Ns, Outcome};
 use crate::name::Name;
 
@@ -45,7 +45,7 @@ struct Delete<'a> {
     done: bool,
 }
 
-pub(super) fn reached(seen: &Seen<'_>, history: &History) -> Vec<Goal> {
+pub(super) fn reached(seen: &RunView<'_>, history: &History) -> Vec<Goal> {
     let deletes = deletes(history);
     let tries = tries(history, &deletes, |process, key, span| waits(seen, process, key, span));
     let granted = |token: &Name| seen.requests.iter().any(|one| one.token == Some(token));
@@ -80,7 +80,7 @@ pub(super) fn reached(seen: &Seen<'_>, history: &History) -> Vec<Goal> {
 }
 
 /// Whether one request of a process is under way throughout, from one instant to another.
-fn waits(seen: &Seen<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> bool {
+fn waits(seen: &RunView<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> bool {
     seen.requests.iter().any(|request| {
         request.op == "acquire"
             && request.resource.is_some_and(|resource| key.ends_with(resource))
@@ -93,7 +93,7 @@ fn waits(seen: &Seen<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> boo
 /// Why an attempt of a waiter was granted at that time: it was woken, or it found by itself that
 /// the lease of another process had ended early.
 fn woken(
-    seen: &Seen<'_>,
+    seen: &RunView<'_>,
     (deletes, before): (&[Delete<'_>], &[Try<'_>]),
     one: &Try<'_>,
     granted: impl Fn(&Name) -> bool,
@@ -119,7 +119,7 @@ fn woken(
 
 /// Whether a waiter of another process came before the next one of a process that had several
 /// leases in a row.
-fn has_guest(seen: &Seen<'_>, tries: &[Try<'_>]) -> bool {
+fn has_guest(seen: &RunView<'_>, tries: &[Try<'_>]) -> bool {
     let lease = |request: &super::Request<'_>| {
         let one = tries.iter().find(|one| Some(one.token) == request.token)?;
         Some((request.answered, one))

@@ -6,7 +6,7 @@ use crate::checker::Verdict;
 use crate::client_protocol::FailureReason;
 use crate::history::{Act, Event, History, Ns, Outcome, Phase, Record};
 use crate::name::Name;
-use crate::scenario::{FaultKind, Way};
+use crate::scenario::{AccessKind, FaultKind};
 
 /// The largest number of sentences.
 const MOST: usize = 24;
@@ -16,7 +16,7 @@ const FIRST: usize = 6;
 /// The sentences, in the order of time, each with its time.
 pub(super) fn of(history: &History, verdict: &Verdict) -> Vec<String> {
     let last = verdict.findings.iter().map(|finding| finding.from).max();
-    let teller = Teller { history };
+    let teller = EventWriter { history };
     let mut lines = Vec::new();
     for record in &history.records {
         if let Some(line) = teller.line(record) {
@@ -45,13 +45,13 @@ fn time(ns: Ns) -> String {
 
 /// The result of a request: the token, the deadline, the number of handles, and the reason of a
 /// refusal.
-type Told<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<FailureReason>);
+type RequestResult<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<FailureReason>);
 
-struct Teller<'a> {
+struct EventWriter<'a> {
     history: &'a History,
 }
 
-impl Teller<'_> {
+impl EventWriter<'_> {
     fn line(&self, record: &Record) -> Option<String> {
         match &record.event {
             Event::Phase { phase } => match phase {
@@ -100,7 +100,7 @@ impl Teller<'_> {
         client: &Name,
         id: u64,
         ok: bool,
-        (token, deadline, handles, why): Told<'_>,
+        (token, deadline, handles, why): RequestResult<'_>,
     ) -> Option<String> {
         let asked = self.history.records.iter().find_map(|record| match &record.event {
             Event::Asked { id: known, op, resource, with, .. } if *known == id => {
@@ -168,14 +168,14 @@ fn reason(why: Option<FailureReason>) -> &'static str {
     }
 }
 
-fn touch(client: &str, register: &str, way: Way, seen: u64, version: u64) -> String {
+fn touch(client: &str, register: &str, way: AccessKind, seen: u64, version: u64) -> String {
     match way {
-        Way::Present => format!("{client} presents itself to {register}"),
-        Way::Read => format!("{client} reads {register}: version {seen}"),
-        Way::Write if seen + 1 == version => {
+        AccessKind::Present => format!("{client} presents itself to {register}"),
+        AccessKind::Read => format!("{client} reads {register}: version {seen}"),
+        AccessKind::Write if seen + 1 == version => {
             format!("{client} writes {register}: version {version}")
         }
-        Way::Write => format!(
+        AccessKind::Write => format!(
             "{client} writes {register} on top of version {seen}, though version {} is there: an \
              update is lost",
             version - 1

@@ -5,14 +5,14 @@ pub(super) const NOBODY: u32 = u32::MAX;
 
 /// See the [module](self). Each state takes sixteen bytes, and six to eleven in the table.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct StateSet {
     keys: Vec<u128>,
     /// The numbers of states, with open addressing. The size is a power of two, at most three
     /// quarters full.
     slots: Vec<u32>,
 }
 
-impl Seen {
+impl StateSet {
     pub(super) fn new() -> Self {
         Self { keys: Vec::new(), slots: vec![NOBODY; 1 << 10] }
     }
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_key_keeps_its_number_while_the_table_grows() {
-        let mut seen = Seen::new();
+        let mut seen = StateSet::new();
         // Low bits that collide all the time.
         let keys: Vec<u128> = (0..5000).map(|n| (n << 64) | (n % 7)).collect();
         for (number, key) in (0..).zip(&keys) {

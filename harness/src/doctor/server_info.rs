@@ -8,11 +8,11 @@ use super::init::Init;
 use super::permissions::Trial;
 
 /// A reply, or the error that the master returned instead.
-pub(super) type Asked<T> = Result<T, String>;
+pub(super) type QueryResult<T> = Result<T, String>;
 
 /// A master and the result of the visit.
 #[derive(Clone, Debug)]
-pub(super) struct Said {
+pub(super) struct ServerInfo {
     pub(super) name: String,
     pub(super) visit: Result<Visit, Unreached>,
 }
@@ -31,14 +31,14 @@ pub(super) enum Unreached {
 /// All replies of a master.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
-    pub(super) info: Asked<Info>,
-    pub(super) settings: Asked<Settings>,
+    pub(super) info: QueryResult<Info>,
+    pub(super) settings: QueryResult<Settings>,
     /// How long each `PING` took.
-    pub(super) pings: Asked<Vec<Duration>>,
+    pub(super) pings: QueryResult<Vec<Duration>>,
     /// The master's clock at the beginning and at the end of the visit.
-    pub(super) clock: Asked<[Look; 2]>,
+    pub(super) clock: QueryResult<[Look; 2]>,
     /// The boot marker, after `--init` if that was requested.
-    pub(super) marker: Asked<Option<String>>,
+    pub(super) marker: QueryResult<Option<String>>,
     pub(super) init: Option<Init>,
     /// Empty if the server is no master that accepts writes.
     pub(super) trials: Vec<Trial>,
@@ -58,7 +58,7 @@ pub(super) struct Look {
     pub(super) ahead: i64,
 }
 
-impl Said {
+impl ServerInfo {
     pub(super) fn info(&self) -> Option<&Info> {
         self.visit.as_ref().ok()?.info.as_ref().ok()
     }
