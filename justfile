@@ -73,7 +73,6 @@ lint:
     cargo clippy -p redquorum-contest --all-targets --all-features -- -D warnings
     cargo clippy -p redquorum --no-default-features -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude redquorum-contest --no-deps --all-features
-    .ci/links
 
 # Check that the oldest supported Rust still builds everything.
 msrv:

@@ -2,8 +2,8 @@
 //! leaves it behind.
 //!
 //! The process runs in a process group of its own, and signals go to the group. So a process that a
-//! driver starts is paused and killed with the driver. Its standard output arrives as [`ReceivedMessage`], in
-//! bounded amounts. The end of its standard error is kept for messages.
+//! driver starts is paused and killed with the driver. Its standard output arrives as
+//! [`ReceivedMessage`], in bounded amounts. The end of its standard error is kept for messages.
 //!
 //! A process that leaves the group by `setsid` is out of reach: a driver must not make daemons.
 //!

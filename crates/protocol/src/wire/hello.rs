@@ -52,7 +52,7 @@ pub struct Greeting {
 pub struct Unfit(pub Arc<str>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Query {
     Auth,
     Select,
     ClientId,
@@ -67,7 +67,7 @@ enum Asked {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake<'a> {
     hello: &'a Hello,
-    asked: Vec<Asked>,
+    asked: Vec<Query>,
 }
 
 impl Hello {
@@ -75,16 +75,16 @@ impl Hello {
     pub fn handshake(&self, guarded: bool) -> Handshake<'_> {
         let mut asked = Vec::new();
         if self.password.is_some() {
-            asked.push(Asked::Auth);
+            asked.push(Query::Auth);
         }
         if self.database != 0 {
-            asked.push(Asked::Select);
+            asked.push(Query::Select);
         }
-        asked.extend([Asked::ClientId, Asked::Info]);
+        asked.extend([Query::ClientId, Query::Info]);
         if guarded {
-            asked.extend([Asked::Boot, Asked::Durable, Asked::Origin]);
+            asked.extend([Query::Boot, Query::Durable, Query::Origin]);
         }
-        asked.extend(super::scripts(guarded).map(Asked::Load));
+        asked.extend(super::scripts(guarded).map(Query::Load));
         Handshake { hello: self, asked }
     }
 
@@ -111,27 +111,27 @@ impl Handshake<'_> {
         let hello = self.hello;
         for asked in &self.asked {
             match *asked {
-                Asked::Auth => {
+                Query::Auth => {
                     let mut args: Vec<&[u8]> = Vec::from([&b"AUTH"[..]]);
                     args.extend(hello.username.as_deref().map(str::as_bytes));
                     args.extend(hello.password.as_deref().map(str::as_bytes));
                     write_command(out, &args);
                 }
-                Asked::Select => {
+                Query::Select => {
                     let database = super::decimal(hello.database.into(), &mut [0; 20]).to_vec();
                     write_command(out, &[b"SELECT", &database]);
                 }
-                Asked::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
-                Asked::Info => write_command(out, &[b"INFO", b"server"]),
+                Query::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
+                Query::Info => write_command(out, &[b"INFO", b"server"]),
                 // One byte more than the longest marker: a longer value is not a marker, and the
                 // master need not send all of it.
-                Asked::Boot => {
+                Query::Boot => {
                     let last = super::decimal(MAX_MARKER as u64, &mut [0; 20]).to_vec();
                     write_command(out, &[b"GETRANGE", super::BOOT, b"0", &last]);
                 }
-                Asked::Durable => write_command(out, &[b"CONFIG", b"GET", b"*append*"]),
-                Asked::Origin => write_command(out, &[b"INFO", b"replication"]),
-                Asked::Load(script) => Command::Load(script).encode(out),
+                Query::Durable => write_command(out, &[b"CONFIG", b"GET", b"*append*"]),
+                Query::Origin => write_command(out, &[b"INFO", b"replication"]),
+                Query::Load(script) => Command::Load(script).encode(out),
             }
         }
     }
@@ -161,53 +161,53 @@ impl Handshake<'_> {
                 Err(unfit("the master takes no client", text))
             }
             // Show only the code of the error: an old server repeats the arguments in its text.
-            (Asked::Auth, Frame::Error(text)) => match code(text) {
+            (Query::Auth, Frame::Error(text)) => match code(text) {
                 b"WRONGPASS" => {
                     Err(unfit("authentication failed: wrong user or password", code(text)))
                 }
                 code => Err(unfit("authentication failed (has it no password set?)", code)),
             },
-            (Asked::Auth | Asked::Select, Frame::Simple(b"OK")) => Ok(()),
-            (Asked::Select, Frame::Error(text)) => {
+            (Query::Auth | Query::Select, Frame::Simple(b"OK")) => Ok(()),
+            (Query::Select, Frame::Error(text)) => {
                 Err(unfit("the database was not selected", text))
             }
-            (Asked::ClientId, Frame::Integer(id)) => {
+            (Query::ClientId, Frame::Integer(id)) => {
                 greeting.client_id = u64::try_from(*id).ok();
                 Ok(())
             }
-            (Asked::Info, Frame::Bulk(text)) => {
+            (Query::Info, Frame::Bulk(text)) => {
                 greeting.run_id = run_id(text);
                 Ok(())
             }
-            (Asked::Boot, Frame::Bulk(text)) => {
+            (Query::Boot, Frame::Bulk(text)) => {
                 greeting.boot = super::marker(text);
                 Ok(())
             }
-            (Asked::Boot, Frame::Null) => Ok(()),
-            (Asked::Durable, Frame::Array(parts)) => {
+            (Query::Boot, Frame::Null) => Ok(()),
+            (Query::Durable, Frame::Array(parts)) => {
                 greeting.durable = is_durable(parts);
                 Ok(())
             }
-            (Asked::Origin, Frame::Bulk(text)) => {
+            (Query::Origin, Frame::Bulk(text)) => {
                 greeting.durable &= was_no_replica(text);
                 Ok(())
             }
-            (Asked::Origin, Frame::Error(_)) => {
+            (Query::Origin, Frame::Error(_)) => {
                 greeting.durable = false;
                 Ok(())
             }
             // A key that cannot be read is no marker, as the first look will tell. Settings that
             // cannot be read are unknown.
-            (Asked::Boot | Asked::Durable, Frame::Error(_)) => Ok(()),
+            (Query::Boot | Query::Durable, Frame::Error(_)) => Ok(()),
             // A master that asks for a password answers so to every command. One that forbids only
             // these two commands answers otherwise.
-            (Asked::ClientId | Asked::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
+            (Query::ClientId | Query::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
                 Ok(())
             }
-            (Asked::ClientId | Asked::Info, Frame::Error(text)) => {
+            (Query::ClientId | Query::Info, Frame::Error(text)) => {
                 Err(unfit("a password is needed", text))
             }
-            (Asked::Load(script), frame) => match Expect::Load(script).read(frame) {
+            (Query::Load(script), frame) => match Expect::Load(script).read(frame) {
                 Reply::Alive => Ok(()),
                 Reply::Unknown(cause) => {
                     Err(Unfit(Arc::from(alloc::format!("a script was not loaded: {cause}"))))
