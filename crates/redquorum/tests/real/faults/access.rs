@@ -211,7 +211,8 @@ async fn the_optional_permissions_are_optional() {
 
 async fn where_queues_are_forbidden_leases_are_granted_and_given_back_all_the_same() {
     // Without the keys of the queue; then with its keys, but without the commands of its script.
-    for acl in [MINIMAL_ACL, &format!("{MINIMAL_ACL} ~redquorum:line:*")] {
+    let keys = "~redquorum:queue:* ~redquorum:lapse:*";
+    for acl in [MINIMAL_ACL, &format!("{MINIMAL_ACL} {keys}")] {
         leases_are_granted_without_a_line(acl).await;
     }
 }
