@@ -90,14 +90,14 @@ pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock
     let node_timeout = Duration::from_millis(options.node_timeout_ms);
     let builder = builder
         .ttl(options.ttl())
-        .lock_delay(Duration::from_millis(options.grace_ms))
+        .lock_delay(Duration::from_millis(options.lock_delay_ms))
         .node_timeout(node_timeout)
         .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
         .fencing_counter_ttl(FENCING_MEMORY)
         .wake_ups(options.wake_ups)
         .fair(options.fair)
         .drift(options.drift_ppm, Duration::from_millis(options.drift_ms));
-    let guard = options.guard_ms.map(Duration::from_millis);
+    let guard = options.restart_guard_ms.map(Duration::from_millis);
     let builder = match guard {
         Some(max_ttl) => builder.restart_guard(max_ttl),
         None => builder,
@@ -106,7 +106,7 @@ pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock
         Some(bound) => builder.clock_guard(bound),
         None => builder,
     };
-    let builder = match &options.fleet {
+    let builder = match &options.masters_id {
         Some(name) => builder.masters_id(name),
         None => builder,
     };

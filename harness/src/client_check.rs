@@ -37,12 +37,12 @@ const OPTIONS: Options = Options {
     drift_ppm: 10_000,
     drift_ms: 2,
     fencing: true,
-    guard_ms: None,
+    restart_guard_ms: None,
     clock_guard_ms: None,
-    grace_ms: 0,
+    lock_delay_ms: 0,
     wake_ups: true,
     fair: false,
-    fleet: None,
+    masters_id: None,
 };
 
 /// The result of a check that found no fault.

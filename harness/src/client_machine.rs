@@ -222,7 +222,7 @@ impl<K: Conduct> Process<K> {
     /// Whether the process distrusts masters that may have lost data.
     #[cfg(all(unix, feature = "real"))]
     pub(crate) const fn is_guarded(&self) -> bool {
-        self.options.guard_ms.is_some()
+        self.options.restart_guard_ms.is_some()
     }
 
     /// Whether the process has tried every master.
@@ -606,7 +606,7 @@ impl<K: Conduct> Process<K> {
         let ttl = Duration::from_millis(ttl_ms);
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
         let terms = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
-        let terms = terms.with_grace(Duration::from_millis(options.grace_ms))?;
+        let terms = terms.with_grace(Duration::from_millis(options.lock_delay_ms))?;
         let terms = match guard(options, || 0) {
             Some(guard) => terms
                 .with_max_ttl(guard.max_ttl())?
@@ -619,7 +619,7 @@ impl<K: Conduct> Process<K> {
 
 /// The guard against masters that may have lost data.
 fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
-    let max_ttl = Duration::from_millis(options.guard_ms?);
+    let max_ttl = Duration::from_millis(options.restart_guard_ms?);
     let fixed = Duration::from_millis(options.drift_ms);
     // The terms of the first request report an allowance that is too large.
     let drift = Drift { ppm: options.drift_ppm, fixed };
@@ -628,7 +628,7 @@ fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
         Some(bound) => guard.with_clock_bound(bound).ok()?,
         None => guard,
     };
-    Some(match &options.fleet {
+    Some(match &options.masters_id {
         Some(name) => guard.over(Fingerprint::of_name(name)),
         None => guard,
     })

@@ -40,15 +40,15 @@ pub struct Options {
     pub fencing: bool,
     /// Distrust masters that may have forgotten leases of up to this TTL. If absent, trust them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guard_ms: Option<u64>,
-    /// With `guard_ms`: also distrust masters whose clocks may have gained more than this, and
+    pub restart_guard_ms: Option<u64>,
+    /// With `restart_guard_ms`: also distrust masters whose clocks may have gained more than this, and
     /// deduct it from every lease. If absent, trust clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_guard_ms: Option<u64>,
     /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
     /// `grace` among its features.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub grace_ms: u64,
+    pub lock_delay_ms: u64,
     /// Whether the client may ask masters to notify waiters when a resource becomes free.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub wake_ups: bool,
@@ -59,7 +59,7 @@ pub struct Options {
     /// The name of the set of masters, given with a guard. The client cannot use the addresses for
     /// this: they are its own proxies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fleet: Option<String>,
+    pub masters_id: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
@@ -186,12 +186,12 @@ pub enum Capability {
     Extend,
     /// The client returns fencing tokens.
     Fence,
-    /// The client distrusts masters that may have forgotten, if it gets `guard_ms`.
-    Guard,
+    /// The client distrusts masters that may have forgotten, if it gets `restart_guard_ms`.
+    RestartGuard,
     /// The client distrusts masters whose clocks have stepped, if it gets `clock_guard_ms`.
     ClockGuard,
-    /// The client's keys outlive its leases by `grace_ms`, unless it releases them.
-    Grace,
+    /// The client's keys outlive its leases by `lock_delay_ms`, unless it releases them.
+    LockDelay,
     /// The client keeps the order of waiters across processes, if it gets `fair`.
     Fair,
     /// The client waits (`wait_ms`); otherwise the harness repeats the request.
@@ -215,9 +215,9 @@ impl Capability {
         Self::Deadline,
         Self::Extend,
         Self::Fence,
-        Self::Guard,
+        Self::RestartGuard,
         Self::ClockGuard,
-        Self::Grace,
+        Self::LockDelay,
         Self::Fair,
         Self::Wait,
         Self::KeepAlive,
@@ -401,12 +401,12 @@ impl Options {
             drift_ppm: lock.drift_ppm,
             drift_ms: millis(lock.drift.0),
             fencing: lock.fencing,
-            guard_ms: lock.guard.map(|guard| millis(guard.0)),
+            restart_guard_ms: lock.guard.map(|guard| millis(guard.0)),
             clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
-            grace_ms: millis(lock.grace.0),
+            lock_delay_ms: millis(lock.grace.0),
             wake_ups: lock.wake_ups,
             fair: lock.fair,
-            fleet: lock.guard.map(|_| scenario.masters_id_of(process)),
+            masters_id: lock.guard.map(|_| scenario.masters_id_of(process)),
         }
     }
 

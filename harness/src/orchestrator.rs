@@ -176,9 +176,9 @@ impl Orchestrator {
         for client in &self.scenario.clients {
             let lock = client.options(&self.scenario.lock);
             let of_lock = [
-                (lock.guard.is_some(), (Capability::Guard, "guard")),
+                (lock.guard.is_some(), (Capability::RestartGuard, "restart_guard")),
                 (lock.clock_guard.is_some(), (Capability::ClockGuard, "clock_guard")),
-                (!lock.grace.0.is_zero(), (Capability::Grace, "grace")),
+                (!lock.grace.0.is_zero(), (Capability::LockDelay, "lock_delay")),
                 (lock.fair, (Capability::Fair, "fair")),
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));

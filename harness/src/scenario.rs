@@ -125,7 +125,7 @@ pub struct Lock {
     pub ttl: Length,
     /// The time for which a master keeps a key after the lease has ended, unless the client
     /// releases it. Default 0.
-    #[serde(skip_serializing_if = "Length::is_zero")]
+    #[serde(rename = "lock-delay", skip_serializing_if = "Length::is_zero")]
     pub grace: Length,
     /// How long a round waits for a master. Default 50 ms.
     pub node_timeout: Length,
@@ -145,7 +145,7 @@ pub struct Lock {
     pub fair: bool,
     /// The restart guard: clients distrust masters that may have forgotten leases. The value is the
     /// longest TTL of any of these leases. Default: no guard; clients trust these masters.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "restart-guard", skip_serializing_if = "Option::is_none")]
     pub guard: Option<Length>,
     /// With a guard: clients also distrust masters whose clocks may have gained more than this.
     /// Default: clients trust the clocks.
@@ -154,7 +154,7 @@ pub struct Lock {
     /// With a guard: whether the masters are initialized when the run begins. If not, they are new,
     /// and clients distrust them. Default yes.
     #[serde(skip_serializing_if = "is_true")]
-    pub blessed: bool,
+    pub initialized: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
@@ -188,7 +188,7 @@ impl Default for Lock {
             fair: false,
             guard: None,
             clock_guard: None,
-            blessed: true,
+            initialized: true,
         }
     }
 }
@@ -222,7 +222,7 @@ pub struct Client {
     pub nodes: Option<Vec<usize>>,
     /// The client's own guard: `false` for none, or a longest TTL that differs from the lock's.
     /// Default: the lock's guard. Clients of one process have the same guard.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "restart-guard", default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<OwnGuard>,
     /// Whether the client's leases carry a fencing token. Default: as the lock says. Clients of one
     /// process have the same setting.
@@ -366,7 +366,7 @@ impl Scenario {
     /// The boot marker that a master has when the run begins, if it has one. It names the set of
     /// masters of the first process that knows this master.
     pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
-        let guard = self.lock.protocol_guard().filter(|_| self.lock.blessed)?;
+        let guard = self.lock.protocol_guard().filter(|_| self.lock.initialized)?;
         let fleet = Fingerprint::of_name(&self.first_list(node).name());
         let durable = self.cluster.persistence == Persistence::AofAlways;
         Some(guard.over(fleet).marker(&RunId(Arc::from(run_id)), durable))

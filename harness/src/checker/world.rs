@@ -142,7 +142,7 @@ impl<'a> World<'a> {
             let all = self.scenario.processes().into_iter();
             let mut knowing = all.filter(|of| self.lock_of(of).masters.contains(node));
             let is_other = |process: &Name| is_other(self.lock_of(process));
-            if lost || !self.scenario.lock.blessed {
+            if lost || !self.scenario.lock.initialized {
                 knowing.any(|process| guarded(process) && is_other(process))
             } else {
                 knowing.next().is_some_and(is_other)

@@ -242,8 +242,8 @@ fn what_a_client_has_sent_comes_also_if_it_dies() {
 fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
     let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
     for (option, can, why) in [
-        ("grace = \"1s\"", Capability::Grace, "the client cannot `grace`"),
-        ("guard = \"2s\"", Capability::Guard, "the client cannot `guard`"),
+        ("lock-delay = \"1s\"", Capability::LockDelay, "the client cannot `lock_delay`"),
+        ("restart-guard = \"2s\"", Capability::RestartGuard, "the client cannot `restart_guard`"),
     ] {
         let scenario = scenario(&format!("[lock]\n{option}\n{client}"));
         let orchestrator = Orchestrator::new(&scenario);
@@ -275,7 +275,7 @@ fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
 #[test]
 fn a_client_that_acquires_again_must_be_able_to() {
     let script =
-        "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"acquire L again\", \"release L\"]";
+        "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"reacquire L\", \"release L\"]";
     let orchestrator = Orchestrator::new(&scenario(script));
     let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
     let why = orchestrator.missing(&with(&[Capability::Wait]));
@@ -319,7 +319,7 @@ fn who_is_refused_leaves_out_what_it_wanted_the_handle_for_and_no_more() {
         [[client]]
         id = "c1"
         script = [
-          "acquire L", "work 1ms", "acquire L again", "extend L", "acquire L again",
+          "acquire L", "work 1ms", "reacquire L", "extend L", "reacquire L",
           "release L", "release L", "keep L for 1s", "release L", "extend L",
         ]
         "#;
@@ -349,5 +349,5 @@ fn what_is_left_has_the_grace_before_it_counts_as_left_for_good() {
     let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
     let longest = |lock: &str| super::longest_key(&scenario(&format!("[lock]\n{lock}\n{client}")));
     assert_eq!(longest("ttl = \"1s\"").as_millis(), 1_000);
-    assert_eq!(longest("ttl = \"1s\"\ngrace = \"2s\"").as_millis(), 3_000);
+    assert_eq!(longest("ttl = \"1s\"\nlock-delay = \"2s\"").as_millis(), 3_000);
 }

@@ -76,7 +76,7 @@ pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), St
     let info = |node, section: &[u8]| {
         Ok::<_, String>(ask(node, &[b"INFO", section])?.text().unwrap_or_default().into_owned())
     };
-    if scenario.lock.guard.is_none() || !scenario.lock.blessed {
+    if scenario.lock.guard.is_none() || !scenario.lock.initialized {
         return Ok(());
     }
     let nodes = 1..=scenario.cluster.nodes;

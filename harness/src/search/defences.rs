@@ -8,7 +8,7 @@ use crate::scenario::{Length, Lock};
 /// Switches every defence on, for leases of up to this TTL, on masters that already have a marker.
 pub(super) fn defend(lock: &mut Lock, longest: Duration) {
     lock.guard = Some(Length(longest));
-    lock.blessed = true;
+    lock.initialized = true;
 }
 
 /// Whether locks with these options detect masters that forgot.

@@ -134,7 +134,7 @@ fn lock(rng: &mut Rng) -> Lock {
         fencing: false,
         guard: None,
         clock_guard: None,
-        blessed: true,
+        initialized: true,
     }
 }
 

@@ -58,7 +58,8 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
             .event_interval(u32::MAX)
             .build()
             .expect("a runtime without I/O needs nothing of the system");
-        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some(), around.rng.random()));
+        let sockets =
+            Arc::new(Sockets::new(options.restart_guard_ms.is_some(), around.rng.random()));
         let (requests, asked) = mpsc::unbounded_channel();
         let (tell, messages) = mpsc::unbounded_channel();
         let drops = DROPS.then(|| AtomicU64::new(around.rng.random()));

@@ -36,12 +36,12 @@ impl Client {
             drift_ppm: 10_000,
             drift_ms: 2,
             fencing: false,
-            guard_ms: None,
+            restart_guard_ms: None,
             clock_guard_ms: None,
-            grace_ms: 0,
+            lock_delay_ms: 0,
             wake_ups: true,
             fair: false,
-            fleet: None,
+            masters_id: None,
         };
         let options = serde_json::to_string(&options).unwrap();
         let env = [(NODES_VARIABLE, masters.urls().join(",")), (OPTIONS_VARIABLE, options)];

@@ -50,7 +50,7 @@ fn a_wait_takes_as_long_as_the_clients_clock_says() {
 #[test]
 fn a_client_whose_clock_is_slow_has_its_time_to_answer() {
     let slow = "[[client]]\nid = \"c1\"\nscript = [\"acquire L wait 10s\"]\n\
-                [lock]\nguard = \"10s\"\nblessed = false\n\
+                [lock]\nrestart-guard = \"10s\"\ninitialized = false\n\
                 [[fault]]\nat = \"0s\"\nclient.rate = { client = \"c1\", factor = 0.1 }\n";
     assert!(!is_broken(&run(slow)));
     // The end of one fault does not end the other.

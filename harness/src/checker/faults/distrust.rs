@@ -44,7 +44,7 @@ impl<'a> Guards<'a> {
         });
         Self {
             all: all.collect(),
-            new: !scenario.lock.blessed,
+            new: !scenario.lock.initialized,
             durable: scenario.cluster.persistence == Persistence::AofAlways,
         }
     }

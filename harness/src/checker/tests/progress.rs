@@ -350,7 +350,7 @@ fn counters_at_their_end_are_the_cause_where_too_few_others_are_left() {
 
 #[test]
 fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
-    let guarded = "[lock]\nguard = \"2s\"\nclock-guard = \"500ms\"";
+    let guarded = "[lock]\nrestart-guard = \"2s\"\nclock-guard = \"500ms\"";
     for (more, nodes, by, seen) in [
         (guarded, &[1, 2, 3][..], "2s", Observed::Safe),
         (guarded, &[1, 2, 3], "251ms", Observed::Safe),
@@ -358,7 +358,7 @@ fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
         // look.
         (guarded, &[1, 2, 3], "250ms", Observed::Violated),
         (guarded, &[1, 2], "2s", Observed::Violated),
-        ("[lock]\nguard = \"2s\"", &[1, 2, 3], "2s", Observed::Violated),
+        ("[lock]\nrestart-guard = \"2s\"", &[1, 2, 3], "2s", Observed::Violated),
         // All other clocks are ahead of this one.
         (guarded, &[1], "-2s", Observed::Safe),
         (guarded, &[1], "-250ms", Observed::Violated),
@@ -388,7 +388,7 @@ fn a_grace_is_in_the_way_of_others_unless_the_lease_was_released() {
         }
         refused_at(&mut run, at)
     };
-    let grace = "[lock]\ngrace = \"1s\"";
+    let grace = "[lock]\nlock-delay = \"1s\"";
     // These are 1 s, 1 % of 3 s and 2 ms, and the time for a clean-up.
     assert_eq!(held(grace, None, 3150.0), Observed::Safe);
     assert_eq!(held(grace, None, 3172.0), Observed::Violated);
@@ -406,7 +406,7 @@ fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() 
         run.refused(who, 10.0, 20.0, 0, FailureReason::NoQuorum);
         run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
     };
-    let guard = "[lock]\nguard = \"2s\"";
+    let guard = "[lock]\nrestart-guard = \"2s\"";
     assert_eq!(refused(guard, "c2", "1,2,3", "3,4,5"), Observed::Safe);
     // The masters that both clients know have the marker of the first one.
     assert_eq!(refused(guard, "c1", "1,2,3", "3,4,5"), Observed::Violated);
@@ -414,7 +414,7 @@ fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() 
     assert_eq!(refused(guard, "c2", "1,2,3", "3,2,1"), Observed::Violated, "the same");
     assert_eq!(refused("", "c2", "1,2,3", "3,4,5"), Observed::Violated, "no guard");
     // The first client that comes marks new masters.
-    let new = "[lock]\nguard = \"100ms\"\nttl = \"100ms\"\nblessed = false";
+    let new = "[lock]\nrestart-guard = \"100ms\"\nttl = \"100ms\"\ninitialized = false";
     assert_eq!(refused(new, "c1", "1,2,3", "3,4,5"), Observed::Safe);
 }
 

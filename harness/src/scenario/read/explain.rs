@@ -121,6 +121,10 @@ pub(super) fn shape(message: &str) -> Explanation {
     own(message)
 }
 
+/// Keys that were renamed, and their names now.
+const RENAMED: [(&str, &str); 3] =
+    [("guard", "restart-guard"), ("grace", "lock-delay"), ("blessed", "initialized")];
+
 fn unknown(what: &str, name: &str, known: &[&str]) -> Explanation {
     let list: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
     let known_are = match list.len() {
@@ -131,6 +135,11 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> Explanation {
         "field" => format!("unknown field `{name}`"),
         _ => format!("`{name}` is none of the words that can stand here"),
     };
+    let renamed = RENAMED.iter().find(|(old, now)| *old == name && known.contains(now));
+    if let Some((_, now)) = renamed {
+        let mend = format!("write `{now}`: the key was renamed");
+        return Explanation { message, mend, word: Some(name.to_owned()) };
+    }
     let mend = format!("{}{known_are}", guess(name, known.iter().copied()));
     Explanation { message, mend, word: Some(name.to_owned()) }
 }
@@ -227,6 +236,9 @@ mod tests {
         assert_eq!(told.message, "`wiat` is too much");
         assert_eq!(told.mend, "did you mean `wait`? write one of `acquire L [wait 5s]`");
         assert_eq!(told.word.as_deref(), Some("wiat"));
+        let told = shape("unknown field `grace`, expected one of `ttl`, `lock-delay`");
+        assert_eq!(told.mend, "write `lock-delay`: the key was renamed");
+
         let told = shape("unknown field `nodse`, expected `node` or `nodes`");
         assert_eq!(told.mend, "did you mean `nodes`? known here: `node`, `nodes`");
         let told = shape("master 2 is there twice");

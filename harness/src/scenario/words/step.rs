@@ -97,8 +97,8 @@ impl fmt::Display for AccessKind {
     }
 }
 
-const STEPS: &str = "one of `acquire L [and M] [again] [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
-                     `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
+const STEPS: &str = "one of `acquire L [and M] [wait 5s] [ttl 2s] [cancel 1s]`, \
+                     `reacquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
                      [if L]`, `present R under L`, `release L [and M]`";
 
 impl Step {
@@ -163,20 +163,16 @@ impl FromStr for Step {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut words = Words::of(text, STEPS);
         let step = match words.next("the verb")? {
-            "acquire" => {
+            verb @ ("acquire" | "reacquire") => {
+                let again = verb == "reacquire";
                 let resource = words.name("the resource")?;
-                let also = also(&mut words)?;
-                let (mut wait, mut ttl, mut cancel, mut again) = (None, None, None, false);
+                let also = if again { Vec::new() } else { also(&mut words)? };
+                let (mut wait, mut ttl, mut cancel) = (None, None, None);
                 // Options come in any order, each at most once.
                 while let Some(word) = words.rest.peek().copied() {
                     let option = match word {
-                        "again" if again => {
-                            return Err(words.wrong(format_args!("`again` is there twice")));
-                        }
                         "again" => {
-                            words.rest.next();
-                            again = true;
-                            continue;
+                            return Err(words.wrong("`acquire L again` is `reacquire L` now"));
                         }
                         "wait" => &mut wait,
                         "ttl" => &mut ttl,
@@ -187,9 +183,6 @@ impl FromStr for Step {
                         return Err(words.wrong(format_args!("`{word}` is there twice")));
                     }
                     *option = words.option(word)?;
-                }
-                if again && !also.is_empty() {
-                    return Err(words.wrong("`again` is for one resource"));
                 }
                 let wait = wait.unwrap_or_default();
                 Self::Acquire { resource, also, wait, ttl, cancel, again }
@@ -239,9 +232,8 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Acquire { resource, also, wait, ttl, cancel, again } => {
-                write!(f, "acquire {resource}")?;
+                write!(f, "{} {resource}", if *again { "reacquire" } else { "acquire" })?;
                 also.iter().try_for_each(|other| write!(f, " and {other}"))?;
-                f.write_str(if *again { " again" } else { "" })?;
                 let wait = Some(wait).filter(|wait| !wait.is_zero());
                 for (word, length) in
                     [("wait", wait), ("ttl", ttl.as_ref()), ("cancel", cancel.as_ref())]
@@ -293,8 +285,8 @@ mod tests {
             "acquire L and M",
             "acquire L and M and N wait 5s ttl 1s500ms cancel 10ms",
             "release L and M",
-            "acquire L again",
-            "acquire L again wait 5s ttl 3s",
+            "reacquire L",
+            "reacquire L wait 5s ttl 3s",
             "extend L",
             "extend L ttl 3s",
             "keep L for 10s",
@@ -321,7 +313,8 @@ mod tests {
             ("release L and", "the resource after `and` is missing"),
             ("acquire L wait", "the time after `wait` is missing"),
             ("acquire L wait 1s wait 2s", "`wait` is there twice"),
-            ("acquire L again again", "`again` is there twice"),
+            ("acquire L again", "`acquire L again` is `reacquire L` now"),
+            ("reacquire L and M", "`and` is too much"),
             ("acquire L later", "`later` is too much"),
             ("acquire a\"b", "is no name for the resource"),
             ("keep L", "`for` and a time are missing"),

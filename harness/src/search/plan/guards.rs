@@ -20,7 +20,7 @@ pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
         let spare = if rng.chance(1, 2) { 0 } else { rng.within(1, 500) };
         let longest = scenario.longest_ttl() + Duration::from_millis(spare);
         defences::defend(&mut scenario.lock, longest);
-        scenario.lock.blessed = !rng.chance(1, 8);
+        scenario.lock.initialized = !rng.chance(1, 8);
         if rng.chance(1, 4) {
             for process in some(rng, scenario) {
                 let own = match !inside && rng.chance(1, 3) {

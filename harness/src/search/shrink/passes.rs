@@ -228,7 +228,7 @@ fn options(trial: &mut Trial<'_>) {
             less.lock = usual.clone();
             own_locks(less, |client| (client.guard, client.fencing) = (None, None));
         },
-        &|less| less.lock.blessed = true,
+        &|less| less.lock.initialized = true,
         &|less| less.lock.ttl = usual.ttl,
         &|less| less.lock.node_timeout = usual.node_timeout,
         &|less| less.lock.drift = usual.drift,

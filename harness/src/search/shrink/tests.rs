@@ -117,7 +117,7 @@ fn a_lie_is_kept_where_the_truth_passes() {
 #[test]
 fn handles_and_several_resources_that_do_not_matter_go() {
     let text = PLANTED
-        .replacen("\"acquire L wait 300ms\"", "\"acquire L wait 300ms\", \"acquire L again\"", 1)
+        .replacen("\"acquire L wait 300ms\"", "\"acquire L wait 300ms\", \"reacquire L\"", 1)
         .replacen("\"release L\"", "\"release L\", \"read R\", \"release L\"", 1)
         .replace("\"acquire L wait 200ms\"", "\"acquire N and L wait 200ms\"")
         .replace("\"write R\", \"release L\"]", "\"write R\", \"release N and L\"]");

@@ -51,7 +51,7 @@ fn of_lock(lock: &Lock) -> u64 {
         + u64::from(lock.drift != usual.drift)
         + u64::from(lock.drift_ppm != usual.drift_ppm)
         + u64::from(lock.guard.is_some())
-        + u64::from(!lock.blessed)
+        + u64::from(!lock.initialized)
 }
 
 fn options(client: &Client) -> u64 {

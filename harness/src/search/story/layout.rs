@@ -6,8 +6,18 @@ use toml::{Table, Value};
 use crate::scenario::{Cluster, Lock, Scenario};
 
 /// The fields of a client, in a natural order.
-const CLIENT: [&str; 10] =
-    ["id", "process", "nodes", "guard", "fencing", "start", "count", "loop", "think", "script"];
+const CLIENT: [&str; 10] = [
+    "id",
+    "process",
+    "nodes",
+    "restart-guard",
+    "fencing",
+    "start",
+    "count",
+    "loop",
+    "think",
+    "script",
+];
 
 /// The text.
 pub(super) fn toml(scenario: &Scenario) -> String {

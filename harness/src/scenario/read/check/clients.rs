@@ -128,12 +128,12 @@ impl<'a> Run<'a> {
 
     /// Checks the options that the client sets in place of the lock's.
     fn own(&mut self, place: &Place, client: &Client) {
-        let (lock, at) = (self.lock.1.clone(), place.key("guard"));
+        let (lock, at) = (self.lock.1.clone(), place.key("restart-guard"));
         if let Some(OwnGuard::UpTo(guard)) = client.guard {
             self.whole(&at, guard);
             if lock.guard.is_none() {
                 let message = format!("`{}` has a guard, and the lock has none", client.id);
-                let mend = "write `guard = \"2s\"` under `[lock]`, and `guard = false` for clients \
+                let mend = "write `restart-guard = \"2s\"` under `[lock]`, and `restart-guard = false` for clients \
                             that have none: masters are marked for the lock's";
                 self.wrong(&at, message, mend);
             }
@@ -147,7 +147,7 @@ impl<'a> Run<'a> {
                 "`{}` and `{}` live in one process and have different locks",
                 other.id, client.id
             );
-            let mend = "write the same `guard`, `fencing` and `fair` for both, or give each a process of \
+            let mend = "write the same `restart-guard`, `fencing` and `fair` for both, or give each a process of \
                         its own";
             self.wrong(&place.key("id"), message, mend);
         }

@@ -34,7 +34,7 @@ impl Run<'_> {
             }
             if *cause == Cause::MaxTtl && !self.guards_differ() {
                 let message = "all clients that have a guard have the same";
-                let mend = "give one a `guard` of its own, or name another cause";
+                let mend = "give one a `restart-guard` of its own, or name another cause";
                 self.wrong(&at, message, mend);
             }
         }
@@ -53,9 +53,9 @@ impl Run<'_> {
                 let message =
                     format!("`{name}` is to distrust a master, and its lock has no guard");
                 let mend = if self.lock.1.guard.is_none() {
-                    "add `guard = \"2s\"` under `[lock]`, or expect `refused`"
+                    "add `restart-guard = \"2s\"` under `[lock]`, or expect `refused`"
                 } else {
-                    "leave out its `guard = false`, or expect `refused`"
+                    "leave out its `restart-guard = false`, or expect `refused`"
                 };
                 self.wrong(&at, message, mend);
             }
@@ -166,7 +166,7 @@ impl Run<'_> {
     fn guards_differ(&self) -> bool {
         let lock = self.lock.1;
         let guards = self.clients.iter().filter_map(|own| own.1.options(lock).guard);
-        let guards: Vec<_> = guards.chain(lock.guard.filter(|_| lock.blessed)).collect();
+        let guards: Vec<_> = guards.chain(lock.guard.filter(|_| lock.initialized)).collect();
         guards.windows(2).any(|two| two[0] != two[1])
     }
 

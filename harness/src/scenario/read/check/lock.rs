@@ -14,7 +14,7 @@ impl Run<'_> {
         let (place, lock) = self.lock.clone();
         for (key, length) in [
             ("ttl", lock.ttl),
-            ("grace", lock.grace),
+            ("lock-delay", lock.grace),
             ("node-timeout", lock.node_timeout),
             ("drift", lock.drift),
         ] {
@@ -24,10 +24,10 @@ impl Run<'_> {
             self.whole(&place.key("clock-guard"), bound);
         }
         if let Some(guard) = lock.guard {
-            self.whole(&place.key("guard"), guard);
-        } else if !lock.blessed {
-            let mend = "add `guard = \"2s\"`, or leave `blessed` out";
-            let at = place.key("blessed").itself();
+            self.whole(&place.key("restart-guard"), guard);
+        } else if !lock.initialized {
+            let mend = "add `restart-guard = \"2s\"`, or leave `initialized` out";
+            let at = place.key("initialized").itself();
             self.wrong(&at, "only a guard distrusts masters that are new", mend);
         }
         self.terms(&place, lock.ttl.0, &place.key("ttl"), lock.guard);
@@ -80,8 +80,8 @@ impl Run<'_> {
             BadOption::ClockBound { .. } | BadOption::ClockBoundWithoutGuard => {
                 options.key("clock-guard")
             }
-            BadOption::GraceTooLong { .. } => options.key("grace"),
-            BadOption::TtlTooLong { ttl: long } if long != ttl => options.key("guard"),
+            BadOption::GraceTooLong { .. } => options.key("lock-delay"),
+            BadOption::TtlTooLong { ttl: long } if long != ttl => options.key("restart-guard"),
             _ => at.clone(),
         };
         if self.found.iter().any(|found| found.place == place) {
