@@ -21,7 +21,7 @@ fn history(client: &str, token: &str) -> History {
         "lock": { "ttl": "1s" }, "client": [{ "id": client, "script": ["acquire L", "release L"] }],
         "fault": [{ "at": "100ms", "for": "300ms", "node": { "kill": { "nodes": 1 } } }],
     });
-    let header = serde_json::json!({ "schema": 1, "scenario": scenario, "seed": 1, "backend": "sim",
+    let header = serde_json::json!({ "schema": 2, "scenario": scenario, "seed": 1, "backend": "sim",
         "masters": "none", "harness": "0" });
     let set = |node: usize, number: u64| {
         serde_json::json!({ "ns": 2 * MS, "event": "command", "process": client, "node": node,
@@ -38,7 +38,7 @@ fn history(client: &str, token: &str) -> History {
         serde_json::json!({ "ns": 3 * MS, "event": "answered", "client": client, "id": 1, "ok": true,
             "token": token, "from": 0, "at": 2 * MS, "deadline": 900 * MS }),
         serde_json::json!({ "ns": 100 * MS, "event": "struck", "fault": 1,
-            "harm": { "node": { "kill": { "nodes": 1 } } }, "nodes": [1], "at": at(100) }),
+            "fault_kind": { "node": { "kill": { "nodes": 1 } } }, "nodes": [1], "at": at(100) }),
         serde_json::json!({ "ns": 400 * MS, "event": "cured", "fault": 1, "at": at(400) }),
         serde_json::json!({ "ns": 500 * MS, "event": "asked", "client": client, "id": 2,
             "op": "release", "resource": "L" }),
