@@ -1,7 +1,7 @@
-//! The judge: reads a history and decides which properties of the lock held.
+//! The checker: reads a history and decides which properties of the lock held.
 //!
-//! Its only input is the [`History`], so a recorded run can be judged again later and elsewhere.
-//! The judge does not depend on how a run was produced.
+//! Its only input is the [`History`], so a recorded run can be checked again later and elsewhere.
+//! The checker does not depend on how a run was produced.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ use case::Case;
 pub(crate) use outcome::DISTRUSTED;
 use pace::Paces;
 
-/// The result of the check of a property (a layer).
+/// The result of the check of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Observed {
@@ -78,7 +78,7 @@ pub enum Outcome {
 /// A violation or a possible violation, with its report text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violation {
-    /// The property (layer).
+    /// The property.
     pub layer: Property,
     /// [`Observed::Violated`] or [`Observed::Inconclusive`].
     pub seen: Observed,
@@ -101,7 +101,7 @@ pub struct Measures {
     pub grants: usize,
     /// The total time for which clients believed in leases that were certainly not true.
     pub hollow_ns: Ns,
-    /// The margin (m + q − N) of every grant whose keys the judge can interpret, in the order of
+    /// The margin (m + q − N) of every grant whose keys the checker can interpret, in the order of
     /// the grants.
     pub margins: Vec<i64>,
     /// The median time of a granted acquire.
@@ -111,7 +111,7 @@ pub struct Measures {
     pub hand_over_ns: Option<Ns>,
 }
 
-/// The result of the judge.
+/// The result of the checker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The overall outcome.
@@ -128,7 +128,7 @@ pub struct Verdict {
     pub measures: Measures,
 }
 
-/// Judges a run.
+/// Checks a run.
 pub fn judge(history: &History) -> Verdict {
     let paces = Paces::of(history);
     let history = paces.in_run_time(history);

@@ -1,4 +1,4 @@
-//! `client-check`: tells the author of a driver in plain words what is right and what is wrong with
+//! `client-check`: shows the author of a driver in plain words what is right and what is wrong with
 //! the driver. A scenario would report the same faults, but less clearly.
 //!
 //! The command starts its own masters and one process of the driver, and checks each part of the
@@ -7,7 +7,7 @@
 //!
 //! This file has the order of the checks. The submodules have the rest:
 //!
-//! - `talker.rs`: the conversation, bounded against any driver
+//! - `peer.rs`: the client protocol with the driver, bounded against any driver
 //! - `keys.rs`: the keys on the masters
 //! - `manners.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs`, `trouble.rs`: the checks
 

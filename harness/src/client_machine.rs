@@ -54,7 +54,7 @@ pub(crate) enum ProcessEvent {
     Connected { node: usize, epoch: u64, greeting: Greeting },
     /// A connection did not open, or broke.
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
-    /// A master answered the oldest unanswered command of a connection.
+    /// A master replied to the oldest unanswered command of a connection.
     Answered { node: usize, epoch: u64, answer: Vote },
     /// A master woke a waiter.
     Woken { node: usize, epoch: u64, waiter_id: WaiterId },
@@ -598,7 +598,7 @@ impl<K: Conduct> Process<K> {
         self.client(around, |client, cx| client.cancel(id, cx));
     }
 
-    /// The terms of a request.
+    /// The lock config of a request.
     fn terms(&self, ttl_ms: u64) -> Result<LockConfig, redquorum_protocol::BadOption> {
         let options = &self.options;
         let fixed = Duration::from_millis(options.drift_ms);
@@ -621,7 +621,7 @@ impl<K: Conduct> Process<K> {
 fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
     let max_ttl = Duration::from_millis(options.restart_guard_ms?);
     let fixed = Duration::from_millis(options.drift_ms);
-    // The terms of the first request report an allowance that is too large.
+    // The lock config of the first request reports an allowance that is too large.
     let drift = Drift { ppm: options.drift_ppm, fixed };
     let guard = Guard::new(max_ttl, drift, salt()).ok()?;
     let guard = match options.clock_guard_ms.map(Duration::from_millis) {

@@ -234,7 +234,7 @@ impl Capability {
 pub enum FailureReason {
     /// Another client holds the resource.
     Taken,
-    /// Too few masters answered.
+    /// Too few masters replied.
     NoQuorum,
     /// No validity was left of the TTL.
     Late,
@@ -345,7 +345,7 @@ pub enum Notice {
         client: Name,
         /// The resource.
         resource: Name,
-        /// When the client was told of the loss.
+        /// When the client was notified of the loss.
         at_ns: i64,
     },
     /// The watchdog extended a lease, or a cancelled request for another handle did.
@@ -354,7 +354,7 @@ pub enum Notice {
         client: Name,
         /// The resource.
         resource: Name,
-        /// When the client was told of the extension.
+        /// When the client was notified of the extension.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ns: Option<i64>,
         /// The new deadline.

@@ -2,7 +2,7 @@
 //! `cli/doctor.rs`.
 //!
 //! ```text
-//! address ─▶ visit: asks one master ─▶ said: what it said ─▶ checks ─▶ findings
+//! address ─▶ visit: queries one master ─▶ said: its replies ─▶ checks ─▶ findings
 //! ```
 //!
 //! Only `visit` opens connections and reads clocks. The evaluation of the replies is pure. A visit
@@ -62,7 +62,7 @@ pub(crate) struct Diagnosis {
 pub(crate) struct Master {
     /// Its name in findings. Not the URL, which may contain a password.
     pub(crate) name: String,
-    /// Whether the master answered.
+    /// Whether the master replied.
     pub(crate) reached: bool,
     /// Such as `redis 7.0.15`, if the server reports it.
     pub(crate) version: Option<String>,
@@ -74,7 +74,7 @@ impl Diagnosis {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }
 
-    /// Whether no master gave any answer.
+    /// Whether no master replied.
     pub(crate) fn nothing_answered(&self) -> bool {
         let silent = |master: &Master| {
             let mut own = self.findings.iter();

@@ -1,14 +1,14 @@
-//! The full record of a run. The judge can check every property from it alone, again and elsewhere.
-//! `history.jsonl` contains one [`Header`] and then one [`Record`] on each line.
+//! The full record of a run. The checker can check every property from it alone, again and
+//! elsewhere. `history.jsonl` contains one [`Header`] and then one [`Record`] on each line.
 //!
 //! All times are nanoseconds on one clock since the run began, that is, since all clients were
 //! ready. Earlier times are negative. A time that is not known exactly is a [`Window`]: it lies
 //! within.
 //!
 //! `event.rs` has the closed list of events, `command.rs` the effect of a command on a key, and
-//! `file.rs` reads and writes the file. The director and the backend write histories. The judge and
-//! the reports read them; the judge reads nothing else. This module judges nothing and reads no
-//! clock.
+//! `file.rs` reads and writes the file. The orchestrator and the backend write histories. The
+//! checker and the reports read them; the checker reads nothing else. This module checks nothing
+//! and reads no clock.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

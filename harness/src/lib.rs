@@ -2,11 +2,11 @@
 //! what the lock did.
 //!
 //! ```text
-//!              orders ─▶ real: masters, clients, network, clocks; or sim: all that in virtual time
-//! scenario ─▶ director                    │
-//!    ▲         ▲      ◀─ what happens ────┘
-//!    │         └─▶ history ─▶ judge ─▶ verdict ─▶ reports, exit code
-//!    └───────────────────────── expectation ─┘
+//!                orders ─▶ real: masters, clients, network, clocks; or sim: all in virtual time
+//! scenario ─▶ orchestrator                  │
+//!    ▲         ▲        ◀──── events ───────┘
+//!    │         └─▶ history ─▶ checker ─▶ verdict ─▶ reports, exit code
+//!    └─────────────────────────── expectation ─┘
 //! ```
 //!
 //! # The modules, in reading order
@@ -14,7 +14,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`scenario`] | a scenario file, and the errors in it |
-//! | [`orchestrator`] | orchestrates a run: gets events, returns actions |
+//! | [`orchestrator`] | conducts a run: gets events, returns orders |
 //! | [`history`] | the record of a run |
 //! | [`checker`] | checks a history, property by property, and returns a verdict |
 //! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default without Redis |
@@ -35,10 +35,10 @@
 //!
 //! # What is deliberately absent
 //!
-//! - **The judge reads nothing but the history**: no clock, no master, no memory of the run.
+//! - **The checker reads nothing but the history**: no clock, no master, no memory of the run.
 //!   You can judge a recorded run again, elsewhere.
-//! - **The director opens no socket, starts no process and reads no clock.** Its caller passes the
-//!   time.
+//! - **The orchestrator opens no socket, starts no process and reads no clock.** Its caller passes
+//!   the time.
 //! - **No wall clock decides anything** in a run. Stamps are of `CLOCK_MONOTONIC`. The wall clocks
 //!   of masters are what a scenario breaks. `doctor` compares the wall clock with the masters'.
 //! - **The harness reads no lock key during a run**: a read lets a master notice that a key has

@@ -1,6 +1,6 @@
-//! The director orchestrates a run: it follows the scenario's script. It takes inputs (events of
+//! The orchestrator conducts a run: it follows the scenario's script. It takes inputs (events of
 //! the run) and returns orders (actions for the backend). It starts no process, opens no socket and
-//! reads no clock, so every backend uses the same director.
+//! reads no clock, so every backend uses the same orchestrator.
 //!
 //! Its interface is that of the protocol's machines: `handle(now, input, &mut orders)` and
 //! `next_wake()`. It records all events in order; the records are the history of the run.
@@ -21,7 +21,7 @@
 //! - `player.rs`: the way of one client through its script
 //! - `faults.rs`: the times at which faults strike and are healed
 //! - `whom.rs`: the masters and processes that a fault hits
-//! - `witness.rs`, `settle.rs`: the phases of these names
+//! - `final_acquire.rs`, `drain.rs`: the phases `witness` and `settle`
 //!
 //! The backend knows how to carry out an [`Order`]. The checker (`judge`) interprets the records.
 
@@ -96,12 +96,12 @@ pub struct Orchestrator {
 }
 
 impl Orchestrator {
-    /// Creates the director of one run. The scenario is one of [`Scenario::runs`].
+    /// Creates the orchestrator of one run. The scenario is one of [`Scenario::runs`].
     pub fn new(scenario: &Scenario) -> Self {
         Self::shared(Arc::new(scenario.clone()))
     }
 
-    /// Creates the director of a run whose scenario is shared.
+    /// Creates the orchestrator of a run whose scenario is shared.
     pub(crate) fn shared(scenario: Arc<Scenario>) -> Self {
         let players =
             scenario.clients.iter().map(|client| Player::new(client, &scenario.lock)).collect();
@@ -127,12 +127,12 @@ impl Orchestrator {
         }
     }
 
-    /// Whether the director uses [`Input::Passed`]. If not, the backend may omit it.
+    /// Whether the orchestrator uses [`Input::Passed`]. If not, the backend may omit it.
     pub fn follows_messages(&self) -> bool {
         self.follows_messages
     }
 
-    /// Whether the director uses [`Input::Replied`]. If not, the backend may omit it.
+    /// Whether the orchestrator uses [`Input::Replied`]. If not, the backend may omit it.
     pub fn follows_grants(&self) -> bool {
         self.follows_grants
     }
@@ -158,7 +158,7 @@ impl Orchestrator {
     }
 
     /// Takes a scenario with one more fault, the last one. The moment of this fault must not have
-    /// come yet, and the director must be recording places.
+    /// come yet, and the orchestrator must be recording places.
     pub(crate) fn add(&mut self, scenario: Arc<Scenario>) {
         if let Some(fault) = scenario.faults.last() {
             self.faults.add(fault.clone());

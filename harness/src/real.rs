@@ -1,8 +1,8 @@
 //! The backend that runs scenarios, chosen once per invocation: real masters, or the simulation if
 //! there are none.
 //!
-//! `run.rs` is one run: it passes the director's orders to the parts, and the parts' events to the
-//! director. The other files:
+//! `run.rs` is one run: it passes the orchestrator's orders to the parts, and the parts' events to
+//! the orchestrator. The other files:
 //!
 //! - `start.rs` gets clients ready, and `heard.rs` interprets their messages.
 //! - `inject.rs` carries out faults.

@@ -4,7 +4,7 @@
 //! ```text
 //! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ story: a scenario file that a person reads
 //!           └ goals: what was reached
-//! exhaustive: all schedules of a few faults on a few lessons
+//! exhaustive: all schedules of a few faults on a few base scenarios
 //! defences: what a defended lock is, for both
 //! ```
 //!
@@ -35,7 +35,7 @@ pub mod story;
 /// A run in which something went wrong, with all that is needed to repeat it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The scenario. It expects nothing, so that every violation is a finding.
+    /// The scenario. It expects nothing, so that every violation is a difference.
     pub scenario: Scenario,
     /// The seed of its random choices.
     pub seed: u64,
@@ -48,10 +48,10 @@ pub struct Found {
 /// What went wrong. A shrink must keep it, and two finds with the same kind are the same find.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
-    /// The layer that was violated. None: no layer is violated, but the run contradicts itself. For
-    /// example, a client records an impossible time.
+    /// The property that was violated. None: no property is violated, but the run contradicts
+    /// itself. For example, a client records an impossible time.
     pub layer: Option<Property>,
-    /// The causes, sorted. Empty: it is not certain that the layer was violated.
+    /// The causes, sorted. Empty: it is not certain that the property was violated.
     pub causes: Vec<Cause>,
 }
 
@@ -83,7 +83,7 @@ impl Found {
 }
 
 /// What went wrong in a run, each kind once. Violations that no fault explains come first; the
-/// order of layers decides between the others.
+/// order of properties decides between the others.
 pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = verdict.findings.iter().map(Kind::of).collect();
     if contradictions(verdict).next().is_some() || fenced::refuted(scenario, verdict).is_some() {
@@ -94,12 +94,12 @@ pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     kinds
 }
 
-/// Differences that must not appear in any run, and that are no violation of a layer.
+/// Differences that must not appear in any run, and that are no violation of a property.
 fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
     verdict.differences.iter().filter(|line| is_contradiction(line))
 }
 
-/// Whether a difference is neither about a layer nor about an event that a scenario must see. A
+/// Whether a difference is neither about a property nor about an event that a scenario must see. A
 /// fault whose trigger never comes is no error.
 fn is_contradiction(line: &str) -> bool {
     let told = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];

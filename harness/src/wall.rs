@@ -1,6 +1,6 @@
 //! How far a clock is ahead of the time of the run, after the faults on it: the wall clock of a
 //! master, or the lease clock of a client. Both the code that sets real clocks and the simulation
-//! compute with this type, and the history records it. The judge computes for itself.
+//! compute with this type, and the history records it. The checker computes for itself.
 
 use crate::history::{Event, Ns, Window};
 use crate::scenario::ClockFault;

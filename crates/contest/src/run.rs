@@ -1,6 +1,6 @@
 //! One run: connects to its servers, lets applicants apply, injects a fault, counts rows.
 //!
-//! `applicant.rs` is one applicant, `held.rs` one that is paused inside its critical section,
+//! `applicant.rs` is one applicant, `paused.rs` one that is paused inside its critical section,
 //! `setup.rs` connects.
 
 mod applicant;

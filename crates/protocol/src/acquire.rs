@@ -33,9 +33,9 @@ use wait::Wait;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Masters answered, and keys of other holders are on too many of them.
+    /// Masters replied, and keys of other holders are on too many of them.
     Taken,
-    /// Too few masters answered, or one of them also belongs to another set of masters.
+    /// Too few masters replied, or one of them also belongs to another set of masters.
     NoQuorum,
     /// A quorum granted, but the caller did not collect the lease in time: before its deadline, and
     /// within 8 node timeouts or one second, whichever is longer.
@@ -102,13 +102,13 @@ pub struct Acquire {
     wait: Wait,
     /// Whether it enqueues before it attempts.
     fair: bool,
-    /// Its positions in the masters' queues, once it has a ticket.
+    /// Its positions in the masters' queues, once it has a waiter id.
     line: Option<Positions>,
     /// When it was won.
     won: Time,
     /// Why the latest attempt failed.
     latest: Option<Failure>,
-    /// Masters that answered the clean-up of this attempt, with any answer.
+    /// Masters that replied to the clean-up of this attempt, with any reply.
     cleaned: NodeSet,
     state: State,
 }
@@ -189,7 +189,7 @@ impl Acquire {
     /// Starts a round: asks all masters, or only `first`. `now` becomes t0: nothing of this attempt
     /// was sent before it (R1).
     fn ask(&mut self, now: Time, first: Option<NodeId>, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        // The number wraps once in four thousand million attempts; by then no late answer to its
+        // The number wraps once in four thousand million attempts; by then no late reply to its
         // last use is left.
         self.attempt = self.attempt.wrapping_add(1);
         self.votes = Votes::open(self.terms.nodes(), now);
@@ -224,7 +224,7 @@ impl Acquire {
         Effect::Send { node, step: RoundId::Attempt(self.attempt), ask }
     }
 
-    /// Decides by the answer of the first master whether to ask the others. Returns whether it
+    /// Decides by the reply of the first master whether to ask the others. Returns whether it
     /// refused, so that they are not asked. Once the wait is over they are asked in any case: one
     /// master alone does not end an acquire.
     fn hear_first(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) -> bool {
@@ -280,7 +280,7 @@ impl Acquire {
                 self.check_explained(out);
             }
             RoundId::Enqueue(round) => self.placed(now, (round, node), answer, rng, out),
-            // An answer to an earlier attempt: the links take care of its clean-up.
+            // A reply to an earlier attempt: the links take care of its clean-up.
             _ => {}
         }
     }
@@ -352,7 +352,7 @@ impl Acquire {
     /// The caller is gone: enqueues the clean-up of every key that the attempt may have set.
     pub(crate) fn abandon(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Voting | State::Certifying | State::Won) {
-            // Answers may be on their way: the attempt may have had a quorum, and others may have
+            // Replies may be on their way: the attempt may have had a quorum, and others may have
             // seen its keys.
             self.clean_up(true, out);
         }
@@ -362,7 +362,7 @@ impl Acquire {
     /// Counts a grant as unknown if the master's clock was not watched for long enough, and may be
     /// ahead of another clock in this round by more than half of the bound.
     ///
-    /// A grant that still counts is safe. Suppose that the clock of one master that answered has
+    /// A grant that still counts is safe. Suppose that the clock of one master that replied has
     /// not stepped, and was ahead of this clock by no more than the other half of the bound before.
     /// Then this clock has gained no more than the bound.
     fn compare_clocks(&mut self, node: NodeId, reading: Option<Reading>) {
@@ -486,7 +486,7 @@ impl Acquire {
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
         let open = self.votes.which(|answer| *answer == Reply::Taken(Holder::NotAsked));
-        // A clean-up that finds no holder is an answer, too: the other holder has let go meanwhile.
+        // A clean-up that finds no holder is a reply, too: the other holder has let go meanwhile.
         if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
             self.state = State::Failed(Failure::Taken);
             out.push(Effect::Decided);
@@ -542,7 +542,7 @@ impl Acquire {
     }
 
     /// t0 + TTL − drift, less what a clock may gain unnoticed (R1). It does not depend on when the
-    /// answers came.
+    /// replies came.
     pub fn deadline(&self) -> Time {
         self.votes.opened().plus(self.terms.validity())
     }
@@ -598,7 +598,7 @@ impl Acquire {
         self.certification.as_ref().map_or(0, |last| last.round)
     }
 
-    /// The fencing token of a won attempt, if the terms ask for one.
+    /// The fencing token of a won attempt, if the request asks for one.
     pub const fn fencing_token(&self) -> Option<u64> {
         self.fencing_token
     }

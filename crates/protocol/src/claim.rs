@@ -21,20 +21,20 @@ use crate::vote::Reply;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Input {
-    /// A master's answer.
+    /// A master's reply.
     Answered {
         /// The master.
         node: NodeId,
-        /// What the answer belongs to.
+        /// What the reply belongs to.
         step: RoundId,
-        /// The answer.
+        /// The reply.
         answer: Reply,
     },
     /// [`Claim::next_wake`] has come. An early wake does nothing.
     Wake,
     /// The caller collects its lease.
     Collect,
-    /// The holder extends the lease: it is to live on these terms, from now.
+    /// The holder extends the lease: it is to live by this config, from now.
     Extend(LockConfig),
     /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
@@ -57,7 +57,7 @@ pub enum Input {
     /// The owner acquires what it holds. It gets another handle, which [`Hold::handles`] counts,
     /// unless the lease is lost: at its deadline, or once a round has shown a gap.
     Reenter,
-    /// The holder wants the lease to live at least as long as these terms grant from now. A lease
+    /// The holder wants the lease to live at least as long as this config grants from now. A lease
     /// that lives longer does not change.
     Prolong(LockConfig),
     /// The holder is done. This counts down one of several handles; the last handle gives the lease
@@ -150,7 +150,7 @@ impl Claim {
             }
             (Self::Releasing(release), Input::Wake) => release.wake(now, out),
             (Self::Releasing(_), Input::Abandon) => *self = Self::Ended,
-            // Late answers to what is over, and inputs that no longer apply.
+            // Late replies to what is over, and inputs that no longer apply.
             _ => {}
         }
     }

@@ -100,7 +100,7 @@ struct Entry<C, S> {
     state: State<C>,
     /// Whether it has a place in the local queue.
     queued: bool,
-    /// The ticket by which masters wake it, if they do.
+    /// The waiter id by which masters wake it, if they do.
     listens: Option<WaiterId>,
     /// Whether its caller has looked at it since its last change.
     waits: bool,
@@ -330,7 +330,7 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// Ends a request under which no work ran, whatever its state: gives the attempt up, or gives
-    /// the lease back without a grace.
+    /// the lease back without a lock delay.
     pub fn undo(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         if self.hold(id).is_some() {
             self.give_back(id, Input::Release, cx);

@@ -20,7 +20,7 @@ pub enum Effect {
     Send {
         /// The master.
         node: NodeId,
-        /// What the answer belongs to.
+        /// What the reply belongs to.
         step: RoundId,
         /// The command.
         ask: VoteRequest,
@@ -29,7 +29,7 @@ pub enum Effect {
     CleanUp {
         /// The master of the link.
         node: NodeId,
-        /// What the answer belongs to.
+        /// What the reply belongs to.
         step: RoundId,
         /// The token of the key.
         token: Token,
@@ -43,14 +43,14 @@ pub enum Effect {
     Enqueue {
         /// The master.
         node: NodeId,
-        /// What the answer belongs to.
+        /// What the reply belongs to.
         step: RoundId,
         /// The waiter.
         waiter_id: WaiterId,
         /// The position to ask for.
         position: Position,
     },
-    /// Give up the position. The answer is for no machine.
+    /// Give up the position. The reply is for no machine.
     Dequeue {
         /// The master of the queue.
         node: NodeId,
@@ -67,7 +67,7 @@ pub enum Effect {
         waiter_id: WaiterId,
     },
     /// The lease of this token is over without a release: the link enqueues the clean-up (R5), but
-    /// not before the grace of what is still under way is over.
+    /// not before the lock delay of writes that are under way is over.
     Leave {
         /// The master of the link.
         node: NodeId,
@@ -92,7 +92,7 @@ impl Effect {
         NodeId::all(nodes).map(move |node| Self::CleanUp { node, step, token, call, leave })
     }
 
-    /// Leaves the keys of a lease alone on all masters until the grace is over, at `until`.
+    /// Leaves the keys of a lease alone on all masters until the lock delay is over, at `until`.
     pub(crate) fn leave_all(nodes: usize, token: Token, until: Time) -> impl Iterator<Item = Self> {
         NodeId::all(nodes).map(move |node| Self::Leave { node, token, until })
     }
@@ -102,7 +102,7 @@ impl Effect {
 ///
 /// Only the key of a holder, or of an attempt that kept others from the resource, is worth a
 /// wake-up. If failed attempts woke waiters, too, two waiters would wake each other as fast as
-/// masters answer.
+/// masters reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum WakeUp {
     /// None: the key is of an attempt that failed.
@@ -192,8 +192,8 @@ impl VoteRequest {
     }
 }
 
-/// What an answer belongs to. A number distinguishes the attempts and the rounds, so that a late
-/// answer never counts for a newer command.
+/// What a reply belongs to. A number distinguishes the attempts and the rounds, so that a late
+/// reply never counts for a newer command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RoundId {
     /// The `SET` of this attempt.

@@ -28,7 +28,7 @@ pub struct Fence {
     pub memory_ms: u64,
 }
 
-/// The counters that masters showed during the hold that this ballot belongs to.
+/// The counters that masters showed during the hold that these votes belong to.
 fn numbers(votes: &Votes) -> impl Iterator<Item = u64> + Clone {
     votes.votes().iter().filter_map(|vote| match vote.answer {
         Some(Reply::Granted { number } | Reply::Certified { number }) => Some(number),

@@ -8,11 +8,11 @@
 //!
 //! * Three events make a master distrusted. A restart gives the process another run id. `FLUSHALL`
 //!   removes the marker. A replica that takes over has the marker of its master.
-//! * A client watches a master with a probation key, the *vigil*, whose value is a name that is
-//!   used once. A client that has seen the same vigil for a whole quarantine knows that the master
-//!   forgot nothing in between, and may replace the vigil by the marker. A watch by the clock alone
-//!   is not enough: a marker can come and go between two looks, and leaves no trace of leases that
-//!   were granted under it.
+//! * A client watches a master with a *probation key*, whose value is used only once. A client that
+//!   has seen the same value for a whole quarantine knows that the master forgot nothing in
+//!   between, and may replace the probation key by the marker. A watch by the clock alone is not
+//!   enough: a marker can come and go between two looks, and leaves no trace of leases that were
+//!   granted under it.
 //! * A master stays trusted over a restart if its marker and its settings both say that it syncs
 //!   every write: such a master forgets nothing by a restart.
 //!
@@ -66,7 +66,7 @@ impl Guard {
     /// A guard for locks whose leases never have a longer TTL than `max_ttl`, whichever client
     /// takes them.
     ///
-    /// `salt` is a random number: vigils of different links must have different names.
+    /// `salt` is a random number: probation keys of different links must have different values.
     ///
     /// # Errors
     /// [`BadOption::TtlTooLong`] if `max_ttl` is above the longest TTL.
@@ -125,12 +125,12 @@ impl Guard {
         self.quarantine
     }
 
-    /// The name of a vigil: never the same twice.
+    /// The value of a probation key: never the same twice.
     pub(crate) fn probation(self, count: u64) -> Arc<str> {
         Arc::from(format!("{:016x}.{count}", self.salt))
     }
 
-    /// How long the master keeps a vigil that no client ends.
+    /// How long the master keeps a probation key that no client ends.
     pub(crate) fn vigil_ms(self) -> u64 {
         u64::try_from(self.quarantine.as_millis()).unwrap_or(u64::MAX).saturating_mul(2)
     }
@@ -247,7 +247,7 @@ pub enum Distrust {
         /// By how much at least.
         by: Duration,
     },
-    /// Its answer was too slow to exclude that its clock has gained more than the bound.
+    /// Its reply was too slow to exclude that its clock has gained more than the bound.
     ClockUnclear {
         /// By how much at most.
         gained: Duration,
@@ -265,9 +265,9 @@ pub enum Distrust {
         /// The set of this lock.
         ours: Fingerprint,
     },
-    /// Permissions forbid `INFO`, so its process cannot be told from another one.
+    /// Permissions forbid `INFO`, so its process cannot be distinguished from another one.
     Nameless,
-    /// It cannot be watched: it answered with this error.
+    /// It cannot be watched: it replied with this error.
     Unwatched(Arc<str>),
 }
 

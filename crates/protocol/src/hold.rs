@@ -2,7 +2,7 @@
 //!
 //! It knows which masters have held the key without a gap (`members`). Its rounds of extending
 //! count only those masters (R6). Its watchdog renews the lease while that is wanted. The lease is
-//! lost at its deadline, whether or not any answer came (R7).
+//! lost at its deadline, whether or not any reply came (R7).
 
 mod gap;
 mod handles;
@@ -35,7 +35,7 @@ pub enum Loss {
     Expired,
     /// Its deadline passed after the watchdog had kept it alive for as long as allowed.
     MaxHold,
-    /// The answers show that a quorum of masters lacked the key at one time.
+    /// The replies show that a quorum of masters lacked the key at one time.
     QuorumGone,
     /// It was given back. Its holder has no lease to ask then; only objects that outlive the lease
     /// report this.
@@ -56,13 +56,13 @@ impl fmt::Display for Loss {
 /// How one round of extending ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Extension {
-    /// The round waits for the masters' answers.
+    /// The round waits for the masters' replies.
     Pending,
     /// Extended: the lease has a new deadline.
     Extended,
     /// Not extended: the old deadline stands, and nothing was taken away (R6).
     NoQuorum,
-    /// Not extended: the answers of this round and of those before it show that a quorum of masters
+    /// Not extended: the replies of this round and of those before it show that a quorum of masters
     /// lacked the key at one time, so a rival may have held the resource. The old deadline stands,
     /// but the holder should stop now. No later round extends the lease.
     QuorumGone,
@@ -77,7 +77,7 @@ pub struct Hold {
     token: Token,
     fencing_token: Option<u64>,
     certifications: u32,
-    /// The attempt that won it: a late answer to an earlier attempt says nothing about this lease.
+    /// The attempt that won it: a late reply to an earlier attempt says nothing about this lease.
     attempt: u32,
     deadline: Time,
     /// Masters known to have held the key without a gap: only they vote on an extension.
@@ -86,7 +86,7 @@ pub struct Hold {
     spans: Spans,
     round: Round,
     /// The last round before `round` that the holder asked for. The watchdog may renew the lease
-    /// several times before the holder comes for the answer.
+    /// several times before the holder collects the result.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
     handles: Handles,
@@ -113,7 +113,7 @@ enum Asker {
 struct Round {
     number: u32,
     votes: Votes,
-    /// The terms that this round asks for.
+    /// The lock config that this round asks for.
     terms: LockConfig,
     /// The masters that may vote: the members when the round began.
     voters: NodeSet,
@@ -220,14 +220,14 @@ impl Hold {
         answer: Reply,
         out: &mut Vec<Effect>,
     ) {
-        // The answer may come before the timer fires (R7).
+        // The reply may come before the timer fires (R7).
         self.wake_deadline(now, out);
         let current = match step {
-            // A late answer to the `SET` that won this lease. It counts only until a round of
+            // A late reply to the `SET` that won this lease. It counts only until a round of
             // extending asks this master.
             RoundId::Attempt(attempt) if attempt == self.attempt && self.round.number == 0 => true,
             RoundId::Extend(number) => number == self.round.number,
-            // A late answer to a round of certifying. It counts only until then, too.
+            // A late reply to a round of certifying. It counts only until then, too.
             RoundId::Certify { attempt, .. } if attempt == self.attempt => self.round.number == 0,
             _ => return,
         };
@@ -256,7 +256,7 @@ impl Hold {
     }
 
     /// Checks whether a rival can have had a quorum. The check runs after the verdict, too, which
-    /// does not wait for all answers (R3).
+    /// does not wait for all replies (R3).
     fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.spans.has_gap(self.terms.nodes(), self.terms.quorum()) {
             self.gone = true;
@@ -288,7 +288,7 @@ impl Hold {
         self.next_end().min(renewal)
     }
 
-    /// When the next thing ends that must not end late: the lease, or a round of extending.
+    /// The next end that must not be missed: of the lease, or of a round of extending.
     pub fn next_end(&self) -> Time {
         if self.lost.is_some() {
             Time::NEVER
@@ -299,7 +299,7 @@ impl Hold {
         }
     }
 
-    /// The lease ends without a release: what the holder has under way gets its grace.
+    /// The lease ends without a release: what the holder has under way gets the lock delay.
     pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
         match self.terms.left_until(now) {
             Some(until) => self.leave_until(until, out),
@@ -370,7 +370,7 @@ impl Hold {
         out.push(Effect::Decided);
     }
 
-    /// Whether a round that the holder or another handle asked for waits for answers.
+    /// Whether a round that the holder or another handle asked for waits for replies.
     pub(crate) fn is_extended_by_a_caller(&self) -> bool {
         self.is_extending() && self.round.asker != Asker::Watchdog
     }
@@ -433,7 +433,8 @@ impl Hold {
         self.certifications
     }
 
-    /// The terms of the grant, or of the latest successful extension that the holder asked for.
+    /// The lock config of the grant, or of the latest successful extension that the holder asked
+    /// for.
     pub const fn terms(&self) -> LockConfig {
         self.terms
     }

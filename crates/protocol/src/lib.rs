@@ -1,7 +1,7 @@
 //! The Redlock protocol of redquorum, as pure state machines.
 //!
 //! Nothing here reads a clock, opens a socket, draws a random number or blocks. A driver passes a
-//! machine the time, the masters' answers and random numbers. The machine returns what to send,
+//! machine the time, the masters' replies and random numbers. The machine returns what to send,
 //! when to wake it, and what is decided. The Tokio shell of the `redquorum` crate drives the
 //! machines against real masters; a simulation drives them against model masters. Both drive
 //! *these* machines, so the results of a simulation hold for the shipped code.
@@ -15,8 +15,8 @@
 //!
 //! Reading order:
 //!
-//! 1. [`terms`](LockConfig) and [`Time`].
-//! 2. [`vote`](Votes): the meaning of an answer.
+//! 1. [`lock_config`](LockConfig) and [`Time`].
+//! 2. [`vote`](Votes): the meaning of a reply.
 //! 3. [`acquire`](Acquire), [`hold`](Hold) and [`release`](Release), which [`claim`](Claim)
 //!    combines.
 //! 4. [`link`](Link), the most difficult machine.
@@ -24,8 +24,8 @@
 //! 6. [`wire`].
 //!
 //! Three modules are apart from this order. [`fence`](Fence) defines fencing tokens.
-//! [`guard`](Guard) handles masters that forget. [`several`](MultiLock) claims several resources at
-//! once.
+//! [`guard`](Guard) handles masters that forget. [`multi_lock`](MultiLock) claims several resources
+//! at once.
 //!
 //! Comments cite the rules R1–R10, which `docs/safety.md` lists.
 

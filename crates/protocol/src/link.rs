@@ -1,19 +1,19 @@
 //! Link: everything between one client and one master. It is the most intricate machine of the
 //! crate.
 //!
-//! A master answers the commands of one connection in the order in which they were written. The
+//! A master replies to the commands of one connection in the order in which they were written. The
 //! safety of a lock's clean-up rests on this order alone:
 //!
 //! * **The ledger.** The link enters a key before it queues a command that may create the key (R5).
-//!   The entry leaves the ledger only when the master itself has answered the compare-and-delete
+//!   The entry leaves the ledger only when the master itself has replied to the compare-and-delete
 //!   that follows the command. No way out of a claim and no broken connection can skip that. An
-//!   error does not count as such an answer. But after the first error the key can only expire: if
+//!   error does not count as such a reply. But after the first error the key can only expire: if
 //!   the master still refuses once the key has expired, the link removes the entry.
-//! * **Epochs.** Every connection has a number. The link ignores an answer from an older
+//! * **Epochs.** Every connection has a number. The link ignores a reply from an older
 //!   connection.
 //! * **Replacement.** A stopped master and a black-holed connection look alike: the link writes
 //!   commands and receives nothing. After `stall` the link refuses new requests for votes and tries
-//!   a second connection *beside* the first. If the old connection answers first, the master had
+//!   a second connection *beside* the first. If the old connection replies first, the master had
 //!   only slept: the link keeps the connection, and the clean-ups that are queued there complete in
 //!   order. If the new connection finishes its handshake first, the link resets the old one.
 //! * **No zombies.** A `SET` can sit in the socket buffer of a connection that is gone, and the
@@ -26,7 +26,7 @@
 //!   counts only where the key was never gone (R6), and clean-ups go to every master (R5).
 //!
 //! This module does not handle bytes ([`wire`](crate::wire)), sockets and time (the driver), or
-//! what a claim makes of an answer ([`claim`](crate::claim)).
+//! what a claim makes of a reply ([`claim`](crate::claim)).
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -102,7 +102,7 @@ struct Open<T> {
     run_id: Option<RunId>,
     unanswered: VecDeque<Sent<T>>,
     bytes: usize,
-    /// When the handshake finished, or when the master last sent an answer or a wake-up.
+    /// When the handshake finished, or when the master last sent a reply or a wake-up.
     heard: Time,
     stalled: bool,
     /// The master has flushed its scripts, and the link is loading them again.
@@ -130,7 +130,7 @@ enum Purpose {
     Kill(u64),
     /// Loads a script again.
     Load,
-    /// Looks at the master's boot marker and vigil.
+    /// Looks at the master's boot marker and probation key.
     Watch,
     /// Initializes a new master with this boot marker.
     Initialize(Arc<str>),
@@ -151,9 +151,9 @@ enum Dial {
 }
 
 impl<T> Open<T> {
-    /// When the connection counts as stalled, unless an answer or a wake-up arrives before.
+    /// When the connection counts as stalled, unless a reply or a wake-up arrives before.
     /// Progress on a backlog, however old, counts as such. So the link does not dial a slow master
-    /// again at every answer.
+    /// again at every reply.
     fn stalls(&self, stall: Duration) -> Option<Time> {
         Some(self.unanswered.front()?.at.max(self.heard).plus(stall))
     }
@@ -301,7 +301,7 @@ impl<T> Link<T> {
             out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
         } else if self.open.is_some() {
             // The clean-up is queued behind every command for this token. The link asks a healthy
-            // master even if there was no such command: the caller needs the answer.
+            // master even if there was no such command: the caller needs the reply.
             self.ledger.pay(token, key.clone(), now, call);
             let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
             let command = Command::Delete { key, token, call, leave };
@@ -425,7 +425,7 @@ impl<T> Link<T> {
     fn answered(&mut self, now: Time, epoch: u64, answer: Reply, out: &mut Vec<LinkEffect<T>>) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
-            // There are more answers than commands, so nothing on this connection can be trusted.
+            // There are more replies than commands, so nothing on this connection can be trusted.
             return self.give_up(now, "an answer to no command", out);
         };
         open.bytes -= sent.bytes;
@@ -440,8 +440,8 @@ impl<T> Link<T> {
             }
             answer => (answer, None),
         };
-        // Only an answer to a request or a clean-up ends the flapping. A master that hangs up at
-        // every clean-up has answered the kill of its last connection each time.
+        // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
+        // every clean-up has replied to the kill of its last connection each time.
         if matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_))
             && !matches!(answer, Reply::Unknown(_))
         {
@@ -509,7 +509,7 @@ impl<T> Link<T> {
             out.push(LinkEffect::Reply(
                 tag,
                 match clock {
-                    // The reading matters whatever the answer is: the claim compares other clocks
+                    // The reading matters whatever the reply is: the claim compares other clocks
                     // with it.
                     Some((reading, _)) => Reply::Timed { reading, answer: Box::new(answer) },
                     None => answer,
@@ -642,7 +642,7 @@ impl<T> Link<T> {
     fn give_up(&mut self, now: Time, why: &str, out: &mut Vec<LinkEffect<T>>) {
         let Some(old) = self.open.take() else { return };
         out.push(LinkEffect::Close(old.epoch));
-        // An answer on this connection may have been the answer to another command.
+        // A reply on this connection may have been the reply to another command.
         self.bury(old, false, out);
         self.down = Arc::from(why);
         if self.dial == Dial::Idle {
@@ -743,7 +743,7 @@ impl<T> Link<T> {
         Duration::from_nanos(nanos + random % (nanos + 1))
     }
 
-    /// What the oldest unanswered command expects, by which its answer is decoded, and when it was
+    /// What the oldest unanswered command expects, by which its reply is decoded, and when it was
     /// written.
     pub fn oldest(&self) -> Option<(Expect, Time)> {
         let sent = self.open.as_ref()?.unanswered.front()?;
@@ -806,7 +806,7 @@ impl<T> Link<T> {
         self.inbox.len()
     }
 
-    /// Counts the commands without an answer on the current connection.
+    /// Counts the commands without a reply on the current connection.
     pub fn unanswered(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.unanswered.len())
     }

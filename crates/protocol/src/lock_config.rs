@@ -1,4 +1,4 @@
-//! The terms of a lease: TTL, drift, node timeout and quorum, checked against each other once.
+//! Lock config: TTL, drift, node timeout and quorum, checked against each other once.
 
 use core::fmt;
 use core::time::Duration;
@@ -46,7 +46,7 @@ impl Drift {
     }
 }
 
-/// The terms on which one lease is granted. [`LockConfig::new`] checks that they make sense.
+/// The validated options of one lease. [`LockConfig::new`] checks that they make sense.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LockConfig {
     nodes: usize,
@@ -101,10 +101,10 @@ impl LockConfig {
         Ok(terms)
     }
 
-    /// These terms with another TTL, checked again.
+    /// This config with another TTL, checked again.
     ///
     /// # Errors
-    /// The errors of [`LockConfig::new`], and those of the options that these terms have.
+    /// The errors of [`LockConfig::new`], and those of the options that this config has.
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
         let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
         let terms = terms.with_grace(self.grace)?;
@@ -112,15 +112,15 @@ impl LockConfig {
         Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
     }
 
-    /// These terms, with masters that keep the key for `grace` longer. Writes that are under way
+    /// This config, with masters that keep the key for `grace` longer. Writes that are under way
     /// when the lease ends have that long to arrive before any other client can hold the resource.
     ///
-    /// The grace is rounded down to whole milliseconds. It moves no deadline. A lease that ends by
-    /// a release frees its keys at once. A lease that is lost or dropped leaves its keys until the
-    /// grace is over.
+    /// The lock delay is rounded down to whole milliseconds. It moves no deadline. A lease that
+    /// ends by a release frees its keys at once. A lease that is lost or dropped leaves its keys
+    /// until the lock delay is over.
     ///
     /// # Errors
-    /// * [`BadOption::GraceTooLong`] if TTL + grace is above [`MAX_TTL`].
+    /// * [`BadOption::GraceTooLong`] if TTL + lock delay is above [`MAX_TTL`].
     /// * [`BadOption::TtlAboveGuard`] if it is above the longest TTL that the guard allows.
     pub fn with_grace(self, grace: Duration) -> Result<Self, BadOption> {
         if self.ttl.saturating_add(grace) > MAX_TTL {
@@ -131,13 +131,13 @@ impl LockConfig {
         self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))
     }
 
-    /// These terms with a fencing token: masters remember their counters for `memory` after the
+    /// This config with a fencing token: masters remember their counters for `memory` after the
     /// last grant or extension, and forget them then. The shorter the memory is, the more a rarely
     /// locked resource depends on wall clocks.
     ///
     /// # Errors
-    /// [`BadOption::FencingMemory`] unless TTL + grace ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. If the
-    /// lease asks for a longer TTL later, masters remember the counter for that long.
+    /// [`BadOption::FencingMemory`] unless TTL + lock delay ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. If
+    /// the lease asks for a longer TTL later, masters remember the counter for that long.
     pub fn with_fencing(self, memory: Duration) -> Result<Self, BadOption> {
         if memory < self.key_ttl() || memory > MAX_FENCING_MEMORY {
             return Err(BadOption::FencingMemory { memory, ttl: self.key_ttl() });
@@ -145,11 +145,11 @@ impl LockConfig {
         Ok(Self { fencing: Some(memory), ..self })
     }
 
-    /// These terms under a guard. The guard is safe only if no key has a longer TTL than `max_ttl`:
+    /// This config under a guard. The guard is safe only if no key has a longer TTL than `max_ttl`:
     /// see [`Guard`](crate::Guard).
     ///
     /// # Errors
-    /// [`BadOption::TtlAboveGuard`] if TTL + grace is above `max_ttl`.
+    /// [`BadOption::TtlAboveGuard`] if TTL + lock delay is above `max_ttl`.
     pub fn with_max_ttl(self, max_ttl: Duration) -> Result<Self, BadOption> {
         if self.key_ttl() > max_ttl {
             return Err(BadOption::TtlAboveGuard { ttl: self.ttl, grace: self.grace, max_ttl });
@@ -157,7 +157,7 @@ impl LockConfig {
         Ok(Self { max_ttl: Some(max_ttl), ..self })
     }
 
-    /// These terms where the clock of a master may gain `bound` unnoticed: every lease is shorter
+    /// This config where the clock of a master may gain `bound` unnoticed: every lease is shorter
     /// by this bound, as it is by the drift. See
     /// [`Guard::with_clock_bound`](crate::Guard::with_clock_bound).
     ///
@@ -176,7 +176,7 @@ impl LockConfig {
         self.clock_bound
     }
 
-    /// These terms with the fencing of `other`.
+    /// This config with the fencing of `other`.
     pub(crate) const fn fenced_as(self, other: Self) -> Self {
         Self { fencing: other.fencing, ..self }
     }
@@ -214,7 +214,7 @@ impl LockConfig {
         self.grace
     }
 
-    /// How long a master keeps the key: TTL + grace.
+    /// How long a master keeps the key: TTL + lock delay.
     pub const fn key_ttl(self) -> Duration {
         self.ttl.saturating_add(self.grace)
     }
@@ -225,7 +225,7 @@ impl LockConfig {
     }
 
     /// Until when the keys of a lease that ended `now` without a release are left alone; `None`
-    /// without a grace. Drift is added, as it is deducted before the deadline.
+    /// without a lock delay. Drift is added, as it is deducted before the deadline.
     pub(crate) fn left_until(self, now: Time) -> Option<Time> {
         let left = self.grace.saturating_add(self.drift.of(self.key_ttl()));
         (!self.grace.is_zero()).then(|| now.plus(left))
@@ -237,7 +237,7 @@ impl LockConfig {
         self.ttl.saturating_sub(self.drift.of(self.ttl)).saturating_sub(self.clock_bound)
     }
 
-    /// How long one round waits for the masters' answers.
+    /// How long one round waits for the masters' replies.
     pub const fn node_timeout(self) -> Duration {
         self.node_timeout
     }
@@ -283,18 +283,19 @@ pub enum BadOption {
         /// The one that was given.
         ttl: Duration,
     },
-    /// TTL and grace together are above [`MAX_TTL`].
+    /// TTL and lock delay together are above [`MAX_TTL`].
     GraceTooLong {
         /// The TTL.
         ttl: Duration,
-        /// The grace that was given.
+        /// The lock delay that was given.
         grace: Duration,
     },
-    /// The TTL, with the grace, is above the longest TTL on which the guard of this lock relies.
+    /// The TTL, with the lock delay, is above the longest TTL on which the guard of this lock
+    /// relies.
     TtlAboveGuard {
         /// The one that was given.
         ttl: Duration,
-        /// The grace.
+        /// The lock delay.
         grace: Duration,
         /// The longest TTL that the guard allows.
         max_ttl: Duration,
@@ -325,11 +326,12 @@ pub enum BadOption {
         /// The drift that was given, for this TTL.
         drift: Duration,
     },
-    /// The memory of fencing counters is shorter than TTL + grace, or above [`MAX_FENCING_MEMORY`].
+    /// The memory of fencing counters is shorter than TTL + lock delay, or above
+    /// [`MAX_FENCING_MEMORY`].
     FencingMemory {
         /// The one that was given.
         memory: Duration,
-        /// The TTL, with the grace.
+        /// The TTL, with the lock delay.
         ttl: Duration,
     },
     /// A pause between attempts is below a millisecond.

@@ -57,7 +57,7 @@ impl<T: Clone + Ord> Queue<T> {
     }
 
     /// The claim ahead is about to give back a lease that it holds. Returns the next claim and its
-    /// turn. For an [handed_off](Turn::HandedOff), no other waiter is to be woken
+    /// turn. For a [handed-off](Turn::HandedOff) turn, no other waiter is to be woken
     /// ([`Input::HandOn`](crate::Input::HandOn)).
     ///
     /// If the lock is `fair`, no process has two leases in a row while others wait: the next claim

@@ -48,7 +48,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A set of masters. A master is in it at most once, so no answer counts twice.
+/// A set of masters. A master is in it at most once, so no reply counts twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeSet(u64);
 

@@ -1,7 +1,7 @@
-//! Reading: the offset between a master's clock and the client's, from one answer.
+//! Reading: the offset between a master's clock and the client's, from one reply.
 //!
 //! A master reads its clock at an unknown moment between the sending of the command and the receipt
-//! of its answer. So the client knows the offset as an interval. A clock guard
+//! of its reply. So the client knows the offset as an interval. A clock guard
 //! ([`Guard::with_clock_bound`](crate::Guard::with_clock_bound)) always uses the less favourable
 //! end of it.
 

@@ -10,7 +10,7 @@ use crate::quorum::NodeId;
 use crate::time::Time;
 use crate::vote::{Reply, Votes, verdict};
 
-/// The outcome of a release. Every outcome is an answer; none is an error.
+/// The outcome of a release. Every outcome is a result; none is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -20,12 +20,12 @@ pub enum Outcome {
     /// The lease had ended before. Either it was lost already, or so many masters had no key of
     /// ours that no quorum can have held it.
     AlreadyGone,
-    /// Too few masters answered to tell. The clean-up goes on in the background.
+    /// Too few masters replied to tell. The clean-up goes on in the background.
     Unknown,
     /// The lease was ours until now, and other handles still hold it. No master was asked.
     StillHeld,
     /// The lease was ours to the end, but an earlier handle of it was dropped, not released. The
-    /// keys stay until the grace of that handle's work is over. No master was asked.
+    /// keys stay until the lock delay of that handle is over. No master was asked.
     Left,
 }
 
@@ -52,13 +52,15 @@ pub struct Release {
 }
 
 impl Release {
-    /// Asks all masters, unless a grace keeps the keys: of a lost lease, or of a dropped handle.
+    /// Asks all masters, unless a lock delay keeps the keys: of a lost lease, or of a dropped
+    /// handle.
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
         let terms = hold.terms();
         let lost = hold.lost().is_some() || now >= hold.deadline();
         let mut outcome = None;
         if lost && !terms.grace().is_zero() {
-            // What was under way at the loss has the grace that began then, so no master is asked.
+            // What was under way at the loss has the lock delay that began then, so no master is
+            // asked.
             if hold.lost().is_none() {
                 hold.leave(now, out);
             }
@@ -131,7 +133,7 @@ impl Release {
         self.outcome
     }
 
-    /// The answer of each master.
+    /// The reply of each master.
     pub const fn votes(&self) -> &Votes {
         &self.votes
     }

@@ -1,4 +1,5 @@
-//! Roster: the identities of the servers behind the masters, so that no server counts twice.
+//! Server identities: the run ids of the servers behind the masters, so that no server counts
+//! twice.
 //!
 //! Two addresses can lead to one server (`localhost` and `127.0.0.1`, two names, a proxy). A server
 //! that counts twice makes a quorum of fewer masters than it seems.
@@ -13,7 +14,7 @@ use crate::quorum::NodeId;
 pub(crate) struct ServerIdentities(Vec<Option<RunId>>);
 
 impl ServerIdentities {
-    /// A roster of `nodes` masters with unknown run ids.
+    /// The identities of `nodes` masters with unknown run ids.
     pub(crate) fn new(nodes: usize) -> Self {
         Self(alloc::vec![None; nodes])
     }

@@ -1,4 +1,4 @@
-//! The meaning of one master's answer, and the ballot that collects the answers of a round.
+//! The meaning of one master's reply, and the votes, which collect the replies of a round.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,7 +12,7 @@ use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
 
-/// The meaning of one master's answer to one command.
+/// The meaning of one master's reply to one command.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Reply {
@@ -53,34 +53,33 @@ pub enum Reply {
     Absent,
     /// The key belongs to another holder.
     Taken(Holder),
-    /// The master takes writes (the answer to a probe).
+    /// The master takes writes (the reply to a probe).
     Alive,
-    /// The master's boot marker and probation key (vigil), if it has them: see
-    /// [`Guard`](crate::Guard). As an answer to a request for a grant, it means that nothing was
-    /// set.
+    /// The master's boot marker and probation key, if it has them: see [`Guard`](crate::Guard). As
+    /// a reply to a request for a grant, it means that nothing was set.
     Marked {
         /// Its boot marker.
         boot: Option<Arc<str>>,
-        /// Its vigil.
+        /// Its probation key.
         probation: Option<Arc<str>>,
     },
     /// The master had no boot marker, and has one now: it is trusted as a new master.
     Initialized,
     /// Nothing is known: the key may be there or not (R2).
     Unknown(Cause),
-    /// The answer of a script that also reports the master's `TIME`. A link unwraps the answer, or
+    /// The reply of a script that also reports the master's `TIME`. A link unwraps the reply, or
     /// turns it into [`Timed`](Reply::Timed).
     Stamped {
         /// The master's clock, in microseconds.
         micros: u64,
-        /// The answer of the script.
+        /// The reply of the script.
         answer: Box<Reply>,
     },
-    /// An answer with a reading of the master's clock, for a guard that compares clocks.
+    /// A reply with a reading of the master's clock, for a guard that compares clocks.
     Timed {
         /// The reading of the master's clock.
         reading: Reading,
-        /// The answer.
+        /// The reply.
         answer: Box<Reply>,
     },
 }
@@ -133,9 +132,9 @@ impl fmt::Display for Holder {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Cause {
-    /// No answer within the node timeout.
+    /// No reply within the node timeout.
     Silent,
-    /// The connection broke before the answer came.
+    /// The connection broke before the reply came.
     Disconnected,
     /// Not sent: there is no connection to this master. The text is the reason, if it is known.
     Down(Arc<str>),
@@ -156,9 +155,9 @@ pub enum Cause {
     },
     /// The master lost its scripts; they are being loaded again.
     NoScript,
-    /// Redis does not give this answer to this command.
+    /// Redis does not give this reply to this command.
     Garbage,
-    /// The master answered with an error.
+    /// The master replied with an error.
     Error(Arc<str>),
 }
 
@@ -207,7 +206,7 @@ impl Reply {
         }
     }
 
-    /// The answer without any clock.
+    /// The reply without any clock.
     #[must_use]
     pub fn plain(self) -> Self {
         match self {
@@ -216,7 +215,7 @@ impl Reply {
         }
     }
 
-    /// The answer, and the reading of the master's clock, if there is one.
+    /// The reply, and the reading of the master's clock, if there is one.
     pub(crate) fn read(self) -> (Self, Option<Reading>) {
         match self {
             Self::Timed { reading, answer } => (answer.plain(), Some(reading)),
@@ -252,16 +251,16 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The answer of one master in one round, and how long it took.
+/// The reply of one master in one round, and how long it took.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vote {
-    /// The answer; `None` while it is awaited.
+    /// The reply; `None` while it is awaited.
     pub answer: Option<Reply>,
-    /// The time from the start of the round to the answer.
+    /// The time from the start of the round to the reply.
     pub took: Duration,
 }
 
-/// One round of votes: one vote for each master, and the first answer counts.
+/// One round of votes: one vote for each master, and the first reply counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Votes {
     opened: Time,
@@ -281,7 +280,7 @@ impl Votes {
         self.opened
     }
 
-    /// Records the answer of `node`. Returns whether it was awaited: a second answer of the same
+    /// Records the reply of `node`. Returns whether it was awaited: a second reply of the same
     /// master in the same round changes nothing.
     pub fn record(&mut self, now: Time, node: NodeId, answer: Reply) -> bool {
         let vote = &mut self.votes[node.index()];
@@ -312,14 +311,14 @@ impl Votes {
         }
     }
 
-    /// The masters whose answer is known and satisfies `what`.
+    /// The masters whose reply is known and satisfies `what`.
     pub fn which(&self, what: impl Fn(&Reply) -> bool) -> NodeSet {
         NodeId::all(self.votes.len())
             .filter(|node| self.votes[node.index()].answer.as_ref().is_some_and(&what))
             .collect()
     }
 
-    /// The masters whose answer is awaited.
+    /// The masters whose reply is awaited.
     pub fn awaited(&self) -> NodeSet {
         NodeId::all(self.votes.len())
             .filter(|node| self.votes[node.index()].answer.is_none())

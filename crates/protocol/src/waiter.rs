@@ -1,4 +1,4 @@
-//! Tickets and waiters: the names by which masters know the waiters in their queues.
+//! Waiter ids and waiters: the names by which masters know the waiters in their queues.
 
 use core::fmt;
 
@@ -6,10 +6,10 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WaiterId(u64);
 
-/// The largest ticket.
+/// The largest waiter id.
 const LARGEST: u64 = (1 << 53) - 1;
 
-/// A waiter as a master's queue knows it: its ticket, and the inbox on which its process is woken.
+/// A waiter as a master's queue knows it: its id, and the inbox on which its process is woken.
 ///
 /// In the queue, a waiter is 32 hexadecimal digits, with the inbox first. No connection subscribes
 /// to an inbox of 0.
@@ -17,7 +17,7 @@ const LARGEST: u64 = (1 << 53) - 1;
 pub struct Waiter {
     /// The inbox of its process, which names a channel.
     pub inbox: u64,
-    /// Its ticket.
+    /// Its id.
     pub waiter_id: WaiterId,
 }
 
@@ -47,19 +47,19 @@ impl Position {
 }
 
 impl WaiterId {
-    /// The ticket with this number, cut to 53 bits.
+    /// The waiter id with this number, cut to 53 bits.
     pub const fn new(random: u64) -> Self {
         Self(random & LARGEST)
     }
 
-    /// The ticket in a master's message, if the digits are one.
+    /// The waiter id in a master's message, if the digits are one.
     pub(crate) fn parse(digits: &[u8]) -> Option<Self> {
         let digits = core::str::from_utf8(digits).ok().filter(|digits| digits.len() == 16)?;
         let number = u64::from_str_radix(digits, 16).ok()?;
         (number <= LARGEST).then_some(Self(number))
     }
 
-    /// The number of the ticket.
+    /// The number of this id.
     pub const fn number(self) -> u64 {
         self.0
     }

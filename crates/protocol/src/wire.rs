@@ -1,6 +1,6 @@
-//! Wire: encodes commands and decodes answers, in one place.
+//! Wire: encodes commands and decodes replies, in one place.
 //!
-//! Clients encode [`Command`]s and decode answers with this module; model masters and proxies
+//! Clients encode [`Command`]s and decode replies with this module; model masters and proxies
 //! decode commands with the same [`Frame`]. `docs/wire.md` describes the format.
 
 use alloc::format;
@@ -63,19 +63,19 @@ pub enum Command {
         /// The boot marker.
         marker: Arc<str>,
     },
-    /// Read the boot marker and the vigil. Unless the marker belongs to the process `run_id`, also
-    /// go on with the vigil.
+    /// Read the boot marker and the probation key. Unless the marker belongs to the process
+    /// `run_id`, also go on with the probation.
     Watch {
         /// The server process.
         run_id: RunId,
-        /// The boot marker to write at the end of the vigil.
+        /// The boot marker to write at the end of the probation.
         marker: Arc<str>,
-        /// The vigil to begin if there is none; `None` only reads.
+        /// The probation key to set if there is none; `None` only reads.
         begin: Option<Arc<str>>,
-        /// How long the master keeps the vigil, in milliseconds.
+        /// How long the master keeps the probation key, in milliseconds.
         vigil_ms: u64,
-        /// The vigil that has lasted for a quarantine. If it is still there, the marker takes its
-        /// place.
+        /// The probation key that has lasted for a quarantine. If it is still there, the marker
+        /// takes its place.
         ended: Option<Arc<str>>,
     },
     /// `SET redquorum:boot marker NX`: initialize a master that has no boot marker.
@@ -155,41 +155,41 @@ pub enum Command {
     Probe,
 }
 
-/// How an answer is read. It goes with the command through the queue of a link.
+/// How a reply is read. It goes with the command through the queue of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expect {
-    /// The answer to a plain [`Command::Set`].
+    /// The reply to a plain [`Command::Set`].
     Set,
-    /// The answer to a [`Command::Set`] with a fence.
+    /// The reply to a [`Command::Set`] with a fence.
     Grant,
-    /// The answer to [`Command::Guarded`].
+    /// The reply to [`Command::Guarded`].
     Guarded {
         /// Whether the command has a fence.
         fenced: bool,
     },
-    /// The answer to [`Command::Watch`].
+    /// The reply to [`Command::Watch`].
     Watch,
-    /// The answer to [`Command::Initialize`].
+    /// The reply to [`Command::Initialize`].
     Initialize,
-    /// The answer to [`Command::Certify`].
+    /// The reply to [`Command::Certify`].
     Certify,
-    /// The answer to [`Command::Keep`].
+    /// The reply to [`Command::Keep`].
     Keep,
-    /// The answer to [`Command::Delete`].
+    /// The reply to [`Command::Delete`].
     Delete,
-    /// The answer to [`Command::Enqueue`].
+    /// The reply to [`Command::Enqueue`].
     Enqueue,
-    /// The answer to [`Command::Dequeue`].
+    /// The reply to [`Command::Dequeue`].
     Dequeue,
-    /// The answer to [`Command::Hello`].
+    /// The reply to [`Command::Hello`].
     Hello,
-    /// The answer to [`Command::Subscribe`].
+    /// The reply to [`Command::Subscribe`].
     Subscribe,
-    /// The answer to [`Command::Kill`].
+    /// The reply to [`Command::Kill`].
     Kill,
-    /// The answer to [`Command::Load`].
+    /// The reply to [`Command::Load`].
     Load(Script),
-    /// The answer to [`Command::Probe`].
+    /// The reply to [`Command::Probe`].
     Probe,
 }
 
@@ -199,7 +199,7 @@ impl Command {
         scripts(guarded).map(Self::Load)
     }
 
-    /// How the answer to this command is read.
+    /// How the reply to this command is read.
     pub const fn expect(&self) -> Expect {
         match self {
             Self::Set { fence: None, .. } => Expect::Set,
@@ -373,7 +373,7 @@ impl Expect {
         )
     }
 
-    /// Reads an answer. One that Redis never gives to this command is [`Cause::Garbage`]: after it
+    /// Reads a reply. One that Redis never gives to this command is [`Cause::Garbage`]: after it
     /// nothing on the connection can be trusted.
     pub fn read(self, frame: &Frame<'_>) -> Reply {
         match (self, frame) {
@@ -438,7 +438,7 @@ impl Expect {
 }
 
 impl Expect {
-    /// Reads the answer of a script that ends with the master's `TIME` in microseconds.
+    /// Reads the reply of a script that ends with the master's `TIME` in microseconds.
     fn read_stamped(self, parts: &[Frame<'_>]) -> Reply {
         let garbage = Reply::Unknown(Cause::Garbage);
         let [said @ .., Frame::Integer(micros)] = parts else { return garbage };
@@ -470,7 +470,7 @@ pub const BOOT: &[u8] = b"redquorum:boot";
 /// The key that [`Command::Probe`] names.
 pub const PROBE: &[u8] = b"redquorum:probe";
 
-/// The key of a vigil.
+/// The name of the probation key.
 pub const VIGIL: &[u8] = b"redquorum:vigil";
 
 /// The scripts that the commands of a lock call.
@@ -486,8 +486,8 @@ fn is_forbidden_key(error: &[u8]) -> bool {
         && (contains(b"access one of the keys") || contains(b"access a key"))
 }
 
-/// Reads a boot marker or the name of a vigil in a form that can be shown and compared. A value
-/// that can be neither becomes `?`.
+/// Reads a boot marker or the value of a probation key in a form that can be shown and compared. A
+/// value that can be neither becomes `?`.
 pub(crate) fn marker(bytes: &[u8]) -> Option<Arc<str>> {
     let fits = bytes.len() <= MAX_MARKER && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let text = core::str::from_utf8(bytes).ok().filter(|_| fits).unwrap_or("?");
@@ -517,7 +517,7 @@ pub fn channel_of(inbox: u64) -> Vec<u8> {
 /// The prefix of the channels.
 const CHANNEL: &[u8] = b"redquorum:wake:";
 
-/// The ticket of the waiter that this push message wakes; `None` for any other message.
+/// The waiter id of the waiter that this push message wakes; `None` for any other message.
 pub fn woken(frame: &Frame<'_>) -> Option<WaiterId> {
     let Frame::Push(said) = frame else { return None };
     match said.as_slice() {

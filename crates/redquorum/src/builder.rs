@@ -110,7 +110,7 @@ impl Builder {
     /// to send when it was paused. The lock delay gives that write time to arrive before another
     /// client can hold the resource. Chubby calls it lock-delay.
     ///
-    /// Default zero; rounded down to milliseconds. TTL + grace is at most 24 h, and with a
+    /// Default zero; rounded down to milliseconds. TTL + lock delay is at most 24 h, and with a
     /// [guard](Builder::restart_guard) at most its `max_ttl`. A master's clock that runs fast
     /// shortens the lock delay by the time that it gains, which [drift](Builder::drift) bounds. The
     /// lock delay moves no deadline, and does not protect from a write that takes longer.

@@ -47,7 +47,7 @@ impl Turn<'_> {
                 }
                 Ok(Some((frame, length))) => {
                     used += length;
-                    // The link judges a reply without a command.
+                    // The link handles a reply without a command.
                     oldest.map_or(Reply::Alive, |(expect, _)| expect.read(&frame))
                 }
                 Err(_) => Reply::Unknown(Cause::Garbage),

@@ -1,4 +1,4 @@
-//! Health: which masters answer now, and which of them would grant a lease.
+//! Health: which masters reply now, and which of them would grant a lease.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use crate::report::Report;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// The number of masters that answered, whatever the answer.
+    /// The number of masters that replied, whatever the reply.
     pub alive: usize,
     /// The number of those that take writes and, with a [guard](crate::Builder::restart_guard), are
     /// trusted.
     pub usable: usize,
     /// The number of usable masters that a lease needs.
     pub quorum: usize,
-    /// The answer of each master: [`Reply::Alive`] if it is usable, else an
+    /// The reply of each master: [`Reply::Alive`] if it is usable, else an
     /// [unknown vote](Reply::Unknown) with the reason.
     pub report: Report,
 }

@@ -127,7 +127,7 @@ impl Lease {
         Lost(self.claim.until(|claim| holding(claim)?.lost()).await)
     }
 
-    /// A signal that tells tasks and threads when the lease is over. It borrows nothing, so that
+    /// A signal that notifies tasks and threads when the lease is over. It borrows nothing, so that
     /// the lease can be released while the signal is in use.
     pub fn loss_signal(&self) -> LossSignal {
         LossSignal::new(Arc::downgrade(&self.claim))

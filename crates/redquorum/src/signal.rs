@@ -1,4 +1,4 @@
-//! LossSignal: tells tasks and threads that do not hold a lease when the lease is over.
+//! LossSignal: notifies tasks and threads that do not hold a lease when the lease is over.
 
 use std::fmt;
 use std::sync::Weak;

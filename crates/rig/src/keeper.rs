@@ -24,7 +24,7 @@ use crate::{Clock, disk};
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
-    /// The keeper waits as long as this is open. `None` after it was told to end.
+    /// The keeper waits as long as this is open. `None` after it was asked to end.
     words: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
@@ -122,7 +122,7 @@ impl Keeper {
         }
     }
 
-    /// Tells the keeper to end everything, and does not wait, so that several can be told before
+    /// Asks the keeper to end everything, and does not wait, so that several can be asked before
     /// the first is dropped.
     pub(crate) fn hang_up(&mut self) {
         self.words = None;

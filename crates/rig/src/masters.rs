@@ -313,7 +313,7 @@ impl Masters {
 
 impl Drop for Masters {
     fn drop(&mut self) {
-        // All keepers are told to end before the first is waited for.
+        // All keepers are asked to end before the first is waited for.
         for node in self.nodes.iter().chain(self.replicas.iter().map(|replica| &replica.node.node))
         {
             node.hang_up();

@@ -72,7 +72,7 @@ struct Running {
 enum State {
     /// The keeper's first reply, that the directory exists, is still to be read.
     Spawned,
-    /// The keeper was told to launch the server; the process id is still to be read.
+    /// The keeper was asked to launch the server; the process id is still to be read.
     Launching,
     /// A server with this process id was launched, and may have ended by itself since.
     Launched(u32),
@@ -297,7 +297,7 @@ impl Node {
         }
     }
 
-    /// Tells the keeper to end everything; the drop that follows waits for it.
+    /// Asks the keeper to end everything; the drop that follows waits for it.
     pub(crate) fn hang_up(&self) {
         self.running().keeper.hang_up();
     }

@@ -120,7 +120,7 @@ impl<'a> Case<'a> {
     }
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had
-    /// its key. Empty if the judge cannot interpret the lease's keys.
+    /// its key. Empty if the checker cannot interpret the lease's keys.
     pub(super) fn hollow(&self, lease: &Lease<'_>) -> &[Span] {
         lease.holds.first().map_or(&[], |hold| &self.hollow[hold.lease])
     }

@@ -118,7 +118,8 @@ fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Explanation> {
     Some(Explanation { cause: Cause::ClientPause, text })
 }
 
-/// Whether a quorum was told to keep a lease's key until its owner stopped counting on it.
+/// Whether a quorum received the request to keep a lease's key until its owner stopped counting on
+/// it.
 fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
     let until = lease.span().to;
     let long = lease.keys(&case.keys).filter(|key| {

@@ -114,7 +114,7 @@ pub(super) fn of<'a>(
 }
 
 /// For each answered command on each connection: the first reply to it or to a later command.
-/// Masters answer in order.
+/// Masters reply in order.
 fn replies(records: &[Record]) -> Map<u64, Vec<(u64, Ns)>> {
     let mut replies: Map<u64, Vec<(u64, Ns)>> = Map::default();
     for record in records {
@@ -133,7 +133,7 @@ fn replies(records: &[Record]) -> Map<u64, Vec<(u64, Ns)>> {
     replies
 }
 
-/// Until when a master may execute a command that it never answered.
+/// Until when a master may execute a command that it never replied to.
 fn settled(faults: &Faults<'_>, node: usize, sent: Ns) -> Ns {
     let mut by = sent.saturating_add(SETTLED);
     for pause in faults.node_pauses(node) {

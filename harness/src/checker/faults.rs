@@ -398,7 +398,7 @@ impl<'a> Faults<'a> {
     /// Whether a process could reach a master throughout a span.
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
         let mut gates = self.gates.iter();
-        // The record does not tell for which master the message was.
+        // The record does not show for which master the message was.
         if gates.any(|(of, span)| *of == process && span.touches(through)) {
             return false;
         }

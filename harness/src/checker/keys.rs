@@ -87,7 +87,7 @@ pub(super) struct Keys<'a> {
     granted: Vec<usize>,
     /// Which process deleted (or tried to delete) which token, and when.
     deletes: Vec<Delete<'a>>,
-    /// When a process sent a command that the judge cannot interpret, for the key of a resource.
+    /// When a process sent a command that the checker cannot interpret, for the key of a resource.
     opaque: Map<(&'a str, &'a str), Vec<Ns>>,
     /// When a process prolonged its token.
     keeps: Map<(&'a str, usize), Vec<ExtendedKey>>,
@@ -215,7 +215,8 @@ impl<'a> Keys<'a> {
         sent.filter(|sent| *sent >= from).min()
     }
 
-    /// Whether a process sent a command for the key of a resource that the judge cannot interpret.
+    /// Whether a process sent a command for the key of a resource that the checker cannot
+    /// interpret.
     pub(super) fn is_opaque(&self, process: &str, resource: &str, within: Span) -> bool {
         self.opaque.get(&(process, resource)).is_some_and(|all| {
             let first = all.get(all.partition_point(|sent| *sent < within.from));

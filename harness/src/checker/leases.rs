@@ -58,7 +58,7 @@ pub(super) struct Lease<'a> {
     pub(super) again: Vec<Answer<'a>>,
     /// The index, among the requests, of the first release with the last handle.
     pub(super) release: Option<usize>,
-    /// When the owner was told of the loss.
+    /// When the owner was notified of the loss.
     pub(super) lost: Option<Ns>,
     /// The event that ended the lease.
     pub(super) ending: Ending,
@@ -69,7 +69,7 @@ pub(super) struct Lease<'a> {
 /// A change of the deadline.
 #[derive(Clone, Copy)]
 pub(super) struct Extension {
-    /// When the client was told, if it reports that.
+    /// When the client was notified, if it reports that.
     pub(super) at: Option<Ns>,
     pub(super) deadline: Window,
     /// The index of the request for it among the requests. None: the watchdog extended the lease.

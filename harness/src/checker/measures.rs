@@ -1,4 +1,4 @@
-//! The measurements: nothing here is judged.
+//! The measurements: nothing here affects the verdict.
 
 use std::collections::BTreeMap;
 

@@ -18,7 +18,7 @@ struct Lines {
     unexpected: bool,
     /// Whether an expected violation was not seen.
     unseen: bool,
-    /// Whether the record cannot tell if an expected violation occurred.
+    /// Whether the record does not show if an expected violation occurred.
     untold: bool,
     all: Vec<(Outcome, String)>,
 }

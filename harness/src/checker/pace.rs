@@ -1,6 +1,6 @@
 //! The clocks by which clients measure their leases, at the rates that faults gave them. Clients
-//! take their stamps from these clocks. The judge therefore converts the stamps to run time before
-//! any check.
+//! take their stamps from these clocks. The checker therefore converts the stamps to run time
+//! before any check.
 
 use std::borrow::Cow;
 

@@ -128,7 +128,7 @@ fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) 
         })
 }
 
-/// When a request ended; none: the request is not to be judged.
+/// When a request ended; none: the request is not to be checked.
 fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     let process = request.process;
     let ended = match request.answer {

@@ -1,4 +1,4 @@
-//! Tests of the judge on histories written by hand.
+//! Tests of the checker on histories written by hand.
 
 use crate::client_protocol::{Capability, FailureReason};
 use crate::history::{

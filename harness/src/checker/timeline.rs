@@ -72,7 +72,7 @@ pub struct LeaseSpan {
     pub deadline: Ns,
     /// The event that ended the belief: `deadline`, `release`, `loss`, `death` or `new grant`.
     pub ending: &'static str,
-    /// The belief as a sentence, as in the report text of findings.
+    /// The belief as a sentence, as in the report text of violations.
     pub sentence: String,
     /// The index of the granting reply among the records.
     pub record: usize,

@@ -1,5 +1,5 @@
 //! Validity: is a lease handed out in time, is it true for as long as it promises, and is its owner
-//! told of its end?
+//! notified of its end?
 
 use crate::history::{Ns, Phase};
 use crate::scenario::{Cause, Property};
@@ -15,7 +15,7 @@ use super::{Case, Observed, Violation};
 /// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
 /// locks.
 const SHORT: Ns = MS;
-/// The owner must be told of the end within this time after the deadline.
+/// The owner must be notified of the end within this time after the deadline.
 const TOLD_WITHIN: Ns = 250 * MS;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {

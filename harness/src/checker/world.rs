@@ -1,5 +1,5 @@
 //! The setting of a history: the process of each client, the resources, and when each phase began.
-//! Every checker reads it. It judges nothing.
+//! Every check reads it. It checks nothing itself.
 
 use crate::checker::maps::{Map, Set};
 use crate::name::Name;

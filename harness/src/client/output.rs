@@ -1,4 +1,4 @@
-//! Voice: the only writer of messages to the harness, and the clock of their stamps. The mutants
+//! Output: the only writer of messages to the harness, and the clock of their stamps. The mutants
 //! use it, too.
 
 use std::io::{Write, stdout};

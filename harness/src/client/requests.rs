@@ -1,4 +1,4 @@
-//! Desk: the handler of requests. Requests run concurrently. An acquire and its cancel must stay in
+//! The request handler. Requests run concurrently. An acquire and its cancel must stay in
 //! order, so this module registers them in the order in which they were read.
 
 use std::collections::HashMap;

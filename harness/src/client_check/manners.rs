@@ -1,4 +1,4 @@
-//! Manners: the conformance checks of the client protocol, independent of locks.
+//! Conformance: the checks of the client protocol, independent of locks.
 
 use std::time::Duration;
 

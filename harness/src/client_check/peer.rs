@@ -1,4 +1,4 @@
-//! Talker: the conversation with a driver that may misbehave in any way: it may be silent, write
+//! Peer: the client protocol with a driver that may misbehave in any way: it may be silent, write
 //! too much, write nonsense, or die. Every wait is bounded, and so are all buffers.
 
 use std::collections::{BTreeMap, HashMap};

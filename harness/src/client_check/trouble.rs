@@ -1,4 +1,4 @@
-//! Trouble: the checks with dead masters.
+//! Dead masters: the checks with masters that do not run.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Conduct: how a client process behaves. The honest conduct is here; `sabotage` has the mutants.
+//! Conduct: how a client process behaves. The honest conduct is here; `mutants` has the others.
 //!
 //! This is the one seam between a process and its mutants. An honest process drives the shipped
 //! [`Claim`] and takes every default.

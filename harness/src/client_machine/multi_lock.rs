@@ -1,4 +1,4 @@
-//! Multi-lock requests in a client process. The shipped machine gives orders about the claims, and
+//! Multi-lock requests in a client process. The shipped machine returns actions on the claims, and
 //! this module reports the results of all claims to it. Once all are granted, each lease is an
 //! ordinary lease.
 
@@ -125,7 +125,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Whether the process keeps a member, against the order to undo it.
+    /// Whether the process keeps a member, against the action that undoes it.
     fn keeps(&mut self, id: u64, member: usize) -> bool {
         let claim = self.group(id).and_then(|group| group.members[member].claim);
         let conduct = self.conduct;
@@ -160,7 +160,7 @@ impl<K: Conduct> Process<K> {
         true
     }
 
-    /// Reports members that were kept against the order as won, since the machine asks for them
+    /// Reports members that were kept against the action as won, since the machine asks for them
     /// again.
     fn remind(&mut self, id: u64, around: &mut InputContext<'_>) {
         let members = self.group(id).map_or(0, |group| group.members.len());

@@ -86,7 +86,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
-    /// A client was told that its lease is lost.
+    /// A client was notified that its lease is lost.
     Lost {
         /// The client.
         client: Name,

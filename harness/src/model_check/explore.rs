@@ -1,9 +1,9 @@
 //! The walk through all states of a model, breadth first, and the way to the first bad one.
 //!
 //! It checks each step, each state, each end (a state in which no event is due any more), and that
-//! the model settles: from every state, the due events lead to an end if the most urgent one always
-//! goes first. This last check costs only a number for each state, because the most urgent event
-//! leads to a state that is visited anyway.
+//! the model terminates: from every state, the due events lead to an end if the most urgent one
+//! always goes first. This last check costs only a number for each state, because the most urgent
+//! event leads to a state that is visited anyway.
 
 use super::state_set::{NOBODY, StateSet};
 
@@ -213,7 +213,7 @@ impl<'m, M: Model> Walk<'m, M> {
         const SETTLED: u32 = NOBODY;
         self.onward.resize(self.states.len(), UNKNOWN);
         // The number of the walk that visited each state. Each walk stops at an end, or at a state
-        // that an earlier walk has settled.
+        // that an earlier walk has visited.
         let mut walk_of = vec![0; self.states.len()];
         for start in 0..self.states.len() {
             let walk = u32::try_from(start).expect("it was entered") + 1;

@@ -9,14 +9,14 @@
 //! |---|---|
 //! | `scope.rs` | the bounds of a run, and the list of runs |
 //! | `caller.rs` | a client's claim, its clock, and what it believes |
-//! | `side.rs` | a client's link to a master, and the connections |
+//! | `connection.rs` | a client's link to a master, and the connections |
 //! | `master.rs` | the commands of a master, and their replies |
 //! | `event.rs` | the events that can happen in a state |
 //! | `turn.rs` | the driver around the machines: the state after an event |
 //! | `local.rs` | the whole of one client, and its successors, computed once |
 //! | `rules.rs` | the rules that must hold |
 //! | `mutant.rs` | mutants of the driver, to show that the rules detect errors |
-//! | `fold.rs` | the canonical form of states: clocks shifted, masters or clients reordered |
+//! | `canonical.rs` | the canonical form of states: clocks shifted, masters or clients reordered |
 //! | `pool.rs` | the parts of states, each kept once |
 //! | `story.rs` | states and events in words |
 //!
@@ -42,7 +42,7 @@
 //! Each master has a queue, in which a waiter keeps the position that it was given. A waiter loses
 //! its position when it leaves, when a wake-up reaches no connection, or, as a fault, at any time:
 //! the position lapses. A wake-up reaches its client in order with the replies on the connection,
-//! late, or, as a fault, never. Each client has one claim that waits, and one ticket.
+//! late, or, as a fault, never. Each client has one claim that waits, and one waiter id.
 //!
 //! Masters report one duration as the remaining time of another client's key, since clocks are not
 //! compared: the TTL, or, where wake-ups are lost, longer than the sleep before a look. A key is

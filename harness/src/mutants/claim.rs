@@ -67,7 +67,7 @@ impl Rng for ClaimRng<'_> {
 
 impl MutantClaim {
     /// Starts to acquire. All claims of one client have the same `root`, a random token that no
-    /// other client has. The caller makes the terms with [`Mutant::drift`].
+    /// other client has. The caller makes the lock config with [`Mutant::drift`].
     pub fn acquire(
         (mutant, root): (Mutant, Token),
         clocks: Clocks,
@@ -242,7 +242,7 @@ impl MutantClaim {
         }
     }
 
-    /// The answer of a master that grants as others did.
+    /// The reply of a master that grants as others did.
     fn granted_as_others(&self) -> Reply {
         let grants = match &self.claim {
             Claim::Acquiring(acquire) => acquire.votes().votes(),
@@ -275,7 +275,7 @@ impl MutantClaim {
         step.is_none_or(|step| step == current).then_some((current, theft))
     }
 
-    /// Puts the machine's clock back to the start of its round, once the first master answers.
+    /// Puts the machine's clock back to the start of its round, once the first master replies.
     fn put_back(&mut self, clocks: Clocks, step: RoundId, answer: &Reply) {
         let opened = match (&self.claim, step) {
             (Claim::Acquiring(acquire), RoundId::Attempt(attempt))

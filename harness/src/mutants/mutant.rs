@@ -1,4 +1,4 @@
-//! Lie: the mutations, by name.
+//! Mutant: the mutations, by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -259,10 +259,10 @@ impl Mutant {
         }
     }
 
-    /// Whether the mutation often does harm within the assumptions of the lock, so that random runs
-    /// find it. All other mutations need a scenario of their own. There, a fault sets a counter to
-    /// its end, messages come in one order among very many, or processes wait in the queue. Or the
-    /// mutation only causes extra work and breaks nothing.
+    /// Whether the mutation often breaks the lock within the lock's assumptions, so that
+    /// random runs find it. All other mutations need a scenario of their own. There, a fault sets a
+    /// counter to its end, messages come in one order among very many, or processes wait in the
+    /// queue. Or the mutation only causes extra work and breaks nothing.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,

@@ -10,7 +10,7 @@ use super::mutant::Mutant;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Numbers {
     attempt: u32,
-    /// Grants that the machine has not received, and how many masters have answered in all.
+    /// Grants that the machine has not received, and how many masters have replied in all.
     held_back: Vec<(NodeId, u64)>,
     answered: usize,
     /// The numbers of the masters in the first hold in which they granted.

@@ -1,5 +1,5 @@
-//! Lax: fencing scripts with a line left out. Each text derives from the shipped one, so that
-//! nothing else differs.
+//! Script mutants: fencing scripts with a line left out. Each text derives from the shipped one, so
+//! that nothing else differs.
 
 use redquorum_protocol::wire::{CERTIFY, Command, GRANT, Script};
 

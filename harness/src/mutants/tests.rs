@@ -78,7 +78,7 @@ impl Run {
         self.claim.handle(clocks, input, &mut self.rng, &mut self.wanted);
     }
 
-    /// Gives these answers to a step, from the first master on.
+    /// Gives these replies to a round, from the first master on.
     fn answers(&mut self, ms: u64, step: RoundId, answers: impl IntoIterator<Item = Reply>) {
         for (node, answer) in answers.into_iter().enumerate() {
             self.give(ms, Input::Answered { node: NodeId::new(node), step, answer });

@@ -1,4 +1,4 @@
-//! Votes: made-up votes. The machine gets the answers of a quorum as soon as fewer masters than a
+//! Votes: made-up votes. The machine gets the replies of a quorum as soon as fewer masters than a
 //! quorum have given them.
 
 use redquorum_protocol::{NodeId, NodeSet, Reply, RoundId};
@@ -24,7 +24,7 @@ pub(super) struct VoteTheft {
     favour: NodeSet,
     /// Those of them whose answer equals the latest one: with fencing tokens, the same number.
     alike: Vec<(NodeId, Reply)>,
-    /// Masters with a made-up vote. Their real answers are not passed on.
+    /// Masters with a made-up vote. Their real replies are not passed on.
     made_up: NodeSet,
     /// The other answers. They are held back, or the round would be lost before it is stolen.
     held_back: Vec<(NodeId, Reply)>,

@@ -14,7 +14,7 @@ use crate::units::{millis, nanos};
 /// How long a task may exceed the time that may be left of a TTL: reconnecting backs off to one
 /// second.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long the director waits before it asks a client again.
+/// How long the orchestrator waits before it asks a client again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// See the [module](self).

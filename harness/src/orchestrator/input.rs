@@ -1,4 +1,4 @@
-//! Inputs of the director. The backend that carries out the orders sends them.
+//! Inputs of the orchestrator. The backend that carries out the orders sends them.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ pub enum Input {
         /// The reason for a failure.
         failed: Option<String>,
     },
-    /// A client process has ended, or the director must ignore it from now on.
+    /// A client process has ended, or the orchestrator must ignore it from now on.
     Broken {
         /// The process.
         process: Name,

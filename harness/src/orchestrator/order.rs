@@ -1,4 +1,4 @@
-//! The director's actions. A backend carries them out, and returns their results as
+//! The orchestrator's actions. A backend carries them out, and returns their results as
 //! [`Input`](super::Input).
 
 use crate::client_protocol::Request;

@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::scenario::{AccessKind, Client, EventKind, Length, Lock, Rounds, Step};
 use crate::units::{millis, nanos};
 
-/// How long the director waits before it asks a client again that cannot wait by itself.
+/// How long the orchestrator waits before it asks a client again that cannot wait by itself.
 const ASK_AGAIN: Duration = Duration::from_millis(40);
 
 /// How long a client may take for an answer, in addition to the wait of its request. Most steps

@@ -1,4 +1,4 @@
-//! Tests of the director in virtual time: no socket, no process, no sleep.
+//! Tests of the orchestrator in virtual time: no socket, no process, no sleep.
 
 use std::collections::BTreeMap;
 

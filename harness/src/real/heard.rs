@@ -1,5 +1,5 @@
-//! Converts the messages of client processes to inputs for the director. Stamps become times of the
-//! run, and violations of the client protocol are reported.
+//! Converts the messages of client processes to inputs for the orchestrator. Stamps become times of
+//! the run, and violations of the client protocol are reported.
 
 use super::run::Run;
 use crate::client_protocol::{ClientLine, Notice};
@@ -8,7 +8,7 @@ use crate::orchestrator::Input;
 use crate::process::{Word, shown};
 
 impl Run {
-    /// Converts a message of a client process to an input for the director.
+    /// Converts a message of a client process to an input for the orchestrator.
     pub(super) fn heard(&mut self, process: &Name, word: &Word) -> Option<Input> {
         let broken = |why: String| Some(Input::Broken { process: process.clone(), why });
         let line = match word {

@@ -1,7 +1,7 @@
 //! Carries out faults on real parts: masters, their clocks, the network and the client processes. A
 //! separate thread does this, because a restart takes time and the run must go on meanwhile.
 //!
-//! This file lets faults strike and heals them. The director decides beforehand when a fault
+//! This file lets faults strike and heals them. The orchestrator decides beforehand when a fault
 //! strikes and which masters and processes it hits. Only `run.rs` calls this module.
 //!
 //! - `inject/net.rs`: rules of the network, and gates
@@ -157,7 +157,7 @@ impl Injector {
                 self.net(fault, rule, true);
                 Ok(())
             }
-            // The director handles these.
+            // The orchestrator handles these.
             FaultKind::Resource(_) => Ok(()),
             FaultKind::Client(ClientFault::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
             FaultKind::Client(ClientFault::Rate { .. }) => Err(NO_RATE.to_owned()),

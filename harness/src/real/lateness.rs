@@ -1,8 +1,8 @@
 //! Lateness: whether this machine ran everything in time during a run.
 //!
 //! Clients and masters of a run are processes of this machine. The machine may stall for longer
-//! than a reply may take, because of its other guests or of a build beside the run. Then acquires
-//! fail although no fault of the scenario touches them.
+//! than a reply may take, because of other virtual machines or of a build beside the run. Then
+//! acquires fail although no fault of the scenario touches them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 //! order of arrival. Slow work runs on a thread of its own.
 //!
 //! This file has the course of a run, from its parts to its history. `start.rs` gets the clients
-//! ready, `heard.rs` interprets their messages, and `inject.rs` carries out faults. The director
-//! makes all decisions.
+//! ready, `heard.rs` interprets their messages, and `inject.rs` carries out faults. The
+//! orchestrator makes all decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -34,7 +34,7 @@ pub(super) const GLANCE: Duration = Duration::from_millis(50);
 pub(super) enum Signal {
     /// A message of a client process.
     ReceivedMessage(Name, ReceivedMessage),
-    /// An input for the director.
+    /// An input for the orchestrator.
     Told(Input),
 }
 

@@ -1,5 +1,5 @@
-//! Turns the traffic on the network into events for the director and the history: which command did
-//! what to which key, between which two instants. Runs on the network's thread.
+//! Turns the traffic on the network into events for the orchestrator and the history: which command
+//! did what to which key, between which two instants. Runs on the network's thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};

@@ -4,7 +4,7 @@
 //! Commands such as `SET … NX` are unambiguous. Scripts are not: this module searches their text,
 //! as seen on the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That is a guess.
 //! It suffices for compare-and-delete and compare-and-expire, of which locks consist. All other
-//! scripts are [`Act::Other`], and the judge draws no conclusions from them.
+//! scripts are [`Act::Other`], and the checker draws no conclusions from them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -203,7 +203,7 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
     }
 }
 
-/// What a script does, judged by the commands that it calls.
+/// The effect of a script, by the commands that it runs.
 fn kind_of(text: &[u8]) -> Kind {
     // The lock's own scripts do too much for a guess: they create a key, and may have to remove it.
     let ours = [

@@ -130,7 +130,7 @@ pub(super) const fn label(cause: Cause) -> &'static str {
     }
 }
 
-/// How many findings of one property with the same causes are told in full.
+/// How many violations of one property with the same causes are printed in full.
 const TOLD: usize = 3;
 
 fn stories(findings: &[Violation]) -> String {

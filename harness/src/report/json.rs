@@ -48,9 +48,9 @@ pub struct ResultLine {
     /// `as-expected`, `differs`, `not-seen`, `inconclusive`, `skipped`; or, when it could not be
     /// run to its end, `environment` or `internal`.
     pub outcome: String,
-    /// What was expected of each layer.
+    /// What was expected of each property.
     pub expected: BTreeMap<Property, Wanted>,
-    /// What was seen of each layer; empty if it was not judged.
+    /// What was seen of each property; empty if it was not checked.
     pub observed: BTreeMap<Property, Observed>,
     /// How many acquires returned a lease.
     pub grants: usize,
@@ -63,7 +63,7 @@ pub struct ResultLine {
     /// The violations and possible violations, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Violation>,
-    /// What was measured; none: it was not judged.
+    /// What was measured; none: it was not checked.
     pub measures: Option<Measures>,
     /// Its history, relative to this file.
     pub history: Option<String>,

@@ -6,8 +6,8 @@
 //! - `whom.rs`: the masters and clients that a fault hits
 //! - `text.rs`: the form of a fault in TOML and in histories
 //!
-//! The director decides when a fault strikes; the backend applies it. `read/check/faults.rs` checks
-//! whether a fault makes sense in its scenario.
+//! The orchestrator decides when a fault strikes; the backend applies it. `read/check/faults.rs`
+//! checks whether a fault makes sense in its scenario.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Exhaustive search: all schedules of up to a given number of faults, on a few lessons, from a
-//! vocabulary of faults and places. The finds are scenarios, which run on any backend.
+//! Exhaustive search: all schedules of up to a given number of faults, on a few base scenarios,
+//! from a vocabulary of faults and places. The finds are scenarios, which run on any backend.
 //!
 //! `lessons.rs` defines the scenarios that are played, `vocabulary.rs` the faults that can occur in
 //! them, `walk.rs` the walk through all schedules, `assumptions.rs` and `classes.rs` the meaning of
@@ -40,7 +40,7 @@ use walk::{SearchSpace, Start};
 /// The search space.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The lessons.
+    /// The base scenarios.
     pub lessons: Vec<BaseScenario>,
     /// The largest number of faults in a schedule.
     pub faults: usize,
@@ -53,13 +53,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// All lessons for this number of masters.
+    /// All base scenarios for this number of masters.
     pub fn new(nodes: usize, faults: usize) -> Self {
         let (lessons, symmetry) = (lessons(nodes), Symmetry::Folded);
         Self { lessons, faults, symmetry, mutant: Mutant::None, threads: 1 }
     }
 
-    /// The same lessons and faults, with every defence of the lock switched on.
+    /// The same base scenarios and faults, with every defence of the lock switched on.
     #[must_use]
     pub fn defended(self) -> Self {
         Self { lessons: self.lessons.into_iter().map(BaseScenario::defended).collect(), ..self }

@@ -1,5 +1,5 @@
-//! Shrinks a find: removes everything that is not needed for the same layer to be violated for the
-//! same causes, and makes the rest easy to read.
+//! Shrinks a find: removes everything that is not needed for the same property to be violated for
+//! the same causes, and makes the rest easy to read.
 //!
 //! First the shrinker leaves out whole faults (delta debugging), then clients, steps, masters and
 //! options. Then it replaces the times of faults by moments of the protocol, and numbers of masters
@@ -64,7 +64,7 @@ pub fn shrink_to(
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Found {
     let mut trial = Trial {
-        // A violation of a lock with defences is another lesson than one of a lock without.
+        // A violation of a lock with defences is another find than one of a lock without.
         defended: found.scenario.lock.guard.is_some(),
         best: found.clone(),
         masters: found.scenario.cluster.nodes.min(3),

@@ -129,7 +129,7 @@ fn comment(text: &mut String, hang: &str, told: &str) {
     text.push('\n');
 }
 
-/// The lesson in one sentence.
+/// The find in one sentence.
 fn about(kind: &Kind, mutant: Mutant, scenario: &Scenario) -> String {
     let mut about = match kind.layer {
         Some(Property::MutualExclusion) => "Two clients believe at once that they hold",

@@ -98,7 +98,7 @@ impl<P: ClientProcess> World<P> {
                 let rule = rule_of(net);
                 self.rule(fault, Rule { nodes: Some(nodes), actors: Some(actors), ..rule });
             }
-            // The director handles these.
+            // The orchestrator handles these.
             FaultKind::Resource(_) => {}
             FaultKind::Client(ClientFault::Pause { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].paused = true);

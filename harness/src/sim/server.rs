@@ -313,8 +313,8 @@ impl Server {
         self.keys.out_of_memory = is;
     }
 
-    /// While a master loads its file, it answers almost every request with an error. A start does
-    /// not set this.
+    /// While a master loads its file, it replies to almost every request with an error. A start
+    /// does not set this.
     pub fn set_loading(&mut self, is: bool) {
         self.keys.loading = is;
     }

@@ -54,7 +54,7 @@ pub(super) struct Wire {
     greeted: bool,
     up: Lane<Message>,
     down: Lane<ServerReply>,
-    /// Commands that the master has received, or will receive, and has not answered.
+    /// Commands that the master has received, or will receive, and has not replied to.
     awaiting: VecDeque<Pending>,
     /// The rules that reset this connection when they are healed.
     suffers: Vec<u64>,

@@ -45,11 +45,11 @@ pub(super) enum WorldEvent {
     VoteRequest(usize),
     /// A process wakes up.
     Wake(usize),
-    /// The oldest pending message of the processes reaches the director.
+    /// The oldest pending message of the processes reaches the orchestrator.
     Tell,
     /// A message waits at the gate of this fault.
     Gated(usize),
-    /// The director wakes up.
+    /// The orchestrator wakes up.
     Direct,
     /// A fault strikes, at these masters and processes, or is healed (`Cure`).
     Strike(Box<(usize, Vec<usize>, Vec<Name>)>),
@@ -160,7 +160,7 @@ pub(super) struct World<P> {
     pub(super) seed: Seed,
     pub(super) mutant: Mutant,
     pub(super) began: bool,
-    /// Messages of processes that have not reached the director.
+    /// Messages of processes that have not reached the orchestrator.
     pub(super) said: VecDeque<Input>,
     /// A buffer, kept for reuse.
     pub(super) orders: Vec<Order>,
@@ -271,7 +271,7 @@ impl<P: ClientProcess> World<P> {
         super::EPOCH.saturating_add(self.now).saturating_add_signed(ahead)
     }
 
-    /// Passes an input to the director and carries out its orders.
+    /// Passes an input to the orchestrator and carries out its orders.
     pub(super) fn direct(&mut self, input: Input) {
         if !self.began {
             return;

@@ -99,7 +99,7 @@ struct Flawed {
     held: BTreeMap<Connection, Vec<Request>>,
     /// [`Flaw::ExpiryIgnoresClock`]: the first instant, and the number of checks since.
     looks: Option<(Wall, u64)>,
-    /// [`Flaw::NamesLast`]: the ticket of the waiter that enqueued last.
+    /// [`Flaw::NamesLast`]: the waiter id of the waiter that enqueued last.
     last: WaiterId,
 }
 

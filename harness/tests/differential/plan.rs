@@ -26,7 +26,8 @@ const SPOTS: [Position; 9] = [
 /// The inboxes for which connections subscribe.
 pub(crate) const INBOXES: [u64; 2] = [1, u64::MAX];
 
-/// The waiters: inbox and ticket. They are few, so that they meet. No two have the same ticket.
+/// The waiters: inbox and waiter id. They are few, so that they meet. No two have the same waiter
+/// id.
 const WAITERS: [(u64, u64); 7] = [
     (0, 1),
     (0, 9),

@@ -1,4 +1,4 @@
-//! Line: the positions of an acquire in the masters' queues.
+//! Positions: the positions of an acquire in the masters' queues.
 //!
 //! Each master keeps a queue of waiters for each resource. It wakes the first of them when the
 //! resource becomes free there. A waiter that was refused enqueues behind the others, and may
@@ -9,10 +9,10 @@
 //!
 //! Masters may give different positions to waiters that come at the same time, so that none would
 //! be first. So a fair waiter asks all masters for the largest position that any of them gave it,
-//! until a quorum keeps it there. From then on, its position is settled and does not change. A
-//! waiter that asks later asks at least one master that knows the settled position, and gets a
+//! until a quorum keeps it there. From then on, its position is *fixed* and does not change. A
+//! waiter that asks later asks at least one master that knows the fixed position, and gets a
 //! larger one: a master puts a waiter that it does not know behind its last waiter. So each other
-//! process overtakes a settled waiter at most once.
+//! process overtakes such a waiter at most once.
 //!
 //! A waiter that is gone blocks no other: masters drop it when they cannot wake it, and a position
 //! lapses unless the waiter asks for it again. A first waiter that is not granted because it
@@ -36,7 +36,7 @@ pub(super) struct Positions {
     waiter_id: WaiterId,
     /// The largest position that any master gave it.
     number: u64,
-    /// The latest answer of each master.
+    /// The latest reply of each master.
     places: Vec<Option<Place>>,
     /// The number of the latest round of position requests, counted from 1.
     round: u32,
@@ -69,7 +69,7 @@ impl Positions {
     fn heard(&mut self, node: NodeId, answer: &Reply, quorum: usize) {
         self.places[node.index()] = match *answer {
             Reply::Place { number, ahead, .. } => {
-                // A settled number stays: a master that was asked late already knows later waiters.
+                // A fixed position stays: a master that was asked late already knows later waiters.
                 if !self.settled {
                     self.number = self.number.max(number);
                 }
@@ -81,7 +81,7 @@ impl Positions {
         self.settled |= self.places.iter().flatten().filter(keeps).count() >= quorum;
     }
 
-    /// Drops all positions. Answers that are still on their way are about the old ones.
+    /// Drops all positions. Replies that are still on their way are about the old ones.
     fn vacate(&mut self) {
         self.places.fill(None);
         self.round = self.round.wrapping_add(1);
@@ -109,7 +109,7 @@ impl Positions {
         NodeId::all(self.places.len()).filter(|node| self.is_first(*node)).collect()
     }
 
-    /// Whether its position is settled, and other waiters are before it on too many masters for an
+    /// Whether its position is fixed, and other waiters are before it on too many masters for an
     /// attempt.
     fn is_behind(&self, quorum: usize) -> bool {
         self.settled && self.agrees() && self.first().len() < quorum
@@ -131,14 +131,14 @@ impl Positions {
 }
 
 impl Acquire {
-    /// Gets a ticket, if it may use queues and has none yet.
+    /// Gets a waiter id, if it may use queues and has none yet.
     pub(super) fn enter(&mut self, rng: &mut dyn Rng) {
         if self.line.is_none() && (self.fair || self.wait.wants) {
             self.line = Some(Positions::new(WaiterId::new(rng.random()), self.terms.nodes()));
         }
     }
 
-    /// Starts a round that asks all masters for its positions. It decides once all have answered,
+    /// Starts a round that asks all masters for its positions. It decides once all have replied,
     /// unless a quorum lets it attempt before.
     pub(super) fn stand(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.votes = Votes::open(self.terms.nodes(), now);
@@ -213,7 +213,7 @@ impl Acquire {
         }
     }
 
-    /// Ends the round for masters that have not answered.
+    /// Ends the round for masters that have not replied.
     pub(super) fn close_round(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         let awaited = self.votes.awaited();
         for node in NodeId::all(self.terms.nodes()).filter(|node| awaited.contains(*node)) {
@@ -348,7 +348,7 @@ impl Acquire {
         }
     }
 
-    /// Marks the acquire as in no queue. Returns the ticket that masters may still know.
+    /// Marks the acquire as in no queue. Returns the waiter id that masters may still know.
     pub(super) fn vacate(&mut self) -> Option<WaiterId> {
         let waiter = self.waiter();
         if let Some(line) = self.line.as_mut().filter(|line| line.stands) {
@@ -358,7 +358,7 @@ impl Acquire {
         waiter
     }
 
-    /// The ticket of the acquire, if masters may keep a position for it.
+    /// The waiter id of the acquire, if masters may keep a position for it.
     pub fn waiter(&self) -> Option<WaiterId> {
         self.line.as_ref().filter(|line| line.stands).map(Positions::waiter_id)
     }

@@ -9,7 +9,7 @@
 //! A release wakes one waiter on each master, mostly the same one. A waiter that fewer than a
 //! quorum woke asks one master first, the same one for all clients. It asks the other masters only
 //! if that one grants: otherwise several waiters would share the masters, and none would win. The
-//! first master is only a hint, like everything in this module. If it does not answer, or shows a
+//! first master is only a hint, like everything in this module. If it does not reply, or shows a
 //! key that no other master shows, the waiter ignores the hint.
 //!
 //! Attempts become rarer while masters leave them unanswered: many clients that retry at the same
@@ -32,7 +32,7 @@ use crate::wire::LAPSE_MS;
 pub(super) struct Wait {
     /// Whether it enqueues and subscribes.
     pub(super) wants: bool,
-    /// Whether the links were told to subscribe.
+    /// Whether it requested subscriptions from the links.
     asked: bool,
     /// Masters that wake it.
     listening: NodeSet,
@@ -43,7 +43,7 @@ pub(super) struct Wait {
     pub(super) watch: Watch,
     /// Masters that woke it since the latest attempt began.
     pub(super) named: NodeSet,
-    /// Masters that answered a look since the latest attempt began.
+    /// Masters that replied to a look since the latest attempt began.
     looked: NodeSet,
     /// Failed attempts in a row, with no holder seen before them.
     streak: u32,
@@ -107,7 +107,7 @@ impl Wait {
         self.refused_by = Some(first);
     }
 
-    /// The first master did not answer.
+    /// The first master did not reply.
     pub(super) fn silent(&mut self, first: NodeId) {
         self.last.insert(first);
     }
@@ -117,12 +117,12 @@ impl Wait {
         self.refused.contains(node)
     }
 
-    /// Whether this master has answered a look of this wait: later reports from it are news.
+    /// Whether this master has replied to a look of this wait: later reports from it are news.
     pub(super) fn has_looked(&self, node: NodeId) -> bool {
         self.looked.contains(node) || self.silence > 0
     }
 
-    /// Counts a round that no quorum answered in time.
+    /// Counts a round in which no quorum replied in time.
     pub(super) fn count_silence(&mut self, votes: &Votes, quorum: usize) {
         let silent = votes.which(|answer| *answer == Reply::Unknown(Cause::Silent)).len();
         let is_silent = silent > votes.votes().len() - quorum;
@@ -155,7 +155,7 @@ impl Acquire {
         self.state = State::Waiting;
     }
 
-    /// Has the links subscribe, before anything else is asked. An answer after that is up to date,
+    /// Has the links subscribe, before anything else is asked. A reply after that is up to date,
     /// or a wake-up follows it.
     pub(super) fn listen(&mut self, out: &mut Vec<Effect>) {
         let Some(waiter_id) = self.line.as_ref().map(Positions::waiter_id) else { return };
@@ -307,7 +307,7 @@ impl Acquire {
     /// The master to ask first, if only one is asked: the lowest-numbered one that has not failed
     /// as the first master.
     fn first(&mut self) -> Option<NodeId> {
-        // Slow masters are asked at once: a master that is asked later has less time to answer.
+        // Slow masters are asked at once: a master that is asked later has less time to reply.
         if !self.wait.wants || self.wait.silence > 0 {
             return None;
         }
@@ -361,7 +361,7 @@ impl Acquire {
         }
     }
 
-    /// A master answered a look while the acquire waits.
+    /// A master replied to a look while the acquire waits.
     pub(super) fn looked(
         &mut self,
         now: Time,
@@ -391,7 +391,7 @@ impl Acquire {
         }
     }
 
-    /// A master answered the clean-up of the latest attempt.
+    /// A master replied to the clean-up of the latest attempt.
     pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, answer: &Reply) {
         self.cleaned.insert(node);
         self.wait.watch.looked(now, node, answer);
@@ -425,7 +425,7 @@ impl Acquire {
         Duration::from_nanos(rng.random() % most.max(1))
     }
 
-    /// When to ask the other masters, too, although the first one has not answered.
+    /// When to ask the other masters, too, although the first one has not replied.
     pub(super) fn first_ends(&self) -> Time {
         self.votes.opened().plus(self.wait.stretched(self.terms.node_timeout()) / 4)
     }

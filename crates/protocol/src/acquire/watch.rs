@@ -37,7 +37,7 @@ impl Watch {
         self.known.clear();
     }
 
-    /// Records a master's answer to a compare-and-delete, or to a request for a position.
+    /// Records a master's reply to a compare-and-delete, or to a request for a position.
     pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Reply) {
         let until = |left_ms| now.plus(Duration::from_millis(left_ms));
         let Some(known) = self.known.get_mut(node.index()) else { return };
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(watch.earliest(3), at(35));
         watch.freed(NodeId::new(0));
         assert_eq!(watch.earliest(3), at(25));
-        // A master that does not answer may be free.
+        // A master that does not reply may be free.
         watch.looked(at(6), NodeId::new(3), &Reply::Unknown(crate::vote::Cause::Silent));
         assert_eq!(watch.earliest(3), at(15));
         watch.looked(at(6), NodeId::new(2), &Reply::Unknown(crate::vote::Cause::Silent));

@@ -14,7 +14,7 @@ pub trait ClaimMachine {
     /// The readings of the process's clocks at one instant.
     type Clocks: Copy;
 
-    /// The parameters of a claim besides its terms.
+    /// The parameters of a claim besides its lock config.
     type Seed: Clone;
 
     /// The monotonic clock.

@@ -52,7 +52,7 @@ pub struct AcquireRequest<S = ()> {
     pub fair: bool,
     /// Its owner, if it has one.
     pub reentry: Option<Reentry>,
-    /// The parameters of the claim besides its terms.
+    /// The parameters of the claim besides its lock config.
     pub seed: S,
 }
 
@@ -73,7 +73,7 @@ pub struct OwnerId(pub usize);
 pub struct Reentry {
     /// The owner.
     pub owner: OwnerId,
-    /// Whether the lease must live at least as long as the terms of the request grant from now.
+    /// Whether the lease must live at least as long as the config of the request grants from now.
     pub extend: bool,
 }
 

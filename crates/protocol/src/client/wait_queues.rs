@@ -1,5 +1,5 @@
-//! Turns: which request of this process asks the masters for a resource, and what happens to the
-//! requests behind it.
+//! Wait queues: which request of this process asks the masters for a resource, and what happens to
+//! the requests behind it.
 //!
 //! Requests for one resource wait in a local [`Queue`]; the first one asks the masters. A request
 //! whose wait is over reports what the latest claim has found, and sends nothing. If that claim has

@@ -3,7 +3,7 @@
 //! A rival needs a quorum of masters that lack our key at one time. It is certain that a master
 //! held the key only when it confirms a key that it is known to have held before. So the hold keeps
 //! a span for the time before each round. A span has the masters that held the key then, as far as
-//! is known, and those of them that have not answered since. A silent master keeps its key (A2)
+//! is known, and those of them that have not replied since. A silent master keeps its key (A2)
 //! until it shows that it did not. A master that never showed the key has none.
 
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ pub(super) struct Spans(Vec<Span>);
 struct Span {
     /// Masters that held the key, unless they showed that they did not.
     held: NodeSet,
-    /// Those of them that have not answered since it began.
+    /// Those of them that have not replied since it began.
     open: NodeSet,
     /// From this time on, the key of an open master may expire by itself.
     expires: Time,
@@ -34,7 +34,7 @@ impl Spans {
     pub(super) fn begin_round(&mut self, now: Time, members: NodeSet, expires: Time) -> NodeSet {
         let (mut stale, mut seen) = (NodeSet::EMPTY, NodeSet::EMPTY);
         for span in &self.0 {
-            // The first span in which a master is open follows the latest answer of that master.
+            // The first span in which a master is open follows the latest reply of that master.
             if span.expires <= now {
                 stale = stale.or(span.open.without(seen));
             }
@@ -61,7 +61,7 @@ impl Spans {
         self.close(NodeSet::from_iter([node]));
     }
 
-    /// A master reports that it has no key of ours. It has had none since its last answer, unless
+    /// A master reports that it has no key of ours. It has had none since its last reply, unless
     /// the key may have expired by itself.
     pub(super) fn deny(&mut self, now: Time, node: NodeId) {
         let node = NodeSet::from_iter([node]);

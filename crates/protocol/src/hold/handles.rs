@@ -13,7 +13,7 @@ use crate::time::Time;
 pub(super) struct Handles {
     /// How many are out. Never 0: the hold ends with the last one.
     count: u32,
-    /// Until when the work of a dropped handle has its grace.
+    /// Until when the lock delay of a dropped handle lasts.
     left: Option<Time>,
 }
 

@@ -65,7 +65,7 @@ impl Hold {
     }
 
     /// When the watchdog renews the lease next. `None` without a watchdog, with nothing left to
-    /// renew, or while a round waits for answers.
+    /// renew, or while a round waits for replies.
     pub fn renewal(&self) -> Option<Renewal> {
         let due = self.watchdog?.next;
         let waits = self.lost.is_none() && !self.is_extending() && due != Time::NEVER;

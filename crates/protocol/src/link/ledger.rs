@@ -49,7 +49,7 @@ enum State {
     Owed,
     /// The compare-and-delete is under way on the current connection.
     Paying,
-    /// The master answered the compare-and-delete with an error; the link sends it again later.
+    /// The master replied to the compare-and-delete with an error; the link sends it again later.
     Refused,
 }
 
@@ -158,9 +158,9 @@ impl Ledger {
         .collect()
     }
 
-    /// Notes that the master answered the compare-and-delete with an error. The master executed the
-    /// command that created the key before that, so the key lives for no longer than its TTL and
-    /// drift from now on. The link tries again until then, and gives up if a later try fails as
+    /// Notes that the master replied to the compare-and-delete with an error. The master executed
+    /// the command that created the key before that, so the key lives for no longer than its TTL
+    /// and drift from now on. The link tries again until then, and gives up if a later try fails as
     /// well. Returns whether nothing is left to do.
     pub(super) fn refuse(&mut self, now: Time, token: Token) -> bool {
         let Some(entry) = self.entries.get_mut(&token) else { return true };

@@ -54,7 +54,7 @@ impl Offsets {
         Some(Self { window, bound, slots: Vec::new(), watched: None, stepped: None })
     }
 
-    /// Notes that another server process answers from now on.
+    /// Notes that another server process replies from now on.
     pub(super) const fn restarted(&mut self) {
         self.watched = None;
     }
@@ -88,7 +88,7 @@ impl Offsets {
         (reading.unwatched_for(self.unwatched(now)), fit)
     }
 
-    /// Why the master is distrusted whatever it answers, and for how much longer: its clock has
+    /// Why the master is distrusted whatever it replies, and for how much longer: its clock has
     /// stepped.
     pub(super) fn stepped(&self, now: Time) -> Option<(Distrust, Duration)> {
         let stepped = self.stepped.as_ref().filter(|stepped| now < stepped.until)?;
@@ -123,7 +123,7 @@ impl Offsets {
         self.slots.drain(..before.unwrap_or(0));
     }
 
-    /// Keeps a reading, unless the answer was slow: one wide reading would make all later ones
+    /// Keeps a reading, unless the reply was slow: one wide reading would make all later ones
     /// unclear.
     fn keep(&mut self, now: Time, reading: Reading) {
         if reading.width() > self.bound / 4 {

@@ -1,9 +1,9 @@
-//! Sentry: the restart guard of one link. It decides whether grants of the master count, and
+//! Restart guard: the guard of one link. It decides whether grants of the master count, and
 //! watches a distrusted master until they do. With a clock bound it goes on watching: a trusted
 //! clock can step.
 //!
 //! [`guard`](crate::guard) has the rules of trust. This module decides when to look, and what to
-//! conclude from the answers.
+//! conclude from the replies.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -28,7 +28,7 @@ pub(super) struct RestartGuard {
     trust: Trust,
     /// The readings of the master's clock, if the guard watches clocks.
     offsets: Option<Offsets>,
-    /// How many vigils this link has begun. Each has a name of its own.
+    /// How many probation keys this link has begun. Each has a value of its own.
     vigils: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
     look: Option<Time>,
@@ -41,7 +41,7 @@ enum Trust {
     Distrusted(Distrust, Option<Probation>),
 }
 
-/// A vigil, and since when this link has seen it without a gap.
+/// A probation key, and since when this link has seen it without a gap.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Probation {
     name: Arc<str>,
@@ -138,7 +138,7 @@ impl RestartGuard {
         Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None }
     }
 
-    /// Reads the master's clock from an answer, if the guard watches clocks. Returns the reading,
+    /// Reads the master's clock from a reply, if the guard watches clocks. Returns the reading,
     /// and whether a grant that came with it counts.
     pub(super) fn read_clock(
         &mut self,
@@ -152,7 +152,7 @@ impl RestartGuard {
         Some((reading, fit.map_err(distrusted)))
     }
 
-    /// Takes the answer to a look.
+    /// Takes the reply to a look.
     pub(super) fn looked(&mut self, now: Time, answer: &Reply) {
         match answer {
             Reply::Marked { boot, probation } => {
@@ -178,7 +178,8 @@ impl RestartGuard {
         if let Trust::Distrusted(_, probation) = &self.trust {
             let end =
                 probation.as_ref().map(|probation| probation.since.plus(self.guard.quarantine()));
-            // Do not look again at once if the vigil has ended and the master did not accept it.
+            // Do not look again at once if the probation key has ended and the master did not
+            // accept it.
             let end = end.filter(|end| *end > now).unwrap_or(Time::NEVER);
             self.look = Some(now.plus(LOOK).min(end));
         }
@@ -238,7 +239,8 @@ impl RestartGuard {
                     },
                     Trust::Marked(_) => (why, None),
                 };
-                // It is the same vigil as before: the master has forgotten nothing in between.
+                // It is the same probation key as before: the master has forgotten nothing in
+                // between.
                 let probation = match (before, seen) {
                     (Some(before), Some(seen)) if before.name == seen.name => Some(before),
                     (_, seen) => seen,

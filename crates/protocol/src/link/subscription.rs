@@ -1,4 +1,4 @@
-//! Inbox: the channel on which a master wakes the waiters of this process.
+//! Subscription: the channel on which a master wakes the waiters of this process.
 //!
 //! A process subscribes to one channel of its own on each connection, when it waits for the first
 //! time, and stays subscribed. The message names the waiter, and means that the resource is free.
@@ -57,7 +57,7 @@ impl Subscription {
         out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), word)));
     }
 
-    /// The connection is gone: tells the waiters that the master no longer wakes them.
+    /// The connection is gone: notifies the waiters that the master no longer wakes them.
     pub(super) fn close<T>(&mut self, out: &mut Vec<LinkEffect<T>>) {
         if self.is_open() {
             self.tell_all(QueueEvent::NotSubscribed, out);
@@ -65,7 +65,7 @@ impl Subscription {
         self.state = State::Closed;
     }
 
-    /// Takes the answer to `HELLO 3`.
+    /// Takes the reply to `HELLO 3`.
     pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if able { State::Able } else { State::Refused };
         if !able {
@@ -73,7 +73,7 @@ impl Subscription {
         }
     }
 
-    /// Takes the answer to `SUBSCRIBE`.
+    /// Takes the reply to `SUBSCRIBE`.
     pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if open { State::Open } else { State::Refused };
         self.tell_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);

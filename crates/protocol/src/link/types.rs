@@ -54,7 +54,7 @@ impl Bounds {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RunId(pub Arc<str>);
 
-/// What a driver passes to a link. `T` is a tag that the link returns with the answer.
+/// What a driver passes to a link. `T` is a tag that the link returns with the reply.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkInput<T> {
@@ -64,7 +64,7 @@ pub enum LinkInput<T> {
         key: Key,
         /// The request.
         ask: VoteRequest,
-        /// The tag of the answer.
+        /// The tag of the reply.
         tag: T,
     },
     /// A claim is done with a token: its key must go.
@@ -77,7 +77,7 @@ pub enum LinkInput<T> {
         call: WakeUp,
         /// The waiter that leaves the queue with this.
         leave: Option<WaiterId>,
-        /// The tag of the answer.
+        /// The tag of the reply.
         tag: T,
     },
     /// Ask for a position in the master's queue for a resource, or keep it.
@@ -88,7 +88,7 @@ pub enum LinkInput<T> {
         waiter_id: WaiterId,
         /// The position.
         position: Position,
-        /// The tag of the answer.
+        /// The tag of the reply.
         tag: T,
     },
     /// The position is no longer needed.
@@ -110,15 +110,15 @@ pub enum LinkInput<T> {
     },
     /// This waiter no longer waits.
     Unsubscribe(WaiterId),
-    /// A claim is over, and its writes in flight get a grace: the key must go if it is still there
-    /// after that. Until then no clean-up is pending. No caller waits for it.
+    /// A claim is over, and its writes in flight get a lock delay: the key must go if it is still
+    /// there after that. Until then no clean-up is pending. No caller waits for it.
     Leave {
         /// The token of the key.
         token: Token,
         /// Until when the key is left alone.
         until: Time,
     },
-    /// Ask whether the master answers, takes writes and, with a guard, counts for grants. Nothing
+    /// Ask whether the master replies, takes writes and, with a guard, counts for grants. Nothing
     /// is written.
     Probe(T),
     /// Initialize a new master: set its boot marker, unless it has one.
@@ -143,7 +143,7 @@ pub enum LinkInput<T> {
     Answered {
         /// The connection's number.
         epoch: u64,
-        /// The answer.
+        /// The reply.
         answer: Reply,
     },
     /// The master woke a waiter of this process.
@@ -170,7 +170,7 @@ pub enum LinkEffect<T> {
     Dial(u64),
     /// Give up the connection, or the attempt, with this number, by a reset.
     Close(u64),
-    /// Pass the answer to the machine that asked, by its tag.
+    /// Pass the reply to the machine that asked, by its tag.
     Reply(T, Reply),
     /// Notify the claims that wait for this resource, or hand it on.
     QueueEvent(Key, QueueEvent),
@@ -180,7 +180,7 @@ pub enum LinkEffect<T> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkState {
-    /// The link is connected, and the master answers.
+    /// The link is connected, and the master replies.
     Up,
     /// The link is connected, but commands have been unanswered for too long.
     Stalled,

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-/// The longest answer that the client accepts. No answer to its commands comes near it.
+/// The longest reply that the client accepts. No reply to its commands comes near it.
 pub const MAX_REPLY: usize = 64 * 1024;
 
 /// How deep arrays may nest.
@@ -29,7 +29,7 @@ pub enum Frame<'a> {
     Array(Vec<Self>),
     /// `%count`, then twice as many elements: names and values.
     Map(Vec<Self>),
-    /// `>count`, then the elements: a message without a request, or the answer to `SUBSCRIBE` and
+    /// `>count`, then the elements: a message without a request, or the reply to `SUBSCRIBE` and
     /// `UNSUBSCRIBE`.
     Push(Vec<Self>),
 }

@@ -1,4 +1,4 @@
-//! Hello: the handshake of a new connection, before any other command, and the answers that it
+//! Hello: the handshake of a new connection, before any other command, and the replies that it
 //! needs.
 
 use alloc::string::String;
@@ -41,9 +41,9 @@ pub struct Greeting {
     pub run_id: Option<RunId>,
     /// The boot marker, if the master has one and a [`Guard`](crate::Guard) asked for it.
     pub boot: Option<Arc<str>>,
-    /// Whether the master reports that it syncs every write before it answers, and that it was
+    /// Whether the master reports that it syncs every write before it replies, and that it was
     /// never a replica. A replica that took over has its master's marker, but not all of its data.
-    /// `false` where ACLs forbid the commands that tell.
+    /// `false` where ACLs forbid the commands that show it.
     pub durable: bool,
 }
 
@@ -63,7 +63,7 @@ enum Query {
     Load(super::Script),
 }
 
-/// The handshake of one new connection: its commands, and how their answers are read.
+/// The handshake of one new connection: its commands, and how their replies are read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake<'a> {
     hello: &'a Hello,
@@ -88,7 +88,7 @@ impl Hello {
         Handshake { hello: self, asked }
     }
 
-    /// Returns a master's answer in a form that may be shown: an error that repeats the password is
+    /// Returns a master's reply in a form that may be shown: an error that repeats the password is
     /// cut down to its code.
     pub fn conceal<'a>(&self, frame: Frame<'a>) -> Frame<'a> {
         let secret = self.password.as_deref().unwrap_or_default().as_bytes();
@@ -136,12 +136,12 @@ impl Handshake<'_> {
         }
     }
 
-    /// How many answers to await.
+    /// How many replies to await.
     pub const fn answers(&self) -> usize {
         self.asked.len()
     }
 
-    /// Reads answer number `index` into `greeting`.
+    /// Reads reply number `index` into `greeting`.
     ///
     /// # Errors
     /// [`Unfit`] if the connection may not be used. A master that forbids `CLIENT ID` or `INFO` is
@@ -156,7 +156,7 @@ impl Handshake<'_> {
             return Err(Unfit(Arc::from("an answer to no command")));
         };
         match (asked, &self.hello.conceal(frame.clone())) {
-            // The master sends this instead of any answer, before it hangs up.
+            // The master sends this instead of any reply, before it hangs up.
             (_, Frame::Error(text)) if GOODBYES.iter().any(|bye| text.starts_with(bye)) => {
                 Err(unfit("the master takes no client", text))
             }
@@ -196,11 +196,11 @@ impl Handshake<'_> {
                 greeting.durable = false;
                 Ok(())
             }
-            // A key that cannot be read is no marker, as the first look will tell. Settings that
+            // A key that cannot be read is no marker, as the first look will show. Settings that
             // cannot be read are unknown.
             (Query::Boot | Query::Durable, Frame::Error(_)) => Ok(()),
-            // A master that asks for a password answers so to every command. One that forbids only
-            // these two commands answers otherwise.
+            // A master that asks for a password replies so to every command. One that forbids only
+            // these two commands replies otherwise.
             (Query::ClientId | Query::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
                 Ok(())
             }

@@ -1,17 +1,18 @@
-//! Markers: what a master does with its boot marker and its vigil, for models of masters. The
-//! scripts have the same rules in Lua. The harness's differential test compares this model with a
-//! real server.
+//! Markers: what a master does with its boot marker and its probation key, for models of masters.
+//! The scripts have the same rules in Lua. The harness's differential test compares this model with
+//! a real server.
 
 use alloc::sync::Arc;
 
 use super::Command;
 use crate::vote::Reply;
 
-/// The boot marker and the vigil of a model master. Times are milliseconds of its own clock.
+/// The boot marker and the probation key of a model master. Times are milliseconds of its own
+/// clock.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Markers {
     boot: Option<Arc<str>>,
-    /// The vigil, with the last millisecond at which it is there.
+    /// The probation key, with the last millisecond at which it is there.
     probation: Option<(Arc<str>, u64)>,
 }
 
@@ -21,7 +22,7 @@ impl Markers {
         self.boot.as_ref()
     }
 
-    /// The vigil.
+    /// The probation key.
     pub fn probation(&self) -> Option<&Arc<str>> {
         self.probation.as_ref().map(|(name, _)| name)
     }
@@ -41,7 +42,7 @@ impl Markers {
         self.len() == 0
     }
 
-    /// Forgets a vigil that has expired. Returns whether there was one.
+    /// Forgets a probation key that has expired. Returns whether there was one.
     pub fn expire(&mut self, now: u64) -> bool {
         self.probation.take_if(|(_, last)| now > *last).is_some()
     }
@@ -51,7 +52,7 @@ impl Markers {
         self.probation = None;
     }
 
-    /// The answer that refuses a grant which relies on `marker`; `None` if the master shows that
+    /// The reply that refuses a grant which relies on `marker`; `None` if the master shows that
     /// marker.
     pub fn refusal(&self, marker: &str) -> Option<Reply> {
         let shown = self.boot.as_deref() == Some(marker);

@@ -30,7 +30,7 @@ const NEW_MS: u64 = 14_000;
 /// connection.
 const SWEEP: usize = 100;
 
-/// Reads a master's answer about a position.
+/// Reads a master's reply about a position.
 pub(super) fn place(parts: &[Frame<'_>]) -> Reply {
     read(parts).unwrap_or(Reply::Unknown(Cause::Garbage))
 }

@@ -68,12 +68,12 @@ end
     };
 }
 
-/// Compare-and-delete. Answers 1 if it deleted the key and 0 if there is no such key. For another
-/// key it answers what is left of the TTL (−1: it has none) and the start of the value. A key of
+/// Compare-and-delete. Returns 1 if it deleted the key and 0 if there is no such key. For another
+/// key it returns what is left of the TTL (−1: it has none) and the start of the value. A key of
 /// another type is an error.
 ///
 /// With `ARGV[2]` the waiter `ARGV[3]`, if it is not empty, leaves the queue. Then, if the key is
-/// gone and `ARGV[2]` is 1, the first waiter is woken. The answer to a deletion is then 1 plus the
+/// gone and `ARGV[2]` is 1, the first waiter is woken. The reply to a deletion is then 1 plus the
 /// number of waiters.
 pub const DELETE: Script = Script {
     source: concat!(
@@ -104,7 +104,7 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 ///   `ARGV[2]`;
 /// * with `ARGV[3]`, exactly `ARGV[2]`.
 ///
-/// Answers the position and how many waiters are before it. If the resource is held, it adds what
+/// Returns the position and how many waiters are before it. If the resource is held, it adds what
 /// is left of the TTL and the start of the value; for a key of another type it adds the TTL only.
 /// If the resource is free, it wakes the first waiter, unless that is this one or this one need not
 /// be first (`ARGV[2]` is `=`, for the number 0).
@@ -182,7 +182,7 @@ end
     };
 }
 
-/// The master's clock in microseconds, for a guard that watches clocks. It ends the answers.
+/// The master's clock in microseconds, for a guard that watches clocks. It ends the replies.
 macro_rules! time {
     () => {
         "\
@@ -192,9 +192,9 @@ local now = time[1] * 1000000 + time[2]
     };
 }
 
-/// Compare-and-expire. Answers 1 if the key is still ours and lives at least as long as asked: its
-/// TTL is never shortened. Answers 2 if the key was missing and is created again, and 0 if it is
-/// missing. For another key it answers as [`DELETE`] does.
+/// Compare-and-expire. Returns 1 if the key is still ours and lives at least as long as asked: its
+/// TTL is never shortened. Returns 2 if the key was missing and is created again, and 0 if it is
+/// missing. For another key it returns what [`DELETE`] does.
 ///
 /// With a counter, a repair raises it first, as a grant does. Otherwise the master remembers the
 /// counter for longer, or again if it was lost.
@@ -229,7 +229,7 @@ return 2
     sha1: "9bbc58c6f2abcfea933e7798f8e367412078c784",
 };
 
-/// `SET NX PX`, and raises the counter. Answers the number of the grant, or 0 if there is a key.
+/// `SET NX PX`, and raises the counter. Returns the number of the grant, or 0 if there is a key.
 pub const GRANT: Script = Script {
     source: concat!(
         raise!(),
@@ -246,8 +246,8 @@ return redis.error_reply(spent)
     sha1: "1d4f93a2a021d8d27933eb32e547534188e849c8",
 };
 
-/// Raises the counter to at least a number, if the key is still ours, and answers the number at
-/// which it stands. Otherwise answers as [`DELETE`] does.
+/// Raises the counter to at least a number, if the key is still ours, and returns the number at
+/// which it stands. Otherwise returns what [`DELETE`] does.
 pub const CERTIFY: Script = Script {
     source: concat!(
         raise!(),
@@ -265,9 +265,9 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 };
 
 /// `SET NX PX`, and raises the counter if there is one, but only if the boot marker has the
-/// expected value. The marker is the last key. Answers the number of the grant, or 1 without a
+/// expected value. The marker is the last key. Returns the number of the grant, or 1 without a
 /// counter; 0 if there is a key; the marker if it is another one, and then sets nothing. Each
-/// answer ends with the master's clock in microseconds.
+/// reply ends with the master's clock in microseconds.
 pub const GUARDED: Script = Script {
     source: concat!(
         raise!(),
@@ -289,12 +289,12 @@ return redis.error_reply(spent)
     sha1: "115626aa05f05d0653e8894dbe324c8a5ce0f002",
 };
 
-/// Answers the boot marker `KEYS[1]` and the vigil `KEYS[2]`, each empty if there is none, and the
-/// master's clock in microseconds.
+/// Returns the boot marker `KEYS[1]` and the probation key `KEYS[2]`, each empty if there is none,
+/// and the master's clock in microseconds.
 ///
 /// Unless the marker belongs to the process `ARGV[1]`, it first writes the marker `ARGV[2]` in
-/// place of the vigil `ARGV[5]`, if that is there; or it begins the vigil `ARGV[3]`, if there is
-/// none.
+/// place of the probation key, if that has the value `ARGV[5]`; or it sets the probation key to
+/// `ARGV[3]`, if there is none.
 pub const WATCH: Script = Script {
     source: concat!(
         time!(),

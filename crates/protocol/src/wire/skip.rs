@@ -22,7 +22,7 @@ pub struct Skip {
 
 impl Skip {
     /// Begins, if `bytes` begin with a push that cannot become a value of at most `limit` bytes.
-    /// Confirmations of `SUBSCRIBE` and `UNSUBSCRIBE` are answers, and are not passed over.
+    /// Confirmations of `SUBSCRIBE` and `UNSUBSCRIBE` are replies, and are not passed over.
     pub fn begin(bytes: &[u8], limit: usize) -> Option<Self> {
         let start = Self { values: 1, bulk: 0, line: [0; MAX_HEADER], length: 0 };
         long_push(bytes, limit).then_some(start)

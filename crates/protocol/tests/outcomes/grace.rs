@@ -1,4 +1,4 @@
-//! Grace: keys outlive the lease, no deadline moves, and only a release frees them at once.
+//! Lock delay: keys outlive the lease, no deadline moves, and only a release frees them at once.
 
 use redquorum_protocol::{
     Claim, Drift, Effect, Extension, Input, LockConfig, Loss, Outcome, Reply, RoundId, Time,
@@ -31,7 +31,7 @@ fn left(play: &Play) -> Vec<Time> {
     play.said.iter().filter_map(until).collect()
 }
 
-/// The grace plus the drift of the key's time: 1 % of 3 s and 2 ms.
+/// The lock delay plus the drift of the key's time: 1 % of 3 s and 2 ms.
 fn over(now: Time) -> Vec<Time> {
     vec![now.plus(2_032 * MS); MASTERS]
 }
@@ -129,7 +129,7 @@ fn an_attempt_that_hands_out_no_lease_is_cleaned_up_at_once() {
     }
 }
 
-/// Without a grace, the clean-ups that the tests above exclude do occur.
+/// Without a lock delay, the clean-ups that the tests above exclude do occur.
 #[test]
 fn without_a_grace_a_lost_lease_is_settled() {
     let mut play = Play::hold(&[Granted; MASTERS]);

@@ -11,7 +11,7 @@ fn held() -> Play {
     Play::hold(&[Granted; MASTERS])
 }
 
-/// A lease with a grace of 2 s.
+/// A lease with a lock delay of 2 s.
 fn held_with_grace() -> Play {
     let mut play = Play::acquire_on(terms(MASTERS).with_grace(2_000 * MS).unwrap(), ONCE);
     (0..MASTERS).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
@@ -166,7 +166,7 @@ fn what_a_dropped_handle_had_under_way_has_its_grace_though_the_last_is_released
     assert_eq!((left(&play), play.settled(MASTERS, 1)), (vec![], vec![0; MASTERS]));
     play.now = START.plus(500 * MS);
     play.tell(Input::Release);
-    // The grace plus the drift of the key's time: 1 % of 3 s and 2 ms.
+    // The lock delay plus the drift of the key's time: 1 % of 3 s and 2 ms.
     assert_eq!(left(&play), [dropped.plus(2_032 * MS); MASTERS]);
     assert_eq!((outcome(&play), play.settled(MASTERS, 1)), (Some(Outcome::Left), vec![0; MASTERS]));
     assert_eq!(play.claim.next_wake(), Time::NEVER);

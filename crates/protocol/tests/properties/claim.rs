@@ -156,7 +156,7 @@ proptest! {
             if said[so_far..].iter().any(opens) {
                 opened = now;
             }
-            // A lease with a grace that expires or is dropped is not deleted.
+            // A lease with a lock delay that expires or is dropped is not deleted.
             if let Claim::Holding(was) = &before
                 && !was.terms().grace().is_zero()
                 && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
@@ -254,7 +254,7 @@ proptest! {
                     prop_assert_eq!((one.extension(), one.members()), (two.extension(), two.members()));
                     prop_assert_eq!(claims[0].next_wake(), claims[1].next_wake());
                 }
-                // Releases may differ: a lost lease with a grace sends no command.
+                // Releases may differ: a lost lease with a lock delay sends no command.
                 [Claim::Releasing(_), Claim::Releasing(_)] => {}
                 [one, two] => {
                     prop_assert_eq!(std::mem::discriminant(one), std::mem::discriminant(two));

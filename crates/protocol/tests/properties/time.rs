@@ -7,7 +7,7 @@ use redquorum_protocol::{Backoff, Drift, LockConfig, MAX_FENCING_MEMORY, MAX_TTL
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-// Terms and times.
+// Lock configs and times.
 
 pub(crate) fn any_time() -> impl Strategy<Value = Time> {
     prop_oneof![
@@ -35,7 +35,7 @@ pub(crate) fn any_drift() -> impl Strategy<Value = Drift> {
     prop_oneof![any, usual, Just(Drift::default())]
 }
 
-/// Terms for five masters: any valid ones, or else the usual ones.
+/// A lock config for five masters: any valid one, or else the usual one.
 pub(crate) fn valid_terms() -> impl Strategy<Value = LockConfig> {
     let ttl = prop_oneof![(0..5_000_000_000_u64).prop_map(Duration::from_nanos), Just(MAX_TTL)];
     let grace = prop_oneof![Just(Duration::ZERO), any_duration()];

@@ -64,7 +64,7 @@ fn undo(members: &[usize]) -> Vec<MemberAction> {
 fn all_are_tried_at_once_with_one_attempt_each() {
     let bed = Bed::new(3, 500);
     assert_eq!(bed.out, [once(0, false), once(1, false), once(2, false)]);
-    // Who makes but one round wants to be told who is in the way.
+    // A caller that makes only one round asks which clients hold the resource.
     assert_eq!(Bed::new(2, 0).out, [once(0, true), once(1, true)]);
 }
 
@@ -140,7 +140,7 @@ fn at_the_end_of_the_wait_it_says_who_was_in_the_way() {
 fn a_pause_is_cut_at_the_end_of_the_wait() {
     let mut bed = Bed::new(2, 2);
     bed.now = Time::ZERO.plus(MS);
-    // Another dice would pause for longer.
+    // Another random source would pause for longer.
     struct Long;
     impl Rng for Long {
         fn token(&mut self) -> redquorum_protocol::Token {

@@ -1,4 +1,4 @@
-//! The future of a request for several resources. It carries out the orders of the protocol
+//! The future of a request for several resources. It carries out the actions of the protocol
 //! machine, on one claim for each resource.
 
 use std::future::Future;
@@ -46,7 +46,7 @@ enum Stage {
     Done,
 }
 
-/// The protocol machine, and the claims that its orders apply to.
+/// The protocol machine, and the claims that its actions apply to.
 struct Attempt {
     several: MultiLock,
     members: Vec<Member>,

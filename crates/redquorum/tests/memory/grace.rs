@@ -1,4 +1,4 @@
-//! Grace: keys that outlive a lease that was not released.
+//! Lock delay: keys that outlive a lease that was not released.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{MS, S, TTL, VALIDITY, holding, settle, take};
 
 const GRACE: Duration = Duration::from_secs(5);
-/// The grace plus the drift allowance: 1 % of the key's 15 s and 2 ms.
+/// The lock delay plus the drift allowance: 1 % of the key's 15 s and 2 ms.
 const OVER: Duration = Duration::from_millis(5_000 + 152);
 
 async fn bed() -> (Masters, Redlock) {
@@ -65,7 +65,7 @@ async fn a_dropped_lease_frees_after_the_grace_and_not_after_its_ttl() {
     assert_eq!(holding(&masters, 3, "r"), [1, 2, 3]);
     let waited = waits(&masters).await;
     assert!(waited >= GRACE && waited <= OVER + S, "{waited:?}");
-    // Control: without a grace, a drop deletes the keys at once.
+    // Control: without a lock delay, a drop deletes the keys at once.
     let bare = masters.builder().build().await.unwrap();
     drop(take(&bare, "r").await);
     settle().await;
@@ -145,7 +145,7 @@ async fn ttl_and_grace_are_bounded_together() {
         };
         assert!(bad.to_string().contains("with the ttl (10s) it may be 86400s at most"), "{bad}");
     }
-    // The guard must cover the TTL and the grace together.
+    // The guard must cover the TTL and the lock delay together.
     build(TTL, GRACE).restart_guard(TTL + GRACE).build().await.unwrap();
     let built = build(TTL, GRACE + MS).restart_guard(TTL + GRACE).build().await;
     let text = built.unwrap_err().to_string();

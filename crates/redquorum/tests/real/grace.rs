@@ -1,4 +1,4 @@
-//! A lock with a grace on real masters.
+//! A lock with a lock delay on real masters.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn keys_outlive_a_lost_lease_by_the_grace_and_the_deadline_is_as_ever() {
 
 async fn a_released_lease_is_free_at_once_and_a_dropped_one_after_the_grace() {
     let masters = own(3);
-    // The TTL is so long that the test can only see the end of the grace.
+    // The TTL is so long that the test can only see the end of the lock delay.
     let lock = built(brisk(&masters).ttl(Duration::from_secs(60)).lock_delay(GRACE)).await;
     let lease = lock.acquire("r").await.unwrap();
     assert_eq!(lease.release().await.outcome, Outcome::Released);

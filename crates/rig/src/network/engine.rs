@@ -87,7 +87,7 @@ impl Engine {
         })
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it receives the request to stop.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(256);
         loop {

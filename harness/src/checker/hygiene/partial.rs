@@ -22,7 +22,7 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
         other.process == request.process && other.client != request.client && other.is_acquire()
     };
     let others = case.requests.iter().filter(asks);
-    // If several clients of one process want a resource, the record does not tell whose attempt set
+    // If several clients of one process want a resource, the record does not show whose attempt set
     // a key.
     if others.into_iter().any(|other| other.resource == Some(resource)) {
         return None;
@@ -34,7 +34,7 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
             && key.sure
             && (during.from..=during.to).contains(&key.made.from)
     });
-    // These are the votes on the other resources, the replies that tell which clients hold them,
+    // These are the votes on the other resources, the replies that name the clients that hold them,
     // and the rounds that certify numbers.
     let rounds = if case.world.scenario.options_of(request.process).fencing { 5 } else { 3 };
     let timeouts = case.world.node_timeout.saturating_mul(rounds);

@@ -1,5 +1,5 @@
 //! One key on one master: goes through its commands in the order in which they were sent. Each
-//! command tells something about the state of the key.
+//! command shows something about the state of the key.
 
 use crate::history::{Act, Ns, Outcome, Window};
 

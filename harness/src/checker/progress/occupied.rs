@@ -125,7 +125,7 @@ impl<'a> Occupants<'a> {
 }
 
 /// How long the keys of a lease may stay after its end if it was not released, with the lock's
-/// allowance for clocks. 0 without a grace.
+/// allowance for clocks. 0 without a lock delay.
 fn grace(case: &Case<'_>) -> Ns {
     let lock = &case.world.scenario.lock;
     if lock.grace.is_zero() {

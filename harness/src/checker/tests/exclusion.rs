@@ -93,7 +93,7 @@ fn an_extension_moves_the_end() {
 #[test]
 fn without_stamps_only_what_is_certain_counts() {
     // c2 reports no times. It counted on the lease from 620 to 900 for certain, and perhaps from
-    // 610, when its third master had answered.
+    // 610, when its third master had replied.
     let without = |deadline| {
         let mut run = Run::two();
         run.grant("c1", "t1", 10.0, deadline, &[1, 2, 3]);

@@ -1,4 +1,4 @@
-//! For any history, the judge reaches a verdict, and does so soon.
+//! For any history, the checker reaches a verdict, and does so soon.
 
 use std::time::{Duration, Instant};
 

@@ -62,7 +62,7 @@ fn a_deletion_without_a_token_takes_whatever_is_there() {
 
 #[test]
 fn a_set_that_was_never_answered_may_have_happened_soon_and_not_for_ever() {
-    // The third master never answered: with it, the lease may be true.
+    // The third master never replied: with it, the lease may be true.
     let third = |more: &dyn Fn(&mut Run)| {
         let mut run = Run::two();
         run.grant("c1", "t1", 10.0, 4000.0, &[1, 2, 3]);

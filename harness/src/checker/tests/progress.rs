@@ -376,8 +376,8 @@ fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
     }
 }
 
-/// A lease that is lost, dropped, or ends with its client's death keeps others out for its grace,
-/// and no longer. After a release, there is no grace.
+/// A lease that is lost, dropped, or ends with its client's death keeps others out for its lock
+/// delay, and no longer. After a release, there is no lock delay.
 #[test]
 fn a_grace_is_in_the_way_of_others_unless_the_lease_was_released() {
     let held = |more: &str, release: Option<f64>, at| {

@@ -429,7 +429,7 @@ impl Run {
         judge(&self.history())
     }
 
-    /// Heals, lets both clients make their final acquires at this time, and judges.
+    /// Heals, lets both clients make their final acquires at this time, and checks.
     pub(super) fn ended(&mut self, at: f64) -> Verdict {
         self.witnessed(at, &["c1", "c2"]).judge()
     }

@@ -277,7 +277,7 @@ fn the_token_of_a_lease_is_the_last_one_that_reached_a_quorum() {
         run.set("c1", node, "t2", 99.3, Some(99.4));
     }
     run.set("c1", 4, "t1", 99.5, Some(99.6));
-    // The client does not tell its token.
+    // The client does not report its token.
     let (at, deadline) = (Some(100.0), Some(2078.0));
     run.answer(100.0, "c1", id, Answer { ok: true, at, deadline, ..Answer::default() });
     run.delete("c1", 4, Some("t1"), 100.1, Some(100.2), Said::Done);

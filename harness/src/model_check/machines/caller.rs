@@ -179,7 +179,7 @@ impl Caller {
         use std::hash::Hash;
         let mut fold = Canonical::at(self.clock);
         self.claim.hash(&mut fold);
-        // None of these values is a list directly after an instant, which would look like a ballot.
+        // None of these values is a list directly after an instant, which would look like votes.
         (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
         (self.asked, self.refused, self.listens).hash(&mut fold);
         self.kept.hash(&mut fold);

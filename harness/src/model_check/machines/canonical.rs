@@ -7,8 +7,8 @@
 //!
 //! * an instant is a large number of 64 bits;
 //! * a set of masters is a small number of 64 bits;
-//! * the votes of a ballot are a list of as many as there are masters, directly after the instant
-//!   at which the ballot opened.
+//! * the votes of a round are a list of as many as there are masters, directly after the instant
+//!   at which the round opened.
 //!
 //! (In a model whose durations are below a second, no other number of 64 bits is more than 0,
 //! except the remaining time of a key in replies.) It writes these words again for each order of
@@ -21,7 +21,7 @@
 //!
 //! Two simplifications are safe because they decide nothing. Instants so far back that no timer or
 //! deadline can follow from them are all alike, and the time that a vote took is left out. Tests
-//! check the rest: the hasher must find as many ballots as each claim has, and an exploration
+//! check the rest: the hasher must find as many vote lists as each claim has, and an exploration
 //! without canonical forms must find the same states, once for each order.
 
 use std::hash::Hasher;
@@ -53,11 +53,11 @@ pub(super) struct Canonical {
     words: Vec<u64>,
     /// The indices of words that are sets of masters.
     sets: Vec<usize>,
-    /// The indices of the words of each master's vote, for each ballot.
+    /// The indices of the words of each master's vote, for each vote list.
     ballots: Vec<Votes>,
     /// Whether the previous word was an instant.
     after_instant: bool,
-    /// The number of votes of the last ballot that are still to come.
+    /// The number of votes of the last vote list that are still to come.
     awaited: usize,
 }
 
@@ -85,13 +85,14 @@ impl Canonical {
         self.words.push(word);
     }
 
-    /// The number of ballots that the hasher found.
+    /// The number of vote lists that the hasher found.
     #[cfg(test)]
     pub(super) const fn ballots(&self) -> usize {
         self.ballots.len()
     }
 
-    /// The hashes of the words, for each order of the masters. All are equal if no order is folded.
+    /// The hashes of the words, for each order of the masters. All are equal unless orders are
+    /// canonicalized.
     pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
         if folded { ORDER.map(|order| self.hash(order)) } else { [self.hash(ORDER[0]); ORDERS] }
     }
@@ -187,7 +188,7 @@ impl Hasher for Canonical {
 }
 
 impl Machines {
-    /// Identifies a state: the least hash of all orders, if these are folded.
+    /// Identifies a state: the least hash of all orders, if these are canonicalized.
     pub(super) fn folded(&self, state: &State) -> u128 {
         if !self.scope.fold {
             return self.hash(state, 0, 0);

@@ -1,4 +1,4 @@
-//! One client's side of one master: its link, and the connections between the two.
+//! Connection: a client's link to one master, and the connections between the two.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use redquorum_protocol::{
 use super::MachineMutant;
 use super::master::{MasterReply, Request};
 
-/// The tag that a link returns with a reply: the number of the claim, the step, and the token.
+/// The tag that a link returns with a reply: the number of the claim, the round, and the token.
 pub(super) type Tag = (u8, RoundId);
 
 /// The fixed time of all links. It is so late that no earlier instant is cut off at zero.
@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// The inbox of each client. Masters distinguish clients by their connections.
 const INBOX: u64 = 1;
-/// The ticket of each client: it waits in one claim only.
+/// The waiter id of each client: it waits in one claim only.
 pub(super) const TICKET: WaiterId = WaiterId::new(0);
 
 /// See the [module](self).
@@ -125,7 +125,7 @@ impl Wire {
 }
 
 impl Connection {
-    /// A connected side, subscribed or not, before any other request.
+    /// A connection that is up, subscribed or not, before any other request.
     pub(super) fn connected(subscribed: bool) -> Self {
         let bounds = Bounds {
             stall: STALL,

@@ -196,7 +196,7 @@ fn small(number: usize) -> u8 {
     u8::try_from(number).expect("there are few")
 }
 
-/// The bound that a deed uses up.
+/// The bound that an event uses up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     Nothing,
@@ -207,7 +207,7 @@ pub(super) enum Cost {
     QueueEvent,
 }
 
-/// A possible deed, whether it must happen, and its cost.
+/// A possible event, whether it must happen, and its cost.
 pub(super) type Possible = (Fairness, ClientEvent, Cost);
 
 /// Lists all events that can happen to a client, and counts those that the bounds prevent.

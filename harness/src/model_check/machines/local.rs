@@ -12,7 +12,7 @@ use super::event::{ClientEvent, Cost, LinkEvent, possible};
 use super::master::{MasterReply, Request};
 use super::{Fairness, MASTERS, Machines, Withheld, is_over};
 
-/// A client: the numbers of its claim and of its sides in their pools.
+/// A client: the numbers of its claim and of its connections in their pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Local {
     pub(super) caller: u32,

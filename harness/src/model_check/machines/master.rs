@@ -22,7 +22,8 @@ pub(super) struct Key {
 /// The key of a holder that is neither of the clients; see [`Start::Others`](super::Start::Others).
 pub(super) const STRANGER: Key = Key { client: 2, token: 64, round: 0 };
 
-/// A waiter in a master's queue. Each client has one ticket, so its number identifies the waiter.
+/// A waiter in a master's queue. Each client has one waiter id, so its number identifies the
+/// waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiter {
     pub(super) client: u8,

@@ -40,7 +40,7 @@ pub struct Scope {
     pub cuts: u8,
     /// The number of links that treat a slow connection as stalled.
     pub stalls: u8,
-    /// The number of commands that a master answers with an error, or with `NOSCRIPT`.
+    /// The number of commands to which a master replies with an error, or with `NOSCRIPT`.
     pub errors: u8,
     /// The number of client processes that die.
     pub deaths: u8,
@@ -92,7 +92,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Deducts the cost of a deed.
+    /// Deducts the cost of an event.
     pub(super) const fn spend(&mut self, cost: Cost) {
         match cost {
             Cost::Nothing => {}
@@ -138,7 +138,7 @@ impl Withheld {
 }
 
 impl Scope {
-    /// Whether the bounds allow a deed. If not, it is counted.
+    /// Whether the bounds allow an event. If not, it is counted.
     pub(super) const fn affords(&self, spent: Spent, cost: Cost, withheld: &mut Withheld) -> bool {
         let (spent, bound, withheld) = match cost {
             Cost::Nothing => return true,

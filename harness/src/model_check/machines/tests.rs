@@ -193,7 +193,7 @@ fn what_is_taken_alone_leaves_out_no_end() {
     }
 }
 
-/// The hasher recognizes the form of a claim's hash: it finds each ballot of a claim as one.
+/// The hasher recognizes the form of a claim's hash: it finds each vote list of a claim.
 #[test]
 fn a_hash_has_as_many_ballots_as_its_claim() {
     let lease =

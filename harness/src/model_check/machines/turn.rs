@@ -1,4 +1,5 @@
-//! The driver around the machines, as the Tokio shell is one: computes the state after an event.
+//! Transition function: computes the state after an event. It drives the machines as the Tokio
+//! shell does.
 //!
 //! As in the shell, the driver executes the effects of a claim in their order. A notification that
 //! a link returns at once goes to the claim before the next effect, and the resulting effects come
@@ -20,7 +21,7 @@ use super::{CLIENTS, MASTERS, MachineMutant, Machines, Scope, State};
 /// All clients, one bit each.
 const ALL: u8 = (1 << CLIENTS) - 1;
 
-/// The changes of one event on one client's side.
+/// The changes that one event makes to one client.
 struct Turn<'m> {
     scope: &'m Scope,
     mutant: MachineMutant,
@@ -204,7 +205,7 @@ impl Machines {
         self.enter_local(local)
     }
 
-    /// The local after a deed, with the reply of a master if the deed executes a command.
+    /// The local after an event, with the reply of a master if the event executes a command.
     pub(super) fn turn(
         &mut self,
         mut local: Local,

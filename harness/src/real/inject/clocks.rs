@@ -1,4 +1,4 @@
-//! Faults of wall clocks, of masters and of clients. The judge must know the exact history of the
+//! Faults of wall clocks, of masters and of clients. The checker must know the exact history of the
 //! masters' clocks.
 
 use redquorum_rig::ClockChange;

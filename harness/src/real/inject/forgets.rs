@@ -1,7 +1,7 @@
 //! Power losses, and lagging replicas that take over. Only `inject.rs` calls this module.
 //!
-//! The run records which commands a master has kept, so that the judge need not guess: all that it
-//! had executed before an instant, and nothing after it.
+//! The run records which commands a master has kept, so that the checker need not guess: all that
+//! it had executed before an instant, and nothing after it.
 
 use std::sync::Mutex;
 

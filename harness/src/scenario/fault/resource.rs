@@ -1,5 +1,5 @@
 //! Faults of the messages between clients and registers, and their healing. Masters and backends
-//! have no part in them: the director keeps the registers.
+//! have no part in them: the orchestrator keeps the registers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 //! The masters and clients that a fault hits: masters by number or by role, clients by name. The
-//! director resolves roles when the fault strikes.
+//! orchestrator resolves roles when the fault strikes.
 
 use std::borrow::Cow;
 use std::fmt;

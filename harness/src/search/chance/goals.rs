@@ -192,7 +192,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Whether a guard distrusts the masters that this harm hits.
+    /// Whether a guard distrusts the masters that this fault hits.
     fn forgets(&self, fault_kind: &FaultKind) -> bool {
         let durable = self.scenario.cluster.persistence == Persistence::AofAlways;
         fault_kind.starts_again() && !durable

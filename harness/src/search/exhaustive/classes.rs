@@ -60,8 +60,8 @@ impl Class {
         Self::WriteDelayed,
     ];
 
-    /// The violated layer, its cause, and the faults that bring it about: one of these faults must
-    /// have struck, if the list is not empty.
+    /// The violated property, its cause, and the faults that bring it about: one of these faults
+    /// must have struck, if the list is not empty.
     const fn signs(self) -> (Property, Cause, &'static [&'static str]) {
         let (exclusion, resource) = (Property::MutualExclusion, Property::UnfencedResource);
         match self {
@@ -104,7 +104,7 @@ impl Class {
         }
     }
 
-    /// Whether a kind of finding belongs to this class.
+    /// Whether a kind of find belongs to this class.
     pub fn is_kind(self, kind: &Kind) -> bool {
         let (layer, cause, _) = self.signs();
         kind.layer == Some(layer) && kind.causes == [cause]

@@ -1,7 +1,7 @@
-//! The lessons on which schedules of faults are tried. Each lesson is a scenario with two or three
-//! clients, one resource, and two registers: one checks fencing tokens, the other accepts every
-//! write. The slow links of a lesson are delays in its scenario from the start. They cost nothing,
-//! and do not count as faults of a schedule.
+//! The base scenarios on which schedules of faults are tried. Each has two or three clients,
+//! one resource, and two registers: one checks fencing tokens, the other accepts every write. The
+//! slow links of a base scenario are delays from its start. They cost nothing, and do not count as
+//! faults of a schedule.
 
 use std::time::Duration;
 
@@ -22,10 +22,10 @@ const SLOW: [u64; 2] = [10, 30];
 /// too late.
 const WAITS: [u64; 3] = [20, 30, 60];
 
-/// When the clients start in a lesson in which masters have synced before.
+/// When the clients start in a base scenario in which masters have synced before.
 const SYNCED: u64 = 100;
 
-/// A lesson.
+/// A base scenario.
 #[derive(Clone, Debug)]
 pub struct BaseScenario {
     /// Its scenario. The faults in it are its slow links.
@@ -40,7 +40,7 @@ pub struct BaseScenario {
     /// adds no fault.
     pub parted: bool,
     /// Whether only schedules count in which a master restarts. Apart from its name, any other
-    /// schedule belongs to another lesson, whose masters keep nothing.
+    /// schedule belongs to another base scenario, whose masters keep nothing.
     pub(super) restarts: bool,
 }
 
@@ -51,14 +51,14 @@ impl BaseScenario {
         self.scenario.clients.iter().any(|client| client.script.iter().any(extends))
     }
 
-    /// Whether a schedule of these faults belongs to no other lesson.
+    /// Whether a schedule of these faults belongs to no other base scenario.
     pub(super) fn is_its_own<'a>(&self, mut faults: impl Iterator<Item = &'a Fault>) -> bool {
         !self.restarts || faults.any(|fault| fault.fault_kind.starts_again())
     }
 
-    /// The lesson with every defence of the lock switched on. Clients wait until masters that
-    /// forgot during the request are trusted again, so that the run also shows what these masters
-    /// grant then.
+    /// The base scenario with every defence of the lock switched on. Clients wait until masters
+    /// that forgot during the request are trusted again, so that the run also shows what these
+    /// masters grant then.
     #[must_use]
     pub fn defended(mut self) -> Self {
         let Scenario { clients, lock, .. } = &mut self.scenario;
@@ -81,8 +81,8 @@ impl BaseScenario {
     }
 }
 
-/// The vocabulary of a lesson. Faults that need masters of a special kind, or that are many, are
-/// tried separately: together with all others they would take minutes.
+/// The vocabulary of a base scenario. Faults that need masters of a special kind, or that are many,
+/// are tried separately: together with all others they would take minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
     /// All faults that no other vocabulary has.
@@ -110,7 +110,7 @@ enum Stay {
     Keeps,
 }
 
-/// All lessons for this number of masters.
+/// All base scenarios for this number of masters.
 pub fn lessons(nodes: usize) -> Vec<BaseScenario> {
     let forgets = Persistence::None;
     let mut all = vec![
@@ -139,7 +139,7 @@ pub fn lessons(nodes: usize) -> Vec<BaseScenario> {
     all
 }
 
-/// The lesson for faults of another vocabulary, on masters on which they can strike.
+/// The base scenario for faults of another vocabulary, on masters on which they can strike.
 fn with_words(mut lesson: BaseScenario, words: Words) -> BaseScenario {
     let Scenario { about, cluster, clients, faults, .. } = &mut lesson.scenario;
     match words {
@@ -193,7 +193,8 @@ fn lesson(
         about: format!("c1 is granted by {granted}; {about}."),
         source: None,
         cluster: Cluster { nodes, persistence, replicas: false },
-        // A client that is woken asks one master before the others. Separate lessons cover this.
+        // A client that is woken asks one master before the others. Separate base scenarios cover
+        // this.
         lock: Lock { ttl: length(TTL), fencing: true, wake_ups: false, ..Lock::default() },
         clients,
         faults: if race { near_to_some(nodes) } else { Vec::new() },
@@ -234,7 +235,7 @@ fn waiting(nodes: usize) -> [BaseScenario; 2] {
     ]
 }
 
-/// The first lesson, with half of the masters for each client.
+/// The first base scenario, with half of the masters for each client.
 fn parted(nodes: usize) -> Option<BaseScenario> {
     let half = nodes / 2;
     let mut lesson = lesson("parted", nodes, Stay::Long, false, true, Persistence::None);
@@ -286,7 +287,7 @@ impl Stay {
 
 /// The steps from an acquire to its release. The client reads both registers before its work and
 /// writes them after it. It writes the fenced one whether it checks its lease or not: faults that
-/// harm one register can harm the other.
+/// hit one register can hit the other.
 fn section(wait: u64, stay: Vec<Step>, looks: bool) -> Vec<Step> {
     let before = [
         acquire(wait),

@@ -1,5 +1,5 @@
-//! A listing of the search space: the lessons, and for each of them the faults that a schedule can
-//! have.
+//! A listing of the search space: the base scenarios, and for each of them the faults that a
+//! schedule can have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use super::lessons::BaseScenario;
 use super::vocabulary::{Symmetry, vocabulary};
 use crate::scenario::{Fault, FaultTime};
 
-/// The places at which a kind of harm can strike, and its targets.
+/// The places at which a kind of fault can strike, and its targets.
 #[derive(Default)]
 struct FaultPlaces {
     places: BTreeSet<String>,
@@ -17,7 +17,7 @@ struct FaultPlaces {
     faults: usize,
 }
 
-/// A lesson and its vocabulary.
+/// A base scenario and its vocabulary.
 pub fn listing(lesson: &BaseScenario) -> String {
     let faults = vocabulary(lesson, Symmetry::Folded);
     let scenario = &lesson.scenario;

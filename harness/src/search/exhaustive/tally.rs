@@ -17,10 +17,10 @@ use crate::search::fenced;
 /// The number of schedules that are kept: of those with errors, and of each class.
 const KEPT: usize = 50;
 
-/// A schedule on a lesson.
+/// A schedule on a base scenario.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The lesson and the faults, as a scenario.
+    /// The base scenario and the faults, as a scenario.
     pub scenario: Scenario,
     /// How many of its faults belong to the schedule: the last ones.
     pub faults: usize,
@@ -31,7 +31,7 @@ pub struct Found {
 /// A schedule with errors.
 #[derive(Clone, Debug)]
 pub struct FailedSchedule {
-    /// The lesson and the faults, as a scenario.
+    /// The base scenario and the faults, as a scenario.
     pub scenario: Scenario,
     /// Whether all its faults are inside the assumptions.
     pub inside: bool,
@@ -48,13 +48,13 @@ pub struct Tally {
     pub inside: u64,
     /// The number of schedules that showed a violation.
     pub violated: u64,
-    /// How often each layer was violated for each cause.
+    /// How often each property was violated for each cause.
     pub kinds: BTreeMap<(Property, Cause), u64>,
     /// For each class, with a bare quorum or not: the smallest schedules, by faults and then by
     /// masters. The list keeps the first of them.
     pub smallest: BTreeMap<(Class, bool), Vec<Found>>,
-    /// The number of first faults on all lessons. Each schedule with a fault begins with one of
-    /// them.
+    /// The number of first faults on all base scenarios. Each schedule with a fault begins with one
+    /// of them.
     pub parts: usize,
     /// How many of them were not tried for lack of time, with all schedules that begin with them.
     pub cut: usize,

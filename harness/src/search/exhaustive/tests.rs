@@ -7,7 +7,7 @@ use crate::history::History;
 use crate::scenario::{Cause, Property};
 use crate::sim::{Course, Latency, trace_hash};
 
-/// The lessons of these names.
+/// The base scenarios of these names.
 fn some(nodes: usize, names: &[&str]) -> Vec<BaseScenario> {
     let mut all = lessons(nodes);
     all.retain(|lesson| names.contains(&lesson.scenario.name.as_str()));
@@ -66,8 +66,8 @@ fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions()
         let faults = usize::from(class != Class::NodeLists);
         assert_eq!(found.map(|found| found.faults), Some(faults), "{class}");
     }
-    // Without a fault everything is well, so that the fault is what shows. The exception is lessons
-    // whose clients know different masters.
+    // Without a fault everything is well, so that the fault is what shows. The exceptions are base
+    // scenarios whose clients know different masters.
     let calm = search(&Plan::new(3, 0));
     let kinds: Vec<_> = calm.kinds.into_keys().map(|(_, cause)| cause).collect();
     assert_eq!((calm.schedules, calm.violated), (vec![14], 1));

@@ -1,5 +1,5 @@
-//! The vocabulary: every fault that a schedule on a lesson may have. A fault is a harm, its target
-//! and its place. This file lists them all, so that the search space can be read.
+//! The vocabulary: every fault that a schedule on a base scenario may have. A fault is a kind, its
+//! target and its place. This file lists them all, so that the search space can be read.
 
 use super::lessons::{self, BaseScenario, TTL, length, register, resource};
 use crate::scenario::{
@@ -25,8 +25,8 @@ pub enum Symmetry {
     Unfolded,
 }
 
-/// Every fault that can be in a schedule on this lesson, in the order in which faults of the same
-/// place are added.
+/// Every fault that can be in a schedule on this base scenario, in the order in which faults of the
+/// same place are added.
 pub fn vocabulary(lesson: &BaseScenario, symmetry: Symmetry) -> Vec<Fault> {
     if lesson.parted {
         return Vec::new();
@@ -85,7 +85,7 @@ pub fn vocabulary(lesson: &BaseScenario, symmetry: Symmetry) -> Vec<Fault> {
     all
 }
 
-/// A harm and its duration.
+/// A fault kind and its duration.
 type Lasting = (FaultKind, Option<u64>);
 
 fn fault(when: &FaultTime, (fault_kind, lasts): Lasting) -> Fault {
@@ -106,7 +106,7 @@ impl Words<'_> {
         self.lesson.scenario.cluster.quorum()
     }
 
-    /// The places for harms that can end a hold, and whether each place is before the first grant.
+    /// The places for faults that can end a hold, and whether each place is before the first grant.
     fn places(&self) -> Vec<(FaultTime, bool)> {
         let after =
             |client: &str, what, plus| (FaultTime::After(moment(client, what, plus)), false);
@@ -140,7 +140,7 @@ impl Words<'_> {
         places
     }
 
-    /// The places for harms that only hinder.
+    /// The places for faults that only hinder.
     fn few_places(&self) -> Vec<(FaultTime, bool)> {
         let granted = FaultTime::After(moment("c1", EventKind::Granted(resource()), 0));
         let writes = FaultTime::Before(moment("c1", EventKind::Writes(register()), 0));
@@ -180,7 +180,7 @@ impl Words<'_> {
         sets.map(|set| Nodes::Some((1..=all).filter(has(set)).collect())).collect()
     }
 
-    /// The harms that can make a master forget.
+    /// The faults that can make a master forget.
     fn weighty(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
         vec![
@@ -199,7 +199,7 @@ impl Words<'_> {
         ]
     }
 
-    /// All faults for lessons in which masters wake waiters.
+    /// All faults for base scenarios in which masters wake waiters.
     fn waiting(&self) -> Vec<Fault> {
         let before = |client: &str, what| FaultTime::Before(moment(client, what, 0));
         let after = |client: &str, what| FaultTime::After(moment(client, what, 0));
@@ -250,8 +250,8 @@ impl Words<'_> {
         sets
     }
 
-    /// Harms that keep masters from pushing that a resource is free, or the message from reaching a
-    /// waiter.
+    /// Faults that keep masters from pushing that a resource is free, or the message from reaching
+    /// a waiter.
     fn deafens(&self, nodes: &Nodes) -> Vec<Lasting> {
         let to = || nodes.clone();
         let which = || LinkSelector {
@@ -282,7 +282,7 @@ impl Words<'_> {
         ]
     }
 
-    /// Harms to the push messages and replies of masters on their way to a waiter.
+    /// Faults of the push messages and replies of masters on their way to a waiter.
     fn words(&self, nodes: &Nodes) -> Vec<Lasting> {
         let which = |command| LinkSelector {
             clients: Clients::Some(vec!["c2".into()]),
@@ -305,7 +305,7 @@ impl Words<'_> {
         all
     }
 
-    /// Harms that can make a master forget, and that are tried separately.
+    /// Faults that can make a master forget, and that are tried separately.
     fn own(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
         let power = || FaultKind::Node(NodeFault::PowerLoss { nodes: nodes() });
@@ -322,7 +322,7 @@ impl Words<'_> {
         }
     }
 
-    /// Harms to clients.
+    /// Faults of clients.
     fn clients(&self) -> Vec<Lasting> {
         let one = |name: &str| Clients::Some(vec![name.into()]);
         let pause = |name: &str| FaultKind::Client(ClientFault::Pause { clients: one(name) });
@@ -335,7 +335,7 @@ impl Words<'_> {
         ]
     }
 
-    /// Harms that hinder masters and links, for a while or until the end.
+    /// Faults that hinder masters and links, for a while or until the end.
     fn others(&self, nodes: &Nodes) -> Vec<Lasting> {
         let to = || nodes.clone();
         let which = |client: &str| LinkSelector {
@@ -377,7 +377,7 @@ impl Words<'_> {
         ]
     }
 
-    /// Harms to messages of one kind.
+    /// Faults of messages of one kind.
     fn messages(&self, nodes: &Nodes) -> Vec<Lasting> {
         let which = |what, command| LinkSelector {
             clients: Clients::Some(vec!["c1".into()]),

@@ -11,7 +11,7 @@ use crate::sim::{Course, Latency};
 /// The seed of the random choices: tokens, and the jitter of pauses.
 pub const SEED: u64 = 1;
 
-/// A lesson and its vocabulary.
+/// A base scenario and its vocabulary.
 pub(super) struct SearchSpace {
     pub(super) lesson: BaseScenario,
     pub(super) vocabulary: Vec<Fault>,

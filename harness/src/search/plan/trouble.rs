@@ -51,7 +51,7 @@ pub(super) struct Families {
     inside: bool,
 }
 
-/// A harm and its duration.
+/// A fault kind and its duration.
 type Drawn = (FaultKind, Option<Length>);
 
 impl Families {

@@ -233,7 +233,7 @@ fn options(trial: &mut Trial<'_>) {
         &|less| less.lock.node_timeout = usual.node_timeout,
         &|less| less.lock.drift = usual.drift,
         &|less| less.lock.drift_ppm = usual.drift_ppm,
-        // A disk that lost the end of its data is another lesson than a disk without data.
+        // A disk that lost the end of its data is another find than a disk without data.
         &|less| {
             if !less.faults.iter().any(power) {
                 less.cluster.persistence = Persistence::None;
@@ -274,7 +274,7 @@ fn own_locks(scenario: &mut Scenario, change: fn(&mut Client)) {
 }
 
 /// A step without one of its options. The check of the lease before a write is not such an option:
-/// a client that does not check is another lesson.
+/// a client that does not check is another find.
 fn plain(step: &mut Step, option: usize) {
     match (step, option) {
         (Step::Acquire { wait, .. }, 0) => *wait = Length::default(),

@@ -7,7 +7,7 @@ use crate::mutants::Mutant;
 use crate::scenario::{Property, Scenario, Step};
 use crate::search::{Found, Kind, story};
 
-/// Two essential faults, as the lesson has them, among six others.
+/// Two essential faults among six others.
 const PLANTED: &str = r#"
 name = "planted"
 about = "A test."

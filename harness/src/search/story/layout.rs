@@ -1,4 +1,4 @@
-//! Formats a scenario as concise TOML: omits default values, and writes the harm of a fault in one
+//! Formats a scenario as concise TOML: omits default values, and writes the kind of a fault in one
 //! line.
 
 use toml::{Table, Value};

@@ -98,7 +98,7 @@ impl Sockets {
         self.change(id, |stream| stream.closed = Some(why));
     }
 
-    /// The master answered the oldest command of a connection.
+    /// The master replied to the oldest command of a connection.
     pub(super) fn answered(&self, id: Id, answer: &Reply) {
         self.change(id, |stream| {
             let expect = stream.asked.pop_front().expect("an answer needs a command");

@@ -190,7 +190,8 @@ async fn a_grace_is_not_due_for_what_was_never_handed_out() {
     lock.acquire_all(["a", "b", "c"]).wait(Duration::ZERO).await.unwrap_err();
     settle().await;
     assert_eq!(keys(&masters, 3), 3);
-    // A request that won the votes but was dropped before it returned leases has no grace either.
+    // A request that won the votes but was dropped before it returned leases has no lock delay
+    // either.
     held.release().await;
     let mut acquiring = std::pin::pin!(lock.acquire_all(["a", "b"]).into_future());
     assert!(crate::support::poll_once(acquiring.as_mut()).await.is_pending());
