@@ -41,8 +41,8 @@ pub struct Options {
     /// Distrust masters that may have forgotten leases of up to this TTL. If absent, trust them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_guard_ms: Option<u64>,
-    /// With `restart_guard_ms`: also distrust masters whose clocks may have gained more than this, and
-    /// deduct it from every lease. If absent, trust clocks.
+    /// With `restart_guard_ms`: also distrust masters whose clocks may have gained more than this,
+    /// and deduct it from every lease. If absent, trust clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_guard_ms: Option<u64>,
     /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
