@@ -46,7 +46,7 @@ pub struct Options {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_guard_ms: Option<u64>,
     /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
-    /// `grace` among its features.
+    /// `lock_delay` among its features.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lock_delay_ms: u64,
     /// Whether the client may ask masters to notify waiters when a resource becomes free.
