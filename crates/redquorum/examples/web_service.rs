@@ -26,7 +26,7 @@ use axum::{
     http::StatusCode,
     routing::{get, post},
 };
-use redquorum::{AcquireError, Holder, Lost, Outcome, Redlock};
+use redquorum::{AcquireError, Lost, Outcome, Redlock, report::Holder};
 use support::Failure;
 use tokio::{net::TcpListener, time::sleep};
 

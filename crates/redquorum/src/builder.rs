@@ -233,7 +233,7 @@ impl Builder {
     /// credentials.
     ///
     /// A client that finds the marker of another set acquires nothing, whatever its other masters
-    /// reply, and the report names [`OtherFleet`](crate::Distrust::OtherFleet). The check has
+    /// reply, and the report names [`OtherFleet`](crate::report::Distrust::OtherFleet). The check has
     /// limits: a master that cannot be reached shows no marker, and between lists without a common
     /// master it detects nothing.
     ///

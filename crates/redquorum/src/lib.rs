@@ -95,41 +95,45 @@ pub mod memory;
 mod node;
 mod owner;
 mod redlock;
-mod report;
+pub mod report;
 pub mod resource;
 mod rng;
 mod several;
 mod shared;
 mod signal;
-mod stats;
+pub mod stats;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;
 
-pub use acquire::{Acquire, Acquiring, Granted, TryAcquire, TryAcquiring};
+pub use acquire::{Acquire, TryAcquire};
 pub use builder::Builder;
 pub use clock::Deadline;
-pub use endpoint::BadUrl;
-pub use error::{AcquireError, BuildError, ExtendError, Lost, RunError, Unfinished};
+pub use error::{AcquireError, BuildError, ExtendError, Lost, RunError};
 pub use fence::FencedLease;
 pub use health::Health;
 pub use lease::{Lease, Released};
-pub use master::IntoMaster;
-pub use node::{Connecting, Connection, Hello, Node};
 pub use owner::Owner;
 pub use redlock::Redlock;
 /// The largest fencing token: 2⁵³ − 2.
 pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
-pub use redquorum_protocol::{
-    Backoff, BadOption, Cause, Distrust, Fingerprint, Holder, LinkState, Loss, Outcome, Token,
-};
-pub use report::{MasterOutcome, MasterReport, Report};
+pub use redquorum_protocol::{Backoff, BadOption, Outcome, Token};
 pub use rng::RetryPolicy;
-pub use several::{
-    AcquireAll, AcquireAllError, AcquiringAll, Leases, LostOne, NotExtended, ReleasedAll,
-};
+pub use several::{AcquireAll, AcquireAllError, Leases, ReleasedAll};
 pub use signal::LossSignal;
-pub use stats::{Latency, MasterStats, Stats};
+
+/// Masters that are no URLs: connectors of your own.
+pub mod connect {
+    pub use crate::endpoint::BadUrl;
+    pub use crate::master::IntoMaster;
+    pub use crate::node::{Connecting, Connection, Hello, Node};
+}
+
+/// The futures of requests, for signatures that name them.
+pub mod future {
+    pub use crate::acquire::{Acquiring, Granted, TryAcquiring};
+    pub use crate::several::AcquiringAll;
+}
 
 /// Compiles the snippets of the document.
 #[cfg(doctest)]

@@ -100,7 +100,7 @@ impl Redlock {
 
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
     /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The
-    /// report shows for each master whether it was [`marked`](crate::MasterOutcome::Initialized),
+    /// report shows for each master whether it was [`marked`](crate::report::MasterOutcome::Initialized),
     /// had a marker already, or did not answer within the node timeout.
     ///
     /// **By calling it you assert** that no lease is alive that any of these masters has granted

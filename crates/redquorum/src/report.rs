@@ -1,10 +1,14 @@
-//! Report: the replies of the masters, for errors, logs and dashboards.
+//! What masters replied, and why requests and leases ended: for errors, logs and dashboards.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{Cause, Holder, NodeId, Reply, Votes, quorum};
+pub use redquorum_protocol::{Cause, Distrust, Fingerprint, Holder, Loss};
+use redquorum_protocol::{NodeId, Reply, Votes, quorum};
+
+pub use crate::error::Unfinished;
+pub use crate::several::{LostOne, NotExtended};
 
 /// The replies of the masters in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redquorum_protocol::{Cause, LinkState};
+use redquorum_protocol::Cause;
+pub use redquorum_protocol::LinkState;
 
 /// A snapshot of a lock's counters since it was built.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ use std::{
 };
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
-use redquorum::{Connecting, Connection, Hello, Node};
+use redquorum::connect::{Connecting, Connection, Hello, Node};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,

@@ -3,7 +3,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use redquorum::{Node, memory::Masters};
+use redquorum::{connect::Node, memory::Masters};
 use tokio::{
     io::copy_bidirectional,
     net::TcpListener,

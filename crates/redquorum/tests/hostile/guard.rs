@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{LinkState, Outcome};
+use redquorum::{Outcome, stats::LinkState};
 use redquorum_protocol::wire::{GUARDED, WATCH};
 use tokio::time::sleep;
 

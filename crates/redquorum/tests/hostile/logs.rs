@@ -7,7 +7,7 @@ use std::future::IntoFuture;
 use std::sync::Once;
 use std::time::Duration;
 
-use redquorum::Hello;
+use redquorum::connect::Hello;
 use redquorum::memory::Masters;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

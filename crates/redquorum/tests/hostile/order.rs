@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, Connecting, Connection, Holder, LinkState, MasterOutcome, Node, Outcome, Redlock,
+    AcquireError, Outcome, Redlock,
+    connect::{Connecting, Connection, Node},
+    report::{Holder, MasterOutcome},
+    stats::LinkState,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;

@@ -9,7 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Connecting, Connection, LinkState, Node, Redlock};
+use redquorum::{
+    Redlock,
+    connect::{Connecting, Connection, Node},
+    stats::LinkState,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 

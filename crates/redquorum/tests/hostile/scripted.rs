@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{Connecting, Connection, Hello, Node};
+use redquorum::connect::{Connecting, Connection, Hello, Node};
 use redquorum_protocol::wire::{DELETE, Frame, QUEUE, parse, scripts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 

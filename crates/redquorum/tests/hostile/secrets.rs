@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, Hello, Redlock};
+use redquorum::{AcquireError, Redlock, connect::Hello};
 use tokio::time::sleep;
 
 use crate::scripted::{Args, Say, Scripted, is_greeting};

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Cause, LinkState, MasterOutcome};
+use redquorum::{
+    report::{Cause, MasterOutcome},
+    stats::LinkState,
+};
 use redquorum_protocol::Bounds;
 use tokio::time::{Instant, sleep};
 

@@ -133,7 +133,7 @@ async fn three_masters_that_grant_and_are_bad_otherwise_end_nothing_late() {
 async fn a_client_that_spins_would_be_seen() {
     let bad = Scripted::new("bad", |_| Say::Well);
     let seen = bad.seen();
-    let mut connection = redquorum::Node::connect(&bad).await.unwrap();
+    let mut connection = redquorum::connect::Node::connect(&bad).await.unwrap();
     tokio::spawn(async move {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         loop {

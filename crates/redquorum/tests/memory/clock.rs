@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, BadOption, BuildError, Builder, Cause, Distrust, Redlock};
+use redquorum::{
+    AcquireError, BadOption, BuildError, Builder, Redlock,
+    report::{Cause, Distrust},
+};
 use tokio::time::sleep;
 
 use crate::support::{MS, S, TTL, VALIDITY, settle, take};

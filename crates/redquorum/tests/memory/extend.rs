@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum::{ExtendError, Loss, Outcome};
+use redquorum::{ExtendError, Outcome, report::Loss};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, holding, poll_once, settle, take};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, BuildError, LinkState, Outcome};
+use redquorum::{AcquireError, BuildError, Outcome, stats::LinkState};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, holding, keys, settle, take};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, BadOption, BuildError, ExtendError, Loss, Outcome, Redlock};
+use redquorum::{AcquireError, BadOption, BuildError, ExtendError, Outcome, Redlock, report::Loss};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, VALIDITY, holding, settle, take};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, BadOption, BuildError, Cause, Distrust, ExtendError, Fingerprint, MasterOutcome,
-    Outcome, Redlock,
+    AcquireError, BadOption, BuildError, ExtendError, Outcome, Redlock,
+    report::{Cause, Distrust, Fingerprint, MasterOutcome},
 };
 use tokio::time::{Instant, sleep};
 

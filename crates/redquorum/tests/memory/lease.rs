@@ -6,7 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum::{AcquireError, Loss, MasterOutcome, Outcome};
+use redquorum::{
+    AcquireError, Outcome,
+    report::{Loss, MasterOutcome},
+};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{

@@ -8,7 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Connecting, Connection, Lease, Loss, Node, Redlock};
+use redquorum::{
+    Lease, Redlock,
+    connect::{Connecting, Connection, Node},
+    report::Loss,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, advance, sleep};
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum::{AcquireError, BadOption, ExtendError, Lease, Loss, Outcome, Owner, Redlock};
+use redquorum::{
+    AcquireError, BadOption, ExtendError, Lease, Outcome, Owner, Redlock, report::Loss,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use redquorum::{AcquireError, Lease, Loss, Lost, RunError};
+use redquorum::{AcquireError, Lease, Lost, RunError, report::Loss};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, bed, keys, settle, take};

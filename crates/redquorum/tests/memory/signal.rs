@@ -1,6 +1,6 @@
 //! The signal that notifies tasks and threads of the loss of a lease.
 
-use redquorum::{Loss, LossSignal, Lost, Owner};
+use redquorum::{LossSignal, Lost, Owner, report::Loss};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, VALIDITY, bed, settle, take};

@@ -3,7 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{AcquireError, Backoff, Holder, MasterOutcome, Outcome, Redlock};
+use redquorum::{
+    AcquireError, Backoff, Outcome, Redlock,
+    report::{Holder, MasterOutcome},
+};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, holding, keys, settle, take};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, Loss, Outcome};
+use redquorum::{AcquireError, Outcome, report::Loss};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{MS, S, TTL, VALIDITY, answers, bed, keys, settle, take};

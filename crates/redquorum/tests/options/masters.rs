@@ -76,12 +76,12 @@ async fn the_same_masters_added_twice_are_refused() {
 
 struct Named(String);
 
-impl redquorum::Node for Named {
+impl redquorum::connect::Node for Named {
     fn name(&self) -> String {
         self.0.clone()
     }
 
-    fn connect(&self) -> redquorum::Connecting<'_> {
+    fn connect(&self) -> redquorum::connect::Connecting<'_> {
         Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
     }
 }

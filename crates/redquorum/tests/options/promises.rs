@@ -1,12 +1,16 @@
 //! The types that may go to other threads, checked at compile time.
 
 use redquorum::{
-    Acquire, AcquireAll, AcquireAllError, AcquireError, Acquiring, AcquiringAll, Backoff,
-    BadOption, BadUrl, BuildError, Builder, Cause, Connecting, Deadline, ExtendError, FencedLease,
-    Health, Hello, Holder, Latency, Lease, Leases, LinkState, Loss, LossSignal, Lost, LostOne,
-    MasterOutcome, MasterReport, MasterStats, Node, NotExtended, Outcome, Owner, Redlock, Released,
-    ReleasedAll, Report, RunError, Stats, Token, TryAcquire, TryAcquiring, Unfinished,
+    Acquire, AcquireAll, AcquireAllError, AcquireError, Backoff, BadOption, BuildError, Builder,
+    Deadline, ExtendError, FencedLease, Health, Lease, Leases, LossSignal, Lost, Outcome, Owner,
+    Redlock, Released, ReleasedAll, RunError, Token, TryAcquire,
+    connect::{BadUrl, Connecting, Hello, Node},
+    future::{Acquiring, AcquiringAll, TryAcquiring},
     memory::Masters,
+    report::{
+        Cause, Holder, Loss, LostOne, MasterOutcome, MasterReport, NotExtended, Report, Unfinished,
+    },
+    stats::{Latency, LinkState, MasterStats, Stats},
 };
 
 fn send<T: Send>() {}

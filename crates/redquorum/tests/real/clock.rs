@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, Builder, Cause, Distrust, Lease, Redlock};
+use redquorum::{
+    AcquireError, Builder, Lease, Redlock,
+    report::{Cause, Distrust},
+};
 use redquorum_rig::{ClockChange, Masters, clocks_supported, trials::Case};
 use tokio::time::sleep;
 

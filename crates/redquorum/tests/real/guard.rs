@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, Cause, Distrust, MasterOutcome, Outcome, Redlock};
+use redquorum::{
+    AcquireError, Outcome, Redlock,
+    report::{Cause, Distrust, MasterOutcome},
+};
 use redquorum_protocol::wire::ErrorKind;
 use redquorum_rig::{Masters, Persistence, trials::Case};
 use tokio::time::{Instant, sleep};

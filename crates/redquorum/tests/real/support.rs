@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum::{Builder, MasterOutcome, Redlock, Report};
+use redquorum::{
+    Builder, Redlock,
+    report::{MasterOutcome, Report},
+};
 use redquorum_rig::{Masters, RespValue};
 use tokio::time::Instant;
 

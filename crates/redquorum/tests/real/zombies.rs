@@ -1,7 +1,7 @@
 //! Connections that die with commands in them: a master that executes these commands late must not
 //! create a key without an owner.
 
-use redquorum::{AcquireError, Builder, LinkState, Outcome, Redlock};
+use redquorum::{AcquireError, Builder, Outcome, Redlock, stats::LinkState};
 use redquorum_rig::{Masters, trials::Case};
 use tokio::time::{Instant, sleep};
 

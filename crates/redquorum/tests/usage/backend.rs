@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Builder, Connecting, Connection, Hello, Node, Redlock};
+use redquorum::{
+    Builder, Redlock,
+    connect::{Connecting, Connection, Hello, Node},
+};
 use tokio::net::TcpStream;
 
 use crate::plan::Process;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{Connecting, Connection, Hello, Node};
+use redquorum::connect::{Connecting, Connection, Hello, Node};
 use redquorum_protocol::wire::{Frame, is_unasked, parse, scripts, write_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::{broadcast, mpsc};

@@ -404,7 +404,7 @@ impl<B: Backend> Shared<B> {
 /// What a lock has left to do.
 fn left(lock: &Redlock) -> Option<String> {
     let stats = lock.stats();
-    let sum = |count: fn(&redquorum::MasterStats) -> usize| -> usize {
+    let sum = |count: fn(&redquorum::stats::MasterStats) -> usize| -> usize {
         stats.masters.iter().map(count).sum()
     };
     let listens = sum(|master| master.listens);

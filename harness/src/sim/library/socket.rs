@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use redquorum::{Connecting, Connection, Hello, Node};
+use redquorum::connect::{Connecting, Connection, Hello, Node};
 use redquorum_protocol::wire::{Expect, Greeting, parse};
 use redquorum_protocol::{Reply, WaiterId};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

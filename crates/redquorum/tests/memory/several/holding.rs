@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{ExtendError, Loss, Outcome};
+use redquorum::{ExtendError, Outcome, report::Loss};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, VALIDITY, answers, bed, holding, keys, settle};

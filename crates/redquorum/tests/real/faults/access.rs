@@ -5,7 +5,7 @@ use std::fmt::{Debug, Display};
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use redquorum::{AcquireError, LinkState, Outcome, Redlock};
+use redquorum::{AcquireError, Outcome, Redlock, stats::LinkState};
 use redquorum_rig::{Masters, trials::Case};
 
 use crate::support::*;

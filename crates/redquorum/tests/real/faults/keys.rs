@@ -2,7 +2,8 @@
 //! scripts, flushed masters, resources of any bytes.
 
 use redquorum::{
-    AcquireError, BadOption, Cause, ExtendError, Holder, Lease, MasterOutcome, Outcome,
+    AcquireError, BadOption, ExtendError, Lease, Outcome,
+    report::{Cause, Holder, MasterOutcome},
 };
 use redquorum_rig::{Masters, RespValue, trials::Case};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, LinkState, Outcome, Redlock};
+use redquorum::{AcquireError, Outcome, Redlock, stats::LinkState};
 use redquorum_rig::{Masters, Persistence, trials::Case};
 
 use crate::support::*;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use redquorum::{
-    AcquireError, Cause, ExtendError, Lease, LinkState, MasterOutcome, Outcome, Redlock, Report,
+    AcquireError, ExtendError, Lease, Outcome, Redlock,
+    report::{Cause, MasterOutcome, Report},
+    stats::LinkState,
 };
 use redquorum_rig::{Masters, find_server, trials::Case};
 

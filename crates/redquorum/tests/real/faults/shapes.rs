@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, BadOption, BuildError, LinkState, Outcome, Redlock};
+use redquorum::{AcquireError, BadOption, BuildError, Outcome, Redlock, stats::LinkState};
 use redquorum_rig::{Masters, trials::Case};
 
 use crate::support::*;

@@ -2,7 +2,9 @@
 //! duplicate server.
 
 use redquorum::{
-    AcquireError, BuildError, Cause, Holder, LinkState, MasterOutcome, Outcome, Redlock,
+    AcquireError, BuildError, Outcome, Redlock,
+    report::{Cause, Holder, MasterOutcome},
+    stats::LinkState,
 };
 use redquorum_rig::trials::Case;
 use tokio::time::sleep;

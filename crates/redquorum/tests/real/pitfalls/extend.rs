@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use redquorum::{ExtendError, Lease, Loss, Lost, MasterOutcome, Outcome};
+use redquorum::{
+    ExtendError, Lease, Lost, Outcome,
+    report::{Loss, MasterOutcome},
+};
 use redquorum_rig::{Masters, trials::Case};
 use tokio::time::{Instant, sleep};
 

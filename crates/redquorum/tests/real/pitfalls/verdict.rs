@@ -1,7 +1,10 @@
 //! A minority of masters that is down or hung, and split votes: none of them makes an acquire fail,
 //! slow or endless.
 
-use redquorum::{AcquireError, Cause, ExtendError, Holder, MasterOutcome, Outcome};
+use redquorum::{
+    AcquireError, ExtendError, Outcome,
+    report::{Cause, Holder, MasterOutcome},
+};
 use redquorum_rig::trials::Case;
 
 use crate::support::*;

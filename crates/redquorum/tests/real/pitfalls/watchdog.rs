@@ -4,7 +4,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use redquorum::{ExtendError, Loss, Lost};
+use redquorum::{ExtendError, Lost, report::Loss};
 use redquorum_rig::trials::Case;
 use tokio::time::{Instant, sleep, timeout};
 
