@@ -606,7 +606,7 @@ impl<K: Conduct> Process<K> {
         let ttl = Duration::from_millis(ttl_ms);
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
         let terms = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
-        let terms = terms.with_grace(Duration::from_millis(options.lock_delay_ms))?;
+        let terms = terms.with_lock_delay(Duration::from_millis(options.lock_delay_ms))?;
         let terms = match guard(options, || 0) {
             Some(guard) => terms
                 .with_max_ttl(guard.max_ttl())?

@@ -52,7 +52,7 @@ pub struct LockConfig {
     nodes: usize,
     ttl: Duration,
     /// How much longer masters keep the key than the lease lives.
-    grace: Duration,
+    lock_delay: Duration,
     drift: Drift,
     node_timeout: Duration,
     fencing: Option<Duration>,
@@ -92,9 +92,10 @@ impl LockConfig {
         if drift.of(ttl) < MIN_DRIFT {
             return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
         }
-        let (grace, clock_bound) = (Duration::ZERO, Duration::ZERO);
+        let (lock_delay, clock_bound) = (Duration::ZERO, Duration::ZERO);
         let (fencing, max_ttl) = (None, None);
-        let terms = Self { nodes, ttl, grace, drift, node_timeout, fencing, max_ttl, clock_bound };
+        let terms =
+            Self { nodes, ttl, lock_delay, drift, node_timeout, fencing, max_ttl, clock_bound };
         if drift.of(ttl).saturating_add(node_timeout) >= ttl {
             return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
         }
@@ -107,12 +108,12 @@ impl LockConfig {
     /// The errors of [`LockConfig::new`], and those of the options that this config has.
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
         let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
-        let terms = terms.with_grace(self.grace)?;
+        let terms = terms.with_lock_delay(self.lock_delay)?;
         let terms = self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))?;
         Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
     }
 
-    /// This config, with masters that keep the key for `grace` longer. Writes that are under way
+    /// This config, with masters that keep the key for `lock_delay` longer. Writes that are under way
     /// when the lease ends have that long to arrive before any other client can hold the resource.
     ///
     /// The lock delay is rounded down to whole milliseconds. It moves no deadline. A lease that
@@ -120,14 +121,15 @@ impl LockConfig {
     /// until the lock delay is over.
     ///
     /// # Errors
-    /// * [`BadOption::GraceTooLong`] if TTL + lock delay is above [`MAX_TTL`].
+    /// * [`BadOption::LockDelayTooLong`] if TTL + lock delay is above [`MAX_TTL`].
     /// * [`BadOption::TtlAboveGuard`] if it is above the longest TTL that the guard allows.
-    pub fn with_grace(self, grace: Duration) -> Result<Self, BadOption> {
-        if self.ttl.saturating_add(grace) > MAX_TTL {
-            return Err(BadOption::GraceTooLong { ttl: self.ttl, grace });
+    pub fn with_lock_delay(self, lock_delay: Duration) -> Result<Self, BadOption> {
+        if self.ttl.saturating_add(lock_delay) > MAX_TTL {
+            return Err(BadOption::LockDelayTooLong { ttl: self.ttl, lock_delay });
         }
-        let grace = Duration::from_millis(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
-        let terms = Self { grace, ..self };
+        let lock_delay =
+            Duration::from_millis(u64::try_from(lock_delay.as_millis()).unwrap_or(u64::MAX));
+        let terms = Self { lock_delay, ..self };
         self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))
     }
 
@@ -152,7 +154,11 @@ impl LockConfig {
     /// [`BadOption::TtlAboveGuard`] if TTL + lock delay is above `max_ttl`.
     pub fn with_max_ttl(self, max_ttl: Duration) -> Result<Self, BadOption> {
         if self.key_ttl() > max_ttl {
-            return Err(BadOption::TtlAboveGuard { ttl: self.ttl, grace: self.grace, max_ttl });
+            return Err(BadOption::TtlAboveGuard {
+                ttl: self.ttl,
+                lock_delay: self.lock_delay,
+                max_ttl,
+            });
         }
         Ok(Self { max_ttl: Some(max_ttl), ..self })
     }
@@ -210,13 +216,13 @@ impl LockConfig {
     }
 
     /// How much longer masters keep the key than the TTL.
-    pub const fn grace(self) -> Duration {
-        self.grace
+    pub const fn lock_delay(self) -> Duration {
+        self.lock_delay
     }
 
     /// How long a master keeps the key: TTL + lock delay.
     pub const fn key_ttl(self) -> Duration {
-        self.ttl.saturating_add(self.grace)
+        self.ttl.saturating_add(self.lock_delay)
     }
 
     /// [`key_ttl`](Self::key_ttl) in milliseconds, the unit of `PX`.
@@ -227,8 +233,8 @@ impl LockConfig {
     /// Until when the keys of a lease that ended `now` without a release are left alone; `None`
     /// without a lock delay. Drift is added, as it is deducted before the deadline.
     pub(crate) fn left_until(self, now: Time) -> Option<Time> {
-        let left = self.grace.saturating_add(self.drift.of(self.key_ttl()));
-        (!self.grace.is_zero()).then(|| now.plus(left))
+        let left = self.lock_delay.saturating_add(self.drift.of(self.key_ttl()));
+        (!self.lock_delay.is_zero()).then(|| now.plus(left))
     }
 
     /// How long a lease lives, counted from before its first byte is sent: TTL − drift, less what a
@@ -284,11 +290,11 @@ pub enum BadOption {
         ttl: Duration,
     },
     /// TTL and lock delay together are above [`MAX_TTL`].
-    GraceTooLong {
+    LockDelayTooLong {
         /// The TTL.
         ttl: Duration,
         /// The lock delay that was given.
-        grace: Duration,
+        lock_delay: Duration,
     },
     /// The TTL, with the lock delay, is above the longest TTL on which the guard of this lock
     /// relies.
@@ -296,7 +302,7 @@ pub enum BadOption {
         /// The one that was given.
         ttl: Duration,
         /// The lock delay.
-        grace: Duration,
+        lock_delay: Duration,
         /// The longest TTL that the guard allows.
         max_ttl: Duration,
     },
@@ -393,14 +399,14 @@ impl fmt::Display for BadOption {
                 f,
                 "ttl of {ttl:?} is too long: set at most {MAX_TTL:?} and extend the lease instead"
             ),
-            Self::GraceTooLong { ttl, grace } => write!(
+            Self::LockDelayTooLong { ttl, lock_delay } => write!(
                 f,
-                "grace of {grace:?} is too long: with the ttl ({ttl:?}) it may be {MAX_TTL:?} at most"
+                "lock delay of {lock_delay:?} is too long: with the ttl ({ttl:?}) it may be {MAX_TTL:?} at most"
             ),
-            Self::TtlAboveGuard { ttl, grace, max_ttl } if !grace.is_zero() => write!(
+            Self::TtlAboveGuard { ttl, lock_delay, max_ttl } if !lock_delay.is_zero() => write!(
                 f,
-                "ttl of {ttl:?} and grace of {grace:?} are together above the guard of this lock, {max_ttl:?}, \
-                 which is how long masters that may have forgotten are distrusted: set a shorter ttl or grace, \
+                "ttl of {ttl:?} and lock delay of {lock_delay:?} are together above the guard of this lock, {max_ttl:?}, \
+                 which is how long masters that may have forgotten are distrusted: set a shorter ttl or lock delay, \
                  or raise the guard on all clients"
             ),
             Self::TtlAboveGuard { ttl, max_ttl, .. } => write!(

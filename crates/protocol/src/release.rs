@@ -36,7 +36,7 @@ impl fmt::Display for Outcome {
             Self::AlreadyGone => "already gone: the lease had ended before",
             Self::Unknown => "unknown: too few masters answered, the clean-up goes on",
             Self::StillHeld => "still held by another handle",
-            Self::Left => "released, and left until the grace of a dropped handle is over",
+            Self::Left => "released, and left until the lock delay of a dropped handle is over",
         })
     }
 }
@@ -58,7 +58,7 @@ impl Release {
         let terms = hold.terms();
         let lost = hold.lost().is_some() || now >= hold.deadline();
         let mut outcome = None;
-        if lost && !terms.grace().is_zero() {
+        if lost && !terms.lock_delay().is_zero() {
             // What was under way at the loss has the lock delay that began then, so no master is
             // asked.
             if hold.lost().is_none() {

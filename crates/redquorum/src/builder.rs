@@ -370,7 +370,7 @@ impl Builder {
     fn start(self) -> Result<Redlock, BuildError> {
         let mut terms =
             LockConfig::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
-                .and_then(|terms| terms.with_grace(self.lock_delay))
+                .and_then(|terms| terms.with_lock_delay(self.lock_delay))
                 .map_err(BuildError::Options)?;
         let guard = self.guard_of_masters().map_err(BuildError::Options)?;
         if let Some(guard) = guard {

@@ -148,7 +148,7 @@ impl Report {
         if distrusted > 0 && known + distrusted >= quorum(masters) {
             return Some(
                 "masters that may have forgotten leases, or ended them too early, are distrusted \
-                 until none of those can be alive; wait, or bless masters that are new"
+                 until none of those can be alive; wait, or initialize masters that are new"
                     .into(),
             );
         }

@@ -10,7 +10,7 @@ use crate::play::*;
 const MASTERS: usize = 3;
 
 fn with_grace() -> LockConfig {
-    terms(MASTERS).with_grace(2_000 * MS).unwrap()
+    terms(MASTERS).with_lock_delay(2_000 * MS).unwrap()
 }
 
 fn held() -> Play {

@@ -13,7 +13,7 @@ fn held() -> Play {
 
 /// A lease with a lock delay of 2 s.
 fn held_with_grace() -> Play {
-    let mut play = Play::acquire_on(terms(MASTERS).with_grace(2_000 * MS).unwrap(), ONCE);
+    let mut play = Play::acquire_on(terms(MASTERS).with_lock_delay(2_000 * MS).unwrap(), ONCE);
     (0..MASTERS).for_each(|at| play.hear(RoundId::Attempt(1), at, Some(Reply::Created)));
     play.tell(Input::Collect);
     play.said.clear();

@@ -158,7 +158,7 @@ proptest! {
             }
             // A lease with a lock delay that expires or is dropped is not deleted.
             if let Claim::Holding(was) = &before
-                && !was.terms().grace().is_zero()
+                && !was.terms().lock_delay().is_zero()
                 && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
             {
                 let deletes = said[so_far..].iter().any(|said| matches!(said, Effect::CleanUp { .. }));
@@ -229,8 +229,8 @@ proptest! {
     fn a_grace_moves_no_deadline_and_delays_no_verdict(
         terms in valid_terms(), inputs in any_inputs(), grace in 1..10_000_u64,
     ) {
-        let bare = |terms: LockConfig| terms.with_grace(Duration::ZERO).unwrap();
-        let longer = |terms: LockConfig| terms.with_grace(Duration::from_millis(grace));
+        let bare = |terms: LockConfig| terms.with_lock_delay(Duration::ZERO).unwrap();
+        let longer = |terms: LockConfig| terms.with_lock_delay(Duration::from_millis(grace));
         prop_assume!(longer(terms).is_ok());
         let (mut dices, mut said) = ([Count(0), Count(0)], Vec::new());
         let policy = WaitPolicy { wait: Duration::ZERO, explain: false, ..WaitPolicy::default() };

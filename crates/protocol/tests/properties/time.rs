@@ -44,7 +44,7 @@ pub(crate) fn valid_terms() -> impl Strategy<Value = LockConfig> {
             let usual =
                 || LockConfig::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
             let terms = LockConfig::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
-            let terms = terms.with_grace(grace).unwrap_or(terms);
+            let terms = terms.with_lock_delay(grace).unwrap_or(terms);
             if fenced { terms.with_fencing(MAX_FENCING_MEMORY).expect("it fits") } else { terms }
         },
     )

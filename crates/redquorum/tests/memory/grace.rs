@@ -140,7 +140,7 @@ async fn ttl_and_grace_are_bounded_together() {
     build(TTL, day - TTL).build().await.unwrap();
     for grace in [day - TTL + Duration::from_nanos(1), day, Duration::MAX] {
         let built = build(TTL, grace).build().await;
-        let Err(BuildError::Options(bad @ BadOption::GraceTooLong { .. })) = built else {
+        let Err(BuildError::Options(bad @ BadOption::LockDelayTooLong { .. })) = built else {
             panic!("{built:?}")
         };
         assert!(bad.to_string().contains("with the ttl (10s) it may be 86400s at most"), "{bad}");
@@ -150,7 +150,7 @@ async fn ttl_and_grace_are_bounded_together() {
     let built = build(TTL, GRACE + MS).restart_guard(TTL + GRACE).build().await;
     let text = built.unwrap_err().to_string();
     assert!(
-        text.starts_with("ttl of 10s and grace of 5.001s are together above the guard"),
+        text.starts_with("ttl of 10s and lock delay of 5.001s are together above the guard"),
         "{text}"
     );
     let lock = build(TTL, GRACE).restart_guard(TTL + GRACE).build().await.unwrap();

@@ -103,7 +103,7 @@ async fn new_masters_are_refused_and_blessed_ones_are_not() {
     let masters = own(5);
     let (lock, other) = (guarded(&masters).await, guarded(&masters).await);
     let text = refused(&lock).await;
-    assert!(text.contains("it has no marker") && text.contains("bless"), "{text}");
+    assert!(text.contains("it has no marker") && text.contains("initialize"), "{text}");
     assert_eq!(keys(&masters, "r"), []);
     lock.initialize_masters().await;
     works(&lock).await;

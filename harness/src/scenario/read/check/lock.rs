@@ -60,7 +60,7 @@ impl Run<'_> {
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
         let terms = LockConfig::new(nodes, ttl, drift, lock.node_timeout.0)
-            .and_then(|terms| terms.with_grace(lock.grace.0));
+            .and_then(|terms| terms.with_lock_delay(lock.grace.0));
         // A client that opts out of the others' guard does not check clocks either.
         let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
         let guarded = |terms: LockConfig| match (guard, looks) {
@@ -80,7 +80,7 @@ impl Run<'_> {
             BadOption::ClockBound { .. } | BadOption::ClockBoundWithoutGuard => {
                 options.key("clock-guard")
             }
-            BadOption::GraceTooLong { .. } => options.key("lock-delay"),
+            BadOption::LockDelayTooLong { .. } => options.key("lock-delay"),
             BadOption::TtlTooLong { ttl: long } if long != ttl => options.key("restart-guard"),
             _ => at.clone(),
         };
