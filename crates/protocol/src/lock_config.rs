@@ -113,8 +113,9 @@ impl LockConfig {
         Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
     }
 
-    /// This config, with masters that keep the key for `lock_delay` longer. Writes that are under way
-    /// when the lease ends have that long to arrive before any other client can hold the resource.
+    /// This config, with masters that keep the key for `lock_delay` longer. Writes that are under
+    /// way when the lease ends have that long to arrive before any other client can hold the
+    /// resource.
     ///
     /// The lock delay is rounded down to whole milliseconds. It moves no deadline. A lease that
     /// ends by a release frees its keys at once. A lease that is lost or dropped leaves its keys

@@ -233,9 +233,9 @@ impl Builder {
     /// credentials.
     ///
     /// A client that finds the marker of another set acquires nothing, whatever its other masters
-    /// reply, and the report names [`OtherFleet`](crate::report::Distrust::OtherFleet). The check has
-    /// limits: a master that cannot be reached shows no marker, and between lists without a common
-    /// master it detects nothing.
+    /// reply, and the report names [`OtherFleet`](crate::report::Distrust::OtherFleet). The check
+    /// has limits: a master that cannot be reached shows no marker, and between lists without a
+    /// common master it detects nothing.
     ///
     /// With a name, the guard compares the name **and does not compare the lists**. So give the
     /// same name only to clients whose masters are the same, and give another name when the set

@@ -100,8 +100,9 @@ impl Redlock {
 
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
     /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The
-    /// report shows for each master whether it was [`marked`](crate::report::MasterOutcome::Initialized),
-    /// had a marker already, or did not answer within the node timeout.
+    /// report shows for each master whether it was
+    /// [`marked`](crate::report::MasterOutcome::Initialized), had a marker already, or did not
+    /// answer within the node timeout.
     ///
     /// **By calling it you assert** that no lease is alive that any of these masters has granted
     /// and does not remember. That is true of masters on which no lock ever was. It is not true of
