@@ -62,7 +62,7 @@ pub(super) struct SearchOptions {
     /// What the client processes are. A find of the library is written as its history, which
     /// `check` judges again and draws
     #[arg(long, value_enum, value_name = "CLIENTS", default_value_t, hide_default_value = true,
-        conflicts_with_all = ["faults", "lie"])]
+        conflicts_with_all = ["faults", "mutant"])]
     through: Through,
     /// How many threads. Default: all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]

@@ -21,7 +21,7 @@ fn inside_the_assumptions_nothing_is_found() {
 #[test]
 fn a_lie_is_found_and_the_file_can_be_run() {
     let folder = folder("search-lie");
-    let words = ["search", "--runs", "20", "--seed", "1", "--lie", "plain-del", "--out", "out"];
+    let words = ["search", "--runs", "20", "--seed", "1", "--mutant", "plain-del", "--out", "out"];
     let (code, stdout, stderr) = ask(&folder, &words);
     assert_eq!(code, 1, "{stdout}{stderr}");
     let found = fs::read_dir(folder.join("out/found")).unwrap();
@@ -96,7 +96,7 @@ fn wrong_words_are_64() {
         (&["search", "--for", "soon"][..], "write a number with a unit"),
         (&["search", "--for", "1s", "--runs", "1"], "cannot be used with"),
         (&["search", "--nodes", "10"], "1..=9"),
-        (&["search", "--lie", "nobody"], "there is no mutant"),
+        (&["search", "--mutant", "nobody"], "there is no mutant"),
     ] {
         let (code, _, stderr) = ask(&folder, words);
         assert_eq!(code, 64, "{words:?}: {stderr}");
@@ -114,7 +114,7 @@ fn all_schedules_are_told_with_what_they_were_made_of() {
     {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
-    let mutants = ["--lie", "small-quorum", "--out", "out"];
+    let mutants = ["--mutant", "small-quorum", "--out", "out"];
     let (code, stdout, stderr) = ask(&folder, &[&words[..], &mutants[..]].concat());
     assert_eq!(code, 1, "{stdout}{stderr}");
     assert!(fs::read_dir(folder.join("out/found")).unwrap().count() > 0, "{stdout}");

@@ -87,7 +87,7 @@ impl fmt::Debug for Rule {
             .field("matches", &self.matches.as_ref().map(|_| "fn"))
             .field("from", &self.from)
             .field("count", &self.count)
-            .field("harm", &self.fault)
+            .field("fault", &self.fault)
             .finish()
     }
 }
