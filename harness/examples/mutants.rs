@@ -54,7 +54,10 @@ fn table() -> Result<bool, String> {
     let can = |run: &Scenario| ground.as_ref().is_none_or(|ground| ground.can(run).is_ok());
     let runs: Vec<Scenario> = embedded_runs().filter(can).collect();
     let mut all_well = true;
-    println!("| client | caught by (and the layer that shows it first) | of {} runs |", runs.len());
+    println!(
+        "| client | caught by (and the property that shows it first) | of {} runs |",
+        runs.len()
+    );
     println!("|---|---|---|");
     for mutant in Mutant::ALL.into_iter().filter(|mutant| chosen(&asked, *mutant)) {
         let start = Instant::now();

@@ -241,7 +241,7 @@ impl<T> Link<T> {
                     self.write(now, Command::Probe, Purpose::VoteRequest, Some(tag), out);
                 }
             },
-            LinkInput::Initialize(tag) => self.bless(now, tag, out),
+            LinkInput::Initialize(tag) => self.initialize(now, tag, out),
             LinkInput::Connected { epoch, greeting } => self.connected(now, epoch, greeting, out),
             LinkInput::Closed { epoch, why, random } => self.closed(now, epoch, why, random, out),
             LinkInput::Answered { epoch, answer } => self.answered(now, epoch, answer, out),
@@ -357,7 +357,7 @@ impl<T> Link<T> {
         self.subscribe(now, out);
     }
 
-    fn bless(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
+    fn initialize(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
         let unguarded = || Cause::Error(Arc::from("this lock has no guard, and needs no markers"));
         let nameless = || Cause::Distrusted { why: Distrust::Nameless, left: None };
         let marker = match (&self.restart_guard, self.refusal(None)) {

@@ -199,7 +199,7 @@ impl Builder {
     }
 
     /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
-    /// drops keys too early, and would grant a rival. It needs a [`guard`](Builder::restart_guard).
+    /// drops keys too early, and would grant a rival. It needs a [restart guard](Builder::restart_guard).
     /// Default: clocks are trusted.
     ///
     /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and

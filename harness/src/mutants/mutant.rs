@@ -212,8 +212,8 @@ impl Mutant {
             Self::DeafForEver => "receives no wake-up, and finds nothing by looks, while it waits",
             Self::CallsAlways => "wakes all waiters after a failed attempt, too",
             Self::JumpsQueue => "attempts out of turn in a fair queue",
-            Self::KeepsPlace => "does not leave the line when its wait is over",
-            Self::LosesPlace => "goes to the end of the line whenever it asks whose turn it is",
+            Self::KeepsPlace => "does not leave the queue when its wait is over",
+            Self::LosesPlace => "goes to the end of the queue whenever it asks for its position",
         }
     }
 

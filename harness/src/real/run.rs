@@ -66,7 +66,7 @@ pub(super) fn run(
     for node in 1..=scenario.cluster.nodes {
         network.upstream(node, Some(cluster.address(node)));
     }
-    start::bless(scenario, &*cluster).map_err(Failure::Environment)?;
+    start::initialize(scenario, &*cluster).map_err(Failure::Environment)?;
     progress("starting clients");
     let (processes, client_clocks) =
         start::clients(ground, scenario, &*cluster, &network, &signals)

@@ -68,7 +68,7 @@ pub(super) fn clients(
 
 /// Sets the boot markers of the masters for guarded clients, so that the clients trust them. Does
 /// nothing if the scenario wants the masters new.
-pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), String> {
+pub(super) fn initialize(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), String> {
     let ask = |node, words: &[&[u8]]| {
         let why = |error| format!("master {node} cannot be marked: {error}");
         cluster.command(node, words).map_err(why)
