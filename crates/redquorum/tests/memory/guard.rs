@@ -47,7 +47,7 @@ async fn new_masters_grant_after_one_quarantine_and_the_error_says_so() {
     // Three verdicts are enough; the lock does not wait for the rest.
     assert_eq!(distrust(&error)[..3], [Distrust::Unmarked, Distrust::Unmarked, Distrust::Unmarked]);
     let text = error.to_string();
-    for part in ["bless masters that are new", "distrusted for another 12.1s", "has no marker"] {
+    for part in ["initialize masters that are new", "distrusted for another 12.1s", "has no marker"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!((1..=5).all(|number| masters.value(number, "r").is_none()), "nothing was sent");
@@ -85,7 +85,7 @@ async fn health_counts_masters_that_are_distrusted_as_alive_and_not_as_usable() 
     let strict = || masters.builder().restart_guard(TTL).require_quorum(true).build();
     let error = strict().await.unwrap_err();
     for text in [health.to_string(), error.to_string()] {
-        assert!(text.contains("bless masters that are new"), "{text}");
+        assert!(text.contains("initialize masters that are new"), "{text}");
         assert!(text.contains("has no marker"), "{text}");
     }
     lock.initialize_masters().await;
