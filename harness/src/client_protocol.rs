@@ -176,7 +176,7 @@ impl Op {
     }
 }
 
-/// A feature of a client beyond acquire, release, step and cancel.
+/// A feature of a client beyond acquire, release and step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {

@@ -111,9 +111,10 @@ impl Builder {
     /// client can hold the resource. Chubby calls it lock-delay.
     ///
     /// Default zero; rounded down to milliseconds. TTL + lock delay is at most 24 h, and with a
-    /// [guard](Builder::restart_guard) at most its `max_ttl`. A master's clock that runs fast
-    /// shortens the lock delay by the time that it gains, which [drift](Builder::drift) bounds. The
-    /// lock delay moves no deadline, and does not protect from a write that takes longer.
+    /// [guard](Builder::restart_guard) at most its `max_ttl`. If a master's clock runs fast,
+    /// the lock delay is shorter by the time that the clock gains, at most the
+    /// [drift](Builder::drift). The deadline of a lease stays the same. A write that takes longer
+    /// than the lock delay is not covered.
     ///
     /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
     /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
@@ -125,7 +126,7 @@ impl Builder {
     }
 
     /// How long [`acquire`](Redlock::acquire) waits, unless a request sets its own wait. Default
-    /// 10 s.
+    /// 10 s. Zero: one attempt. [`Duration::MAX`]: for ever.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
@@ -164,7 +165,7 @@ impl Builder {
     /// How long a master keeps the fencing counter of a resource after its last fenced grant or
     /// extension.
     ///
-    /// Default 30 days, at least the TTL, at most ten years. A counter takes about a hundred bytes
+    /// Default 30 days, at least TTL + lock delay, at most ten years. A counter takes about a hundred bytes
     /// and the resource's name twice. When a counter has expired, the clients' wall clocks replace
     /// it: set the time longer than the error of any of these clocks.
     pub fn fencing_counter_ttl(mut self, ttl: Duration) -> Self {

@@ -19,8 +19,8 @@ pub struct Health {
     pub usable: usize,
     /// The number of usable masters that a lease needs.
     pub quorum: usize,
-    /// The reply of each master: [`Reply::Alive`] if it is usable, else an
-    /// [unknown vote](Reply::Unknown) with the reason.
+    /// The outcome at each master: [`Usable`](crate::report::MasterOutcome::Usable), or
+    /// [`Unknown`](crate::report::MasterOutcome::Unknown) with the reason.
     pub report: Report,
 }
 

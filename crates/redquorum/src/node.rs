@@ -14,8 +14,9 @@ pub type Connecting<'a> =
 
 /// One master: an address that can be connected to.
 ///
-/// URLs and [`redis::Client`]s are nodes already. Implement it for any other transport of Redis's
-/// bytes: a tunnel, a proxy, a TLS stack of your own, a test double.
+/// A URL or a `redis::Client` needs no `Node`: see [`IntoMaster`](crate::connect::IntoMaster).
+/// Implement it for any other transport of Redis's bytes: a tunnel, a proxy, a TLS stack of your
+/// own, a test double.
 pub trait Node: Send + Sync + 'static {
     /// The name in reports, such as `db1:6379`. Two masters of a lock must have different names,
     /// and a name must not contain a secret.

@@ -38,7 +38,8 @@ impl Redlock {
     /// Asks for a resource, and waits while it is taken or no quorum answers. It returns at most
     /// two node timeouts after the wait is over.
     ///
-    /// The resource is any byte string of at least one byte; with the prefix it has at most 1 MiB.
+    /// The resource is any byte string of at least one byte. With the prefix it has at most 1 MiB,
+    /// and does not start with `redquorum:`, which is reserved.
     /// Set the TTL and the wait of this request on the returned value; `.await` sends it. Where an
     /// API expects a future, as `spawn`, `join!` or `block_on` do, call `.into_future()` on it.
     ///
@@ -101,11 +102,12 @@ impl Redlock {
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
     /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The
     /// report shows for each master whether it was
-    /// [`marked`](crate::report::MasterOutcome::Initialized), had a marker already, or did not
-    /// answer within the node timeout.
+    /// [`Initialized`](crate::report::MasterOutcome::Initialized), had a marker before
+    /// ([`AlreadyInitialized`](crate::report::MasterOutcome::AlreadyInitialized)), or did not answer
+    /// within the node timeout.
     ///
-    /// **By calling it you assert** that no lease is alive that any of these masters has granted
-    /// and does not remember. That is true of masters on which no lock ever was. It is not true of
+    /// **By calling it you assert** that these masters have forgotten no lease that is still alive.
+    /// That is true of masters on which no lock ever was. It is not true of
     /// masters that were flushed, or lost their data, less than the longest TTL ago: to mark those
     /// can let in a second holder. So call it by hand or from the tool that sets masters up, never
     /// at every start of a service. Without this call, a new master becomes trusted after one

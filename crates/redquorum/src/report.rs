@@ -164,7 +164,7 @@ impl Report {
         Some(format!("masters answered but refuse writes ({}){colon}{fixes}", each.join(", ")))
     }
 
-    /// The number of masters that granted, kept or deleted the key, as they were asked to. It is
+    /// The number of masters that did what was asked: granted, kept or deleted the key. It is
     /// zero in a report on health, which asks for none of these.
     pub fn in_favour(&self) -> usize {
         let done = |master: &&MasterReport| master.outcome == Some(MasterOutcome::Done);
@@ -213,7 +213,7 @@ impl fmt::Display for MasterReport {
             // A command that was never sent took no time.
             Some(reply) if self.took.is_zero() => reply.fmt(f),
             Some(reply) => write!(f, "{reply} ({:.1?})", self.took),
-            None => f.write_str("not awaited: the verdict stood"),
+            None => f.write_str("not awaited: the result was already clear"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Writes a find as a readable scenario file: the events in words, the scenario, and the
 //! expectation for another run.
 //!
-//! `told.rs` turns a history into sentences, `expected.rs` derives an expectation that holds from
+//! `events.rs` turns a history into sentences, `expected.rs` derives an expectation that holds from
 //! every seed, `layout.rs` writes concise TOML. Nothing is shrunk here.
 
 use super::{Found, Kind};

@@ -47,7 +47,8 @@ async fn new_masters_grant_after_one_quarantine_and_the_error_says_so() {
     // Three verdicts are enough; the lock does not wait for the rest.
     assert_eq!(distrust(&error)[..3], [Distrust::Unmarked, Distrust::Unmarked, Distrust::Unmarked]);
     let text = error.to_string();
-    for part in ["initialize masters that are new", "distrusted for another 12.1s", "has no marker"] {
+    for part in ["initialize masters that are new", "distrusted for another 12.1s", "has no marker"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!((1..=5).all(|number| masters.value(number, "r").is_none()), "nothing was sent");

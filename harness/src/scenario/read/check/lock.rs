@@ -48,7 +48,7 @@ impl Run<'_> {
     }
 
     /// Whether the library accepts a TTL with the other options. A problem with the TTL is reported
-    /// at its place, which may be in a script. A client may have a `guard` of its own.
+    /// at its place, which may be in a script. A client may have a `restart-guard` of its own.
     pub(super) fn terms(
         &mut self,
         options: &Place,
