@@ -36,7 +36,7 @@ impl Redlock {
     }
 
     /// Asks for a resource, and waits while it is taken or no quorum answers. It returns at most
-    /// two node timeouts after the wait is over.
+    /// two node timeouts after the wait is over, three with [`fair`](crate::Builder::fair).
     ///
     /// The resource is any byte string of at least one byte. With the prefix it has at most 1 MiB,
     /// and does not start with `redquorum:`, which is reserved.
