@@ -200,7 +200,8 @@ LEGEND = """
 | holds | no run violates the property |
 | (n by design) | in n scenarios, a fault outside the assumptions of the algorithm violates it |
 | **violated**: 1 | finding 1 of the library's section below: at least {enough} repetitions of one \
-scenario show it, and no fault outside the assumptions explains it |
+scenario show it, and no fault outside the assumptions explains it. The cell omits \
+unsteady findings of the same property; that section lists them |
 | unsteady: 2 | finding 2 below, in fewer repetitions |
 | not offered | the library cannot do what the scenarios need |
 
