@@ -165,9 +165,9 @@ impl Builder {
     /// How long a master keeps the fencing counter of a resource after its last fenced grant or
     /// extension.
     ///
-    /// Default 30 days, at least TTL + lock delay, at most ten years. A counter takes about a hundred bytes
-    /// and the resource's name twice. When a counter has expired, the clients' wall clocks replace
-    /// it: set the time longer than the error of any of these clocks.
+    /// Default 30 days, at least TTL + lock delay, at most ten years. A counter takes about a
+    /// hundred bytes and the resource's name twice. When a counter has expired, the clients' wall
+    /// clocks replace it: set the time longer than the error of any of these clocks.
     pub fn fencing_counter_ttl(mut self, ttl: Duration) -> Self {
         self.fencing_counter_ttl = ttl;
         self
@@ -200,8 +200,8 @@ impl Builder {
     }
 
     /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
-    /// drops keys too early, and would grant a rival. It needs a [restart guard](Builder::restart_guard).
-    /// Default: clocks are trusted.
+    /// drops keys too early, and would grant a rival. It needs a
+    /// [restart guard](Builder::restart_guard). Default: clocks are trusted.
     ///
     /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and
     /// less than the guard's `max_ttl`, rounded down to milliseconds. **It is deducted from every

@@ -37,7 +37,7 @@
 //! * That a holder acts only while it holds. A process can pause between its last look at the
 //!   deadline and its write; it then writes without a lock. Where that matters, the resource itself
 //!   must refuse the write: see [`FencedLease`] and [`resource`].
-//! * Anything when masters forget, or when their clocks step. If all five masters granted a lease,
+//! * Safety when masters forget, or when their clocks step. If all five masters granted a lease,
 //!   three of them must forget before a second client can acquire it. If only a quorum granted it,
 //!   one is enough. [`Builder::restart_guard`] detects most ways of forgetting,
 //!   [`Builder::clock_guard`] most clock steps. The lock does not count such masters until that is

@@ -103,8 +103,8 @@ impl Redlock {
     /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The
     /// report shows for each master whether it was
     /// [`Initialized`](crate::report::MasterOutcome::Initialized), had a marker before
-    /// ([`AlreadyInitialized`](crate::report::MasterOutcome::AlreadyInitialized)), or did not answer
-    /// within the node timeout.
+    /// ([`AlreadyInitialized`](crate::report::MasterOutcome::AlreadyInitialized)), or did not
+    /// answer within the node timeout.
     ///
     /// **By calling it you assert** that these masters have forgotten no lease that is still alive.
     /// That is true of masters on which no lock ever was. It is not true of
