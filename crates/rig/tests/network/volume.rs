@@ -146,7 +146,7 @@ fn whatever_waits_arrives_as_it_was_sent() {
                         sent.extend(bytes);
                     }
                     Step::Strike(fault) => {
-                        rules.push(wire.network.strike(on(Side::Requests, fault)))
+                        rules.push(wire.network.strike(on(Side::Requests, fault)));
                     }
                     Step::Heal(which) if !rules.is_empty() => {
                         wire.network.heal(rules.swap_remove(which % rules.len()));
