@@ -71,7 +71,7 @@ pub struct Rule {
 
 impl Rule {
     /// This harm for every message of both sides, on all links. Use it as a base: `Rule { nodes:
-    /// Some(vec![1]), ..Rule::all(Harm::Hold) }`.
+    /// Some(vec![1]), ..Rule::all(MessageFault::Hold) }`.
     pub fn all(fault: MessageFault) -> Self {
         let (clients, nodes, matches) = (None, None, None);
         Self { clients, nodes, side: Side::Both, matches, from: 1, count: None, fault }
