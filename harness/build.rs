@@ -6,7 +6,9 @@ use std::{env, fs};
 
 fn main() {
     let home = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let scenarios = home.parent().unwrap_or(&home).join("scenarios");
+    // In the repository they stand beside this crate; in a package, in it.
+    let outside = home.parent().unwrap_or(&home).join("scenarios");
+    let scenarios = if outside.is_dir() { outside } else { home.join("scenarios") };
     // The folder itself, too: a file may come or go.
     println!("cargo::rerun-if-changed={}", scenarios.display());
     let mut files: Vec<PathBuf> = fs::read_dir(&scenarios)

@@ -2,7 +2,7 @@
 //! and checked. The benchmark also shows how much virtual time passes.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::history::{Event, History};
 use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::Scenario;
@@ -36,10 +36,10 @@ fn measure(criterion: &mut Criterion, scenario: &Scenario) {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
     group.throughput(Throughput::Elements(virtual_ms as u64));
     let mut seed = 0;
-    group.bench_function("simulated and judged", |bench| {
+    group.bench_function("simulated and checked", |bench| {
         bench.iter(|| {
             seed += 1;
-            let verdict = judge(&sim::run(scenario, seed, Mutant::None));
+            let verdict = check(&sim::run(scenario, seed, Mutant::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected);
         });
     });
@@ -50,7 +50,7 @@ fn measure(criterion: &mut Criterion, scenario: &Scenario) {
         });
     });
     let history = &sample[0];
-    group.bench_function("judged", |bench| bench.iter(|| judge(history)));
+    group.bench_function("checked", |bench| bench.iter(|| check(history)));
     group.finish();
 }
 

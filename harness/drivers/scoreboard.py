@@ -2,8 +2,9 @@
 """Runs scenarios on the locks of other libraries, and writes docs/scoreboard.md.
 
 `just scoreboard` installs the libraries into target/scoreboard, runs every scenario of `SCENARIOS`
-on each, one library at a time, and writes the page. With `--library` or `--scenario` it runs only
-these, and writes the page to target/scoreboard instead.
+on each, one library at a time, and writes the page, also as target/scoreboard/whole/scoreboard.html
+beside the libraries' reports. With `--library` or `--scenario` it runs only these, and writes both
+pages to target/scoreboard/part instead.
 """
 
 import argparse
@@ -16,12 +17,31 @@ import subprocess
 import sys
 import venv
 
-import scoreboard_page as page
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRIVERS = pathlib.Path("harness/drivers")
 WORK = pathlib.Path("target/scoreboard")
 PYTHON = WORK / "venv/bin/python"
+
+
+def sh(*command, **options):
+    return subprocess.run([str(word) for word in command], cwd=ROOT, check=True, **options)
+
+
+def enter_environment():
+    """Goes on in the private environment, with all that drivers and pages need."""
+    if pathlib.Path(sys.prefix) == ROOT / WORK / "venv":
+        return
+    if not (ROOT / PYTHON).exists():
+        venv.create(ROOT / WORK / "venv", with_pip=True)
+    sh(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+       "-r", DRIVERS / "requirements.txt")
+    os.execv(ROOT / PYTHON, [str(ROOT / PYTHON), *sys.argv])
+
+
+if __name__ == "__main__":
+    enter_environment()
+
+import scoreboard_page as page  # noqa: E402: it needs the environment
 
 DEFAULTS = "defaults"
 NO_DEADLINE = ("it returns no deadline, so the driver counts the TTL from the start of the call, "
@@ -57,23 +77,6 @@ SCENARIOS = """
     repair-beside-minority crash-restart-forgets
     fair-overtaken fenced-again reentry/waits several/one-taken watchdog/bound
 """.split()
-
-
-def sh(*command, **options):
-    return subprocess.run([str(word) for word in command], cwd=ROOT, check=True, **options)
-
-
-def install(libraries):
-    """Installs what the drivers of these libraries need, in target/scoreboard."""
-    commands = [library.command or "" for library in libraries]
-    if any(str(PYTHON) in command for command in commands):
-        if not (ROOT / PYTHON).exists():
-            venv.create(ROOT / WORK / "venv", with_pip=True)
-        sh(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-           "-r", DRIVERS / "requirements.txt")
-    if any("rslock" in command for command in commands):
-        sh("cargo", "build", "--quiet", "--locked", "--manifest-path", DRIVERS / "rust/Cargo.toml",
-           "--target-dir", WORK / "cargo")
 
 
 def version(library):
@@ -117,10 +120,11 @@ def arguments():
     names = [library.name for library in LIBRARIES]
     parser.add_argument("--library", action="append", choices=names, help="only this one")
     parser.add_argument("--scenario", action="append", help="only this one, or a variant of it")
-    parser.add_argument("--repeat", type=int, default=3, help="how often to run each (3)")
+    parser.add_argument("--repeat", type=int, default=5, help="how often to run each (5)")
     parser.add_argument("--jobs", type=int, default=3, help="how many runs at once (3)")
-    parser.add_argument("--limit", type=int, default=15, help="minutes for each library (15)")
+    parser.add_argument("--limit", type=int, default=30, help="minutes for each library (30)")
     parser.add_argument("--chaos", help="the program redquorum-chaos, if it is built already")
+    parser.add_argument("--note", help="a sentence about the machine, for the page")
     parser.add_argument("--results", action="store_true",
                         help="run nothing, and write the page from the results that are there")
     return parser.parse_args()
@@ -135,7 +139,9 @@ def main():
     (ROOT / folder).mkdir(parents=True, exist_ok=True)
     chaos = options.chaos or "target/debug/redquorum-chaos"
     if not options.results:
-        install(chosen)
+        if any("rslock" in (library.command or "") for library in chosen):
+            sh("cargo", "build", "--quiet", "--locked", "--manifest-path",
+               DRIVERS / "rust/Cargo.toml", "--target-dir", WORK / "cargo")
         if not options.chaos:
             sh("cargo", "build", "--quiet", "-p", "redquorum-harness", "--bin", "redquorum-chaos")
     else:
@@ -149,9 +155,12 @@ def main():
                                  else run(library, chaos, scenarios, options, out))
     target = pathlib.Path("docs/scoreboard.md") if is_whole else folder / "scoreboard.md"
     date = datetime.date.today().isoformat()
-    text = page.render(chosen, results, scenarios, date)
+    text = page.render(chosen, results, scenarios, date, options.note)
     (ROOT / target).write_text(text, encoding="utf-8")
-    print(target if is_whole else text)
+    html = folder / "scoreboard.html"
+    text_of_html = page.render_html(chosen, results, date, options.note)
+    (ROOT / html).write_text(text_of_html, encoding="utf-8")
+    print(target if is_whole else text, html, sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The page of `scoreboard.py`: property by library, and the findings behind each cell."""
+"""The pages of `scoreboard.py`: property by library, and the findings behind each cell."""
 
 import collections
 import dataclasses
 import pathlib
 import re
 import textwrap
+
+import jinja2
 
 PROPERTIES = {
     "mutual-exclusion": "two clients never hold the resource at once",
@@ -43,6 +45,15 @@ class Library:
     options: list = dataclasses.field(default_factory=list)
     version: str | None = None
 
+    @property
+    def title(self):
+        package = f"{self.package} {self.version}" if self.package else "this repository"
+        return f"{package}; {self.settings}"
+
+    def replay(self, run):
+        """The command that runs a scenario again, given its run in `result.json`."""
+        return f"just scoreboard --library {self.name} --scenario {run['file'] or run['name']}"
+
 
 @dataclasses.dataclass
 class Finding:
@@ -51,15 +62,38 @@ class Finding:
     layer: str
     title: str
     runs: collections.Counter  # scenario: repetitions that show it
-    examples: dict  # scenario: what the checkers say about the first run that shows it
-    files: dict  # scenario: its file, if it has one outside scenarios/
+    examples: dict  # scenario: the first run that shows it, and what the checkers say about it
 
     def is_reproduced(self):
         return max(self.runs.values()) >= ENOUGH
 
-    def best(self):
-        """The scenario that shows it most often; of these, the first."""
-        return max(self.runs, key=self.runs.get)
+    def example(self):
+        """The run to look at, of the scenario that shows it most often, and its explanation."""
+        return self.examples[max(self.runs, key=self.runs.get)]
+
+    def seen(self, quote="`"):
+        """Which scenarios show it."""
+        each = [name for name, count in self.runs.items() if count >= ENOUGH]
+        rare = [name for name in self.runs if name not in each]
+        often = f"At least {ENOUGH} repetitions of {some(each, quote)} show it. " if each else ""
+        return often + (f"Fewer repetitions of {some(rare, quote)} show it. " if rare else "")
+
+
+@dataclasses.dataclass
+class Cell:
+    """What is known of a property of a library."""
+
+    word: str  # holds, violated, unsteady, not offered, not run
+    findings: list = dataclasses.field(default_factory=list)  # with their numbers
+    by_design: list = dataclasses.field(default_factory=list)  # runs, each with its violation
+
+    def __str__(self):
+        sure = self.word == "violated"
+        numbers = [str(number) for number, one in self.findings if one.is_reproduced() == sure]
+        word = f"**{self.word}**" if sure else self.word
+        if numbers:
+            return f"{word}: {', '.join(numbers)}"
+        return word + (f" ({len(self.by_design)} by design)" if self.by_design else "")
 
 
 def title_of(story):
@@ -82,24 +116,24 @@ def findings(result):
                 seen.setdefault(key, finding["story"])
         for key, story in seen.items():
             ended = [line for line in run["differences"] if line.startswith("process ")]
-            kind = kinds.setdefault(key, Finding(*key, collections.Counter(), {}, {}))
+            kind = kinds.setdefault(key, Finding(*key, collections.Counter(), {}))
             kind.runs[run["name"]] += 1
-            kind.examples.setdefault(run["name"], [*ended, *story])
-            kind.files[run["name"]] = run["file"]
+            kind.examples.setdefault(run["name"], (run, [*ended, *story]))
     order = list(PROPERTIES)
     return sorted(kinds.values(), key=lambda one: (
         not one.is_reproduced(), order.index(one.layer), -len(one.runs)))
 
 
 def by_design(result, layer):
-    """The scenarios in which only faults outside the assumptions violate a property."""
-    names = set()
+    """For each scenario in which only faults outside the assumptions violate a property: its first
+    run, and the violation."""
+    found = {}
     for run in result["scenarios"]:
-        causes = [finding["causes"] for finding in run.get("findings", [])
-                  if finding["seen"] == "violated" and finding["layer"] == layer]
-        if causes and not any("bug" in each for each in causes):
-            names.add(run["name"])
-    return names
+        of_layer = [finding for finding in run.get("findings", [])
+                    if finding["seen"] == "violated" and finding["layer"] == layer]
+        if of_layer and not any("bug" in finding["causes"] for finding in of_layer):
+            found.setdefault(run["name"], (run, of_layer[0]))
+    return list(found.values())
 
 
 def missing(result):
@@ -118,23 +152,18 @@ def judged(result):
 
 def cell(library_findings, result, layer):
     if not judged(result):
-        return "not run"
+        return Cell("not run")
     if layer in NEEDS:
         need, scenarios = NEEDS[layer]
         if need in missing(result):
-            return "not offered"
+            return Cell("not offered")
         if not any(run["name"].startswith(scenarios) for run in judged(result)):
-            return "not run"
+            return Cell("not run")
     numbered = [(number, one) for number, one in enumerate(library_findings, 1)
                 if one.layer == layer]
-    sure = [str(number) for number, one in numbered if one.is_reproduced()]
-    rare = [str(number) for number, one in numbered if not one.is_reproduced()]
-    if sure:
-        return f"**violated**: {', '.join(sure)}"
-    if rare:
-        return f"unsteady: {', '.join(rare)}"
-    count = len(by_design(result, layer))
-    return f"holds ({count} by design)" if count else "holds"
+    sure = any(one.is_reproduced() for _, one in numbered)
+    word = "violated" if sure else "unsteady" if numbered else "holds"
+    return Cell(word, numbered, by_design(result, layer))
 
 
 def table(head, rows):
@@ -148,37 +177,39 @@ def wrap(text, indent="", rest=None):
                          break_long_words=False, break_on_hyphens=False) + "\n"
 
 
-def some(names, most=6):
-    names = [f"`{name}`" for name in sorted(names)]
+def some(names, quote="`", most=6):
+    names = [f"{quote}{name}{quote}" for name in sorted(names)]
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def finding_text(library, number, kind):
-    each = [name for name, count in kind.runs.items() if count >= ENOUGH]
-    rare = [name for name in kind.runs if name not in each]
-    seen = f"Seen in each repetition of {some(each)}. " if each else ""
-    if rare:
-        seen += f"Seen in some repetitions of {some(rare)}. "
-    scenario, indent = kind.best(), "   "
-    text = wrap(f"{number}. **{kind.title}** ({kind.layer}). {seen}"
-                f"For example, in `{scenario}`:", rest=indent)
-    story = "".join(wrap(line, indent) for line in kind.examples[scenario])
+    indent, (run, lines) = "   ", kind.example()
+    text = wrap(f"{number}. **{kind.title}** ({kind.layer}). {kind.seen()}"
+                f"For example, in `{run['name']}`:", rest=indent)
+    story = "".join(wrap(line, indent) for line in lines)
     text += f"\n{indent}```text\n{story}{indent}```\n\n"
-    run = kind.files[scenario] or scenario
-    return text + f"{indent}`just scoreboard --library {library.name} --scenario {run}`\n"
+    return text + f"{indent}`{library.replay(run)}`\n"
+
+
+def runs_of(result):
+    total = len({run["name"] for run in judged(result)})
+    return f"Scenarios and variants: {total}; runs: {len(judged(result))}."
+
+
+def incomplete(result):
+    """What is missing in results that are not whole."""
+    failed = [run for run in result["scenarios"] if run["outcome"] in ("environment", "internal")]
+    if not failed and result["finished"]:
+        return None
+    return (f"Not complete: {len(result['scenarios'])} of {result['runs']} runs ended, and "
+            f"{len(failed)} of these could not be run.")
 
 
 def library_section(library, result, kinds):
-    text = f"\n## {library.name}\n\n"
-    total = len({run["name"] for run in judged(result)})
-    version = f"{library.package} {library.version}" if library.package else "this repository"
-    text += wrap(f"{version}; {library.settings}. "
-                 f"Scenarios and variants: {total}; runs: {len(judged(result))}.")
-    failed = [run for run in result["scenarios"] if run["outcome"] in ("environment", "internal")]
-    if failed or not result["finished"]:
-        text += "\n" + wrap(f"Not complete: {len(result['scenarios'])} of {result['runs']} runs "
-                            f"ended, and {len(failed)} of these could not be run.")
+    text = f"\n## {library.name}\n\n" + wrap(f"{library.title}. {runs_of(result)}")
+    if incomplete(result):
+        text += "\n" + wrap(incomplete(result))
     if not kinds:
         text += "\nNo finding.\n"
     for number, kind in enumerate(kinds, 1):
@@ -212,25 +243,33 @@ one. A library with longer timeouts of its own is slow by that measure.
 [Scenarios](scenarios.md#expectations) defines the properties, and [how a run is
 checked](scenarios.md#how-a-run-is-checked). The drivers are in
 [`harness/drivers`](../harness/drivers). A single-server lock is judged by its own promise: its
-clients know one master (`--quorum 1`). Each library has a report with timelines in
-`target/scoreboard/whole`.
+clients know one master (`--quorum 1`). redquorum is the control. `just scoreboard` also writes
+`target/scoreboard/whole/scoreboard.html`, where each cell leads to the explanation, the command and
+the timeline of its runs.
 """
 
 
-def render(libraries, results, scenarios, date):
-    kinds = {library.name: findings(results[library.name]) for library in libraries}
+def occasion(results, date, note=None):
+    """When, on what, and how often the scenarios were run."""
     masters = {result["masters"].split(" (")[0] for result in results.values()} - {""}
-    repeats = max((max(collections.Counter(run["name"] for run in result["scenarios"]).values())
-                   for result in results.values() if result["scenarios"]), default=0)
-    text = HEAD + wrap(f"{date}, {', '.join(sorted(masters))}, {repeats} repetitions of each "
-                       f"scenario.") + "\n"
+    counts = [collections.Counter(run["name"] for run in result["scenarios"])
+              for result in results.values()]
+    repeats = max((max(count.values()) for count in counts if count), default=0)
+    text = f"{date}, {', '.join(sorted(masters))}, {repeats} repetitions of each scenario."
+    return f"{text} {note}" if note else text
+
+
+def render(libraries, results, scenarios, date, note=None):
+    """The page in Markdown."""
+    kinds = {library.name: findings(results[library.name]) for library in libraries}
+    text = HEAD + wrap(occasion(results, date, note)) + "\n"
     rows = [[f"`{layer}`: {what}"]
             + [cell(kinds[one.name], results[one.name], layer) for one in libraries]
             for layer, what in PROPERTIES.items()]
     text += table(["property", *(library.name for library in libraries)], rows)
     text += LEGEND.format(enough=ENOUGH)
     names = [pathlib.Path(name).stem if name.endswith(".toml") else name for name in scenarios]
-    text += "\n" + wrap(f"The scenarios: {some(names, len(names))}, with their variants.")
+    text += "\n" + wrap(f"The scenarios: {some(names, most=len(names))}, with their variants.")
     needs = sorted({need for library in libraries for need in missing(results[library.name])})
     if needs:
         text += "\n## Not offered\n\n" + wrap(
@@ -242,3 +281,44 @@ def render(libraries, results, scenarios, date):
     for library in libraries:
         text += library_section(library, results[library.name], kinds[library.name])
     return text
+
+
+SIGNS = {"holds": ("holds", "✓"), "violated": ("wrong", "✗"), "unsteady": ("open", "?"),
+         "not offered": ("none", "–"), "not run": ("none", "–")}
+TEMPLATES = [pathlib.Path(__file__).parent, pathlib.Path(__file__).parents[1] / "src/report/page"]
+
+
+def render_html(libraries, results, date, note=None):
+    """The page in the style of report.html, beside the folders of the libraries' reports."""
+
+    def example(library, run, lines):
+        number = results[library.name]["scenarios"].index(run) + 1
+        return {"scenario": run["name"], "lines": lines, "command": library.replay(run),
+                "report": f"{library.name}/report.html#run-{number}"}
+
+    columns = []
+    for library in libraries:
+        result = results[library.name]
+        kinds = findings(result)
+        cells = []
+        for layer, what in PROPERTIES.items():
+            one = cell(kinds, result, layer)
+            style, sign = SIGNS[one.word]
+            cells.append({
+                "layer": layer, "what": what, "word": one.word, "class": style, "sign": sign,
+                "findings": [{"title": kind.title, "seen": kind.seen(quote=""),
+                              **example(library, *kind.example())} for _, kind in one.findings],
+                "by_design": [{"causes": violation["causes"],
+                               **example(library, run, violation["story"])}
+                              for run, violation in one.by_design]})
+        columns.append({
+            "name": library.name, "title": library.title, "cells": cells,
+            "runs": runs_of(result), "incomplete": incomplete(result),
+            "judged": sorted({run["name"] for run in judged(result)}),
+            "missing": {need: sorted(names) for need, names in sorted(missing(result).items())}})
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined,
+        autoescape=lambda name: name.endswith(".html"), trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("scoreboard.html").render(
+        columns=columns, properties=PROPERTIES, occasion=occasion(results, date, note),
+        enough=ENOUGH)

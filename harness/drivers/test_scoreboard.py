@@ -1,8 +1,8 @@
-"""The page of the scoreboard: `python3 -m unittest discover harness/drivers`."""
+"""The pages of the scoreboard; `.ci/drivers` runs these tests."""
 
 import unittest
 
-from scoreboard_page import Library, cell, findings, missing, render
+from scoreboard_page import Library, cell, findings, missing, render, render_html
 
 LOCK = Library("lock", None, None, "defaults")
 
@@ -20,7 +20,7 @@ def result(*runs):
 
 
 def cell_of(layer, *runs):
-    return cell(findings(result(*runs)), result(*runs), layer)
+    return str(cell(findings(result(*runs)), result(*runs), layer))
 
 
 class Cells(unittest.TestCase):
@@ -56,6 +56,19 @@ class Cells(unittest.TestCase):
         self.assertNotIn("Not complete", page)
         page = render([LOCK], {"lock": {**whole, "finished": False, "runs": 9}}, ["a"], "today")
         self.assertIn("Not complete: 3 of 9 runs", page)
+
+    def test_each_cell_of_the_html_page_leads_to_its_reason(self):
+        step = ("mutual-exclusion", "clock.step", "two <clients> hold L")
+        skipped = run("fenced-again", outcome="skipped", why=["the client cannot `fence`"])
+        whole = result(run("a", self.slow), run("b", step), skipped)
+        page = render_html([LOCK], {"lock": whole}, "today")
+        for part in ["An acquire is slow although a majority replies", self.slow[2],
+                     "just scoreboard --library lock --scenario a", "lock/report.html#run-1",
+                     "b, by design: clock.step", "two &lt;clients&gt; hold L",
+                     "lock/report.html#run-2", "<code>fence</code>: fenced-again",
+                     'id="lock-fenced-resource"']:
+            self.assertIn(part, page)
+        self.assertIn('<b>–</b> <a href="#lock-fenced-resource">not offered</a>', page)
 
 
 if __name__ == "__main__":

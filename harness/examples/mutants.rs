@@ -1,5 +1,6 @@
-//! `just mutants`: runs every mutant in every scenario, and prints a Markdown table of the
-//! scenarios that catch each mutant.
+//! `just mutants`: runs every mutant in every scenario and in the model check, and prints a
+//! Markdown table of what catches each of them: scenarios, those in which the tests catch it on
+//! real masters, the random search, and a rule of the model check.
 //!
 //! It runs in virtual time, which takes seconds. With `--real` it runs processes against real
 //! masters, which takes a quarter of an hour. With `--search`, the random search looks for the
@@ -8,18 +9,20 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::history::History;
+use redquorum_harness::model_check::broken_by;
 use redquorum_harness::mutants::Mutant;
 use redquorum_harness::real::{Choice, RealBackend, Setup};
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::search::chance::{Search, Through};
-use redquorum_harness::search::mutants::{self, Caught};
 use redquorum_harness::search::plan::Space;
+use redquorum_harness::search::shrink;
 use redquorum_harness::sim;
 
 /// The first seed of the search, and the largest number of runs.
@@ -45,7 +48,7 @@ fn progress(text: &str) {
     }
 }
 
-/// Whether the scenarios caught every mutant, and no scenario caught the honest client.
+/// Whether the scenarios or the model check caught every mutant, and neither the honest client.
 fn table() -> Result<bool, String> {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
     let real = asked.iter().any(|word| word == "--real");
@@ -55,14 +58,16 @@ fn table() -> Result<bool, String> {
     let runs: Vec<Scenario> = embedded_runs().filter(can).collect();
     let mut all_well = true;
     println!(
-        "| client | caught by (and the property that shows it first) | of {} runs |",
+        "| mutant | caught by (and the property that shows it first) | of {} runs | on real masters \
+         | in the search | model check |",
         runs.len()
     );
-    println!("|---|---|---|");
-    for mutant in Mutant::ALL.into_iter().filter(|mutant| chosen(&asked, *mutant)) {
+    println!("|---|---|---|---|---|---|");
+    for mutant in Mutant::ALL.iter().copied().filter(|mutant| chosen(&asked, *mutant)) {
         let start = Instant::now();
+        let is_client = Mutant::clients().any(|client| client == mutant);
         let mut caught = BTreeMap::new();
-        for run in &runs {
+        for run in runs.iter().filter(|_| is_client) {
             progress(&format!("{mutant}: {}", run.name));
             // A mutation that shows only under rare timing may need another seed.
             for seed in 1..=if real { 1 } else { 3 } {
@@ -70,23 +75,34 @@ fn table() -> Result<bool, String> {
                     Some(ground) => played(ground, run, mutant)?,
                     None => sim::run(run, seed, mutant),
                 };
-                let verdict = judge(&history);
+                let verdict = check(&history);
                 // "Not seen" and "inconclusive" do not count: the checkers must see a violation.
                 if verdict.outcome == Outcome::Differs {
-                    let layer = verdict.findings.first().map(|finding| finding.layer.name());
+                    let layer = verdict.findings.first().map(|finding| finding.property.name());
                     caught.insert(run.name.clone(), layer.unwrap_or("-"));
                     break;
                 }
             }
         }
+        progress(&format!("{mutant}: model check"));
+        let rule = broken_by(mutant);
         progress("");
         eprintln!("{mutant}: {} caught it, {:.1?}", caught.len(), start.elapsed());
         let names: Vec<String> =
             caught.iter().take(4).map(|(name, layer)| format!("{name} ({layer})")).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let more = if caught.len() > 4 { ", …" } else { "" };
-        println!("| `{mutant}`: {} | {names}{more} | {} |", mutant.about(), caught.len());
-        all_well &= caught.is_empty() == (mutant == Mutant::None);
+        let searched = is_client && mutant.shows_inside() && mutant != Mutant::None;
+        println!(
+            "| `{mutant}`: {} | {names}{more} | {} | {} | {} | {} |",
+            mutant.about(),
+            caught.len(),
+            mutant.scenario().unwrap_or("–"),
+            if searched { "yes" } else { "–" },
+            rule.unwrap_or("–"),
+        );
+        all_well &= (is_client && caught.is_empty() || !is_client && rule.is_none())
+            == (mutant == Mutant::None);
     }
     Ok(all_well)
 }
@@ -97,31 +113,32 @@ fn searched() -> Result<bool, String> {
     println!("| client | noticed after | in | by | faults left | what they are |");
     println!("|---|---|---|---|---|---|");
     let (mut all_well, mut longest, mut sizes) = (true, 0, Vec::new());
+    let search = |mutant, runs, jobs| {
+        let (space, through) = (Space::INSIDE, Through::Machines);
+        Search { space, seed: SEED, runs, mutant, through, jobs }
+    };
     // Mutations without effect inside the assumptions belong in the table of scenarios.
-    let liars =
-        Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::None && mutant.shows_inside());
-    for mutant in liars.filter(|mutant| chosen(&asked, *mutant)) {
+    let mutants = Mutant::clients().filter(|mutant| mutant.shows_inside());
+    let mutants = mutants.filter(|mutant| *mutant != Mutant::None && chosen(&asked, *mutant));
+    for mutant in mutants {
         progress(mutant.name());
-        let start = Instant::now();
-        let Some(caught) = mutants::catch(mutant, SEED, RUNS) else {
-            println!(
-                "| `{mutant}`: {} | never | {:.1?} | - | - | - |",
-                mutant.about(),
-                start.elapsed()
-            );
+        let (start, about) = (Instant::now(), mutant.about());
+        let Some((runs, found, kind)) = search(mutant, RUNS, 1).first() else {
+            println!("| `{mutant}`: {about} | never | {:.1?} | - | - | - |", start.elapsed());
             all_well = false;
             continue;
         };
-        let Caught { runs, kind, small } = &caught;
-        let faults: Vec<&str> =
-            small.scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect();
-        let (about, took, count) = (mutant.about(), start.elapsed(), caught.faults());
+        let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
+        let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
+        let faults = small.scenario.faults.iter().map(|fault| fault.fault_kind.name());
+        let faults: Vec<&str> = faults.collect();
+        let (took, count) = (start.elapsed(), faults.len());
         let faults = if faults.is_empty() { "-".to_owned() } else { faults.join(", ") };
         println!(
             "| `{mutant}`: {about} | {runs} runs | {took:.1?} | {kind} | {count} | {faults} |"
         );
         sizes.push(count);
-        longest = longest.max(*runs);
+        longest = longest.max(runs);
     }
     progress("");
     sizes.sort_unstable();
@@ -129,15 +146,7 @@ fn searched() -> Result<bool, String> {
         println!("\n{} noticed, {longest} runs at most; median of faults {median}", sizes.len());
     }
     // The honest client must pass as many runs as the longest search took.
-    let honest = Search {
-        space: Space::INSIDE,
-        seed: SEED,
-        runs: longest,
-        mutant: Mutant::None,
-        through: Through::Machines,
-        jobs: 2,
-    };
-    let honest = honest.run(&|_| true);
+    let honest = search(Mutant::None, longest, 2).run(&|_| true);
     println!("the honest client: {} kinds of finds in {longest} runs", honest.kinds.len());
     Ok(all_well && honest.kinds.is_empty())
 }

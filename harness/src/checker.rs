@@ -3,12 +3,17 @@
 //! Its only input is the [`History`], so a recorded run can be checked again later and elsewhere.
 //! The checker does not depend on how a run was produced.
 
+#![cfg_attr(
+    not(feature = "real"),
+    expect(dead_code, unused_imports, reason = "only the reports use them")
+)]
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{History, Ns, Window};
+use crate::history::{History, Ns};
 use crate::scenario::{Cause, Property};
 
 mod case;
@@ -25,6 +30,7 @@ mod liveness;
 mod maps;
 mod measures;
 mod outcome;
+mod overlaps;
 mod overtaken;
 mod pace;
 mod progress;
@@ -33,16 +39,25 @@ mod requests;
 mod stamps;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::notation;
 mod time;
-pub mod timeline;
 mod tokens;
 mod validity;
 mod votes;
 mod world;
 
-use case::Case;
+pub(crate) use case::Case;
+use causes::Reason;
+pub(crate) use exclusion::{believed, named};
+pub(crate) use faults::Strike;
+pub(crate) use keys::Presence;
+pub(crate) use leases::Lease;
+pub(crate) use measures::times;
 pub(crate) use outcome::DISTRUSTED;
+pub use overlaps::Overlaps;
 use pace::Paces;
+pub(crate) use requests::Request;
 
 /// The result of the check of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -79,13 +94,15 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violation {
     /// The property.
-    pub layer: Property,
+    #[serde(rename = "layer")]
+    pub property: Property,
     /// [`Observed::Violated`] or [`Observed::Inconclusive`].
     pub seen: Observed,
     /// The report text, a few short lines: which client believed that it held the resource from
     /// when to when, which masters granted it, and how the rival got in. Times are in milliseconds
     /// since the run began.
-    pub story: Vec<String>,
+    #[serde(rename = "story")]
+    pub explanation: Vec<String>,
     /// Why the violation was possible.
     pub causes: Vec<Cause>,
     /// When the violation began.
@@ -94,7 +111,44 @@ pub struct Violation {
     pub to: Ns,
 }
 
-/// Measurements, apart from the judgement.
+impl Violation {
+    /// A certain violation, for these causes.
+    fn certain(
+        property: Property,
+        mut causes: Vec<Cause>,
+        explanation: Vec<String>,
+        from: Ns,
+        to: Ns,
+    ) -> Self {
+        causes.sort_unstable();
+        causes.dedup();
+        Self { property, seen: Observed::Violated, explanation, causes, from, to }
+    }
+
+    /// A certain violation, for these reasons.
+    fn explained(
+        property: Property,
+        mut explanation: Vec<String>,
+        reasons: Vec<Reason>,
+        from: Ns,
+        to: Ns,
+    ) -> Self {
+        let (causes, lines): (Vec<_>, Vec<_>) = reasons.into_iter().unzip();
+        explanation.extend(lines);
+        Self::certain(property, causes, explanation, from, to)
+    }
+
+    /// A violation that no fault explains.
+    fn bug(property: Property, explanation: Vec<String>, from: Ns, to: Ns) -> Self {
+        Self::certain(property, vec![Cause::Bug], explanation, from, to)
+    }
+
+    fn possible(property: Property, explanation: Vec<String>, from: Ns, to: Ns) -> Self {
+        Self { property, seen: Observed::Inconclusive, explanation, causes: Vec::new(), from, to }
+    }
+}
+
+/// Measurements, apart from the verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measures {
     /// How many acquires returned a lease. The final acquires of phase `witness` do not count.
@@ -128,39 +182,55 @@ pub struct Verdict {
     pub measures: Measures,
 }
 
-/// Checks a run.
-pub fn judge(history: &History) -> Verdict {
+/// The name of a value in TOML and JSON.
+pub(crate) fn name_of(value: impl Serialize) -> String {
+    let name = serde_json::to_value(value).ok();
+    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+}
+
+/// Prepares a history for the checkers, and for reports that draw what the checkers computed. All
+/// times are run times, even where a client stamped with a clock that ran fast or slow.
+pub(crate) fn prepare<T>(history: &History, then: impl FnOnce(&Case<'_>) -> T) -> T {
     let paces = Paces::of(history);
     let history = paces.in_run_time(history);
-    let case = Case::of(&history, paces);
-    let clashes = exclusion::check(&case);
-    let mut findings = register::check(&case, &clashes);
+    then(&Case::of(&history, paces))
+}
+
+/// Checks a run.
+pub fn check(history: &History) -> Verdict {
+    prepare(history, verdict)
+}
+
+/// Runs all checks.
+pub(crate) fn verdict(case: &Case<'_>) -> Verdict {
+    let clashes = exclusion::check(case);
+    let mut findings = register::check(case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));
-    findings.extend(fencing::check(&case));
-    findings.extend(validity::check(&case));
-    findings.extend(votes::check(&case));
-    findings.extend(tokens::check(&case));
-    findings.extend(progress::check(&case));
-    findings.extend(liveness::check(&case));
-    findings.extend(hygiene::check(&case));
-    findings.sort_by_key(|finding| (finding.from, finding.layer));
+    findings.extend(fencing::check(case));
+    findings.extend(validity::check(case));
+    findings.extend(votes::check(case));
+    findings.extend(tokens::check(case));
+    findings.extend(progress::check(case));
+    findings.extend(liveness::check(case));
+    findings.extend(hygiene::check(case));
+    findings.sort_by_key(|finding| (finding.from, finding.property));
 
     let mut observed: BTreeMap<Property, Observed> =
-        Property::ALL.iter().map(|layer| (*layer, Observed::Safe)).collect();
+        Property::ALL.iter().map(|property| (*property, Observed::Safe)).collect();
     let mut because = Vec::new();
     for finding in &findings {
-        let worst = match (observed.get(&finding.layer), finding.seen) {
+        let worst = match (observed.get(&finding.property), finding.seen) {
             (Some(Observed::Violated), _) => Observed::Violated,
             (_, seen) => seen,
         };
-        observed.insert(finding.layer, worst);
+        observed.insert(finding.property, worst);
         if finding.seen == Observed::Violated {
             because.extend(&finding.causes);
         }
     }
     because.sort_unstable();
     because.dedup();
-    let (outcome, differences) = outcome::of(&case, &observed, &because);
-    let measures = measures::of(&case);
+    let (outcome, differences) = outcome::of(case, &observed, &because);
+    let measures = measures::of(case);
     Verdict { outcome, observed, differences, findings, because, measures }
 }

@@ -6,19 +6,20 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod check;
 mod choose;
 mod code;
 mod doctor;
 mod list;
+mod model_check;
 mod new;
 mod options;
-mod prove;
 mod run;
 mod search;
 mod stage;
+mod watch;
 mod words;
 mod work;
 
@@ -48,7 +49,7 @@ enum Command {
     #[command(after_help = code::HELP)]
     Run(Box<RunOptions>),
     /// Show the scenarios and the expectation of each
-    List(ListOptions),
+    List(list::ListOptions),
     /// Look for runs in which the lock violates its guarantees
     ///
     /// Runs random scenarios, in virtual time, on all cores. It uses only faults that the lock must
@@ -58,7 +59,7 @@ enum Command {
     ///
     /// Runs no scenario: the history contains everything that the checkers need, including the
     /// scenario and its expectation. Exit codes are those of `run`.
-    Check(CheckOptions),
+    Check(check::CheckOptions),
     /// Write a new scenario to start from
     ///
     /// Writes scenarios/NAME.toml if that folder exists, else NAME.toml. The scenario can run as it
@@ -78,9 +79,18 @@ enum Command {
     /// Explores every interleaving of messages, timers, drops and faults within the bounds, which
     /// are printed. Takes about a minute. Exit code 0 if every rule holds in every state, 1 if one
     /// is broken (the shortest way there is printed), 2 if not all states could be explored.
-    Prove(prove::ProveOptions),
+    ModelCheck(model_check::ModelCheckOptions),
     /// Print the JSON Schema of scenario files
     Schema,
+    /// Print the completions of a shell
+    ///
+    /// bash reads them from ~/.local/share/bash-completion/completions/redquorum-chaos.
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, in the format of `man`
+    Man,
     /// Run a client of this project's lock, for the harness (uses JSON lines)
     ///
     /// `run` starts it if there is no --client. REDQUORUM_NODES has the masters' URLs, separated by
@@ -100,33 +110,6 @@ enum Command {
         #[arg(value_name = "CMD")]
         command: String,
     },
-}
-
-/// What to list.
-#[derive(Debug, Args)]
-pub(crate) struct ListOptions {
-    #[command(flatten)]
-    selection: Selection,
-    /// How to print it
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: list::Shape,
-}
-
-/// The run to check.
-#[derive(Debug, Args)]
-pub(crate) struct CheckOptions {
-    /// The recorded run: a `history.jsonl`
-    #[arg(value_name = "HISTORY.jsonl")]
-    history: std::path::PathBuf,
-    /// Write its timeline to this file, as HTML
-    #[arg(long, value_name = "FILE.html")]
-    report: Option<std::path::PathBuf>,
-    /// Write its timeline to this file, in the Trace Event format that Perfetto opens
-    #[arg(long, value_name = "FILE.json")]
-    trace: Option<std::path::PathBuf>,
-    /// How to print the verdict
-    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
-    format: list::Shape,
 }
 
 /// An option of `run` before another command is an error: no other command knows it.
@@ -156,12 +139,12 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are regular output. A closed pipe is not an error.
-            let code = if error.use_stderr() { Code::Usage } else { Code::AsExpected };
             drop(error.print());
+            let code = if error.use_stderr() { Code::Usage } else { Code::AsExpected };
             return code.into();
         }
     };
-    match cli.command {
+    let ended = match cli.command {
         None => run::main(&cli.run),
         Some(Command::Run(options)) => run::main(&options),
         Some(Command::Search(options)) => search::main(&options),
@@ -169,22 +152,32 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Check(options)) => check::main(&options),
         Some(Command::New { name }) => new::main(&name),
         Some(Command::Doctor(options)) => doctor::main(&options),
-        Some(Command::Prove(options)) => prove::main(&options),
+        Some(Command::ModelCheck(options)) => model_check::main(&options),
         Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
+        Some(Command::Completions { shell }) => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "redquorum-chaos", &mut text);
+            words::say(String::from_utf8_lossy(&text).trim_end())
+        }
+        Some(Command::Man) => {
+            let mut text = Vec::new();
+            clap_mangen::Man::new(Cli::command()).render(&mut text).expect("it grows as needed");
+            words::say(String::from_utf8_lossy(&text).trim_end())
+        }
         Some(Command::Client) => return crate::client::main(),
         Some(Command::ClientCheck { quorum, command }) => client_check(&command, quorum.into()),
-    }
-    .into()
+    };
+    ended.unwrap_or_else(|code| code).into()
 }
 
 /// Checks a client command, and prints each result as soon as it is known.
-fn client_check(command: &str, quorum: usize) -> Code {
+fn client_check(command: &str, quorum: usize) -> Result<Code, Code> {
     match crate::client_check::check(command, quorum, &mut std::io::stdout()) {
-        Ok(true) => Code::AsExpected,
-        Ok(false) => Code::Differs,
+        Ok(true) => Ok(Code::AsExpected),
+        Ok(false) => Ok(Code::Differs),
         Err(why) => {
-            words::complain(&why, "the masters of the check are redis-server processes");
-            Code::Environment
+            let fix = "the masters of the check are redis-server processes";
+            Err(words::complain(Code::Environment, &why, fix))
         }
     }
 }

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 
 use self::output::Output;
 use self::requests::RequestHandler;
-use crate::client_protocol::{Capability, FENCING_MEMORY, Notice, Options, PROTOCOL};
+use crate::client_protocol::{Capability, FENCING_COUNTER_TTL, Notice, Options, PROTOCOL};
 
 pub(crate) mod limited;
 pub(crate) mod output;
@@ -65,10 +65,10 @@ fn start() -> Result<std::convert::Infallible, String> {
     let mut lines = read_lines();
     runtime.block_on(async {
         let lock = build(Redlock::builder().masters(&nodes), &options).await?;
-        Output::Stdout.tell(&ready());
-        let desk = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
+        Output::Stdout.notify(&ready());
+        let handler = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
-            desk.take(&line);
+            handler.take(&line);
         }
         // The reader ends the process after the last line. This line runs only if the reader
         // panicked.
@@ -93,24 +93,23 @@ pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock
         .lock_delay(Duration::from_millis(options.lock_delay_ms))
         .node_timeout(node_timeout)
         .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
-        .fencing_counter_ttl(FENCING_MEMORY)
+        .fencing_counter_ttl(FENCING_COUNTER_TTL)
         .wake_ups(options.wake_ups)
         .fair(options.fair)
         .drift(options.drift_ppm, Duration::from_millis(options.drift_ms));
-    let guard = options.restart_guard_ms.map(Duration::from_millis);
-    let builder = match guard {
-        Some(max_ttl) => builder.restart_guard(max_ttl),
-        None => builder,
-    };
-    let builder = match options.clock_guard_ms.map(Duration::from_millis) {
-        Some(bound) => builder.clock_guard(bound),
-        None => builder,
-    };
-    let builder = match &options.masters_id {
-        Some(name) => builder.masters_id(name),
-        None => builder,
-    };
+    let millis = |ms: Option<u64>| ms.map(Duration::from_millis);
+    let builder = set(builder, millis(options.restart_guard_ms), Builder::restart_guard);
+    let builder = set(builder, millis(options.clock_guard_ms), Builder::clock_guard);
+    let builder = set(builder, options.masters_id.as_deref(), Builder::masters_id);
     builder.build().await.map_err(|why| why.to_string())
+}
+
+/// Sets an option that a lock may have.
+fn set<T>(builder: Builder, value: Option<T>, set: impl FnOnce(Builder, T) -> Builder) -> Builder {
+    match value {
+        Some(value) => set(builder, value),
+        None => builder,
+    }
 }
 
 /// Reads requests in a thread of its own, since reads of standard input block.

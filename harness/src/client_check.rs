@@ -9,7 +9,7 @@
 //!
 //! - `peer.rs`: the client protocol with the driver, bounded against any driver
 //! - `keys.rs`: the keys on the masters
-//! - `manners.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs`, `trouble.rs`: the checks
+//! - `conformance.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs`, `dead_masters.rs`: the checks
 
 use std::io::Write;
 
@@ -17,17 +17,22 @@ use redquorum_rig::Masters;
 
 use self::keys::Keys;
 use self::peer::{Fault, Peer};
-use crate::client_protocol::{Answer, Capability, Options};
+use crate::client_protocol::{Answer, Capability, Op, Options};
 use crate::process::shown;
 
+/// Ends a check with a fault of the driver: its output, the expected output, and how to fix it.
+macro_rules! wrong {
+    ($($text:tt)*) => { Err(Fault::Wrong(format!($($text)*))) };
+}
+
 mod again;
+mod conformance;
+mod dead_masters;
 mod fair;
 mod grant;
 mod hold;
 mod keys;
-mod manners;
 mod peer;
-mod trouble;
 
 /// The options that the driver gets in its environment. A master on this machine replies within a
 /// millisecond; the rest is for slow languages.
@@ -59,7 +64,7 @@ type Check = fn(&mut Session) -> Result<Verdict, Fault>;
 struct Session {
     /// The command that starts a process of the driver.
     command: String,
-    talker: Peer,
+    peer: Peer,
     keys: Keys,
     can: Vec<Capability>,
     /// The lease that several checks examine.
@@ -72,21 +77,21 @@ struct Grant {
     ttl_ms: u64,
     /// Stamps: the time of the request, and the time at which the answer was read.
     asked: i64,
-    heard: i64,
+    received: i64,
     answer: Answer,
     /// The value of the key on the masters, once a check has read it.
     value: Option<Vec<u8>>,
 }
 
 const CHECKS: [(&str, Check); 23] = [
-    ("ready", manners::ready),
+    ("ready", conformance::ready),
     ("acquire", grant::acquire),
     ("stamps", grant::stamps),
     ("deadline", grant::deadline),
     ("keys", grant::keys),
     ("token", grant::token),
     ("taken", grant::taken),
-    ("step", manners::step),
+    ("step", conformance::step),
     ("checked step", hold::checked_step),
     ("release", hold::release),
     ("fence", grant::fence),
@@ -96,12 +101,12 @@ const CHECKS: [(&str, Check); 23] = [
     ("lost", hold::lost),
     ("expired lease", hold::expired),
     ("wait", grant::wait),
-    ("cancel", manners::cancel),
+    ("cancel", conformance::cancel),
     ("fair", fair::fair),
-    ("unknown op", manners::unknown),
-    ("no quorum", trouble::no_quorum),
-    ("recovery", trouble::recovery),
-    ("end of input", manners::end),
+    ("unknown op", conformance::unknown),
+    ("no quorum", dead_masters::no_quorum),
+    ("recovery", dead_masters::recovery),
+    ("end of input", conformance::end),
 ];
 
 /// Checks a driver on as many masters as make this quorum, and writes each result as a line.
@@ -112,17 +117,17 @@ const CHECKS: [(&str, Check); 23] = [
 /// to.
 pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, String> {
     let masters = Masters::start(2 * quorum - 1).map_err(|error| error.to_string())?;
-    let talker = Peer::start(command, &masters.urls(), &OPTIONS)?;
+    let peer = Peer::start(command, &masters.urls(), &OPTIONS)?;
     let keys = Keys::new(masters);
     let command = command.to_owned();
-    let mut session = Session { command, talker, keys, can: Vec::new(), grant: None };
+    let mut session = Session { command, peer, keys, can: Vec::new(), grant: None };
     let mut page = Page { out, all_well: true };
     let mut whole = true;
     for (number, (name, check)) in CHECKS.iter().enumerate() {
-        let over = match check(&mut session) {
+        match check(&mut session) {
             Ok(Verdict::Ok(seen)) => page.line("ok", name, &seen)?,
             Ok(Verdict::Skipped(why)) => page.line("skipped", name, &why)?,
-            Err(Fault::FailedSchedule(what)) => page.line("wrong", name, &what)?,
+            Err(Fault::Wrong(what)) => page.line("wrong", name, &what)?,
             Err(Fault::Environment(why)) => return Err(why),
             Err(Fault::Over(what)) => {
                 page.line("wrong", name, &what)?;
@@ -131,14 +136,11 @@ pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, 
                     page.line("skipped", "the rest", &format!("{left} checks, for that reason"))?;
                 }
                 whole = false;
-                true
+                break;
             }
-        };
-        if over {
-            break;
         }
     }
-    let complaints = session.talker.complaints();
+    let complaints = session.peer.complaints();
     if complaints.is_empty() && whole {
         page.line("ok", "lines", "each was understood, and every answer was to a question")?;
     }
@@ -154,19 +156,26 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes a line. Returns `false`, since a line never ends the checks.
-    fn line(&mut self, verdict: &str, name: &str, text: &str) -> Result<bool, String> {
+    fn line(&mut self, verdict: &str, name: &str, text: &str) -> Result<(), String> {
         self.all_well &= verdict != "wrong";
         let text = text.replace('\n', "\n         ");
         let written = writeln!(self.out, "{verdict:<8} {name}: {text}");
-        written
-            .and_then(|()| self.out.flush())
-            .map_err(|why| format!("cannot be written: {why}"))?;
-        Ok(false)
+        written.and_then(|()| self.out.flush()).map_err(|why| format!("cannot be written: {why}"))
     }
 }
 
 impl Session {
+    /// Sends a request and waits for its answer.
+    fn request(&mut self, client: &str, op: Op) -> Result<Answer, Fault> {
+        let asked = self.peer.ask(client, op)?;
+        self.peer.answer(asked).map(|(answer, _)| answer)
+    }
+
+    /// Releases a resource.
+    fn release(&mut self, client: &str, resource: &str) -> Result<Answer, Fault> {
+        self.request(client, Op::Release { resource: resource.into() })
+    }
+
     fn can(&self, what: Capability) -> bool {
         self.can.contains(&what)
     }
@@ -175,6 +184,16 @@ impl Session {
     fn another(&self, options: &Options) -> Result<Peer, Fault> {
         Peer::start(&self.command, &self.keys.urls(), options).map_err(Fault::Environment)
     }
+}
+
+/// An acquire with the TTL of the options.
+fn acquire_op(resource: &str, wait_ms: u64) -> Op {
+    Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms, again: false }
+}
+
+/// The result of a check that found no fault, with the observation.
+fn fine(seen: impl Into<String>) -> Result<Verdict, Fault> {
+    Ok(Verdict::Ok(seen.into()))
 }
 
 /// There is no lease to examine: an earlier check has reported why.
@@ -187,6 +206,6 @@ fn cannot(what: &str) -> Verdict {
 }
 
 /// A client's answer as text, for messages.
-fn said(answer: &Answer) -> String {
+fn text_of_answer(answer: &Answer) -> String {
     serde_json::to_string(answer).map_or_else(|_| "its answer".to_owned(), |text| shown(&text))
 }

@@ -24,9 +24,13 @@ use redquorum_protocol::{
 };
 
 pub(crate) use self::conduct::{Conduct, Honest};
+use redquorum_redis_model::Value;
+
 use self::lease::{Lease, LeaseKey};
 use self::multi_lock::{Group, MultiRelease};
-use crate::client_protocol::{Answer, FENCING_MEMORY, FailureReason, Notice, Op, Options, Request};
+use crate::client_protocol::{
+    Answer, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
+};
 use crate::name::Name;
 
 mod conduct;
@@ -55,7 +59,14 @@ pub(crate) enum ProcessEvent {
     /// A connection did not open, or broke.
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
     /// A master replied to the oldest unanswered command of a connection.
-    Answered { node: usize, epoch: u64, answer: Vote },
+    Answered {
+        node: usize,
+        epoch: u64,
+        answer: Vote,
+        /// The reply on the wire, for the library.
+        #[cfg_attr(not(feature = "real"), expect(dead_code, reason = "the library is not built"))]
+        value: Value,
+    },
     /// A master woke a waiter.
     Woken { node: usize, epoch: u64, waiter_id: WaiterId },
     /// The requested wake-up time has come.
@@ -283,7 +294,7 @@ impl<K: Conduct> Process<K> {
                     client.closed(NodeId::new(node), epoch, why, random, cx);
                 });
             }
-            ProcessEvent::Answered { node, epoch, answer } => {
+            ProcessEvent::Answered { node, epoch, answer, .. } => {
                 self.client(around, |client, cx| {
                     client.replied(NodeId::new(node), epoch, answer, cx);
                 });
@@ -613,7 +624,7 @@ impl<K: Conduct> Process<K> {
                 .with_clock_bound(guard.clock_bound().unwrap_or_default())?,
             None => terms,
         };
-        if options.fencing { terms.with_fencing(FENCING_MEMORY) } else { Ok(terms) }
+        if options.fencing { terms.with_fencing(FENCING_COUNTER_TTL) } else { Ok(terms) }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
+use crate::named::named;
 use crate::scenario::Scenario;
 use crate::units::millis;
 
@@ -23,7 +24,7 @@ pub const PROTOCOL: u32 = 1;
 pub const LONGEST_LINE: usize = 1024 * 1024;
 
 /// How long masters keep fencing counters for the clients of the harness: the library's default.
-pub const FENCING_MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const FENCING_COUNTER_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The options of the lock, which every client receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,56 +177,38 @@ impl Op {
     }
 }
 
-/// A feature of a client beyond acquire, release and step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Capability {
-    /// The client stamps deadlines (`deadline_ns`); otherwise it sends `valid_ms`.
-    Deadline,
-    /// The client extends leases.
-    Extend,
-    /// The client returns fencing tokens.
-    Fence,
-    /// The client distrusts masters that may have forgotten, if it gets `restart_guard_ms`.
-    RestartGuard,
-    /// The client distrusts masters whose clocks have stepped, if it gets `clock_guard_ms`.
-    ClockGuard,
-    /// The client's keys outlive its leases by `lock_delay_ms`, unless it releases them.
-    LockDelay,
-    /// The client keeps the order of waiters across processes, if it gets `fair`.
-    Fair,
-    /// The client waits (`wait_ms`); otherwise the harness repeats the request.
-    Wait,
-    /// The client extends leases in the background.
-    KeepAlive,
-    /// The client sends `lost` when a lease ends without a release.
-    Lost,
-    /// The client lets the owner of a lease acquire it again (`again`), and returns how many
-    /// handles are out.
-    Reenter,
-    /// The client acquires several resources at once (`acquire_all`, `release_all`).
-    Several,
-    /// The client cancels a request in progress, and gives up what that request may have set.
-    Cancel,
-}
-
-impl Capability {
-    /// All features. The built-in client and the clients of the simulation have them all.
-    pub const ALL: [Self; 13] = [
-        Self::Deadline,
-        Self::Extend,
-        Self::Fence,
-        Self::RestartGuard,
-        Self::ClockGuard,
-        Self::LockDelay,
-        Self::Fair,
-        Self::Wait,
-        Self::KeepAlive,
-        Self::Lost,
-        Self::Reenter,
-        Self::Several,
-        Self::Cancel,
-    ];
+named! {
+    /// A feature of a client beyond acquire, release and step. The built-in client and the clients
+    /// of the simulation have all of them.
+    pub enum Capability {
+        /// The client stamps deadlines (`deadline_ns`); otherwise it sends `valid_ms`.
+        Deadline = "deadline",
+        /// The client extends leases.
+        Extend = "extend",
+        /// The client returns fencing tokens.
+        Fence = "fence",
+        /// The client distrusts masters that may have forgotten, if it gets `restart_guard_ms`.
+        RestartGuard = "restart_guard",
+        /// The client distrusts masters whose clocks have stepped, if it gets `clock_guard_ms`.
+        ClockGuard = "clock_guard",
+        /// The client's keys outlive its leases by `lock_delay_ms`, unless it releases them.
+        LockDelay = "lock_delay",
+        /// The client keeps the order of waiters across processes, if it gets `fair`.
+        Fair = "fair",
+        /// The client waits (`wait_ms`); otherwise the harness repeats the request.
+        Wait = "wait",
+        /// The client extends leases in the background.
+        KeepAlive = "keep_alive",
+        /// The client sends `lost` when a lease ends without a release.
+        Lost = "lost",
+        /// The client lets the owner of a lease acquire it again (`again`), and returns how many
+        /// handles are out.
+        Reenter = "reenter",
+        /// The client acquires several resources at once (`acquire_all`, `release_all`).
+        Several = "several",
+        /// The client cancels a request in progress, and gives up what that request may have set.
+        Cancel = "cancel",
+    }
 }
 
 /// Why a request to a client failed.

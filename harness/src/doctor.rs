@@ -2,7 +2,7 @@
 //! `cli/doctor.rs`.
 //!
 //! ```text
-//! address ─▶ visit: queries one master ─▶ said: its replies ─▶ checks ─▶ findings
+//! address ─▶ visit: queries one master ─▶ server info: its replies ─▶ checks ─▶ findings
 //! ```
 //!
 //! Only `visit` opens connections and reads clocks. The evaluation of the replies is pure. A visit
@@ -12,6 +12,7 @@
 //! The doctor reads the wall clock, since it reports how far the masters' wall clocks are from it
 //! and from each other.
 
+use std::cmp::Reverse;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ pub(crate) use finding::{Finding, Level};
 use server_info::{ServerInfo, Unreached};
 
 /// Timeout of a visit: nothing else bounds the resolution of names.
-const PATIENCE: Duration = Duration::from_secs(30);
+const VISIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How the lock uses the masters, and what to do to them.
 #[derive(Clone, Debug)]
@@ -68,10 +69,73 @@ pub(crate) struct Master {
     pub(crate) version: Option<String>,
 }
 
+/// Findings that differ only in their master.
+#[derive(Debug)]
+pub(crate) struct Group<'a> {
+    /// One of them.
+    pub(crate) finding: &'a Finding,
+    /// The numbers of the masters, from 1. Empty for a finding about all masters together.
+    pub(crate) masters: Vec<usize>,
+}
+
+impl Group<'_> {
+    fn is_of(&self, other: &Finding) -> bool {
+        let Finding { level, master, check, text, fix } = self.finding;
+        (level, check, text, fix) == (&other.level, &other.check, &other.text, &other.fix)
+            && master.is_some() == other.master.is_some()
+    }
+}
+
 impl Diagnosis {
     /// The number of findings of a level.
     pub(crate) fn count(&self, level: Level) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
+    }
+
+    /// The findings, those that differ only in their master as one: errors first, and the findings
+    /// of one check next to each other.
+    pub(crate) fn groups(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        let mut checks = Vec::new();
+        for finding in &self.findings {
+            if !checks.contains(&finding.check) {
+                checks.push(finding.check);
+            }
+            let master = finding.master.as_ref();
+            let number = self.masters.iter().position(|known| Some(&known.name) == master);
+            let number = number.map(|index| index + 1);
+            match groups.iter_mut().find(|group| group.is_of(finding)) {
+                Some(group) => group.masters.extend(number),
+                None => groups.push(Group { finding, masters: number.into_iter().collect() }),
+            }
+        }
+        groups.sort_by_key(|Group { finding, masters }| {
+            let check = checks.iter().position(|check| *check == finding.check);
+            (Reverse(finding.level), masters.is_empty(), check)
+        });
+        groups
+    }
+
+    /// What a lock can expect of the masters, and the number of findings of each level.
+    pub(crate) fn verdict(&self) -> String {
+        let count = |level, one: &str, many: &str| match self.count(level) {
+            1 => format!("1 {one}"),
+            count => format!("{count} {many}"),
+        };
+        let masters = match self.masters.len() {
+            1 => "1 master".to_owned(),
+            count => format!("{count} masters"),
+        };
+        let works = match self.count(Level::Error) {
+            0 => "",
+            _ => ": a lock on them does not work, or its promise does not hold",
+        };
+        format!(
+            "{masters}: {}, {}, {} ok{works}",
+            count(Level::Error, "error", "errors"),
+            count(Level::Warn, "warning", "warnings"),
+            self.count(Level::Ok)
+        )
     }
 
     /// Whether no master replied.
@@ -85,45 +149,46 @@ impl Diagnosis {
         self.masters.iter().all(|master| !master.reached && silent(master))
     }
 
-    fn of(all: &[ServerInfo], wish: &ExamineOptions) -> Self {
+    fn of(all: &[ServerInfo], options: &ExamineOptions) -> Self {
         let mut findings = Vec::new();
-        for said in all {
-            let mut own = checks::of_master(said, wish);
+        for server in all {
+            let mut own = checks::of_master(server, options);
             for finding in &mut own {
-                finding.master = Some(said.name.clone());
+                finding.master = Some(server.name.clone());
             }
-            own.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+            own.sort_by_key(|finding| Reverse(finding.level));
             findings.extend(own);
         }
         let mut together = checks::of_all(all);
-        together.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+        together.sort_by_key(|finding| Reverse(finding.level));
         findings.extend(together);
-        let masters = all.iter().map(|said| Master {
-            name: said.name.clone(),
-            reached: said.visit.is_ok(),
-            version: said.info().and_then(server_info::Info::version),
+        let masters = all.iter().map(|server| Master {
+            name: server.name.clone(),
+            reached: server.visit.is_ok(),
+            version: server.info().and_then(server_info::Info::version),
         });
         Self { schema: 1, masters: masters.collect(), findings }
     }
 }
 
 /// Visits all masters at the same time and returns the findings.
-pub(crate) fn examine(addresses: &[Address], wish: &ExamineOptions) -> Diagnosis {
-    let (told, hear) = mpsc::channel();
+pub(crate) fn examine(addresses: &[Address], options: &ExamineOptions) -> Diagnosis {
+    let (sender, results) = mpsc::channel();
     for (index, address) in addresses.iter().enumerate() {
-        let (told, address, wish) = (told.clone(), address.clone(), wish.clone());
+        let (sender, address, options) = (sender.clone(), address.clone(), options.clone());
         // Not joined: a thread that hangs in a resolver would delay the other masters' findings.
-        thread::spawn(move || drop(told.send((index, visit::visit(&address, &wish)))));
+        thread::spawn(move || drop(sender.send((index, visit::visit(&address, &options)))));
     }
-    drop(told);
+    drop(sender);
     let mut visits: Vec<_> = addresses.iter().map(|_| None).collect();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + VISIT_TIMEOUT;
     while let Ok((index, visit)) =
-        hear.recv_timeout(until.saturating_duration_since(Instant::now()))
+        results.recv_timeout(until.saturating_duration_since(Instant::now()))
     {
         visits[index] = Some(visit);
     }
-    let never = || Err(Unreached::Silent(format!("it could not be asked within {PATIENCE:?}")));
+    let never =
+        || Err(Unreached::Silent(format!("it could not be asked within {VISIT_TIMEOUT:?}")));
     let all: Vec<ServerInfo> = addresses
         .iter()
         .zip(visits)
@@ -132,5 +197,43 @@ pub(crate) fn examine(addresses: &[Address], wish: &ExamineOptions) -> Diagnosis
             visit: visit.unwrap_or_else(never),
         })
         .collect();
-    Diagnosis::of(&all, wish)
+    Diagnosis::of(&all, options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_that_masters_share_are_one_group_and_errors_come_first() {
+        let master = |name: &str| Master { name: name.to_owned(), reached: true, version: None };
+        let mut findings = Vec::new();
+        let mut found = |master: &str, finding: Finding| {
+            let master = (!master.is_empty()).then(|| master.to_owned());
+            findings.push(Finding { master, ..finding });
+        };
+        for (name, took) in [("a", "1 ms"), ("b", "1 ms"), ("c", "2 ms")] {
+            found(name, Finding::ok("latency", took));
+            found(name, Finding::ok("role", "it is a master"));
+        }
+        found("c", Finding::error("eviction", "it evicts", "change it"));
+        found("", Finding::ok("role", "it is a master"));
+        let masters = ["a", "b", "c"].map(master).to_vec();
+        let diagnosis = Diagnosis { schema: 1, masters, findings };
+        let groups = diagnosis.groups();
+        let groups: Vec<(&str, &[usize])> =
+            groups.iter().map(|group| (&*group.finding.text, &*group.masters)).collect();
+        assert_eq!(
+            groups,
+            [
+                ("it evicts", &[3][..]),
+                ("1 ms", &[1, 2]),
+                ("2 ms", &[3]),
+                ("it is a master", &[1, 2, 3]),
+                ("it is a master", &[]),
+            ]
+        );
+        let verdict = diagnosis.verdict();
+        assert!(verdict.starts_with("3 masters: 1 error, 0 warnings, 7 ok: a lock"), "{verdict}");
+    }
 }

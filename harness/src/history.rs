@@ -5,10 +5,12 @@
 //! ready. Earlier times are negative. A time that is not known exactly is a [`Window`]: it lies
 //! within.
 //!
-//! `event.rs` has the closed list of events, `command.rs` the effect of a command on a key, and
-//! `file.rs` reads and writes the file. The orchestrator and the backend write histories. The
-//! checker and the reports read them; the checker reads nothing else. This module checks nothing
-//! and reads no clock.
+//! `event.rs` has the closed list of events, and `command.rs` the effect of a command on a key. The
+//! orchestrator and the backend write histories. The checker and the reports read them; the checker
+//! reads nothing else. This module checks nothing and reads no clock.
+
+use std::io::{self, BufRead, Write};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,6 @@ use crate::scenario::Scenario;
 
 mod command;
 mod event;
-mod file;
 
 pub use command::{Act, LeftKey, Outcome, text_of};
 pub use event::{Event, Phase};
@@ -75,6 +76,48 @@ pub struct Window {
     pub to: Ns,
 }
 
+impl Window {
+    pub(crate) const fn new(from: Ns, to: Ns) -> Self {
+        Self { from, to }
+    }
+
+    /// An instant that is exactly known.
+    pub(crate) const fn at(ns: Ns) -> Self {
+        Self::new(ns, ns)
+    }
+
+    /// The window with its ends in the right order.
+    pub(crate) fn tidy(self) -> Self {
+        Self::new(self.from.min(self.to), self.from.max(self.to))
+    }
+
+    /// Whether it ends where it begins, or before.
+    pub(crate) const fn is_empty(self) -> bool {
+        self.from >= self.to
+    }
+
+    pub(crate) fn length(self) -> Ns {
+        if self.is_empty() { 0 } else { self.to.saturating_sub(self.from) }
+    }
+
+    /// The common part of both windows, if it is not empty: windows that only touch do not meet.
+    pub(crate) fn meet(self, other: Self) -> Option<Self> {
+        let both = Self::new(self.from.max(other.from), self.to.min(other.to));
+        (!both.is_empty()).then_some(both)
+    }
+
+    /// Whether the windows have an instant in common, with the ends included. This is for
+    /// obstacles, where a doubt counts.
+    pub(crate) const fn touches(self, other: Self) -> bool {
+        self.from <= other.to && other.from <= self.to
+    }
+
+    /// From the beginning of the earlier window to the end of the later one.
+    pub(crate) fn and_what_is_between(self, other: Self) -> Self {
+        Self::new(self.from.min(other.from), self.to.max(other.to))
+    }
+}
+
 /// A whole run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
@@ -82,4 +125,49 @@ pub struct History {
     pub header: Header,
     /// The other lines, in the order in which they were recorded.
     pub records: Vec<Record>,
+}
+
+impl History {
+    /// The duration of the run, from its beginning to its last record.
+    pub fn length(&self) -> Option<Duration> {
+        let last = self.records.last()?.ns;
+        u64::try_from(last).ok().map(Duration::from_nanos)
+    }
+
+    /// Writes the history.
+    ///
+    /// # Errors
+    /// Returns the errors of the writer.
+    pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *to, &self.header)?;
+        for record in &self.records {
+            to.write_all(b"\n")?;
+            serde_json::to_writer(&mut *to, record)?;
+        }
+        to.write_all(b"\n")
+    }
+
+    /// Reads a history.
+    ///
+    /// # Errors
+    /// Returns the defect of the file, with the number of the line.
+    pub fn read(from: impl BufRead) -> Result<Self, String> {
+        let mut lines = from.lines().enumerate();
+        let Some((_, first)) = lines.next() else { return Err("it is empty".to_owned()) };
+        let first = first.map_err(|why| why.to_string())?;
+        let header: Header =
+            serde_json::from_str(&first).map_err(|why| format!("line 1 is no header: {why}"))?;
+        if header.schema != SCHEMA {
+            let found = header.schema;
+            return Err(format!("it has schema {found}, and this program reads {SCHEMA}"));
+        }
+        let mut records = Vec::new();
+        for (index, line) in lines {
+            let line = line.map_err(|why| format!("line {}: {why}", index + 1))?;
+            let record =
+                serde_json::from_str(&line).map_err(|why| format!("line {}: {why}", index + 1))?;
+            records.push(record);
+        }
+        Ok(Self { header, records })
+    }
 }

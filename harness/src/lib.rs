@@ -36,7 +36,7 @@
 //! # What is deliberately absent
 //!
 //! - **The checker reads nothing but the history**: no clock, no master, no memory of the run.
-//!   You can judge a recorded run again, elsewhere.
+//!   You can check a recorded run again, elsewhere.
 //! - **The orchestrator opens no socket, starts no process and reads no clock.** Its caller passes
 //!   the time.
 //! - **No wall clock decides anything** in a run. Stamps are of `CLOCK_MONOTONIC`. The wall clocks
@@ -65,6 +65,7 @@ pub mod mutants;
 #[cfg(all(unix, feature = "real"))]
 mod mutex;
 pub mod name;
+mod named;
 pub mod orchestrator;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
@@ -79,3 +80,8 @@ pub mod sim;
 pub mod stamp;
 mod units;
 mod wall;
+
+/// Compiles the snippets of the document.
+#[cfg(all(doctest, unix, feature = "real"))]
+#[doc = include_str!("../../docs/from-redisson.md")]
+struct FromRedisson;

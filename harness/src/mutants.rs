@@ -6,10 +6,10 @@
 //!
 //! These files are pure, like the code that they wrap, so that the simulation can drive them:
 //!
-//! - `mutant.rs` lists the mutations, and implements those that need no memory.
+//! - `mutant.rs` lists all mutants, and implements the mutations that need no memory. Those that no
+//!   client process has are in the drivers of the [model check](crate::model_check).
 //! - `claim.rs` is the adapter around a claim.
 //! - `votes.rs` makes up votes, and `numbers.rs` falsifies fencing numbers.
-//! - `script.rs` has scripts with a line left out.
 //! - `conduct.rs` makes a client process (`client_machine`) drive the adapter instead of the claim.
 //!
 //! The other files drive mutants on real masters and implement the client protocol:
@@ -23,19 +23,13 @@ mod claim;
 mod conduct;
 mod mutant;
 mod numbers;
-mod script;
 #[cfg(all(unix, feature = "real"))]
 mod shell;
-#[cfg(test)]
-mod tests;
 mod votes;
 #[cfg(all(unix, feature = "real"))]
 mod wires;
 
-pub use crate::client_machine::Clocks;
-pub use claim::MutantClaim;
-pub use conduct::Seed;
 pub use mutant::Mutant;
-pub use script::ScriptMutant;
+pub use redquorum_redis_model::ScriptMutant;
 #[cfg(all(unix, feature = "real"))]
 pub use shell::run;

@@ -23,7 +23,7 @@
 //! - `whom.rs`: the masters and processes that a fault hits
 //! - `final_acquire.rs`, `drain.rs`: the phases `witness` and `settle`
 //!
-//! The backend knows how to carry out an [`Order`]. The checker (`judge`) interprets the records.
+//! The backend knows how to carry out an [`Order`]. The checker (`check`) interprets the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -176,28 +176,16 @@ impl Orchestrator {
         for client in &self.scenario.clients {
             let lock = client.options(&self.scenario.lock);
             let of_lock = [
-                (lock.guard.is_some(), (Capability::RestartGuard, "restart_guard")),
-                (lock.clock_guard.is_some(), (Capability::ClockGuard, "clock_guard")),
-                (!lock.grace.0.is_zero(), (Capability::LockDelay, "lock_delay")),
-                (lock.fair, (Capability::Fair, "fair")),
+                (lock.guard.is_some(), Capability::RestartGuard),
+                (lock.clock_guard.is_some(), Capability::ClockGuard),
+                (!lock.grace.0.is_zero(), Capability::LockDelay),
+                (lock.fair, Capability::Fair),
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
-            let of_steps = client.script.iter().filter_map(|step| match step {
-                Step::Acquire { again: true, .. } => Some((Capability::Reenter, "reenter")),
-                Step::Extend { .. } => Some((Capability::Extend, "extend")),
-                Step::Keep { .. } => Some((Capability::KeepAlive, "keep_alive")),
-                Step::Touch { under: Some(_), .. } => Some((Capability::Fence, "fence")),
-                step if step.is_of_several() => Some((Capability::Several, "several")),
-                _ => None,
-            });
-            let of_cancels = client.script.iter().filter_map(|step| match step {
-                Step::Acquire { cancel: Some(_), .. } => Some((Capability::Cancel, "cancel")),
-                _ => None,
-            });
             let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
-            let mut needs = of_lock.chain(of_steps).chain(of_cancels);
-            if let Some((_, name)) = needs.find(|(needed, _)| !known.contains(needed)) {
-                return Some(format!("the client cannot `{name}`"));
+            let mut needs = of_lock.chain(client.script.iter().flat_map(Step::needs));
+            if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
+                return Some(format!("the client cannot `{}`", needed.name()));
             }
         }
         None
@@ -271,10 +259,10 @@ impl Orchestrator {
             }
             Input::Gated(fault) => self.faults.gated(now, fault),
             Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
-            Input::Cured { fault, at, failed } => {
-                let processes = self.faults.cured(fault);
+            Input::Healed { fault, at, failed } => {
+                let processes = self.faults.healed(fault);
                 self.delayed(now, fault, &processes, false);
-                self.record(now, Event::Cured { fault: fault + 1, at, failed });
+                self.record(now, Event::Healed { fault: fault + 1, at, failed });
             }
             Input::Broken { process, why } => self.broken(now, process, why, orders),
             Input::Keys { node, keys } => self.looked(now, node, keys),

@@ -34,9 +34,11 @@ mod watch;
 /// after that line.
 const GATE: &str = r#"read -r _ || exit; exec "$@""#;
 
-/// How long a process may take to stop after SIGSTOP, and how often `pause` tries.
+/// How long a process may take to stop after SIGSTOP.
 const STANDS_STILL: Duration = Duration::from_millis(200);
-const PAUSES: usize = 5;
+/// How often `pause` tries: on a busy machine, a client that starts children all the time is often
+/// caught in the middle of a start.
+const PAUSES: usize = 50;
 
 /// An event from a client process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,12 +46,12 @@ pub struct ReceivedMessage {
     /// The time at which it was read.
     pub at: Instant,
     /// The event.
-    pub what: Word,
+    pub what: OutputEvent,
 }
 
 /// The kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum OutputEvent {
     /// A line, without its end.
     Line(String),
     /// A line longer than [`LONGEST_LINE`](crate::client_protocol::LONGEST_LINE). It is discarded.
@@ -60,18 +62,30 @@ pub enum Word {
     Closed(String),
 }
 
+impl OutputEvent {
+    /// The line, or why there is none.
+    pub(crate) fn line(&self) -> Result<&str, String> {
+        match self {
+            Self::Line(line) => Ok(line),
+            Self::TooLong => Err("it wrote a line that is longer than 1 MiB".to_owned()),
+            Self::NotUtf8 => Err("it wrote a line that is not UTF-8".to_owned()),
+            Self::Closed(how) => Err(how.clone()),
+        }
+    }
+}
+
 /// A client process. Dropping it kills the process and its group, and returns when the process has
 /// ended.
 pub struct ClientProcess {
     child: Child,
     group: Pid,
-    words: Option<ChildStdin>,
+    stdin: Option<ChildStdin>,
     shared: Arc<Shared>,
 }
 
 impl ClientProcess {
     /// Starts `command` with `env` added to the harness's environment. Threads of this module call
-    /// `hear` in the order of the events. While `hear` blocks, they read nothing more.
+    /// `receive` in the order of the events. While `receive` blocks, they read nothing more.
     ///
     /// # Errors
     /// There is no shell, or the system is out of processes. A command that does not exist is no
@@ -79,7 +93,7 @@ impl ClientProcess {
     pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         command: &[OsString],
         env: impl IntoIterator<Item = (K, V)>,
-        hear: impl FnMut(ReceivedMessage) + Send + 'static,
+        receive: impl FnMut(ReceivedMessage) + Send + 'static,
     ) -> io::Result<Self> {
         if command.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
@@ -89,14 +103,14 @@ impl ClientProcess {
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell.process_group(0);
         let mut child = shell.spawn()?;
-        let (Some(words), Some(stdout), Some(stderr)) =
+        let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             unreachable!("all three were asked for as pipes")
         };
         let group = Pid::from_child(&child);
-        let shared = Arc::new(Shared::new(Box::new(hear)));
-        let mut process = Self { child, group, words: Some(words), shared };
+        let shared = Arc::new(Shared::new(Box::new(receive)));
+        let mut process = Self { child, group, stdin: Some(stdin), shared };
         // If this fails, the drop kills a process that has not begun.
         reaper::add(process.pid())?;
         process.let_go()?;
@@ -107,9 +121,9 @@ impl ClientProcess {
     /// Lets the process begin. From here on, writes to it never block: a paused client must not
     /// stop the harness.
     fn let_go(&mut self) -> io::Result<()> {
-        let Some(words) = &mut self.words else { unreachable!("it was just started") };
-        words.write_all(b"go\n")?;
-        rustix::io::ioctl_fionbio(&*words, true)?;
+        let Some(stdin) = &mut self.stdin else { unreachable!("it was just started") };
+        stdin.write_all(b"go\n")?;
+        rustix::io::ioctl_fionbio(&*stdin, true)?;
         Ok(())
     }
 
@@ -122,11 +136,11 @@ impl ClientProcess {
     ///
     /// # Errors
     /// The client has ended, or its standard input is so full that it cannot be reading.
-    pub fn say(&mut self, line: &str) -> io::Result<()> {
-        let Some(words) = &mut self.words else {
+    pub fn send(&mut self, line: &str) -> io::Result<()> {
+        let Some(stdin) = &mut self.stdin else {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "its input was closed"));
         };
-        words.write_all(format!("{line}\n").as_bytes()).map_err(|error| match error.kind() {
+        stdin.write_all(format!("{line}\n").as_bytes()).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => {
                 io::Error::new(error.kind(), "it does not read its standard input, which is full")
             }
@@ -136,7 +150,7 @@ impl ClientProcess {
 
     /// Closes its standard input, after which the process should end.
     pub fn hang_up(&mut self) {
-        self.words = None;
+        self.stdin = None;
     }
 
     /// Stops the group with SIGSTOP, like a long pause of a garbage collector. Returns when the
@@ -187,7 +201,7 @@ impl ClientProcess {
         self.signal(Signal::CONT)
     }
 
-    /// Kills the group with SIGKILL. [`Word::Closed`] reports its end.
+    /// Kills the group with SIGKILL. [`OutputEvent::Closed`] reports its end.
     ///
     /// # Errors
     /// The process has ended.
@@ -222,8 +236,8 @@ impl Drop for ClientProcess {
             reaper::drop(self.pid());
             let _ = self.child.wait();
         }
-        // No further events, except one that `hear` is handling now.
-        self.shared.hush();
+        // No further events, except one that `receive` is handling now.
+        self.shared.stop_reporting();
     }
 }
 

@@ -4,7 +4,7 @@
 //! `run.rs` is one run: it passes the orchestrator's orders to the parts, and the parts' events to
 //! the orchestrator. The other files:
 //!
-//! - `start.rs` gets clients ready, and `heard.rs` interprets their messages.
+//! - `start.rs` gets clients ready, and `received.rs` interprets their messages.
 //! - `inject.rs` carries out faults.
 //! - `tap.rs` and `wire.rs` interpret the traffic on the network.
 //! - `clock.rs` is the time of a run.
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
+use redquorum_rig::{Masters, clocks_supported, containers, find_server};
 
 use crate::history::History;
 use crate::mutants::Mutant;
@@ -26,10 +26,10 @@ use crate::scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
 use crate::sim;
 
 mod clock;
-mod heard;
 mod inject;
 pub(crate) mod keys;
 pub(crate) mod lateness;
+mod received;
 mod run;
 mod start;
 mod tap;
@@ -101,10 +101,7 @@ enum Kind {
     Sim,
     Library,
     Process,
-    #[cfg(feature = "containers")]
-    Container {
-        image: Option<String>,
-    },
+    Container { image: Option<String> },
 }
 
 impl RealBackend {
@@ -164,7 +161,6 @@ impl RealBackend {
             Kind::Sim => "sim",
             Kind::Library => "library",
             Kind::Process => "process",
-            #[cfg(feature = "containers")]
             Kind::Container { .. } => "container",
         }
     }
@@ -220,7 +216,7 @@ impl RealBackend {
     }
 
     /// Starts the masters of a scenario.
-    fn masters(&self, scenario: &Scenario) -> Result<Arc<dyn Cluster>, Failure> {
+    fn masters(&self, scenario: &Scenario) -> Result<Arc<Masters>, Failure> {
         let wrong = |error: redquorum_rig::RigError| Failure::Environment(error.to_string());
         let nodes = scenario.cluster.nodes;
         let persistence = match scenario.cluster.persistence {
@@ -230,29 +226,16 @@ impl RealBackend {
         };
         let (clocks, syncs) = (needs_clocks(scenario), needs_syncs(scenario));
         let replicas = scenario.cluster.replicas;
-        match &self.kind {
+        let builder = Masters::builder().count(nodes).persistence(persistence);
+        let builder = match &self.kind {
             Kind::Sim | Kind::Library => unreachable!("a simulation starts no masters"),
-            Kind::Process => {
-                let builder = Masters::builder().count(nodes).persistence(persistence);
-                let builder = if clocks { builder.clocks() } else { builder };
-                let builder = if syncs { builder.syncs() } else { builder };
-                let builder = if replicas { builder.replicas() } else { builder };
-                Ok(Arc::new(builder.start().map_err(wrong)?))
-            }
-            #[cfg(feature = "containers")]
-            Kind::Container { image } => {
-                let builder = redquorum_rig::Containers::builder();
-                let builder = builder.count(nodes).persistence(persistence);
-                let builder = if clocks { builder.clocks() } else { builder };
-                let builder = if syncs { builder.syncs() } else { builder };
-                let builder = if replicas { builder.replicas() } else { builder };
-                let builder = match image {
-                    Some(image) => builder.image(image),
-                    None => builder,
-                };
-                Ok(Arc::new(builder.start().map_err(wrong)?))
-            }
-        }
+            Kind::Process => builder,
+            Kind::Container { image } => builder.containers(image.as_deref()),
+        };
+        let builder = if clocks { builder.clocks() } else { builder };
+        let builder = if syncs { builder.syncs() } else { builder };
+        let builder = if replicas { builder.replicas() } else { builder };
+        Ok(Arc::new(builder.start().map_err(wrong)?))
     }
 }
 
@@ -273,59 +256,44 @@ fn needs_syncs(scenario: &Scenario) -> bool {
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }
 
-#[cfg(not(feature = "containers"))]
 fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
-    if setup.choice == Choice::Container {
-        return Err(Failure::Environment(
-            "masters in containers are not built into this program: use `just chaos`, or build \
-             with `--features containers`"
-                .to_owned(),
-        ));
-    }
-    match setup.choice {
-        Choice::Sim => simulation(setup, ""),
-        Choice::Library => library(setup),
-        Choice::Auto => processes_or_simulation(setup, "containers are not built in"),
-        _ => processes(""),
-    }
-}
-
-#[cfg(feature = "containers")]
-fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
-    let containers = || {
-        let builder = redquorum_rig::Containers::builder();
-        let builder = match &setup.image {
-            Some(image) => builder.image(image),
-            None => builder,
-        };
-        let what = builder.prepare().map_err(|error| error.to_string())?;
-        // Removes the containers that a killed run has left, and reports them.
-        let swept = redquorum_rig::Containers::sweep().map_err(|error| error.to_string())?;
-        Ok::<_, String>(match swept.len() {
-            0 => what,
-            1 => format!("{what}; removed a container that an earlier run had left"),
-            many => format!("{what}; removed {many} containers that an earlier run had left"),
-        })
-    };
-    let image = setup.image.clone();
+    let container = || Kind::Container { image: setup.image.clone() };
     match setup.choice {
         Choice::Sim => simulation(setup, ""),
         Choice::Library => library(setup),
         Choice::Process => processes(""),
         Choice::Container => {
-            containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
+            let what = prepare_containers(setup).map_err(Failure::Environment)?;
+            Ok((container(), what))
+        }
+        Choice::Auto if cfg!(not(feature = "containers")) => {
+            processes_or_simulation(setup, "containers are not built in")
         }
         // The reason why containers are unavailable is reported, even if another backend is
         // available.
-        Choice::Auto => match containers() {
-            Ok(what) => {
-                let why = format!("{what}, because a container engine answers");
-                Ok((Kind::Container { image }, why))
-            }
+        Choice::Auto => match prepare_containers(setup) {
+            Ok(what) => Ok((container(), format!("{what}, because a container engine answers"))),
             Err(why) if setup.image.is_some() => Err(Failure::Environment(why)),
             Err(why) => processes_or_simulation(setup, &format!("containers cannot be had: {why}")),
         },
     }
+}
+
+/// Finds or pulls the image, and removes the containers that a killed run has left. Returns a
+/// description of both.
+fn prepare_containers(setup: &Setup) -> Result<String, String> {
+    if cfg!(not(feature = "containers")) {
+        return Err("masters in containers are not built into this program: use `just chaos`, or \
+                    build with `--features containers`"
+            .to_owned());
+    }
+    let what = containers::prepare(setup.image.as_deref()).map_err(|error| error.to_string())?;
+    let swept = containers::sweep().map_err(|error| error.to_string())?;
+    Ok(match swept.len() {
+        0 => what,
+        1 => format!("{what}; removed a container that an earlier run had left"),
+        many => format!("{what}; removed {many} containers that an earlier run had left"),
+    })
 }
 
 /// Chooses between processes and the simulation, since containers are unavailable for the reason

@@ -18,13 +18,14 @@ mod matrix;
 mod out;
 mod page;
 mod screen;
+mod timeline;
 mod totals;
 mod trace;
 mod versus;
 
 pub use json::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
-pub(crate) use page::render;
+pub(crate) use page::{render, render_diagnosis};
 use screen::Screen;
 pub(crate) use trace::trace;
 
@@ -44,6 +45,8 @@ pub struct Session {
     pub runs: usize,
     /// The length of the longest name.
     pub widest: usize,
+    /// Whether expected violations are explained on the terminal, too.
+    pub explain: bool,
 }
 
 /// A run that has ended.
@@ -89,6 +92,24 @@ pub enum Ended {
 }
 
 impl Entry {
+    #[cfg(test)]
+    fn of(name: &str, ended: Ended) -> Self {
+        Self {
+            name: name.to_owned(),
+            backend: "sim".to_owned(),
+            seed: 1,
+            time: 0,
+            expect: Expect::default(),
+            ended,
+            took: Duration::ZERO,
+            history: None,
+            file: None,
+            line: 1,
+            again: String::new(),
+            repeated: Vec::new(),
+        }
+    }
+
     /// Whether it needs no attention: it came out as expected, or it was skipped.
     pub fn is_good(&self) -> bool {
         match &self.ended {
@@ -193,7 +214,8 @@ impl Reports {
 
     /// Reports the progress of a run.
     pub fn phase(&mut self, name: &str, what: &str) {
-        self.screen.phase(self.entries.len(), self.session.runs, name, what);
+        let (done, all) = (self.entries.len(), self.session.runs);
+        self.screen.phase(&human::progress(done, all, self.began.elapsed()), name, what);
     }
 
     /// Reports a run that ended.

@@ -33,10 +33,10 @@ pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
 pub use fault::{
-    Ahead, Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector,
+    Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector,
     NetworkFault, NodeFault, Nodes, ResourceFault, Role, Side, Touches,
 };
-pub use length::{Length, Shift};
+pub use length::{Ahead, Length, Shift};
 pub use list::NodeList;
 pub use near::near;
 pub use problem::{Problem, Problems};
@@ -44,6 +44,11 @@ pub(crate) use read::makes_sense;
 pub use read::{line_of, read};
 pub use schema::schema;
 pub use words::{AccessKind, EventKind, Moment, Step};
+
+/// Whether the name of a scenario or of a variant may contain this character.
+pub(crate) const fn is_name_char(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'
+}
 
 /// One scenario: a cluster, its clients, the faults, and the expected result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,7 +91,7 @@ pub struct Cluster {
     /// What a master keeps over a restart. Default none.
     pub persistence: Persistence,
     /// Whether each master has a replica, for `node.lag` and `node.failover`. Default no.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_default")]
     pub replicas: bool,
 }
 
@@ -117,6 +122,16 @@ pub enum Persistence {
     AofAlways,
 }
 
+impl From<Persistence> for redquorum_redis_model::Persistence {
+    fn from(persistence: Persistence) -> Self {
+        match persistence {
+            Persistence::None => Self::None,
+            Persistence::AofEverysec => Self::AofEverysec,
+            Persistence::AofAlways => Self::AofAlways,
+        }
+    }
+}
+
 /// The options of every client's lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -125,7 +140,7 @@ pub struct Lock {
     pub ttl: Length,
     /// The time for which a master keeps a key after the lease has ended, unless the client
     /// releases it. Default 0.
-    #[serde(rename = "lock-delay", skip_serializing_if = "Length::is_zero")]
+    #[serde(rename = "lock-delay", skip_serializing_if = "is_default")]
     pub grace: Length,
     /// How long a round waits for a master. Default 50 ms.
     pub node_timeout: Length,
@@ -141,7 +156,7 @@ pub struct Lock {
     pub wake_ups: bool,
     /// Whether waiting clients of different processes get the resource in the order of their
     /// requests. Default no.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_default")]
     pub fair: bool,
     /// The restart guard: clients distrust masters that may have forgotten leases. The value is the
     /// longest TTL of any of these leases. Default: no guard; clients trust these masters.
@@ -155,6 +170,11 @@ pub struct Lock {
     /// and clients distrust them. Default yes.
     #[serde(skip_serializing_if = "is_true")]
     pub initialized: bool,
+}
+
+/// For fields that are left out if they have their usual value.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
@@ -233,7 +253,7 @@ pub struct Client {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair: Option<bool>,
     /// When the client begins, counted from the start of the run. Default at once.
-    #[serde(default, skip_serializing_if = "Length::is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub start: Length,
     /// The steps of the client, one after the other. When an `acquire L` fails, the client skips
     /// all steps up to and including the next `release L`.
@@ -245,8 +265,27 @@ pub struct Client {
     #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
     pub rounds: Option<Rounds>,
     /// The pause between two rounds. Default none.
-    #[serde(default, skip_serializing_if = "Length::is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub think: Length,
+}
+
+impl Client {
+    /// A client with a process of its own that plays a script once, from the start of the run.
+    pub fn new(id: impl Into<Name>, script: Vec<Step>) -> Self {
+        Self {
+            id: id.into(),
+            process: None,
+            nodes: None,
+            guard: None,
+            fencing: None,
+            fair: None,
+            start: Length::default(),
+            script,
+            count: 1,
+            rounds: None,
+            think: Length::default(),
+        }
+    }
 }
 
 /// A client's guard in place of the lock's, for scenarios that mix old and new configurations.
@@ -367,9 +406,9 @@ impl Scenario {
     /// masters of the first process that knows this master.
     pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
         let guard = self.lock.protocol_guard().filter(|_| self.lock.initialized)?;
-        let fleet = Fingerprint::of_name(&self.first_list(node).name());
+        let masters = Fingerprint::of_name(&self.first_list(node).name());
         let durable = self.cluster.persistence == Persistence::AofAlways;
-        Some(guard.over(fleet).marker(&RunId(Arc::from(run_id)), durable))
+        Some(guard.over(masters).marker(&RunId(Arc::from(run_id)), durable))
     }
 
     fn first_list(&self, node: usize) -> NodeList {
@@ -380,7 +419,7 @@ impl Scenario {
 
     /// The masters that a client knows.
     pub(crate) fn list(&self, client: &Client) -> NodeList {
-        NodeList::of(client, self.cluster.nodes)
+        client.list(self.cluster.nodes)
     }
 
     /// The lock options of a process: the scenario's, except for those that its clients set
@@ -398,6 +437,11 @@ impl Scenario {
 }
 
 impl Client {
+    /// The masters that the client knows, of this many.
+    fn list(&self, nodes: usize) -> NodeList {
+        self.nodes.as_ref().map_or_else(|| NodeList::all(nodes), |own| NodeList::named(own))
+    }
+
     /// The process that the client runs in.
     pub fn process(&self) -> &Name {
         self.process.as_ref().unwrap_or(&self.id)
@@ -426,21 +470,5 @@ impl Client {
 
     fn spelled_out(&self) -> Vec<Self> {
         self.names().into_iter().map(|id| Self { id, count: 1, ..self.clone() }).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_example_is_read_and_written_again() {
-        let text = include_str!("../../scenarios/clock-step-one-holder.toml");
-        let scenario: Scenario = toml::from_str(text).unwrap();
-        assert_eq!(scenario.faults[1].fault_kind.name(), "clock.step");
-        let again: Scenario = toml::from_str(&toml::to_string(&scenario).unwrap()).unwrap();
-        assert_eq!(again, scenario);
-        let json = serde_json::to_string(&scenario).unwrap();
-        assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
     }
 }

@@ -2,35 +2,35 @@
 //! scenario file.
 //!
 //! ```text
-//! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ story: a scenario file that a person reads
+//! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ scenario_file
 //!           └ goals: what was reached
 //! exhaustive: all schedules of a few faults on a few base scenarios
-//! defences: what a defended lock is, for both
 //! ```
 //!
 //! All runs are in virtual time, and a seed repeats them. `plan` draws random scenarios; `chance`
 //! runs them on all cores; `exhaustive` runs all schedules without random choices; `shrink` removes
-//! from a [`Found`] everything that it does not need; `story` describes the rest. The verdict comes
-//! from the checkers in [`checker`](crate::checker). `cli/search.rs` defines the options and the
-//! output.
+//! from a [`Found`] everything that it does not need; `scenario_file` describes the rest. The
+//! verdict comes from the checkers in [`checker`](crate::checker). `cli/search.rs` defines the
+//! options and the output.
 
-use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use std::{fmt, thread};
 
-use crate::checker::{Observed, Verdict, Violation, judge};
+use crate::checker::{Observed, Verdict, Violation, check};
 use crate::history::History;
 use crate::mutants::Mutant;
-use crate::scenario::{Cause, Expect, Property, Scenario};
+use crate::scenario::{Cause, Expect, Length, Lock, Property, Scenario};
 use crate::sim;
 
 pub mod chance;
-mod defences;
 pub mod exhaustive;
 mod fenced;
 mod lengths;
-pub mod mutants;
 pub mod plan;
+pub mod scenario_file;
 pub mod shrink;
-pub mod story;
 
 /// A run in which something went wrong, with all that is needed to repeat it.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,7 @@ pub struct Found {
 pub struct Kind {
     /// The property that was violated. None: no property is violated, but the run contradicts
     /// itself. For example, a client records an impossible time.
-    pub layer: Option<Property>,
+    pub property: Option<Property>,
     /// The causes, sorted. Empty: it is not certain that the property was violated.
     pub causes: Vec<Cause>,
 }
@@ -65,7 +65,7 @@ impl Found {
 
     /// What went wrong in a run whose scenario expects nothing. Returns none if nothing did.
     pub fn in_history(history: &History, mutant: Mutant) -> Option<Self> {
-        let verdict = judge(history);
+        let verdict = check(history);
         let (scenario, seed) = (history.header.scenario.clone(), history.header.seed);
         (!kinds(&scenario, &verdict).is_empty()).then_some(Self { scenario, seed, mutant, verdict })
     }
@@ -78,8 +78,44 @@ impl Found {
     /// The worst kind of what went wrong.
     pub fn kind(&self) -> Kind {
         let found = self.kinds().into_iter().next();
-        found.unwrap_or(Kind { layer: None, causes: vec![Cause::Unknown] })
+        found.unwrap_or(Kind { property: None, causes: vec![Cause::Unknown] })
     }
+}
+
+/// Does numbered pieces of work on this many threads. `take` receives each result, and returns
+/// whether to continue.
+fn in_parallel<T>(
+    threads: usize,
+    pieces: u64,
+    work: impl Fn(u64) -> T + Sync,
+    take: impl FnMut(u64, T) -> bool + Send,
+) {
+    let (next, take) = (AtomicU64::new(0), Mutex::new(take));
+    let run = || {
+        loop {
+            let piece = next.fetch_add(1, Ordering::Relaxed);
+            if piece >= pieces {
+                return;
+            }
+            let result = work(piece);
+            if !take.lock().unwrap_or_else(PoisonError::into_inner)(piece, result) {
+                next.store(pieces, Ordering::Relaxed);
+            }
+        }
+    };
+    thread::scope(|scope| (0..threads.max(1)).for_each(|_| drop(scope.spawn(run))));
+}
+
+/// Switches every defence of a lock on, for leases of up to this TTL, on masters that already have
+/// a marker. Add a new defence here, and all searches use it.
+fn defend(lock: &mut Lock, longest: Duration) {
+    lock.guard = Some(Length(longest));
+    lock.initialized = true;
+}
+
+/// Whether locks with these options detect masters that forgot.
+const fn sees_amnesia(lock: &Lock) -> bool {
+    lock.guard.is_some()
 }
 
 /// What went wrong in a run, each kind once. Violations that no fault explains come first; the
@@ -87,7 +123,7 @@ impl Found {
 pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = verdict.findings.iter().map(Kind::of).collect();
     if contradictions(verdict).next().is_some() || fenced::refuted(scenario, verdict).is_some() {
-        kinds.push(Kind { layer: None, causes: vec![Cause::Bug] });
+        kinds.push(Kind { property: None, causes: vec![Cause::Bug] });
     }
     kinds.sort_by_key(|kind| (!kind.is_unexplained(), kind.clone()));
     kinds.dedup();
@@ -102,9 +138,9 @@ fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
 /// Whether a difference is neither about a property nor about an event that a scenario must see. A
 /// fault whose trigger never comes is no error.
 fn is_contradiction(line: &str) -> bool {
-    let told = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];
-    let layer = Property::ALL.iter().any(|layer| line.starts_with(layer.name()));
-    !layer && !told.iter().any(|start| line.starts_with(start))
+    let of_scenario = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];
+    let property = Property::ALL.iter().any(|property| line.starts_with(property.name()));
+    !property && !of_scenario.iter().any(|start| line.starts_with(start))
 }
 
 impl Kind {
@@ -113,12 +149,12 @@ impl Kind {
         let mut causes = if certain { finding.causes.clone() } else { Vec::new() };
         causes.sort_unstable();
         causes.dedup();
-        Self { layer: Some(finding.layer), causes }
+        Self { property: Some(finding.property), causes }
     }
 
     /// Whether no fault explains the violation: the lock is wrong, or this program is.
     pub fn is_unexplained(&self) -> bool {
-        self.layer.is_none()
+        self.property.is_none()
             || self.causes.iter().any(|cause| matches!(cause, Cause::Bug | Cause::Unknown))
     }
 
@@ -136,7 +172,7 @@ impl Kind {
     /// A master that stays down for the longest TTL does no harm to leases. It does harm to
     /// counters, which only tokens need.
     pub fn is_by_design(&self) -> bool {
-        match self.layer {
+        match self.property {
             Some(Property::UnfencedResource) => self.causes == [Cause::ClientPause],
             Some(Property::FencedResource) => !self.is_unexplained() && !self.is_doubt(),
             _ => false,
@@ -146,7 +182,7 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.layer.map_or("contradiction", Property::name))?;
+        f.write_str(self.property.map_or("contradiction", Property::name))?;
         let mut before = " (";
         for cause in &self.causes {
             write!(f, "{before}{cause}")?;

@@ -10,7 +10,7 @@
 //! - [`run`]
 //! - `world.rs` with `queue.rs`: the pending events
 //! - `client_machine.rs`: a client process as a state machine
-//! - [`server`]: the model of Redis
+//! - the crate `redquorum-redis-model`: the model of Redis
 //! - `wires.rs` with `rules.rs`: messages, and the faults of the network
 //! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
 //! - `actors.rs`: pauses and deaths of processes
@@ -36,7 +36,6 @@ mod process;
 mod queue;
 mod rng;
 mod rules;
-pub mod server;
 mod wires;
 mod world;
 
@@ -131,7 +130,7 @@ impl<P: ClientProcess> World<P> {
         self.direct(crate::orchestrator::Input::Begin(can));
     }
 
-    fn let_happen(&mut self, what: WorldEvent) {
+    fn handle(&mut self, what: WorldEvent) {
         match what {
             WorldEvent::AtMaster(id) => self.at_master(id),
             WorldEvent::Serve(node, connection) => self.serve(node, connection),
@@ -140,7 +139,7 @@ impl<P: ClientProcess> World<P> {
             WorldEvent::Ended(id, why) => self.ended(id, why),
             WorldEvent::Connect(id) => self.connect(id),
             WorldEvent::GiveUp(id) => self.give_up(id),
-            WorldEvent::VoteRequest(actor) => {
+            WorldEvent::AtProcess(actor) => {
                 if let Some(request) = self.actors[actor].asked.pop_front() {
                     self.happen(actor, crate::client_machine::ProcessEvent::Asked(request));
                 }
@@ -158,19 +157,8 @@ impl<P: ClientProcess> World<P> {
                     self.direct(crate::orchestrator::Input::Wake);
                 }
             }
-            WorldEvent::Strike(what) => {
-                let (fault, nodes, processes) = *what;
-                self.strike(fault, &nodes, &processes);
-            }
-            WorldEvent::Cure(fault) => self.cure(fault),
+            WorldEvent::Do(order) => self.do_order(*order),
             WorldEvent::Up(up) => self.up(&up),
-            WorldEvent::Open(fault) => self.open(fault),
-            WorldEvent::Look => self.look(),
-            WorldEvent::Kill(process) => {
-                if let Some(actor) = self.actor(&process) {
-                    self.die(actor);
-                }
-            }
             WorldEvent::Tick => {
                 self.tick();
                 self.enter(self.now + TICK, WorldEvent::Tick);

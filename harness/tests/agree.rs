@@ -4,7 +4,7 @@
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    use redquorum_harness::checker::{Outcome, judge};
+    use redquorum_harness::checker::{Outcome, check};
     use redquorum_harness::mutants::Mutant;
     use redquorum_harness::real::{Choice, RealBackend, Setup};
     use redquorum_harness::scenario::embedded_runs;
@@ -23,10 +23,10 @@ fn main() -> std::process::ExitCode {
                 println!("{}: only in virtual time: {why}", run.name);
                 return;
             }
-            let virtual_ = judge(&sim::run(&run, 1, Mutant::None));
+            let virtual_ = check(&sim::run(&run, 1, Mutant::None));
             assert_eq!(virtual_.outcome, Outcome::AsExpected, "{:?}", virtual_.differences);
             thrice(|| {
-                let real = judge(&ground.run(&run, 1, &mut |_| {}).unwrap());
+                let real = check(&ground.run(&run, 1, &mut |_| {}).unwrap());
                 assert_eq!(
                     (real.outcome, &real.observed, &real.because),
                     (virtual_.outcome, &virtual_.observed, &virtual_.because),

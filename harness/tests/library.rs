@@ -1,7 +1,7 @@
 //! The library itself in virtual time: it does what the shipped machines do, a seed repeats it, and
 //! drops of its futures break nothing.
 
-use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::client_protocol::FailureReason;
 use redquorum_harness::history::{Event, History};
 use redquorum_harness::mutants::Mutant;
@@ -23,7 +23,7 @@ fn scenarios_come_out_as_expected_and_a_seed_repeats_them() {
     for name in NAMES {
         let run = named(name);
         let history = sim::run_library(&run, 1);
-        let verdict = judge(&history);
+        let verdict = check(&history);
         assert_eq!(verdict.outcome, Outcome::AsExpected, "{name}: {:?}", verdict.differences);
         let hash = sim::trace_hash(&history);
         assert_eq!(hash, sim::trace_hash(&sim::run_library(&run, 1)), "{name}");

@@ -19,7 +19,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place_and_its_mend() {
+fn problems_have_a_place_and_a_fix() {
     let bless = env::var_os("REDQUORUM_BLESS").is_some();
     let files = files();
     assert!(files.len() >= 30);
@@ -29,14 +29,14 @@ fn what_is_wrong_is_said_with_its_place_and_its_mend() {
         let text = fs::read_to_string(&path).unwrap();
         let problems = read(name, &text).expect_err(name);
         for problem in problems.list() {
-            assert!(!problem.message.is_empty() && !problem.mend.is_empty(), "{name}: {problem:?}");
+            assert!(!problem.message.is_empty() && !problem.fix.is_empty(), "{name}: {problem:?}");
         }
         let said = format!("{problems}\n");
         let expected = path.with_extension("txt");
         if bless {
             fs::write(&expected, said).unwrap();
         } else if fs::read_to_string(&expected).unwrap_or_default() != said {
-            others.push(format!("{name} now says:\n{said}"));
+            others.push(format!("{name} now has:\n{said}"));
         }
     }
     assert!(others.is_empty(), "{}", others.join("\n"));

@@ -24,6 +24,7 @@ mod unix {
             with_masters("a_scenario_whose_fault_is_left_out_notices", noticed),
             with_masters("ctrl_c_keeps_what_there_is", interrupted),
             with_masters("what_new_writes_comes_out_as_expected", template),
+            with_masters("a_short_soak_finds_nothing", soaked),
             plain("without_a_server_it_is_3_and_says_what_to_install", nothing),
         ])
     }
@@ -65,6 +66,13 @@ mod unix {
         let (code, said) = ask(&folder, &words);
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("? not-seen") && said.contains("--without-fault 2\n"), "{said}");
+    }
+
+    fn soaked() {
+        let mut soak = Command::new(env!("CARGO_BIN_EXE_redquorum-soak"));
+        let ended = soak.args(["--for", "6s", "--fair"]).stdin(Stdio::null()).output().unwrap();
+        let text = String::from_utf8_lossy(&ended.stdout);
+        assert!(ended.status.success() && text.ends_with("no finding\n"), "{ended:?}");
     }
 
     fn template() {

@@ -3,7 +3,7 @@
 
 use std::alloc::System;
 
-use redquorum_harness::checker::{Outcome, judge};
+use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::mutants::Mutant;
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::sim;
@@ -18,7 +18,7 @@ fn left(scenarios: &[Scenario], rounds: u64) -> (usize, usize) {
     let region = Region::new(HEAP);
     for seed in 0..rounds {
         for scenario in scenarios {
-            let verdict = judge(&sim::run(scenario, seed, Mutant::None));
+            let verdict = check(&sim::run(scenario, seed, Mutant::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected, "{}", scenario.name);
         }
     }

@@ -1,11 +1,10 @@
 //! Several processes contend for one fenced resource. The section counts how often the masters'
 //! numbers differ, so that a lease needs a certification round.
 
-use std::env::current_exe;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use redquorum::Redlock;
+use crate::contender::connect;
 
 /// The first argument of a contending process. The time in milliseconds and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--contend";
@@ -16,15 +15,9 @@ const PROCESSES: usize = 8;
 const HOLD: Duration = Duration::from_millis(2);
 
 /// Lets processes contend for `length`, and returns a report.
-pub(crate) fn told(urls: &[String], length: Duration) -> String {
-    let start = || {
-        let program = current_exe().expect("this program has a path");
-        let millis = length.as_millis().to_string();
-        let mut command = Command::new(program);
-        command.arg(ARGUMENT).arg(millis).args(urls).stdout(Stdio::piped());
-        command.spawn().expect("this program starts again")
-    };
-    let children: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
+pub(crate) fn report(urls: &[String], length: Duration) -> String {
+    let arguments = [ARGUMENT.to_owned(), length.as_millis().to_string()];
+    let children: Vec<_> = (0..PROCESSES).map(|_| crate::spawn_again(&arguments, urls)).collect();
     let (mut acquired, mut certified) = (0, 0);
     for child in children {
         let output = child.wait_with_output().expect("a child ends");
@@ -34,7 +27,7 @@ pub(crate) fn told(urls: &[String], length: Duration) -> String {
         acquired += numbers.next().unwrap_or(0);
         certified += numbers.next().unwrap_or(0);
     }
-    assert!(acquired > 0, "nobody acquired anything");
+    assert!(acquired > 0, "no process acquired anything");
     let share = certified as f64 * 100.0 / acquired as f64;
     format!(
         "### Fencing tokens: {PROCESSES} processes contend for one resource\n\n{acquired} leases in \
@@ -46,14 +39,13 @@ pub(crate) fn told(urls: &[String], length: Duration) -> String {
 /// of its leases, and how many of them needed a second round.
 pub(crate) async fn contend(millis: &str, urls: &[String]) -> ExitCode {
     let length = Duration::from_millis(millis.parse().unwrap_or(1_000));
-    let lock = Redlock::builder().masters(urls).require_quorum(true).build().await;
-    let lock = lock.expect("five masters are up");
+    let lock = connect(urls, Duration::from_secs(10)).await;
     let start = Instant::now();
     while start.elapsed() < length {
         let wait = length.saturating_sub(start.elapsed());
         if let Ok(lease) = lock.acquire("contended").wait(wait).fenced().await {
             tokio::time::sleep(HOLD).await;
-            lease.release().await;
+            let _ = lease.release().await;
         }
     }
     let stats = lock.stats();

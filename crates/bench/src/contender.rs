@@ -1,5 +1,6 @@
 //! The contenders. Each acquires and releases one resource, and measures the duration of both.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -13,7 +14,7 @@ use redquorum_protocol::wire::GRANT;
 const TTL: Duration = Duration::from_millis(TTL_MS);
 const TTL_MS: u64 = 10_000;
 /// The library's default.
-const FENCING_MEMORY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+const FENCING_COUNTER_TTL_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
@@ -22,17 +23,17 @@ pub(crate) struct Pair {
 }
 
 #[derive(Clone)]
-pub(crate) enum Contender {
+pub(crate) struct Contender {
+    pub(crate) kind: Kind,
+    client: Client,
+}
+
+#[derive(Clone)]
+enum Client {
     /// No lock: five connections of the `redis` crate with the same socket options. It returns at
     /// the third reply. No safe lock needs less over these connections.
-    Floor(Vec<MultiplexedConnection>, Script),
-    /// The floor with the script of a fenced acquire in place of the plain command.
-    ScriptFloor(Vec<MultiplexedConnection>, Script, Script),
+    Floor(Vec<MultiplexedConnection>),
     Redquorum(Redlock),
-    /// The library's leases with fencing tokens.
-    Fenced(Redlock),
-    /// The library's leases with fencing tokens, and a guard against masters that forget.
-    Guarded(Redlock),
     #[cfg(feature = "rslock")]
     Rslock(rslock::LockManager),
 }
@@ -40,11 +41,14 @@ pub(crate) enum Contender {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Floor,
+    /// The floor with the script of a fenced acquire in place of the plain command.
     ScriptFloor,
     Polling,
     Redquorum,
     Fair,
+    /// The library's leases with fencing tokens.
     Fenced,
+    /// The library's leases with fencing tokens, and a guard against masters that forget.
     Guarded,
     #[cfg(feature = "rslock")]
     Rslock,
@@ -85,49 +89,52 @@ impl Kind {
     }
 
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
-        match self {
-            Self::Floor | Self::Polling => {
-                Contender::Floor(connect_all(urls).await, Script::new(DELETE))
-            }
-            Self::ScriptFloor => {
-                let grant = Script::new(GRANT.source);
-                Contender::ScriptFloor(connect_all(urls).await, Script::new(DELETE), grant)
-            }
-            Self::Redquorum => Contender::Redquorum(lock(plain(urls)).await),
-            Self::Fair => Contender::Redquorum(lock(plain(urls).fair(true)).await),
-            Self::Fenced => Contender::Fenced(lock(plain(urls)).await),
+        let client = match self {
+            Self::Floor | Self::Polling | Self::ScriptFloor => Client::Floor(open_all(urls).await),
+            Self::Redquorum | Self::Fenced => Client::Redquorum(connect(urls, TTL).await),
+            Self::Fair => Client::Redquorum(build(builder(urls, TTL).fair(true)).await),
             Self::Guarded => {
                 // A guard distrusts new masters until they are initialized.
-                let lock = lock(plain(urls).restart_guard(TTL).require_quorum(false)).await;
+                let builder = builder(urls, TTL).restart_guard(TTL).require_quorum(false);
+                let lock = build(builder).await;
                 lock.initialize_masters().await;
-                assert!(lock.health().await.has_quorum(), "blessed masters are trusted");
-                Contender::Guarded(lock)
+                assert!(lock.health().await.has_quorum(), "initialized masters are trusted");
+                Client::Redquorum(lock)
             }
             #[cfg(feature = "rslock")]
-            Self::Rslock => Contender::Rslock(rslock::LockManager::new(urls.to_vec())),
-        }
+            Self::Rslock => Client::Rslock(rslock::LockManager::new(urls.to_vec())),
+        };
+        Contender { kind: self, client }
     }
 }
 
-fn plain(urls: &[String]) -> Builder {
-    Redlock::builder().masters(urls).ttl(TTL).require_quorum(true)
+/// A lock on these masters, which are up.
+pub(crate) async fn connect(urls: &[String], ttl: Duration) -> Redlock {
+    build(builder(urls, ttl)).await
 }
 
-async fn lock(builder: Builder) -> Redlock {
+fn builder(urls: &[String], ttl: Duration) -> Builder {
+    Redlock::builder().masters(urls).ttl(ttl).require_quorum(true)
+}
+
+async fn build(builder: Builder) -> Redlock {
     builder.build().await.expect("five masters are up")
 }
 
-const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+static DELETE: LazyLock<Script> = LazyLock::new(|| Script::new(DELETE_SOURCE));
+static GRANT_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GRANT.source));
 
-async fn connect_all(urls: &[String]) -> Vec<MultiplexedConnection> {
+const DELETE_SOURCE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+
+async fn open_all(urls: &[String]) -> Vec<MultiplexedConnection> {
     let mut connections = Vec::new();
     for url in urls {
-        connections.push(connect(url).await);
+        connections.push(open(url).await);
     }
     connections
 }
 
-async fn connect(url: &str) -> MultiplexedConnection {
+async fn open(url: &str) -> MultiplexedConnection {
     let info = url.into_connection_info().expect("the rig's URLs are good");
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
     let client = redis::Client::open(info).expect("the rig's URLs are good");
@@ -135,65 +142,10 @@ async fn connect(url: &str) -> MultiplexedConnection {
         AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(4096);
     let mut connection =
         client.get_multiplexed_async_connection_with_config(&config).await.expect("a master is up");
-    for source in [DELETE, GRANT.source] {
-        let load = Script::new(source);
-        load.load_async(&mut connection).await.expect("a script is loaded");
+    for script in [&*DELETE, &*GRANT_SCRIPT] {
+        script.load_async(&mut connection).await.expect("a script is loaded");
     }
     connection
-}
-
-impl Contender {
-    pub(crate) const fn name(&self) -> &'static str {
-        match self {
-            Self::Floor(..) => Kind::Floor.name(),
-            Self::ScriptFloor(..) => Kind::ScriptFloor.name(),
-            Self::Redquorum(_) => Kind::Redquorum.name(),
-            Self::Fenced(_) => Kind::Fenced.name(),
-            Self::Guarded(_) => Kind::Guarded.name(),
-            #[cfg(feature = "rslock")]
-            Self::Rslock(_) => Kind::Rslock.name(),
-        }
-    }
-
-    pub(crate) async fn pair(&mut self, resource: &str) -> Pair {
-        let start = Instant::now();
-        match self {
-            Self::Floor(connections, script) => {
-                let token: [u8; 20] = rand::random();
-                bare_pair(start, connections, &set(resource, &token), script, (resource, &token))
-                    .await
-            }
-            Self::ScriptFloor(connections, script, grant) => {
-                let token: [u8; 20] = rand::random();
-                let mut set = redis::cmd("EVALSHA");
-                set.arg(grant.get_hash()).arg(2).arg(resource).arg(format!("fence:{resource}"));
-                set.arg(&token).arg(TTL_MS).arg(wall_micros()).arg(FENCING_MEMORY_MS);
-                bare_pair(start, connections, &set, script, (resource, &token)).await
-            }
-            Self::Fenced(lock) | Self::Guarded(lock) => {
-                let lease = lock.acquire(resource).fenced().await.expect("nobody else wants it");
-                let acquire = start.elapsed();
-                let start = Instant::now();
-                lease.release().await;
-                Pair { acquire, release: start.elapsed() }
-            }
-            Self::Redquorum(lock) => {
-                let lease = lock.acquire(resource).await.expect("nobody else wants it");
-                let acquire = start.elapsed();
-                let start = Instant::now();
-                lease.release().await;
-                Pair { acquire, release: start.elapsed() }
-            }
-            #[cfg(feature = "rslock")]
-            Self::Rslock(manager) => {
-                let lock = manager.lock(resource, TTL).await.expect("nobody else wants it");
-                let acquire = start.elapsed();
-                let start = Instant::now();
-                manager.unlock(&lock).await;
-                Pair { acquire, release: start.elapsed() }
-            }
-        }
-    }
 }
 
 /// What a contender holds.
@@ -205,28 +157,64 @@ pub(crate) enum Held {
 }
 
 impl Contender {
+    pub(crate) async fn pair(&self, resource: &str) -> Pair {
+        let start = Instant::now();
+        let held = match &self.client {
+            Client::Floor(connections) => {
+                let token: [u8; 20] = rand::random();
+                let acquire = if self.kind == Kind::ScriptFloor {
+                    grant(resource, &token)
+                } else {
+                    set(resource, &token)
+                };
+                quorum_of(connections, &acquire).await;
+                Held::Token(token)
+            }
+            Client::Redquorum(lock) if matches!(self.kind, Kind::Fenced | Kind::Guarded) => {
+                let lease = lock.acquire(resource).fenced().await;
+                Held::Lease(lease.expect("it is free"))
+            }
+            Client::Redquorum(lock) => {
+                Held::Lease(lock.acquire(resource).await.expect("it is free"))
+            }
+            #[cfg(feature = "rslock")]
+            Client::Rslock(manager) => {
+                Held::Rslock(manager.lock(resource, TTL).await.expect("it is free"))
+            }
+        };
+        let acquire = start.elapsed();
+        let start = Instant::now();
+        match (&self.client, held) {
+            // It does not wait for the other masters.
+            (Client::Floor(connections), Held::Token(token)) => {
+                quorum_of(connections, &delete(resource, &token)).await;
+            }
+            (_, held) => self.give_back(resource, held).await,
+        }
+        Pair { acquire, release: start.elapsed() }
+    }
+
     /// Waits up to `wait` for a resource that other clients hold.
     pub(crate) async fn take(&self, resource: &str, wait: Duration) -> Option<Held> {
-        match self {
-            Self::Floor(connections, script) => {
-                let end = Instant::now() + wait;
+        let end = Instant::now() + wait;
+        match &self.client {
+            Client::Floor(connections) => {
                 while Instant::now() < end {
                     let token: [u8; 20] = rand::random();
                     if all_of(connections, &set(resource, &token)).await * 2 > connections.len() {
                         return Some(Held::Token(token));
                     }
-                    all_of(connections, &delete(script, resource, &token)).await;
+                    all_of(connections, &delete(resource, &token)).await;
                     let pause = rand::random_range(50..=250);
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                 }
                 None
             }
-            Self::Redquorum(lock) | Self::Fenced(lock) | Self::Guarded(lock) => {
+            Client::Redquorum(lock) => {
                 lock.acquire(resource).wait(wait).await.ok().map(Held::Lease)
             }
             #[cfg(feature = "rslock")]
-            Self::Rslock(manager) => {
-                let end = Instant::now() + wait;
+            Client::Rslock(manager) => {
                 while Instant::now() < end {
                     if let Ok(lock) = manager.lock(resource, TTL).await {
                         return Some(Held::Rslock(lock));
@@ -234,18 +222,17 @@ impl Contender {
                 }
                 None
             }
-            Self::ScriptFloor(..) => None,
         }
     }
 
-    pub(crate) async fn give_back(&self, held: Held) {
-        match (self, held) {
+    pub(crate) async fn give_back(&self, resource: &str, held: Held) {
+        match (&self.client, held) {
             (_, Held::Lease(lease)) => drop(lease.release().await),
-            (Self::Floor(connections, script), Held::Token(token)) => {
-                all_of(connections, &delete(script, "bench:crowd", &token)).await;
+            (Client::Floor(connections), Held::Token(token)) => {
+                all_of(connections, &delete(resource, &token)).await;
             }
             #[cfg(feature = "rslock")]
-            (Self::Rslock(manager), Held::Rslock(lock)) => manager.unlock(&lock).await,
+            (Client::Rslock(manager), Held::Rslock(lock)) => manager.unlock(&lock).await,
             _ => unreachable!("every contender gives back what it took"),
         }
     }
@@ -257,24 +244,39 @@ fn set(resource: &str, token: &[u8]) -> redis::Cmd {
     set
 }
 
-fn delete(script: &Script, resource: &str, token: &[u8]) -> redis::Cmd {
+fn grant(resource: &str, token: &[u8]) -> redis::Cmd {
+    let mut grant = redis::cmd("EVALSHA");
+    grant.arg(GRANT_SCRIPT.get_hash()).arg(2).arg(resource);
+    grant.arg(format!("fence:{resource}")).arg(token).arg(TTL_MS);
+    grant.arg(wall_micros()).arg(FENCING_COUNTER_TTL_MS);
+    grant
+}
+
+fn delete(resource: &str, token: &[u8]) -> redis::Cmd {
     let mut delete = redis::cmd("EVALSHA");
-    delete.arg(script.get_hash()).arg(1).arg(resource).arg(token);
+    delete.arg(DELETE.get_hash()).arg(1).arg(resource).arg(token);
     delete
+}
+
+/// The replies of all masters to a command, as they come.
+fn send_all<'a>(
+    connections: &'a [MultiplexedConnection],
+    command: &'a redis::Cmd,
+) -> FuturesUnordered<impl Future<Output = redis::RedisResult<Value>> + 'a> {
+    let send = async |connection: &MultiplexedConnection| {
+        command.query_async::<Value>(&mut connection.clone()).await
+    };
+    connections.iter().map(send).collect()
 }
 
 /// Sends the command to all masters, and waits for all replies. Returns the number of positive
 /// replies: OK, or a key that existed.
 async fn all_of(connections: &[MultiplexedConnection], command: &redis::Cmd) -> usize {
-    let ask = |connection: &MultiplexedConnection| {
-        let mut connection = connection.clone();
-        async move { command.query_async::<Value>(&mut connection).await }
-    };
-    let answers: FuturesUnordered<_> = connections.iter().map(ask).collect();
     let good = |answer: &redis::RedisResult<Value>| {
         matches!(answer, Ok(Value::Okay | Value::Int(1..) | Value::SimpleString(_)))
     };
-    answers.filter(|answer| std::future::ready(good(answer))).count().await
+    let replies = send_all(connections, command);
+    replies.filter(|reply| std::future::ready(good(reply))).count().await
 }
 
 fn wall_micros() -> u64 {
@@ -282,28 +284,9 @@ fn wall_micros() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The times to a quorum of replies: for the command that sets the key, measured from `start`, and
-/// for the command that deletes it.
-async fn bare_pair(
-    start: Instant,
-    connections: &[MultiplexedConnection],
-    set: &redis::Cmd,
-    script: &Script,
-    (resource, token): (&str, &[u8]),
-) -> Pair {
-    quorum_of(connections, set).await;
-    let acquire = start.elapsed();
-    let start = Instant::now();
-    quorum_of(connections, &delete(script, resource, token)).await;
-    Pair { acquire, release: start.elapsed() }
-}
-
+/// Waits for the replies of a quorum.
 async fn quorum_of(connections: &[MultiplexedConnection], command: &redis::Cmd) {
-    let ask = |connection: &MultiplexedConnection| {
-        let mut connection = connection.clone();
-        async move { command.query_async::<Value>(&mut connection).await }
-    };
-    let mut answers: FuturesUnordered<_> = connections.iter().map(ask).collect();
+    let mut answers = send_all(connections, command);
     let mut good = 0;
     while let Some(answer) = answers.next().await {
         good += usize::from(answer.is_ok());

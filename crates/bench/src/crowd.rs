@@ -2,17 +2,16 @@
 //! of time in which a task holds the resource, the hand-over between two holders, the longest wait,
 //! and the cost of a lease for the masters.
 
-use std::env::current_exe;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
 use std::iter::Sum;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::time::Duration;
 
-use redquorum_rig::{Masters, RespValue};
+use redquorum_rig::Masters;
 use tokio::time::sleep;
 
-use crate::contender::{Contender, Kind};
+use crate::contender::{Contender, Kind, connect};
 
 /// The first argument of a process of the crowd. The contender, the number of tasks, the time in
 /// milliseconds, and the URLs follow it.
@@ -48,7 +47,7 @@ pub(crate) const SMALL: &[(usize, usize)] = &[(1, 16), (4, 4)];
 pub(crate) const ALL: &[(usize, usize)] = &[(1, 16), (4, 4), (4, 1), (16, 1), (64, 1), (200, 1)];
 
 /// Measures all contenders in each of these crowds.
-pub(crate) fn told(masters: &Masters, crowds: &[(usize, usize)], length: Duration) -> String {
+pub(crate) fn report(masters: &Masters, crowds: &[(usize, usize)], length: Duration) -> String {
     let mut text = String::new();
     for &(processes, tasks) in crowds {
         // Reduces the influence of each process's first and last attempt.
@@ -75,15 +74,10 @@ fn row(
     (processes, tasks): (usize, usize),
     length: Duration,
 ) -> String {
-    let start = || {
-        let program = current_exe().expect("this program has a path");
-        let numbers = [tasks.to_string(), length.as_millis().to_string()];
-        let mut command = Command::new(program);
-        command.arg(ARGUMENT).arg(kind.name()).args(numbers).args(masters.urls());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.spawn().expect("this program starts again")
-    };
-    let mut children: Vec<Child> = (0..processes).map(|_| start()).collect();
+    let numbers = [tasks.to_string(), length.as_millis().to_string()];
+    let arguments = [&[ARGUMENT.to_owned(), kind.name().to_owned()], &numbers[..]].concat();
+    let mut children: Vec<Child> =
+        (0..processes).map(|_| crate::spawn_again(&arguments, &masters.urls())).collect();
     let mut outputs: Vec<_> = children
         .iter_mut()
         .map(|child| BufReader::new(child.stdout.take().expect("the output is piped")))
@@ -167,7 +161,7 @@ async fn take_turns(contender: Contender, end: u64) -> Vec<Lease> {
         let granted = now();
         sleep(HOLD).await;
         let released = now();
-        contender.give_back(held).await;
+        contender.give_back("bench:crowd", held).await;
         leases.push(Lease { asked, granted, released });
     }
     leases
@@ -176,13 +170,9 @@ async fn take_turns(contender: Contender, end: u64) -> Vec<Lease> {
 /// Lets the tasks of one process wait for a resource that another client holds. Measures the
 /// commands per second on all masters together.
 pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) -> String {
-    let build = || async {
-        let builder = redquorum::Redlock::builder().masters(masters.urls());
-        let builder = builder.ttl(Duration::from_secs(30)).require_quorum(true);
-        builder.build().await.expect("five masters are up")
-    };
-    let (holder, crowd) = (build().await, build().await);
-    let lease = holder.acquire("bench:idle").await.expect("nobody else wants it");
+    let (urls, ttl) = (masters.urls(), Duration::from_secs(30));
+    let (holder, crowd) = (connect(&urls, ttl).await, connect(&urls, ttl).await);
+    let lease = holder.acquire("bench:idle").await.expect("it is free");
     lease.keep_alive(Duration::from_secs(3600));
     let wait = || crowd.acquire("bench:idle").wait(2 * length + START).into_future();
     let waiting: Vec<_> = (0..waiters).map(|_| tokio::spawn(wait())).collect();
@@ -191,9 +181,9 @@ pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) ->
     sleep(length).await;
     let rate = commands(masters) as f64 / length.as_secs_f64();
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
-    lease.release().await;
+    let _ = lease.release().await;
     format!(
-        "### {waiters} tasks wait for what is held at a TTL of 30 s\n\n{rate:.1} commands a second on all \
+        "### {waiters} tasks wait for a resource that is held at a TTL of 30 s\n\n{rate:.1} commands a second on all \
          masters together, the watchdog's included"
     )
 }
@@ -223,9 +213,8 @@ fn cpu(masters: &Masters) -> f64 {
 /// The sum of the values that `read` takes from the lines of a section of `INFO`, over all masters.
 fn info<T: Sum>(masters: &Masters, section: &str, read: impl Fn(&str) -> Option<T>) -> T {
     let of = |node| {
-        let info = masters.ask(node, &format!("INFO {section}")).expect("a master answers");
-        let RespValue::Bulk(text) = info else { panic!("INFO is text") };
-        String::from_utf8_lossy(&text).lines().filter_map(&read).sum::<T>()
+        let info = masters.info(node, section).expect("a master replies");
+        info.lines().filter_map(&read).sum::<T>()
     };
     (1..=masters.len()).map(of).sum()
 }

@@ -11,7 +11,7 @@ mod crowd;
 mod table;
 mod watchdog;
 
-use std::process::ExitCode;
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,43 +27,46 @@ struct Plan {
 }
 
 fn main() -> ExitCode {
-    let (quick, alone) = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => (false, false),
-        [arg] if arg == "--quick" => (true, false),
-        [arg] if arg == watchdog::ARGUMENT => (false, true),
-        [arg, millis, urls @ ..] if arg == contend::ARGUMENT => {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [first, millis, urls @ ..] if first == contend::ARGUMENT => {
             return on_runtime(1, contend::contend(millis, urls));
         }
-        [arg, kind, tasks, millis, urls @ ..] if arg == crowd::ARGUMENT => {
+        [first, kind, tasks, millis, urls @ ..] if first == crowd::ARGUMENT => {
             return on_runtime(1, crowd::join(kind, tasks, millis, urls));
         }
-        [arg] if arg == "--waiting" => {
-            let masters = match Masters::start(5) {
-                Ok(masters) => masters,
-                Err(error) => return no_masters(&error),
-            };
-            waiting(&masters, crowd::ALL, Duration::from_secs(5));
-            return ExitCode::SUCCESS;
-        }
+        _ => {}
+    }
+    let part = match arguments.as_slice() {
+        [] => "",
+        [part] if ["--quick", "--waiting", watchdog::ARGUMENT].contains(&part.as_str()) => part,
         _ => {
             eprintln!("usage: redquorum-bench [--quick | --waiting | --watchdog]");
             return ExitCode::from(64);
         }
     };
-    let plan = if quick {
-        Plan { slice: Duration::from_millis(50), turns: 3 }
-    } else {
-        Plan { slice: Duration::from_millis(400), turns: 11 }
-    };
-    let masters = match Masters::start(5) {
-        Ok(masters) => masters,
-        Err(error) => return no_masters(&error),
-    };
-    let held = if quick { watchdog::Plan::QUICK } else { watchdog::Plan::FULL };
-    if alone {
-        println!("{}", on_runtime(1, watchdog::told(&masters.urls(), &held)));
-        return ExitCode::SUCCESS;
+    match Masters::start(5) {
+        Ok(masters) => measure(&masters, part),
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(3);
+        }
     }
+    ExitCode::SUCCESS
+}
+
+fn measure(masters: &Masters, part: &str) {
+    let quick = part == "--quick";
+    let held = if quick { watchdog::Plan::QUICK } else { watchdog::Plan::FULL };
+    let watchdog = || println!("{}", on_runtime(1, watchdog::report(&masters.urls(), &held)));
+    if part == "--waiting" {
+        return waiting(masters, crowd::ALL, Duration::from_secs(5));
+    }
+    if part == watchdog::ARGUMENT {
+        return watchdog();
+    }
+    let (slice, turns) = if quick { (50, 3) } else { (400, 11) };
+    let plan = Plan { slice: Duration::from_millis(slice), turns };
     println!(
         "Five masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
          brackets the median of its ratios to the floor's in the same turn.\n",
@@ -71,37 +74,38 @@ fn main() -> ExitCode {
     );
     for threads in [1, 2] {
         for tasks in [1, 64] {
-            let table = on_runtime(threads, healthy(&masters, &plan, tasks, Kind::PLAIN));
+            let table = on_runtime(threads, healthy(masters, &plan, tasks, Kind::PLAIN));
             println!("### {tasks} task(s), {threads} worker thread(s)\n\n{table}");
         }
     }
     for tasks in [1, 64] {
-        let table = on_runtime(1, healthy(&masters, &plan, tasks, Kind::DEFENDED));
+        let table = on_runtime(1, healthy(masters, &plan, tasks, Kind::DEFENDED));
         println!("### Defences: {tasks} task(s), 1 worker thread\n\n{table}");
         for kind in [Kind::Fenced, Kind::Guarded] {
             let ratio = table.acquire_ratio(kind, Kind::ScriptFloor);
             println!("Acquire p50, {}, beside the script floor: {ratio:.2} ×\n", kind.name());
         }
     }
-    println!("{}\n", contend::told(&masters.urls(), plan.slice * 10));
+    println!("{}\n", contend::report(&masters.urls(), plan.slice * 10));
     let crowds = if quick { crowd::SMALL } else { crowd::ALL };
-    waiting(&masters, crowds, plan.slice * 10);
-    println!("{}", on_runtime(1, watchdog::told(&masters.urls(), &held)));
-    for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
+    waiting(masters, crowds, plan.slice * 10);
+    watchdog();
+    for (state, table) in on_runtime(1, degraded(masters, &plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
-    ExitCode::SUCCESS
 }
 
 /// Measures many clients that request one resource.
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
-    println!("{}", crowd::told(masters, crowds, length));
+    println!("{}", crowd::report(masters, crowds, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
 }
 
-fn no_masters(error: &redquorum_rig::RigError) -> ExitCode {
-    eprintln!("error: {error}");
-    ExitCode::from(3)
+/// Starts this program again, as one of several processes.
+fn spawn_again(arguments: &[String], urls: &[String]) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
+    command.args(arguments).args(urls).stdin(Stdio::piped()).stdout(Stdio::piped());
+    command.spawn().expect("this program starts again")
 }
 
 fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {
@@ -115,14 +119,21 @@ fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {
     result
 }
 
-async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<(Kind, Contender)> {
+async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<Contender> {
     let mut contenders = Vec::new();
     for kind in kinds.iter().copied() {
-        let mut contender = kind.connect(&masters.urls()).await;
+        let contender = kind.connect(&masters.urls()).await;
         contender.pair(&format!("bench:{}", kind.name())).await;
-        contenders.push((kind, contender));
+        contenders.push(contender);
     }
     contenders
+}
+
+/// Measures a turn of every contender.
+async fn turn(contenders: &[Contender], plan: &Plan, tasks: usize, table: &mut Table) {
+    for contender in contenders {
+        table.add(contender.kind, slice(contender, plan.slice, tasks).await);
+    }
 }
 
 /// Measures every contender in turns, without faults.
@@ -130,9 +141,7 @@ async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [
     let contenders = contenders(masters, kinds).await;
     let mut table = Table::new(kinds);
     for _ in 0..plan.turns {
-        for (kind, contender) in &contenders {
-            table.add(*kind, slice(contender, plan.slice, tasks).await);
-        }
+        turn(&contenders, plan, tasks, &mut table).await;
     }
     table
 }
@@ -143,13 +152,9 @@ async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] 
     let contenders = contenders(masters, Kind::PLAIN).await;
     let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::new(Kind::PLAIN));
     for _ in 0..plan.turns {
-        for (kind, contender) in &contenders {
-            well.add(*kind, slice(contender, plan.slice, 1).await);
-        }
+        turn(&contenders, plan, 1, &mut well).await;
         masters.pause(5).expect("a master can be stopped");
-        for (kind, contender) in &contenders {
-            hung.add(*kind, slice(contender, plan.slice, 1).await);
-        }
+        turn(&contenders, plan, 1, &mut hung).await;
         masters.resume(5).expect("a master can be resumed");
         // Gives master 5 time to reply to the commands that it received while it was stopped. After
         // that, every contender has all masters again.
@@ -157,9 +162,7 @@ async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] 
     }
     masters.kill(5).expect("a master can be killed");
     for _ in 0..plan.turns {
-        for (kind, contender) in &contenders {
-            killed.add(*kind, slice(contender, plan.slice, 1).await);
-        }
+        turn(&contenders, plan, 1, &mut killed).await;
     }
     [("all masters up", well), ("master 5 hung", hung), ("master 5 killed", killed)]
 }
@@ -170,14 +173,14 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
     let (start, cpu) = (Instant::now(), cpu_time());
     let running: Vec<_> = (0..tasks)
         .map(|task| {
-            let (mut contender, stop) = (contender.clone(), stop.clone());
+            let (contender, stop) = (contender.clone(), stop.clone());
             tokio::spawn(async move {
                 let mut pairs: Vec<Pair> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
                     // A contender has its own names, so keys that other contenders leave behind do
                     // not matter. The number of names is limited, because fencing counters stay.
                     let number = pairs.len() % 10_000;
-                    let resource = format!("bench:{}:{task}:{number}", contender.name());
+                    let resource = format!("bench:{}:{task}:{number}", contender.kind.name());
                     pairs.push(contender.pair(&resource).await);
                 }
                 pairs

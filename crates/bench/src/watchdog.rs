@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use redquorum::{Lease, Redlock};
 
+use crate::contender::connect;
 use crate::cpu_time;
 
 /// The first argument of a run of this section alone.
@@ -56,7 +57,7 @@ impl Count {
 
 /// Holds leases for a while, and reports the cost in three cases: leases granted all at once,
 /// leases granted one by one, and leases with a waiting task each.
-pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
+pub(crate) async fn report(urls: &[String], plan: &Plan) -> String {
     let mut text = format!(
         "### Watchdog: {} leases kept alive at a TTL of {:?}, for {:?}\n\n\
          | leases | renewals/s | commands/s | client CPU, % of a core | CPU µs/renewal | failed | lost \
@@ -77,8 +78,7 @@ pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
 
 /// Acquires the leases within the time `within`, and adds a row to the table.
 async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -> String {
-    let lock = Redlock::builder().masters(urls).ttl(plan.ttl).require_quorum(true).build().await;
-    let lock = lock.expect("five masters are up");
+    let lock = connect(urls, plan.ttl).await;
     let start = tokio::time::Instant::now();
     let taking = stream::iter(0..plan.leases).map(|number| {
         let share = number as f64 / plan.leases as f64;
@@ -122,7 +122,7 @@ async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -
 async fn take(lock: &Redlock, at: tokio::time::Instant, number: usize) -> Lease {
     tokio::time::sleep_until(at).await;
     let lease = lock.acquire(format!("bench:watchdog:{number}")).await;
-    let lease = lease.expect("nobody else wants it");
+    let lease = lease.expect("it is free");
     lease.keep_alive(Duration::from_secs(3600));
     lease
 }
@@ -132,9 +132,9 @@ async fn beside(lock: &Redlock, length: Duration) -> [u128; 3] {
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < length {
         let asked = Instant::now();
-        let lease = lock.acquire("bench:beside").await.expect("nobody else wants it");
+        let lease = lock.acquire("bench:beside").await.expect("it is free");
         times.push(asked.elapsed());
-        lease.release().await;
+        let _ = lease.release().await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     times.sort_unstable();

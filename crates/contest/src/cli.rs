@@ -7,7 +7,6 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use crate::{
     contest,
     database::Choice,
-    fault::Verdict,
     results::{Fault, Workload},
     run,
     strategy::Kind,
@@ -37,13 +36,12 @@ pub(crate) struct Options {
 
     /// Only these workloads.
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
-    #[arg(value_parser = workload)]
     pub(crate) workload: Vec<Workload>,
 
     /// Only these faults, or none. Without it: all, or none if workloads are chosen.
     #[arg(long, value_name = "NAME", num_args = 1.., value_delimiter = ',')]
     #[arg(value_parser = fault)]
-    pub(crate) fault: Vec<FaultChoice>,
+    pub(crate) fault: Vec<Option<Fault>>,
 
     /// Milliseconds that are added to each round trip to MariaDB and to Redis.
     #[arg(long, value_name = "MS", num_args = 1.., value_delimiter = ',', default_value = "0")]
@@ -108,27 +106,8 @@ pub(crate) mod code {
 }
 
 /// A value of `--fault`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FaultChoice {
-    /// No faults.
-    None,
-    /// This fault.
-    One(Fault),
-}
-
-fn workload(name: &str) -> Result<Workload, String> {
-    let names = Workload::ALL.map(Workload::name).join(", ");
-    let found = Workload::ALL.into_iter().find(|workload| workload.name() == name);
-    found.ok_or_else(|| format!("no such workload: use one of {names}"))
-}
-
-fn fault(name: &str) -> Result<FaultChoice, String> {
-    if name == "none" {
-        return Ok(FaultChoice::None);
-    }
-    let names = Fault::ALL.map(Fault::name).join(", ");
-    let found = Fault::ALL.into_iter().find(|fault| fault.name() == name);
-    found.map(FaultChoice::One).ok_or_else(|| format!("no such fault: use none or one of {names}"))
+fn fault(name: &str) -> Result<Option<Fault>, String> {
+    if name == "none" { Ok(None) } else { name.parse().map(Some) }
 }
 
 impl Options {
@@ -143,9 +122,7 @@ impl Options {
         if self.quick {
             return vec![Workload::Rush, Workload::LastPlace];
         }
-        let only_faults =
-            self.fault.iter().any(|fault| *fault != FaultChoice::None) && self.workload.is_empty();
-        let all = self.workload.is_empty() && !only_faults;
+        let all = self.workload.is_empty() && self.fault.iter().all(Option::is_none);
         Workload::ALL.into_iter().filter(|one| all || self.workload.contains(one)).collect()
     }
 
@@ -157,8 +134,7 @@ impl Options {
         if self.fault.is_empty() && !self.workload.is_empty() {
             return Vec::new();
         }
-        let chosen =
-            |fault: &Fault| self.fault.is_empty() || self.fault.contains(&FaultChoice::One(*fault));
+        let chosen = |fault: &Fault| self.fault.is_empty() || self.fault.contains(&Some(*fault));
         Fault::ALL.into_iter().filter(chosen).collect()
     }
 }
@@ -204,26 +180,12 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit)
 }
 
-/// The exit code of the worst run.
-pub(crate) const fn exit_code(worst: Verdict) -> u8 {
-    match worst {
-        Verdict::Expected => 0,
-        Verdict::NotCaught => code::NOT_CAUGHT,
-        Verdict::Wrong => code::WRONG,
-    }
-}
-
 fn list() {
-    println!("strategies:");
-    for kind in Kind::ALL {
-        println!("  {:<18} {}", kind.name(), kind.title());
-    }
-    println!("\nworkloads:");
-    for workload in Workload::ALL {
-        println!("  {:<18} {}", workload.name(), workload.title());
-    }
-    println!("\nfaults:");
-    for fault in Fault::ALL {
-        println!("  {:<18} {}", fault.name(), fault.title());
-    }
+    let print = |heading: &str, names: &[(&str, &str)]| {
+        println!("{heading}:");
+        names.iter().for_each(|(name, title)| println!("  {name:<18} {title}"));
+    };
+    print("strategies", &Kind::ALL.map(|kind| (kind.name(), kind.title())));
+    print("\nworkloads", &Workload::ALL.map(|workload| (workload.name(), workload.title())));
+    print("\nfaults", &Fault::ALL.map(|fault| (fault.name(), fault.title())));
 }

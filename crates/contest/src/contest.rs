@@ -5,18 +5,18 @@ use std::{
     fs, io,
     io::IsTerminal,
     path::Path,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime},
 };
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cli::{Options, code, exit_code},
+    cli::{Options, code},
     database::Database,
     fault::{Verdict, expectation},
     masters::Source,
-    results::{Contest, Machine, Outcome, Run, Server, Workload},
+    results::{Contest, Fault, Machine, Outcome, Run, Server, Workload},
     run::{self, Environment, Plan},
     table,
 };
@@ -50,22 +50,24 @@ pub(crate) async fn run(options: &Options) -> u8 {
     progress.finish_and_clear();
     contest.seconds = start.elapsed().as_secs_f64();
     contest.stopped = stopped.as_ref().map(|(why, _)| why.clone());
-    table::print(&contest, environment.database.product);
+    table::print(&contest, environment.database.target.product);
     let written = write(&contest, &options.out);
-    let look = options.keep.then(|| environment.database.how_to_look());
-    let kept = look.is_some();
-    if let Some(look) = look {
-        println!("\nto look at the database: {look}");
+    if options.keep {
+        println!("\nto look at the database: {}", environment.database.how_to_look());
         if environment.database.ends_with_process() && stopped.is_none() {
             println!("Ctrl-C ends the server");
             signals.next().await;
         }
     }
-    close(environment, kept).await;
+    close(environment, options.keep).await;
     match (written, stopped) {
         (Err(error), _) => fail(code::ENVIRONMENT, &error),
         (Ok(()), Some((why, code))) => fail(code, &format!("{why}: the results are partial")),
-        (Ok(()), None) => exit_code(worst),
+        (Ok(()), None) => match worst {
+            Verdict::Expected => 0,
+            Verdict::NotCaught => code::NOT_CAUGHT,
+            Verdict::Wrong => code::WRONG,
+        },
     }
 }
 
@@ -102,7 +104,7 @@ fn empty(options: &Options, database: Server, masters: Server) -> Contest {
         format: 1,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         command: command.trim_end().to_owned(),
-        started: rfc3339(SystemTime::now()),
+        started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seconds: 0.0,
         stopped: None,
         machine: Machine {
@@ -161,13 +163,13 @@ async fn all(
     progress: &ProgressBar,
 ) -> Option<(String, u8)> {
     for plan in plans {
-        let fault = plan.fault.map_or(plan.workload.name(), crate::results::Fault::name);
+        let fault = plan.fault.map_or(plan.workload.name(), Fault::name);
         progress.set_message(format!("{fault}: {}", plan.kind.name()));
         let outcome = run::run(environment, plan).await;
         let failed = matches!(outcome, Outcome::Failed { .. });
         let verdict = match &outcome {
             Outcome::Measured(figures) => {
-                let product = environment.database.product;
+                let product = environment.database.target.product;
                 expectation(plan.kind, plan.workload, plan.fault, product).verdict(figures)
             }
             Outcome::NotOffered { .. } => Verdict::Expected,
@@ -224,16 +226,15 @@ fn progress(runs: usize) -> ProgressBar {
 /// Writes `contest.json` and the report. The JSON is written under another name first, so that no
 /// half of it is ever there.
 fn write(contest: &Contest, out: &Path) -> Result<(), String> {
-    let file = out.join("contest.json");
-    let failed = |error: io::Error| format!("{} cannot be written: {error}", file.display());
-    let text = serde_json::to_string_pretty(contest).map_err(|error| error.to_string())?;
+    let (file, page) = (out.join("contest.json"), out.join("report.html"));
+    let failed =
+        |path: &Path, why: &dyn Display| format!("{} cannot be written: {why}", path.display());
+    let text = serde_json::to_string_pretty(contest).map_err(|error| failed(&file, &error))?;
     let partial = out.join("contest.json.new");
-    fs::write(&partial, text + "\n").map_err(failed)?;
-    fs::rename(&partial, &file).map_err(failed)?;
-    let page = out.join("report.html");
-    let failed = |error: &dyn Display| format!("{} cannot be written: {error}", page.display());
-    let html = crate::page::render(contest).map_err(|error| failed(&error))?;
-    fs::write(&page, html).map_err(|error| failed(&error))?;
+    let written = fs::write(&partial, text + "\n").and_then(|()| fs::rename(&partial, &file));
+    written.map_err(|error| failed(&file, &error))?;
+    let html = crate::page::render(contest).map_err(|error| failed(&page, &error))?;
+    fs::write(&page, html).map_err(|error| failed(&page, &error))?;
     println!("\nresults: {}\nreport:  {}", file.display(), page.display());
     Ok(())
 }
@@ -259,35 +260,9 @@ impl Signals {
     }
 }
 
-/// A time as RFC 3339, in UTC, to the second.
-fn rfc3339(time: SystemTime) -> String {
-    let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Days since 0000-03-01, by the algorithm of Howard Hinnant.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_written_as_rfc_3339() {
-        let at = |seconds| rfc3339(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(at(0), "1970-01-01T00:00:00Z");
-        assert_eq!(at(951_827_696), "2000-02-29T12:34:56Z");
-        assert_eq!(at(4_102_444_799), "2099-12-31T23:59:59Z");
-    }
 
     #[test]
     fn passwords_are_not_shown() {

@@ -1,45 +1,32 @@
 //! The database under test: where it runs, its schema, and its clean-up.
 //!
-//! `pool.rs` and `session.rs` have the connections, `schema.rs` the tables and the independent
-//! counts; `mariadb.rs`, `container.rs` and `sqlite.rs` start the servers; `url.rs` checks what the
-//! user gave.
+//! `connection.rs` has the connections, `schema.rs` the tables and the independent counts;
+//! `mariadb.rs` and `container.rs` start servers; `target.rs` checks what the user gave.
 
+mod connection;
 mod container;
-mod error;
 mod mariadb;
-mod pool;
 mod schema;
-mod session;
-mod sqlite;
 mod target;
-mod url;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-pub(crate) use error::SqlError;
-pub(crate) use pool::Pool;
+use redquorum_rig::Process;
+
+pub(crate) use connection::{Pool, Session, SqlError};
 pub(crate) use schema::{Counts, count, create_recruitments};
-pub(crate) use session::Session;
-pub(crate) use target::Target;
-pub(crate) use url::Choice;
+pub(crate) use target::{Choice, Product, Target};
 
 use crate::results::Server;
 use schema::create_tables;
 
-/// The database product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Product {
-    /// MariaDB or MySQL.
-    MariaDb,
-    /// SQLite.
-    Sqlite,
-}
-
 /// A database that this contest created.
 #[derive(Debug)]
 pub(crate) struct Database {
-    /// The product.
-    pub(crate) product: Product,
     /// What applicants connect to.
     pub(crate) target: Target,
     /// Its description in results.
@@ -52,14 +39,14 @@ pub(crate) struct Database {
 
 #[derive(Debug)]
 enum Place {
-    /// A server process with its data, or a container: removed by its drop.
-    Private(mariadb::Private),
-    /// A container.
+    /// A server process with its data, which its drop removes.
+    Private(Process),
+    /// A container, which its drop removes.
     Container(container::Container),
     /// A database on a server of the user.
     Remote,
-    /// A file, in a temporary directory that its drop removes.
-    File { _file: sqlite::File },
+    /// A file, in a temporary directory that the drop of the process removes. `None`: it is kept.
+    File { _directory: Option<Process> },
 }
 
 impl Database {
@@ -69,16 +56,17 @@ impl Database {
     ///
     /// A message that names the fix.
     pub(crate) async fn open(choice: &Choice, keep_in: Option<&Path>) -> Result<Self, String> {
-        let (choice, mut notes) = choice.resolve();
+        let (choice, note) = choice.resolve();
         let mut database = match choice {
-            Choice::Auto | Choice::Sqlite => sqlite::open(keep_in)?,
+            Choice::Auto | Choice::Sqlite => open_sqlite(keep_in)?,
             Choice::MariaDb => mariadb::start_private().await?,
             Choice::Container => container::start().await?,
-            Choice::Url(target) => mariadb::connect(target).await?,
+            Choice::Url(options) => {
+                mariadb::create_database(*options, "a server of the user").await?
+            }
         };
-        notes.append(&mut database.notes);
-        database.notes = notes;
-        match create_tables(&database).await {
+        database.notes.splice(..0, note.map(str::to_owned));
+        match create_tables(&database.target).await {
             Ok(version) => {
                 if database.server.version.is_empty() {
                     database.server.version = version;
@@ -92,11 +80,6 @@ impl Database {
         }
     }
 
-    /// The address of the server, where it has one.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.target.address()
-    }
-
     /// Whether the server still replies.
     pub(crate) async fn is_alive(&self) -> bool {
         const TIMEOUT: Duration = Duration::from_secs(2);
@@ -108,20 +91,20 @@ impl Database {
     /// Why the server ended, from its log.
     pub(crate) fn log(&self) -> String {
         match &self.place {
-            Place::Private(private) => private.log(),
+            Place::Private(process) => process.log(),
             _ => String::new(),
         }
     }
 
     /// How to look at the database while the contest is kept.
     pub(crate) fn how_to_look(&self) -> String {
-        let name = self.target.name();
+        let name = &self.target.name;
         match &self.place {
-            Place::Private(private) => {
-                format!("mariadb --socket={} {name}", private.socket().display())
+            Place::Private(process) => {
+                format!("mariadb --socket={} {name}", process.dir().join("socket").display())
             }
             Place::Container(container) => {
-                format!("docker exec -it {} mariadb {name}", container.name())
+                format!("docker exec -it {} mariadb {name}", container.name)
             }
             Place::Remote => format!("the database {name} was kept: drop it when you are done"),
             Place::File { .. } => format!("sqlite3 {name}"),
@@ -138,7 +121,42 @@ impl Database {
         if matches!(self.place, Place::Remote)
             && let Err(error) = mariadb::drop_database(&self.target).await
         {
-            eprintln!("contest: the database {} is left behind: {error}", self.target.name());
+            eprintln!("contest: the database {} is left behind: {error}", self.target.name);
         }
     }
+}
+
+/// Makes an SQLite file: in `keep_in` if it is to be kept, else in a temporary directory.
+fn open_sqlite(keep_in: Option<&Path>) -> Result<Database, String> {
+    let place = |why: io::Error| format!("there is no place for the SQLite file: {why}");
+    let (parent, directory) = match keep_in {
+        Some(out) => (out.to_owned(), None),
+        None => {
+            let directory = Process::new(&temporary_path(), Path::new("/bin/true"), &[""; 0]);
+            let directory = directory.map_err(place)?;
+            (directory.dir().to_owned(), Some(directory))
+        }
+    };
+    let file = parent.join("contest.sqlite");
+    if file.exists() {
+        return Err(format!("{} exists: remove it, or name another --out", file.display()));
+    }
+    fs::create_dir_all(&parent).and_then(|()| fs::File::create_new(&file)).map_err(place)?;
+    Ok(Database {
+        target: Target::sqlite(&file),
+        server: Server {
+            product: "SQLite".to_owned(),
+            version: String::new(),
+            place: "embedded, a temporary file".to_owned(),
+        },
+        notes: Vec::new(),
+        place: Place::File { _directory: directory },
+    })
+}
+
+/// A path for a new directory, which a [`Process`] makes and removes, also after `kill -9`.
+pub(crate) fn temporary_path() -> PathBuf {
+    let temp = env::temp_dir();
+    let temp = std::path::absolute(&temp).unwrap_or(temp);
+    temp.join(format!("redquorum-contest-{:012x}", rand::random::<u64>() >> 16))
 }

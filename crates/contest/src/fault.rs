@@ -51,13 +51,12 @@ pub(crate) fn not_offered(
             _ => {}
         }
     }
-    let uses_redis = matches!(kind.needs(), Needs::OneRedis | Needs::SeveralMasters);
     match fault? {
         Fault::CommitReplyLost if product == Product::Sqlite => {
             Some("SQLite is embedded: there is no connection that breaks")
         }
         Fault::PausePastTtl | Fault::CommitReplyLost => None,
-        _ if !uses_redis => Some("the strategy uses no Redis"),
+        _ if !kind.needs().uses_redis() => Some("the strategy uses no Redis"),
         _ if matches!(source, Source::Remote(_)) => {
             Some("the contest does not break masters that it did not start")
         }

@@ -37,6 +37,4 @@ mod table;
 #[cfg(feature = "databases")]
 mod tally;
 #[cfg(feature = "databases")]
-mod temporary;
-#[cfg(feature = "databases")]
 mod workload;

@@ -1,9 +1,8 @@
 //! The Redis masters under test: processes of the rig, servers of the user, or masters in memory.
 //!
-//! `counting.rs` counts commands on the wire, `memory.rs` serves masters in memory over TCP, and
-//! `single.rs` is one Redis in memory for the locks on one master.
+//! `memory.rs` serves masters in memory over TCP, and `single.rs` is one Redis in memory for the
+//! locks on one master.
 
-pub(crate) mod counting;
 mod memory;
 mod single;
 
@@ -178,78 +177,61 @@ impl MasterSet {
         Ok((socket_address(&self.addresses.single)?, all))
     }
 
-    /// Kills the first master.
-    pub(crate) fn kill(&self) -> Result<(), String> {
+    /// Does something to the first master, wherever it runs. Servers of the user stay as they are.
+    fn first(
+        &self,
+        process: fn(&redquorum_rig::Masters, usize) -> Result<(), RigError>,
+        in_memory: fn(&memory::Served),
+    ) -> Result<(), String> {
         match &self.inner {
-            Inner::Processes(masters) => rig(|| masters.kill(1)),
+            // The rig blocks for milliseconds.
+            Inner::Processes(masters) => {
+                block_in_place(|| process(masters, 1)).map_err(|error| error.to_string())
+            }
             Inner::Memory(served) => {
-                served.masters.kill(1);
+                in_memory(served);
                 Ok(())
             }
             Inner::Remote => Ok(()),
         }
+    }
+
+    /// Kills the first master.
+    pub(crate) fn kill(&self) -> Result<(), String> {
+        self.first(redquorum_rig::Masters::kill, |served| served.masters.kill(1))
     }
 
     /// Stops the first master.
     pub(crate) fn pause(&self) -> Result<(), String> {
-        match &self.inner {
-            Inner::Processes(masters) => rig(|| masters.pause(1)),
-            Inner::Memory(served) => {
-                served.masters.stop(1);
-                Ok(())
-            }
-            Inner::Remote => Ok(()),
-        }
+        self.first(redquorum_rig::Masters::pause, |served| served.masters.stop(1))
     }
 
     /// Resumes the first master.
     pub(crate) fn resume(&self) -> Result<(), String> {
-        match &self.inner {
-            Inner::Processes(masters) => rig(|| masters.resume(1)),
-            Inner::Memory(served) => {
-                served.masters.resume(1);
-                Ok(())
-            }
-            Inner::Remote => Ok(()),
-        }
+        self.first(redquorum_rig::Masters::resume, |served| served.masters.resume(1))
     }
 
     /// Restarts the first master, which forgets its keys.
     pub(crate) fn restart(&self) -> Result<(), String> {
-        match &self.inner {
-            Inner::Processes(masters) => rig(|| masters.restart(1)),
-            Inner::Memory(served) => {
-                served.masters.restart(1);
-                served.single.restart();
-                Ok(())
-            }
-            Inner::Remote => Ok(()),
-        }
+        self.first(redquorum_rig::Masters::restart, |served| {
+            served.masters.restart(1);
+            served.single.restart();
+        })
     }
 
     /// Cuts the first master off from its replica.
     pub(crate) fn lag(&self) -> Result<(), String> {
-        match &self.inner {
-            Inner::Processes(masters) => rig(|| masters.lag(1)),
-            _ => Ok(()),
-        }
+        self.first(redquorum_rig::Masters::lag, |_| {})
     }
 
     /// Kills the first master and promotes its replica; its new address.
     pub(crate) fn fail_over(&self) -> Result<Option<SocketAddr>, String> {
-        match &self.inner {
-            Inner::Processes(masters) => {
-                rig(|| masters.fail_over(1))?;
-                Ok(Some(SocketAddr::from(([127, 0, 0, 1], masters.port(1)))))
-            }
-            _ => Ok(None),
-        }
+        self.first(redquorum_rig::Masters::fail_over, |_| {})?;
+        Ok(match &self.inner {
+            Inner::Processes(masters) => Some(([127, 0, 0, 1], masters.port(1)).into()),
+            _ => None,
+        })
     }
-}
-
-/// Calls the rig, which blocks for milliseconds.
-fn rig(call: impl FnOnce() -> Result<(), RigError>) -> Result<(), String> {
-    block_in_place(call).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

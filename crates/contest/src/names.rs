@@ -1,75 +1,68 @@
-//! The names of workloads and faults on the command line, and their titles in tables.
+//! The names of strategies, workloads and faults on the command line, and their titles in tables.
 
 use crate::results::{Fault, Needs, Workload};
 
-impl Workload {
-    /// All workloads, in the order of the tables.
-    pub const ALL: [Self; 4] = [Self::Rush, Self::LastPlace, Self::Throughput, Self::Spread];
+/// Gives an enum its names and titles. The table has the order of all tables. `$wrong` begins the
+/// error for another name.
+macro_rules! named {
+    ($vis:vis $type:ty, $wrong:literal, $($variant:ident $name:literal $title:literal,)+) => {
+        impl $type {
+            /// All of them, in the order of the tables.
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
 
-    /// The name on the command line and in `contest.json`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rush => "rush",
-            Self::LastPlace => "last-place",
-            Self::Throughput => "throughput",
-            Self::Spread => "spread",
-        }
-    }
+            /// The name on the command line and in `contest.json`.
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
 
-    /// What the applicants do, in a few words.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Rush => "100 applicants at once, 50 places",
-            Self::LastPlace => "2 applicants at once, 1 place",
-            Self::Throughput => "20 users, a million places",
-            Self::Spread => "20 users, 1 000 recruitments",
+            /// What it is, in a few words.
+            $vis const fn title(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $title,)+
+                }
+            }
         }
-    }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<Self, String> {
+                let found = Self::ALL.into_iter().find(|it| it.name() == name);
+                found.ok_or_else(|| format!("{}{}", $wrong, [$($name),+].join(", ")))
+            }
+        }
+    };
+}
+#[cfg(feature = "databases")]
+pub(crate) use named;
+
+named! {
+    pub Workload, "no such workload: use one of ",
+    Rush "rush" "100 applicants at once, 50 places",
+    LastPlace "last-place" "2 applicants at once, 1 place",
+    Throughput "throughput" "20 users, a million places",
+    Spread "spread" "20 users, 1 000 recruitments",
 }
 
-impl Fault {
-    /// All faults, in the order of the tables.
-    pub const ALL: [Self; 6] = [
-        Self::PausePastTtl,
-        Self::MasterKilled,
-        Self::MasterHung,
-        Self::RedisRestart,
-        Self::ReplicaPromoted,
-        Self::CommitReplyLost,
-    ];
-
-    /// The name on the command line and in `contest.json`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PausePastTtl => "pause-past-ttl",
-            Self::MasterKilled => "master-killed",
-            Self::MasterHung => "master-hung",
-            Self::RedisRestart => "redis-restart",
-            Self::ReplicaPromoted => "replica-promoted",
-            Self::CommitReplyLost => "commit-reply-lost",
-        }
-    }
-
-    /// What fails, in a few words.
-    #[must_use]
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::PausePastTtl => "application paused past the TTL",
-            Self::MasterKilled => "one Redis server killed",
-            Self::MasterHung => "one Redis server hung",
-            Self::RedisRestart => "one Redis server restarted without persistence",
-            Self::ReplicaPromoted => "lagging replica promoted",
-            Self::CommitReplyLost => "connection broken between commit and reply",
-        }
-    }
+named! {
+    pub Fault, "no such fault: use none or one of ",
+    PausePastTtl "pause-past-ttl" "application paused past the TTL",
+    MasterKilled "master-killed" "one Redis server killed",
+    MasterHung "master-hung" "one Redis server hung",
+    RedisRestart "redis-restart" "one Redis server restarted without persistence",
+    ReplicaPromoted "replica-promoted" "lagging replica promoted",
+    CommitReplyLost "commit-reply-lost" "connection broken between commit and reply",
 }
 
 impl Needs {
+    /// Whether it needs a Redis server.
+    pub const fn uses_redis(self) -> bool {
+        matches!(self, Self::OneRedis | Self::SeveralMasters)
+    }
+
     /// What it is, in a few words.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",

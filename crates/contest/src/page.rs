@@ -2,16 +2,9 @@
 //!
 //! The modules below derive rows and coordinates from the contest; the template only places them.
 
-mod correctness;
-mod decisions;
-mod faults;
 mod format;
-mod header;
-mod latency;
-mod notes;
-mod plot;
-mod runs;
-mod throughput;
+mod plots;
+mod tables;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -19,18 +12,20 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use crate::recommend::recommend;
-use crate::results::Contest;
+use crate::results::{Contest, Server};
 
 /// The sections of the page, in their order.
 #[derive(Serialize)]
-struct Page {
-    header: header::Header,
-    decisions: Vec<decisions::Row>,
-    correctness: correctness::Correctness,
-    throughput: Vec<throughput::Panel>,
-    latency: Vec<latency::Panel>,
-    faults: faults::Faults,
-    runs: Vec<runs::Row>,
+struct Page<'a> {
+    contest: &'a Contest,
+    /// What ran where: labels and values.
+    facts: [(&'static str, String); 6],
+    decisions: Vec<tables::Decision>,
+    correctness: tables::Correctness,
+    throughput: Vec<plots::Panel>,
+    latency: Vec<plots::Panel>,
+    faults: tables::Faults,
+    runs: Vec<tables::RunRow<'a>>,
 }
 
 /// Renders the report of a contest as one HTML file.
@@ -55,13 +50,31 @@ pub fn render(contest: &Contest) -> Result<String, minijinja::Error> {
     let recommendation = recommend(contest);
     let assessments = &recommendation.assessments;
     let page = Page {
-        header: header::Header::new(contest),
-        decisions: decisions::rows(&recommendation),
-        correctness: correctness::Correctness::new(contest, assessments),
-        throughput: throughput::panels(contest, assessments),
-        latency: latency::panels(contest, assessments),
-        faults: faults::Faults::new(assessments),
-        runs: runs::rows(contest),
+        contest,
+        facts: facts(contest),
+        decisions: tables::decisions(&recommendation),
+        correctness: tables::Correctness::new(contest, assessments),
+        throughput: plots::throughput(contest, assessments),
+        latency: plots::latency(contest, assessments),
+        faults: tables::Faults::new(assessments),
+        runs: tables::runs(contest),
     };
     environment.get_template("report.html")?.render(Serde(&page))
+}
+
+fn facts(contest: &Contest) -> [(&'static str, String); 6] {
+    let server = |Server { product, version, place }: &Server| {
+        let name = format!("{product} {version}");
+        [name.trim(), place].into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ")
+    };
+    let Contest { machine, started, seconds, runs, .. } = contest;
+    let runs = format::count(runs.len() as u64);
+    [
+        ("Database", server(&contest.database)),
+        ("Redis masters", server(&contest.masters)),
+        ("Machine", format!("{}, {} logical processors", machine.os, machine.processors)),
+        ("Started", started.clone()),
+        ("Runs", format!("{runs} in {}", format::duration(*seconds))),
+        ("redquorum", contest.version.clone()),
+    ]
 }

@@ -3,17 +3,12 @@
 //! [`recommend`] first assesses each strategy by its runs, then answers each [`Situation`]. A
 //! situation whose figures are missing is answered by the missing runs, not by a guess.
 
-mod answer;
 mod assessment;
-mod candidate;
 mod situation;
-mod summary;
 
-pub use answer::{Answer, Decision, MissingRun};
 pub(crate) use assessment::median;
-pub use assessment::{Assessment, BASELINE, expected_faults};
-pub use situation::Situation;
-pub use summary::{RunSummary, STALL_MS, Verdict, Violations};
+pub use assessment::{Assessment, BASELINE, RunSummary, Verdict, Violations};
+pub use situation::{Answer, Decision, MissingRun, Situation};
 
 use crate::results::Contest;
 
@@ -27,7 +22,6 @@ pub struct Recommendation {
 }
 
 /// Computes the recommendation from the runs of a contest.
-#[must_use]
 pub fn recommend(contest: &Contest) -> Recommendation {
     let assessments: Vec<_> =
         contest.strategies.iter().map(|info| Assessment::new(info, &contest.runs)).collect();

@@ -94,6 +94,13 @@ pub struct Run {
     pub outcome: Outcome,
 }
 
+impl Run {
+    /// Whether it is a run of this workload without a fault.
+    pub fn is_of(&self, workload: Workload) -> bool {
+        self.workload == workload && self.fault.is_none()
+    }
+}
+
 /// What the applicants do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -145,6 +152,16 @@ pub enum Outcome {
         /// Why.
         error: String,
     },
+}
+
+impl Outcome {
+    /// The figures of a run that ran to its end.
+    pub const fn figures(&self) -> Option<&Figures> {
+        match self {
+            Self::Measured(figures) => Some(figures),
+            _ => None,
+        }
+    }
 }
 
 /// What a run measured. Rows and counters are counted by a query of their own, after the run.

@@ -47,7 +47,7 @@ const HANG: Duration = Duration::from_secs(2);
 
 /// Makes one run.
 pub(crate) async fn run(environment: &mut Environment, plan: &Plan) -> Outcome {
-    let product = environment.database.product;
+    let product = environment.database.target.product;
     if let Some(reason) = not_offered(plan.kind, plan.fault, product, &environment.source) {
         return Outcome::NotOffered { reason: reason.to_owned() };
     }
@@ -76,61 +76,49 @@ async fn until_dead(admin: &Pool) -> String {
     }
 }
 
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2⁵³")]
 async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures, String> {
     let shape = plan.workload.shape();
     let setup = Arc::new(Setup::set_up(environment, plan).await?);
-    let start = Instant::now();
-    let statements = setup.pool.statements();
+    let sent = || setup.pool.statements() + setup.child_statements.load(Ordering::Relaxed);
+    let (before, start) = (sent(), Instant::now());
     let result = apply(&setup, plan).await;
     let end = Instant::now();
-    let statements = setup.pool.statements() - statements + setup.child_statements();
+    let statements = sent() - before;
     let connections = setup.pool.most_in_use() + setup.strategy.redis_connections();
     setup.strategy.finish().await;
-    let commands = setup.commands.load(Ordering::Relaxed);
+    let child_commands = setup.child_commands.load(Ordering::Relaxed);
+    let commands = setup.strategy.redis_commands() + child_commands;
     setup.pool.close().await;
     result?;
-    let counts = count(&environment.admin, setup.first, shape.recruitments).await;
-    let counts = counts.map_err(|error| format!("the rows cannot be counted: {error}"))?;
-    Ok(figures(&setup, plan, counts, (start, end), (statements, commands, connections)))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2⁵³")]
-fn figures(
-    setup: &Setup,
-    plan: &Plan,
-    counts: Counts,
-    (start, end): (Instant, Instant),
-    (statements, commands, connections): (u64, u64, u64),
-) -> Figures {
-    let shape = plan.workload.shape();
-    let tally = &setup.tally;
-    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    let (accepted, refused) = (get(&tally.accepted), get(&tally.refused));
-    let errors = get(&tally.errors);
+    let counted = count(&environment.admin, setup.first, shape.recruitments).await;
+    let Counts { rows, counter, lost_updates, oversold } =
+        counted.map_err(|error| format!("the rows cannot be counted: {error}"))?;
+    let mut tally = setup.tally.counts();
+    let (accepted, refused, errors) = (tally.accepted(), tally.refused, tally.errors);
     let seconds = end.duration_since(start).as_secs_f64();
     let places = u64::try_from(shape.capacity * shape.recruitments).unwrap_or(0);
     let per_accepted = |count: u64| count as f64 / accepted.max(1) as f64;
-    let places_left = counts.rows < places;
-    Figures {
+    Ok(Figures {
         places,
         applications: accepted + refused + errors,
         accepted,
         refused,
         errors,
-        rows: counts.rows,
-        counter: counts.counter,
-        lost_updates: counts.lost_updates,
-        oversold: counts.oversold,
-        deadlocks: get(&tally.deadlocks),
-        retries: get(&tally.retries),
+        rows,
+        counter,
+        lost_updates,
+        oversold,
+        deadlocks: tally.deadlocks,
+        retries: tally.retries,
         seconds,
         per_second: accepted as f64 / seconds,
         latency: tally.latency(),
-        stall_ms: tally.stall_ms(start, places_left.then_some(end)),
+        stall_ms: tally.stall_ms(start, (rows < places).then_some(end)),
         statements: per_accepted(statements),
         redis_commands: per_accepted(commands),
         connections,
-    }
+    })
 }
 
 /// Lets all applicants apply.
@@ -144,7 +132,8 @@ async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
             join_all(&mut applicants).await
         }
         Some(_) => {
-            let proxy = setup.database_proxy()?;
+            let proxy = setup.database_proxy.as_ref();
+            let proxy = proxy.ok_or("there is no proxy in front of the database")?;
             proxy.lose_reply_of_commit(10);
             join_all(&mut rush(setup, 1..=shape.applicants)).await?;
             if proxy.has_lost_reply() {
@@ -162,11 +151,7 @@ async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
 fn rush(setup: &Arc<Setup>, volunteers: std::ops::RangeInclusive<i64>) -> JoinSet<()> {
     let mut applicants = JoinSet::new();
     for volunteer in volunteers {
-        let setup = setup.clone();
-        applicants.spawn(async move {
-            let application = setup.application(setup.first, volunteer, None);
-            applicant::apply(&*setup.strategy, setup.kind, &application, &setup.tally).await;
-        });
+        applicants.spawn(setup.clone().apply(setup.first, volunteer, None));
     }
     applicants
 }
@@ -184,8 +169,7 @@ async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
             while Instant::now() < until {
                 volunteer += shape.applicants;
                 let recruitment = setup.first + zipf.rank(rand::random());
-                let application = setup.application(recruitment, volunteer, None);
-                applicant::apply(&*setup.strategy, setup.kind, &application, &setup.tally).await;
+                setup.clone().apply(recruitment, volunteer, None).await;
             }
         });
     }

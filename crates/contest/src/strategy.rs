@@ -1,24 +1,13 @@
-//! The strategies: each signs an applicant up in its own way, behind one trait.
+//! The strategies: each signs an applicant up in its own way.
 
-mod atomic_update;
-mod named_lock;
-mod none;
-mod optimistic;
-mod pessimistic;
 mod queue;
-mod redis_polling;
-mod redis_wake_ups;
-mod redquorum;
-mod redquorum_fenced;
-mod single_redis;
+mod quorum;
+mod redis_lock;
+mod sql;
 mod subscriptions;
-mod transaction;
 
 use std::{
     fmt,
-    future::Future,
-    pin::Pin,
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -26,33 +15,68 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
 use crate::{
     database::{Pool, SqlError},
     masters::Addresses,
+    names::named,
     results::{Needs, StrategyInfo},
 };
 
-/// A way to sign an applicant up.
-pub(crate) trait Strategy: Send + Sync {
+/// A way to sign an applicant up, connected to what it needs.
+pub(crate) enum Strategy {
+    /// Statements of the database.
+    Sql(Kind),
+    /// A lock on one Redis.
+    Redis(Box<redis_lock::RedisLock>),
+    /// redquorum.
+    Quorum(quorum::Quorum),
+    /// One worker for each recruitment.
+    Queue(queue::Queue),
+}
+
+impl Strategy {
     /// Signs up, once: the caller decides whether to try again.
-    fn apply<'a>(&'a self, application: &'a Application) -> Boxed<'a, Result<Reply, ApplyError>>;
+    pub(crate) async fn apply(&self, application: &Application) -> Result<Reply, ApplyError> {
+        // Boxed: the futures of sqlx are large, and so would be all that hold them.
+        match self {
+            Self::Sql(kind) => Box::pin(sql::apply(*kind, application)).await,
+            Self::Redis(lock) => Box::pin(lock.apply(application)).await,
+            Self::Quorum(quorum) => Box::pin(quorum.apply(application)).await,
+            Self::Queue(queue) => queue.apply(application).await,
+        }
+    }
 
     /// The connections to Redis.
-    fn redis_connections(&self) -> u64 {
-        0
+    pub(crate) fn redis_connections(&self) -> u64 {
+        match self {
+            Self::Redis(lock) => lock.connections(),
+            Self::Quorum(quorum) => quorum.connections(),
+            Self::Sql(_) | Self::Queue(_) => 0,
+        }
+    }
+
+    /// The commands to Redis, without those that connect.
+    pub(crate) fn redis_commands(&self) -> u64 {
+        match self {
+            Self::Redis(lock) => lock.commands(),
+            Self::Quorum(quorum) => quorum.commands(),
+            Self::Sql(_) | Self::Queue(_) => 0,
+        }
     }
 
     /// Ends the strategy's clean-ups.
-    fn finish(&self) -> Boxed<'_, ()> {
-        Box::pin(async {})
+    pub(crate) async fn finish(&self) {
+        if let Self::Quorum(quorum) = self {
+            quorum.finish().await;
+        }
     }
 }
 
-/// A future behind a trait.
-pub(crate) type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-
 /// The reply to an applicant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
     /// Signed up.
     Accepted,
@@ -87,8 +111,15 @@ impl fmt::Display for ApplyError {
     }
 }
 
-/// Called inside the critical section, after the read and before the write.
-pub(crate) type PauseHook = Arc<dyn Fn() -> Boxed<'static, ()> + Send + Sync>;
+/// Pauses an applicant inside its critical section, the first time.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    reached: AtomicBool,
+    /// Notified when the applicant has read and has not written.
+    pub(crate) arrived: Notify,
+    /// Ends the pause.
+    pub(crate) resumed: Notify,
+}
 
 /// The application of one volunteer for one recruitment.
 #[derive(Clone)]
@@ -101,19 +132,18 @@ pub(crate) struct Application {
     pub(crate) volunteer: i64,
     /// When the applicant gives up.
     pub(crate) deadline: Instant,
-    /// Pauses the applicant inside the critical section, the first time.
-    pub(crate) pause_hook: Option<PauseHook>,
-    /// Whether it was called.
-    pub(crate) pause_reached: Arc<AtomicBool>,
+    /// Whether the applicant is paused.
+    pub(crate) pause: Option<Arc<Pause>>,
 }
 
 impl Application {
     /// Marks the place inside the critical section at which a process is paused.
     async fn pause_point(&self) {
-        if let Some(pause) = &self.pause_hook
-            && !self.pause_reached.swap(true, Ordering::Relaxed)
+        if let Some(pause) = &self.pause
+            && !pause.reached.swap(true, Ordering::Relaxed)
         {
-            pause().await;
+            pause.arrived.notify_one();
+            pause.resumed.notified().await;
         }
     }
 
@@ -124,7 +154,7 @@ impl Application {
 }
 
 /// What strategies are made of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Context {
     /// Where the masters are.
     pub(crate) addresses: Addresses,
@@ -132,12 +162,10 @@ pub(crate) struct Context {
     pub(crate) ttl: Duration,
     /// The beginning of all keys.
     pub(crate) prefix: String,
-    /// Counts commands to Redis.
-    pub(crate) commands: Arc<std::sync::atomic::AtomicU64>,
 }
 
 /// Which strategy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     None,
     Pessimistic,
@@ -152,48 +180,22 @@ pub(crate) enum Kind {
     Queue,
 }
 
+named! {
+    pub(crate) Kind, "no such strategy: use one of ",
+    None "none" "no lock",
+    Pessimistic "pessimistic" "SELECT … FOR UPDATE",
+    Optimistic "optimistic" "version column, retries",
+    AtomicUpdate "atomic-update" "one conditional UPDATE",
+    NamedLockEarly "named-lock-early" "GET_LOCK, released before the commit",
+    NamedLock "named-lock" "GET_LOCK, released after the commit",
+    RedisPolling "redis-polling" "lock on one Redis, polling",
+    RedisWakeUps "redis-wake-ups" "lock on one Redis, wake-ups",
+    Redquorum "redquorum" "redquorum on five masters",
+    RedquorumFenced "redquorum-fenced" "redquorum with fencing tokens",
+    Queue "queue" "one worker per recruitment",
+}
+
 impl Kind {
-    /// All, in the order of the tables.
-    pub(crate) const ALL: [Self; 11] = [
-        Self::None,
-        Self::Pessimistic,
-        Self::Optimistic,
-        Self::AtomicUpdate,
-        Self::NamedLockEarly,
-        Self::NamedLock,
-        Self::RedisPolling,
-        Self::RedisWakeUps,
-        Self::Redquorum,
-        Self::RedquorumFenced,
-        Self::Queue,
-    ];
-
-    /// The name on the command line.
-    pub(crate) const fn name(self) -> &'static str {
-        self.names().0
-    }
-
-    /// A short title.
-    pub(crate) const fn title(self) -> &'static str {
-        self.names().1
-    }
-
-    const fn names(self) -> (&'static str, &'static str) {
-        match self {
-            Self::None => ("none", "no lock"),
-            Self::Pessimistic => ("pessimistic", "SELECT … FOR UPDATE"),
-            Self::Optimistic => ("optimistic", "version column, retries"),
-            Self::AtomicUpdate => ("atomic-update", "one conditional UPDATE"),
-            Self::NamedLockEarly => ("named-lock-early", "GET_LOCK, released before the commit"),
-            Self::NamedLock => ("named-lock", "GET_LOCK, released after the commit"),
-            Self::RedisPolling => ("redis-polling", "lock on one Redis, polling"),
-            Self::RedisWakeUps => ("redis-wake-ups", "lock on one Redis, wake-ups"),
-            Self::Redquorum => ("redquorum", "redquorum on five masters"),
-            Self::RedquorumFenced => ("redquorum-fenced", "redquorum with fencing tokens"),
-            Self::Queue => ("queue", "one worker per recruitment"),
-        }
-    }
-
     /// What it needs besides the database.
     pub(crate) const fn needs(self) -> Needs {
         match self {
@@ -209,12 +211,6 @@ impl Kind {
         !matches!(self, Self::None | Self::NamedLockEarly)
     }
 
-    /// Whether an attempt that failed is made again. Without a lock the applicant gets the error,
-    /// as in the program that the contest is about.
-    pub(crate) const fn retries(self) -> bool {
-        self.correct()
-    }
-
     /// The description in `contest.json`.
     pub(crate) fn info(self) -> StrategyInfo {
         StrategyInfo {
@@ -226,30 +222,18 @@ impl Kind {
     }
 
     /// Connects to what the strategy needs.
-    pub(crate) async fn build(self, context: &Context) -> Result<Arc<dyn Strategy>, String> {
+    pub(crate) async fn build(self, context: &Context) -> Result<Strategy, String> {
         Ok(match self {
-            Self::None => Arc::new(none::NoLock),
-            Self::Pessimistic => Arc::new(pessimistic::Pessimistic),
-            Self::Optimistic => Arc::new(optimistic::Optimistic),
-            Self::AtomicUpdate => Arc::new(atomic_update::AtomicUpdate),
-            Self::NamedLockEarly => Arc::new(named_lock::NamedLock { release_early: true }),
-            Self::NamedLock => Arc::new(named_lock::NamedLock { release_early: false }),
-            Self::RedisPolling => Arc::new(redis_polling::Polling::new(context)?),
-            Self::RedisWakeUps => Arc::new(redis_wake_ups::WakeUps::new(context)?),
-            Self::Redquorum => Arc::new(redquorum::Quorum::new(context).await?),
-            Self::RedquorumFenced => Arc::new(redquorum_fenced::Fenced::new(context).await?),
-            Self::Queue => Arc::new(queue::Queue::default()),
-        })
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.name()).collect();
-            format!("no such strategy: use one of {}", names.join(", "))
+            Self::RedisPolling | Self::RedisWakeUps => {
+                let wakes = self == Self::RedisWakeUps;
+                Strategy::Redis(Box::new(redis_lock::RedisLock::new(context, wakes)?))
+            }
+            Self::Redquorum | Self::RedquorumFenced => {
+                let fenced = self == Self::RedquorumFenced;
+                Strategy::Quorum(quorum::Quorum::new(context, fenced).await?)
+            }
+            Self::Queue => Strategy::Queue(queue::Queue::default()),
+            _ => Strategy::Sql(self),
         })
     }
 }

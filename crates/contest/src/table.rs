@@ -3,9 +3,9 @@
 use crate::{
     database::Product,
     fault::{Verdict, expectation},
+    recommend::median,
     results::{Contest, Fault, Figures, Outcome, Run, Workload},
     strategy::Kind,
-    tally::median,
 };
 
 /// What one table is about.
@@ -55,7 +55,7 @@ fn print_one(contest: &Contest, (workload, fault, network_ms): Key, product: Pro
         };
         let Ok(kind) = info.name.parse::<Kind>() else { continue };
         let runs: Vec<&Run> = contest.runs.iter().filter(is_of_table).collect();
-        let measured: Vec<&Figures> = runs.iter().filter_map(|run| figures(run)).collect();
+        let measured: Vec<&Figures> = runs.iter().filter_map(|run| run.outcome.figures()).collect();
         if !measured.is_empty() {
             let expected = expectation(kind, workload, fault, product);
             let worst = measured.iter().map(|figures| expected.verdict(figures)).max();
@@ -83,13 +83,6 @@ fn note<'a>(notes: &mut Vec<(String, Vec<&'a str>)>, reason: String, name: &'a s
     }
 }
 
-const fn figures(run: &Run) -> Option<&Figures> {
-    match &run.outcome {
-        Outcome::Measured(figures) => Some(figures),
-        _ => None,
-    }
-}
-
 fn reason(run: &Run) -> Option<String> {
     match &run.outcome {
         Outcome::NotOffered { reason } => Some(format!("not offered, {reason}")),
@@ -105,8 +98,9 @@ fn row(name: &str, verdict: Verdict, all: &[&Figures]) -> Vec<String> {
         Verdict::NotCaught => "?",
         Verdict::Wrong => "✗",
     };
-    let middle =
-        |get: fn(&Figures) -> f64| median(all.iter().map(|figures| get(figures)).collect());
+    let middle = |get: fn(&Figures) -> f64| {
+        median(all.iter().map(|figures| get(figures)).collect()).unwrap_or(0.0)
+    };
     let most = |get: fn(&Figures) -> u64| all.iter().map(|figures| get(figures)).max().unwrap_or(0);
     // The run that is furthest from its places.
     let worst = all.iter().max_by_key(|figures| (figures.lost_updates, figures.oversold));
@@ -141,20 +135,17 @@ fn time(ms: f64) -> String {
 /// Columns of the same width; text to the left, numbers to the right.
 fn print_aligned(rows: &[Vec<String>]) {
     const TEXT: usize = 2;
-    let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     for row in rows {
         let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let padding = " ".repeat(width - cell.chars().count());
+        for (column, cell) in row.iter().enumerate() {
+            let width = width(column).unwrap_or(0);
             line += &if column < TEXT {
-                format!("{cell}{padding}")
+                format!("  {cell:<width$}")
             } else {
-                format!("{padding}{cell}")
+                format!("  {cell:>width$}")
             };
-            line += "  ";
         }
-        println!("  {}", line.trim_end());
+        println!("{}", line.trim_end());
     }
 }

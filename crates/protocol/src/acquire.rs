@@ -103,7 +103,7 @@ pub struct Acquire {
     /// Whether it enqueues before it attempts.
     fair: bool,
     /// Its positions in the masters' queues, once it has a waiter id.
-    line: Option<Positions>,
+    positions: Option<Positions>,
     /// When it was won.
     won: Time,
     /// Why the latest attempt failed.
@@ -155,7 +155,7 @@ impl Acquire {
             handed_off: policy.turn == Turn::HandedOff,
             wait: Wait::new(policy),
             fair: policy.fair,
-            line: None,
+            positions: None,
             won: Time::NEVER,
             latest: None,
             cleaned: NodeSet::EMPTY,
@@ -164,10 +164,10 @@ impl Acquire {
         if policy.fair {
             acquire.enter(rng);
             acquire.wait.watch.open(terms.nodes());
-            acquire.listen(out);
-            acquire.stand(now, out);
+            acquire.subscribe(out);
+            acquire.enqueue(now, out);
         } else if policy.turn == Turn::Yielded && !policy.wait.is_zero() {
-            acquire.step_back(now, rng, out);
+            acquire.let_others_go_first(now, rng, out);
         } else {
             acquire.ask(now, None, rng, out);
         }
@@ -227,7 +227,7 @@ impl Acquire {
     /// Decides by the reply of the first master whether to ask the others. Returns whether it
     /// refused, so that they are not asked. Once the wait is over they are asked in any case: one
     /// master alone does not end an acquire.
-    fn hear_first(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) -> bool {
+    fn first_replied(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) -> bool {
         if self.first != Some(node) {
             return false;
         }
@@ -256,7 +256,7 @@ impl Acquire {
             RoundId::Attempt(attempt) if attempt == self.attempt => {
                 if self.votes.record(now, node, answer) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
-                    if self.hear_first(now, node, out) {
+                    if self.first_replied(now, node, out) {
                         self.refused(now, rng, out);
                     } else {
                         self.judge(now, rng, out);
@@ -304,7 +304,7 @@ impl Acquire {
                 }
                 self.judge_number(now, rng, out);
             }
-            State::Enqueueing if now >= self.standing_ends() => self.close_round(now, rng, out),
+            State::Enqueueing if now >= self.enqueueing_ends() => self.close_round(now, rng, out),
             State::Waiting => self.wake_waiting(now, rng, out),
             // The caller did not collect the lease in time.
             State::Won if now >= self.collect_by() => {
@@ -322,7 +322,7 @@ impl Acquire {
     pub fn next_wake(&self) -> Time {
         match self.state {
             State::Voting => self.voting_ends(),
-            State::Enqueueing => self.standing_ends(),
+            State::Enqueueing => self.enqueueing_ends(),
             State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
             State::Explaining { until } => until,
@@ -356,7 +356,7 @@ impl Acquire {
             // seen its keys.
             self.clean_up(true, out);
         }
-        self.step_out(true, out);
+        self.leave_queues(true, out);
     }
 
     /// Counts a grant as unknown if the master's clock was not watched for long enough, and may be
@@ -437,18 +437,18 @@ impl Acquire {
         let goes_on = now < self.give_up && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
             self.enter(rng);
-            self.listen(out);
+            self.subscribe(out);
         }
         self.wait.count_silence(&self.votes, self.terms.quorum());
         // A quorum that granted has kept others from the resource, so a waiter is woken.
         self.clean_up(why == Failure::TooLate || self.handed_off && !goes_on, out);
         if goes_on {
             if self.fair && why != Failure::Taken {
-                self.go_to_the_end(out);
+                self.move_to_tail(out);
             }
             self.pause(now, rng, out);
         } else if why == Failure::Taken && self.explain {
-            self.step_out(true, out);
+            self.leave_queues(true, out);
             self.state = State::Explaining { until: now.plus(self.terms.node_timeout()) };
             self.check_explained(out);
         } else {
@@ -458,7 +458,7 @@ impl Acquire {
 
     /// Ends the acquire, after the clean-up of everything that is under way is enqueued.
     fn end(&mut self, why: Failure, out: &mut Vec<Effect>) {
-        self.step_out(true, out);
+        self.leave_queues(true, out);
         self.state = State::Failed(why);
         out.push(Effect::Decided);
     }
@@ -470,17 +470,17 @@ impl Acquire {
         let call = if wake { WakeUp::First } else { WakeUp::None };
         let (nodes, token) = (self.terms.nodes(), self.token);
         let leave = if wake { self.vacate() } else { None };
-        let settle = |node| Effect::CleanUp { node, step, token, call, leave };
+        let clean_up = |node| Effect::CleanUp { node, step, token, call, leave };
         match self.first {
             Some(first) => {
-                out.push(settle(first));
+                out.push(clean_up(first));
                 // The other masters were not asked, and have at most its position.
                 let others = NodeId::all(nodes).filter(|node| *node != first);
                 out.extend(leave.into_iter().flat_map(|waiter_id| {
                     others.clone().map(move |node| Effect::Dequeue { node, waiter_id, call: wake })
                 }));
             }
-            None => out.extend(NodeId::all(nodes).map(settle)),
+            None => out.extend(NodeId::all(nodes).map(clean_up)),
         }
     }
 

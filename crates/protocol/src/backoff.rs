@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use crate::lock_config::BadOption;
+use crate::bad_option::BadOption;
+use crate::time::nanos;
 
 /// The pauses of a waiting acquire between its attempts. No pause is shorter than a millisecond.
 ///
@@ -127,22 +128,18 @@ fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> 
     let (mut pause, mut seed) = (initial, random);
     for _ in 0..attempt.clamp(1, MAX_DRAWN) {
         let room = pause.saturating_mul(3).saturating_sub(initial);
-        pause = initial.saturating_add(next(&mut seed) % room.saturating_add(1)).min(max);
+        pause = initial.saturating_add(splitmix64(&mut seed) % room.saturating_add(1)).min(max);
     }
     Duration::from_nanos(pause)
 }
 
 /// The next number in the sequence of a random one (SplitMix64).
-fn next(seed: &mut u64) -> u64 {
+pub const fn splitmix64(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut number = *seed;
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ (number >> 31)
-}
-
-fn nanos(length: Duration) -> u64 {
-    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -191,13 +188,14 @@ mod tests {
         let (mut seed, mut all) = (u64::from(attempt), Vec::new());
         for _ in 0..20_000 {
             if !remembered {
-                let pause = Backoff::Decorrelated { initial, max }.pause(attempt, next(&mut seed));
+                let pause =
+                    Backoff::Decorrelated { initial, max }.pause(attempt, splitmix64(&mut seed));
                 all.push(pause);
                 continue;
             }
             let mut pause = initial;
             for _ in 0..attempt {
-                let micros = next(&mut seed) % 1_000_000;
+                let micros = splitmix64(&mut seed) % 1_000_000;
                 let share = u32::try_from(micros).expect("it is small");
                 pause = (initial + (3 * pause - initial) * share / 1_000_000).min(max);
             }
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_makes_no_sense_is_told_so() {
+    fn a_policy_that_makes_no_sense_is_an_error() {
         let (initial, max) = (10 * MS, 250 * MS);
         let exponential =
             |multiplier_percent| Backoff::Exponential { initial, max, multiplier_percent };

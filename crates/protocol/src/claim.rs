@@ -18,18 +18,12 @@ use crate::time::Time;
 use crate::vote::Reply;
 
 /// An input of a claim.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Input {
     /// A master's reply.
-    Answered {
-        /// The master.
-        node: NodeId,
-        /// What the reply belongs to.
-        step: RoundId,
-        /// The reply.
-        answer: Reply,
-    },
+    Answered { node: NodeId, step: RoundId, answer: Reply },
     /// [`Claim::next_wake`] has come. An early wake does nothing.
     Wake,
     /// The caller collects its lease.
@@ -39,12 +33,7 @@ pub enum Input {
     /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
     /// A link reports an event of the resource while the claim waits for it.
-    QueueEvent {
-        /// The master of the link.
-        node: NodeId,
-        /// The event.
-        word: QueueEvent,
-    },
+    QueueEvent { node: NodeId, word: QueueEvent },
     /// Another claim of this process has the next turn: if the lease is given back now, no other
     /// waiter is woken.
     HandOn,
@@ -102,7 +91,7 @@ impl Claim {
             }
             (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, rng, out),
             (Self::Acquiring(acquire), Input::QueueEvent { node, word }) => {
-                acquire.heard(now, node, word, rng, out);
+                acquire.queue_event(now, node, word, rng, out);
             }
             (Self::Acquiring(acquire), Input::Yield) => acquire.yield_turn(out),
             (Self::Acquiring(acquire), Input::Collect) => {

@@ -8,28 +8,24 @@
 //!
 //! | file | rules |
 //! |---|---|
-//! | `client.rs` | routes effects of claims to links, and replies of links to claims |
+//! | `client/routes.rs` | routes effects of claims to links, and replies of links to claims |
 //! | `client/wait_queues.rs` | decides which local request asks the masters next |
 //! | `client/owners.rs` | decides which request of an owner gets a handle of the owner's lease |
 //! | `client/timers.rs`, `client/pacing.rs` | decide when leases end and when they are renewed |
 //! | `client/types.rs` | options, requests and effects |
 //! | `client/machine.rs` | the seam between the client and the claims that it drives |
-//!
-//! A claim never receives a reply while the client routes the claim's own effects. Otherwise an
-//! attempt could fail before its last `SET` is queued, and its clean-up would be queued first.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use crate::acquire::{Failure, Turn};
 use crate::claim::{Claim, Input};
-use crate::effect::{Effect, Key, QueueEvent, Rng, RoundId};
+use crate::effect::{Effect, Key, Rng};
 use crate::hold::Hold;
-use crate::link::{Link, LinkEffect, LinkInput, LinkState};
-use crate::quorum::{NodeId, quorum};
+use crate::link::{Link, LinkEffect, LinkInput};
+use crate::quorum::NodeId;
 use crate::server_identities::ServerIdentities;
 use crate::time::Time;
 use crate::vote::{Reply, Votes};
@@ -39,23 +35,19 @@ use crate::wire::Greeting;
 mod machine;
 mod owners;
 mod pacing;
+mod routes;
 mod timers;
 mod types;
 mod wait_queues;
 
 pub use machine::ClaimMachine;
 use owners::{Owners, Round};
-use pacing::renewal_moment;
-use timers::{BATCH, Timer, Timers, room};
+use timers::{Timer, Timers};
 pub use types::{
     AcquireRequest, ClaimId, ClientConfig, ClientEffect, OwnerId, Progress, Reentry, Refusal,
     ReplyTo, RequestState, VoteCounts,
 };
 use wait_queues::WaitQueues;
-
-/// The shortest delay after which a caller that does not look at its request counts as
-/// unresponsive.
-const LEEWAY: Duration = Duration::from_millis(500);
 
 /// Everything that one process does with one set of masters.
 ///
@@ -101,7 +93,7 @@ struct Entry<C, S> {
     /// Whether it has a place in the local queue.
     queued: bool,
     /// The waiter id by which masters wake it, if they do.
-    listens: Option<WaiterId>,
+    waiter_id: Option<WaiterId>,
     /// Whether its caller has looked at it since its last change.
     waits: bool,
     /// The time of its last change, or of its start.
@@ -195,7 +187,7 @@ impl<C: ClaimMachine> Client<C> {
             request,
             state: if is_owned { State::Waiting } else { State::Queued },
             queued: false,
-            listens: None,
+            waiter_id: None,
             waits: false,
             changed: now,
             timer: Timer::default(),
@@ -345,8 +337,8 @@ impl<C: ClaimMachine> Client<C> {
         if let Some(reentry) = entry.request.reentry {
             self.leave_owner((reentry.owner, entry.key.clone()), id, cx);
         }
-        if let Some(waiter_id) = entry.listens.take() {
-            self.unlisten(waiter_id, &entry.key, id, cx);
+        if let Some(waiter_id) = entry.waiter_id.take() {
+            self.unsubscribe(waiter_id, &entry.key, id, cx);
         }
         if entry.queued {
             let next = self.queues.leave(&entry.key, id);
@@ -450,282 +442,6 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Wakes the leases that are due, at most one batch. Requests that wait go on when their
-    /// callers [look](Client::look) at them.
-    pub fn wake_leases(&mut self, cx: &mut Context<'_, C>) {
-        let now = cx.now();
-        let mut handled = 0;
-        while handled < BATCH
-            && let Some(id) = self.timers.next_end(now)
-        {
-            handled += 1;
-            self.end_is_due(id, cx);
-            self.deliver(cx);
-        }
-        let replies = |link: &Link<ReplyTo>| link.state() == LinkState::Up;
-        let unanswered = self.links.iter().filter(|it| replies(it)).map(Link::unanswered);
-        let mut room = room(unanswered.collect(), quorum(self.links.len()));
-        while handled < BATCH
-            && room > 0
-            && let Some(id) = self.timers.next_renewal(now)
-        {
-            (handled, room) = (handled + 1, room - 1);
-            if let Some(entry) = self.claims.get_mut(&id) {
-                entry.timer.renewal = None;
-            }
-            self.drive(id, Input::Renew, cx);
-            self.deliver(cx);
-        }
-        if room == 0 {
-            self.timers.pause(now);
-        }
-    }
-
-    /// When to call [`wake_leases`](Client::wake_leases) next.
-    pub fn leases_wake_at(&self) -> Time {
-        self.timers.next_wake()
-    }
-
-    fn end_is_due(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let (now, leeway) = (cx.now(), self.leeway());
-        let Some(entry) = self.claims.get_mut(&id) else { return };
-        entry.timer.end = None;
-        let State::Claim(claim) = &entry.state else { return };
-        match claim.claim() {
-            Claim::Acquiring(acquire) if !acquire.is_won() => {
-                let late = now >= claim.next_wake(cx.clocks).plus(leeway);
-                if late && entry.queued && self.queues.has_others(&entry.key, id) {
-                    self.pass_over(id, cx);
-                } else {
-                    self.set_timer(id, cx);
-                }
-            }
-            Claim::Acquiring(_) => {
-                self.drive(id, Input::Wake, cx);
-                // The won lease is given up. Its caller goes on without a turn.
-                self.vacate(id, cx);
-            }
-            _ => self.drive(id, Input::Wake, cx),
-        }
-    }
-
-    /// How late a caller may look at its request and still count as responsive.
-    fn leeway(&self) -> Duration {
-        self.config.node_timeout.saturating_mul(4).max(LEEWAY)
-    }
-
-    /// Passes a claim one input, routes its effects, and updates what depends on the claim.
-    fn drive(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
-        let Some(entry) = self.claims.get_mut(&id) else { return };
-        let State::Claim(claim) = &mut entry.state else { return };
-        let mut effects = core::mem::take(&mut self.effects);
-        claim.handle(cx.clocks, input, cx.rng, &mut effects);
-        if !effects.is_empty() {
-            self.route(id, &mut effects, cx);
-        }
-        self.effects = effects;
-        self.follow_up(id, cx);
-    }
-
-    /// Routes the effects of a claim to the links.
-    fn route(&mut self, id: ClaimId, effects: &mut Vec<Effect>, cx: &mut Context<'_, C>) {
-        let Some(entry) = self.claims.get(&id) else { return };
-        let key = entry.key.clone();
-        for effect in effects.drain(..) {
-            let key = key.clone();
-            let (node, input) = match effect {
-                Effect::Send { node, step, ask } => {
-                    (node, LinkInput::Send { key, ask, tag: ReplyTo::Claim(id, step) })
-                }
-                Effect::CleanUp { node, step, token, call, leave } => {
-                    let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::CleanUp { key, token, call, leave, tag })
-                }
-                Effect::Leave { node, token, until } => {
-                    cx.out.push(ClientEffect::Rearm { node });
-                    (node, LinkInput::Leave { token, until })
-                }
-                Effect::Enqueue { node, step, waiter_id, position } => {
-                    let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::Enqueue { key, waiter_id, position, tag })
-                }
-                Effect::Dequeue { node, waiter_id, call } => {
-                    (node, LinkInput::Dequeue { key, waiter_id, call })
-                }
-                Effect::Subscribe { waiter_id } => {
-                    self.listen(id, &key, waiter_id, cx);
-                    continue;
-                }
-                Effect::Decided => {
-                    self.changed(id, cx);
-                    continue;
-                }
-            };
-            self.enter(node, input, None, cx);
-        }
-    }
-
-    fn changed(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        if let Some(entry) = self.claims.get_mut(&id) {
-            if core::mem::take(&mut entry.waits) {
-                entry.changed = cx.now();
-            }
-            cx.out.push(ClientEffect::Changed(id));
-        }
-    }
-
-    fn listen(&mut self, id: ClaimId, key: &Key, waiter_id: WaiterId, cx: &mut Context<'_, C>) {
-        if let Some(entry) = self.claims.get_mut(&id) {
-            entry.listens = Some(waiter_id);
-        }
-        self.queues.listen(key, id);
-        for node in NodeId::all(self.links.len()) {
-            self.enter(node, LinkInput::Subscribe { key: key.clone(), waiter_id }, Some(id), cx);
-        }
-    }
-
-    fn unlisten(&mut self, waiter_id: WaiterId, key: &Key, id: ClaimId, cx: &mut Context<'_, C>) {
-        self.queues.unlisten(key, id);
-        for node in NodeId::all(self.links.len()) {
-            self.enter(node, LinkInput::Unsubscribe(waiter_id), None, cx);
-        }
-    }
-
-    /// Passes a link one input, and keeps what claims are to receive for
-    /// [`deliver`](Self::deliver). Events of a resource go to one listener, or to all.
-    fn enter(
-        &mut self,
-        node: NodeId,
-        input: LinkInput<ReplyTo>,
-        listener: Option<ClaimId>,
-        cx: &mut Context<'_, C>,
-    ) {
-        let mut effects = core::mem::take(&mut self.link_effects);
-        let now = cx.now();
-        self.links[node.index()].handle(now, input, &mut effects);
-        for effect in effects.drain(..) {
-            self.report(node, effect, listener, now, cx.out);
-        }
-        self.link_effects = effects;
-    }
-
-    fn report(
-        &mut self,
-        node: NodeId,
-        effect: LinkEffect<ReplyTo>,
-        listener: Option<ClaimId>,
-        now: Time,
-        out: &mut Vec<ClientEffect>,
-    ) {
-        match effect {
-            LinkEffect::Write(command) => {
-                if let Some(epoch) = self.links[node.index()].epoch() {
-                    out.push(ClientEffect::Write { node, epoch, command });
-                }
-            }
-            LinkEffect::Dial(epoch) => out.push(ClientEffect::Dial { node, epoch }),
-            LinkEffect::Close(epoch) => out.push(ClientEffect::Close { node, epoch }),
-            LinkEffect::Reply(ReplyTo::Claim(id, step), answer) => {
-                if matches!(
-                    step,
-                    RoundId::Attempt(_) | RoundId::Certify { .. } | RoundId::Extend(_)
-                ) {
-                    self.votes[node.index()].count(&answer);
-                }
-                self.inputs.push_back((id, Input::Answered { node, step, answer }));
-            }
-            LinkEffect::Reply(ReplyTo::Caller(request), answer) => {
-                out.push(ClientEffect::Replied { request, node, answer });
-            }
-            LinkEffect::QueueEvent(key, QueueEvent::Waiters(others)) => {
-                self.queues.others(now, &key, others);
-            }
-            LinkEffect::QueueEvent(key, word) => {
-                let listeners =
-                    listener.map_or_else(|| self.queues.listeners(&key), |id| alloc::vec![id]);
-                let heard = listeners.into_iter().map(|id| (id, Input::QueueEvent { node, word }));
-                self.inputs.extend(heard);
-            }
-        }
-    }
-
-    /// Passes the claims what links reported.
-    fn deliver(&mut self, cx: &mut Context<'_, C>) {
-        while let Some((id, input)) = self.inputs.pop_front() {
-            if matches!(input, Input::QueueEvent { word: QueueEvent::Free(_), .. })
-                && self.is_unresponsive(id, cx)
-            {
-                self.pass_over(id, cx);
-            } else {
-                self.drive(id, input, cx);
-            }
-        }
-    }
-
-    /// Whether the caller of a waiting request has not looked at it for a long time.
-    fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
-        let Some(entry) = self.claims.get(&id) else { return false };
-        !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
-    }
-
-    /// Updates the turns, the subscriptions and the timers after an input.
-    fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        self.set_timer(id, cx);
-        let Some(entry) = self.claims.get_mut(&id) else { return };
-        let State::Claim(claim) = &entry.state else { return };
-        let claim = claim.claim();
-        let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
-        let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
-        let owned = entry.request.reentry.is_some();
-        if !waits && let Some(waiter_id) = entry.listens.take() {
-            let key = entry.key.clone();
-            self.unlisten(waiter_id, &key, id, cx);
-        }
-        if owned {
-            self.inform_owner(id, cx);
-        }
-        if ended {
-            self.forget(id, cx);
-        } else if done {
-            self.vacate(id, cx);
-        }
-    }
-
-    /// Sets the timers of a claim. They are for a held lease, for a lease that is not collected,
-    /// and for a waiting request whose caller may be unresponsive.
-    fn set_timer(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let leeway = self.leeway();
-        let Some(entry) = self.claims.get_mut(&id) else { return };
-        let State::Claim(claim) = &entry.state else { return };
-        let mut wanted = Timer::default();
-        match claim.claim() {
-            Claim::Holding(hold) if hold.lost().is_none() => {
-                let end = claim.by_now(cx.clocks, hold.next_end());
-                // A timer that fires early only looks again, so a renewal does not move it.
-                let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
-                wanted.end = Some(set.map_or(end, |set| set.min(end)));
-                wanted.renewal = hold.renewal().map(|renewal| {
-                    let number = *entry.number.get_or_insert_with(|| {
-                        self.watched += 1;
-                        self.watched - 1
-                    });
-                    claim.by_now(cx.clocks, renewal_moment(renewal, number))
-                });
-            }
-            Claim::Acquiring(acquire) if acquire.is_won() => {
-                wanted.end = Some(claim.next_wake(cx.clocks));
-            }
-            Claim::Acquiring(acquire) if acquire.is_waiting() && entry.queued => {
-                wanted.end = Some(claim.next_wake(cx.clocks).max(cx.now()).plus(leeway));
-            }
-            _ => {}
-        }
-        let set = core::mem::replace(&mut entry.timer, wanted);
-        if set != wanted {
-            self.timers.replace(id, set, wanted);
-        }
-    }
-
     /// The links, in order.
     pub fn links(&self) -> &[Link<ReplyTo>] {
         &self.links
@@ -750,15 +466,6 @@ impl<C: ClaimMachine> Client<C> {
     /// The number of resources that owners hold or request, counted for each owner.
     pub fn owned_resources(&self) -> usize {
         self.owners.len()
-    }
-}
-
-/// Whether a claim neither holds a lease nor tries to get one.
-fn is_done(claim: &Claim) -> bool {
-    match claim {
-        Claim::Acquiring(acquire) => acquire.failure().is_some(),
-        Claim::Holding(hold) => hold.lost().is_some(),
-        _ => true,
     }
 }
 

@@ -13,25 +13,16 @@ use crate::waiter::{Position, WaiterId};
 pub type Key = Arc<[u8]>;
 
 /// What a driver, or the client, does for a [`Claim`](crate::Claim).
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Effect {
     /// Send a command to a master's link, in order.
-    Send {
-        /// The master.
-        node: NodeId,
-        /// What the reply belongs to.
-        step: RoundId,
-        /// The command.
-        ask: VoteRequest,
-    },
+    Send { node: NodeId, step: RoundId, ask: VoteRequest },
     /// The key with this token is no longer wanted: the link enqueues its clean-up (R5).
     CleanUp {
-        /// The master of the link.
         node: NodeId,
-        /// What the reply belongs to.
         step: RoundId,
-        /// The token of the key.
         token: Token,
         /// Which waiter is woken when it is deleted.
         call: WakeUp,
@@ -40,21 +31,10 @@ pub enum Effect {
     },
     /// Ask a master to give this waiter a position in its queue for the resource, or to keep the
     /// one that it has.
-    Enqueue {
-        /// The master.
-        node: NodeId,
-        /// What the reply belongs to.
-        step: RoundId,
-        /// The waiter.
-        waiter_id: WaiterId,
-        /// The position to ask for.
-        position: Position,
-    },
+    Enqueue { node: NodeId, step: RoundId, waiter_id: WaiterId, position: Position },
     /// Give up the position. The reply is for no machine.
     Dequeue {
-        /// The master of the queue.
         node: NodeId,
-        /// The waiter.
         waiter_id: WaiterId,
         /// Whether the master wakes the first waiter in the queue, if the resource is free there.
         call: bool,
@@ -62,40 +42,17 @@ pub enum Effect {
     /// The claim waits: all links subscribe for it. The driver ends the subscription by
     /// [`LinkInput::Unsubscribe`](crate::LinkInput::Unsubscribe), when it sees that the claim no
     /// longer waits.
-    Subscribe {
-        /// The waiter.
-        waiter_id: WaiterId,
-    },
+    Subscribe { waiter_id: WaiterId },
     /// The lease of this token is over without a release: the link enqueues the clean-up (R5), but
     /// not before the lock delay of writes that are under way is over.
     Leave {
-        /// The master of the link.
         node: NodeId,
-        /// The token of the key.
         token: Token,
         /// Until when the key is left alone.
         until: Time,
     },
     /// Something was decided: the caller of this claim should look at it again.
     Decided,
-}
-
-impl Effect {
-    /// Enqueues the clean-up of a token for all masters, silent ones included (R5).
-    pub(crate) fn settle_all(
-        nodes: usize,
-        step: RoundId,
-        token: Token,
-        call: WakeUp,
-        leave: Option<WaiterId>,
-    ) -> impl Iterator<Item = Self> {
-        NodeId::all(nodes).map(move |node| Self::CleanUp { node, step, token, call, leave })
-    }
-
-    /// Leaves the keys of a lease alone on all masters until the lock delay is over, at `until`.
-    pub(crate) fn leave_all(nodes: usize, token: Token, until: Time) -> impl Iterator<Item = Self> {
-        NodeId::all(nodes).map(move |node| Self::Leave { node, token, until })
-    }
 }
 
 /// Which waiter is woken when a key is deleted.
@@ -132,11 +89,11 @@ pub enum QueueEvent {
 }
 
 /// A command of a claim to one master about its resource.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VoteRequest {
     /// `SET NX PX`. With a fence, a script that also raises the counter.
     Set {
-        /// The value of the key.
         token: Token,
         /// How long the master keeps it, in milliseconds.
         ttl_ms: u64,
@@ -146,7 +103,6 @@ pub enum VoteRequest {
     },
     /// Compare-and-expire: if the key is still ours, it lives at least this long from now.
     Keep {
-        /// The value to compare with.
         token: Token,
         /// How long the master keeps the key at least, in milliseconds.
         ttl_ms: u64,
@@ -160,7 +116,6 @@ pub enum VoteRequest {
     },
     /// If the key is still ours, raise its counter to at least this number, and report the counter.
     Certify {
-        /// The value to compare with.
         token: Token,
         /// The number, and how long the counter is remembered.
         fence: Fence,
@@ -194,13 +149,13 @@ impl VoteRequest {
 
 /// What a reply belongs to. A number distinguishes the attempts and the rounds, so that a late
 /// reply never counts for a newer command.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RoundId {
     /// The `SET` of this attempt.
     Attempt(u32),
     /// A round of certifying the number of this attempt.
     Certify {
-        /// The attempt.
         attempt: u32,
         /// The round, counted from 1.
         round: u32,

@@ -33,9 +33,11 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
+use crate::bad_option::BadOption;
 use crate::fingerprint::Fingerprint;
 use crate::link::RunId;
-use crate::lock_config::{BadOption, Drift, MAX_TTL};
+use crate::lock_config::{Drift, MAX_TTL};
+use crate::time::millis;
 
 /// The guard adds this to the longest lease and its drift: the resolution by which operators
 /// measure.
@@ -50,7 +52,7 @@ const DURABLE: &str = "always";
 /// The prefix of the word for a clock bound. The bound in milliseconds follows.
 const CLOCK: &str = "clock=";
 /// The prefix of the word for the set of masters. Its fingerprint follows.
-const FLEET: &str = "fleet=";
+const MASTERS_ID: &str = "fleet=";
 
 /// How a lock protects itself from masters that forget. Made by [`Guard::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -59,7 +61,7 @@ pub struct Guard {
     quarantine: Duration,
     clock: Option<Duration>,
     salt: u64,
-    fleet: Option<Fingerprint>,
+    masters_id: Option<Fingerprint>,
 }
 
 impl Guard {
@@ -75,9 +77,9 @@ impl Guard {
             return Err(BadOption::TtlTooLong { ttl: max_ttl });
         }
         // `MAX_TTL` bounds it, so whole milliseconds fit. It is rounded as TTLs are.
-        let max_ttl = Duration::from_millis(u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX));
+        let max_ttl = Duration::from_millis(millis(max_ttl));
         let quarantine = max_ttl.saturating_add(drift.of(max_ttl)).saturating_add(RESERVE);
-        Ok(Self { max_ttl, quarantine, clock: None, salt, fleet: None })
+        Ok(Self { max_ttl, quarantine, clock: None, salt, masters_id: None })
     }
 
     /// Returns the guard with a clock bound: it also distrusts a master whose clock may have gained
@@ -93,7 +95,7 @@ impl Guard {
         if bound < Duration::from_millis(1) || bound >= self.max_ttl {
             return Err(BadOption::ClockBound { bound, max_ttl: self.max_ttl });
         }
-        let bound = Duration::from_millis(u64::try_from(bound.as_millis()).unwrap_or(u64::MAX));
+        let bound = Duration::from_millis(millis(bound));
         Ok(Self { clock: Some(bound), ..self })
     }
 
@@ -111,8 +113,8 @@ impl Guard {
     /// or for none. Without a set, the guard ignores the set of a marker, and writes none into its
     /// own.
     #[must_use]
-    pub const fn over(self, fleet: Fingerprint) -> Self {
-        Self { fleet: Some(fleet), ..self }
+    pub const fn over(self, masters_id: Fingerprint) -> Self {
+        Self { masters_id: Some(masters_id), ..self }
     }
 
     /// The longest TTL.
@@ -131,18 +133,20 @@ impl Guard {
     }
 
     /// How long the master keeps a probation key that no client ends.
-    pub(crate) fn vigil_ms(self) -> u64 {
-        u64::try_from(self.quarantine.as_millis()).unwrap_or(u64::MAX).saturating_mul(2)
+    pub(crate) fn probation_ms(self) -> u64 {
+        millis(self.quarantine).saturating_mul(2)
     }
 
     /// The marker for a master of this process; `durable` has the meaning that it has in
     /// [`judge`](Self::judge).
     pub fn marker(self, run_id: &RunId, durable: bool) -> Arc<str> {
-        let fleet = self.fleet.map_or_else(String::new, |fleet| format!(" {FLEET}{fleet}"));
+        let masters_id = self
+            .masters_id
+            .map_or_else(String::new, |masters_id| format!(" {MASTERS_ID}{masters_id}"));
         let durable = if durable { " always" } else { "" };
         let clock = self.clock.map(|bound| format!(" {CLOCK}{}", bound.as_millis()));
         let clock = clock.unwrap_or_default();
-        Arc::from(format!("{} {}{fleet}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
+        Arc::from(format!("{} {}{masters_id}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
     }
 
     /// Checks whether a master of this process with this marker is trusted. `durable` means that
@@ -168,8 +172,8 @@ impl Guard {
         if marker.clock != self.clock {
             return Err(Distrust::OtherClockBound { marked: marker.clock, ours: self.clock });
         }
-        if let Some(ours) = self.fleet.filter(|_| marker.fleet != self.fleet) {
-            return Err(Distrust::OtherFleet { marked: marker.fleet, ours });
+        if let Some(ours) = self.masters_id.filter(|_| marker.masters_id != self.masters_id) {
+            return Err(Distrust::OtherMasters { marked: marker.masters_id, ours });
         }
         match run_id {
             Some(run_id) if marker.run_id == &*run_id.0 => Ok(()),
@@ -186,7 +190,7 @@ struct Marker<'a> {
     max_ttl: Duration,
     durable: bool,
     clock: Option<Duration>,
-    fleet: Option<Fingerprint>,
+    masters_id: Option<Fingerprint>,
 }
 
 impl<'a> Marker<'a> {
@@ -194,14 +198,14 @@ impl<'a> Marker<'a> {
         let mut words = text.split(' ');
         let (run_id, max_ttl) = (words.next()?, words.next()?.parse().ok()?);
         let max_ttl = Duration::from_millis(max_ttl);
-        let mut marker = Self { run_id, max_ttl, durable: false, clock: None, fleet: None };
+        let mut marker = Self { run_id, max_ttl, durable: false, clock: None, masters_id: None };
         for word in words {
             if word == DURABLE {
                 marker.durable = true;
             } else if let Some(bound) = word.strip_prefix(CLOCK) {
                 marker.clock = Some(Duration::from_millis(bound.parse().ok()?));
-            } else if let Some(fleet) = word.strip_prefix(FLEET) {
-                marker.fleet = Fingerprint::read(fleet);
+            } else if let Some(masters_id) = word.strip_prefix(MASTERS_ID) {
+                marker.masters_id = Fingerprint::read(masters_id);
             }
         }
         (!run_id.is_empty()).then_some(marker)
@@ -210,7 +214,7 @@ impl<'a> Marker<'a> {
 
 /// The set of masters that a marker was made for, if the marker names one.
 pub fn masters_id_of(marker: &str) -> Option<Fingerprint> {
-    Marker::read(marker)?.fleet
+    Marker::read(marker)?.masters_id
 }
 
 /// Why a master is distrusted: its grants do not count.
@@ -259,7 +263,7 @@ pub enum Distrust {
         by: Duration,
     },
     /// It has the marker of a lock over another set of masters.
-    OtherFleet {
+    OtherMasters {
         /// The set in the marker; `None` if the marker names no set, as those of early versions.
         marked: Option<Fingerprint>,
         /// The set of this lock.
@@ -278,7 +282,7 @@ impl Distrust {
             self,
             Self::OtherMaxTtl { .. }
                 | Self::OtherClockBound { .. }
-                | Self::OtherFleet { .. }
+                | Self::OtherMasters { .. }
                 | Self::Nameless
         )
     }
@@ -322,7 +326,7 @@ impl fmt::Display for Distrust {
                 "its clock may be ahead of another master's by {by:.1?}, and was not watched for long \
                  enough to tell whether it stepped: keep the clocks of masters in step"
             ),
-            Self::OtherFleet { marked, ours } => {
+            Self::OtherMasters { marked, ours } => {
                 if let Some(marked) = marked {
                     write!(f, "its marker is of locks over other masters ({marked})")?;
                 } else {
@@ -384,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_marker_is_not_trusted() {
+    fn a_value_that_is_no_marker_is_not_trusted() {
         for garbled in ["a", " 30000", "a -1", "a 1e4", "a  30000"] {
             assert_eq!(judge(garbled, true), Err(Distrust::Garbled), "{garbled}");
         }
@@ -403,7 +407,7 @@ mod tests {
                 let marker = guard.marker(&run_id, durable);
                 assert!(marker.len() <= MAX_MARKER);
                 assert_eq!(guard.judge(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
-                assert_eq!(masters_id_of(&marker), guard.fleet);
+                assert_eq!(masters_id_of(&marker), guard.masters_id);
                 let other = Some(&RunId(Arc::from("b")));
                 assert_eq!(guard.judge(Some(&marker), other, true).is_ok(), durable);
             }
@@ -426,7 +430,7 @@ mod tests {
         ] {
             for run_id in ["a", "b"] {
                 let why = judge(&boot, run_id);
-                assert_eq!(why, Distrust::OtherFleet { marked: Some(theirs), ours });
+                assert_eq!(why, Distrust::OtherMasters { marked: Some(theirs), ours });
                 assert!(!why.passes());
                 let text = format!("{why}");
                 for part in
@@ -439,7 +443,7 @@ mod tests {
         // A marker of an earlier version, and two without a valid fingerprint.
         for boot in ["a 30000", "a 30000 fleet=x", "a 30000 fleet="] {
             let why = judge(boot, "a");
-            assert_eq!(why, Distrust::OtherFleet { marked: None, ours }, "{boot}");
+            assert_eq!(why, Distrust::OtherMasters { marked: None, ours }, "{boot}");
             assert!(format!("{why}").contains("does not say"), "{why}");
         }
     }

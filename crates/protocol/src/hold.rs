@@ -260,12 +260,12 @@ impl Hold {
     fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.spans.has_gap(self.terms.nodes(), self.terms.quorum()) {
             self.gone = true;
-            self.tell_gap(now, out);
+            self.report_gap(now, out);
         }
     }
 
     /// The watchdog has no caller to report a gap to, so for it a gap is a loss.
-    fn tell_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
+    fn report_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.gone && self.watchdog.is_some() && self.lost.is_none() {
             self.lose(now, Loss::QuorumGone, out);
         }
@@ -303,23 +303,24 @@ impl Hold {
     pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
         match self.terms.left_until(now) {
             Some(until) => self.leave_until(until, out),
-            None => self.settle(out),
+            None => self.clean_up(out),
         }
     }
 
     /// The keys stay until `until`. After that, the links delete the ones that have not expired.
     pub(crate) fn leave_until(&self, until: Time, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
-        out.extend(Effect::leave_all(nodes, self.token, until));
+        let token = self.token;
+        out.extend(NodeId::all(nodes).map(|node| Effect::Leave { node, token, until }));
         let leave = |waiter_id| move |node| Effect::Dequeue { node, waiter_id, call: false };
         out.extend(self.waiter.into_iter().flat_map(|it| NodeId::all(nodes).map(leave(it))));
     }
 
     /// The holder is done: enqueues the clean-up on all masters.
-    pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
-        let nodes = self.terms.nodes();
-        let (step, leave) = (RoundId::Release, self.waiter);
-        out.extend(Effect::settle_all(nodes, step, self.token, self.call, leave));
+    pub(crate) fn clean_up(&self, out: &mut Vec<Effect>) {
+        let (step, token, call, leave) = (RoundId::Release, self.token, self.call, self.waiter);
+        let clean_up = |node| Effect::CleanUp { node, step, token, call, leave };
+        out.extend(NodeId::all(self.terms.nodes()).map(clean_up));
     }
 
     fn judge(&mut self, now: Time, out: &mut Vec<Effect>) {

@@ -35,6 +35,7 @@ extern crate alloc;
 
 mod acquire;
 mod backoff;
+mod bad_option;
 mod claim;
 mod client;
 mod effect;
@@ -57,7 +58,8 @@ mod waiter;
 pub mod wire;
 
 pub use acquire::{Acquire, Failure, Turn, WaitPolicy};
-pub use backoff::Backoff;
+pub use backoff::{Backoff, splitmix64};
+pub use bad_option::BadOption;
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
@@ -69,7 +71,7 @@ pub use fingerprint::Fingerprint;
 pub use guard::{Distrust, Guard, masters_id_of};
 pub use hold::{Extension, Hold, Loss, Renewal};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
-pub use lock_config::{BadOption, Drift, LockConfig, MAX_FENCING_MEMORY, MAX_TTL};
+pub use lock_config::{Drift, LockConfig, MAX_FENCING_COUNTER_TTL, MAX_TTL};
 pub use multi_lock::{MemberAction, MemberEvent, MultiLock};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;

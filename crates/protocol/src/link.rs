@@ -36,7 +36,7 @@ use core::time::Duration;
 
 use crate::effect::{Key, VoteRequest, WakeUp};
 use crate::guard::{Distrust, Guard};
-use crate::time::Time;
+use crate::time::{Time, nanos};
 use crate::token::Token;
 use crate::vote::{Cause, Reply};
 use crate::waiter::WaiterId;
@@ -206,10 +206,10 @@ impl<T> Link<T> {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
             LinkInput::CleanUp { key, token, call, leave, tag } => {
-                self.settle(now, key, (token, call, leave), tag, out);
+                self.clean_up(now, key, (token, call, leave), tag, out);
             }
-            LinkInput::Subscribe { key, waiter_id } => self.listen(now, (key, waiter_id), out),
-            LinkInput::Unsubscribe(waiter_id) => self.unlisten(waiter_id),
+            LinkInput::Subscribe { key, waiter_id } => self.add_waiter(now, (key, waiter_id), out),
+            LinkInput::Unsubscribe(waiter_id) => self.remove_waiter(waiter_id),
             LinkInput::Woken { epoch, waiter_id } => self.woken(now, epoch, waiter_id, out),
             LinkInput::Enqueue { key, waiter_id, position, tag } => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
@@ -259,8 +259,8 @@ impl<T> Link<T> {
         out: &mut Vec<LinkEffect<T>>,
     ) {
         let token = ask.token();
-        let settled = self.ledger.is_settled(token).then_some(Cause::GivenUp);
-        if let Some(cause) = settled.or_else(|| self.refusal(Some(token))) {
+        let given_up = self.ledger.is_given_up(token).then_some(Cause::GivenUp);
+        if let Some(cause) = given_up.or_else(|| self.refusal(Some(token))) {
             // The command is never sent, so no clean-up is pending for it.
             return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
         }
@@ -287,7 +287,7 @@ impl<T> Link<T> {
         self.write(now, command, Purpose::VoteRequest, Some(tag), out);
     }
 
-    fn settle(
+    fn clean_up(
         &mut self,
         now: Time,
         key: Key,
@@ -302,12 +302,12 @@ impl<T> Link<T> {
         } else if self.open.is_some() {
             // The clean-up is queued behind every command for this token. The link asks a healthy
             // master even if there was no such command: the caller needs the reply.
-            self.ledger.pay(token, key.clone(), now, call);
+            self.ledger.start(token, key.clone(), now, call);
             let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
             let command = Command::Delete { key, token, call, leave };
             self.write(now, command, Purpose::CleanUp(token), Some(tag), out);
         } else {
-            self.ledger.owe(token, call);
+            self.ledger.enqueue(token, call);
             out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Down(self.down.clone()))));
         }
     }
@@ -496,7 +496,7 @@ impl<T> Link<T> {
                     answer = Reply::Deleted;
                     self.count(token, listeners, out);
                 }
-                self.paid(now, token, &answer, out);
+                self.cleaned_up(now, token, &answer, out);
             }
             Purpose::Hello => self.inbox.asked(alive, out),
             Purpose::Subscribe => self.inbox.subscribed(alive, out),
@@ -651,7 +651,13 @@ impl<T> Link<T> {
         }
     }
 
-    fn paid(&mut self, now: Time, token: Token, answer: &Reply, out: &mut Vec<LinkEffect<T>>) {
+    fn cleaned_up(
+        &mut self,
+        now: Time,
+        token: Token,
+        answer: &Reply,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
         let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
         let done = match answer {
             // The master itself has confirmed that no key of ours is there. No command of ours
@@ -665,7 +671,7 @@ impl<T> Link<T> {
             Reply::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(now, token),
             // Either the scripts are loaded again first, which then sends the clean-ups, or the
             // connection ends.
-            _ => return self.ledger.owe(token, WakeUp::None),
+            _ => return self.ledger.enqueue(token, WakeUp::None),
         };
         if done {
             self.retry(now, 1, out);
@@ -676,8 +682,8 @@ impl<T> Link<T> {
     }
 
     fn start_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
-        let owed = self.ledger.start_all();
-        self.write_deletes(now, owed, out);
+        let pending = self.ledger.start_all();
+        self.write_deletes(now, pending, out);
     }
 
     /// Sends up to `count` clean-ups again that met an error.
@@ -739,8 +745,8 @@ impl<T> Link<T> {
     fn pause(&self, random: u64) -> Duration {
         let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let full = self.bounds.retry_min.saturating_mul(doubled).min(self.bounds.retry_max);
-        let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX) / 2;
-        Duration::from_nanos(nanos + random % (nanos + 1))
+        let half = nanos(full) / 2;
+        Duration::from_nanos(half + random % (half + 1))
     }
 
     /// What the oldest unanswered command expects, by which its reply is decoded, and when it was

@@ -1,17 +1,17 @@
 //! Lock config: TTL, drift, node timeout and quorum, checked against each other once.
 
-use core::fmt;
 use core::time::Duration;
 
+use crate::bad_option::BadOption;
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::quorum::{MAX_NODES, quorum};
-use crate::time::Time;
+use crate::time::{Time, millis};
 
 /// The longest TTL: a day. To hold a lock longer, extend the lease.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest time for which masters keep a fencing counter: ten years.
-pub const MAX_FENCING_MEMORY: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub const MAX_FENCING_COUNTER_TTL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The least drift: the resolution with which Redis expires keys.
 const MIN_DRIFT: Duration = Duration::from_millis(1);
@@ -88,7 +88,7 @@ impl LockConfig {
             return Err(BadOption::TtlTooLong { ttl });
         }
         // Bounded by MAX_TTL, so whole milliseconds fit.
-        let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let ttl = Duration::from_millis(millis(ttl));
         if drift.of(ttl) < MIN_DRIFT {
             return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
         }
@@ -128,8 +128,7 @@ impl LockConfig {
         if self.ttl.saturating_add(lock_delay) > MAX_TTL {
             return Err(BadOption::LockDelayTooLong { ttl: self.ttl, lock_delay });
         }
-        let lock_delay =
-            Duration::from_millis(u64::try_from(lock_delay.as_millis()).unwrap_or(u64::MAX));
+        let lock_delay = Duration::from_millis(millis(lock_delay));
         let terms = Self { lock_delay, ..self };
         self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))
     }
@@ -139,11 +138,12 @@ impl LockConfig {
     /// locked resource depends on wall clocks.
     ///
     /// # Errors
-    /// [`BadOption::FencingMemory`] unless TTL + lock delay ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. If
-    /// the lease asks for a longer TTL later, masters remember the counter for that long.
+    /// [`BadOption::FencingCounterTtl`] unless TTL + lock delay ≤ `memory` ≤
+    /// [`MAX_FENCING_COUNTER_TTL`]. If the lease asks for a longer TTL later, masters remember the
+    /// counter for that long.
     pub fn with_fencing(self, memory: Duration) -> Result<Self, BadOption> {
-        if memory < self.key_ttl() || memory > MAX_FENCING_MEMORY {
-            return Err(BadOption::FencingMemory { memory, ttl: self.key_ttl() });
+        if memory < self.key_ttl() || memory > MAX_FENCING_COUNTER_TTL {
+            return Err(BadOption::FencingCounterTtl { memory, ttl: self.key_ttl() });
         }
         Ok(Self { fencing: Some(memory), ..self })
     }
@@ -192,8 +192,7 @@ impl LockConfig {
     pub(crate) fn fence(self, number: u64) -> Option<Fence> {
         // A lease may have been extended for longer than it was granted for.
         let memory = self.fencing?.max(self.key_ttl());
-        let memory_ms = u64::try_from(memory.as_millis()).unwrap_or(u64::MAX);
-        Some(Fence { number: number.min(MAX_NUMBER), memory_ms })
+        Some(Fence { number: number.min(MAX_NUMBER), memory_ms: millis(memory) })
     }
 
     /// Whether the lease has a fencing token.
@@ -228,7 +227,7 @@ impl LockConfig {
 
     /// [`key_ttl`](Self::key_ttl) in milliseconds, the unit of `PX`.
     pub fn key_ttl_ms(self) -> u64 {
-        u64::try_from(self.key_ttl().as_millis()).unwrap_or(u64::MAX)
+        millis(self.key_ttl())
     }
 
     /// Until when the keys of a lease that ended `now` without a release are left alone; `None`
@@ -249,225 +248,6 @@ impl LockConfig {
         self.node_timeout
     }
 }
-
-/// An option that is out of its range, or two options that do not fit together. The message names
-/// the option and a correct value.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum BadOption {
-    /// A lock needs at least one master.
-    NoMasters,
-    /// More masters than a lock can have.
-    TooManyMasters {
-        /// How many were given.
-        masters: usize,
-    },
-    /// The resource has no name.
-    ResourceEmpty,
-    /// The name of the resource, with the prefix, starts with `redquorum:`.
-    ResourceReserved,
-    /// The name of the resource, with the prefix, is too long for a key.
-    ResourceTooLong {
-        /// Its length in bytes.
-        length: usize,
-        /// The longest supported length in bytes.
-        longest: usize,
-    },
-    /// The node timeout is below a millisecond.
-    NodeTimeoutTooShort {
-        /// The one that was given.
-        node_timeout: Duration,
-    },
-    /// The connect timeout is below the node timeout.
-    ConnectTimeoutTooShort {
-        /// The one that was given.
-        connect_timeout: Duration,
-        /// How long a round may take.
-        node_timeout: Duration,
-    },
-    /// The TTL is above [`MAX_TTL`].
-    TtlTooLong {
-        /// The one that was given.
-        ttl: Duration,
-    },
-    /// TTL and lock delay together are above [`MAX_TTL`].
-    LockDelayTooLong {
-        /// The TTL.
-        ttl: Duration,
-        /// The lock delay that was given.
-        lock_delay: Duration,
-    },
-    /// The TTL, with the lock delay, is above the longest TTL on which the guard of this lock
-    /// relies.
-    TtlAboveGuard {
-        /// The one that was given.
-        ttl: Duration,
-        /// The lock delay.
-        lock_delay: Duration,
-        /// The longest TTL that the guard allows.
-        max_ttl: Duration,
-    },
-    /// The bound of the clock guard is not in whole milliseconds, or not below the longest TTL.
-    ClockBound {
-        /// The one that was given.
-        bound: Duration,
-        /// The longest TTL.
-        max_ttl: Duration,
-    },
-    /// A clock guard without a guard.
-    ClockBoundWithoutGuard,
-    /// Nothing would be left of the TTL after the drift, one node timeout and what a clock may gain
-    /// unnoticed.
-    TtlBelowClockBound {
-        /// The one that was given, rounded down to milliseconds.
-        ttl: Duration,
-        /// How much a clock may gain unnoticed.
-        bound: Duration,
-        /// The drift, which is deducted, too.
-        drift: Duration,
-        /// How long a round may take.
-        node_timeout: Duration,
-    },
-    /// The drift is below the resolution with which Redis expires keys.
-    DriftTooSmall {
-        /// The drift that was given, for this TTL.
-        drift: Duration,
-    },
-    /// The memory of fencing counters is shorter than TTL + lock delay, or above
-    /// [`MAX_FENCING_MEMORY`].
-    FencingMemory {
-        /// The one that was given.
-        memory: Duration,
-        /// The TTL, with the lock delay.
-        ttl: Duration,
-    },
-    /// A pause between attempts is below a millisecond.
-    PauseTooShort {
-        /// The fixed pause, or the first one.
-        pause: Duration,
-    },
-    /// The longest pause between attempts is shorter than the first one.
-    PausesShrink {
-        /// The first one.
-        initial: Duration,
-        /// The longest one.
-        max: Duration,
-    },
-    /// The multiplier of pauses would make them shorter.
-    Multiplier {
-        /// The one that was given.
-        percent: u32,
-    },
-    /// Nothing would be left of the TTL after the drift and one node timeout.
-    TtlTooShort {
-        /// The one that was given, rounded down to milliseconds.
-        ttl: Duration,
-        /// The drift that is deducted from it.
-        drift: Duration,
-        /// How long a round may take.
-        node_timeout: Duration,
-    },
-    /// An owner asks for a fencing token, but holds the resource without one.
-    HeldUnfenced,
-}
-
-impl fmt::Display for BadOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoMasters => f.write_str("no masters given: name at least one, better five"),
-            Self::TooManyMasters { masters } => {
-                write!(f, "{masters} masters given: at most {MAX_NODES} are supported")
-            }
-            Self::ResourceEmpty => f.write_str("the resource is empty: name what is to be locked"),
-            Self::ResourceReserved => f.write_str(
-                "the resource starts with `redquorum:`, as the lock's own keys do: choose another name or \
-                 set a prefix",
-            ),
-            Self::ResourceTooLong { length, longest } => write!(
-                f,
-                "the resource is too long: {length} bytes with the prefix, at most {longest} are \
-                 supported; lock a hash of it instead"
-            ),
-            Self::NodeTimeoutTooShort { node_timeout } => {
-                write!(f, "node timeout of {node_timeout:?} is too short: set at least 1ms")
-            }
-            Self::ConnectTimeoutTooShort { connect_timeout, node_timeout } => write!(
-                f,
-                "connect timeout of {connect_timeout:?} is too short: set at least the node \
-                 timeout ({node_timeout:?})"
-            ),
-            Self::TtlTooLong { ttl } => write!(
-                f,
-                "ttl of {ttl:?} is too long: set at most {MAX_TTL:?} and extend the lease instead"
-            ),
-            Self::LockDelayTooLong { ttl, lock_delay } => write!(
-                f,
-                "lock delay of {lock_delay:?} is too long: with the ttl ({ttl:?}) it may be {MAX_TTL:?} at most"
-            ),
-            Self::TtlAboveGuard { ttl, lock_delay, max_ttl } if !lock_delay.is_zero() => write!(
-                f,
-                "ttl of {ttl:?} and lock delay of {lock_delay:?} are together above the guard of this lock, {max_ttl:?}, \
-                 which is how long masters that may have forgotten are distrusted: set a shorter ttl or lock delay, \
-                 or raise the guard on all clients"
-            ),
-            Self::TtlAboveGuard { ttl, max_ttl, .. } => write!(
-                f,
-                "ttl of {ttl:?} is above the guard of this lock, {max_ttl:?}, which is how long masters that \
-                 may have forgotten are distrusted: set a shorter ttl and extend the lease, or raise \
-                 the guard on all clients"
-            ),
-            Self::ClockBound { bound, max_ttl } => write!(
-                f,
-                "clock guard of {bound:?} is out of bounds: set at least 1ms and less than the longest \
-                 ttl ({max_ttl:?}), better 500ms to 1s"
-            ),
-            Self::ClockBoundWithoutGuard => f.write_str(
-                "clock guard without a guard, whose longest ttl says how long a clock is to be \
-                 watched: set the guard, too",
-            ),
-            Self::TtlBelowClockBound { ttl, bound, drift, node_timeout } => write!(
-                f,
-                "ttl of {ttl:?} is too short: it must be longer than the clock guard ({bound:?}) + \
-                 drift ({drift:?}) + node timeout ({node_timeout:?}); raise the ttl, or lower the \
-                 clock guard on all clients"
-            ),
-            Self::DriftTooSmall { drift } => write!(
-                f,
-                "drift of {drift:?} is too small: redis expires keys to within 1ms, so allow at \
-                 least that"
-            ),
-            Self::FencingMemory { memory, ttl } => write!(
-                f,
-                "fencing memory of {memory:?} is out of bounds: set at least the ttl ({ttl:?}), better \
-                 weeks, and at most {MAX_FENCING_MEMORY:?}"
-            ),
-            Self::PauseTooShort { pause } => write!(
-                f,
-                "back-off of {pause:?} is too short: set at least 1ms, or waiters keep the masters busy"
-            ),
-            Self::PausesShrink { initial, max } => write!(
-                f,
-                "back-off of at most {max:?} is shorter than its first pause ({initial:?}): set a longer \
-                 `max` or a shorter `initial`"
-            ),
-            Self::Multiplier { percent } => write!(
-                f,
-                "back-off multiplied by {percent} percent shrinks: set at least 100, or 200 to double it"
-            ),
-            Self::TtlTooShort { ttl, drift, node_timeout } => write!(
-                f,
-                "ttl of {ttl:?} is too short: it must be longer than drift ({drift:?}) + node \
-                 timeout ({node_timeout:?}); raise the ttl or lower the node timeout"
-            ),
-            Self::HeldUnfenced => f.write_str(
-                "this owner holds the resource without a fencing token, and a lease gets none later: ask \
-                 for one the first time, or release it before",
-            ),
-        }
-    }
-}
-
-impl core::error::Error for BadOption {}
 
 #[cfg(test)]
 mod tests {

@@ -29,28 +29,20 @@ use crate::time::Time;
 
 /// An input of the machine. Members are the claims, counted from 0 in the one order that all
 /// callers use.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MemberEvent {
     /// A quorum granted this member. It is not collected yet.
     Won {
-        /// The member.
         member: usize,
         /// Its deadline.
         deadline: Time,
     },
     /// The lease of this member is collected.
-    Collected {
-        /// The member.
-        member: usize,
-    },
+    Collected { member: usize },
     /// This member ended without a lease, or it was won and could not be collected.
-    Failed {
-        /// The member.
-        member: usize,
-        /// The reason.
-        why: Failure,
-    },
+    Failed { member: usize, why: Failure },
     /// [`MultiLock::next_wake`] has come. An early wake does nothing.
     Wake,
     /// The caller is gone.
@@ -79,13 +71,13 @@ impl MemberEvent {
 }
 
 /// What the driver does for the machine, in this order.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MemberAction {
     /// Start a claim for this member: see
     /// [`AcquireRequest::for_member`](crate::AcquireRequest::for_member).
     Try {
-        /// The member.
         member: usize,
         /// How long it may wait. Zero: one attempt.
         wait: Duration,
@@ -93,16 +85,10 @@ pub enum MemberAction {
         explain: bool,
     },
     /// Collect the lease of this member, and report the result. All members are won.
-    Collect {
-        /// The member.
-        member: usize,
-    },
+    Collect { member: usize },
     /// Forget the claim of this member. Give up its attempt, or give its lease back at once: no
     /// work has begun under it.
-    Undo {
-        /// The member.
-        member: usize,
-    },
+    Undo { member: usize },
     /// Something was decided: the caller should look at the machine again.
     Decided,
 }
@@ -169,11 +155,11 @@ impl MultiLock {
     pub fn handle(
         &mut self,
         now: Time,
-        told: MemberEvent,
+        event: MemberEvent,
         rng: &mut dyn Rng,
         out: &mut Vec<MemberAction>,
     ) {
-        match told {
+        match event {
             MemberEvent::Won { member, deadline } => self.won(now, member, deadline, out),
             MemberEvent::Collected { member } => self.collected(now, member, rng, out),
             MemberEvent::Failed { member, why } => self.failed(now, member, why, rng, out),

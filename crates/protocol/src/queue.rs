@@ -72,20 +72,11 @@ impl<T: Clone + Ord> Queue<T> {
             IN_A_ROW.. if others => Turn::Yielded,
             _ => Turn::HandedOff,
         };
-        self.next(claim, turn)
+        self.leave(claim, turn)
     }
 
-    /// The claim is done, and held no lease, or has lost it. Returns the next claim and its turn.
-    pub(crate) fn leave(&mut self, claim: &T) -> Option<(T, Turn)> {
-        self.next(claim, Turn::First)
-    }
-
-    /// The claim is gone and does not take its turn. Returns the claim that takes it.
-    pub(crate) fn pass(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
-        self.next(claim, turn)
-    }
-
-    fn next(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
+    /// The claim holds no lease, or does not take its turn. Returns the next claim, with this turn.
+    pub(crate) fn leave(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
         if self.ahead.as_ref() != Some(claim) {
             if let Some(number) = self.numbers.remove(claim) {
                 self.waiting.remove(&number);
@@ -99,7 +90,7 @@ impl<T: Clone + Ord> Queue<T> {
     }
 
     /// Notes how many waiters a master reported when a key was deleted.
-    pub(crate) fn heard(&mut self, others: u32) {
+    pub(crate) fn note_others(&mut self, others: u32) {
         self.others = self.others.max(others);
     }
 
@@ -163,9 +154,9 @@ mod tests {
         assert!(queue.join(1));
         assert!(!queue.join(2) && !queue.join(3) && !queue.join(4));
         assert_eq!(queue.hand_on(&1, false), Some((2, Turn::HandedOff)));
-        assert_eq!(queue.leave(&3), None, "it gave up while it waited");
-        assert_eq!(queue.leave(&2), Some((4, Turn::First)));
-        assert_eq!(queue.leave(&4), None);
+        assert_eq!(queue.leave(&3, Turn::First), None, "it gave up while it waited");
+        assert_eq!(queue.leave(&2, Turn::First), Some((4, Turn::First)));
+        assert_eq!(queue.leave(&4, Turn::First), None);
         assert!(queue.is_empty() && queue.join(5));
     }
 
@@ -190,16 +181,16 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_nobody_takes_passes_to_the_next() {
+    fn a_turn_that_is_not_taken_passes_to_the_next() {
         let mut queue = Queue::default();
         assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
         assert_eq!(queue.hand_on(&1, false), Some((2, Turn::HandedOff)));
-        assert_eq!(queue.pass(&2, Turn::HandedOff), Some((3, Turn::HandedOff)));
+        assert_eq!(queue.leave(&2, Turn::HandedOff), Some((3, Turn::HandedOff)));
     }
 
     #[test]
-    fn others_who_listen_are_called_after_a_bounded_number_of_leases_and_nobody_else_is() {
-        for (others, guests) in [(0, 0), (1, 3)] {
+    fn other_waiters_are_woken_after_a_bounded_number_of_leases() {
+        for (others, yielded) in [(0, 0), (1, 3)] {
             let mut queue = Queue::default();
             assert!((0..=3 * IN_A_ROW).all(|claim| queue.join(claim) == (claim == 0)));
             let mut seen = 0;
@@ -207,16 +198,16 @@ mod tests {
                 let (next, turn) = queue.hand_on(&claim, false).unwrap();
                 assert_eq!(next, claim + 1);
                 // The lease is dropped, too, some time after it was given back.
-                queue.heard(others);
+                queue.note_others(others);
                 assert_eq!(queue.hand_on(&claim, false), None);
                 seen += u32::from(turn == Turn::Yielded);
             }
-            assert_eq!(seen, guests);
+            assert_eq!(seen, yielded);
         }
     }
 
     #[test]
-    fn who_stands_in_line_is_nobodys_heir() {
+    fn in_a_fair_queue_no_turn_is_handed_off() {
         let mut queue = Queue::default();
         assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
         assert_eq!(queue.hand_on(&1, true), Some((2, Turn::Yielded)));

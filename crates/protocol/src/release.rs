@@ -71,7 +71,7 @@ impl Release {
             outcome = Some(Outcome::Left);
             out.push(Effect::Decided);
         } else {
-            hold.settle(out);
+            hold.clean_up(out);
         }
         Self { terms, votes: Votes::open(terms.nodes(), now), lost, outcome }
     }

@@ -54,7 +54,13 @@ impl fmt::Debug for Time {
     }
 }
 
-fn nanos(length: Duration) -> u64 {
+/// A length in milliseconds, rounded down; the largest number if it does not fit.
+pub(crate) fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A length in nanoseconds; the largest number if it does not fit.
+pub(crate) fn nanos(length: Duration) -> u64 {
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -119,7 +119,7 @@ impl fmt::Display for Holder {
                 write!(f, "held by a value that is no lease, for another {left_ms} ms")
             }
             Self::NoExpiry => f.write_str(
-                "held by a key without TTL, which never expires: delete it if nobody owns it",
+                "held by a key without TTL, which never expires: delete it if it has no owner",
             ),
             Self::WrongType => f.write_str(
                 "the key is of another type, not a lock: delete it or choose another resource",
@@ -166,7 +166,7 @@ impl Cause {
     /// with another set of masters use one of these masters: the quorums of the two sets need not
     /// meet.
     pub const fn refuses(&self) -> bool {
-        matches!(self, Self::Distrusted { why: Distrust::OtherFleet { .. }, .. })
+        matches!(self, Self::Distrusted { why: Distrust::OtherMasters { .. }, .. })
     }
 }
 

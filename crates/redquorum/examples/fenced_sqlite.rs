@@ -14,7 +14,7 @@ mod support;
 use std::io::Error;
 use std::time::Duration;
 
-use redquorum::{FencedLease, Redlock};
+use redquorum::{Lease, Redlock};
 use rusqlite::Connection;
 use support::Failure;
 use tokio::time::sleep;
@@ -32,15 +32,15 @@ async fn main() -> Result<(), Failure> {
     let ttl = Duration::from_millis(800);
     let slow = lock.acquire("account:42").ttl(ttl).fenced().await?;
     let read = begin(&database, &slow)?;
-    println!("slow worker: token {}, reads {read}", slow.fencing_token());
+    println!("slow worker: token {}, reads {read}", slow.fencing_token().unwrap());
     // This worker stops here, past its deadline: a long garbage collection, a suspended machine.
     sleep(ttl + Duration::from_millis(100)).await;
 
     let quick = lock.acquire("account:42").ttl(ttl).fenced().await?;
     let other = begin(&database, &quick)?;
-    println!("quick worker: token {}, reads {other}", quick.fencing_token());
+    println!("quick worker: token {}, reads {other}", quick.fencing_token().unwrap());
     println!("quick worker writes {}: {}", other + 5, end(&database, &quick, other + 5)?);
-    quick.release().await;
+    let _ = quick.release().await;
 
     // Without the token this write would overwrite the update of the quick worker.
     println!("slow worker writes {}: {}", read + 1, end(&database, &slow, read + 1)?);
@@ -55,8 +55,8 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// Presents the token, and reads the balance.
-fn begin(database: &Connection, lease: &FencedLease) -> Result<i64, Failure> {
-    let token = i64::try_from(lease.fencing_token())?;
+fn begin(database: &Connection, lease: &Lease) -> Result<i64, Failure> {
+    let token = i64::try_from(lease.fencing_token().unwrap())?;
     let sql = "UPDATE account SET fence = ?1 WHERE id = 42 AND fence <= ?1";
     if database.execute(sql, [token])? == 0 {
         return Err(Error::other("a larger token was presented").into());
@@ -67,8 +67,8 @@ fn begin(database: &Connection, lease: &FencedLease) -> Result<i64, Failure> {
 
 /// Writes the balance. Returns false if a larger token was presented since: the other holder has
 /// read the balance and will write it.
-fn end(database: &Connection, lease: &FencedLease, balance: i64) -> Result<bool, Failure> {
-    let token = i64::try_from(lease.fencing_token())?;
+fn end(database: &Connection, lease: &Lease, balance: i64) -> Result<bool, Failure> {
+    let token = i64::try_from(lease.fencing_token().unwrap())?;
     let sql = "UPDATE account SET balance = ?2 WHERE id = 42 AND fence = ?1";
     Ok(database.execute(sql, [token, balance])? == 1)
 }

@@ -1,120 +1,73 @@
 //! The requests for a lease, and the future that waits for one.
 
 use std::future::{Future, IntoFuture};
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::{AcquireRequest, BadOption, Failure, Key, Reentry, Time};
+use redquorum_protocol::{AcquireRequest, Failure, Key, Reentry, Time};
 use tokio::time::Sleep;
 
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::error::{AcquireError, RunError};
-use crate::fence::FencedLease;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::report::Report;
-use crate::stats::count;
-use crate::trace;
+use crate::trace::{self, Resource, Span};
 
 /// The longest sleep of a task that waits for another task of its process: there may be thousands.
 const QUEUED_NAP: Duration = Duration::from_secs(5);
-
-/// What an acquire can return: a [`Lease`], or a [`FencedLease`].
-pub trait Granted: sealed::Granted {}
-
-impl Granted for Lease {}
-impl Granted for FencedLease {}
-
-pub(crate) mod sealed {
-    use std::time::Duration;
-
-    use redquorum_protocol::{BadOption, LockConfig};
-
-    use crate::lease::Lease;
-
-    pub trait Granted: Sized + Send + Sync + 'static {
-        /// The options of a request, with those that this kind of lease needs.
-        fn terms(terms: LockConfig, fencing_memory: Duration) -> Result<LockConfig, BadOption>;
-        /// The lease as this kind, if it is of this kind.
-        fn of(lease: Lease) -> Option<Self>;
-        /// The lease itself.
-        fn lease(&self) -> &Lease;
-        /// Converts into the plain lease.
-        fn into_lease(self) -> Lease;
-    }
-}
 
 /// A request for a lease that waits while the resource is taken.
 ///
 /// Made by [`Redlock::acquire`](crate::Redlock::acquire). `.await` sends it; `.into_future()` makes
 /// it a future for `spawn`, `join!` and the like.
+#[derive(Clone)]
 #[must_use = "nothing is sent before the request is awaited"]
-pub struct Acquire<L = Lease> {
-    request: Request,
-    kind: PhantomData<fn() -> L>,
-}
+pub struct Acquire(Request);
 
 /// A request for a lease that makes one attempt.
 ///
 /// Made by [`Redlock::try_acquire`](crate::Redlock::try_acquire). `.await` sends it;
 /// `.into_future()` makes it a future for `spawn`, `join!` and the like.
+#[derive(Clone)]
 #[must_use = "nothing is sent before the request is awaited"]
-pub struct TryAcquire<L = Lease> {
-    request: Request,
-    kind: PhantomData<fn() -> L>,
-}
-
-// Not derived: that would require `L: Clone`.
-impl<L> Clone for Acquire<L> {
-    fn clone(&self) -> Self {
-        Self { request: self.request.clone(), kind: PhantomData }
-    }
-}
-
-impl<L> Clone for TryAcquire<L> {
-    fn clone(&self) -> Self {
-        Self { request: self.request.clone(), kind: PhantomData }
-    }
-}
+pub struct TryAcquire(Request);
 
 #[derive(Clone)]
 struct Request {
     fleet: Arc<Fleet>,
-    key: Result<Key, BadOption>,
+    key: Result<Key, AcquireError>,
     ttl: Option<Duration>,
     wait: Option<Duration>,
+    fenced: bool,
     explain: bool,
     owner: Option<Owner>,
 }
 
 impl Acquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
-        let (fleet, key) = (fleet.clone(), fleet.key(resource));
-        let request = Request { fleet, key, ttl: None, wait: None, explain: true, owner: None };
-        Self { request, kind: PhantomData }
+        Self(Request::new(fleet, resource))
     }
 
-    /// Asks for a lease with a [fencing token](FencedLease): a number that grows with every grant,
-    /// by which the resource itself can refuse a client that comes too late.
+    /// Asks for a lease with a [fencing token](Lease::fencing_token): a number that grows with
+    /// every grant, by which the resource itself can refuse a client that comes too late.
     ///
     /// It costs no extra round trip while the counters of the masters agree. They do as long as the
     /// wall clocks of clients and masters agree to within a second. Otherwise the request waits for
     /// all masters, up to the node timeout, and makes one more round trip.
-    pub fn fenced(self) -> Acquire<FencedLease> {
-        Acquire { request: self.request, kind: PhantomData }
+    pub fn fenced(mut self) -> Self {
+        self.0.fenced = true;
+        self
     }
-}
 
-impl<L> Acquire<L> {
     /// How long the masters keep the key, instead of the lock's own [TTL](crate::Builder::ttl). The
     /// same bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.request.ttl = Some(ttl);
+        self.0.ttl = Some(ttl);
         self
     }
 
@@ -132,26 +85,24 @@ impl<L> Acquire<L> {
     /// Besides the errors of [`Redlock::acquire`](crate::Redlock::acquire):
     /// * [`NotExtended`](AcquireError::NotExtended): the owner holds the resource, but not for the
     ///   requested TTL. Its lease is unchanged.
-    /// * [`Options`](AcquireError::Options) with [`HeldUnfenced`](BadOption::HeldUnfenced): the
-    ///   owner holds the resource without the requested fencing token.
+    /// * [`Options`](AcquireError::Options) with [`HeldUnfenced`](crate::BadOption::HeldUnfenced):
+    ///   the owner holds the resource without the requested fencing token.
     ///
     /// # Cancel safety
     /// Dropping the future gives back the handle that it may have got. It does not take back an
     /// extension that it asked for.
     pub fn owner(mut self, owner: &Owner) -> Self {
-        self.request.owner = Some(owner.clone());
+        self.0.owner = Some(owner.clone());
         self
     }
 
     /// How long to wait while the resource is taken or no quorum answers, instead of the lock's own
     /// [wait](crate::Builder::wait). Zero makes one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.request.wait = Some(wait);
+        self.0.wait = Some(wait);
         self
     }
-}
 
-impl<L: Granted> Acquire<L> {
     /// Acquires the resource, runs `work` while the lease lasts, and gives the resource back on
     /// every exit path. It [keeps the lease alive](crate::Lease::keep_alive) for at most
     /// `max_hold`, counted from the grant. A `max_hold` shorter than the TTL changes nothing.
@@ -166,7 +117,7 @@ impl<L: Granted> Acquire<L> {
     /// # Ok(()) }
     /// ```
     ///
-    /// `work` gets the lease, for its [fencing token](crate::FencedLease::fencing_token) or a
+    /// `work` gets the lease, for its [fencing token](crate::Lease::fencing_token) or a
     /// [signal](crate::Lease::loss_signal). The result of `work` is passed through, whatever it is.
     /// When `work` is done, the future [releases](crate::Lease::release) the lease and waits for
     /// that: one round trip, at most one node timeout. Tasks that `work` has started elsewhere are
@@ -185,14 +136,15 @@ impl<L: Granted> Acquire<L> {
     pub async fn run<T>(
         self,
         max_hold: Duration,
-        work: impl AsyncFnOnce(&L) -> T,
+        work: impl AsyncFnOnce(&Lease) -> T,
     ) -> Result<T, RunError> {
         let lease = self.into_future().await.map_err(RunError::NotAcquired)?;
-        lease.lease().keep_alive(max_hold);
-        let result = lease.lease().run(work(&lease)).await;
+        lease.keep_alive(max_hold);
+        let result = lease.run(work(&lease)).await;
         match result {
             Ok(done) => {
-                lease.into_lease().release().await;
+                // The work was done before the deadline, whatever the masters reply.
+                let _ = lease.release().await;
                 Ok(done)
             }
             // Dropped, not released: there is no reply to wait for, and the lock delay applies.
@@ -203,44 +155,44 @@ impl<L: Granted> Acquire<L> {
 
 impl TryAcquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
-        let (fleet, key) = (fleet.clone(), fleet.key(resource));
         let wait = Some(Duration::ZERO);
-        let request = Request { fleet, key, ttl: None, wait, explain: false, owner: None };
-        Self { request, kind: PhantomData }
+        Self(Request { wait, explain: false, ..Request::new(fleet, resource) })
     }
 
     /// Asks for a lease with a fencing token: see [`Acquire::fenced`].
-    pub fn fenced(self) -> TryAcquire<FencedLease> {
-        TryAcquire { request: self.request, kind: PhantomData }
+    pub fn fenced(mut self) -> Self {
+        self.0.fenced = true;
+        self
     }
-}
 
-impl<L> TryAcquire<L> {
     /// The owner of this request: see [`Acquire::owner`]. If another request of the same owner is
     /// in progress, this one waits for it for at most one node timeout. It returns `None` if that
     /// is too short.
     pub fn owner(mut self, owner: &Owner) -> Self {
-        self.request.owner = Some(owner.clone());
+        self.0.owner = Some(owner.clone());
         self
     }
 
     /// How long the masters keep the key, instead of the lock's own [TTL](crate::Builder::ttl). The
     /// same bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.request.ttl = Some(ttl);
+        self.0.ttl = Some(ttl);
         self
     }
 }
 
 impl Request {
-    fn check<L: Granted>(&self) -> Result<(Key, AcquireRequest), AcquireError> {
+    fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
+        let (fleet, key) = (fleet.clone(), fleet.key(resource));
+        Self { fleet, key, ttl: None, wait: None, fenced: false, explain: true, owner: None }
+    }
+
+    fn check(&self) -> Result<(Key, AcquireRequest), AcquireError> {
         if self.fleet.is_shut_down() {
             return Err(AcquireError::ShutDown);
         }
-        let key = self.key.clone().map_err(AcquireError::Options)?;
-        let terms = self.ttl.map_or(Ok(self.fleet.terms), |ttl| self.fleet.terms.with_ttl(ttl));
-        let terms = terms.and_then(|terms| L::terms(terms, self.fleet.fencing_memory));
-        let terms = terms.map_err(AcquireError::Options)?;
+        let key = self.key.clone()?;
+        let terms = self.fleet.terms(&key, self.ttl, self.fenced)?;
         let wait = self.wait.unwrap_or(self.fleet.wait);
         let reentry =
             self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend: self.ttl.is_some() });
@@ -248,33 +200,34 @@ impl Request {
         Ok((key, AcquireRequest { terms, wait, explain, fair: true, reentry, seed: () }))
     }
 
-    fn into_future<L>(self) -> Acquiring<L> {
+    fn into_future(self) -> Acquiring {
         Acquiring {
             stage: Stage::Ready(self),
             extends: None,
             timer: None,
             armed: Time::NEVER,
             asked: Time::NEVER,
-            kind: PhantomData,
+            span: Span::NONE,
+            queued: false,
         }
     }
 }
 
-impl<L: Granted> IntoFuture for Acquire<L> {
-    type Output = Result<L, AcquireError>;
-    type IntoFuture = Acquiring<L>;
+impl IntoFuture for Acquire {
+    type Output = Result<Lease, AcquireError>;
+    type IntoFuture = Acquiring;
 
-    fn into_future(self) -> Acquiring<L> {
-        self.request.into_future()
+    fn into_future(self) -> Acquiring {
+        self.0.into_future()
     }
 }
 
-impl<L: Granted> IntoFuture for TryAcquire<L> {
-    type Output = Result<Option<L>, AcquireError>;
-    type IntoFuture = TryAcquiring<L>;
+impl IntoFuture for TryAcquire {
+    type Output = Result<Option<Lease>, AcquireError>;
+    type IntoFuture = TryAcquiring;
 
-    fn into_future(self) -> TryAcquiring<L> {
-        TryAcquiring(Acquire { request: self.request, kind: PhantomData }.into_future())
+    fn into_future(self) -> TryAcquiring {
+        TryAcquiring(self.0.into_future())
     }
 }
 
@@ -283,7 +236,7 @@ impl<L: Granted> IntoFuture for TryAcquire<L> {
 /// # Cancel safety
 /// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 #[must_use = "futures do nothing unless polled"]
-pub struct Acquiring<L = Lease> {
+pub struct Acquiring {
     stage: Stage,
     /// The claim of the lease that is extended before its owner gets another handle.
     extends: Option<Arc<ClaimCell>>,
@@ -291,7 +244,9 @@ pub struct Acquiring<L = Lease> {
     armed: Time,
     /// The time of the first poll.
     asked: Time,
-    kind: PhantomData<fn() -> L>,
+    span: Span,
+    /// It waited for its turn in this process at the last look.
+    queued: bool,
 }
 
 enum Stage {
@@ -308,71 +263,99 @@ enum Stage {
 /// # Cancel safety
 /// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 #[must_use = "futures do nothing unless polled"]
-pub struct TryAcquiring<L = Lease>(Acquiring<L>);
+pub struct TryAcquiring(Acquiring);
 
-impl<L: Granted> Future for Acquiring<L> {
-    type Output = Result<L, AcquireError>;
+impl Future for Acquiring {
+    type Output = Result<Lease, AcquireError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        if let Stage::Ready(Request { key: Ok(key), fleet, .. }) = &this.stage {
+            let hashed = fleet.shared.hash_resources;
+            this.span = Span::acquire(Resource { key, hashed });
+        }
+        let span = this.span.clone();
+        let result = span.within(|| this.advance(cx));
+        if let Poll::Ready(result) = &result {
+            span.acquired(result);
+            this.span = Span::NONE;
+            if let Ok(lease) = result {
+                lease.open_span();
+            }
+        }
+        result
+    }
+}
+
+impl Acquiring {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, AcquireError>> {
         let mut first = None;
-        if let Stage::Ready(request) = &this.stage {
-            this.asked = request.fleet.clock.now();
-            match request.check::<L>() {
+        if let Stage::Ready(request) = &self.stage {
+            self.asked = request.fleet.clock.now();
+            match request.check() {
                 Ok((key, asked)) => {
                     let (fleet, owner) = (&request.fleet, request.owner.clone());
                     let (claim, found) = ClaimCell::start(fleet, key, asked, owner, cx.waker());
-                    this.stage = Stage::Claiming(claim);
+                    self.stage = Stage::Claiming(claim);
                     first = Some(found);
                 }
                 Err(error) => {
-                    this.stage = Stage::Done;
+                    self.stage = Stage::Done;
                     return Poll::Ready(Err(error));
                 }
             }
         }
         loop {
-            let Stage::Claiming(claim) = &this.stage else { panic!("polled after it was ready") };
+            let Stage::Claiming(claim) = &self.stage else { panic!("polled after it was ready") };
             let (claim, shut_down) = (claim.clone(), claim.is_shut_down());
             let found = first.take().unwrap_or_else(|| claim.poll(cx.waker(), !shut_down));
+            let queued = matches!(found, Found::Pending { queued: true, .. });
+            if self.queued && !queued {
+                let time = claim.fleet.clock.now().since(self.asked);
+                self.span.record("queued", format_args!("{time:?}"));
+            }
+            self.queued = queued;
             let result = match found {
                 // From here on the lease ends the claim.
                 Found::Granted => {
-                    let waited = claim.fleet.clock.now().since(this.asked);
-                    Ok(of_kind(Lease::new(claim, waited)))
+                    let waited = claim.fleet.clock.now().since(self.asked);
+                    Ok(Lease::new(claim, waited))
                 }
-                Found::Reentered(of) => Ok(of_kind(Lease::again(of))),
+                Found::Reentered(of) => Ok(Lease::again(of)),
                 Found::Refused(error) => Err(error),
                 Found::Won(_) | Found::Pending { .. } | Found::Extending(..) if shut_down => {
                     Err(AcquireError::ShutDown)
                 }
                 Found::Extending(of, until) => {
                     // A handle of the request keeps the lease alive.
-                    this.extends = Some(of);
-                    if this.sleep(claim.fleet.clock, until, NAP, cx).is_pending() {
+                    self.extends = Some(of);
+                    if self.sleep(claim.fleet.clock, until, NAP, cx).is_pending() {
                         return Poll::Pending;
                     }
                     continue;
                 }
-                Found::Failed(why, report, attempts) => Err(failed(&claim, why, report, attempts)),
+                Found::Failed(..) if claim.is_shut_down() => Err(AcquireError::ShutDown),
+                Found::Failed(why, report, attempts) => {
+                    let waited = claim.fleet.clock.now().since(self.asked);
+                    self.span.record("attempts", attempts);
+                    Err(not_acquired(&claim.fleet, &claim.key, why, report, attempts, waited))
+                }
                 Found::Won(_) => continue,
                 Found::Pending { until, queued } => {
                     // Another request of this process asks the masters meanwhile.
                     let nap = if queued { QUEUED_NAP } else { NAP };
-                    if this.sleep(claim.fleet.clock, until, nap, cx).is_pending() {
+                    if self.sleep(claim.fleet.clock, until, nap, cx).is_pending() {
                         return Poll::Pending;
                     }
                     continue;
                 }
             };
             // Dropping the claim undoes the rest of an attempt.
-            this.stage = Stage::Done;
+            self.stage = Stage::Done;
             return Poll::Ready(result);
         }
     }
-}
 
-impl<L> Acquiring<L> {
     /// Sleeps until this time, but at most for a nap. So a long wait ends when the lock is shut
     /// down, and when the machine resumes from a suspend. Waking too early is harmless.
     fn sleep(
@@ -398,36 +381,35 @@ impl<L> Acquiring<L> {
     }
 }
 
-/// The lease as a lease of the requested kind.
-pub(crate) fn of_kind<L: Granted>(lease: Lease) -> L {
-    L::of(lease).expect("a fenced kind is made of nothing but a fenced lease")
-}
-
-fn failed(claim: &ClaimCell, why: Failure, report: Report, attempts: u32) -> AcquireError {
-    if claim.is_shut_down() {
-        return AcquireError::ShutDown;
-    }
-    tell_failed(&claim.fleet, &claim.key, attempts, why, &report);
-    match why {
-        Failure::NoQuorum => AcquireError::NoQuorum { report, attempts },
-        Failure::TooLate => AcquireError::TooLate { report, attempts },
-        _ => AcquireError::Taken { report, attempts },
-    }
-}
-
-/// Counts and logs why a resource was not acquired.
-pub(crate) fn tell_failed(fleet: &Fleet, key: &Key, attempts: u32, why: Failure, report: &Report) {
+/// Counts and logs why a resource was not acquired, and makes the error.
+pub(crate) fn not_acquired(
+    fleet: &Fleet,
+    key: &Key,
+    why: Failure,
+    report: Report,
+    attempts: u32,
+    waited: Duration,
+) -> AcquireError {
+    let counters = &fleet.shared.counters;
+    counters.waits[1].record(waited);
     let (counter, name) = match why {
-        Failure::NoQuorum => (&fleet.shared.counters.no_quorum, "no quorum"),
-        Failure::TooLate => (&fleet.shared.counters.too_late, "too late"),
-        _ => (&fleet.shared.counters.taken, "taken"),
+        Failure::NoQuorum => (&counters.no_quorum, "no quorum"),
+        Failure::TooLate => (&counters.too_late, "too late"),
+        _ => (&counters.taken, "taken"),
     };
-    count(counter);
-    trace::not_acquired(key, attempts, name, report);
+    counter.add();
+    let resource = Resource { key, hashed: fleet.shared.hash_resources };
+    trace::not_acquired(resource, attempts, name, &report);
+    let resource = fleet.resource(key).to_vec();
+    match why {
+        Failure::NoQuorum => AcquireError::NoQuorum { resource, report, attempts },
+        Failure::TooLate => AcquireError::TooLate { resource, report, attempts },
+        _ => AcquireError::Taken { resource, report, attempts },
+    }
 }
 
-impl<L: Granted> Future for TryAcquiring<L> {
-    type Output = Result<Option<L>, AcquireError>;
+impl Future for TryAcquiring {
+    type Output = Result<Option<Lease>, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(cx).map(|result| match result {

@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 
 use crate::clock::Clock;
 use crate::driver::drive;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Credentials, CredentialsOf, Settings};
 use crate::error::BuildError;
 use crate::fleet::Fleet;
 use crate::master::{IntoMaster, Master, Sealed, Target};
@@ -47,6 +47,8 @@ pub struct Builder {
     fair: bool,
     require_quorum: bool,
     tokio_clock: bool,
+    hash_resources: bool,
+    credentials: Option<CredentialsOf>,
     #[cfg(feature = "tls")]
     tls: crate::tls::Certificates,
 }
@@ -71,6 +73,8 @@ impl Default for Builder {
             fair: false,
             require_quorum: false,
             tokio_clock: false,
+            hash_resources: false,
+            credentials: None,
             #[cfg(feature = "tls")]
             tls: crate::tls::Certificates::default(),
         }
@@ -104,7 +108,7 @@ impl Builder {
     }
 
     /// How much longer masters keep a key than the lease lives. Use it for resources that cannot
-    /// check [fencing tokens](crate::FencedLease).
+    /// check [fencing tokens](crate::Lease::fencing_token).
     ///
     /// The holder may have a write in progress when its lease ends: one that it sent, or was about
     /// to send when it was paused. The lock delay gives that write time to arrive before another
@@ -159,6 +163,18 @@ impl Builder {
     /// exclusion, so lower it only if you know your clocks.
     pub fn drift(mut self, ppm: u32, fixed: Duration) -> Self {
         self.drift = Drift { ppm, fixed };
+        self
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn drift_ppm(mut self, ppm: u32) -> Self {
+        self.drift.ppm = ppm;
+        self
+    }
+
+    #[cfg(feature = "serde")]
+    pub(crate) fn drift_fixed(mut self, fixed: Duration) -> Self {
+        self.drift.fixed = fixed;
         self
     }
 
@@ -234,9 +250,9 @@ impl Builder {
     /// credentials.
     ///
     /// A client that finds the marker of another set acquires nothing, whatever its other masters
-    /// reply, and the report names [`OtherFleet`](crate::report::Distrust::OtherFleet). The check
-    /// has limits: a master that cannot be reached shows no marker, and between lists without a
-    /// common master it detects nothing.
+    /// reply, and the report names [`OtherMasters`](crate::report::Distrust::OtherMasters). The
+    /// check has limits: a master that cannot be reached shows no marker, and between lists without
+    /// a common master it detects nothing.
     ///
     /// With a name, the guard compares the name **and does not compare the lists**. So give the
     /// same name only to clients whose masters are the same, and give another name when the set
@@ -329,6 +345,47 @@ impl Builder {
         self
     }
 
+    /// Whether the events and spans of the feature `tracing` show a hash in place of a resource's
+    /// name, such as `#d5b8b3e3a2f7d1c0`. Default: no. The hash is the same in every process, so
+    /// that traces can be joined. It is no secret: it can be computed from the name. Errors and
+    /// reports, which only the caller sees, keep the name.
+    #[cfg(feature = "tracing")]
+    pub fn hash_resources(mut self, hash: bool) -> Self {
+        self.hash_resources = hash;
+        self
+    }
+
+    /// Asks for the user and password before each connection, in place of those in URLs: for
+    /// passwords that change while the service runs. `credentials` gets the name of the master,
+    /// such as `db1:6379`, and must return at once: it runs in a task of the runtime, and once in
+    /// [`build`](Builder::build). Fetch a token that takes time in a task of your own, and return
+    /// the latest.
+    ///
+    /// A connection stays logged in after the password of its user was changed. Redis closes the
+    /// connections of a user that is deleted; the lock then connects with the new credentials, as
+    /// after every broken connection. Give masters both passwords until every client has the new
+    /// one. An own [`Node`] returns its credentials from [`Node::hello`].
+    ///
+    /// ```
+    /// use std::sync::{Arc, RwLock};
+    ///
+    /// use redquorum::{Redlock, connect::Credentials};
+    ///
+    /// let latest = Arc::new(RwLock::new("first password".to_owned()));
+    /// let reader = latest.clone();
+    /// let builder = Redlock::builder()
+    ///     .masters(["redis://db1", "redis://db2", "redis://db3"])
+    ///     .credentials(move |_master| Credentials::password(reader.read().unwrap().as_str()));
+    /// *latest.write().unwrap() = "second password".to_owned();
+    /// ```
+    pub fn credentials(
+        mut self,
+        credentials: impl Fn(&str) -> Credentials + Send + Sync + 'static,
+    ) -> Self {
+        self.credentials = Some(Arc::new(credentials));
+        self
+    }
+
     /// Trusts the certificate authorities in this PEM text, instead of those of the operating
     /// system.
     #[cfg(feature = "tls")]
@@ -406,7 +463,7 @@ impl Builder {
             // 0 is the inbox of a waiter that is not woken.
             inbox: number().max(1),
         };
-        let shared = Arc::new(Shared::new(config, names, clock, self.retry));
+        let shared = Arc::new(Shared::new(config, names, clock, self.retry, self.hash_resources));
         for (node, connector) in NodeId::all(nodes.len()).zip(nodes) {
             runtime.spawn(drive(shared.clone(), node, connector, self.connect_timeout));
         }
@@ -416,7 +473,7 @@ impl Builder {
             clock,
             terms,
             wait: self.wait,
-            fencing_memory: self.fencing_counter_ttl,
+            fencing_counter_ttl: self.fencing_counter_ttl,
             prefix: self.prefix,
         };
         Ok(Redlock { fleet: Arc::new(fleet) })
@@ -443,11 +500,15 @@ impl Builder {
     fn nodes(&self) -> Result<Vec<Arc<dyn Node>>, BuildError> {
         let mut nodes: Vec<Arc<dyn Node>> = Vec::new();
         let mut seen = HashMap::new();
+        let settings = self.settings()?;
         for (index, master) in self.masters.iter().enumerate() {
             let number = index + 1;
             let node = match &master.0 {
                 Ok(Target::Own(node)) => node.clone(),
-                Ok(Target::Endpoint(endpoint)) => self.connectable(endpoint)?,
+                Ok(Target::Endpoint(endpoint)) => {
+                    Arc::new(endpoint.clone().with_settings(settings.clone()))
+                }
+                Ok(Target::Sentinel(sentinel)) => Arc::new(sentinel.resolver(&settings)),
                 Err(error) => return Err(BuildError::Address { number, error: error.clone() }),
             };
             if let Some(first) = seen.insert(node.name(), number) {
@@ -458,21 +519,23 @@ impl Builder {
         Ok(nodes)
     }
 
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(
-            clippy::unnecessary_wraps,
-            reason = "certificates can be wrong where there are some"
-        )
-    )]
-    fn connectable(&self, endpoint: &Endpoint) -> Result<Arc<dyn Node>, BuildError> {
-        let mut endpoint = endpoint.clone();
-        endpoint.set_limit(self.connect_timeout);
+    fn settings(&self) -> Result<Settings, BuildError> {
         #[cfg(feature = "tls")]
-        if endpoint.is_tls() {
-            endpoint.set_tls(self.tls.client().map_err(BuildError::Tls)?);
-        }
-        Ok(Arc::new(endpoint))
+        let tls = {
+            let is_tls = |master: &Master| match &master.0 {
+                Ok(Target::Endpoint(endpoint)) => endpoint.is_tls(),
+                Ok(Target::Sentinel(sentinel)) => sentinel.is_tls(),
+                _ => false,
+            };
+            let wanted = self.masters.iter().any(is_tls);
+            wanted.then(|| self.tls.client()).transpose().map_err(BuildError::Tls)?
+        };
+        Ok(Settings {
+            limit: self.connect_timeout,
+            #[cfg(feature = "tls")]
+            tls,
+            credentials: self.credentials.clone(),
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use std::time::Duration;
 
 use redquorum_protocol::{
     AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key,
@@ -15,7 +16,7 @@ use crate::fleet::Fleet;
 use crate::owner::Owner;
 use crate::report::Report;
 use crate::shared::{After, EndClaim, Turn, Writer};
-use crate::trace;
+use crate::trace::{self, Resource, Span};
 
 /// A claim, shared by its caller and the handles of its lease. The claim ends with the last of
 /// them.
@@ -31,6 +32,8 @@ pub(crate) struct ClaimCell {
     pub(crate) grant: OnceLock<Report>,
     /// When the lease was handed out.
     pub(crate) granted: OnceLock<Time>,
+    /// The span of the lease.
+    pub(crate) span: OnceLock<Span>,
     /// One caller extends at a time, through any handle.
     pub(crate) extending: tokio::sync::Mutex<()>,
     /// The client has forgotten the claim.
@@ -103,6 +106,7 @@ impl ClaimCell {
             changed: Notify::new(),
             grant: OnceLock::new(),
             granted: OnceLock::new(),
+            span: OnceLock::new(),
             extending: tokio::sync::Mutex::new(()),
             over: AtomicBool::new(false),
         });
@@ -164,15 +168,34 @@ impl ClaimCell {
 
     /// The error of an owner that gets no other handle.
     fn refused(&self, why: &Refusal) -> AcquireError {
+        let resource = self.resource();
         match why {
-            Refusal::HeldUnfenced => AcquireError::Options(BadOption::HeldUnfenced),
-            Refusal::NotExtended(Extension::QuorumGone, votes) => {
-                AcquireError::NotExtended(ExtendError::QuorumGone(self.report(votes)))
+            Refusal::HeldUnfenced => {
+                AcquireError::Options { resource, error: BadOption::HeldUnfenced }
             }
-            Refusal::NotExtended(_, votes) => {
-                AcquireError::NotExtended(ExtendError::NoQuorum(self.report(votes)))
+            Refusal::NotExtended(result, votes) => {
+                AcquireError::NotExtended(self.not_extended(*result, votes))
             }
         }
+    }
+
+    /// The error of a round that did not extend the lease.
+    pub(crate) fn not_extended(&self, result: Extension, votes: &Votes) -> ExtendError {
+        let (resource, report) = (self.resource(), self.report(votes));
+        match result {
+            Extension::QuorumGone => ExtendError::QuorumGone { resource, report },
+            _ => ExtendError::NoQuorum { resource, report },
+        }
+    }
+
+    /// The resource, for errors.
+    pub(crate) fn resource(&self) -> Vec<u8> {
+        self.fleet.resource(&self.key).to_vec()
+    }
+
+    /// The resource, for events and spans.
+    pub(crate) fn shown(&self) -> Resource<'_> {
+        Resource { key: &self.key, hashed: self.fleet.shared.hash_resources }
     }
 
     fn turn(&self) -> Turn<'_> {
@@ -188,10 +211,17 @@ impl ClaimCell {
         turn.input(|client, cx| client.give_back(self.id, input, cx));
         let seen = look(self.of(&turn.state.client));
         turn.finish(Writer::Idle);
-        if let (Some(granted), true) = (self.granted.get(), held) {
-            trace::given_back(&self.key, now.since(*granted));
+        if held && let Some(held) = self.count_hold(now) {
+            trace::given_back(self.shown(), held);
         }
         seen
+    }
+
+    /// Counts how long the lease was held until now.
+    pub(crate) fn count_hold(&self, now: Time) -> Option<Duration> {
+        let held = now.since(*self.granted.get()?);
+        self.fleet.shared.counters.holds.record(held);
+        Some(held)
     }
 
     /// Ends the claim: its caller is gone.

@@ -9,13 +9,12 @@ use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, is_unasked, parse, woken};
+use redquorum_protocol::wire::{Greeting, Hello, is_unasked, woken};
 use redquorum_protocol::{Cause, LinkState, NodeId, Reply, Time};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
-use crate::io::Io;
+use crate::io::{Io, exchange};
 use crate::node::{Connection, Node};
 use crate::rng::number;
 use crate::shared::{After, Shared, State, Turn, Writer};
@@ -93,6 +92,14 @@ impl Turn<'_> {
         self.state.closing && self.state.client.link(node).pending_and_alive(self.now) == 0
     }
 
+    #[cfg(feature = "metrics")]
+    fn show_gauges(&mut self, node: NodeId) {
+        let link = self.state.client.link(node);
+        let (up, distrusted) = (link.state() == LinkState::Up, link.distrust(self.now).is_some());
+        let cleanups = link.owed();
+        self.state.masters[node.index()].gauges.show(up, distrusted, cleanups);
+    }
+
     /// Logs whether the master is up, if that has changed.
     fn log_change(&mut self, node: NodeId) {
         let link = self.state.client.link(node);
@@ -144,6 +151,8 @@ impl Shared {
                     turn.close(node, &mut io);
                 }
                 turn.log_change(node);
+                #[cfg(feature = "metrics")]
+                turn.show_gauges(node);
                 finished = turn.is_finished(node);
                 task.wanted = turn.next_timer(node);
                 turn.state.masters[node.index()].armed = task.wanted.min(task.armed);
@@ -199,7 +208,7 @@ impl Shared {
         });
         match greeted {
             Ok((connection, hello)) => {
-                turn.state.masters[node.index()].connected += 1;
+                turn.state.masters[node.index()].connected.add();
                 turn.close(node, &mut io);
                 io.open(epoch, connection, hello);
             }
@@ -303,36 +312,19 @@ async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bo
 
 /// Opens a connection and runs the handshake.
 async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
-    let io = |error: std::io::Error| error.to_string();
     let hello = node.hello();
-    let mut connection = node.connect().await.map_err(io)?;
+    let mut connection = node.connect().await.map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     let handshake = hello.handshake(guarded);
     handshake.encode(&mut bytes);
-    connection.write_all(&bytes).await.map_err(io)?;
-    connection.flush().await.map_err(io)?;
     let mut greeting = Greeting::default();
-    let mut incoming = Vec::new();
-    let mut answers = 0;
-    while answers < handshake.answers() {
-        if connection.read_buf(&mut incoming).await.map_err(io)? == 0 {
-            return Err("closed by the master before it answered".into());
-        }
-        while let Some((frame, used)) =
-            parse(&incoming, MAX_REPLY).map_err(|error| error.to_string())?
-        {
-            let read = handshake.read(answers, &frame, &mut greeting);
-            read.map_err(|unfit| unfit.0.to_string())?;
-            answers += 1;
-            incoming.drain(..used);
-        }
-    }
+    exchange(&mut connection, &bytes, handshake.answers(), |index, frame| {
+        let read = handshake.read(index, frame, &mut greeting);
+        read.map_err(|unfit| unfit.0.to_string())
+    })
+    .await?;
     drop(handshake);
-    if incoming.is_empty() {
-        Ok((connection, hello, greeting))
-    } else {
-        Err("more answers than commands".into())
-    }
+    Ok((connection, hello, greeting))
 }
 
 /// Drives a link until no clean-up is pending for it, or its runtime ends.

@@ -35,6 +35,9 @@ pub enum BuildError {
     Tls(String),
     /// There is no Tokio runtime here, or one without timers.
     NoRuntime,
+    /// The thread of a [blocking](crate::Builder#method.build_blocking) lock, or its runtime, could
+    /// not be started.
+    Runtime(String),
     /// Too few masters are usable for [`require_quorum`](crate::Builder::require_quorum). The
     /// report names those that do not answer, refuse writes or are distrusted.
     NoQuorum(Report),
@@ -54,6 +57,7 @@ impl fmt::Display for BuildError {
             Self::NoRuntime => {
                 f.write_str("no Tokio runtime with timers here: build the lock inside one")
             }
+            Self::Runtime(why) => write!(f, "the lock's own thread could not be started: {why}"),
             Self::NoQuorum(report) => match report.why_no_quorum() {
                 Some(why) => write!(f, "no quorum: {why} ({report})"),
                 None => write!(f, "no quorum of masters is reachable: {report}"),
@@ -64,14 +68,17 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// Why there is no lease. If a variant contains another error, its text contains the text of that
-/// error.
+/// Why a resource was not acquired. Of several resources, none is held then.
+///
+/// If a variant contains another error, its text contains the text of that error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Other clients held the resource, or asked for it at the same moments, for the whole wait.
-    /// Not a fault: try later.
+    /// Other clients held the resource, or asked for it at the same moments, for the whole wait. Of
+    /// several resources, it was this one at the end. Not a fault: try later.
     Taken {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
         /// The replies at the last attempt, with the holder of the key where a master named it.
         report: Report,
         /// The number of attempts. It is 0 if another request of the same [owner](crate::Owner) was
@@ -81,6 +88,8 @@ pub enum AcquireError {
     /// Too few masters answered, or those that did refuse writes or are distrusted. The lock is
     /// unavailable, with or without a holder. The text says which.
     NoQuorum {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
         /// The replies at the last attempt.
         report: Report,
         /// The number of attempts.
@@ -89,6 +98,8 @@ pub enum AcquireError {
     /// A quorum granted, but the lease was over before it could be handed out. The TTL is too short
     /// for the masters' latency, or this process was stopped meanwhile.
     TooLate {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
         /// The replies at the last attempt.
         report: Report,
         /// The number of attempts.
@@ -98,12 +109,55 @@ pub enum AcquireError {
     /// the requested TTL. The existing handles keep the old deadline. Ask again, or without a TTL.
     NotExtended(ExtendError),
     /// An option is out of its range or does not fit another. Nothing was sent.
-    Options(BadOption),
+    Options {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
+        /// What is wrong.
+        error: BadOption,
+    },
+    /// A request for several resources named none. Nothing was sent.
+    NoResources,
+    /// A request named too many resources. Nothing was sent.
+    TooManyResources {
+        /// How many were named.
+        resources: usize,
+        /// How many are allowed.
+        most: usize,
+    },
+    /// A request named a resource twice, on the same masters. Nothing was sent.
+    NamedTwice {
+        /// The resource.
+        resource: Vec<u8>,
+    },
     /// The lock was shut down, before or meanwhile. Keys that were set are cleaned up.
     ShutDown,
 }
 
 impl AcquireError {
+    /// Whether other clients had the resource: [`Taken`](Self::Taken). Try later.
+    pub const fn is_taken(&self) -> bool {
+        matches!(self, Self::Taken { .. })
+    }
+
+    /// Whether the lock was unavailable: [`NoQuorum`](Self::NoQuorum) or
+    /// [`TooLate`](Self::TooLate). The masters need attention.
+    pub const fn is_unavailable(&self) -> bool {
+        matches!(self, Self::NoQuorum { .. } | Self::TooLate { .. })
+    }
+
+    /// The resource that was not acquired, if the error is about one.
+    pub fn resource(&self) -> Option<&[u8]> {
+        match self {
+            Self::Taken { resource, .. }
+            | Self::NoQuorum { resource, .. }
+            | Self::TooLate { resource, .. }
+            | Self::Options { resource, .. }
+            | Self::NamedTwice { resource } => Some(resource),
+            Self::NotExtended(error) => error.resource(),
+            Self::NoResources | Self::TooManyResources { .. } | Self::ShutDown => None,
+        }
+    }
+
     /// The replies at the last attempt, if one was made.
     pub fn report(&self) -> Option<&Report> {
         match self {
@@ -111,40 +165,75 @@ impl AcquireError {
             | Self::NoQuorum { report, .. }
             | Self::TooLate { report, .. } => Some(report),
             Self::NotExtended(error) => error.report(),
-            Self::Options(_) | Self::ShutDown => None,
+            _ => None,
         }
     }
 }
 
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let why_not;
-        let (what, report, attempts) = match self {
-            Self::Taken { report, attempts: 0 } if !report.says_anything() => {
-                return f.write_str(
-                    "another request of the same owner was still under way: wait longer, or await that one first",
+        let (resource, what, report, attempts) = match self {
+            Self::Taken { resource, report, attempts: 0 } if !report.says_anything() => {
+                return write!(
+                    f,
+                    "{}another request of the same owner was still under way: wait longer, or \
+                     await that one first",
+                    About(resource)
                 );
             }
-            Self::Taken { report, attempts } => ("taken by another", report, attempts),
-            Self::NoQuorum { report, attempts } => {
-                why_not = format!("no quorum: {}", no_quorum(report, "too few masters answered"));
-                (&*why_not, report, attempts)
+            Self::Taken { resource, report, attempts } => {
+                (resource, "taken by another".into(), report, attempts)
             }
-            Self::TooLate { report, attempts } => {
-                ("granted too late, when nothing was left of the ttl", report, attempts)
+            Self::NoQuorum { resource, report, attempts } => {
+                let why = no_quorum(report, "too few masters answered");
+                (resource, format!("no quorum: {why}"), report, attempts)
+            }
+            Self::TooLate { resource, report, attempts } => {
+                let what = "granted too late, when nothing was left of the ttl".into();
+                (resource, what, report, attempts)
             }
             Self::NotExtended(error) => {
                 return write!(
                     f,
-                    "the owner holds it already, but not for the ttl that it asks for; {error}; ask again, \
-                     or without a ttl"
+                    "the owner holds it already, but not for the ttl that it asks for; {error}; \
+                     ask again, or without a ttl"
                 );
             }
-            Self::Options(bad) => return bad.fmt(f),
+            Self::Options { resource, error } => {
+                return write!(f, "{}{error}", About(resource));
+            }
+            Self::NoResources => {
+                return f.write_str("no resource was named: name at least one");
+            }
+            Self::TooManyResources { resources, most } => {
+                return write!(
+                    f,
+                    "{resources} resources at once: ask for {most} at most, or lock one that \
+                     stands for them"
+                );
+            }
+            Self::NamedTwice { resource } => {
+                return write!(f, "{}named twice in one request: name it once", About(resource));
+            }
             Self::ShutDown => return f.write_str("the lock was shut down"),
         };
         let plural = if *attempts == 1 { "" } else { "s" };
-        write!(f, "{what} ({attempts} attempt{plural}; {report})")
+        write!(f, "{}{what} ({attempts} attempt{plural}; {report})", About(resource))
+    }
+}
+
+/// The resource in front of a text about it. A name may be long, or empty by mistake.
+pub(crate) struct About<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Display for About<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// The most bytes of a name that a text repeats.
+        const MOST: usize = 100;
+        match self.0 {
+            [] => Ok(()),
+            name if name.len() > MOST => write!(f, "{}…: ", name[..MOST].escape_ascii()),
+            name => write!(f, "{}: ", name.escape_ascii()),
+        }
     }
 }
 
@@ -156,48 +245,78 @@ fn no_quorum(report: &Report, otherwise: &str) -> String {
 impl std::error::Error for AcquireError {}
 
 /// Why a lease was not extended. The old deadline stands, unless the lease is lost.
+///
+/// Of several leases, it is the worst error; the other leases were extended, or may have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendError {
     /// Too few masters confirmed that the key is still ours. Trying again may help.
-    NoQuorum(Report),
+    NoQuorum {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
+        /// The replies of the masters.
+        report: Report,
+    },
     /// The replies to this extension and to earlier ones show that a quorum of masters lacked the
     /// key at one time: a rival may hold the resource, or have held it. Trying again does not help.
     ///
     /// Stop, although the deadline has not passed. A failed extension changes nothing, so
     /// [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not stop for you. The
     /// watchdog has no caller to report an error to, so it declares the lease lost.
-    QuorumGone(Report),
+    QuorumGone {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
+        /// The replies of the masters.
+        report: Report,
+    },
     /// The lease was lost, before or meanwhile.
     Lost(Lost),
     /// An option is out of its range or does not fit another. Nothing was sent.
-    Options(BadOption),
+    Options {
+        /// The resource, without the lock's prefix.
+        resource: Vec<u8>,
+        /// What is wrong.
+        error: BadOption,
+    },
     /// The lock was shut down: its leases live on to their deadlines, and no longer.
     ShutDown,
 }
 
 impl ExtendError {
+    /// The resource of the lease, if the error is about one.
+    pub fn resource(&self) -> Option<&[u8]> {
+        match self {
+            Self::NoQuorum { resource, .. }
+            | Self::QuorumGone { resource, .. }
+            | Self::Options { resource, .. } => Some(resource),
+            Self::Lost(lost) => Some(&lost.resource),
+            Self::ShutDown => None,
+        }
+    }
+
     /// The reply of each master, if the masters were asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::NoQuorum(report) | Self::QuorumGone(report) => Some(report),
-            Self::Lost(_) | Self::Options(_) | Self::ShutDown => None,
+            Self::NoQuorum { report, .. } | Self::QuorumGone { report, .. } => Some(report),
+            Self::Lost(_) | Self::Options { .. } | Self::ShutDown => None,
         }
     }
 }
 
 impl fmt::Display for ExtendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let resource = About(self.resource().unwrap_or_default());
         match self {
-            Self::NoQuorum(report) => {
+            Self::NoQuorum { report, .. } => {
                 let why = no_quorum(report, "no quorum confirmed");
-                write!(f, "not extended, the old deadline stands: {why} ({report})")
+                write!(f, "{resource}not extended, the old deadline stands: {why} ({report})")
             }
-            Self::QuorumGone(report) => {
-                write!(f, "not extended: the key is gone from a quorum of masters ({report})")
+            Self::QuorumGone { report, .. } => {
+                let gone = "the key is gone from a quorum of masters";
+                write!(f, "{resource}not extended: {gone} ({report})")
             }
             Self::Lost(lost) => lost.fmt(f),
-            Self::Options(bad) => bad.fmt(f),
+            Self::Options { error, .. } => write!(f, "{resource}{error}"),
             Self::ShutDown => f.write_str("not extended: the lock was shut down"),
         }
     }
@@ -207,12 +326,18 @@ impl std::error::Error for ExtendError {}
 
 /// A lease is lost, for good. Code that acts on it from now on acts without a lock. The last
 /// replies of the masters are in [`Lease::latest_report`](crate::Lease::latest_report).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lost(pub Loss);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The resource, without the lock's prefix.
+    pub resource: Vec<u8>,
+    /// Why the lease is lost.
+    pub cause: Loss,
+}
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the lease is lost: {}", self.0)
+        write!(f, "{}the lease is lost: {}", About(&self.resource), self.cause)
     }
 }
 

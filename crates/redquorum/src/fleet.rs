@@ -7,6 +7,7 @@ use redquorum_protocol::wire::RESERVED;
 use redquorum_protocol::{BadOption, Key, LockConfig, Votes};
 
 use crate::clock::Clock;
+use crate::error::AcquireError;
 use crate::report::Report;
 use crate::shared::Shared;
 
@@ -18,7 +19,7 @@ pub(crate) struct Fleet {
     pub(crate) clock: Clock,
     pub(crate) terms: LockConfig,
     pub(crate) wait: Duration,
-    pub(crate) fencing_memory: Duration,
+    pub(crate) fencing_counter_ttl: Duration,
     pub(crate) prefix: Vec<u8>,
 }
 
@@ -32,18 +33,38 @@ impl Fleet {
         Report::new(votes, &self.shared.names)
     }
 
+    /// The options of a request.
+    pub(crate) fn terms(
+        &self,
+        key: &Key,
+        ttl: Option<Duration>,
+        fenced: bool,
+    ) -> Result<LockConfig, AcquireError> {
+        let terms = ttl.map_or(Ok(self.terms), |ttl| self.terms.with_ttl(ttl));
+        let terms = terms
+            .and_then(|it| if fenced { it.with_fencing(self.fencing_counter_ttl) } else { Ok(it) });
+        terms
+            .map_err(|error| AcquireError::Options { resource: self.resource(key).to_vec(), error })
+    }
+
     /// The key of a resource.
-    pub(crate) fn key(&self, resource: &[u8]) -> Result<Key, BadOption> {
+    pub(crate) fn key(&self, resource: &[u8]) -> Result<Key, AcquireError> {
         let length = self.prefix.len() + resource.len();
-        match (resource.len(), length) {
-            (0, _) => Err(BadOption::ResourceEmpty),
+        let error = match (resource.len(), length) {
+            (0, _) => BadOption::ResourceEmpty,
             (_, length) if length > MAX_KEY => {
-                Err(BadOption::ResourceTooLong { length, longest: MAX_KEY })
+                BadOption::ResourceTooLong { length, longest: MAX_KEY }
             }
-            _ if self.is_reserved(resource) => Err(BadOption::ResourceReserved),
-            _ if self.prefix.is_empty() => Ok(Key::from(resource)),
-            _ => Ok(Key::from([&self.prefix, resource].concat())),
-        }
+            _ if self.is_reserved(resource) => BadOption::ResourceReserved,
+            _ if self.prefix.is_empty() => return Ok(Key::from(resource)),
+            _ => return Ok(Key::from([&self.prefix, resource].concat())),
+        };
+        Err(AcquireError::Options { resource: resource.to_vec(), error })
+    }
+
+    /// The resource of a key.
+    pub(crate) fn resource<'a>(&self, key: &'a Key) -> &'a [u8] {
+        &key[self.prefix.len()..]
     }
 
     /// Whether a resource's key would look like one of the lock's own keys, such as its counters.

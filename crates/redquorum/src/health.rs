@@ -27,9 +27,9 @@ pub struct Health {
 impl Health {
     /// Whether a lease of a free resource is available: a quorum of masters is usable, and no
     /// master has the marker of locks over
-    /// [another set of masters](crate::report::Distrust::OtherFleet).
+    /// [another set of masters](crate::report::Distrust::OtherMasters).
     pub fn has_quorum(&self) -> bool {
-        self.usable >= self.quorum && !self.report.is_of_another_fleet()
+        self.usable >= self.quorum && !self.report.is_of_other_masters()
     }
 }
 

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, Skip, parse};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::node::Connection;
 use crate::shared::Outbox;
@@ -157,6 +157,32 @@ impl Io {
         self.skip = None;
         Some(closed)
     }
+}
+
+/// Writes commands to a new connection, and reads this many replies.
+pub(crate) async fn exchange(
+    connection: &mut Box<dyn Connection>,
+    commands: &[u8],
+    answers: usize,
+    mut read: impl FnMut(usize, &Frame<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    connection.write_all(commands).await.map_err(text)?;
+    connection.flush().await.map_err(text)?;
+    let (mut incoming, mut count) = (Vec::new(), 0);
+    while count < answers {
+        if connection.read_buf(&mut incoming).await.map_err(text)? == 0 {
+            return Err("closed by the master before it answered".into());
+        }
+        while let Some((frame, used)) =
+            parse(&incoming, MAX_REPLY).map_err(|error| error.to_string())?
+        {
+            read(count, &frame)?;
+            count += 1;
+            incoming.drain(..used);
+        }
+    }
+    if incoming.is_empty() { Ok(()) } else { Err("more answers than commands".into()) }
 }
 
 /// Polls code that may be the caller's own. A panic there breaks only the connection: without its

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Outcome, Votes};
+use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Loss, Outcome, Votes};
 use tokio::sync::MutexGuard;
 
 use crate::claim::ClaimCell;
 use crate::clock::Deadline;
-use crate::error::{ExtendError, Lost};
+use crate::error::{About, ExtendError, Lost};
 use crate::report::Report;
 use crate::signal::LossSignal;
-use crate::stats::count;
+use crate::trace::Span;
 
 /// A resource that is held until the [deadline](Lease::deadline) or until it is given back.
 ///
@@ -37,17 +37,28 @@ pub struct Lease {
 
 /// The result of a released lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it says whether the lease was lost before; `let _ =` if that does not matter"]
 #[non_exhaustive]
 pub struct Released {
+    /// The resource, without the lock's prefix.
+    pub resource: Vec<u8>,
     /// Whether the lease was ours to the end.
     pub outcome: Outcome,
     /// The reply of each master. It has no replies if no master was asked.
     pub report: Report,
 }
 
+impl Released {
+    /// Whether the lease had ended before: [`Outcome::AlreadyGone`]. What its holder did last, it
+    /// may have done without a lock.
+    pub fn was_lost(&self) -> bool {
+        self.outcome == Outcome::AlreadyGone
+    }
+}
+
 impl fmt::Display for Released {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.outcome, self.report)
+        write!(f, "{}{} ({})", About(&self.resource), self.outcome, self.report)
     }
 }
 
@@ -55,24 +66,27 @@ impl Lease {
     /// Makes the lease of a claim, after this waiting time.
     pub(crate) fn new(claim: Arc<ClaimCell>, waited: Duration) -> Self {
         let counters = &claim.fleet.shared.counters;
-        count(&counters.acquired);
+        counters.waits[0].record(waited);
+        counters.acquired.add();
         if claim.hold(Hold::certifications) > 0 {
-            count(&counters.certified);
+            counters.certified.add();
         }
         let lease = Self { claim, given_back: false };
         lease.claim.granted.get_or_init(|| lease.claim.fleet.clock.now());
-        crate::trace::acquired(&lease.claim.key, waited, lease.report());
+        crate::trace::acquired(lease.claim.shown(), waited, lease.report());
         lease
+    }
+
+    /// Opens the span of the lease, in the span of its holder.
+    pub(crate) fn open_span(&self) {
+        let open = || Span::hold(self.claim.shown(), || self.fencing_token());
+        self.claim.span.get_or_init(open);
     }
 
     /// Another handle of the lease of a claim, for its owner.
     pub(crate) fn again(claim: Arc<ClaimCell>) -> Self {
-        count(&claim.fleet.shared.counters.reentered);
+        claim.fleet.shared.counters.reentered.add();
         Self { claim, given_back: false }
-    }
-
-    pub(crate) fn look<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
-        self.claim.hold(look)
     }
 
     /// The number of handles of this lease, this one included. It is more than one only if its
@@ -91,13 +105,45 @@ impl Lease {
     /// date as soon as you have it. To stop in time, use [`run`](Lease::run) or
     /// [`lost`](Lease::lost).
     pub fn validity(&self) -> Duration {
-        if self.is_lost().is_some() { Duration::ZERO } else { self.deadline().remaining() }
+        if self.is_lost() { Duration::ZERO } else { self.deadline().remaining() }
     }
 
-    /// Why the lease is lost, if it is lost. A loss is final.
-    pub fn is_lost(&self) -> Option<Lost> {
+    /// The fencing token, if the request asked for one by
+    /// [`fenced`](crate::Acquire::fenced): at least 1, at most 2⁵³ − 2, so that every language and
+    /// database can store it exactly. It stays the same through all extensions, and for all handles
+    /// of its [owner](crate::Owner).
+    ///
+    /// A lease alone cannot stop a client that was paused past its deadline from writing. The
+    /// resource can, if it remembers the largest token that it was shown and refuses smaller ones:
+    /// [`resource`](crate::resource) says how.
+    ///
+    /// Tokens of one resource are unique and grow with each grant, **whatever the clocks do**, as
+    /// long as no master loses its counter. A master loses it by a restart without persistence, a
+    /// `FLUSHALL`, a failover to a replica, or when the
+    /// [counter expires](crate::Builder::fencing_counter_ttl). Then the wall clocks of the clients
+    /// replace it. Tokens still grow unless these clocks differ by more than the time between the
+    /// grants.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.claim.hold(Hold::fencing_token)
+    }
+
+    /// Whether the lease is lost. A loss is final.
+    pub fn is_lost(&self) -> bool {
+        self.cause_of_loss().is_some()
+    }
+
+    /// Why the lease is lost, if it is.
+    pub fn loss(&self) -> Option<Lost> {
+        self.cause_of_loss().map(|cause| self.lost_by(cause))
+    }
+
+    fn cause_of_loss(&self) -> Option<Loss> {
         self.claim.notice_deadline();
-        self.claim.hold(Hold::lost).map(Lost)
+        self.claim.hold(Hold::lost)
+    }
+
+    fn lost_by(&self, cause: Loss) -> Lost {
+        Lost { resource: self.claim.resource(), cause }
     }
 
     /// The replies of the masters when the lease was granted: at least those of a quorum. A slower
@@ -114,7 +160,7 @@ impl Lease {
 
     /// The resource, without the lock's prefix.
     pub fn resource(&self) -> &[u8] {
-        &self.claim.key[self.claim.fleet.prefix.len()..]
+        self.claim.fleet.resource(&self.claim.key)
     }
 
     /// Waits until the lease is lost, and returns why. A local timer ends the wait at the deadline,
@@ -124,13 +170,13 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
-        Lost(self.claim.until(|claim| holding(claim)?.lost()).await)
+        self.lost_by(self.claim.until(|claim| holding(claim)?.lost()).await)
     }
 
     /// A signal that notifies tasks and threads when the lease is over. It borrows nothing, so that
     /// the lease can be released while the signal is in use.
     pub fn loss_signal(&self) -> LossSignal {
-        LossSignal::new(Arc::downgrade(&self.claim))
+        LossSignal::new(Arc::downgrade(&self.claim), self.resource())
     }
 
     /// Extends the lease by its TTL from now, in one round trip.
@@ -169,7 +215,12 @@ impl Lease {
     /// # Cancel safety
     /// See [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
-        let terms = self.claim.fleet.terms.with_ttl(ttl).map_err(ExtendError::Options)?;
+        let terms = self
+            .claim
+            .fleet
+            .terms
+            .with_ttl(ttl)
+            .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
         self.extend_on(terms, self.claim.extending.lock().await).await
     }
 
@@ -195,14 +246,11 @@ impl Lease {
             Some((result, votes.clone()))
         });
         let (result, votes) = ended.await;
-        match (result, self.is_lost()) {
+        match (result, self.loss()) {
             // The lease may have been lost since the last vote: then the extension is no success.
             (_, Some(lost)) => Err(ExtendError::Lost(lost)),
             (Extension::Extended, None) => Ok(self.deadline()),
-            (Extension::QuorumGone, None) => {
-                Err(ExtendError::QuorumGone(self.claim.report(&votes)))
-            }
-            _ => Err(ExtendError::NoQuorum(self.claim.report(&votes))),
+            (result, None) => Err(self.claim.not_extended(result, &votes)),
         }
     }
 
@@ -249,15 +297,13 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        run_while(work, self.lost(), || self.is_lost()).await
+        run_while(work, self.lost(), || self.loss()).await
     }
 
-    /// Gives this handle back. While other handles are out, returns whether and why the lease is
-    /// lost.
-    fn count_down(&mut self) -> Option<Option<Lost>> {
-        let others = self
-            .claim
-            .give_back(Input::Release, |claim| holding(claim).map(|hold| hold.lost().map(Lost)));
+    /// Gives this handle back. While other handles are out, returns whether the lease is lost.
+    fn count_down(&mut self) -> Option<bool> {
+        let is_lost = |hold: &Hold| hold.lost().is_some();
+        let others = self.claim.give_back(Input::Release, |claim| holding(claim).map(is_lost));
         self.given_back = others.is_some();
         others
     }
@@ -276,13 +322,21 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future, polled or not, gives the resource back all the same; only the outcome
     /// is lost.
-    pub async fn release(mut self) -> Released {
-        if let Some(lost) = self.count_down() {
-            let outcome = lost.map_or(Outcome::StillHeld, |_| Outcome::AlreadyGone);
-            let nobody = Votes::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
-            return Released { outcome, report: self.claim.report(&nobody) };
+    pub async fn release(self) -> Released {
+        let span = Span::release(self.claim.shown());
+        let released = span.around(self.give_back()).await;
+        span.record("outcome", released.outcome);
+        released
+    }
+
+    async fn give_back(mut self) -> Released {
+        let resource = self.claim.resource();
+        if let Some(is_lost) = self.count_down() {
+            let outcome = if is_lost { Outcome::AlreadyGone } else { Outcome::StillHeld };
+            let none = Votes::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
+            return Released { resource, outcome, report: self.claim.report(&none) };
         }
-        count(&self.claim.fleet.shared.counters.released);
+        self.claim.fleet.shared.counters.released.add();
         let released = self.claim.until(|claim| match claim {
             Claim::Releasing(release) => Some((release.outcome()?, release.votes().clone())),
             _ => None,
@@ -290,23 +344,22 @@ impl Lease {
         let (outcome, votes) = released.await;
         self.given_back = true;
         self.claim.end();
-        Released { outcome, report: self.claim.report(&votes) }
+        Released { resource, outcome, report: self.claim.report(&votes) }
     }
 }
 
-/// Polls `work` until `lost` is ready or `is_lost` reports a loss, and checks both before each
-/// poll.
-pub(crate) async fn run_while<F: Future, L>(
+/// Polls `work` until `lost` is ready or `loss` returns one, and checks both before each poll.
+pub(crate) async fn run_while<F: Future>(
     work: F,
-    lost: impl Future<Output = L>,
-    is_lost: impl Fn() -> Option<L>,
-) -> Result<F::Output, L> {
+    lost: impl Future<Output = Lost>,
+    loss: impl Fn() -> Option<Lost>,
+) -> Result<F::Output, Lost> {
     let (mut work, mut lost) = (pin!(work), pin!(lost));
     poll_fn(|cx| {
         if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
             return Poll::Ready(Err(lost));
         }
-        if let Some(lost) = is_lost() {
+        if let Some(lost) = loss() {
             return Poll::Ready(Err(lost));
         }
         work.as_mut().poll(cx).map(Ok)

@@ -36,7 +36,7 @@
 //!
 //! * That a holder acts only while it holds. A process can pause between its last look at the
 //!   deadline and its write; it then writes without a lock. Where that matters, the resource itself
-//!   must refuse the write: see [`FencedLease`] and [`resource`].
+//!   must refuse the write: see [`Lease::fencing_token`] and [`resource`].
 //! * Safety when masters forget, or when their clocks step. If all five masters granted a lease,
 //!   three of them must forget before a second client can acquire it. If only a quorum granted it,
 //!   one is enough. [`Builder::restart_guard`] detects most ways of forgetting,
@@ -72,19 +72,26 @@
 //!
 //! # Features
 //!
-//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `memory`, and
-//! `tracing` (target `redquorum`: a warning when a master goes down or a lease is endangered or
-//! lost, debug for each grant and release). None is on by default.
+//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `blocking` for
+//! threads without a runtime, `serde` for options from files and the environment, `memory`,
+//! `metrics` for counters and histograms, and `tracing` for spans and events (target `redquorum`: a
+//! warning when a master goes down or a lease is endangered or lost). None is on by default.
+//! [`docs/observability.md`](https://github.com/redquorum/redquorum/blob/main/docs/observability.md)
+//! lists the metrics, spans and events.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod builder;
 mod claim;
 mod clock;
-
+#[cfg(feature = "serde")]
+mod config;
 mod driver;
 mod endpoint;
 mod error;
-mod fence;
 mod fleet;
 mod health;
 mod io;
@@ -92,12 +99,14 @@ mod lease;
 mod master;
 #[cfg(feature = "memory")]
 pub mod memory;
+mod metrics;
 mod node;
 mod owner;
 mod redlock;
 pub mod report;
 pub mod resource;
 mod rng;
+mod sentinel;
 mod several;
 mod shared;
 mod signal;
@@ -109,8 +118,9 @@ mod trace;
 pub use acquire::{Acquire, TryAcquire};
 pub use builder::Builder;
 pub use clock::Deadline;
+#[cfg(feature = "serde")]
+pub use config::{Config, ConfigError};
 pub use error::{AcquireError, BuildError, ExtendError, Lost, RunError};
-pub use fence::FencedLease;
 pub use health::Health;
 pub use lease::{Lease, Released};
 pub use owner::Owner;
@@ -119,23 +129,19 @@ pub use redlock::Redlock;
 pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
 pub use redquorum_protocol::{Backoff, BadOption, Outcome, Token};
 pub use rng::RetryPolicy;
-pub use several::{AcquireAll, AcquireAllError, Leases, ReleasedAll};
+pub use several::{AcquireAll, Leases, ReleasedAll};
 pub use signal::LossSignal;
 
-/// Masters that are no URLs: connectors of your own.
+/// Masters beyond plain URLs: credentials that change, Sentinels, connectors of your own.
 pub mod connect {
-    pub use crate::endpoint::BadUrl;
+    pub use crate::endpoint::{BadUrl, Credentials};
     pub use crate::master::IntoMaster;
     pub use crate::node::{Connecting, Connection, Hello, Node};
+    pub use crate::sentinel::Sentinel;
 }
 
 /// The futures of requests, for signatures that name them.
 pub mod future {
-    pub use crate::acquire::{Acquiring, Granted, TryAcquiring};
+    pub use crate::acquire::{Acquiring, TryAcquiring};
     pub use crate::several::AcquiringAll;
 }
-
-/// Compiles the snippets of the document.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/from-redisson.md")]
-struct FromRedisson;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::node::Node;
+use crate::sentinel::Sentinel;
 
 /// A value that names a master, for [`Builder::master`](crate::Builder::master).
 ///
@@ -11,6 +12,7 @@ use crate::node::Node;
 ///   for TLS (feature `tls`), `unix:///path[?db=0&user=…&pass=…]`.
 /// * A `&redis::Client` (feature `redis-client`): the lock takes the address, user and database of
 ///   the client, but neither its connections nor its timeouts.
+/// * A [`Sentinel`], which looks the master up at each connect.
 /// * Your own [`Node`], which opens the connections.
 pub trait IntoMaster {
     #[doc(hidden)]
@@ -26,12 +28,19 @@ pub struct Master(pub(crate) Result<Target, BadUrl>);
 
 pub(crate) enum Target {
     Endpoint(Endpoint),
+    Sentinel(Sentinel),
     Own(Arc<dyn Node>),
 }
 
 impl<N: Node> IntoMaster for N {
     fn into_master(self, _: Sealed) -> Master {
         Master(Ok(Target::Own(Arc::new(self))))
+    }
+}
+
+impl IntoMaster for Sentinel {
+    fn into_master(self, _: Sealed) -> Master {
+        Master(self.checked().map(Target::Sentinel))
     }
 }
 

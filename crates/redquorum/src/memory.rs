@@ -1,6 +1,6 @@
 //! Masters that live in the process, for tests of code that uses locks.
 //!
-//! They implement as much of Redis's protocol as a lock uses, over pipes in memory. They take the
+//! They are a [model of Redis](redquorum_redis_model) behind pipes in memory. They take the
 //! time from Tokio: under [paused time](https://docs.rs/tokio/latest/tokio/time/fn.pause.html) a
 //! lease of ten seconds expires at once when nothing else is left to do. You can stop them, kill
 //! them and make them forget, to test how your code reacts.
@@ -24,17 +24,17 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Frame, WaitQueue, parse};
+use redquorum_redis_model::{Close, Connection as Id, Event, Persistence, Request, Server, Wall};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::builder::Builder;
+use crate::clock::wall_micros;
 use crate::node::{Connecting, Connection, Node};
 use crate::redlock::Redlock;
 
-mod commands;
 pub(crate) mod repeatable;
 
 pub use repeatable::Repeatable;
@@ -48,45 +48,41 @@ pub struct Masters(Vec<Arc<Master>>);
 
 struct Master {
     number: usize,
-    born: Instant,
     state: Mutex<State>,
-    stopped: watch::Sender<bool>,
 }
 
-#[derive(Default)]
 struct State {
-    keys: HashMap<Vec<u8>, Entry>,
-    /// The waiters for each resource, in order.
-    queues: HashMap<Vec<u8>, WaitQueue>,
-    connections: HashMap<u64, Line>,
-    /// The subscribers of each channel, in the order of their subscriptions. They are notified in
-    /// this order.
-    channels: HashMap<Vec<u8>, Vec<u64>>,
-    last_id: u64,
-    restarts: u64,
+    server: Server,
+    connections: HashMap<Id, Line>,
+    /// Whether it is killed, or cut off: only the next call decides which.
     dead: bool,
+    born: Instant,
+    /// What its clock showed when it was born.
+    birth: Duration,
     /// How far its clock was set ahead.
     ahead: Duration,
 }
 
-/// A connection, and the sender for push messages on it.
+/// A connection, and the sender for the bytes on it.
 struct Line {
     serving: AbortHandle,
-    unasked: mpsc::UnboundedSender<Vec<u8>>,
-}
-
-struct Entry {
-    value: Vec<u8>,
-    expires: Option<Instant>,
+    outgoing: mpsc::UnboundedSender<Vec<u8>>,
 }
 
 impl Masters {
     /// Makes `count` masters, running and empty.
     pub fn new(count: usize) -> Self {
-        let born = Instant::now();
+        let birth = Duration::from_micros(wall_micros());
         let master = |number| {
-            let (state, stopped) = (Mutex::default(), watch::Sender::new(false));
-            Arc::new(Master { number, born, state, stopped })
+            let state = State {
+                server: Server::new(number as u64, Persistence::None),
+                connections: HashMap::new(),
+                dead: false,
+                born: Instant::now(),
+                birth,
+                ahead: Duration::ZERO,
+            };
+            Arc::new(Master { number, state: Mutex::new(state) })
         };
         Self((1..=count).map(master).collect())
     }
@@ -110,64 +106,69 @@ impl Masters {
         &self.0[number - 1]
     }
 
+    fn state(&self, number: usize) -> MutexGuard<'_, State> {
+        self.master(number).lock()
+    }
+
     /// Stops a master, as `SIGSTOP` does: it receives commands and answers none, until it is
     /// [resumed](Masters::resume).
     pub fn stop(&self, number: usize) {
-        self.master(number).stopped.send_replace(true);
+        self.state(number).server.pause();
     }
 
     /// Resumes a stopped master: it executes and answers the commands that it received meanwhile.
     pub fn resume(&self, number: usize) {
-        self.master(number).stopped.send_replace(false);
+        let mut state = self.state(number);
+        state.server.resume();
+        let waiting: Vec<_> = state.server.waiting().collect();
+        waiting.into_iter().for_each(|id| state.serve(id));
     }
 
     /// Kills a master, or cuts it off. Its connections break, and no new ones come up until it is
     /// [restarted](Masters::restart) or [revived](Masters::revive).
     pub fn kill(&self, number: usize) {
-        let mut state = self.master(number).lock();
+        let mut state = self.state(number);
         state.dead = true;
-        state.connections.drain().for_each(|(_, line)| line.serving.abort());
-        state.channels.clear();
+        let mut events = Vec::new();
+        state.server.drop_connections(&mut events);
+        state.carry_out(events);
     }
 
-    /// Starts a killed master again without its data, like Redis without persistence.
+    /// Starts a killed master again without its data, like Redis without persistence. It is a new
+    /// process, which is not stopped.
     pub fn restart(&self, number: usize) {
         self.kill(number);
-        let mut state = self.master(number).lock();
-        state.forget();
-        state.restarts += 1;
+        let mut state = self.state(number);
+        let wall = state.wall();
+        state.server.kill(&mut Vec::new());
+        state.server.start(wall);
         state.dead = false;
-        // A restarted master is a new process, which is not stopped.
-        self.master(number).stopped.send_replace(false);
     }
 
     /// Brings a killed master back with its data, like a network that was cut, or Redis with
     /// `appendfsync always`.
     pub fn revive(&self, number: usize) {
-        self.master(number).lock().dead = false;
+        self.state(number).dead = false;
     }
 
     /// Makes a master forget all keys, like `FLUSHALL`.
     pub fn forget(&self, number: usize) {
-        self.master(number).lock().forget();
+        self.state(number).server.flush_all();
     }
 
     /// Sets a master's clock ahead, at once: its keys expire that much earlier.
     pub fn step_clock(&self, number: usize, by: Duration) {
-        let mut state = self.master(number).lock();
-        state.ahead += by;
-        let now = Instant::now();
-        for expires in state.keys.values_mut().filter_map(|entry| entry.expires.as_mut()) {
-            *expires = expires.checked_sub(by).unwrap_or(now).max(now);
-        }
+        self.state(number).ahead += by;
     }
 
     /// The value of a key on one master, if the key exists.
     pub fn value(&self, number: usize, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
-        Some(self.master(number).lock().live(key.as_ref())?.value.clone())
+        let state = self.state(number);
+        state.server.value(state.wall(), key.as_ref()).map(|value| value.to_vec())
     }
 
-    /// Sets a key on one master, even if a client holds it. Without a TTL it stays.
+    /// Sets a key on one master, even if a client holds it. Without a TTL it stays; a TTL of zero
+    /// deletes it.
     pub fn set(
         &self,
         number: usize,
@@ -175,16 +176,18 @@ impl Masters {
         value: impl AsRef<[u8]>,
         ttl: Option<Duration>,
     ) {
-        let expires = ttl.map(|ttl| Instant::now() + ttl);
-        let entry = Entry { value: value.as_ref().to_vec(), expires };
-        self.master(number).lock().keys.insert(key.as_ref().to_vec(), entry);
+        let ttl_ms = ttl.map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let mut state = self.state(number);
+        let wall = state.wall();
+        state.server.set(wall, key.as_ref(), value.as_ref(), ttl_ms);
     }
 
-    /// The keys on one master.
+    /// The keys on one master, except those of queues.
     pub fn keys(&self, number: usize) -> Vec<Vec<u8>> {
-        let mut state = self.master(number).lock();
-        state.keys.retain(|_, entry| entry.is_live());
-        state.keys.keys().cloned().collect()
+        let state = self.state(number);
+        let wall = state.wall();
+        let exist = state.server.keys().filter(|(_, value, last)| value.is_some() && wall <= *last);
+        exist.map(|(key, ..)| key.to_vec()).collect()
     }
 }
 
@@ -205,15 +208,12 @@ impl Node for Pipe {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
             let mut state = self.0.lock();
-            if state.dead {
-                return Err(io::ErrorKind::ConnectionRefused.into());
-            }
+            let id = if state.dead { None } else { state.server.connect() };
+            let id = id.ok_or(io::ErrorKind::ConnectionRefused)?;
             let (ours, theirs) = duplex(PIPE);
-            state.last_id += 1;
-            let id = state.last_id;
-            let (unasked, inbox) = mpsc::unbounded_channel();
-            let serving = tokio::spawn(serve(self.0.clone(), id, theirs, inbox)).abort_handle();
-            state.connections.insert(id, Line { serving, unasked });
+            let (outgoing, bytes) = mpsc::unbounded_channel();
+            let serving = tokio::spawn(serve(self.0.clone(), id, theirs, bytes)).abort_handle();
+            state.connections.insert(id, Line { serving, outgoing });
             Ok(Box::new(ours) as Box<dyn Connection>)
         })
     }
@@ -222,59 +222,92 @@ impl Node for Pipe {
 /// Serves one connection until it breaks or the task is aborted.
 async fn serve(
     master: Arc<Master>,
-    id: u64,
+    id: Id,
     mut pipe: DuplexStream,
-    mut unasked: mpsc::UnboundedReceiver<Vec<u8>>,
+    mut outgoing: mpsc::UnboundedReceiver<Vec<u8>>,
 ) {
-    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
-    let mut stopped = master.stopped.subscribe();
+    let mut incoming = Vec::new();
     loop {
         tokio::select! {
+            biased;
+            message = outgoing.recv() => match message {
+                Some(mut bytes) => {
+                    while let Ok(more) = outgoing.try_recv() {
+                        bytes.extend(more);
+                    }
+                    if pipe.write_all(&bytes).await.is_err() {
+                        break;
+                    }
+                }
+                None => break,
+            },
             read = pipe.read_buf(&mut incoming) => match read {
-                Ok(1..) => {}
+                Ok(1..) if master.lock().take(id, &mut incoming) => {}
                 _ => break,
             },
-            Some(message) = unasked.recv() => match pipe.write_all(&message).await {
-                Ok(()) => continue,
-                Err(_) => break,
-            },
         }
+    }
+    let mut state = master.lock();
+    state.connections.remove(&id);
+    state.server.close(id, Close::Fin);
+    state.serve(id);
+}
+
+impl Master {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The time on its clock, which runs with Tokio's.
+    fn wall(&self) -> Wall {
+        let shows = self.birth + self.born.elapsed() + self.ahead;
+        u64::try_from(shows.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes the complete requests from the bytes that arrived. Returns false if the bytes are not
+    /// Redis's protocol.
+    fn take(&mut self, id: Id, incoming: &mut Vec<u8>) -> bool {
         let mut used = 0;
         loop {
-            // A master also stops between two commands, not only between two reads.
-            if stopped.wait_for(|stopped| !stopped).await.is_err() {
-                return;
-            }
-            match parse(&incoming[used..], usize::MAX) {
-                Ok(None) => break,
-                Ok(Some((Frame::Array(args), length))) => {
-                    master.execute(id, &args, &mut outgoing);
+            match Request::parse(&incoming[used..]) {
+                Ok(Some((request, length))) => {
+                    self.server.deliver(id, request);
                     used += length;
                 }
-                _ => return,
+                Ok(None) => break,
+                Err(_) => return false,
             }
         }
         incoming.drain(..used);
-        if pipe.write_all(&outgoing).await.is_err() {
-            break;
+        self.serve(id);
+        true
+    }
+
+    fn serve(&mut self, id: Id) {
+        let (wall, mut events) = (self.wall(), Vec::new());
+        self.server.serve(wall, id, &mut events);
+        self.carry_out(events);
+    }
+
+    fn carry_out(&mut self, events: Vec<Event>) {
+        for event in events {
+            match event {
+                // A connection that has just closed gets nothing.
+                Event::Message(to, message) => {
+                    if let Some(line) = self.connections.get(&to) {
+                        let mut bytes = Vec::new();
+                        message.encode(&mut bytes);
+                        _ = line.outgoing.send(bytes);
+                    }
+                }
+                Event::Dropped(of) => {
+                    if let Some(line) = self.connections.remove(&of) {
+                        line.serving.abort();
+                    }
+                }
+            }
         }
-        outgoing.clear();
-    }
-    master.lock().hang_up(id);
-}
-
-/// The time that the clocks of masters in memory show at first, in seconds since 1970. A real clock
-/// is never near zero.
-const BIRTH: Duration = Duration::from_secs(1_700_000_000);
-
-impl Master {
-    /// The time on its clock, which runs with Tokio's.
-    fn micros(&self, state: &State) -> i64 {
-        let shows = BIRTH + self.born.elapsed() + state.ahead;
-        i64::try_from(shows.as_micros()).unwrap_or(i64::MAX)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

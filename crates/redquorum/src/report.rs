@@ -8,7 +8,6 @@ pub use redquorum_protocol::{Cause, Distrust, Fingerprint, Holder, Loss};
 use redquorum_protocol::{NodeId, Reply, Votes, quorum};
 
 pub use crate::error::Unfinished;
-pub use crate::several::{LostOne, NotExtended};
 
 /// The replies of the masters in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,7 +120,7 @@ impl Report {
 
     /// Whether a master has the marker of another set of masters. It prevents a quorum, whatever
     /// the other masters reply.
-    pub(crate) fn is_of_another_fleet(&self) -> bool {
+    pub(crate) fn is_of_other_masters(&self) -> bool {
         self.unknown().any(Cause::refuses)
     }
 
@@ -135,7 +134,7 @@ impl Report {
     /// Why there was no quorum although enough masters answered, and what to do about it. `None` if
     /// too few answered.
     pub(crate) fn why_no_quorum(&self) -> Option<String> {
-        if self.is_of_another_fleet() {
+        if self.is_of_other_masters() {
             return Some(
                 "other locks use some of these masters and not all of them, so that both could be \
                  granted: give all clients the same masters"

@@ -1,4 +1,5 @@
-//! How a resource must check [fencing tokens](crate::FencedLease), for three kinds of resources.
+//! How a resource must check [fencing tokens](crate::Lease::fencing_token), for three kinds of
+//! resources.
 //!
 //! The resource remembers the largest token that it was shown. Its clients do three things in this
 //! order:

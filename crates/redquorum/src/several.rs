@@ -1,25 +1,20 @@
 //! Several resources at once: the request, and its checks.
 
 use std::future::IntoFuture;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Key, LockConfig};
+use redquorum_protocol::{Key, LockConfig};
 
-use crate::acquire::Granted;
-use crate::fence::FencedLease;
+use crate::error::AcquireError;
 use crate::fleet::Fleet;
-use crate::lease::Lease;
 use crate::redlock::Redlock;
 
 mod acquiring;
-mod error;
 mod leases;
 mod together;
 
 pub use acquiring::AcquiringAll;
-pub use error::{AcquireAllError, LostOne, NotExtended};
 pub use leases::{Leases, ReleasedAll};
 
 /// The most resources in one request.
@@ -42,18 +37,9 @@ const MOST: usize = 1000;
 /// **Nothing is reserved for a request for several resources.** Under a steady load of requests for
 /// single ones, it may find one of them taken every time until its [wait](AcquireAll::wait) is
 /// over. Where that matters, lock one resource that stands for all.
+#[derive(Clone)]
 #[must_use = "nothing is sent before the request is awaited"]
-pub struct AcquireAll<L = Lease> {
-    request: Request,
-    kind: PhantomData<fn() -> L>,
-}
-
-// Not derived: that would require `L: Clone`.
-impl<L> Clone for AcquireAll<L> {
-    fn clone(&self) -> Self {
-        Self { request: self.request.clone(), kind: PhantomData }
-    }
-}
+pub struct AcquireAll(Request);
 
 #[derive(Clone)]
 struct Request {
@@ -61,6 +47,7 @@ struct Request {
     parts: Vec<Part>,
     ttl: Option<Duration>,
     wait: Duration,
+    fenced: bool,
 }
 
 /// One of the resources, unchecked.
@@ -69,8 +56,7 @@ struct Part {
     fleet: Arc<Fleet>,
     /// The names of the masters, sorted: two locks over the same masters have the same set.
     set: Arc<[Arc<str>]>,
-    resource: Arc<[u8]>,
-    key: Result<Key, BadOption>,
+    key: Result<Key, AcquireError>,
 }
 
 /// One of the resources, checked.
@@ -95,18 +81,19 @@ impl Redlock {
     /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
     /// let leases = lock.acquire_all(["account:1", "account:2"]).await?;
     /// leases.run(async { /* the protected work */ }).await?;
-    /// leases.release().await;
+    /// let _ = leases.release().await;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// * [`Taken`](AcquireAllError::Taken), [`NoQuorum`](AcquireAllError::NoQuorum),
-    ///   [`TooLate`](AcquireAllError::TooLate): see [`acquire`](Redlock::acquire). The error names
+    /// * [`Taken`](AcquireError::Taken), [`NoQuorum`](AcquireError::NoQuorum),
+    ///   [`TooLate`](AcquireError::TooLate): see [`acquire`](Redlock::acquire). The error names
     ///   the last resource that failed. Nothing is held then.
-    /// * [`NoResources`](AcquireAllError::NoResources), [`TooMany`](AcquireAllError::TooMany),
-    ///   [`NamedTwice`](AcquireAllError::NamedTwice), [`Options`](AcquireAllError::Options):
-    ///   nothing was sent.
-    /// * [`ShutDown`](AcquireAllError::ShutDown): one of the locks was
+    /// * [`NoResources`](AcquireError::NoResources),
+    ///   [`TooManyResources`](AcquireError::TooManyResources),
+    ///   [`NamedTwice`](AcquireError::NamedTwice), [`Options`](AcquireError::Options): nothing was
+    ///   sent.
+    /// * [`ShutDown`](AcquireError::ShutDown): one of the locks was
     ///   [shut down](Redlock::shutdown).
     ///
     /// # Cancel safety
@@ -117,22 +104,21 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let request = Request { parts: Vec::new(), ttl: None, wait: self.fleet.wait };
-        AcquireAll { request, kind: PhantomData }.and(self, resources)
+        let (parts, wait) = (Vec::new(), self.fleet.wait);
+        AcquireAll(Request { parts, ttl: None, wait, fenced: false }).and(self, resources)
     }
 }
 
 impl AcquireAll {
-    /// Asks for leases with a [fencing token](FencedLease) each. Tokens of different resources are
-    /// not comparable.
+    /// Asks for leases with a [fencing token](crate::Lease::fencing_token) each. Tokens of
+    /// different resources are not comparable.
     ///
     /// For the rest see [`Acquire::fenced`](crate::Acquire::fenced).
-    pub fn fenced(self) -> AcquireAll<FencedLease> {
-        AcquireAll { request: self.request, kind: PhantomData }
+    pub fn fenced(mut self) -> Self {
+        self.0.fenced = true;
+        self
     }
-}
 
-impl<L> AcquireAll<L> {
     /// Asks for these resources too, on the masters of another lock. The options of that lock apply
     /// to them, except for the wait and the pauses, which are those of the first lock.
     ///
@@ -146,10 +132,9 @@ impl<L> AcquireAll<L> {
         let mut set = lock.fleet.shared.names.clone();
         set.sort_unstable();
         let set: Arc<[Arc<str>]> = set.into();
-        self.request.parts.extend(resources.into_iter().map(|resource| {
-            let resource: Arc<[u8]> = resource.as_ref().into();
-            let (fleet, key) = (lock.fleet.clone(), lock.fleet.key(&resource));
-            Part { fleet, set: set.clone(), resource, key }
+        self.0.parts.extend(resources.into_iter().map(|resource| {
+            let (fleet, key) = (lock.fleet.clone(), lock.fleet.key(resource.as_ref()));
+            Part { fleet, set: set.clone(), key }
         }));
         self
     }
@@ -157,14 +142,14 @@ impl<L> AcquireAll<L> {
     /// How long the masters keep the keys, instead of each lock's own [TTL](crate::Builder::ttl).
     /// The same bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.request.ttl = Some(ttl);
+        self.0.ttl = Some(ttl);
         self
     }
 
     /// How long to wait in total while one of the resources is taken or has no quorum, instead of
     /// the first lock's own [wait](crate::Builder::wait). Zero makes one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.request.wait = wait;
+        self.0.wait = wait;
         self
     }
 }
@@ -172,46 +157,38 @@ impl<L> AcquireAll<L> {
 impl Request {
     /// Checks the request and sorts it in the order that all callers use: by the masters, then by
     /// the key.
-    fn check<L: Granted>(mut self) -> Result<Vec<Wanted>, AcquireAllError> {
+    fn check(mut self) -> Result<Vec<Wanted>, AcquireError> {
         let resources = self.parts.len();
         if resources == 0 {
-            return Err(AcquireAllError::NoResources);
+            return Err(AcquireError::NoResources);
         }
         if resources > MOST {
-            return Err(AcquireAllError::TooMany { resources, most: MOST });
+            return Err(AcquireError::TooManyResources { resources, most: MOST });
         }
         if self.parts.iter().any(|part| part.fleet.is_shut_down()) {
-            return Err(AcquireAllError::ShutDown);
+            return Err(AcquireError::ShutDown);
         }
         let mut places: Vec<(usize, Part)> = self.parts.drain(..).enumerate().collect();
         let place = |part: &Part| (part.set.clone(), part.key.clone().ok());
         places.sort_by_cached_key(|(_, part)| place(part));
         let twice = places.windows(2).find(|two| place(&two[0].1) == place(&two[1].1));
-        if let Some(two) = twice
-            && two[0].1.key.is_ok()
-        {
-            let resource = two[0].1.resource.to_vec();
-            return Err(AcquireAllError::NamedTwice { resource });
+        if let Some([(_, Part { fleet, key: Ok(key), .. }), _]) = twice {
+            return Err(AcquireError::NamedTwice { resource: fleet.resource(key).to_vec() });
         }
-        let wanted = places.into_iter().map(|(named, Part { fleet, resource, key, .. })| {
-            let terms = || {
-                let terms = self.ttl.map_or(Ok(fleet.terms), |ttl| fleet.terms.with_ttl(ttl))?;
-                L::terms(terms, fleet.fencing_memory)
-            };
-            match key.and_then(|key| Ok((key, terms()?))) {
-                Ok((key, terms)) => Ok(Wanted { fleet, key, terms, named }),
-                Err(bad) => Err(AcquireAllError::Options { resource: resource.to_vec(), bad }),
-            }
+        let wanted = places.into_iter().map(|(named, Part { fleet, key, .. })| {
+            let key = key?;
+            let terms = fleet.terms(&key, self.ttl, self.fenced)?;
+            Ok(Wanted { fleet, key, terms, named })
         });
         wanted.collect()
     }
 }
 
-impl<L: Granted> IntoFuture for AcquireAll<L> {
-    type Output = Result<Leases<L>, AcquireAllError>;
-    type IntoFuture = AcquiringAll<L>;
+impl IntoFuture for AcquireAll {
+    type Output = Result<Leases, AcquireError>;
+    type IntoFuture = AcquiringAll;
 
-    fn into_future(self) -> AcquiringAll<L> {
-        AcquiringAll::new(self.request)
+    fn into_future(self) -> AcquiringAll {
+        AcquiringAll::new(self.0)
     }
 }

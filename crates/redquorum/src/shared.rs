@@ -28,10 +28,11 @@ use tokio::sync::{Notify, oneshot};
 use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
 use crate::io::Io;
+use crate::metrics::Counter;
 use crate::node::Connection;
 use crate::report::Report;
 use crate::rng::{RetryPolicy, SystemRng, refuse_in_policy};
-use crate::stats::{Counters, Latencies, MasterStats, Stats, count};
+use crate::stats::{Counters, Latencies, MasterStats, Stats};
 use crate::trace::{self, Throttle};
 
 /// The protocol client of one lock. Drivers keep it alive until no clean-up is pending.
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) names: Vec<Arc<str>>,
     /// Whether the restart guard is on: masters that may have forgotten are distrusted.
     pub(crate) guarded: bool,
+    /// Whether events and spans show a hash in place of a resource's key.
+    pub(crate) hash_resources: bool,
     pub(crate) counters: Counters,
     /// Notified when a master was tried, and after every turn of a driver since a shutdown.
     pub(crate) changed: Notify,
@@ -100,7 +103,9 @@ pub(crate) struct Master {
     /// Whether the last log event said that the master is up; `None` before the first event.
     pub(crate) logged_up: Option<bool>,
     /// The number of connections that came up.
-    pub(crate) connected: u64,
+    pub(crate) connected: Counter,
+    #[cfg(feature = "metrics")]
+    pub(crate) gauges: crate::metrics::Gauges,
     pub(crate) latencies: Latencies,
     /// The number of commands that this turn has written.
     writes: usize,
@@ -178,21 +183,26 @@ impl Shared {
         names: Vec<Arc<str>>,
         clock: Clock,
         retry: Box<dyn RetryPolicy>,
+        hash_resources: bool,
     ) -> Self {
         let mut effects = Vec::new();
         let client = Client::start(config, &mut effects);
-        let master = |_| Master {
+        #[cfg(feature = "metrics")]
+        crate::metrics::describe();
+        let master = |name: &Arc<str>| Master {
             close: Vec::new(),
             dial: None,
             armed: Time::NEVER,
             logged_up: None,
-            connected: 0,
-            latencies: Latencies::default(),
+            connected: Counter::new("redquorum_connects_total", Some(("master", name))),
+            #[cfg(feature = "metrics")]
+            gauges: crate::metrics::Gauges::of(name),
+            latencies: Latencies::of(name),
             writes: 0,
         };
         let state = State {
             client,
-            masters: NodeId::all(config.nodes).map(master).collect(),
+            masters: names.iter().map(master).collect(),
             callers: HashMap::new(),
             questions: HashMap::new(),
             asked: 0,
@@ -205,6 +215,7 @@ impl Shared {
             clock,
             names,
             guarded: config.guard.is_some(),
+            hash_resources,
             counters: Counters::default(),
             changed: Notify::new(),
             sockets: NodeId::all(config.nodes).map(|_| Socket::default()).collect(),
@@ -371,7 +382,7 @@ impl Shared {
                 granted: votes.granted,
                 refused: votes.refused,
                 unknown: votes.unknown,
-                connected: master.connected,
+                connected: master.connected.count(),
                 owed: link.owed(),
                 listens: link.listens(),
                 unanswered: link.unanswered(),
@@ -418,23 +429,31 @@ impl Shared {
     }
 
     fn log(&self, log: Log) {
-        let (now, throttle) = (self.clock.now(), &self.throttle);
+        let now = self.clock.now();
+        if let Log::Lost(cell, why) = &log {
+            cell.count_hold(now);
+            if let Some(span) = cell.span.get() {
+                span.record("lost", why);
+            }
+        }
+        let throttle = match &log {
+            Log::Up(node) | Log::Down(node, _) => &self.sockets[node.index()].throttle,
+            Log::StillEndangered(cell, left) => {
+                return trace::still_endangered(cell.shown(), *left);
+            }
+            _ => &self.throttle,
+        };
+        let Some(suppressed) = throttle.admit(now) else { return };
         match log {
             Log::Endangered(cell, left, votes) => {
-                let report = || Report::new(&votes, &self.names);
-                trace::endangered(throttle, now, &cell.key, left, report);
+                let report = Report::new(&votes, &self.names);
+                trace::endangered(suppressed, cell.shown(), left, &report);
             }
-            Log::StillEndangered(cell, left) => trace::still_endangered(&cell.key, left),
-            Log::Recovered(cell) => trace::recovered(throttle, now, &cell.key),
-            Log::Lost(cell, why) => trace::lost(throttle, now, &cell.key, &why),
-            Log::Up(node) => {
-                let index = node.index();
-                trace::master_up(&self.sockets[index].throttle, now, &self.names[index]);
-            }
-            Log::Down(node, why) => {
-                let index = node.index();
-                trace::master_down(&self.sockets[index].throttle, now, &self.names[index], &why);
-            }
+            Log::StillEndangered(..) => {}
+            Log::Recovered(cell) => trace::recovered(suppressed, cell.shown()),
+            Log::Lost(cell, why) => trace::lost(suppressed, cell.shown(), &why),
+            Log::Up(node) => trace::master_up(suppressed, &self.names[node.index()]),
+            Log::Down(node, why) => trace::master_down(suppressed, &self.names[node.index()], &why),
         }
     }
 }
@@ -562,14 +581,14 @@ impl Turn<'_> {
                 match caller.extension.1 {
                     Extension::Pending => {}
                     Extension::Extended => {
-                        count(&counters.extended);
+                        counters.extended.add();
                         if std::mem::take(&mut caller.endangered) {
                             logs.push(Log::Recovered(cell.clone()));
                         }
                     }
-                    Extension::Lost(_) => count(&counters.not_extended),
+                    Extension::Lost(_) => counters.not_extended.add(),
                     Extension::NoQuorum | Extension::QuorumGone => {
-                        count(&counters.not_extended);
+                        counters.not_extended.add();
                         logs.push(if std::mem::replace(&mut caller.endangered, true) {
                             Log::StillEndangered(cell.clone(), left)
                         } else {
@@ -580,7 +599,7 @@ impl Turn<'_> {
             }
             if let (Some(loss), false) = (hold.lost(), caller.lost) {
                 caller.lost = true;
-                count(&counters.lost);
+                counters.lost.add();
                 logs.push(Log::Lost(cell.clone(), loss.to_string()));
             }
         }

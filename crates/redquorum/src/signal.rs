@@ -1,7 +1,7 @@
 //! LossSignal: notifies tasks and threads that do not hold a lease when the lease is over.
 
 use std::fmt;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use redquorum_protocol::{Claim, Hold, Loss};
 
@@ -23,7 +23,7 @@ use crate::error::Lost;
 /// let signal = lease.loss_signal();
 /// let work = tokio::task::spawn_blocking(move || {
 ///     for step in 0..100 {
-///         if let Some(lost) = signal.is_lost() {
+///         if let Some(lost) = signal.loss() {
 ///             return Err(lost);
 ///         }
 ///         println!("step {step}");
@@ -37,26 +37,40 @@ use crate::error::Lost;
 ///     token.cancel();
 /// });
 /// work.await??;
-/// lease.release().await;
+/// let _ = lease.release().await;
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
 pub struct LossSignal {
     claim: Weak<ClaimCell>,
+    resource: Arc<[u8]>,
 }
 
 impl LossSignal {
-    pub(crate) const fn new(claim: Weak<ClaimCell>) -> Self {
-        Self { claim }
+    pub(crate) fn new(claim: Weak<ClaimCell>, resource: &[u8]) -> Self {
+        Self { claim, resource: resource.into() }
+    }
+
+    /// Whether the lease is over. It needs no runtime. It reads the clock: a deadline that has
+    /// passed counts, whether or not any task noticed it.
+    pub fn is_lost(&self) -> bool {
+        self.cause().is_some()
     }
 
     /// Why the lease is over, if it is: [`Loss::GivenBack`] once its last handle was released or
-    /// dropped. It needs no runtime. It reads the clock: a deadline that has passed counts, whether
-    /// or not any task noticed it.
-    pub fn is_lost(&self) -> Option<Lost> {
-        let Some(claim) = self.claim.upgrade() else { return Some(Lost(Loss::GivenBack)) };
+    /// dropped. For the rest see [`is_lost`](LossSignal::is_lost).
+    pub fn loss(&self) -> Option<Lost> {
+        self.cause().map(|cause| self.lost_by(cause))
+    }
+
+    fn cause(&self) -> Option<Loss> {
+        let Some(claim) = self.claim.upgrade() else { return Some(Loss::GivenBack) };
         claim.notice_deadline();
-        claim.view(over).map(Lost)
+        claim.view(over)
+    }
+
+    fn lost_by(&self, cause: Loss) -> Lost {
+        Lost { resource: self.resource.to_vec(), cause }
     }
 
     /// Waits until the lease is over, and returns why: see [`Lease::lost`](crate::Lease::lost). It
@@ -65,10 +79,10 @@ impl LossSignal {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
-        match self.claim.upgrade() {
-            Some(claim) => Lost(claim.until(over).await),
-            None => Lost(Loss::GivenBack),
-        }
+        self.lost_by(match self.claim.upgrade() {
+            Some(claim) => claim.until(over).await,
+            None => Loss::GivenBack,
+        })
     }
 
     /// The instant after which the lease must be taken for lost, as of now: an extension moves it.
@@ -93,6 +107,6 @@ const fn over(claim: &Claim) -> Option<Loss> {
 
 impl fmt::Debug for LossSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LossSignal").field("lost", &self.is_lost()).finish()
+        f.debug_struct("LossSignal").field("lost", &self.cause()).finish()
     }
 }

@@ -1,11 +1,12 @@
 //! Stats: the counters of a lock, as a snapshot of plain numbers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redquorum_protocol::Cause;
 pub use redquorum_protocol::LinkState;
+
+use crate::metrics::{Counter, Histogram};
 
 /// A snapshot of a lock's counters since it was built.
 #[derive(Clone, Debug, Default)]
@@ -84,38 +85,60 @@ pub struct Latency {
 }
 
 /// The counters of one lock.
-#[derive(Default)]
 pub(crate) struct Counters {
-    pub(crate) acquired: AtomicU64,
-    pub(crate) reentered: AtomicU64,
-    pub(crate) certified: AtomicU64,
-    pub(crate) taken: AtomicU64,
-    pub(crate) no_quorum: AtomicU64,
-    pub(crate) too_late: AtomicU64,
-    pub(crate) extended: AtomicU64,
-    pub(crate) not_extended: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    pub(crate) released: AtomicU64,
+    pub(crate) acquired: Counter,
+    pub(crate) reentered: Counter,
+    pub(crate) certified: Counter,
+    pub(crate) taken: Counter,
+    pub(crate) no_quorum: Counter,
+    pub(crate) too_late: Counter,
+    pub(crate) extended: Counter,
+    pub(crate) not_extended: Counter,
+    pub(crate) lost: Counter,
+    pub(crate) released: Counter,
+    /// How long acquires waited that were granted, and that were not.
+    pub(crate) waits: [Histogram; 2],
+    /// How long leases were held.
+    pub(crate) holds: Histogram,
 }
 
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Ordering::Relaxed);
+impl Default for Counters {
+    fn default() -> Self {
+        let acquires =
+            |outcome| Counter::new("redquorum_acquires_total", Some(("outcome", outcome)));
+        let extensions =
+            |outcome| Counter::new("redquorum_extensions_total", Some(("outcome", outcome)));
+        let waits = |granted| Histogram::new("redquorum_wait_seconds", Some(("granted", granted)));
+        Self {
+            acquired: acquires("acquired"),
+            taken: acquires("taken"),
+            no_quorum: acquires("no_quorum"),
+            too_late: acquires("too_late"),
+            reentered: Counter::new("redquorum_reentries_total", None),
+            certified: Counter::new("redquorum_certifications_total", None),
+            extended: extensions("extended"),
+            not_extended: extensions("not_extended"),
+            lost: Counter::new("redquorum_losses_total", None),
+            released: Counter::new("redquorum_releases_total", None),
+            waits: [waits("yes"), waits("no")],
+            holds: Histogram::new("redquorum_hold_seconds", None),
+        }
+    }
 }
 
 impl Counters {
     pub(crate) fn snapshot(&self, waiting: usize, masters: Vec<MasterStats>) -> Stats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
-            acquired: read(&self.acquired),
-            reentered: read(&self.reentered),
-            certified: read(&self.certified),
-            taken: read(&self.taken),
-            no_quorum: read(&self.no_quorum),
-            too_late: read(&self.too_late),
-            extended: read(&self.extended),
-            not_extended: read(&self.not_extended),
-            lost: read(&self.lost),
-            released: read(&self.released),
+            acquired: self.acquired.count(),
+            reentered: self.reentered.count(),
+            certified: self.certified.count(),
+            taken: self.taken.count(),
+            no_quorum: self.no_quorum.count(),
+            too_late: self.too_late.count(),
+            extended: self.extended.count(),
+            not_extended: self.not_extended.count(),
+            lost: self.lost.count(),
+            released: self.released.count(),
             waiting,
             masters,
         }
@@ -129,16 +152,17 @@ const BUCKETS: usize = 4 * 64;
 pub(crate) struct Latencies {
     max: Duration,
     buckets: Box<[u64; BUCKETS]>,
-}
-
-impl Default for Latencies {
-    fn default() -> Self {
-        Self { max: Duration::ZERO, buckets: Box::new([0; BUCKETS]) }
-    }
+    exported: Histogram,
 }
 
 impl Latencies {
+    pub(crate) fn of(master: &str) -> Self {
+        let exported = Histogram::new("redquorum_reply_seconds", Some(("master", master)));
+        Self { max: Duration::ZERO, buckets: Box::new([0; BUCKETS]), exported }
+    }
+
     pub(crate) fn add(&mut self, time: Duration) {
+        self.exported.record(time);
         self.max = self.max.max(time);
         self.buckets[bucket(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))] += 1;
     }
@@ -181,7 +205,7 @@ mod tests {
         for nanos in [1, 7, 1_000, 123_456_789, u64::MAX] {
             assert!(upper_end(bucket(nanos)) >= nanos, "{nanos}");
         }
-        let mut latencies = Latencies::default();
+        let mut latencies = Latencies::of("m");
         assert_eq!(latencies.summary(), Latency::default());
         for micros in 1..=100 {
             latencies.add(Duration::from_micros(micros));

@@ -1,4 +1,4 @@
-//! The events for the `tracing` crate; without the feature they go nowhere.
+//! The events and spans for the `tracing` crate; without the feature they go nowhere.
 //!
 //! A warning reports a change of state, once: a master goes down, a lease is endangered or lost. If
 //! a caller learns the result from a return value, the event has level debug. No event contains a
@@ -9,11 +9,17 @@
     expect(unused_variables, reason = "without the feature there is nothing to log to")
 )]
 
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redquorum_protocol::Time;
+use redquorum_protocol::{Fingerprint, Time};
+#[cfg(feature = "tracing")]
+use tracing::field::Empty;
 
+use crate::error::AcquireError;
 use crate::report::Report;
 
 /// The length of a window, in which at most [`MOST`] events of one master, or of all leases of one
@@ -36,7 +42,7 @@ struct Window {
 
 impl Throttle {
     /// Whether an event may be logged now. Returns how many were suppressed before it.
-    fn admit(&self, now: Time) -> Option<u64> {
+    pub(crate) fn admit(&self, now: Time) -> Option<u64> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.began.is_none_or(|began| now.since(began) >= WINDOW) {
             (window.began, window.logged) = (Some(now), 0);
@@ -50,87 +56,176 @@ impl Throttle {
     }
 }
 
+/// A resource in events and spans: its key, or a hash of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Resource<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) hashed: bool,
+}
+
+impl fmt::Display for Resource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.hashed {
+            return self.key.escape_ascii().fmt(f);
+        }
+        // The same in every process and version.
+        write!(f, "#{}", Fingerprint::of_name(&self.key.escape_ascii().to_string()))
+    }
+}
+
+/// One of the spans `acquire`, `hold` and `release`.
+#[derive(Clone)]
+pub(crate) struct Span {
+    #[cfg(feature = "tracing")]
+    span: Option<tracing::Span>,
+}
+
+/// A span of this name with these fields.
+macro_rules! span {
+    ($name:literal, $($fields:tt)*) => {
+        Span {
+            #[cfg(feature = "tracing")]
+            span: Some(tracing::info_span!(target: "redquorum", $name, $($fields)*)),
+        }
+    };
+}
+
+impl Span {
+    pub(crate) const NONE: Self = Self {
+        #[cfg(feature = "tracing")]
+        span: None,
+    };
+
+    /// The span of an acquire of one resource, from its first poll to its result.
+    pub(crate) fn acquire(resource: Resource<'_>) -> Self {
+        span!("acquire", %resource, attempts = Empty, queued = Empty, outcome = Empty)
+    }
+
+    /// The span of an acquire of several resources.
+    pub(crate) fn acquire_all(resources: usize) -> Self {
+        span!("acquire", resources, attempts = Empty, outcome = Empty)
+    }
+
+    /// The span of a lease, until it is given back or lost.
+    pub(crate) fn hold(
+        resource: Resource<'_>,
+        fencing_token: impl FnOnce() -> Option<u64>,
+    ) -> Self {
+        span!("hold", %resource, fencing_token = fencing_token(), lost = Empty)
+    }
+
+    /// The span of a release, until its outcome is known.
+    pub(crate) fn release(resource: Resource<'_>) -> Self {
+        span!("release", %resource, outcome = Empty)
+    }
+
+    /// Runs `work` inside the span.
+    pub(crate) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
+        #[cfg(feature = "tracing")]
+        if let Some(span) = &self.span {
+            return span.in_scope(work);
+        }
+        work()
+    }
+
+    /// Polls a future inside the span.
+    pub(crate) async fn around<F: Future>(&self, work: F) -> F::Output {
+        let mut work = pin!(work);
+        poll_fn(|cx| self.within(|| work.as_mut().poll(cx))).await
+    }
+
+    /// Sets a field.
+    pub(crate) fn record(&self, field: &str, value: impl fmt::Display) {
+        #[cfg(feature = "tracing")]
+        if let Some(span) = &self.span {
+            span.record(field, tracing::field::display(value));
+        }
+    }
+
+    /// Sets the outcome of an acquire.
+    pub(crate) fn acquired<T>(&self, result: &Result<T, AcquireError>) {
+        let outcome = match result {
+            Ok(_) => "acquired",
+            Err(AcquireError::Taken { .. }) => "taken",
+            Err(AcquireError::NoQuorum { .. }) => "no_quorum",
+            Err(AcquireError::TooLate { .. }) => "too_late",
+            Err(AcquireError::ShutDown) => "shut_down",
+            Err(_) => "refused",
+        };
+        self.record("outcome", outcome);
+    }
+}
+
 /// The field for suppressed events, omitted if there were none.
 #[cfg(feature = "tracing")]
 fn some(suppressed: u64) -> Option<u64> {
     (suppressed > 0).then_some(suppressed)
 }
 
-pub(crate) fn master_up(throttle: &Throttle, now: Time, master: &str) {
-    let Some(suppressed) = throttle.admit(now) else { return };
+pub(crate) fn master_up(suppressed: u64, master: &str) {
     #[cfg(feature = "tracing")]
     tracing::info!(target: "redquorum", master, suppressed = some(suppressed), "master up");
 }
 
-pub(crate) fn master_down(throttle: &Throttle, now: Time, master: &str, why: &str) {
-    let Some(suppressed) = throttle.admit(now) else { return };
+pub(crate) fn master_down(suppressed: u64, master: &str, why: &str) {
     #[cfg(feature = "tracing")]
     tracing::warn!(target: "redquorum", master, why, suppressed = some(suppressed), "master down");
 }
 
-pub(crate) fn acquired(resource: &[u8], waited: Duration, report: &Report) {
+pub(crate) fn acquired(resource: Resource<'_>, waited: Duration, report: &Report) {
     #[cfg(feature = "tracing")]
     tracing::debug!(
         target: "redquorum",
-        resource = %resource.escape_ascii(),
+        resource = %resource,
         ?waited,
         %report,
         "acquired"
     );
 }
 
-pub(crate) fn not_acquired(resource: &[u8], attempts: u32, why: &str, report: &Report) {
+pub(crate) fn not_acquired(resource: Resource<'_>, attempts: u32, why: &str, report: &Report) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource.escape_ascii(), attempts, why, %report, "not acquired");
+    tracing::debug!(target: "redquorum", resource = %resource, attempts, why, %report, "not acquired");
 }
 
-pub(crate) fn given_back(resource: &[u8], held: Duration) {
+pub(crate) fn given_back(resource: Resource<'_>, held: Duration) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource.escape_ascii(), ?held, "given back");
+    tracing::debug!(target: "redquorum", resource = %resource, ?held, "given back");
 }
 
 /// Logs a failed extension, unless the one before it failed too.
-pub(crate) fn endangered(
-    throttle: &Throttle,
-    now: Time,
-    resource: &[u8],
-    left: Duration,
-    report: impl FnOnce() -> Report,
-) {
-    let Some(suppressed) = throttle.admit(now) else { return };
+pub(crate) fn endangered(suppressed: u64, resource: Resource<'_>, left: Duration, report: &Report) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
         target: "redquorum",
-        resource = %resource.escape_ascii(),
+        resource = %resource,
         ?left,
-        report = %report(),
+        %report,
         suppressed = some(suppressed),
         "lease endangered"
     );
 }
 
-pub(crate) fn still_endangered(resource: &[u8], left: Duration) {
+pub(crate) fn still_endangered(resource: Resource<'_>, left: Duration) {
     #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource.escape_ascii(), ?left, "not extended");
+    tracing::debug!(target: "redquorum", resource = %resource, ?left, "not extended");
 }
 
-pub(crate) fn recovered(throttle: &Throttle, now: Time, resource: &[u8]) {
-    let Some(suppressed) = throttle.admit(now) else { return };
+pub(crate) fn recovered(suppressed: u64, resource: Resource<'_>) {
     #[cfg(feature = "tracing")]
     tracing::info!(
         target: "redquorum",
-        resource = %resource.escape_ascii(),
+        resource = %resource,
         suppressed = some(suppressed),
         "lease recovered"
     );
 }
 
-pub(crate) fn lost(throttle: &Throttle, now: Time, resource: &[u8], why: &str) {
-    let Some(suppressed) = throttle.admit(now) else { return };
+pub(crate) fn lost(suppressed: u64, resource: Resource<'_>, why: &str) {
     #[cfg(feature = "tracing")]
     tracing::warn!(
         target: "redquorum",
-        resource = %resource.escape_ascii(),
+        resource = %resource,
         why,
         suppressed = some(suppressed),
         "lease lost"

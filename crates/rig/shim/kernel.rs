@@ -1,47 +1,64 @@
-//! The kernel, asked without a C library. Called by `shim.rs`.
+//! Files and system calls, through functions that every C library has. Called by `shim.rs`.
 
-use core::{arch::asm, ffi::c_int, ptr};
+use core::{
+    ffi::{c_char, c_int, c_long, c_void},
+    ptr,
+};
 
 use crate::{Timespec, Words, setting::PAGE_BYTES};
 
-/// An open file of the kernel.
-pub(crate) struct File(usize);
+unsafe extern "C" {
+    fn open(path: *const c_char, how: c_int, ...) -> c_int;
+    fn close(file: c_int) -> c_int;
+    fn read(file: c_int, into: *mut c_void, count: usize) -> isize;
+    fn write(file: c_int, from: *const c_void, count: usize) -> isize;
+    fn mmap(
+        at: *mut c_void,
+        length: usize,
+        access: c_int,
+        how: c_int,
+        file: c_int,
+        from: i64,
+    ) -> *mut c_void;
+    /// Makes a system call. On an error it returns -1 and sets `errno`.
+    fn syscall(number: c_long, ...) -> c_long;
+}
+
+/// An open file.
+pub(crate) struct File(c_int);
 
 impl File {
     /// Opens it to be read. The path ends with a zero.
     pub(crate) fn open(path: &[u8]) -> Option<Self> {
-        const AT_FDCWD: usize = (-100_isize).cast_unsigned();
-        const O_CLOEXEC: usize = 0o2_000_000;
-        // SAFETY: the path ends with a zero and outlives the call.
-        let file =
-            unsafe { syscall(sys::OPENAT, [AT_FDCWD, path.as_ptr().addr(), O_CLOEXEC, 0, 0, 0]) };
-        usize::try_from(file).ok().map(Self)
+        Self::open_as(path, 0)
     }
 
-    /// Opens it to be written at its end, and makes it if it is not there. The path ends with a zero.
+    /// Opens it to be written at its end, and makes it if it is not there. The path ends with a
+    /// zero.
     pub(crate) fn append(path: &[u8]) -> Option<Self> {
-        const AT_FDCWD: usize = (-100_isize).cast_unsigned();
-        const O_WRONLY_CREAT_APPEND_CLOEXEC: usize = 0o1 | 0o100 | 0o2_000 | 0o2_000_000;
-        let how = O_WRONLY_CREAT_APPEND_CLOEXEC;
-        // SAFETY: the path ends with a zero and outlives the call.
-        let file = unsafe { syscall(sys::OPENAT, [AT_FDCWD, path.as_ptr().addr(), how, 0o600, 0, 0]) };
-        usize::try_from(file).ok().map(Self)
+        const WRONLY_CREAT_APPEND: c_int = 0o1 | 0o100 | 0o2_000;
+        Self::open_as(path, WRONLY_CREAT_APPEND)
     }
 
-    /// Writes some words, in one piece: with others who append they do not mix.
+    fn open_as(path: &[u8], how: c_int) -> Option<Self> {
+        const CLOEXEC: c_int = 0o2_000_000;
+        // SAFETY: the path ends with a zero and outlives the call.
+        let file = unsafe { open(path.as_ptr().cast(), how | CLOEXEC, 0o600) };
+        (file >= 0).then_some(Self(file))
+    }
+
+    /// Writes some words, in one piece: they do not mix with those of other writers.
     pub(crate) fn write(&self, words: &[u64]) {
-        let args = [self.0, words.as_ptr().expose_provenance(), size_of_val(words), 0, 0, 0];
         // SAFETY: the words may be read, and outlive the call.
-        unsafe { syscall(sys::WRITE, args) };
+        unsafe { write(self.0, words.as_ptr().cast(), size_of_val(words)) };
     }
 
     /// Reads until the buffer is full or the file at its end; returns how much.
     pub(crate) fn read(&self, into: &mut [u8]) -> usize {
         let mut length = 0;
         while let Some(rest) = into.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            let args = [self.0, rest.as_mut_ptr().expose_provenance(), rest.len(), 0, 0, 0];
             // SAFETY: the buffer may be written, up to its length.
-            match usize::try_from(unsafe { syscall(sys::READ, args) }) {
+            match usize::try_from(unsafe { read(self.0, rest.as_mut_ptr().cast(), rest.len()) }) {
                 Ok(read @ 1..) => length += read,
                 _ => break,
             }
@@ -51,33 +68,29 @@ impl File {
 
     /// Maps the page, for ever. Null if that fails.
     pub(crate) fn map(&self) -> *mut Words {
-        const PROT_READ: usize = 1;
-        const MAP_SHARED: usize = 1;
-        let args = [0, PAGE_BYTES, PROT_READ, MAP_SHARED, self.0, 0];
+        const READ: c_int = 1;
+        const SHARED: c_int = 1;
         // SAFETY: a new mapping at a place of the kernel's choice harms nothing.
-        match usize::try_from(unsafe { syscall(sys::MMAP, args) }) {
-            Ok(address) => ptr::with_exposed_provenance_mut(address),
-            Err(_) => ptr::null_mut(),
-        }
+        let page = unsafe { mmap(ptr::null_mut(), PAGE_BYTES, READ, SHARED, self.0, 0) };
+        if page.addr() == usize::MAX { ptr::null_mut() } else { page.cast() }
     }
 }
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: it is open, and no one else's.
-        unsafe { syscall(sys::CLOSE, [self.0, 0, 0, 0, 0, 0]) };
+        // SAFETY: it is open, and not shared.
+        unsafe { close(self.0) };
     }
 }
 
-/// The kernel's answer: zero, or a negative error number.
+/// Reads a clock of the kernel.
 ///
 /// # Safety
 ///
-/// What the pointer leads to may be written, or the kernel finds that it may not.
-pub(crate) unsafe fn clock_gettime(clock: c_int, into: *mut Timespec) -> isize {
-    let args = [(clock as isize).cast_unsigned(), into.expose_provenance(), 0, 0, 0, 0];
-    // SAFETY: the caller says so.
-    unsafe { syscall(sys::CLOCK_GETTIME, args) }
+/// The memory behind the pointer may be written.
+pub(crate) unsafe fn clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
+    // SAFETY: the caller guarantees it.
+    status(unsafe { syscall(CLOCK_GETTIME, c_long::from(clock), into) })
 }
 
 /// The number and the length of an open file.
@@ -86,89 +99,29 @@ pub(crate) fn look_at(file: c_int) -> Option<(u64, u64)> {
     let mut stat = [0_u64; 18];
     const NUMBER: usize = 1;
     const LENGTH: usize = 6;
-    let args = [file as usize, stat.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
     // SAFETY: it may be written, and is large enough.
-    let answer = unsafe { syscall(sys::FSTAT, args) };
-    (answer == 0).then_some((stat[NUMBER], stat[LENGTH]))
+    let result = unsafe { syscall(FSTAT, c_long::from(file), stat.as_mut_ptr()) };
+    (result == 0).then_some((stat[NUMBER], stat[LENGTH]))
 }
 
-/// Brings a file to the disk: all of it, or as much as it takes to read it again. The kernel's answer.
-pub(crate) fn sync(file: c_int, all: bool) -> isize {
-    let call = if all { sys::FSYNC } else { sys::FDATASYNC };
+/// Brings a file to the disk: all of it, or as much as it takes to read it again. Not with the C
+/// library's functions, which the shim overrides.
+pub(crate) fn sync(file: c_int, all: bool) -> c_int {
+    let call = if all { FSYNC } else { FDATASYNC };
     // SAFETY: the kernel checks the argument.
-    unsafe { syscall(call, [file as usize, 0, 0, 0, 0, 0]) }
+    status(unsafe { syscall(call, c_long::from(file)) })
 }
 
-#[cfg(target_arch = "x86_64")]
-mod sys {
-    pub(crate) const WRITE: usize = 1;
-    pub(crate) const FSTAT: usize = 5;
-    pub(crate) const FSYNC: usize = 74;
-    pub(crate) const FDATASYNC: usize = 75;
-    pub(crate) const READ: usize = 0;
-    pub(crate) const CLOSE: usize = 3;
-    pub(crate) const MMAP: usize = 9;
-    pub(crate) const CLOCK_GETTIME: usize = 228;
-    pub(crate) const OPENAT: usize = 257;
+const fn status(result: c_long) -> c_int {
+    if result == 0 { 0 } else { -1 }
 }
 
-#[cfg(target_arch = "aarch64")]
-mod sys {
-    pub(crate) const WRITE: usize = 64;
-    pub(crate) const FSTAT: usize = 80;
-    pub(crate) const FSYNC: usize = 82;
-    pub(crate) const FDATASYNC: usize = 83;
-    pub(crate) const OPENAT: usize = 56;
-    pub(crate) const CLOSE: usize = 57;
-    pub(crate) const READ: usize = 63;
-    pub(crate) const CLOCK_GETTIME: usize = 113;
-    pub(crate) const MMAP: usize = 222;
+/// The number of a system call: on x86-64, and on aarch64.
+const fn number(x86_64: c_long, aarch64: c_long) -> c_long {
+    if cfg!(target_arch = "x86_64") { x86_64 } else { aarch64 }
 }
 
-/// # Safety
-///
-/// As the call.
-#[cfg(target_arch = "x86_64")]
-unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the kernel changes these registers and what the arguments lead to.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number.cast_signed() => answer,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    answer
-}
-
-/// # Safety
-///
-/// As the call.
-#[cfg(target_arch = "aarch64")]
-unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the kernel changes this register and what the arguments lead to.
-    unsafe {
-        asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") args[0].cast_signed() => answer,
-            in("x1") args[1],
-            in("x2") args[2],
-            in("x3") args[3],
-            in("x4") args[4],
-            in("x5") args[5],
-            options(nostack),
-        );
-    }
-    answer
-}
+const FSTAT: c_long = number(5, 80);
+const FSYNC: c_long = number(74, 82);
+const FDATASYNC: c_long = number(75, 83);
+const CLOCK_GETTIME: c_long = number(228, 113);

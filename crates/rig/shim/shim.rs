@@ -1,14 +1,15 @@
 //! The shim: a library that is preloaded into a process and overrides the functions by which it
-//! reads the wall clock. What they show is what the page says that `REDQUORUM_CLOCK` names; without
-//! it, or if it is not a page, they show the real time.
+//! reads the wall clock. They show the time of the page that `REDQUORUM_CLOCK` names; without it, or
+//! if it is not a page, they show the real time.
 //!
-//! And it notes what is on disk: each time that a file was synced, its number, how long it was when that
-//! began, and when, in the file that `REDQUORUM_SYNCS` names. What a power loss leaves is known by that.
+//! It also notes what is on disk: each sync of a file, with the file's number, its length and the
+//! time when the sync began, in the file that `REDQUORUM_SYNCS` names. A power loss leaves that
+//! much.
 //!
-//! Compiled by `build.rs`, not by cargo. It needs nothing but the kernel: no libc of a certain kind
-//! or version, so that one file serves every server and every container. The two libc symbols that
-//! it knows may be missing: `dlsym` finds the function that was overridden, which reads the clock
-//! without a system call (without it a pipelined server is a third slower), and `__errno_location`.
+//! Compiled by `build.rs`, not by cargo. Of the C library it uses only functions that all of them
+//! have, without a version, so that one file serves every server and every container. `dlsym` may be
+//! missing: it finds the function that was overridden, which reads the clock without a system call
+//! (without it a pipelined server is a third slower).
 //!
 //! Only the wall clock: a monotonic clock, by which event loops wait, passes through. Not reached
 //! are static executables and those that ask the kernel themselves (Go), and waits with a deadline
@@ -31,26 +32,23 @@ mod setting;
 use kernel::File;
 use setting::{ClockSetting, MAGIC, PAGE_BYTES, SLOT_WORDS, SLOTS};
 
-/// The address of a function of the C library, null where none has it: a weak symbol, for which the
-/// compiler has no stable word.
-macro_rules! weak {
-    ($name:literal) => {{
-        let address: *const c_void;
-        // SAFETY: reads what the loader has written into the table.
-        #[cfg(target_arch = "x86_64")]
-        unsafe {
-            asm!(concat!(".weak ", $name), concat!("mov {}, [rip + ", $name, "@GOTPCREL]"),
-                 out(reg) address, options(nostack, pure, readonly, preserves_flags));
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            asm!(concat!(".weak ", $name), concat!("adrp {0}, :got:", $name),
-                 concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
-                 out(reg) address, options(nostack, pure, readonly, preserves_flags));
-        }
-        address
-    }};
+/// The address of `dlsym`, null where there is none: a weak symbol, for which the compiler has no
+/// stable word.
+fn dlsym_address() -> *const c_void {
+    let address: *const c_void;
+    // SAFETY: reads what the loader has written into the table.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(".weak dlsym", "mov {}, [rip + dlsym@GOTPCREL]",
+             out(reg) address, options(nostack, pure, readonly, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(".weak dlsym", "adrp {0}, :got:dlsym", "ldr {0}, [{0}, :got_lo12:dlsym]",
+             out(reg) address, options(nostack, pure, readonly, preserves_flags));
+    }
+    address
 }
 
 /// With the `=`, so that no variable with a longer name is taken for it.
@@ -128,7 +126,7 @@ pub unsafe extern "C" fn gettimeofday(into: *mut Timeval, zone: *mut Timezone) -
             };
         }
         if !zone.is_null() {
-            // What the C libraries answer: the kernel's time zone is no one's.
+            // As the C libraries do, which ignore the kernel's time zone.
             *zone = Timezone { minutes_west: 0, dst: 0 };
         }
     }
@@ -166,21 +164,21 @@ pub extern "C" fn fsync(file: c_int) -> c_int {
 
 fn synced(file: c_int, all: bool) -> c_int {
     if !NOTES_SYNCS.load(Ordering::Acquire) {
-        return told(kernel::sync(file, all));
+        return kernel::sync(file, all);
     }
-    // What is written while it syncs may be on disk or not: not is what a power loss makes of it.
+    // Data that is written while it syncs may be on disk or not. A power loss loses it.
     let mut now = Timespec { seconds: 0, nanos: 0 };
     // SAFETY: it may be written.
     unsafe { kernel::clock_gettime(CLOCK_MONOTONIC, &mut now) };
     let before = kernel::look_at(file);
     let answer = kernel::sync(file, all);
-    // SAFETY: nobody writes to it any more.
+    // SAFETY: it was written before there was a second thread.
     let path = unsafe { &*(&raw const SYNCS) };
     if let (0, Some((number, length)), Some(notes)) = (answer, before, File::append(path)) {
         let stamp = now.seconds.cast_unsigned() * NANOS + now.nanos.cast_unsigned();
         notes.write(&[number, length, stamp]);
     }
-    told(answer)
+    answer
 }
 
 /// Nanoseconds since the epoch, as the page says.
@@ -201,7 +199,7 @@ fn setting() -> Option<ClockSetting> {
     // SAFETY: null, or mapped for ever, for reading, with this size.
     let page = unsafe { page.as_ref() }?;
     // Twice in a row both are torn only if this thread slept through two updates in between. The
-    // bound is for a page that someone else has filled with rubbish.
+    // bound is for a page that another program has overwritten.
     for _ in 0..10_000 {
         let [a, b] = SLOTS;
         let sequence = |slot: usize| page[slot].load(Ordering::Acquire);
@@ -284,7 +282,7 @@ fn find_variable(name: &[u8], value: &mut [u8; PATH_MAX]) -> bool {
 fn find_overridden() {
     const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    let dlsym = weak!("dlsym");
+    let dlsym = dlsym_address();
     if !dlsym.is_null() {
         // SAFETY: the C library's function of this name has this type. It looks behind the library
         // that calls it, which is this one.
@@ -310,32 +308,15 @@ unsafe fn real_clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
             core::mem::transmute::<*mut c_void, ClockGettime>(overridden)(clock, into)
         };
     }
-    // SAFETY: the kernel checks both arguments.
-    let answer = unsafe { kernel::clock_gettime(clock, into) };
-    told(answer)
-}
-
-/// A kernel's answer as a function of the C library gives it: with the error number elsewhere.
-fn told(answer: isize) -> c_int {
-    if answer >= 0 {
-        return 0;
-    }
-    type ErrnoLocation = extern "C" fn() -> *mut c_int;
-    let location = weak!("__errno_location");
-    if !location.is_null() {
-        // SAFETY: the C library's function of this name returns where this thread's `errno` is.
-        unsafe {
-            *core::mem::transmute::<*const c_void, ErrnoLocation>(location)() = -answer as c_int;
-        }
-    }
-    -1
+    // SAFETY: the caller says that the call is right.
+    unsafe { kernel::clock_gettime(clock, into) }
 }
 
 // The compiled `core` names it, and nothing here unwinds. In assembler, so that it is not exported:
 // a process of Rust's own may have the true one in a library that is loaded after this one.
 global_asm!(".globl rust_eh_personality", ".hidden rust_eh_personality", "rust_eh_personality:");
 
-/// Nothing here panics; without the standard library the compiler wants to be told what then.
+/// Nothing here panics, but without the standard library a panic handler is required.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

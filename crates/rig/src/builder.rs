@@ -2,21 +2,23 @@
 //! `Masters::builder`.
 
 use std::{
+    collections::VecDeque,
     ffi::OsString,
-    thread,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use crate::{
-    Masters, RigError, clocks_supported, find_server,
-    node::{Node, POLL, Plan, Progress},
-    ports::Ports,
-    replica,
+    ClockChange, Masters, RigError, clocks_supported, containers, find_server,
+    host::LocalServer,
+    masters::Master,
+    node::Node,
+    ports,
+    replica::{DIRECTIVES, Replica},
 };
 
-/// Nothing is written to disk, and only this machine can reach it.
-const DEFAULTS: [&str; 8] =
-    ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--protected-mode", "yes"];
+/// Longer than a command takes, shorter than any action that a server does by the clock.
+const TRIAL: Duration = Duration::from_millis(50);
 
 /// What a master writes to disk, and when the data is safe there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,32 +34,22 @@ pub enum Persistence {
     AofAlways,
 }
 
-impl Persistence {
-    /// As directives of `redis.conf`.
-    pub(crate) fn directives(self) -> [(&'static str, &'static str); 2] {
-        let (append, sync) = match self {
-            Self::None => ("no", "everysec"),
-            Self::AofEverysec => ("yes", "everysec"),
-            Self::AofAlways => ("yes", "always"),
-        };
-        [("appendonly", append), ("appendfsync", sync)]
-    }
-}
-
 /// Options for masters to start; from [`Masters::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "no master is started before `start`"]
 pub struct Builder {
     count: usize,
     options: Vec<OsString>,
-    password: Option<String>,
-    unix_socket: bool,
-    clocks: bool,
-    syncs: bool,
+    pub(crate) password: Option<String>,
+    pub(crate) unix_socket: bool,
+    pub(crate) clocks: bool,
+    pub(crate) syncs: bool,
     replicas: bool,
-    persistence: Persistence,
-    within: Duration,
-    ports: Ports,
+    pub(crate) persistence: Persistence,
+    pub(crate) within: Duration,
+    ports: VecDeque<u16>,
+    /// Containers, and the name of their image.
+    containers: Option<Option<String>>,
 }
 
 impl Builder {
@@ -67,7 +59,7 @@ impl Builder {
     pub(crate) fn new() -> Self {
         Self {
             count: 5,
-            options: DEFAULTS.map(OsString::from).to_vec(),
+            options: Vec::new(),
             password: None,
             unix_socket: false,
             clocks: false,
@@ -75,13 +67,28 @@ impl Builder {
             replicas: false,
             persistence: Persistence::None,
             within: Duration::from_secs(10),
-            ports: Ports::default(),
+            ports: VecDeque::new(),
+            containers: None,
         }
     }
 
     /// The number of masters. Default: 5. Maximum: [`MAX_MASTERS`](Self::MAX_MASTERS).
     pub fn count(mut self, count: usize) -> Self {
         self.count = count;
+        self
+    }
+
+    /// Starts the masters in [containers](crate::containers) instead of processes, from this image:
+    /// any image with a `redis-server` on its path, including Valkey's. It is pulled if the engine
+    /// does not have it. Also raises the default of [`within`](Self::within) to 30 s. Needs the
+    /// feature `containers`.
+    ///
+    /// Default image: the one that [`IMAGE_VARIABLE`](containers::IMAGE_VARIABLE) names; else the
+    /// official image if the engine has it, else the one that `just image` builds if the engine has
+    /// that; else the official one is pulled.
+    pub fn containers(mut self, image: Option<&str>) -> Self {
+        self.containers = Some(image.map(str::to_owned));
+        self.within = Duration::from_secs(30);
         self
     }
 
@@ -105,8 +112,8 @@ impl Builder {
         self
     }
 
-    /// Lets every master also listen on a Unix socket in its directory, see [`Masters::socket`].
-    /// Default: no.
+    /// Lets every master process also listen on a Unix socket in its directory, see
+    /// [`Masters::socket`]. Default: no.
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
@@ -116,12 +123,12 @@ impl Builder {
     /// end of the masters). Default: [`Persistence::None`]; a restarted master is empty.
     pub fn persistence(mut self, persistence: Persistence) -> Self {
         self.persistence = persistence;
-        let all = persistence.directives();
-        all.into_iter().fold(self, |builder, (name, value)| builder.config(name, value))
+        self
     }
 
     /// Gives every master its own [`Clock`](crate::Clock), for [`Masters::set_clock`]. Only on
-    /// Linux, see [`clocks_supported`]. Default: no.
+    /// Linux, see [`clocks_supported`]; containers need an engine that sees the directory for
+    /// temporary files. Default: no.
     pub fn clocks(mut self) -> Self {
         self.clocks = true;
         self
@@ -129,8 +136,7 @@ impl Builder {
 
     /// Records the syncs of the masters, so that a [power loss](Masters::power_loss) under
     /// [`Persistence::AofEverysec`] leaves exactly the synced data. The shim of
-    /// [clocks](Self::clocks) records them, so this implies clocks, and works only where they are
-    /// supported. Default: no.
+    /// [clocks](Self::clocks) records them, so this implies clocks. Default: no.
     pub fn syncs(mut self) -> Self {
         self.syncs = true;
         self.clocks()
@@ -140,16 +146,16 @@ impl Builder {
     /// over](Masters::fail_over). Default: no.
     pub fn replicas(mut self) -> Self {
         self.replicas = true;
-        self.args(replica::DIRECTIVES)
+        self.args(DIRECTIVES)
     }
 
-    /// Ports to try first, before free ones are picked. A port that is already in use is skipped.
-    /// Default: none.
+    /// Ports of master processes to try first, before free ones are picked. A port that is already
+    /// in use is skipped. Default: none.
     ///
     /// Avoid ports that a *client* may get while its master is dead, on Linux from 32768: they can
     /// keep the master from coming back.
     pub fn ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
-        self.ports.want(ports);
+        self.ports.extend(ports);
         self
     }
 
@@ -160,21 +166,44 @@ impl Builder {
         self
     }
 
-    /// Starts the masters, and returns when each answers `PING`.
+    /// The arguments of a server. The last of two equal options applies.
+    pub(crate) fn arguments(&self) -> Vec<OsString> {
+        let (append, sync) = match self.persistence {
+            Persistence::None => ("no", "everysec"),
+            Persistence::AofEverysec => ("yes", "everysec"),
+            Persistence::AofAlways => ("yes", "always"),
+        };
+        // Only this machine can reach it.
+        let defaults = ["--save", "", "--bind", "127.0.0.1", "--protected-mode", "yes"];
+        let persistence = ["--appendonly", append, "--appendfsync", sync];
+        let mut all: Vec<OsString> = defaults.iter().chain(&persistence).map(Into::into).collect();
+        all.extend(self.options.iter().cloned());
+        all.extend(["--daemonize", "no"].map(OsString::from));
+        for directive in ["--requirepass", "--masterauth"] {
+            all.extend(self.password.iter().flat_map(|word| [directive.into(), word.into()]));
+        }
+        all
+    }
+
+    /// Starts the masters, and returns when each answers `PING`. With containers, it first removes
+    /// what earlier runs left behind.
     ///
     /// # Errors
     ///
     /// - [`RigError::Unsupported`]: the system is not Unix.
     /// - [`RigError::NoServer`]: there is no server program.
+    /// - [`RigError::NoContainers`]: containers were requested, and the feature is off.
+    /// - [`RigError::NoEngine`], [`RigError::NoImage`]: no container engine answers, or the image
+    ///   is not there and cannot be pulled.
     /// - [`RigError::NoClocks`]: clocks were requested, but are not supported here.
     /// - [`RigError::Count`]: no masters, or too many.
     /// - [`RigError::NotUp`]: a master ended, or was not ready in time.
     /// - [`RigError::Clock`]: a master does not run under its clock.
     /// - [`RigError::Replica`]: a replica gets no copy of its master.
-    /// - [`RigError::Keeper`]: a keeper could not be started.
+    /// - [`RigError::Keeper`], [`RigError::Engine`]: a keeper or a container could not be started.
     ///
     /// After an error no master is left.
-    pub fn start(self) -> Result<Masters, RigError> {
+    pub fn start(mut self) -> Result<Masters, RigError> {
         if !cfg!(unix) {
             return Err(RigError::Unsupported);
         }
@@ -184,54 +213,63 @@ impl Builder {
         if self.clocks {
             clocks_supported()?;
         }
-        let plan = Plan {
-            server: find_server()?.path().to_owned(),
-            options: self.options,
-            password: self.password,
-            unix_socket: self.unix_socket,
-            clocks: self.clocks,
-            syncs: self.syncs,
-            persistence: self.persistence,
-            within: self.within,
+        let (count, replicas) = (self.count, self.replicas);
+        let image = self.containers.take();
+        let mut ports = std::mem::take(&mut self.ports);
+        let plan = Arc::new(self);
+        let numbers = (1..=count).chain((1..=count).filter(|_| replicas));
+        // The directory is dropped after the nodes.
+        let (directory, mut nodes, image) = match image {
+            Some(image) => containers::start(&plan, numbers, image)?,
+            None => (None, launch_all(&plan, numbers, &mut ports)?, None),
         };
-        let servers = if self.replicas { 2 * self.count } else { self.count };
-        let number = |index| index % self.count + 1;
-        let mut nodes = start_all(&plan, servers, number, self.ports)?;
-        nodes.iter().try_for_each(|node| node.verify_clock(&plan))?;
-        let replicas = nodes.split_off(self.count);
-        Masters::new(plan, nodes).with_replicas(replicas)
+        let until = Instant::now() + plan.within;
+        for node in &mut nodes {
+            while !node.wait_until_up(until)? {
+                let server = LocalServer::spawn(&plan, node.number, ports::next(&mut ports))?;
+                *node = launch(&plan, server, &mut ports)?;
+            }
+            if plan.clocks {
+                // There is no other way to see whether the shim was loaded.
+                node.set_clock(ClockChange::forward(TRIAL))?;
+                node.set_clock(ClockChange::Cure)?;
+            }
+        }
+        let mut copies = nodes.split_off(count).into_iter();
+        let server = match image {
+            Some(image) => format!("{} in image {image}", containers::server(&nodes[0])?),
+            None => find_server()?.to_string(),
+        };
+        let masters = nodes.into_iter().map(|first| {
+            let replica = copies.next().map(|node| Replica::new(node, &first)).transpose()?;
+            Ok(Master { first, replica })
+        });
+        Ok(Masters { masters: masters.collect::<Result<_, _>>()?, server, directory })
     }
 }
 
-fn start_all(
-    plan: &Plan,
-    count: usize,
-    number: impl Fn(usize) -> usize,
-    mut ports: Ports,
+/// Launches servers with these numbers as processes. All keepers start before the first is waited
+/// for.
+fn launch_all(
+    plan: &Arc<Builder>,
+    numbers: impl Iterator<Item = usize>,
+    ports: &mut VecDeque<u16>,
 ) -> Result<Vec<Node>, RigError> {
-    let until = Instant::now() + plan.within;
-    // Starts all of them before it waits for the first.
-    let mut nodes = (0..count)
-        .map(|index| Node::spawn(plan, number(index), ports.next()))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut waiting: Vec<usize> = (0..count).collect();
-    loop {
-        let mut late = Vec::new();
-        for index in waiting {
-            match nodes[index].progress(plan)? {
-                Progress::Up => continue,
-                Progress::NotYet => {}
-                Progress::PortTaken => {
-                    nodes[index] = Node::spawn(plan, number(index), ports.next())?;
-                }
-            }
-            late.push(index);
-        }
-        waiting = late;
-        let Some(&first) = waiting.first() else { return Ok(nodes) };
-        if Instant::now() >= until {
-            return Err(nodes[first].late(plan));
-        }
-        thread::sleep(POLL);
+    let servers = numbers.map(|number| LocalServer::spawn(plan, number, ports::next(ports)));
+    let servers = servers.collect::<Result<Vec<_>, _>>()?;
+    servers.into_iter().map(|server| launch(plan, server, ports)).collect()
+}
+
+/// Launches a server whose keeper was started, on another port if that one is claimed.
+fn launch(
+    plan: &Arc<Builder>,
+    mut server: LocalServer,
+    ports: &mut VecDeque<u16>,
+) -> Result<Node, RigError> {
+    while !server.is_ready()? {
+        server = LocalServer::spawn(plan, server.number, ports::next(ports))?;
     }
+    let node = Node::new(plan, server.number, server.dir(), server)?;
+    node.host.launch()?;
+    Ok(node)
 }

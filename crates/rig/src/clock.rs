@@ -116,16 +116,11 @@ impl Clock {
 
     /// The environment variables for a process that sees the directory under another path: in a
     /// container.
-    pub fn env_at(dir: &Path) -> [(&'static str, OsString); 2] {
+    pub(crate) fn env_at(dir: &Path) -> [(&'static str, OsString); 2] {
         [
             ("LD_PRELOAD", dir.join(SHIM_FILE).into_os_string()),
             ("REDQUORUM_CLOCK", dir.join(PAGE_FILE).into_os_string()),
         ]
-    }
-
-    /// The directory with the two files.
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Changes the shown time from now on, and returns the new setting.

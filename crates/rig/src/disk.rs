@@ -1,6 +1,6 @@
 //! The synced part of a master's append-only file, and the cut that leaves only this part: a power
-//! loss. The shim records each sync (`shim/shim.rs`); this file reads the records. `node.rs` and
-//! `containers/node.rs` call it for a master that has ended.
+//! loss. The shim records each sync (`shim/shim.rs`); this file reads the records. `node.rs`
+//! calls it for a master that has ended.
 //!
 //! The base of the file and its manifest stay: Redis syncs both before it uses them.
 
@@ -18,7 +18,7 @@ pub(crate) const NOTES_FILE: &str = "synced";
 /// The variable that passes it to the shim.
 pub(crate) const NOTES_VARIABLE: &str = "REDQUORUM_SYNCS";
 
-/// The data that a master keeps after a [power loss](crate::Cluster::power_loss).
+/// The data that a master keeps after a [power loss](crate::Masters::power_loss).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Persisted {
@@ -57,7 +57,7 @@ pub(crate) fn power_loss(
             cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
         }
         (Persistence::AofEverysec, None) => {
-            let why = "nobody noted what it synced: start the masters with the builder's `syncs`";
+            let why = "its syncs were not recorded: start the masters with the builder's `syncs`";
             Err(failed(why.to_owned()))
         }
     }
@@ -127,52 +127,34 @@ fn number(_metadata: &fs::Metadata) -> u64 {
 mod tests {
     use super::*;
 
-    /// A directory as a master leaves it, with a file of so many bytes.
-    fn directory(name: &str, length: usize) -> (PathBuf, u64) {
-        let dir =
-            std::env::temp_dir().join(format!("redquorum-disk-{name}-{}", std::process::id()));
+    /// Cuts a file of 50 bytes. `notes` has the recorded syncs, by the number of the file. Returns
+    /// what is kept, and the length that is left.
+    fn cut_with(notes: impl Fn(u64) -> Vec<[u64; 3]>) -> (Persisted, u64) {
+        let dir = std::env::temp_dir().join(format!("redquorum-disk-{}", std::process::id()));
         let _not_there = fs::remove_dir_all(&dir);
+        let [base, file] = ["base.rdb", "incr.aof"]
+            .map(|end| dir.join(format!("appendonlydir/appendonly.aof.1.{end}")));
         fs::create_dir_all(dir.join("appendonlydir")).unwrap();
-        fs::write(dir.join("appendonlydir/appendonly.aof.1.base.rdb"), "base").unwrap();
-        let file = dir.join("appendonlydir/appendonly.aof.1.incr.aof");
-        fs::write(&file, vec![b'x'; length]).unwrap();
-        let number = number(&fs::metadata(&file).unwrap());
-        (dir, number)
-    }
-
-    fn cut_with(
-        name: &str,
-        length: usize,
-        notes: impl Fn(u64) -> Vec<[u64; 3]>,
-    ) -> (Persisted, u64) {
-        let (dir, number) = directory(name, length);
-        let bytes: Vec<u8> =
-            notes(number).into_iter().flatten().flat_map(u64::to_ne_bytes).collect();
-        if !bytes.is_empty() {
+        fs::write(&base, "base").unwrap();
+        fs::write(&file, [b'x'; 50]).unwrap();
+        let notes = notes(number(&fs::metadata(&file).unwrap()));
+        if !notes.is_empty() {
+            let bytes: Vec<u8> = notes.into_iter().flatten().flat_map(u64::to_ne_bytes).collect();
             fs::write(dir.join(NOTES_FILE), bytes).unwrap();
         }
         let kept = cut(&dir).unwrap();
-        let left = fs::metadata(dir.join("appendonlydir/appendonly.aof.1.incr.aof")).unwrap().len();
-        let base = fs::metadata(dir.join("appendonlydir/appendonly.aof.1.base.rdb")).unwrap().len();
+        let [base, left] = [base, file].map(|file| fs::metadata(file).unwrap().len());
         assert_eq!(base, 4, "the base was synced when it was made");
         fs::remove_dir_all(dir).unwrap();
         (kept, left)
     }
 
     #[test]
-    fn what_the_latest_sync_of_that_file_had_is_left() {
+    fn the_data_of_the_latest_sync_is_left() {
         let notes = |it: u64| vec![[it, 10, 1], [it + 1, 99, 2], [it, 30, 3], [it + 1, 99, 4]];
-        assert_eq!(cut_with("latest", 50, notes), (Persisted::Until(3), 30));
-    }
-
-    #[test]
-    fn without_a_sync_nothing_is_left() {
-        assert_eq!(cut_with("never", 50, |_| Vec::new()), (Persisted::Nothing, 0));
-        assert_eq!(cut_with("other", 50, |it| vec![[it + 1, 40, 1]]), (Persisted::Nothing, 0));
-    }
-
-    #[test]
-    fn a_file_does_not_grow_by_a_cut() {
-        assert_eq!(cut_with("shorter", 50, |it| vec![[it, 70, 1]]), (Persisted::Until(1), 50));
+        assert_eq!(cut_with(notes), (Persisted::Until(3), 30));
+        assert_eq!(cut_with(|_| Vec::new()), (Persisted::Nothing, 0), "no sync");
+        assert_eq!(cut_with(|it| vec![[it + 1, 40, 1]]), (Persisted::Nothing, 0), "another file");
+        assert_eq!(cut_with(|it| vec![[it, 70, 1]]), (Persisted::Until(1), 50), "a longer file");
     }
 }

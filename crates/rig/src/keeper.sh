@@ -1,12 +1,12 @@
-# The keeper of one master: starts it, signals it, and cleans up after it. Started by keeper.rs as
+# The keeper of one master: starts it, signals it, and cleans up after it. Started by process.rs as
 #     sh -c THIS redquorum-keeper DIRECTORY SERVER ARGUMENT...
-# Makes the directory and says so, for others to put files into it, and launches when it is told.
-# Reads one word a line from its standard input, answers each with one line that begins with @;
-# other lines are complaints of the shell. The end of its input means that whoever held the other
-# end is gone, in whatever way: then the server and its directory go, too.
+# Makes the directory and reports it; process.rs then puts files into it, and sends `launch`. Reads
+# one word a line from its standard input, and answers each with one line that begins with @; other
+# lines are complaints of the shell. Its input ends when the process at the other end is gone, in
+# whatever way: then the keeper ends the server and removes the directory.
 
 exec 2>&1
-# The keeper dies last: not of a terminal's signals, and not of answers that no one reads.
+# The keeper ends last: neither a terminal's signals nor a closed pipe of answers ends it.
 trap '' HUP INT QUIT TERM PIPE
 umask 077
 dir=$1

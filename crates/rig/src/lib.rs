@@ -51,32 +51,22 @@
 //!   Monotonic clocks, timers and sleeps stay unchanged everywhere.
 //! - The rig works on Unix only. Elsewhere it compiles, and [`Builder::start`] returns an error.
 //!
-//! # In containers
-//!
-//! With the feature `containers`, `Containers` starts the same masters from an image, and
-//! [`Cluster`] is the common interface of both. Containers cannot keep two of the guarantees above:
-//! a port changes at every restart, and the next start removes what is left after `kill -9`.
-//! Without the feature none of this is compiled: the client of the engine has some 200 packages.
-//!
 //! # Reading order
 //!
-//! - `masters.rs` has the methods of masters, `cluster.rs` those that all backends have,
-//!   `builder.rs` the options.
-//! - `node.rs` is one master, `keeper.rs` with `keeper.sh` the clean-up, `process.rs` any other
-//!   program under a keeper.
-//! - `clock.rs` with `shim/shim.rs` has the clocks, `disk.rs` power losses, `replica.rs` replicas.
+//! - `masters.rs` has the methods of masters, `builder.rs` the options and the start.
+//! - `node.rs` is one master, `replica.rs` its replica, `disk.rs` its power losses.
+//! - `host.rs` is what a master runs in: a process (`process.rs` with `keeper.sh`), or a container
+//!   (`containers.rs`).
+//! - `clock.rs` with `shim/shim.rs` has the clocks.
 //! - `server.rs` finds the program. `trials.rs` (feature `trials`) runs tests that need it.
-//! - `containers/` are the masters in containers.
 //! - `network.rs` is independent of the others; it and `node.rs` read RESP with `resp.rs`.
 
 mod builder;
 mod clock;
-mod cluster;
-#[cfg(feature = "containers")]
-mod containers;
+pub mod containers;
 mod disk;
 mod error;
-mod keeper;
+mod host;
 mod masters;
 pub mod network;
 mod node;
@@ -90,12 +80,6 @@ pub mod trials;
 
 pub use builder::{Builder, Persistence};
 pub use clock::{Clock, ClockChange, ClockSetting, clocks_supported};
-pub use cluster::Cluster;
-#[cfg(feature = "containers")]
-pub use containers::{
-    Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
-    containers_required, engine,
-};
 pub use disk::Persisted;
 pub use error::RigError;
 pub use masters::Masters;

@@ -23,8 +23,9 @@
 //!
 //! - A connection always *seems* to be accepted: the kernel accepts it on behalf of this process. A
 //!   client behind a partition runs into its response timeout, not its connect timeout.
-//! - The network passes a message on when it is complete (in parts if it is larger than 4 MiB). So
-//!   the other side does not see half a message before its second half or its end.
+//! - The network passes a message on when it is complete. So the other side does not see half a
+//!   message before its second half or its end. From a message of more than 4 MiB on, that side of
+//!   the connection is passed on like data that is not RESP.
 //! - The waiting data in one direction of a connection is bounded (16 MiB). Beyond that the network
 //!   stops reading, and the sender is stuck.
 //! - A message that was struck by a `Delay` waits up to about a millisecond longer.
@@ -45,7 +46,6 @@ mod lane;
 mod rule;
 mod socket;
 mod table;
-mod tokens;
 mod traffic;
 mod world;
 
@@ -60,8 +60,8 @@ use mio::{Poll, Waker};
 
 use engine::{Engine, Order};
 pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
-use tokens::ORDERS;
-pub use traffic::{ClosedBy, Traffic};
+pub use traffic::{ClosedBy, Traffic, TrafficEvent};
+use world::ORDERS;
 
 /// The proxies between all clients and all masters. A drop closes everything and ends the thread.
 ///
@@ -100,7 +100,8 @@ impl Network {
     pub fn listen(&self, client: &str, node: usize) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        self.order(|done| Order::Listen(listener, client.into(), node, done))?;
+        let client = client.into();
+        self.order(move |engine| engine.listen(listener, client, node))?;
         Ok(address)
     }
 
@@ -110,35 +111,36 @@ impl Network {
     /// It applies to new connections. Open connections are left alone: a master that dies ends them
     /// itself.
     pub fn upstream(&self, node: usize, address: Option<SocketAddr>) {
-        self.order(|done| Order::Upstream(node, address, done));
+        self.order(move |engine| engine.upstream(node, address));
     }
 
     /// Adds a rule. It applies to everything that arrives from now on, until it is healed.
     pub fn strike(&self, rule: Rule) -> RuleId {
-        self.order(|done| Order::Strike(rule, done))
+        self.order(move |engine| engine.strike(rule))
     }
 
     /// Ends a rule. The messages that it held are released, in order, and connections on which it
     /// lost data are reset. Does nothing if the rule was healed before.
     pub fn heal(&self, rule: RuleId) {
-        self.order(|done| Order::Heal(rule, done));
+        self.order(move |engine| engine.heal(rule));
     }
 
-    /// Waits until the thread has executed it.
-    fn order<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> T {
+    /// Waits until the thread has executed a task, and returns the result.
+    fn order<T: Send + 'static>(&self, task: impl FnOnce(&mut Engine) -> T + Send + 'static) -> T {
         const ENDED: &str = "the network's thread ended: an observer or a rule panicked on it";
         let own = self.thread.as_ref().map(|thread| thread.thread().id());
         assert_ne!(own, Some(thread::current().id()), "called on the network's own thread");
-        let (done, answer) = channel();
-        self.orders.send(order(done)).expect(ENDED);
+        let (done, result) = channel();
+        let order = move |engine: &mut Engine| drop(done.send(task(engine)));
+        self.orders.send(Some(Box::new(order))).expect(ENDED);
         self.waker.wake().expect("the network's thread can be woken");
-        answer.recv().expect(ENDED)
+        result.recv().expect(ENDED)
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        let stopped = self.orders.send(Order::Stop).is_ok() && self.waker.wake().is_ok();
+        let stopped = self.orders.send(None).is_ok() && self.waker.wake().is_ok();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {

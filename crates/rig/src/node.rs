@@ -1,175 +1,102 @@
-//! One master: its keeper, its port, and whether it is up. `builder.rs` calls it for the start, and
-//! `masters.rs` for everything after that.
+//! One server of a set: when it is up, its clock, and its methods. The same for processes and
+//! containers. `builder.rs` calls it for the start, and `masters.rs` for everything after that.
 
 use std::{
-    ffi::OsString,
-    fs, io,
-    net::{Ipv4Addr, SocketAddr},
-    path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
-    thread,
+    fmt, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread::sleep,
     time::{Duration, Instant},
 };
 
-pub(crate) mod clock;
-
 use crate::{
-    Clock, Persisted, Persistence, RespValue, RigError, disk,
-    keeper::{Answer, Keeper},
-    ports, resp,
+    Builder, Clock, ClockChange, ClockSetting, Persisted, RespValue, RigError,
+    clock::{clocks_supported, real_nanos},
+    disk,
+    host::{Host, Signal},
+    resp,
 };
 
-/// The time between two checks of a server that is starting.
-pub(crate) const POLL: Duration = Duration::from_millis(2);
+/// The time between two checks of a server that starts or stops.
+const POLL: Duration = Duration::from_millis(2);
 
 /// How long a command may take. A running master answers within microseconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server that is up answers within microseconds. A server that is silent for this long is not
-/// ours.
+/// ours, or not up.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_millis(200);
 
-/// How long a server may take to stop after SIGSTOP: some milliseconds on a busy machine.
-const STANDS_STILL: Duration = Duration::from_secs(1);
-
-/// The settings that all masters of a set share.
-#[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    pub(crate) server: PathBuf,
-    pub(crate) options: Vec<OsString>,
-    pub(crate) password: Option<String>,
-    pub(crate) unix_socket: bool,
-    pub(crate) clocks: bool,
-    pub(crate) syncs: bool,
-    pub(crate) persistence: Persistence,
-    pub(crate) within: Duration,
-}
+/// How long a server may show the time before a change. Valkey 9 adds the elapsed monotonic time to
+/// the wall clock that it read last, and reads it again every millisecond or so.
+const CATCHES_UP: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Counted from 1.
+    /// Counted from 1. A replica has the number of its master.
     pub(crate) number: usize,
-    pub(crate) port: u16,
     pub(crate) dir: PathBuf,
-    /// The Unix socket, if it is requested.
-    pub(crate) socket: Option<PathBuf>,
-    /// Its clock, if clocks are requested: set once its keeper has created the directory.
-    clock: OnceLock<Clock>,
-    running: Mutex<Running>,
-}
-
-#[derive(Debug)]
-struct Running {
-    keeper: Keeper,
-    state: State,
-    /// Whether it is between a pause and a resume.
-    paused: bool,
-    /// Whether its clock was changed while it could not be asked for the time.
-    unverified: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum State {
-    /// The keeper's first reply, that the directory exists, is still to be read.
-    Spawned,
-    /// The keeper was asked to launch the server; the process id is still to be read.
-    Launching,
-    /// A server with this process id was launched, and may have ended by itself since.
-    Launched(u32),
-    Dead,
-}
-
-/// The progress of a starting server.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    Up,
-    NotYet,
-    /// It ended, because another process has its port.
-    PortTaken,
+    pub(crate) host: Box<dyn Host>,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) plan: Arc<Builder>,
+    /// Whether it was paused or killed, so that a command would get no reply.
+    silent: AtomicBool,
+    /// Whether its clock was changed since it was compared with `TIME`.
+    unverified: AtomicBool,
 }
 
 impl Node {
-    /// Starts a keeper and returns at once; [`Node::progress`] does the rest.
-    pub(crate) fn spawn(plan: &Plan, number: usize, port: u16) -> Result<Self, RigError> {
-        let dir = ports::directory(port);
-        let socket = plan.unix_socket.then(|| dir.join("redis.sock"));
-        // The last of two equal options applies: the caller must not change these.
-        let mut args = plan.options.clone();
-        args.extend(["--daemonize", "no", "--port"].map(OsString::from));
-        args.extend([port.to_string().into(), "--dir".into(), dir.clone().into()]);
-        if let Some(password) = &plan.password {
-            args.extend(["--requirepass".into(), password.into()]);
-        }
-        if let Some(socket) = &socket {
-            args.extend(["--unixsocket".into(), socket.into()]);
-            args.extend(["--unixsocketperm", "700"].map(OsString::from));
-        }
-        let clock = plan.clocks.then_some(&*dir);
-        let keeper = Keeper::spawn(&dir, &plan.server, &args, clock, plan.syncs)
-            .map_err(|source| RigError::Keeper { node: number, source })?;
-        let state = State::Spawned;
-        let running = Mutex::new(Running { keeper, state, paused: false, unverified: false });
-        Ok(Self { number, port, dir, socket, clock: OnceLock::new(), running })
+    /// A server that was not launched yet, with a directory.
+    pub(crate) fn new(
+        plan: &Arc<Builder>,
+        number: usize,
+        dir: PathBuf,
+        host: impl Host + 'static,
+    ) -> Result<Self, RigError> {
+        let clock = if plan.clocks { Some(Clock::create(&dir)?) } else { None };
+        let [silent, unverified] = [(); 2].map(|()| AtomicBool::new(false));
+        let (plan, host) = (Arc::clone(plan), Box::new(host));
+        Ok(Self { number, dir, host, clock, plan, silent, unverified })
     }
 
-    /// Checks once, and does the next step. An error means that the server will not come up: it
-    /// ended for a reason of its own.
-    pub(crate) fn progress(&self, plan: &Plan) -> Result<Progress, RigError> {
-        let mut running = self.running();
-        let pid = match running.state {
-            State::Launched(pid) => pid,
-            State::Spawned => match running.keeper.answer().map_err(|e| self.keeper_failed(e))? {
-                Answer::Ready => {
-                    self.create_clock(plan)?;
-                    running.keeper.tell("launch").map_err(|e| self.keeper_failed(e))?;
-                    running.state = State::Launching;
-                    return Ok(Progress::NotYet);
-                }
-                Answer::Taken => return Ok(Progress::PortTaken),
-                other => unreachable!("a keeper begins with a directory, not with {other:?}"),
-            },
-            State::Launching => {
-                launched(running.keeper.answer().map_err(|e| self.keeper_failed(e))?)
+    /// Waits until the server answers, with the time of its clock. False: it ended, because another
+    /// program has its port.
+    pub(crate) fn wait_until_up(&self, until: Instant) -> Result<bool, RigError> {
+        while let Err(why) = self.answers() {
+            let runs = self.host.signal(Signal::Look)?;
+            let in_time = Instant::now() < until;
+            if runs && in_time {
+                sleep(POLL);
+                continue;
             }
-            // Another thread killed it while this one waits for it.
-            State::Dead => return Err(RigError::NotRunning { node: self.number }),
-        };
-        running.state = State::Launched(pid);
-        if self.answers(plan, pid).is_ok() {
-            return Ok(Progress::Up);
+            let log = self.host.log();
+            let taken = !runs && log.contains("Address already in use");
+            if taken && in_time {
+                return Ok(false);
+            }
+            let why = if runs || taken {
+                format!("not within {:?}: {why}", self.plan.within)
+            } else {
+                "the server ended".to_owned()
+            };
+            let port = self.host.address().port();
+            return Err(RigError::NotUp { node: self.number, port, why, log });
         }
-        if self.ask(&mut running, "look")? == Answer::Done {
-            return Ok(Progress::NotYet);
-        }
-        running.state = State::Dead;
-        if self.log().contains("Address already in use") {
-            return Ok(Progress::PortTaken);
-        }
-        Err(self.not_up("the server ended".to_owned()))
+        self.silent.store(false, SeqCst);
+        self.verify_clock()?;
+        Ok(true)
     }
 
-    /// The error for a server that is not up in time.
-    pub(crate) fn late(&self, plan: &Plan) -> RigError {
-        let pid = self.pid().unwrap_or_default();
-        let why = match self.answers(plan, pid) {
-            Ok(()) => "it answered too late".to_owned(),
-            Err(why) => why.to_string(),
-        };
-        self.not_up(format!("not within {:?}: {why}", plan.within))
-    }
-
-    /// Whether the server with this process id is ready. Another server behind the same port does
-    /// not count.
-    fn answers(&self, plan: &Plan, pid: u32) -> io::Result<()> {
-        let replies = resp::exchange(
-            self.address(),
-            plan.password.as_deref(),
-            PATIENCE_WITH_STRANGERS,
-            &[&[b"INFO", b"server"], &[b"PING"]],
-        )?;
+    /// Whether the server is ready. Another server behind the same port does not count.
+    fn answers(&self) -> io::Result<()> {
+        let commands: [&[&[u8]]; 2] = [&[b"INFO", b"server"], &[b"PING"]];
+        let replies = self.exchange(PATIENCE_WITH_STRANGERS, &commands)?;
         let info = replies[0].text().unwrap_or_default();
-        let ours = format!("process_id:{pid}");
-        if !info.is_empty() && !info.lines().any(|line| line == ours) {
+        let ours = self.host.pid().map(|pid| format!("process_id:{pid}"));
+        if !info.is_empty() && ours.is_some_and(|ours| !info.lines().any(|line| line == ours)) {
             return Err(io::Error::other("another server answers on this port"));
         }
         // An error is a reply too, but not one of a server that is ready (LOADING, NOAUTH).
@@ -179,172 +106,179 @@ impl Node {
         }
     }
 
-    /// Kills the server if it runs, launches it again, and waits until it is up.
-    pub(crate) fn restart(&self, plan: &Plan) -> Result<(), RigError> {
-        let until = Instant::now() + plan.within;
-        let mut launch = true;
-        loop {
-            if launch {
-                let mut running = self.running();
-                running.state = State::Launched(launched(self.ask(&mut running, "launch")?));
-                running.paused = false;
-            }
-            launch = match self.progress(plan)? {
-                Progress::Up => return self.verify_clock(plan),
-                Progress::NotYet => false,
-                // Another process has it for the moment. The port must stay the same, so wait for
-                // it.
-                Progress::PortTaken => true,
-            };
-            if Instant::now() >= until {
-                return Err(self.late(plan));
-            }
-            thread::sleep(POLL);
+    pub(crate) fn restart(&self) -> Result<(), RigError> {
+        let until = Instant::now() + self.plan.within;
+        self.host.launch()?;
+        // Another program may have the port for the moment. It must stay the same, so wait for it.
+        while !self.wait_until_up(until)? {
+            sleep(POLL);
+            self.host.launch()?;
         }
+        Ok(())
     }
 
-    /// Sends SIGKILL. On return the server has ended, and its port is closed. A dead one stays
-    /// dead.
     pub(crate) fn kill(&self) -> Result<(), RigError> {
-        let mut running = self.running();
-        self.ask(&mut running, "kill")?;
-        running.state = State::Dead;
-        Ok(())
+        self.silent.store(true, SeqCst);
+        self.host.signal(Signal::Kill).map(drop)
     }
 
-    /// Sends SIGKILL, and cuts its file back to the synced part.
-    pub(crate) fn power_loss(&self, plan: &Plan) -> Result<Persisted, RigError> {
+    /// Kills it, and cuts its file back to the synced part.
+    pub(crate) fn power_loss(&self) -> Result<Persisted, RigError> {
         self.kill()?;
-        disk::power_loss(self.number, plan.persistence, plan.syncs.then_some(&*self.dir))
+        let dir = self.plan.syncs.then_some(&*self.dir);
+        disk::power_loss(self.number, self.plan.persistence, dir)
     }
 
-    /// Sends SIGTERM. On return the server has ended, and its port is closed.
-    pub(crate) fn stop(&self, plan: &Plan) -> Result<(), RigError> {
-        let until = Instant::now() + plan.within;
-        drop(self.signal("stop")?);
-        // Other threads get their turn between two checks.
-        while self.runs()? {
+    pub(crate) fn stop(&self) -> Result<(), RigError> {
+        let within = self.plan.within;
+        let until = Instant::now() + within;
+        self.signal(Signal::Stop)?;
+        while self.host.signal(Signal::Look)? {
             if Instant::now() >= until {
-                return Err(RigError::NotStopped { node: self.number, within: plan.within });
+                return Err(RigError::NotStopped { node: self.number, within });
             }
-            thread::sleep(POLL);
+            sleep(POLL);
         }
+        self.silent.store(true, SeqCst);
         Ok(())
     }
 
-    /// Sends SIGSTOP. Returns when the process has stopped: on a busy machine it may run on for
-    /// milliseconds after the signal.
     pub(crate) fn pause(&self) -> Result<(), RigError> {
-        self.signal("pause")?.paused = true;
-        let until = Instant::now() + STANDS_STILL;
-        while self.pid().is_some_and(goes_on) && Instant::now() < until {
-            thread::sleep(Duration::from_micros(100));
-        }
+        self.signal(Signal::Pause)?;
+        self.silent.store(true, SeqCst);
         Ok(())
     }
 
-    /// Sends SIGCONT.
-    pub(crate) fn resume(&self, plan: &Plan) -> Result<(), RigError> {
-        let unverified = self.signal("resume")?.unverified;
-        if unverified { self.verify_clock(plan) } else { Ok(()) }
+    pub(crate) fn resume(&self) -> Result<(), RigError> {
+        self.signal(Signal::Resume)?;
+        self.silent.store(false, SeqCst);
+        if self.unverified.load(SeqCst) { self.verify_clock() } else { Ok(()) }
     }
 
-    /// Sends `pause`, `resume` or `stop` to the keeper. After the latter two the server is not
-    /// paused.
-    fn signal(&self, word: &str) -> Result<MutexGuard<'_, Running>, RigError> {
-        let mut running = self.running();
-        match self.ask(&mut running, word)? {
-            Answer::Done => {
-                running.paused = false;
-                Ok(running)
-            }
-            _ => {
-                running.state = State::Dead;
-                Err(RigError::NotRunning { node: self.number })
-            }
-        }
+    fn signal(&self, signal: Signal) -> Result<(), RigError> {
+        let there = self.host.signal(signal)?;
+        there.then_some(()).ok_or(RigError::NotRunning { node: self.number })
     }
 
-    /// Whether it still runs.
-    fn runs(&self) -> Result<bool, RigError> {
-        let mut running = self.running();
-        let runs = self.ask(&mut running, "look")? == Answer::Done;
-        if !runs {
-            running.state = State::Dead;
-        }
-        Ok(runs)
-    }
-
-    pub(crate) fn command(
-        &self,
-        plan: &Plan,
-        timeout: Duration,
-        command: &[&[u8]],
-    ) -> Result<RespValue, RigError> {
+    pub(crate) fn command(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         let failed = |source| RigError::NoAnswer { node: self.number, source };
-        let replies = resp::exchange(self.address(), plan.password.as_deref(), timeout, &[command]);
-        Ok(replies.map_err(failed)?.remove(0))
+        Ok(self.exchange(PATIENCE, &[command]).map_err(failed)?.remove(0))
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    /// A section of `INFO`: empty if the server refuses.
+    pub(crate) fn info(&self, section: &str) -> Result<String, RigError> {
+        let reply = self.command(&[b"INFO", section.as_bytes()])?;
+        Ok(reply.text().unwrap_or_default().into_owned())
     }
 
-    pub(crate) fn pid(&self) -> Option<u32> {
-        match self.running().state {
-            State::Launched(pid) => Some(pid),
-            State::Spawned | State::Launching | State::Dead => None,
+    fn exchange(&self, timeout: Duration, commands: &[&[&[u8]]]) -> io::Result<Vec<RespValue>> {
+        resp::exchange(self.host.address(), self.plan.password.as_deref(), timeout, commands)
+    }
+
+    /// Changes the clock, and verifies it now, or when the master answers again.
+    pub(crate) fn set_clock(&self, change: ClockChange) -> Result<(), RigError> {
+        let Some(clock) = &self.clock else {
+            clocks_supported()?;
+            let why = "the masters were started without Builder::clocks".to_owned();
+            return Err(RigError::NoClocks { why });
+        };
+        clock.change(change).map_err(|error| self.wrong_clock(format!("{change}: {error}")))?;
+        // Before the check, so that a thread that resumes it at this moment sees it.
+        self.unverified.store(true, SeqCst);
+        if self.silent.load(SeqCst) {
+            return Ok(());
+        }
+        match self.verify_clock() {
+            // It was killed or paused since, or ended by itself.
+            Err(RigError::NoAnswer { .. })
+                if self.silent.load(SeqCst) || !self.host.signal(Signal::Look)? =>
+            {
+                Ok(())
+            }
+            verified => verified,
         }
     }
 
-    /// Asks the keeper to end everything; the drop that follows waits for it.
-    pub(crate) fn hang_up(&self) {
-        self.running().keeper.hang_up();
+    /// Asks for `TIME` until it matches the clock's setting, for at most [`CATCHES_UP`].
+    pub(crate) fn verify_clock(&self) -> Result<(), RigError> {
+        let Some(clock) = &self.clock else { return Ok(()) };
+        let start = Instant::now();
+        loop {
+            let setting = clock.setting();
+            let from = real_nanos();
+            let reply = self.command(&[b"TIME"])?;
+            let matches = compare(&setting, from, real_nanos(), &reply);
+            // Another thread may have changed it meanwhile.
+            if clock.setting() != setting {
+                continue;
+            }
+            match matches {
+                Ok(()) => break,
+                Err(why) if start.elapsed() >= CATCHES_UP => return Err(self.wrong_clock(why)),
+                Err(_) => sleep(POLL),
+            }
+        }
+        self.unverified.store(false, SeqCst);
+        Ok(())
     }
 
-    /// A panic of another thread must not prevent the clean-up, so poisoning is ignored.
-    fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn ask(&self, running: &mut Running, word: &str) -> Result<Answer, RigError> {
-        running.keeper.ask(word).map_err(|source| self.keeper_failed(source))
-    }
-
-    fn keeper_failed(&self, source: io::Error) -> RigError {
-        RigError::Keeper { node: self.number, source }
-    }
-
-    fn not_up(&self, why: String) -> RigError {
-        RigError::NotUp { node: self.number, port: self.port, why, log: self.log() }
-    }
-
-    /// The last lines of the server's log.
-    fn log(&self) -> String {
-        const LINES: usize = 8;
-        let text = read_lossy(&self.dir.join("log"));
-        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    fn wrong_clock(&self, why: String) -> RigError {
+        RigError::Clock { node: self.number, why }
     }
 }
 
-fn launched(answer: Answer) -> u32 {
-    match answer {
-        Answer::Pid(pid) => pid,
-        other => unreachable!("a launch is answered with a pid, not with {other:?}"),
+/// Whether a clock with this setting can have shown this reply between these two real times.
+fn compare(setting: &ClockSetting, from: u64, to: u64, reply: &RespValue) -> Result<(), String> {
+    let micros = micros(reply).ok_or_else(|| format!("TIME was answered with {reply:?}"))?;
+    if setting.could_show(from, to, micros) {
+        return Ok(());
+    }
+    let [low, high] = [from, to].map(|real| Time(setting.shown(real) / 1000));
+    Err(format!(
+        "TIME says {}, and it should be between {low} and {high}; was the shim loaded?",
+        Time(micros)
+    ))
+}
+
+/// The reply to `TIME`: seconds and microseconds.
+fn micros(reply: &RespValue) -> Option<u64> {
+    let RespValue::Array(parts) = reply else { return None };
+    let [seconds, micros] = parts.as_slice() else { return None };
+    let number = |reply: &RespValue| reply.text()?.parse::<u64>().ok();
+    number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
+}
+
+/// Seconds, from microseconds.
+struct Time(u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
 }
 
-/// A file that cannot be read is empty: the message is about a worse problem.
-fn read_lossy(file: &Path) -> String {
-    fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Whether the first thread of a process, which executes the commands in a server, is not stopped
-/// yet. If that is unknown, it counts as stopped.
-fn goes_on(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name is in parentheses, and may contain parentheses. The state is the word behind them.
-    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
-    state.is_some_and(|state| !matches!(state, "T" | "t"))
+    #[test]
+    fn a_reply_to_time_is_compared_with_the_setting() {
+        const NOW: u64 = 1_700_000_000_000_000_000;
+        let ahead =
+            ClockSetting::REAL.changed(NOW, ClockChange::forward(Duration::from_secs(8))).unwrap();
+        let time = |parts: [&str; 2]| {
+            let reply = RespValue::Array(parts.map(|part| RespValue::Bulk(part.into())).into());
+            compare(&ahead, NOW, NOW + 2_000_000, &reply)
+        };
+        assert_eq!(time(["1700000008", "1000"]), Ok(()));
+        assert_eq!(
+            time(["1700000000", "1000"]).unwrap_err(),
+            "TIME says 1700000000.001000, and it should be between 1700000008.000000 and \
+             1700000008.002000; was the shim loaded?"
+        );
+        assert!(time(["1700000008", "2001"]).is_err(), "a microsecond late");
+        for no_time in [time(["x", "1"]), time(["1", ""]), compare(&ahead, 0, 0, &RespValue::Nil)] {
+            assert!(no_time.unwrap_err().starts_with("TIME was answered with "));
+        }
+    }
 }

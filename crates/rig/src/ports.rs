@@ -13,39 +13,15 @@ use std::{
     collections::VecDeque,
     hash::{BuildHasher, Hasher, RandomState},
     net::{Ipv4Addr, TcpListener},
-    ops::Range,
     path::PathBuf,
 };
 
-const CHOICE: Range<u16> = 20_000..32_000;
-
-/// The ports to try next.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Ports {
-    wanted: VecDeque<u16>,
-}
-
-impl Ports {
-    /// Adds ports to be tried before any other.
-    pub(crate) fn want(&mut self, ports: impl IntoIterator<Item = u16>) {
-        self.wanted.extend(ports);
-    }
-
-    /// The next port: a requested one, else one that is free at this moment.
-    pub(crate) fn next(&mut self) -> u16 {
-        if let Some(port) = self.wanted.pop_front() {
-            return port;
-        }
-        // The check only saves a start in vain. If all of these are in use, the start detects it.
-        let mut port = random_port();
-        for _ in 0..100 {
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                break;
-            }
-            port = random_port();
-        }
-        port
-    }
+/// The next port: a wanted one, else one that is free at this moment.
+pub(crate) fn next(wanted: &mut VecDeque<u16>) -> u16 {
+    // The check only saves a start in vain. If all of these are in use, the start detects it.
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let free = || (0..100).map(|_| random_port()).find(is_free).unwrap_or_else(random_port);
+    wanted.pop_front().unwrap_or_else(free)
 }
 
 /// The directory of the master on this port, which also claims the port.
@@ -60,7 +36,5 @@ pub(crate) fn directory(port: u16) -> PathBuf {
 /// Random, so that rigs that start at the same time do not try the same ports.
 fn random_port() -> u16 {
     let random = RandomState::new().build_hasher().finish();
-    let size = u64::from(CHOICE.end - CHOICE.start);
-    let offset = u16::try_from(random % size).expect("less than a range of ports");
-    CHOICE.start + offset
+    20_000 + u16::try_from(random % 12_000).expect("less than a range of ports")
 }

@@ -1,25 +1,64 @@
-//! Any program under a keeper: it ends, and its directory is removed, when this process ends in
-//! whatever way. Tools use it to start servers other than Redis.
+//! Any program under a keeper: a tiny shell, which outlives this process just long enough to clean
+//! up after it. `keeper.sh` is its program; this file is our end of its pipes.
+//!
+//! A shell is necessary, because a kill in `Drop` is not enough: no code of ours runs after `kill
+//! -9`, `exit` or `abort`. The kernel then closes our end of the keeper's input, and the keeper
+//! detects that. (Linux's parent-death signal does not help. It fires when the *thread* that
+//! started the child ends, which in a test is at once, and it removes no directory.)
+//!
+//! A killed parent leaves nothing behind at any moment: the pipe exists before the keeper, and the
+//! keeper before the directory and the program, both of which it creates itself. This process
+//! writes its files into that directory.
 
 use std::{
     ffi::OsStr,
-    io,
+    fs,
+    io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::keeper::{Answer, Keeper};
+use crate::{Clock, disk};
 
 /// A program with its own temporary directory, both of which end with this process.
 ///
 /// A drop returns when the program is killed and the directory is removed. After any other end of
 /// this process, `kill -9` included, a small shell does the same within milliseconds. The program
 /// does not receive the terminal's Ctrl-C. Its output goes to the file `log` in the directory.
+///
+/// Its methods fail if that shell is gone.
 #[derive(Debug)]
 #[must_use = "a drop ends the program and removes the directory"]
 pub struct Process {
     dir: PathBuf,
     keeper: Mutex<Keeper>,
+}
+
+/// Our end of the pipes of a keeper.
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    /// The keeper waits as long as this is open. `None` after it was asked to end.
+    words: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    /// The id of the program, if it was launched and not killed.
+    pid: Option<u32>,
+}
+
+/// A reply of a keeper.
+#[derive(Debug, PartialEq, Eq)]
+enum Answer {
+    /// The directory is there, and the program can be launched.
+    Ready,
+    /// The program was launched, with this process id.
+    Pid(u32),
+    /// The directory exists.
+    Taken,
+    /// The command was executed; for `look`: the program runs.
+    Done,
+    /// There is no program for the command.
+    Down,
 }
 
 impl Process {
@@ -29,11 +68,60 @@ impl Process {
     ///
     /// The directory exists or cannot be made, or no shell can be started.
     pub fn new<A: AsRef<OsStr>>(dir: &Path, program: &Path, args: &[A]) -> io::Result<Self> {
-        let mut keeper = Keeper::spawn(dir, program, args, None, false)?;
-        match keeper.answer()? {
-            Answer::Ready => Ok(Self { dir: dir.to_owned(), keeper: Mutex::new(keeper) }),
-            _ => Err(io::Error::new(io::ErrorKind::AlreadyExists, dir.display().to_string())),
+        let process = Self::spawn(dir, program, args, false, false)?;
+        if process.is_ready()? {
+            return Ok(process);
         }
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, dir.display().to_string()))
+    }
+
+    /// Starts the keeper, and does not wait until it is [ready](Self::is_ready), so that several
+    /// can start at the same time.
+    ///
+    /// With `clock` the program runs under the [`Clock`] in its directory, with `syncs` its syncs
+    /// are recorded.
+    pub(crate) fn spawn<A: AsRef<OsStr>>(
+        dir: &Path,
+        program: &Path,
+        args: &[A],
+        clock: bool,
+        syncs: bool,
+    ) -> io::Result<Self> {
+        // Pipes are closed on exec, but not every system can create them so in one step. Another
+        // keeper that started in between would hold this one's input open for good.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(include_str!("keeper.sh")).arg("redquorum-keeper");
+        command.arg(dir).arg(program).args(args);
+        // Under another name until the program is launched; see there.
+        const PRELOAD: &str = "REDQUORUM_PRELOAD";
+        command.env_remove(PRELOAD).env_remove(disk::NOTES_VARIABLE);
+        if syncs {
+            command.env(disk::NOTES_VARIABLE, dir.join(disk::NOTES_FILE));
+        }
+        if clock {
+            let [(_, preload), page] = Clock::env_in(dir);
+            command.envs([(PRELOAD, preload), page]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Outside the terminal's foreground group: Ctrl-C is for the process that uses the program.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+
+        let mut child = command.spawn()?;
+        let (Some(words), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for as pipes")
+        };
+        let answers = BufReader::new(answers);
+        let keeper = Keeper { child, words: Some(words), answers, pid: None };
+        Ok(Self { dir: dir.to_owned(), keeper: Mutex::new(keeper) })
+    }
+
+    /// Waits for the directory. Call it once. False: it exists already, and is not ours.
+    pub(crate) fn is_ready(&self) -> io::Result<bool> {
+        Ok(self.keeper().answer()? == Answer::Ready)
     }
 
     /// The directory.
@@ -42,70 +130,119 @@ impl Process {
     }
 
     /// Starts the program and returns its process id. A program that runs is killed first.
-    ///
-    /// # Errors
-    ///
-    /// The keeper is gone.
     pub fn launch(&self) -> io::Result<u32> {
-        match self.keeper().ask("launch")? {
-            Answer::Pid(pid) => Ok(pid),
+        let mut keeper = self.keeper();
+        match keeper.ask("launch")? {
+            Answer::Pid(pid) => {
+                keeper.pid = Some(pid);
+                Ok(pid)
+            }
             other => Err(io::Error::other(format!("the keeper replied {other:?}"))),
         }
     }
 
     /// Stops the program with SIGSTOP. False: it does not run.
-    ///
-    /// # Errors
-    ///
-    /// The keeper is gone.
     pub fn pause(&self) -> io::Result<bool> {
         self.order("pause")
     }
 
     /// Resumes the program with SIGCONT. False: it does not run.
-    ///
-    /// # Errors
-    ///
-    /// The keeper is gone.
     pub fn resume(&self) -> io::Result<bool> {
         self.order("resume")
     }
 
     /// Kills the program with SIGKILL and returns when it is gone.
-    ///
-    /// # Errors
-    ///
-    /// The keeper is gone.
     pub fn kill(&self) -> io::Result<()> {
-        self.order("kill").map(|_| ())
+        self.order("kill").map(drop)
     }
 
     /// Whether the program runs.
-    ///
-    /// # Errors
-    ///
-    /// The keeper is gone.
     pub fn runs(&self) -> io::Result<bool> {
         self.order("look")
     }
 
-    /// The last lines of the program's output.
+    /// The last lines of the program's output. Empty if it cannot be read.
     pub fn log(&self) -> String {
         const LINES: usize = 8;
-        let bytes = std::fs::read(self.dir.join("log")).unwrap_or_default();
+        let bytes = fs::read(self.dir.join("log")).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
     }
 
-    fn order(&self, word: &str) -> io::Result<bool> {
-        Ok(self.keeper().ask(word)? == Answer::Done)
+    /// Sends one of the commands of `keeper.sh`. False: there is no program for it.
+    pub(crate) fn order(&self, word: &str) -> io::Result<bool> {
+        let mut keeper = self.keeper();
+        let runs = keeper.ask(word)? == Answer::Done;
+        if !runs || word == "kill" {
+            keeper.pid = None;
+        }
+        Ok(runs)
     }
 
-    /// A panic of another thread does not keep this one from cleaning up.
+    /// The id of the program, if it was launched and not killed.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.keeper().pid
+    }
+
+    /// Asks the keeper to end everything, and does not wait, so that several can be asked before
+    /// the first is dropped.
+    pub(crate) fn hang_up(&self) {
+        self.keeper().words = None;
+    }
+
+    /// A panic of another thread must not prevent the clean-up, so poisoning is ignored.
     fn keeper(&self) -> MutexGuard<'_, Keeper> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Keeper {
+    /// Sends one of the commands of `keeper.sh`, and waits for the reply.
+    fn ask(&mut self, word: &str) -> io::Result<Answer> {
+        let Some(words) = &mut self.words else {
+            unreachable!("only a drop ends a keeper, and nothing is asked after it")
+        };
+        words.write_all(format!("{word}\n").as_bytes())?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<Answer> {
+        let mut complaints = String::new();
+        loop {
+            let mut line = String::new();
+            if self.answers.read_line(&mut line)? == 0 {
+                return Err(io::Error::other(format!("it is gone ({})", complaints.trim_end())));
+            }
+            match line.trim_end() {
+                "@ready" => return Ok(Answer::Ready),
+                "@taken" => return Ok(Answer::Taken),
+                "@done" => return Ok(Answer::Done),
+                "@down" => return Ok(Answer::Down),
+                other => match other.strip_prefix("@pid ").map(str::parse) {
+                    Some(Ok(pid)) => return Ok(Answer::Pid(pid)),
+                    _ => complaints.push_str(&line),
+                },
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.words = None;
+        // An error would mean that the child was already waited for: then it has ended too.
+        let _gone = self.child.wait();
+    }
+}
+
+/// The fields of a process in `/proc`, from its state on: at least one. `None`: there is no such
+/// process, or the system has no `/proc`.
+pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // "12 (a name (with) spaces) S 1 …"
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
+    Some(fields).filter(|fields: &Vec<String>| !fields.is_empty())
 }
 
 #[cfg(all(test, unix))]

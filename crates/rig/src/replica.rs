@@ -1,15 +1,13 @@
 //! Replicas: how a replica follows its master, when it has all the master's data, and how it is cut
-//! off. Called by code that has both, in processes (`masters.rs`) and in containers
-//! (`containers/mod.rs`).
+//! off. Called by `masters.rs`.
 
 use std::{
-    net::SocketAddr,
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::{RespValue, RigError};
+use crate::{RespValue, RigError, node::Node};
 
 /// A replica answers within microseconds, gets its master's writes within a millisecond, and a copy
 /// of everything within a second.
@@ -31,22 +29,17 @@ enum Part {
 
 /// The replica of a master: the server, and its role.
 #[derive(Debug)]
-pub(crate) struct Replica<N> {
-    /// Counted from 1: the master's number.
-    number: usize,
-    pub(crate) node: N,
+pub(crate) struct Replica {
+    pub(crate) node: Node,
     part: Mutex<Part>,
 }
 
-/// A server that accepts commands.
-pub(crate) trait Queryable {
-    fn asked(&self, command: &[&[u8]]) -> Result<RespValue, RigError>;
-}
-
-impl<N: Queryable> Replica<N> {
-    /// A server that will [follow](Self::follow) the master of this number.
-    pub(crate) fn new(number: usize, node: N) -> Self {
-        Self { number, node, part: Mutex::new(Part::Follows) }
+impl Replica {
+    /// Makes a server the replica of a master, and returns when it has a copy of the data.
+    pub(crate) fn new(node: Node, master: &Node) -> Result<Self, RigError> {
+        let replica = Self { node, part: Mutex::new(Part::Follows) };
+        replica.follow(master)?;
+        Ok(replica)
     }
 
     /// Whether it is the master now.
@@ -56,7 +49,7 @@ impl<N: Queryable> Replica<N> {
 
     /// From now on it gets nothing more; it has all that its master had executed before. The
     /// replica itself cuts the link: a stopped replica would find the stream in its socket.
-    pub(crate) fn lag(&self, master: &impl Queryable) -> Result<(), RigError> {
+    pub(crate) fn lag(&self, master: &Node) -> Result<(), RigError> {
         let mut part = self.part();
         match *part {
             Part::Lags => Ok(()),
@@ -70,33 +63,30 @@ impl<N: Queryable> Replica<N> {
         }
     }
 
-    /// It follows again. Does nothing if it is the master by now.
-    pub(crate) fn catch_up(
-        &self,
-        master: impl FnOnce() -> Result<SocketAddr, RigError>,
-    ) -> Result<(), RigError> {
+    /// It follows again, and gets all that its master had executed before. Does nothing if it is
+    /// the master by now.
+    pub(crate) fn catch_up(&self, master: &Node) -> Result<(), RigError> {
         let mut part = self.part();
+        if *part == Part::TookOver {
+            return Ok(());
+        }
         if *part == Part::Lags {
-            self.follow(master()?)?;
+            self.follow(master)?;
             *part = Part::Follows;
         }
-        Ok(())
+        self.wait_for(master)
     }
 
-    /// Takes over from a master, which is ended in the process. A replica that does not lag has all
-    /// that the master had executed before.
-    pub(crate) fn take_over(
-        &self,
-        master: &impl Queryable,
-        end: impl FnOnce() -> Result<(), RigError>,
-    ) -> Result<(), RigError> {
+    /// Kills its master and takes over. A replica that does not lag has all that the master had
+    /// executed before.
+    pub(crate) fn take_over(&self, master: &Node) -> Result<(), RigError> {
         let mut part = self.part();
         match *part {
             Part::TookOver => return Err(self.gone()),
             Part::Follows => self.wait_for(master)?,
             Part::Lags => {}
         }
-        end()?;
+        master.kill()?;
         if *part == Part::Follows {
             self.promote()?;
         }
@@ -104,34 +94,33 @@ impl<N: Queryable> Replica<N> {
         Ok(())
     }
 
-    /// Makes it the replica of a master, and returns when it has a copy of the data.
-    pub(crate) fn follow(&self, master: SocketAddr) -> Result<(), RigError> {
-        let (host, port) = (master.ip().to_string(), master.port().to_string());
-        self.say(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
+    fn follow(&self, master: &Node) -> Result<(), RigError> {
+        let address = master.host.inside()?;
+        let (host, port) = (address.ip().to_string(), address.port().to_string());
+        self.order(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
         self.until("it does not get a copy of its master", || {
-            let info = info(&self.node)?;
+            let info = self.info()?;
             Ok(value(&info, "master_link_status") == Some("up"))
         })
     }
 
     fn promote(&self) -> Result<(), RigError> {
-        self.say(&[b"REPLICAOF", b"NO", b"ONE"])?;
-        let info = info(&self.node)?;
-        match value(&info, "role") {
+        self.order(&[b"REPLICAOF", b"NO", b"ONE"])?;
+        match value(&self.info()?, "role") {
             Some("master") => Ok(()),
-            _ => Err(self.failed("it was told to follow nobody, and follows".to_owned())),
+            _ => Err(self.failed("it still follows its master after REPLICAOF NO ONE".to_owned())),
         }
     }
 
     /// Waits until it has all data that its master had at the call.
-    fn wait_for(&self, master: &impl Queryable) -> Result<(), RigError> {
+    fn wait_for(&self, master: &Node) -> Result<(), RigError> {
         let offset = |info: &str, name| value(info, name).and_then(|text| text.parse::<u64>().ok());
-        let wanted = offset(&info(master)?, "master_repl_offset");
+        let wanted = offset(&master.info("replication")?, "master_repl_offset");
         let Some(wanted) = wanted else {
-            return Err(self.failed("its master does not tell how much it has sent".to_owned()));
+            return Err(self.failed("INFO of its master has no master_repl_offset".to_owned()));
         };
         self.until("it does not get what its master has", || {
-            let info = info(&self.node)?;
+            let info = self.info()?;
             let up = value(&info, "master_link_status") == Some("up");
             Ok(up && offset(&info, "slave_repl_offset").is_some_and(|has| has >= wanted))
         })
@@ -140,10 +129,10 @@ impl<N: Queryable> Replica<N> {
     fn until(
         &self,
         what: &str,
-        is_so: impl Fn() -> Result<bool, RigError>,
+        holds: impl Fn() -> Result<bool, RigError>,
     ) -> Result<(), RigError> {
         let until = Instant::now() + PATIENCE;
-        while !is_so()? {
+        while !holds()? {
             if Instant::now() >= until {
                 return Err(self.failed(format!("{what} within {PATIENCE:?}")));
             }
@@ -152,10 +141,14 @@ impl<N: Queryable> Replica<N> {
         Ok(())
     }
 
-    fn say(&self, command: &[&[u8]]) -> Result<(), RigError> {
-        match self.node.asked(command)? {
+    fn info(&self) -> Result<String, RigError> {
+        self.node.info("replication")
+    }
+
+    fn order(&self, command: &[&[u8]]) -> Result<(), RigError> {
+        match self.node.command(command)? {
             RespValue::Status(_) => Ok(()),
-            said => Err(self.failed(format!("it says {said:?}"))),
+            reply => Err(self.failed(format!("it replies {reply:?}"))),
         }
     }
 
@@ -164,7 +157,7 @@ impl<N: Queryable> Replica<N> {
     }
 
     fn failed(&self, why: String) -> RigError {
-        RigError::Replica { node: self.number, why }
+        RigError::Replica { node: self.node.number, why }
     }
 
     /// A panic elsewhere does not change the role of the servers.
@@ -173,17 +166,7 @@ impl<N: Queryable> Replica<N> {
     }
 }
 
-/// The error for a master without a replica.
-pub(crate) fn none(node: usize) -> RigError {
-    let why = "there is none: start the masters with the builder's `replicas`".to_owned();
-    RigError::Replica { node, why }
-}
-
-fn info(server: &impl Queryable) -> Result<String, RigError> {
-    let reply = server.asked(&[b"INFO", b"replication"])?;
-    Ok(reply.text().unwrap_or_default().into_owned())
-}
-
-fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+/// The value of a line of `INFO`.
+pub(crate) fn value<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_server_error_says_what_to_install_and_what_to_set() {
+    fn the_error_of_a_missing_server_names_the_package_and_the_variable() {
         for path in [None, Some(""), Some("/nowhere")] {
             let why = why(None, path);
             assert!(why.contains("apt-get install redis-server"), "{why}");

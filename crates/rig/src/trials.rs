@@ -19,10 +19,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use crate::{REQUIRE_VARIABLE, find_server, required};
+use crate::{REQUIRE_VARIABLE, containers, find_server, required};
 
 /// A list of tests by the names of their functions, each behind its requirement:
 /// `cases![with_masters: five_start, plain: two_and_two_make_four]`.
@@ -44,25 +46,29 @@ pub struct Case {
 enum Need {
     Nothing,
     Masters,
-    #[cfg(feature = "containers")]
     Containers,
+}
+
+impl Case {
+    fn new(needs: Need, name: &str, test: impl FnOnce() + Send + 'static) -> Self {
+        Self { name: name.to_owned(), needs, test: Box::new(test) }
+    }
 }
 
 /// A test that needs a server. It is ignored where there is none.
 pub fn with_masters(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case { name: name.to_owned(), needs: Need::Masters, test: Box::new(test) }
+    Case::new(Need::Masters, name, test)
 }
 
 /// A test that needs containers. It is ignored where there is no engine or no image. A machine that
-/// sets [`REQUIRE_CONTAINERS_VARIABLE`](crate::REQUIRE_CONTAINERS_VARIABLE) fails it instead.
-#[cfg(feature = "containers")]
+/// sets [`containers::REQUIRE_VARIABLE`] fails it instead.
 pub fn with_containers(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case { name: name.to_owned(), needs: Need::Containers, test: Box::new(test) }
+    Case::new(Need::Containers, name, test)
 }
 
 /// A test without requirements.
 pub fn plain(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case { name: name.to_owned(), needs: Need::Nothing, test: Box::new(test) }
+    Case::new(Need::Nothing, name, test)
 }
 
 /// A test in real time, run up to three times until it passes. A machine that stalls for a moment
@@ -81,6 +87,19 @@ pub fn thrice(test: impl Fn()) {
     test();
 }
 
+/// Waits until `is_true` returns true. The bound allows for a busy machine.
+///
+/// # Panics
+///
+/// It is not true within a minute: the message names `what`.
+pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_true() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs the tests as the arguments of the process say, which are those of Rust's own harness.
 ///
 /// It prints on standard error which server the tests use, or why they are ignored: tools that list
@@ -89,15 +108,11 @@ pub fn run(cases: impl IntoIterator<Item = Case>) -> ExitCode {
     let arguments = Arguments::from_args();
     let cases: Vec<Case> = cases.into_iter().collect();
     // Requirements that no test has are not checked: an image may have to be pulled.
-    let needed = |need| cases.iter().any(|case| case.needs == need);
-    let mut means = Vec::new();
-    if needed(Need::Masters) {
-        means.push(Means::masters());
-    }
-    #[cfg(feature = "containers")]
-    if needed(Need::Containers) {
-        means.push(Means::containers());
-    }
+    let means: Vec<Means> = [Need::Masters, Need::Containers]
+        .into_iter()
+        .filter(|need| cases.iter().any(|case| case.needs == *need))
+        .map(Means::of)
+        .collect();
     if !arguments.list {
         means.iter().for_each(Means::announce);
     }
@@ -115,26 +130,22 @@ struct Means {
 }
 
 impl Means {
-    fn masters() -> Self {
-        Self {
-            need: Need::Masters,
-            noun: "real masters",
-            found: find_server().map(|it| it.to_string()).map_err(|error| error.to_string()),
-            required: required(),
-            variable: REQUIRE_VARIABLE,
-        }
-    }
-
-    #[cfg(feature = "containers")]
-    fn containers() -> Self {
-        let found = crate::Containers::builder().prepare();
-        Self {
-            need: Need::Containers,
-            noun: "containers",
-            found: found.map(|it| format!("image {it}")).map_err(|error| error.to_string()),
-            required: crate::containers_required(),
-            variable: crate::REQUIRE_CONTAINERS_VARIABLE,
-        }
+    fn of(need: Need) -> Self {
+        let (noun, found, required, variable) = match need {
+            Need::Containers => (
+                "containers",
+                containers::prepare(None).map(|image| format!("image {image}")),
+                containers::required(),
+                containers::REQUIRE_VARIABLE,
+            ),
+            _ => (
+                "real masters",
+                find_server().map(|server| server.to_string()),
+                required(),
+                REQUIRE_VARIABLE,
+            ),
+        };
+        Self { need, noun, found: found.map_err(|error| error.to_string()), required, variable }
     }
 
     fn announce(&self) {
@@ -174,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_in_the_end_holds_and_what_never_does_fails() {
+    fn a_test_passes_at_the_third_try_and_fails_after_it() {
         let tries = AtomicUsize::new(0);
         thrice(|| assert_eq!(tries.fetch_add(1, Ordering::Relaxed), 2));
         assert_eq!(tries.load(Ordering::Relaxed), 3);

@@ -12,8 +12,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let why = match words.as_slice() {
         ["--list"] => {
-            Mutant::ALL
-                .iter()
+            Mutant::clients()
                 .for_each(|mutant| println!("{:<26} {}", mutant.name(), mutant.about()));
             return ExitCode::SUCCESS;
         }

@@ -10,28 +10,31 @@ use super::leases::{self, Lease};
 use super::maps::{Map, Numbers, count};
 use super::pace::Paces;
 use super::requests::{self, Request};
-use super::time::Span;
+use super::time::MS;
 use super::world::World;
 
-pub(super) struct Case<'a> {
-    pub(super) world: World<'a>,
-    pub(super) faults: Faults<'a>,
-    pub(super) clocks: Clocks,
-    pub(super) paces: Paces<'a>,
-    pub(super) requests: Vec<Request<'a>>,
-    pub(super) keys: Keys<'a>,
-    pub(super) leases: Vec<Lease<'a>>,
+/// How long a client may need to clean up, in addition to node timeouts.
+pub(super) const CLEANS_UP: Ns = 100 * MS;
+
+pub(crate) struct Case<'a> {
+    pub(crate) world: World<'a>,
+    pub(crate) faults: Faults<'a>,
+    pub(crate) clocks: Clocks,
+    pub(crate) paces: Paces<'a>,
+    pub(crate) requests: Vec<Request<'a>>,
+    pub(crate) keys: Keys<'a>,
+    pub(crate) leases: Vec<Lease<'a>>,
     /// The leases of each client on each resource, in their order.
     of_client: Map<(&'a str, &'a str), Vec<usize>>,
     /// When each client checked whether it still holds its lease.
     looks: Map<&'a str, Vec<Ns>>,
     /// The result of [`Case::hollow`] for each lease, by the lease's index.
-    hollow: Vec<Vec<Span>>,
+    hollow: Vec<Vec<Window>>,
 }
 
 impl<'a> Case<'a> {
     /// The case of a history in run time, with the rates of the clocks that it was converted by.
-    pub(super) fn of(history: &'a History, paces: Paces<'a>) -> Self {
+    pub(crate) fn of(history: &'a History, paces: Paces<'a>) -> Self {
         let world = World::of(history);
         let faults = Faults::of(&world);
         let clocks = Clocks::of(&world);
@@ -50,7 +53,7 @@ impl<'a> Case<'a> {
                 // A step without a resource checks no lease.
                 let looked = match (request.op, request.resource) {
                     ("step", Some(_)) => answer.at.unwrap_or(request.asked),
-                    ("acquire" | "extend", _) => answer.at.unwrap_or(answer.ns),
+                    ("acquire" | "extend", _) => answer.returned(),
                     _ => continue,
                 };
                 looks.entry(request.client).or_default().push(looked);
@@ -62,20 +65,42 @@ impl<'a> Case<'a> {
     }
 
     /// The margin m + q − N, with the masters that the lock of a process knows.
-    pub(super) fn margin(&self, process: &str, granted: usize) -> i64 {
+    pub(crate) fn margin(&self, process: &str, granted: usize) -> i64 {
         let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let lock = self.world.lock_of(process);
         of(granted).saturating_add(of(lock.q)).saturating_sub(of(lock.n))
     }
 
     /// When a process died, or was found broken.
-    pub(super) fn death(&self, process: &str) -> Option<Window> {
-        let broken = self.world.breakdown(process).map(|(from, to)| Window { from, to });
+    pub(crate) fn death(&self, process: &str) -> Option<Window> {
+        let broken = self.world.breakdown(process);
         self.faults.death(process).into_iter().chain(broken).min_by_key(|at| at.from)
     }
 
+    /// When a process died, or may have; if it lives, the end of time.
+    pub(crate) fn died(&self, process: &str) -> Ns {
+        self.death(process).map_or(Ns::MAX, |at| at.from)
+    }
+
+    /// When the owner of a lease called its last release, or the end of time.
+    pub(crate) fn released(&self, lease: &Lease<'_>) -> Ns {
+        lease.release.map_or(Ns::MAX, |release| self.requests[release].asked)
+    }
+
+    /// When the owner of a lease asked for the next one that it got, or the end of time.
+    pub(crate) fn replaced(&self, lease: &Lease<'_>) -> Ns {
+        self.next_of_client(lease).map_or(Ns::MAX, |next| next.asked)
+    }
+
+    /// The lease of its resource that a client had, or had had, when it sent a request.
+    pub(crate) fn lease_at(&self, request: &Request<'_>) -> Option<&Lease<'a>> {
+        let own = self.of_client.get(&(request.client, request.resource?))?;
+        let mut own = own.iter().map(|index| &self.leases[*index]);
+        own.rfind(|lease| lease.start.from <= request.asked)
+    }
+
     /// The next lease of the same client on the same resource.
-    pub(super) fn next_of_client(&self, lease: &Lease<'_>) -> Option<&Lease<'a>> {
+    pub(crate) fn next_of_client(&self, lease: &Lease<'_>) -> Option<&Lease<'a>> {
         let all = self.of_client.get(&(lease.client, lease.resource))?;
         let next = all.partition_point(|index| self.leases[*index].request <= lease.request);
         all.get(next).map(|index| &self.leases[*index])
@@ -83,7 +108,7 @@ impl<'a> Case<'a> {
 
     /// When a client last checked whether it still holds its lease, between one of its reads and
     /// one of its writes.
-    pub(super) fn last_look(&self, client: &str, read: Ns, write: Ns) -> Ns {
+    pub(crate) fn last_look(&self, client: &str, read: Ns, write: Ns) -> Ns {
         let looks = self.looks.get(client).map_or(&[][..], Vec::as_slice);
         let before = looks.partition_point(|look| *look <= write);
         before.checked_sub(1).map_or(read, |last| looks[last].max(read))
@@ -91,20 +116,20 @@ impl<'a> Case<'a> {
 
     /// The pause of a client between the replies of a quorum, on which it read its clock, and its
     /// stamp. The answer may have been stale after that pause, and the client could not know.
-    pub(super) fn paused_before_stamp(&self, request: &Request<'a>, at: Ns) -> Option<&Strike<'a>> {
+    pub(crate) fn paused_before_stamp(&self, request: &Request<'a>, at: Ns) -> Option<&Strike<'a>> {
         let learnt = self.learnt(request, at)?;
         let mut pauses = self.faults.pauses(request.process);
         pauses.find(|pause| pause.at.to >= learnt && pause.at.from <= at)
     }
 
     /// When a client had all that it needs for its answer: the replies of a quorum.
-    pub(super) fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
+    pub(crate) fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
         let resource = request.resource?;
         let leases = self.of_client.get(&(request.client, resource))?;
         let before = leases.partition_point(|lease| self.leases[*lease].asked <= request.asked);
         let token = self.leases[leases[before.checked_sub(1)?]].token?;
         let mut all: Vec<Ns> = if request.is_acquire() {
-            let keys = self.keys.of_token(token, resource, Span::new(request.asked, at));
+            let keys = self.keys.of_token(token, resource, Window::new(request.asked, at));
             keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
         } else {
             self.keys
@@ -121,53 +146,61 @@ impl<'a> Case<'a> {
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had
     /// its key. Empty if the checker cannot interpret the lease's keys.
-    pub(super) fn hollow(&self, lease: &Lease<'_>) -> &[Span] {
+    pub(crate) fn hollow(&self, lease: &Lease<'_>) -> &[Window] {
         lease.holds.first().map_or(&[], |hold| &self.hollow[hold.lease])
     }
 
     /// When a quorum of masters may have had the key of a lease, whether its client counted on the
     /// lease or not: the complement of [`Case::hollow`].
-    pub(super) fn supported(&self, lease: &Lease<'_>) -> Vec<Span> {
+    pub(crate) fn supported(&self, lease: &Lease<'_>) -> Vec<Window> {
         self.with_quorum(lease, presences(&self.keys, lease, |key| key.possible))
     }
 
+    /// Whether the owner of a key could not delete it within a span: the owner is dead, was stopped
+    /// or cut off, or cannot know of the key. `slack`: how long a stopped owner may need
+    /// afterwards.
+    pub(crate) fn is_helpless(&self, key: &Presence<'_>, within: Window, slack: Ns) -> bool {
+        key.is_back
+            || self.death(key.process).is_some_and(|at| at.from <= within.to)
+            || self.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
+            || self.faults.repeats(key.process, key.node, key.made.to)
+            || self.faults.is_hindered(key.process, within, slack)
+    }
+
     /// When a quorum of masters certainly had the key of a lease.
-    pub(super) fn surely_supported(&self, lease: &Lease<'_>) -> Vec<Span> {
-        let certain = |key: &Presence<'_>| {
-            if key.sure { key.certain } else { Span::new(key.certain.from, key.certain.from) }
-        };
-        self.with_quorum(lease, presences(&self.keys, lease, certain))
+    pub(crate) fn surely_supported(&self, lease: &Lease<'_>) -> Vec<Window> {
+        self.with_quorum(lease, presences(&self.keys, lease, |key| key.surely()))
     }
 
     /// The spans in which `there` contains a quorum of the masters of a lease.
-    fn with_quorum(&self, lease: &Lease<'_>, mut there: Vec<(usize, Span)>) -> Vec<Span> {
+    fn with_quorum(&self, lease: &Lease<'_>, mut there: Vec<(usize, Window)>) -> Vec<Window> {
         there.retain(|(_, span)| !span.is_empty());
         let from = there.iter().map(|(_, span)| span.from).min();
         let to = there.iter().map(|(_, span)| span.to).max();
         let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
         let mut spans = Vec::new();
         let mut since = from;
-        for gap in gaps(Span::new(from, to), &there, self.world.lock_of(lease.process).q) {
-            spans.push(Span::new(since, gap.from));
+        for gap in gaps(Window::new(from, to), &there, self.world.lock_of(lease.process).q) {
+            spans.push(Window::new(since, gap.from));
             since = gap.to;
         }
-        spans.push(Span::new(since, to));
+        spans.push(Window::new(since, to));
         spans.retain(|span| !span.is_empty());
         spans
     }
 }
 
 /// See [`Case::hollow`].
-fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
+fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Window> {
     if lease.token.is_none() {
         return Vec::new();
     }
     let enough = world.lock_of(lease.process).q;
     let there = |key: &Presence<'_>| (key.node, key.possible);
     // Usually enough masters had the key all the time.
-    let all = lease.holds.iter().map(|hold| hold.inner).reduce(Span::and_what_is_between);
+    let all = lease.holds.iter().map(|hold| hold.inner).reduce(Window::and_what_is_between);
     if let Some(all) = all {
-        let through = |(_, span): &(usize, Span)| span.from <= all.from && all.to <= span.to;
+        let through = |(_, span): &(usize, Window)| span.from <= all.from && all.to <= span.to;
         let nodes = lease.keys(keys).map(there).filter(through).map(|(node, _)| node);
         if count(nodes) >= enough {
             return Vec::new();
@@ -181,9 +214,10 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
 fn presences(
     keys: &Keys<'_>,
     lease: &Lease<'_>,
-    span: impl Fn(&Presence<'_>) -> Span,
-) -> Vec<(usize, Span)> {
-    let mut there: Vec<(usize, Span)> = lease.keys(keys).map(|key| (key.node, span(key))).collect();
+    span: impl Fn(&Presence<'_>) -> Window,
+) -> Vec<(usize, Window)> {
+    let mut there: Vec<(usize, Window)> =
+        lease.keys(keys).map(|key| (key.node, span(key))).collect();
     there.sort_by_key(|(node, span)| (*node, span.from));
     // A master that may have had the key twice at a time counts once.
     there.dedup_by(|later, earlier| {
@@ -197,16 +231,16 @@ fn presences(
 }
 
 /// The parts of a span in which fewer than `enough` of the spans in `there` are present.
-fn gaps(span: Span, there: &[(usize, Span)], enough: usize) -> Vec<Span> {
+fn gaps(span: Window, there: &[(usize, Window)], enough: usize) -> Vec<Window> {
     let mut edges: Vec<Ns> = vec![span.from, span.to];
     for (_, one) in there {
         edges.extend([one.from, one.to].iter().filter(|at| span.from < **at && **at < span.to));
     }
     edges.sort_unstable();
     edges.dedup();
-    let mut gaps: Vec<Span> = Vec::new();
+    let mut gaps: Vec<Window> = Vec::new();
     for pair in edges.windows(2) {
-        let piece = Span::new(pair[0], pair[1]);
+        let piece = Window::new(pair[0], pair[1]);
         let count = there.iter().filter(|(_, one)| one.meet(piece).is_some()).count();
         if piece.is_empty() || count >= enough {
             continue;

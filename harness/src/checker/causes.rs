@@ -2,7 +2,7 @@
 //! assumptions explains it, the failure is by design, and the report names the fault. Otherwise it
 //! is a bug.
 
-use crate::history::Ns;
+use crate::history::{Ns, Window};
 use crate::scenario::Cause;
 
 use super::Case;
@@ -14,21 +14,17 @@ use super::time::{self, MS, Ms};
 /// How long before its loss notice an owner may have begun to clean up.
 const CLEANS_UP: Ns = 250 * MS;
 
-/// An explanation, with its cause.
-pub(super) struct Explanation {
-    pub(super) cause: Cause,
-    /// The explanation for people: half a sentence.
-    pub(super) text: String,
-}
+/// A cause, and its explanation for people: half a sentence.
+pub(crate) type Reason = (Cause, String);
 
 /// Why the key of a lease was gone from a master by an instant; none: its owner did not count on it
 /// by then.
-pub(super) fn of_loss(
+pub(crate) fn of_loss(
     case: &Case<'_>,
     lease: &Lease<'_>,
     key: &Presence<'_>,
     by: Ns,
-) -> Option<Explanation> {
+) -> Option<Reason> {
     let owner = lease.client;
     if let Some(deleted) = key.deleted.filter(|deleted| deleted.when.from <= by && deleted.sure) {
         return Some(deletion(owner, deleted.process, deleted.when.from, "deleted"));
@@ -36,7 +32,7 @@ pub(super) fn of_loss(
     if let Some(loss) = key.life.lost.filter(|loss| loss.at.from <= by) {
         let name = case.faults.name(loss.fault);
         let text = format!("it lost its keys at {} ({name})", Ms(loss.at.from));
-        return Some(Explanation { cause: loss.cause, text });
+        return Some((loss.cause, text));
     }
     let Some(ttl) = key.life.ttl else { return Some(unclear(owner)) };
     // In true time, counted from the latest moment at which a client can have read its clock.
@@ -58,7 +54,7 @@ pub(super) fn of_loss(
             Ms(excess),
             Ms(latest)
         );
-        return Some(Explanation { cause: Cause::Bug, text });
+        return Some((Cause::Bug, text));
     }
     if key.life.expires.from <= by {
         let own = by_own_clock(case, lease, key, ttl, by);
@@ -77,7 +73,7 @@ fn by_own_clock(
     key: &Presence<'_>,
     ttl: Ns,
     by: Ns,
-) -> Option<Explanation> {
+) -> Option<Reason> {
     let (from, until) = (key.life.set.from, lease.span().to);
     let lost = case.paces.lost(lease.process, from, until);
     let allowed = case.world.deducted_from(ttl);
@@ -99,23 +95,23 @@ fn by_own_clock(
         strike.name(),
         Ms(lost)
     );
-    Some(Explanation { cause: Cause::ClientRate, text })
+    Some((Cause::ClientRate, text))
 }
 
 /// Whether a client received a length instead of a deadline, and was paused before it received it.
-fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Explanation> {
+fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
     if lease.answer.deadline.is_some() {
         return None;
     }
-    let at = lease.answer.at.unwrap_or(lease.answer.ns);
+    let at = lease.answer.returned();
     let pause = case.paused_before_stamp(&case.requests[lease.request], at)?;
     let text = format!(
-        "{} was told how long its lease is good, not until when, and was paused before it heard \
-         that ({})",
+        "{} got the length of its lease, not its deadline, and was paused before it read the \
+         answer ({})",
         lease.client,
         pause.name()
     );
-    Some(Explanation { cause: Cause::ClientPause, text })
+    Some((Cause::ClientPause, text))
 }
 
 /// Whether a quorum received the request to keep a lease's key until its owner stopped counting on
@@ -129,25 +125,19 @@ fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
     count(long.map(|key| key.node)) >= case.world.lock_of(lease.process).q
 }
 
-fn deletion(owner: &str, process: &str, at: Ns, did: &str) -> Explanation {
+fn deletion(owner: &str, process: &str, at: Ns, did: &str) -> Reason {
     let text = format!("{process} {did} the key of {owner} there at {}", Ms(at));
-    Explanation { cause: Cause::Bug, text }
+    (Cause::Bug, text)
 }
 
-fn unclear(owner: &str) -> Explanation {
+fn unclear(owner: &str) -> Reason {
     let text = format!("nothing on record says why {owner}'s key was gone");
-    Explanation { cause: Cause::Unknown, text }
+    (Cause::Unknown, text)
 }
 
 /// The explanation by the master's clock: it was ahead of true time, as seen from when the key got
 /// its TTL.
-fn by_clock(
-    case: &Case<'_>,
-    lease: &Lease<'_>,
-    key: &Presence<'_>,
-    ttl: Ns,
-    by: Ns,
-) -> Explanation {
+fn by_clock(case: &Case<'_>, lease: &Lease<'_>, key: &Presence<'_>, ttl: Ns, by: Ns) -> Reason {
     let owner = lease.client;
     let set = key.life.set;
     let Some(gain) = case.clocks.gain(key.node, set.from, by) else { return unclear(owner) };
@@ -161,13 +151,13 @@ fn by_clock(
             Ms(gain.all),
             Ms(allowed)
         );
-        return Explanation { cause: Cause::Bug, text };
+        return (Cause::Bug, text);
     }
     let early = set.to.saturating_add(ttl).saturating_sub(by);
     let mut faults = case.faults.clock(key.node);
-    let struck = |at: super::Window| at.from <= gain.since.to && gain.since.from <= at.to;
+    let struck = |at: Window| at.from <= gain.since.to && gain.since.from <= at.to;
     let name = faults
-        .find(|fault| struck(fault.at) || fault.cured.is_some_and(struck))
+        .find(|fault| struck(fault.at) || fault.healed.is_some_and(struck))
         .map_or_else(|| gain.cause.to_string(), |fault| fault.name());
     let since = Ms(gain.since.from);
     let what = match gain.cause {
@@ -178,17 +168,17 @@ fn by_clock(
     };
     let early = Ms(early.max(0));
     let text = format!("{what} ({name}), and {owner}'s key was gone {early} before its time");
-    Explanation { cause: gain.cause, text }
+    (gain.cause, text)
 }
 
 /// Why a lease without a rival was no longer true. Unlike [`of_loss`], it ignores a key that the
 /// owner itself deleted while it gave the lease up, even if its loss notice came a little later.
-pub(super) fn of_hollow(
+pub(crate) fn of_hollow(
     case: &Case<'_>,
     lease: &Lease<'_>,
     key: &Presence<'_>,
     by: Ns,
-) -> Option<Explanation> {
+) -> Option<Reason> {
     if let (Ending::Lost, Some(lost), Some(deleted)) = (lease.ending, lease.lost, key.deleted) {
         let about_then = deleted.when.from >= lost.saturating_sub(CLEANS_UP);
         if about_then && deleted.process == lease.process {
@@ -199,20 +189,20 @@ pub(super) fn of_hollow(
 }
 
 /// Whether a client counted on a lease that too few masters ever granted, and how many did.
-pub(super) fn too_few(case: &Case<'_>, lease: &Lease<'_>) -> Option<Explanation> {
+pub(crate) fn too_few(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
     lease.token?;
     let granted = lease.grants(&case.keys, false);
     let lock = case.world.lock_of(lease.process);
-    (granted < lock.q).then(|| Explanation {
-        cause: Cause::Bug,
-        text: format!(
+    (granted < lock.q).then(|| {
+        let text = format!(
             "{} believed without a quorum: {granted} of {} masters granted, and it takes {}",
             lease.client, lock.n, lock.q
-        ),
+        );
+        (Cause::Bug, text)
     })
 }
 
 /// `token 3f2a…`.
-pub(super) fn token(lease: &Lease<'_>) -> String {
+pub(crate) fn token(lease: &Lease<'_>) -> String {
     lease.token.map(|token| format!(", token {}", time::short(token))).unwrap_or_default()
 }

@@ -8,14 +8,13 @@ use crate::checker::maps::Map;
 use crate::history::{Event, Ns, Window};
 use crate::scenario::Cause;
 
-use super::time::{self, MS, Span};
+use super::time::{self, MS};
 use super::world::World;
 
 /// A master removes an expired key within this time, even if no client asks for it: it checks ten
 /// times a second. Setting the clock back after that does not revive the key.
 const LOOKED: Ns = 1_000 * MS;
 
-/// A setting of a clock.
 #[derive(Clone, Copy)]
 struct Setting {
     since: Window,
@@ -24,8 +23,7 @@ struct Setting {
     strobe_by: Ns,
 }
 
-const RIGHT: Setting =
-    Setting { since: Window { from: Ns::MIN, to: Ns::MIN }, ahead: 0, rate: 1.0, strobe_by: 0 };
+const RIGHT: Setting = Setting { since: Window::at(Ns::MIN), ahead: 0, rate: 1.0, strobe_by: 0 };
 
 impl Setting {
     /// How much the rate has added between two instants.
@@ -51,7 +49,7 @@ impl Setting {
     }
 
     /// The first instant within a span at which the clock shows at least `goal`.
-    fn reaches(&self, goal: Ns, within: Span, most: bool) -> Option<Ns> {
+    fn reaches(&self, goal: Ns, within: Window, most: bool) -> Option<Ns> {
         let reached = |now| self.shows(now, most) >= goal;
         if reached(within.from) {
             return Some(within.from);
@@ -80,31 +78,30 @@ impl Setting {
 }
 
 /// How much a clock gained, and the cause.
-pub(super) struct Gain {
+pub(crate) struct Gain {
     /// The whole gain, at most.
-    pub(super) all: Ns,
-    pub(super) cause: Cause,
-    /// When the clock was set so.
-    pub(super) since: Window,
+    pub(crate) all: Ns,
+    pub(crate) cause: Cause,
+    pub(crate) since: Window,
     /// The part of the gain that is due to this cause.
-    pub(super) by: Ns,
+    pub(crate) by: Ns,
     /// The rate of the clock, if that is the cause.
-    pub(super) rate: f64,
+    pub(crate) rate: f64,
 }
 
-pub(super) struct Clocks {
+pub(crate) struct Clocks {
     of: Map<usize, Vec<Setting>>,
 }
 
 impl Clocks {
-    pub(super) fn of(world: &World<'_>) -> Self {
+    pub(crate) fn of(world: &World<'_>) -> Self {
         let mut of: Map<usize, Vec<Setting>> = Map::default();
         for record in world.records {
             if let Event::Clock { node, since, ahead, rate, strobe_by, .. } = record.event {
                 // An invalid rate counts as a clock that stands still.
                 let rate = if rate.is_finite() { rate.max(0.0) } else { 0.0 };
                 let settings = of.entry(node).or_insert_with(|| vec![RIGHT]);
-                let mut since = time::tidy(since);
+                let mut since = since.tidy();
                 // The later record is the later setting.
                 let before = settings[settings.len() - 1].since;
                 since.from = since.from.max(before.from);
@@ -117,7 +114,7 @@ impl Clocks {
 
     /// The expiry of a key that got this TTL within this window: the earliest time at which it may
     /// be gone, and the time at which it is certainly gone.
-    pub(super) fn expiry(&self, node: usize, set: Window, ttl: Ns) -> Window {
+    pub(crate) fn expiry(&self, node: usize, set: Window, ttl: Ns) -> Window {
         let Some(settings) = self.of.get(&node) else {
             return Window {
                 from: set.from.saturating_add(ttl).saturating_sub(MS),
@@ -147,16 +144,16 @@ impl Clocks {
 
     /// How much a clock may have gained at some time since an instant, with the main cause; none:
     /// the clock was never set.
-    pub(super) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
+    pub(crate) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
         let settings = self.of.get(&node)?;
         // A setting at the last instant counts.
         let to = to.saturating_add(1);
-        let at_first = self.shows(node, Window { from, to: from }, false).saturating_sub(from);
+        let at_first = self.shows(node, Window::at(from), false).saturating_sub(from);
         // Between two settings the clock gains or loses steadily, so the most is at one of the
         // ends.
         let ahead = possible(settings)
             .filter_map(|(setting, span)| {
-                span.meet(Span::new(from, to)).map(|both| (setting, both))
+                span.meet(Window::new(from, to)).map(|both| (setting, both))
             })
             .flat_map(|(setting, both)| {
                 [both.from, both.to].map(|at| setting.shows(at, true).saturating_sub(at))
@@ -170,7 +167,8 @@ impl Clocks {
         };
         for (index, setting) in settings.iter().enumerate() {
             let until = settings.get(index + 1).map_or(Ns::MAX, |next| next.since.to);
-            let Some(span) = Span::new(setting.since.from, until).meet(Span::new(from, to)) else {
+            let Some(span) = Window::new(setting.since.from, until).meet(Window::new(from, to))
+            else {
                 continue;
             };
             consider(Cause::ClockStrobe, setting.strobe_by.saturating_abs(), setting);
@@ -188,10 +186,10 @@ impl Clocks {
 }
 
 /// Every setting, with the time in which it may be in force.
-fn possible(settings: &[Setting]) -> impl Iterator<Item = (&Setting, Span)> {
+fn possible(settings: &[Setting]) -> impl Iterator<Item = (&Setting, Window)> {
     settings.iter().enumerate().map(|(index, setting)| {
         let to = settings.get(index + 1).map_or(Ns::MAX, |next| next.since.to);
-        (setting, Span::new(setting.since.from, to))
+        (setting, Window::new(setting.since.from, to))
     })
 }
 
@@ -200,7 +198,7 @@ fn earliest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
     possible(settings)
         .filter(|(_, span)| span.to >= from)
         .filter_map(|(setting, span)| {
-            setting.reaches(goal, Span::new(span.from.max(from), span.to), true)
+            setting.reaches(goal, Window::new(span.from.max(from), span.to), true)
         })
         .min()
         .unwrap_or(Ns::MAX)
@@ -218,7 +216,7 @@ fn latest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
     edges.dedup();
     let mut since = None;
     for pair in edges.windows(2) {
-        let piece = Span::new(pair[0], pair[1]);
+        let piece = Window::new(pair[0], pair[1]);
         let mut all = possible(settings)
             .filter(|(_, span)| span.meet(piece).is_some())
             .map(|(setting, _)| setting.reaches(goal, piece, false));
@@ -249,11 +247,11 @@ mod tests {
         for (ahead, rate) in
             edges.into_iter().flat_map(|ahead| [0.0, 0.5, 1.0, 2.0].map(|r| (ahead, r)))
         {
-            let since = Window { from: 0, to: MS };
+            let since = Window::new(0, MS);
             let setting = Setting { since, ahead, rate, strobe_by: MS };
             for (goal, most) in edges.into_iter().flat_map(|goal| [false, true].map(|m| (goal, m)))
             {
-                for within in [Span::new(0, Ns::MAX), Span::new(3, 9 * MS), Span::new(7, 7)] {
+                for within in [Window::new(0, Ns::MAX), Window::new(3, 9 * MS), Window::new(7, 7)] {
                     match setting.reaches(goal, within, most) {
                         Some(at) => {
                             assert!(within.from <= at && at <= within.to);

@@ -6,14 +6,14 @@ use crate::history::{Act, Event, Ns, Outcome, Record, Window};
 
 use super::faults::Faults;
 use super::maps::{Map, Numbers};
-use super::time::{self, MS, Span};
+use super::time::MS;
 use super::world::World;
 
 /// The prefix of the bookkeeping keys of the lock. They are not locks.
-pub(super) const BOOKS: &str = "redquorum:";
+pub(crate) const BOOKS: &str = "redquorum:";
 /// The prefix of the bookkeeping keys that hold fair queues. Fair queues are empty at the end of a
 /// run.
-pub(super) const LINES: &str = "redquorum:line:";
+pub(crate) const QUEUES: &str = "redquorum:line:";
 /// A running master executes a command within this time after it was sent, however busy the machine
 /// is.
 const SETTLED: Ns = 1_000 * MS;
@@ -21,28 +21,25 @@ const SETTLED: Ns = 1_000 * MS;
 const LOOKS: [&str; 9] =
     ["get", "pttl", "ttl", "exists", "type", "object", "strlen", "pexpiretime", "getrange"];
 
-/// A command at a master.
 #[derive(Clone, Copy)]
-pub(super) struct Command<'a> {
-    pub(super) process: &'a str,
-    pub(super) node: usize,
-    pub(super) act: &'a Act,
-    /// The number of its token.
-    pub(super) token: Option<usize>,
-    pub(super) result: Outcome,
-    pub(super) delivered: Option<Ns>,
+pub(crate) struct Command<'a> {
+    pub(crate) process: &'a str,
+    pub(crate) node: usize,
+    pub(crate) act: &'a Act,
+    pub(crate) token: Option<usize>,
+    pub(crate) result: Outcome,
+    pub(crate) delivered: Option<Ns>,
     /// The window in which it took effect, if it did.
-    pub(super) when: Window,
+    pub(crate) when: Window,
 }
 
 impl Command<'_> {
     /// Whether the command's effect is unknown, because no reply arrived.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.result == Outcome::Silent
     }
 
-    /// Whether the command only reads.
-    pub(super) fn looks(&self) -> bool {
+    pub(crate) fn looks(&self) -> bool {
         match self.act {
             Act::Other { command, .. } => {
                 LOOKS.iter().any(|look| command.eq_ignore_ascii_case(look))
@@ -53,9 +50,9 @@ impl Command<'_> {
 }
 
 /// The commands of each key on each master, in the order in which they were sent.
-pub(super) type ByKey<'a> = BTreeMap<(usize, &'a str), Vec<Command<'a>>>;
+pub(crate) type ByKey<'a> = BTreeMap<(usize, &'a str), Vec<Command<'a>>>;
 
-pub(super) fn of<'a>(
+pub(crate) fn of<'a>(
     world: &World<'a>,
     faults: &Faults<'a>,
     tokens: &mut Numbers<'a>,
@@ -102,7 +99,7 @@ pub(super) fn of<'a>(
             token: act.token().map(|token| tokens.of(token)),
             result,
             delivered: *delivered,
-            when: time::tidy(Window { from: *sent, to: by }),
+            when: Window::new(*sent, by).tidy(),
         });
     }
     for of_key in all.values_mut() {
@@ -138,7 +135,7 @@ fn settled(faults: &Faults<'_>, node: usize, sent: Ns) -> Ns {
     let mut by = sent.saturating_add(SETTLED);
     for pause in faults.node_pauses(node) {
         let span = pause.span();
-        if span.touches(Span::new(sent, by)) {
+        if span.touches(Window::new(sent, by)) {
             by = by.max(span.to.saturating_add(SETTLED));
         }
     }

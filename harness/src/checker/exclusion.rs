@@ -1,29 +1,25 @@
-//! Mutual exclusion: do believed holds of one resource overlap?
-//!
-//! The checker goes through the holds in the order of their starts. It compares each hold with the
-//! earlier one that lasts longest: if any two holds overlap, such a pair does. Holds that only
-//! touch do not overlap, and a hold that ends where it begins overlaps nothing. A lease may be
-//! handed over at the very nanosecond at which it was released.
+//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides.
 
 use std::collections::BTreeMap;
 
+use crate::history::Window;
 use crate::scenario::{Cause, Property};
 
-use super::causes::{self, Explanation};
+use super::causes::{self, Reason};
 use super::keys::Presence;
 use super::leases::{Ending, Hold, Lease};
-use super::time::{Ms, Span};
-use super::{Case, Observed, Violation};
+use super::time::Ms;
+use super::{Case, Overlaps, Violation};
 
 /// Two leases that were believed at the same time.
-pub(super) struct Clash {
+pub(crate) struct Clash {
     /// The earlier lease, and the rival's.
-    pub(super) leases: [usize; 2],
-    pub(super) both: Span,
-    pub(super) finding: Violation,
+    pub(crate) leases: [usize; 2],
+    pub(crate) both: Window,
+    pub(crate) finding: Violation,
 }
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Clash> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Clash> {
     let mut by_resource: BTreeMap<&str, Vec<Hold>> = BTreeMap::new();
     for lease in &case.leases {
         by_resource.entry(lease.resource).or_default().extend(&lease.holds);
@@ -45,7 +41,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Clash> {
 /// The causes of the overlaps of two clients within a span. [`overlaps`] pairs each hold with the
 /// one that lasts longest. Where more than two clients overlap, it may therefore not pair these
 /// two.
-pub(super) fn between(case: &Case<'_>, clients: [&str; 2], within: Span) -> Vec<Cause> {
+pub(crate) fn between(case: &Case<'_>, clients: [&str; 2], within: Window) -> Vec<Cause> {
     let of = |client: &str| {
         let own = case.leases.iter().enumerate().filter(move |(_, lease)| lease.client == client);
         own.flat_map(|(index, lease)| lease.holds.iter().map(move |hold| (index, hold.inner)))
@@ -63,97 +59,65 @@ pub(super) fn between(case: &Case<'_>, clients: [&str; 2], within: Span) -> Vec<
             causes.extend(violated(case, owner, rival, both).finding.causes);
         }
     }
-    causes.sort_unstable();
-    causes.dedup();
     causes
 }
 
 /// Pairs each hold that overlaps an earlier one with the earlier hold that lasts longest.
-pub(super) fn overlaps(
+pub(crate) fn overlaps(
     holds: &mut [Hold],
-    span: impl Fn(&Hold) -> Span,
-) -> Vec<(Hold, Hold, Span)> {
+    span: impl Fn(&Hold) -> Window,
+) -> Vec<(Hold, Hold, Window)> {
     holds.sort_by_key(|hold| (span(hold).from, span(hold).to, hold.lease));
-    let mut longest: Option<Hold> = None;
-    let mut found = Vec::new();
-    for hold in holds.iter().filter(|hold| !span(hold).is_empty()) {
-        if let Some(before) = longest
-            && before.lease != hold.lease
-            && let Some(both) = span(&before).meet(span(hold))
-        {
-            found.push((before, *hold, both));
-        }
-        if longest.is_none_or(|before| span(hold).to > span(&before).to) {
-            longest = Some(*hold);
-        }
-    }
-    found
+    let mut overlaps = Overlaps::default();
+    let found = holds.iter().filter_map(|hold| {
+        let (before, both) = overlaps.add(*hold, span(hold))?;
+        (before.lease != hold.lease).then_some((before, *hold, both))
+    });
+    found.collect()
 }
 
-fn violated(case: &Case<'_>, first: usize, second: usize, both: Span) -> Clash {
+fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
     let (owner, rival) = (&case.leases[first], &case.leases[second]);
-    let mut story = told(case, owner, rival);
+    let mut lines = beliefs(case, owner, rival);
+    let (from, to) = (Ms(both.from), Ms(both.to));
+    lines.push(format!("both believed that they hold {} from {from} to {to}", owner.resource));
     let reasons = why(case, owner, rival, both);
-    let mut causes: Vec<Cause> = reasons.iter().map(|(cause, _)| *cause).collect();
-    causes.sort_unstable();
-    causes.dedup();
-    story.extend(reasons.into_iter().map(|(_, line)| line));
-    let finding = Violation {
-        layer: Property::MutualExclusion,
-        seen: Observed::Violated,
-        story,
-        causes,
-        from: both.from,
-        to: both.to,
-    };
+    let property = Property::MutualExclusion;
+    let finding = Violation::explained(property, lines, reasons, both.from, both.to);
     Clash { leases: [first, second], both, finding }
 }
 
-fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Span) -> Clash {
-    let (owner, rival) = (&case.leases[first], &case.leases[second]);
-    let mut story = told(case, owner, rival);
-    story.push(format!(
+fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
+    let mut lines = beliefs(case, &case.leases[first], &case.leases[second]);
+    lines.push(format!(
         "both may have counted on it from {} to {}: they do not say exactly from when to when",
         Ms(both.from),
         Ms(both.to)
     ));
-    let finding = Violation {
-        layer: Property::MutualExclusion,
-        seen: Observed::Inconclusive,
-        story,
-        causes: Vec::new(),
-        from: both.from,
-        to: both.to,
-    };
+    let finding = Violation::possible(Property::MutualExclusion, lines, both.from, both.to);
     Clash { leases: [first, second], both, finding }
 }
 
-/// The report text: which client believed what, from when to when.
-fn told(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String> {
-    let mut nodes: Vec<usize> =
-        owner.keys(&case.keys).filter(|key| key.granted && key.sure).map(|key| key.node).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    let margin = case.margin(owner.process, nodes.len());
-    vec![
-        believed(owner),
-        believed(rival),
-        match nodes.len() {
-            0 => format!("it is not known which masters granted {}", owner.client),
-            _ => format!("{} was granted by {} (margin {margin})", owner.client, named(&nodes)),
-        },
-    ]
+/// The report text: which client believed what, from when to when, and which masters granted it.
+fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String> {
+    let granted = |lease: &Lease<'_>| match &lease.masters(&case.keys)[..] {
+        [] => format!("it is not known which masters granted {}", lease.client),
+        nodes => format!("{} was granted by {}", lease.client, named(nodes)),
+    };
+    let margin = match owner.masters(&case.keys).len() {
+        0 => String::new(),
+        nodes => format!(" (margin {})", case.margin(owner.process, nodes)),
+    };
+    vec![believed(owner), believed(rival), granted(owner) + &margin, granted(rival)]
 }
 
 /// `c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a…`.
-pub(super) fn believed(lease: &Lease<'_>) -> String {
+pub(crate) fn believed(lease: &Lease<'_>) -> String {
     let span = lease.span();
     let ending = match lease.ending {
-        Ending::Deadline => "deadline",
-        Ending::Release => "release",
-        Ending::Lost => "told of its loss",
-        Ending::Death => "death",
+        Ending::Lost => "notified of the loss",
         Ending::Replaced => "granted anew",
+        ending => ending.name(),
     };
     format!(
         "{} believed that it holds {} from {} to {} ({ending}){}",
@@ -167,13 +131,9 @@ pub(super) fn believed(lease: &Lease<'_>) -> String {
 
 /// Why the rival got in: the cause and a line for each master that granted it although the owner's
 /// key should have been there.
-fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec<(Cause, String)> {
-    let mut found: Vec<(Cause, String)> = Vec::new();
-    for lease in [owner, rival] {
-        if let Some(Explanation { cause, text }) = causes::too_few(case, lease) {
-            found.push((cause, text));
-        }
-    }
+fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> Vec<Reason> {
+    let mut found: Vec<Reason> = Vec::new();
+    found.extend([owner, rival].into_iter().filter_map(|lease| causes::too_few(case, lease)));
     if owner.token == rival.token && owner.token.is_some() {
         let text = format!("{} and {} have the same token", owner.client, rival.client);
         found.push((Cause::Bug, text));
@@ -197,7 +157,7 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
             .filter(|key| key.made.from < let_in.made.from)
             .max_by_key(|key| key.made.from);
         let loss = before.and_then(|key| causes::of_loss(case, owner, key, let_in.made.to));
-        let Some(Explanation { cause, text }) = loss else {
+        let Some((cause, text)) = loss else {
             free += 1;
             continue;
         };
@@ -218,12 +178,7 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
 
 /// Whether both clients had quorums because they know different masters. Then no master had to
 /// forget for the rival to get in.
-fn apart(
-    case: &Case<'_>,
-    owner: &Lease<'_>,
-    rival: &Lease<'_>,
-    free: usize,
-) -> Option<(Cause, String)> {
+fn apart(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, free: usize) -> Option<Reason> {
     let (own, others) = (case.world.lock_of(owner.process), case.world.lock_of(rival.process));
     if free < others.q || !own.can_part_from(others) {
         return None;
@@ -241,7 +196,7 @@ fn apart(
 }
 
 /// `masters 1, 2, 3`.
-fn named(nodes: &[usize]) -> String {
+pub(crate) fn named(nodes: &[usize]) -> String {
     let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
     format!("master{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
 }

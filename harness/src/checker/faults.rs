@@ -3,18 +3,19 @@
 use crate::history::{Act, Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
-    AccessKind, Ahead, ClientFault, Clients, ClockFault, EventKind, FaultKind, FaultTime,
-    LinkSelector, NetworkFault, NodeFault, Nodes, Persistence, Side,
+    AccessKind, Ahead, ClientFault, Clients, EventKind, FaultKind, FaultTime, LinkSelector,
+    NetworkFault, NodeFault, Nodes, Persistence, Side,
 };
 
-use super::time::{self, MS, Span};
+use super::Case;
+use super::time::{self, MS};
 use super::world::World;
 
 mod distrust;
 mod losses;
 
 use distrust::Guards;
-pub(super) use losses::Loss;
+pub(crate) use losses::Loss;
 
 /// How long a link may still be down after a fault is healed. The back-off of reconnects is at most
 /// a second.
@@ -26,28 +27,28 @@ const GO_ON: Ns = 100 * MS;
 const JITTER: Ns = 10 * MS;
 
 /// A fault that struck.
-pub(super) struct Strike<'a> {
+pub(crate) struct Strike<'a> {
     /// The number of the fault in the scenario.
-    pub(super) fault: usize,
-    pub(super) fault_kind: &'a FaultKind,
-    pub(super) at: Window,
-    pub(super) cured: Option<Window>,
+    pub(crate) fault: usize,
+    pub(crate) fault_kind: &'a FaultKind,
+    pub(crate) at: Window,
+    pub(crate) healed: Option<Window>,
     /// Whether the fault failed to strike, or did not strike everywhere.
-    pub(super) failed: bool,
+    pub(crate) failed: bool,
     /// Whether the fault could not be healed.
-    pub(super) stays: bool,
+    pub(crate) stays: bool,
     nodes: &'a [usize],
     processes: Vec<&'a str>,
 }
 
 impl Strike<'_> {
     /// From when to when the fault may have been in force.
-    pub(super) fn span(&self) -> Span {
-        let to = match (self.cured, self.fault_kind) {
-            (Some(cured), _) => cured.to,
+    pub(crate) fn span(&self) -> Window {
+        let to = match (self.healed, self.fault_kind) {
+            (Some(healed), _) => healed.to,
             // These faults are over as soon as they have struck.
             (None, fault_kind)
-                if matches!(fault_kind, FaultKind::Node(_)) && !fault_kind.has_cure() =>
+                if matches!(fault_kind, FaultKind::Node(_)) && !fault_kind.can_heal() =>
             {
                 self.at.to
             }
@@ -56,10 +57,10 @@ impl Strike<'_> {
             }
             (None, _) => Ns::MAX,
         };
-        Span::new(self.at.from, to)
+        Window::new(self.at.from, to)
     }
 
-    pub(super) fn hits_node(&self, node: usize) -> bool {
+    pub(crate) fn hits_node(&self, node: usize) -> bool {
         if !self.nodes.is_empty() {
             return self.nodes.contains(&node);
         }
@@ -70,7 +71,7 @@ impl Strike<'_> {
         }
     }
 
-    pub(super) fn hits_process(&self, process: &str) -> bool {
+    pub(crate) fn hits_process(&self, process: &str) -> bool {
         self.fault_kind.clients().is_some_and(|all| self.processes.is_empty() && all.is_all())
             || self.processes.contains(&process)
     }
@@ -113,6 +114,18 @@ impl Strike<'_> {
         }
     }
 
+    /// The rate of a client's lease clock that the fault sets.
+    const fn rate(&self) -> Option<f64> {
+        match self.fault_kind {
+            FaultKind::Client(ClientFault::Rate { factor, .. }) => Some(*factor),
+            _ => None,
+        }
+    }
+
+    const fn duplicates(&self) -> bool {
+        matches!(self.fault_kind, FaultKind::Net(NetworkFault::Duplicate(_)))
+    }
+
     /// How long the link may still be down after the fault is healed.
     fn grace(&self) -> Ns {
         // A message that was delayed when the fault ended still arrives late.
@@ -132,17 +145,29 @@ impl Strike<'_> {
         grace.saturating_add(late)
     }
 
+    /// The masters that the fault hit.
+    pub(crate) fn masters(&self, case: &Case<'_>) -> Vec<usize> {
+        (1..=case.world.n).filter(|node| self.hits_node(*node)).collect()
+    }
+
+    /// The processes that the fault hit; empty for a fault of masters.
+    pub(crate) fn clients<'c>(&self, case: &Case<'c>) -> Vec<&'c str> {
+        let of_clients = self.fault_kind.clients().is_some();
+        let processes = case.world.scenario.processes().into_iter().map(Name::as_str);
+        processes.filter(|process| of_clients && self.hits_process(process)).collect()
+    }
+
     /// `fault 2, clock.step`.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("fault {}, {}", self.fault, self.fault_kind.name())
     }
 }
 
 /// All faults that struck, in their order.
-pub(super) struct Faults<'a> {
+pub(crate) struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
     /// The processes whose messages were held at a gate while its fault struck.
-    gates: Vec<(&'a str, Span)>,
+    gates: Vec<(&'a str, Window)>,
     forgets: bool,
     guards: Guards<'a>,
     /// The state that masters kept: over which fault, which master, until when.
@@ -154,7 +179,7 @@ pub(super) struct Faults<'a> {
 }
 
 impl<'a> Faults<'a> {
-    pub(super) fn of(world: &World<'a>) -> Self {
+    pub(crate) fn of(world: &World<'a>) -> Self {
         let mut strikes: Vec<Strike<'a>> = Vec::new();
         let (mut kept, mut certified) = (Vec::new(), Vec::new());
         for record in world.records {
@@ -169,8 +194,8 @@ impl<'a> Faults<'a> {
                     strikes.push(Strike {
                         fault: *fault,
                         fault_kind,
-                        at: time::tidy(*at),
-                        cured: None,
+                        at: at.tidy(),
+                        healed: None,
                         failed: failed.is_some(),
                         stays: false,
                         nodes,
@@ -181,13 +206,13 @@ impl<'a> Faults<'a> {
                     certified.push((*node, &**key, *sent));
                 }
                 Event::Kept { fault, node, until } => {
-                    kept.push((*fault, *node, time::tidy(*until)));
+                    kept.push((*fault, *node, until.tidy()));
                 }
-                Event::Cured { fault, at, failed } => {
+                Event::Healed { fault, at, failed } => {
                     let mut latest = strikes.iter_mut().rev();
                     if let Some(strike) = latest.find(|strike| strike.fault == *fault) {
                         match failed {
-                            None => strike.cured = Some(time::tidy(*at)),
+                            None => strike.healed = Some(at.tidy()),
                             // The fault stays in force for ever.
                             Some(_) => strike.stays = true,
                         }
@@ -200,8 +225,7 @@ impl<'a> Faults<'a> {
             let fault = world.scenario.faults.get(strike.fault.checked_sub(1)?)?;
             let FaultTime::Before(moment) = &fault.when else { return None };
             let of_messages = matches!(moment.what, EventKind::Request(..) | EventKind::Reply(..));
-            of_messages
-                .then(|| (world.process(&moment.client), Span::new(strike.at.from, strike.at.to)))
+            of_messages.then(|| (world.process(&moment.client), strike.at))
         });
         Self {
             gates: gates.collect(),
@@ -216,123 +240,112 @@ impl<'a> Faults<'a> {
     }
 
     /// All faults, in the order in which they struck.
-    pub(super) fn strikes(&self) -> &[Strike<'a>] {
+    pub(crate) fn strikes(&self) -> &[Strike<'a>] {
         &self.strikes
     }
 
+    fn of_node(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| strike.hits_node(node))
+    }
+
+    fn of_process(&self, process: &str) -> impl DoubleEndedIterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| strike.hits_process(process))
+    }
+
+    /// The faults that affect the messages between a process and a master.
+    fn on_link(&self, process: &str, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| strike.hits_link(process, node))
+    }
+
     /// The deaths of a master. Commands that it had received and not executed are lost.
-    pub(super) fn deaths(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            let deadly = matches!(
-                strike.fault_kind,
-                FaultKind::Node(
-                    NodeFault::Kill { .. }
-                        | NodeFault::Stop { .. }
-                        | NodeFault::Restart { .. }
-                        | NodeFault::PowerLoss { .. }
-                        | NodeFault::Failover { .. }
-                )
-            );
-            deadly && !strike.failed && strike.hits_node(node)
+    pub(crate) fn deaths(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.of_node(node).filter(|strike| {
+            let failover = matches!(strike.fault_kind, FaultKind::Node(NodeFault::Failover { .. }));
+            (strike.fault_kind.starts_again() || failover) && !strike.failed
         })
     }
 
     /// When a master lost keys, in the order in which the faults struck.
-    pub(super) fn losses(&self, node: usize) -> impl Iterator<Item = Loss> {
-        let hit = self.strikes.iter().filter(move |strike| strike.hits_node(node));
-        hit.filter_map(move |strike| losses::of(strike, self.forgets, self.kept(strike, node)))
+    pub(crate) fn losses(&self, node: usize) -> impl Iterator<Item = Loss> {
+        let loss = move |strike| losses::of(strike, self.forgets, self.kept(strike, node));
+        self.of_node(node).filter_map(loss)
     }
 
     /// The state that a master kept over a fault, if it is on record.
     fn kept(&self, strike: &Strike<'_>, node: usize) -> Option<Window> {
-        let mut said = self.kept.iter().filter(|kept| (kept.0, kept.1) == (strike.fault, node));
-        said.next().map(|kept| kept.2)
+        let mut known = self.kept.iter().filter(|kept| (kept.0, kept.1) == (strike.fault, node));
+        known.next().map(|kept| kept.2)
     }
 
     /// The name of a fault, by its number in the scenario.
-    pub(super) fn name(&self, fault: usize) -> String {
+    pub(crate) fn name(&self, fault: usize) -> String {
         let strike = self.strikes.iter().find(|strike| strike.fault == fault);
         strike.map_or_else(|| format!("fault {fault}"), Strike::name)
     }
 
     /// The pauses of a master.
-    pub(super) fn node_pauses(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            matches!(strike.fault_kind, FaultKind::Node(NodeFault::Pause { .. }))
-                && strike.hits_node(node)
-        })
+    pub(crate) fn node_pauses(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        let is_pause = |kind: &_| matches!(kind, FaultKind::Node(NodeFault::Pause { .. }));
+        self.of_node(node).filter(move |strike| is_pause(strike.fault_kind))
     }
 
     /// The faults of a master's clock.
-    pub(super) fn clock(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            matches!(
-                strike.fault_kind,
-                FaultKind::Clock(
-                    ClockFault::Step { .. } | ClockFault::Rate { .. } | ClockFault::Strobe { .. }
-                )
-            ) && strike.hits_node(node)
-        })
+    pub(crate) fn clock(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.of_node(node).filter(|strike| matches!(strike.fault_kind, FaultKind::Clock(_)))
     }
 
     /// The pauses of a client process.
-    pub(super) fn pauses(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            strike.fault_kind.pauses_clients() && strike.hits_process(process)
-        })
+    pub(crate) fn pauses(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
+        self.of_process(process).filter(|strike| strike.fault_kind.pauses_clients())
     }
 
     /// The faults that delay a client's accesses of this kind to a register.
-    pub(super) fn on_the_way(
+    pub(crate) fn on_the_way(
         &self,
         client: &str,
         way: AccessKind,
     ) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            matches!(strike.fault_kind, FaultKind::Resource(fault_kind) if fault_kind.delay(client, way).is_some())
+        self.strikes.iter().filter(move |strike| match strike.fault_kind {
+            FaultKind::Resource(fault) => fault.delay(client, way).is_some(),
+            _ => false,
         })
     }
 
     /// The fault that set the wall clock of a client process, up to an instant.
-    pub(super) fn wall_clock(&self, process: &str, by: Ns) -> Option<&Strike<'a>> {
-        self.strikes.iter().find(|strike| {
-            matches!(strike.fault_kind, FaultKind::Client(ClientFault::Clock { .. }))
-                && strike.hits_process(process)
-                && strike.at.from <= by
-        })
+    pub(crate) fn wall_clock(&self, process: &str, by: Ns) -> Option<&Strike<'a>> {
+        let is_clock = |kind: &_| matches!(kind, FaultKind::Client(ClientFault::Clock { .. }));
+        self.of_process(process).find(|strike| is_clock(strike.fault_kind) && strike.at.from <= by)
     }
 
     /// The fault that made the lease clock of a client process run at another rate, up to an
     /// instant: the last one, with its rate.
-    pub(super) fn lease_clock(&self, process: &str, by: Ns) -> Option<(&Strike<'a>, f64)> {
-        self.strikes.iter().rev().find_map(|strike| match strike.fault_kind {
-            FaultKind::Client(ClientFault::Rate { factor, .. })
-                if strike.hits_process(process) && strike.at.from <= by =>
-            {
-                Some((strike, *factor))
-            }
-            _ => None,
-        })
+    pub(crate) fn lease_clock(&self, process: &str, by: Ns) -> Option<(&Strike<'a>, f64)> {
+        let rate = |strike| Strike::rate(strike).map(|rate| (strike, rate));
+        self.of_process(process).rev().filter(|strike| strike.at.from <= by).find_map(rate)
     }
 
     /// The faults that keep a client process from doing its part in time: the process stands still,
     /// or its timers run at a rate that drift does not allow.
-    pub(super) fn hinders(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            let hinders = match strike.fault_kind {
-                FaultKind::Client(ClientFault::Rate { factor, .. }) => {
-                    (factor - 1.0).abs() * 1e6 > f64::from(self.drift_ppm)
-                }
-                fault_kind => fault_kind.pauses_clients(),
-            };
-            hinders && strike.hits_process(process)
+    pub(crate) fn hinders(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
+        let too_much = |rate: f64| (rate - 1.0).abs() * 1e6 > f64::from(self.drift_ppm);
+        self.of_process(process).filter(move |strike| {
+            strike.rate().map_or(strike.fault_kind.pauses_clients(), too_much)
+        })
+    }
+
+    /// Whether a fault keeps a client process from doing its part at some time within a span, or up
+    /// to `slack` before it.
+    pub(crate) fn is_hindered(&self, process: &str, within: Window, slack: Ns) -> bool {
+        self.hinders(process).any(|strike| {
+            let span = strike.span();
+            Window::new(span.from, span.to.saturating_add(slack)).touches(within)
         })
     }
 
     /// Whether the fencing counter of a resource on a master may have been at its end by an
     /// instant. Either a fault set it there; or a lease took the last number that another master
     /// gave, and had it certified here.
-    pub(super) fn is_spent(&self, node: usize, resource: &str, by: Ns) -> bool {
+    pub(crate) fn is_spent(&self, node: usize, resource: &str, by: Ns) -> bool {
         self.strikes.iter().filter(|strike| strike.at.from <= by).any(|strike| {
             let FaultKind::Node(NodeFault::Counter { resource: of, ahead, .. }) = strike.fault_kind
             else {
@@ -352,72 +365,56 @@ impl<'a> Faults<'a> {
     }
 
     /// When a client process was killed.
-    pub(super) fn death(&self, process: &str) -> Option<Window> {
-        let mut kills = self.strikes.iter().filter(|strike| {
-            matches!(strike.fault_kind, FaultKind::Client(ClientFault::Kill { .. }))
-                && !strike.failed
-                && strike.hits_process(process)
-        });
-        kills.next().map(|kill| kill.at)
+    pub(crate) fn death(&self, process: &str) -> Option<Window> {
+        let kills = |strike: &&Strike<'_>| strike.fault_kind.kills_clients() && !strike.failed;
+        self.of_process(process).find(kills).map(|kill| kill.at)
     }
 
     /// Whether a fault kept a process from sending requests to a master within a span, or up to
     /// `slack` before it. A fault that only affects replies does not do that.
-    pub(super) fn keeps_from(&self, process: &str, node: usize, within: Span, slack: Ns) -> bool {
-        self.strikes.iter().any(|strike| {
+    pub(crate) fn keeps_from(&self, process: &str, node: usize, within: Window, slack: Ns) -> bool {
+        self.on_link(process, node).filter(|strike| strike.hits_requests()).any(|strike| {
             let span = strike.span();
             let over = span.to.saturating_add(strike.grace()).saturating_add(slack);
-            strike.hits_link(process, node)
-                && strike.hits_requests()
-                && Span::new(span.from, over).touches(within)
+            Window::new(span.from, over).touches(within)
         })
     }
 
     /// When faults began to keep a process from sending requests to a master, and when they no
     /// longer did.
-    pub(super) fn unheard(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {
-        let hit =
-            self.strikes.iter().filter(move |it| it.hits_link(process, node) && it.hits_requests());
-        hit.flat_map(|strike| {
-            let over = strike.span().to;
-            [strike.at.to, over.saturating_add(strike.grace())]
-        })
+    pub(crate) fn cut_off(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {
+        let hit = self.on_link(process, node).filter(|strike| strike.hits_requests());
+        hit.flat_map(|strike| [strike.at.to, strike.span().to.saturating_add(strike.grace())])
     }
 
     /// Whether the network may have duplicated requests of a process to a master by an instant.
     /// Then a duplicate may execute after its own clean-up, and much later if the master stood
     /// still.
-    pub(super) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
-        self.strikes.iter().any(|strike| {
-            matches!(strike.fault_kind, FaultKind::Net(NetworkFault::Duplicate(_)))
-                && strike.hits_link(process, node)
-                && strike.span().from <= by
-        })
+    pub(crate) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
+        self.on_link(process, node).any(|strike| strike.duplicates() && strike.at.from <= by)
     }
 
     /// Whether a process could reach a master throughout a span.
-    pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
+    pub(crate) fn reachable(&self, process: &str, node: usize, through: Window) -> bool {
         let mut gates = self.gates.iter();
         // The record does not show for which master the message was.
         if gates.any(|(of, span)| *of == process && span.touches(through)) {
             return false;
         }
-        let mut on_link = self.strikes.iter().filter(|strike| {
-            strike.hits_link(process, node)
-                && self.link_down(strike, process, node).touches(through)
-        });
+        let mut on_link = self
+            .on_link(process, node)
+            .filter(|strike| self.link_down(strike, process, node).touches(through));
         // Delays add up, there and back.
         let mut late: Ns = 0;
         on_link.all(|strike| {
             late = late.saturating_add(strike.delay().unwrap_or_default());
-            let harmless = matches!(strike.fault_kind, FaultKind::Net(NetworkFault::Duplicate(_)))
-                || strike.delay().is_some();
+            let harmless = strike.duplicates() || strike.delay().is_some();
             harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
     }
 
     /// How long a fault may keep a link down, including the time until the next attempt to connect.
-    fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Span {
+    fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Window {
         let span = strike.span();
         // A master that resumes is reachable at once, and so is a link whose messages were held.
         // The exception: the old connection was broken, and the client has given up the new one
@@ -428,17 +425,17 @@ impl<'a> Faults<'a> {
             FaultKind::Node(NodeFault::Pause { .. })
                 | FaultKind::Net(NetworkFault::Hold(_) | NetworkFault::Delay { .. })
         ) {
-            let broken = self.strikes.iter().any(|other| {
-                let after = Span::new(other.at.from, other.span().to.saturating_add(RECONNECT));
-                other.grace() >= RECONNECT && other.hits_link(process, node) && after.touches(span)
+            let broken = self.on_link(process, node).any(|other| {
+                let after = Window::new(other.at.from, other.span().to.saturating_add(RECONNECT));
+                other.grace() >= RECONNECT && after.touches(span)
             });
             grace = if broken { grace.max(RECONNECT) } else { grace };
         }
-        Span::new(span.from, span.to.saturating_add(grace))
+        Window::new(span.from, span.to.saturating_add(grace))
     }
 
     /// The sum of all delays that faults add to the links of a process within a span.
-    pub(super) fn delays(&self, process: &str, within: Span) -> Ns {
+    pub(crate) fn delays(&self, process: &str, within: Window) -> Ns {
         let hit = self.strikes.iter().filter(|strike| {
             let ours =
                 matches!(strike.fault_kind, FaultKind::Node(_)) || strike.hits_process(process);
@@ -448,7 +445,7 @@ impl<'a> Faults<'a> {
     }
 
     /// The faults that could not be healed. The harness is to blame for the effects after them.
-    pub(super) fn not_cured(&self) -> impl Iterator<Item = &Strike<'a>> {
+    pub(crate) fn not_healed(&self) -> impl Iterator<Item = &Strike<'a>> {
         // A client that could not be healed is gone, which is reported elsewhere.
         self.strikes
             .iter()
@@ -457,7 +454,7 @@ impl<'a> Faults<'a> {
 
     /// Whether a fault struck, and did so everywhere. The error is `true` if it failed to strike,
     /// and `false` if it never did.
-    pub(super) fn struck(&self, fault: usize) -> Result<(), bool> {
+    pub(crate) fn struck(&self, fault: usize) -> Result<(), bool> {
         match self.strikes.iter().find(|strike| strike.fault == fault) {
             Some(strike) if strike.failed => Err(true),
             Some(_) => Ok(()),

@@ -8,17 +8,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::client_protocol::FENCING_MEMORY;
+use crate::client_protocol::FENCING_COUNTER_TTL;
 use crate::history::Ns;
 use crate::scenario::{Cause, Property};
 
+use super::causes::Reason;
 use super::leases::Lease;
 use super::register;
 use super::requests::Answer;
 use super::time::{self, Ms};
-use super::{Case, Observed, Violation};
+use super::{Case, Violation};
 
-/// A lease that came with a fencing token.
 struct Fenced<'c, 'a> {
     lease: &'c Lease<'a>,
     token: u64,
@@ -26,13 +26,13 @@ struct Fenced<'c, 'a> {
     returned: Ns,
 }
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut of_resource: BTreeMap<&str, Vec<Fenced<'_, '_>>> = BTreeMap::new();
     let mut findings = Vec::new();
     for lease in &case.leases {
         findings.extend(lease.again.iter().filter_map(|answer| another(lease, answer)));
         let Some(token) = lease.answer.fence else {
-            findings.extend(untold(case, lease));
+            findings.extend(without_token(case, lease));
             continue;
         };
         // A waiting acquire makes many attempts. The attempt that won sent nothing before its first
@@ -40,15 +40,12 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
         let called = lease.answer.from.unwrap_or(lease.asked);
         let first = lease.votes(&case.keys).map(|key| key.life.set.from).min();
         let called = first.map_or(called, |first| first.max(called));
-        let returned = lease.answer.at.unwrap_or(lease.answer.ns);
+        let returned = lease.answer.returned();
         let fenced = Fenced { lease, token, called, returned };
         of_resource.entry(lease.resource).or_default().push(fenced);
     }
     findings.extend(of_resource.values().flat_map(|leases| wrong(case, leases)));
-    let mut causes: Vec<Cause> =
-        findings.iter().flat_map(|finding| finding.causes.clone()).collect();
-    causes.sort_unstable();
-    causes.dedup();
+    let causes: Vec<Cause> = findings.iter().flat_map(|finding| finding.causes.clone()).collect();
     findings.extend(register::fenced(case, &causes));
     findings
 }
@@ -59,18 +56,17 @@ fn another(lease: &Lease<'_>, answer: &Answer<'_>) -> Option<Violation> {
         return None;
     }
     let named = |token: Option<u64>| token.map_or("none".to_owned(), |token| token.to_string());
-    let at = answer.at.unwrap_or(answer.ns);
-    let story = vec![format!(
-        "{} acquired {} again at {}, and the fencing token of the same lease was {} and is {}: whatever \
-         was presented under one of them is refused under the other",
+    let at = answer.returned();
+    let lines = vec![format!(
+        "{} acquired {} again at {}, and the fencing token of the same lease was {} and is {}: \
+         whatever was presented under one of them is refused under the other",
         lease.client,
         lease.resource,
         Ms(at),
         named(lease.answer.fence),
         named(answer.fence)
     )];
-    let (layer, seen, causes) = (Property::FencedResource, Observed::Violated, vec![Cause::Bug]);
-    Some(Violation { layer, seen, story, causes, from: at, to: at })
+    Some(Violation::bug(Property::FencedResource, lines, at, at))
 }
 
 /// The violations among the fencing tokens of one resource.
@@ -79,7 +75,7 @@ fn wrong(case: &Case<'_>, leases: &[Fenced<'_, '_>]) -> Vec<Violation> {
     let mut by_token: BTreeMap<u64, &Fenced<'_, '_>> = BTreeMap::new();
     for fenced in leases {
         if let Some(first) = by_token.insert(fenced.token, fenced) {
-            findings.push(told(case, first, fenced, "the same"));
+            findings.push(violation(case, first, fenced, "the same"));
         }
     }
     let mut called: Vec<&Fenced<'_, '_>> = leases.iter().collect();
@@ -101,15 +97,20 @@ fn wrong(case: &Case<'_>, leases: &[Fenced<'_, '_>]) -> Vec<Violation> {
         // excused.
         let larger = returned[..over].iter().filter(|before| before.token > fenced.token);
         let all: Vec<Violation> =
-            larger.map(|before| told(case, before, fenced, "a smaller one")).collect();
+            larger.map(|before| violation(case, before, fenced, "a smaller one")).collect();
         let bug = all.iter().position(|finding| finding.causes.contains(&Cause::Bug));
         findings.extend(all.into_iter().nth(bug.unwrap_or(0)));
     }
     findings
 }
 
-fn told(case: &Case<'_>, before: &Fenced<'_, '_>, after: &Fenced<'_, '_>, what: &str) -> Violation {
-    let mut story = vec![
+fn violation(
+    case: &Case<'_>,
+    before: &Fenced<'_, '_>,
+    after: &Fenced<'_, '_>,
+    what: &str,
+) -> Violation {
+    let lines = vec![
         format!(
             "{} was granted {} with fencing token {} at {}",
             before.lease.client,
@@ -125,42 +126,34 @@ fn told(case: &Case<'_>, before: &Fenced<'_, '_>, after: &Fenced<'_, '_>, what: 
             after.token
         ),
     ];
-    let mut causes = Vec::new();
-    for (cause, line) in forgotten(case, before.lease, after.lease) {
-        causes.push(cause);
-        story.push(line);
+    let mut reasons = forgotten(case, before.lease, after.lease);
+    if reasons.is_empty() {
+        let line = "no master that granted both had lost its counter in between";
+        reasons.push((Cause::Bug, line.to_owned()));
+    } else {
+        reasons.extend(behind(case, after.lease));
     }
-    if causes.is_empty() {
-        causes.push(Cause::Bug);
-        story.push("no master that granted both had lost its counter in between".to_owned());
-    } else if let Some(line) = behind(case, after.lease) {
-        causes.push(Cause::ClientClock);
-        story.push(line);
-    }
-    causes.sort_unstable();
-    causes.dedup();
     let (from, to) = (before.returned.min(after.returned), after.returned);
-    Violation { layer: Property::FencedResource, seen: Observed::Violated, story, causes, from, to }
+    Violation::explained(Property::FencedResource, lines, reasons, from, to)
 }
 
 /// A client that supports fencing tokens, and returned none, or no valid one.
-fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+fn without_token(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if !case.world.is_fenced(lease.process) {
         return None;
     }
     let at = lease.answer.ns;
-    let story = vec![format!(
+    let lines = vec![format!(
         "{} was granted {} at {} without a fencing token",
         lease.client,
         lease.resource,
         Ms(at)
     )];
-    let (layer, seen, causes) = (Property::FencedResource, Observed::Violated, vec![Cause::Bug]);
-    Some(Violation { layer, seen, story, causes, from: at, to: at })
+    Some(Violation::bug(Property::FencedResource, lines, at, at))
 }
 
 /// Why masters that granted both leases may have continued from a smaller number.
-fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<(Cause, String)> {
+fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<Reason> {
     let set = |lease: &Lease<'_>, node: usize| {
         lease.votes(&case.keys).find(|key| key.node == node).map(|key| key.life.set)
     };
@@ -184,7 +177,7 @@ fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<(Cau
             why.push((loss.cause, line));
         }
         let gain = case.clocks.gain(node, first.from, second.to);
-        if let Some(gain) = gain.filter(|gain| gain.all >= time::of(FENCING_MEMORY)) {
+        if let Some(gain) = gain.filter(|gain| gain.all >= time::of(FENCING_COUNTER_TTL)) {
             let line = format!(
                 "the counter of master {node} expired: its clock was set {} forward",
                 Ms(gain.by)
@@ -204,8 +197,9 @@ fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<(Cau
 }
 
 /// Whether the wall clock of a lease's client was set.
-fn behind(case: &Case<'_>, lease: &Lease<'_>) -> Option<String> {
-    let asked = lease.answer.ns;
-    let name = case.faults.wall_clock(lease.process, asked)?.name();
-    Some(format!("the wall clock of {}, which gives the hint then, was set ({name})", lease.client))
+fn behind(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
+    let name = case.faults.wall_clock(lease.process, lease.answer.ns)?.name();
+    let line =
+        format!("the wall clock of {}, which gives the hint then, was set ({name})", lease.client);
+    Some((Cause::ClientClock, line))
 }

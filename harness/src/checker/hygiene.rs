@@ -4,24 +4,27 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Event, LeftKey, Ns, Phase};
-use crate::scenario::{Cause, Property};
+use crate::scenario::Property;
 
-use super::commands::{BOOKS, LINES};
+use super::commands::{BOOKS, QUEUES};
 use super::time::{self, Ms};
-use super::{Case, Observed, Violation};
+use super::{Case, Violation};
 
 mod partial;
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings = left(case);
     findings.extend(foreign(case));
     findings.extend(partial::check(case));
     findings
 }
 
-fn finding(seen: Observed, line: String, from: Ns, to: Ns) -> Violation {
-    let causes = if seen == Observed::Violated { vec![Cause::Bug] } else { Vec::new() };
-    Violation { layer: Property::Hygiene, seen, story: vec![line], causes, from, to }
+fn bug(line: String, from: Ns, to: Ns) -> Violation {
+    Violation::bug(Property::Hygiene, vec![line], from, to)
+}
+
+fn possible(line: String, from: Ns, to: Ns) -> Violation {
+    Violation::possible(Property::Hygiene, vec![line], from, to)
 }
 
 /// The keys that are left on the masters. The harness asks the masters again until they are clean,
@@ -29,7 +32,7 @@ fn finding(seen: Observed, line: String, from: Ns, to: Ns) -> Violation {
 /// counts.
 fn left(case: &Case<'_>) -> Vec<Violation> {
     let world = &case.world;
-    let from = world.began(Phase::Settle).unwrap_or(world.end);
+    let from = world.until(Phase::Settle);
     let mut last: BTreeMap<usize, (Ns, Option<&[LeftKey]>)> = BTreeMap::new();
     for record in world.records {
         if let Event::Keys { node, keys } = &record.event {
@@ -40,34 +43,34 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
     for (node, (ns, keys)) in &last {
         let Some(keys) = keys else {
             let line = format!("master {node} could not be asked for its keys");
-            findings.push(finding(Observed::Inconclusive, line, from, *ns));
+            findings.push(possible(line, from, *ns));
             continue;
         };
-        for line in keys.iter().filter(|left| left.key.starts_with(LINES)) {
+        for queue in keys.iter().filter(|left| left.key.starts_with(QUEUES)) {
             let line = format!(
-                "master {node} still has {} at {}: places of those who are long gone lapse",
-                line.key,
+                "master {node} still has {} at {}: positions of processes that are gone lapse",
+                queue.key,
                 Ms(*ns)
             );
-            findings.push(finding(Observed::Violated, line, from, *ns));
+            findings.push(bug(line, from, *ns));
         }
         let left = keys.iter().filter(|left| !left.key.starts_with(BOOKS));
         for LeftKey { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, &left.value, *ns))
         {
-            let whose = case.keys.setter(value).unwrap_or("nobody known");
+            let setter = case.keys.setter(value).unwrap_or("an unknown client");
             let ttl = ttl_ms.map_or("for ever".to_owned(), |ttl| format!("for {ttl} ms more"));
             let token = time::short(value);
             let line = format!(
-                "master {node} still has {key} at {}, {ttl}: it was set by {whose}, token {token}",
+                "master {node} still has {key} at {}, {ttl}: it was set by {setter}, token {token}",
                 Ms(*ns)
             );
-            findings.push(finding(Observed::Violated, line, from, *ns));
+            findings.push(bug(line, from, *ns));
         }
     }
     let missing = (1..=world.n).filter(|node| !last.contains_key(node));
     findings.extend(missing.map(|node| {
         let line = format!("master {node} was never asked for its keys");
-        finding(Observed::Inconclusive, line, from, world.end)
+        possible(line, from, world.end)
     }));
     findings
 }
@@ -87,7 +90,6 @@ fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
 fn foreign(case: &Case<'_>) -> impl Iterator<Item = Violation> {
     case.keys.foreign.iter().map(|foreign| {
         let victim = &case.keys.all[foreign.victim];
-        let seen = if foreign.sure { Observed::Violated } else { Observed::Inconclusive };
         let did = match (foreign.deletes, foreign.sure) {
             (true, true) => "deleted",
             (true, false) => "may have deleted",
@@ -103,6 +105,7 @@ fn foreign(case: &Case<'_>) -> impl Iterator<Item = Violation> {
             Ms(victim.made.from),
             time::short(victim.token)
         );
-        finding(seen, line, foreign.when.from, foreign.when.to)
+        let found = if foreign.sure { bug } else { possible };
+        found(line, foreign.when.from, foreign.when.to)
     })
 }

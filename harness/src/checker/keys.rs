@@ -6,80 +6,74 @@
 
 use crate::history::{Ns, Window};
 
+use super::Case;
 use super::clocks::Clocks;
 use super::commands::{ByKey, Command};
 use super::faults::{Faults, Loss};
 use super::maps::{Map, Numbers};
-use super::time::Span;
+use super::time::{MS, Ms};
 use super::world::World;
 use walk::OneKey;
 
 mod walk;
 
 /// A token on a master, from its creation to its end.
-pub(super) struct Presence<'a> {
-    pub(super) node: usize,
-    pub(super) resource: Option<&'a str>,
-    pub(super) token: &'a str,
-    /// The number of the token.
+pub(crate) struct Presence<'a> {
+    pub(crate) node: usize,
+    pub(crate) resource: Option<&'a str>,
+    pub(crate) token: &'a str,
     number: usize,
-    /// The process that set it.
-    pub(super) process: &'a str,
+    pub(crate) process: &'a str,
     /// When it was set, if it was.
-    pub(super) made: Window,
+    pub(crate) made: Window,
     /// When the process that set it received the reply.
-    pub(super) delivered: Option<Ns>,
-    /// Whether it was certainly set.
-    pub(super) sure: bool,
+    pub(crate) delivered: Option<Ns>,
+    pub(crate) sure: bool,
     /// Whether its master forgot that it was deleted: no client knows that the key is there again.
-    pub(super) is_back: bool,
+    pub(crate) is_back: bool,
     /// Whether an acquire set it, not an extend.
-    pub(super) granted: bool,
-    pub(super) certain: Span,
-    pub(super) possible: Span,
+    pub(crate) granted: bool,
+    pub(crate) certain: Window,
+    pub(crate) possible: Window,
     /// Its life since the last command that gave it a TTL.
-    pub(super) life: Life,
-    pub(super) deleted: Option<Deleted<'a>>,
+    pub(crate) life: Life,
+    pub(crate) deleted: Option<Deleted<'a>>,
 }
 
 /// The life of a key that is set or prolonged, and then left alone.
 #[derive(Clone, Copy)]
-pub(super) struct Life {
-    /// When it got its TTL.
-    pub(super) set: Window,
+pub(crate) struct Life {
+    pub(crate) set: Window,
     /// The TTL; none: the key never expires.
-    pub(super) ttl: Option<Ns>,
+    pub(crate) ttl: Option<Ns>,
     /// The expiry by the master's clock: the key may be gone from `from` on, and is gone by `to`.
-    pub(super) expires: Window,
+    pub(crate) expires: Window,
     /// When its master lost it, if the master did so or may have.
-    pub(super) lost: Option<Loss>,
+    pub(crate) lost: Option<Loss>,
 }
 
-/// An attempt to delete a key.
 #[derive(Clone, Copy)]
-pub(super) struct Deleted<'a> {
-    pub(super) process: &'a str,
-    pub(super) when: Window,
-    /// Whether the key was certainly deleted.
-    pub(super) sure: bool,
+pub(crate) struct Deleted<'a> {
+    pub(crate) process: &'a str,
+    pub(crate) when: Window,
+    pub(crate) sure: bool,
 }
 
 /// A command without a token, on a key that may belong to another process.
-pub(super) struct Foreign<'a> {
-    pub(super) node: usize,
-    pub(super) process: &'a str,
-    pub(super) when: Window,
-    pub(super) deletes: bool,
+pub(crate) struct Foreign<'a> {
+    pub(crate) node: usize,
+    pub(crate) process: &'a str,
+    pub(crate) when: Window,
+    pub(crate) deletes: bool,
     /// The key that it hit, by its index in [`Keys::all`].
-    pub(super) victim: usize,
-    /// Whether it certainly hit that key.
-    pub(super) sure: bool,
+    pub(crate) victim: usize,
+    pub(crate) sure: bool,
 }
 
 #[derive(Default)]
-pub(super) struct Keys<'a> {
-    pub(super) all: Vec<Presence<'a>>,
-    pub(super) foreign: Vec<Foreign<'a>>,
+pub(crate) struct Keys<'a> {
+    pub(crate) all: Vec<Presence<'a>>,
+    pub(crate) foreign: Vec<Foreign<'a>>,
     tokens: Numbers<'a>,
     /// The keys of each token number, in the order in which they were set.
     by_token: Vec<Vec<usize>>,
@@ -103,17 +97,16 @@ struct Delete<'a> {
 
 /// A reply of a master that it prolonged a token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ExtendedKey {
-    pub(super) sent: Ns,
-    /// When the client received the reply.
-    pub(super) delivered: Ns,
-    pub(super) node: usize,
+pub(crate) struct ExtendedKey {
+    pub(crate) sent: Ns,
+    pub(crate) delivered: Ns,
+    pub(crate) node: usize,
     /// Whether the key was there already, and not created.
-    pub(super) was_there: bool,
+    pub(crate) was_there: bool,
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn of(
+    pub(crate) fn of(
         world: &World<'a>,
         faults: &Faults<'a>,
         clocks: &Clocks,
@@ -148,11 +141,11 @@ impl<'a> Keys<'a> {
     }
 
     /// Where a token was, or may have been, at some time within a span.
-    pub(super) fn of_token(
+    pub(crate) fn of_token(
         &self,
         token: &str,
         resource: &str,
-        within: Span,
+        within: Window,
     ) -> impl Iterator<Item = &Presence<'a>> {
         let all = self.tokens.known(token).map_or(&[][..], |number| &self.by_token[number]);
         let end = all.partition_point(|index| self.all[*index].made.from <= within.to);
@@ -165,50 +158,51 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The token of a process that was the last to be set for a resource on a quorum of masters
-    /// within a span: other clients of the same process may have tried, too. If no token has a
-    /// quorum, the one that most masters have.
-    pub(super) fn last_set(
+    /// The token that a process last set for a resource on a quorum of masters within a span: other
+    /// clients of the same process may have tried, too. If no token has a quorum, the one that most
+    /// masters have. A token that the process had begun to delete counts only if there is no other:
+    /// slow masters may set the keys of an abandoned attempt last.
+    pub(crate) fn last_set(
         &self,
         process: &str,
         resource: &str,
-        within: Span,
+        within: Window,
         quorum: usize,
     ) -> Option<&'a str> {
         let begin = self.granted.partition_point(|index| self.all[*index].made.from < within.from);
         let end = self.granted.partition_point(|index| self.all[*index].made.from <= within.to);
-        let mut nodes: Map<&str, Vec<usize>> = Map::default();
         let own = |key: &&Presence<'_>| key.process == process && key.resource == Some(resource);
-        let tokens = self.granted.get(begin..end)?.iter().map(|index| &self.all[*index]);
-        let tokens = tokens.filter(own);
-        tokens
-            .enumerate()
-            .filter_map(|(place, key)| {
-                let of_token = nodes.entry(key.token).or_default();
-                // A further master may be slow, and set the key of an older token last.
-                if of_token.contains(&key.node) || of_token.len() >= quorum {
-                    return None;
-                }
-                of_token.push(key.node);
-                Some((of_token.len(), place, key.token))
-            })
-            .max()
-            .map(|(_, _, token)| token)
+        let keys = self.granted.get(begin..end)?.iter().map(|index| &self.all[*index]);
+        // The masters that have each token, and its last place in the order.
+        let mut tokens: Map<&'a str, (Vec<usize>, usize)> = Map::default();
+        for (place, key) in keys.filter(own).enumerate() {
+            let (nodes, last) = tokens.entry(key.token).or_default();
+            *last = place;
+            if !nodes.contains(&key.node) {
+                nodes.push(key.node);
+            }
+        }
+        let is_kept = |token| {
+            tokens.len() == 1
+                || self.first_delete(process, token, 0).is_none_or(|sent| sent > within.to)
+        };
+        let rank = |token, nodes: &[usize], last| (is_kept(token), nodes.len().min(quorum), last);
+        let best = tokens.iter().max_by_key(|(token, (nodes, last))| rank(*token, nodes, *last));
+        best.map(|(token, _)| *token)
     }
 
     /// Whether the history contains anything about a token.
-    pub(super) fn knows(&self, token: &str) -> bool {
+    pub(crate) fn knows(&self, token: &str) -> bool {
         self.tokens.known(token).is_some_and(|number| !self.by_token[number].is_empty())
     }
 
-    /// The process that set a token.
-    pub(super) fn setter(&self, token: &str) -> Option<&'a str> {
+    pub(crate) fn setter(&self, token: &str) -> Option<&'a str> {
         let first = self.by_token[self.tokens.known(token)?].first()?;
         Some(self.all[*first].process)
     }
 
     /// When a process first sent a deletion of a token, from an instant on.
-    pub(super) fn first_delete(&self, process: &str, token: &str, from: Ns) -> Option<Ns> {
+    pub(crate) fn first_delete(&self, process: &str, token: &str, from: Ns) -> Option<Ns> {
         let token = self.tokens.known(token)?;
         let own = |delete: &&Delete<'_>| delete.token == token && delete.process == process;
         let sent = self.deletes.iter().filter(own).map(|delete| delete.sent);
@@ -217,7 +211,7 @@ impl<'a> Keys<'a> {
 
     /// Whether a process sent a command for the key of a resource that the checker cannot
     /// interpret.
-    pub(super) fn is_opaque(&self, process: &str, resource: &str, within: Span) -> bool {
+    pub(crate) fn is_opaque(&self, process: &str, resource: &str, within: Window) -> bool {
         self.opaque.get(&(process, resource)).is_some_and(|all| {
             let first = all.get(all.partition_point(|sent| *sent < within.from));
             first.is_some_and(|sent| *sent <= within.to)
@@ -226,7 +220,7 @@ impl<'a> Keys<'a> {
 
     /// Which masters replied to a process that they prolonged its token, for commands sent from an
     /// instant on.
-    pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<ExtendedKey> {
+    pub(crate) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<ExtendedKey> {
         let number = self.tokens.known(token);
         let all = number.and_then(|number| self.keeps.get(&(process, number)));
         let all = all.map_or(&[][..], Vec::as_slice);
@@ -235,6 +229,31 @@ impl<'a> Keys<'a> {
 }
 
 impl<'a> Presence<'a> {
+    /// When the key was certainly there. Empty if it may not have been there at all.
+    pub(crate) fn surely(&self) -> Window {
+        if self.sure { self.certain } else { Window::at(self.possible.to) }
+    }
+
+    /// Why the key disappeared from its master.
+    pub(crate) fn end(&self, case: &Case<'_>) -> String {
+        let until = self.possible.to;
+        if let Some(deleted) = self.deleted.filter(|deleted| deleted.sure) {
+            return format!("deleted by {}", deleted.process);
+        }
+        // A fault that leaves the key alone does not set its end.
+        if let Some(loss) = self.life.lost.filter(|loss| loss.at.to == until) {
+            return format!("lost by {}", case.faults.name(loss.fault));
+        }
+        let gain = case.clocks.gain(self.node, self.life.set.from, until);
+        match (self.life.ttl, gain.map_or(0, |gain| gain.all)) {
+            (None, _) => "it has no TTL".to_owned(),
+            (Some(_), gain) if gain > MS => {
+                format!("expired early: the master's clock had gained {}", Ms(gain))
+            }
+            (Some(ttl), _) => format!("expired after its TTL of {}", Ms(ttl)),
+        }
+    }
+
     /// The key was gone at some time within a window.
     fn ends(&mut self, when: Window) {
         self.certain.to = self.certain.to.min(when.from);

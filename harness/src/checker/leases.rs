@@ -9,7 +9,6 @@ use super::faults::Faults;
 use super::keys::{Keys, Presence};
 use super::maps::{Map, count};
 use super::requests::{Answer, Request};
-use super::time::Span;
 use super::world::World;
 
 mod gather;
@@ -18,16 +17,15 @@ use gather::gather;
 
 /// A span of time in which a client counted on a lease.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hold {
-    /// The index of the lease.
-    pub(super) lease: usize,
-    pub(super) inner: Span,
-    pub(super) outer: Span,
+pub(crate) struct Hold {
+    pub(crate) lease: usize,
+    pub(crate) inner: Window,
+    pub(crate) outer: Window,
 }
 
 /// The event that ended a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     Deadline,
     Release,
     Lost,
@@ -37,52 +35,69 @@ pub(super) enum Ending {
 }
 
 /// The lease that a granted acquire returned.
-pub(super) struct Lease<'a> {
+pub(crate) struct Lease<'a> {
     /// The index of the acquire among the requests.
-    pub(super) request: usize,
-    pub(super) client: &'a str,
-    pub(super) process: &'a str,
-    pub(super) resource: &'a str,
-    pub(super) token: Option<&'a str>,
-    pub(super) phase: Phase,
-    pub(super) asked: Ns,
-    pub(super) answer: Answer<'a>,
+    pub(crate) request: usize,
+    pub(crate) client: &'a str,
+    pub(crate) process: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) token: Option<&'a str>,
+    pub(crate) phase: Phase,
+    pub(crate) asked: Ns,
+    pub(crate) answer: Answer<'a>,
     /// When the lease was handed out.
-    pub(super) start: Window,
+    pub(crate) start: Window,
     /// The last deadline.
-    pub(super) deadline: Window,
-    pub(super) extensions: Vec<Extension>,
+    pub(crate) deadline: Window,
+    pub(crate) extensions: Vec<Extension>,
     /// How many handles of the lease are out besides the first one.
-    pub(super) others: u64,
+    pub(crate) others: u64,
     /// The answers that returned handles after the first one.
-    pub(super) again: Vec<Answer<'a>>,
+    pub(crate) again: Vec<Answer<'a>>,
     /// The index, among the requests, of the first release with the last handle.
-    pub(super) release: Option<usize>,
+    pub(crate) release: Option<usize>,
     /// When the owner was notified of the loss.
-    pub(super) lost: Option<Ns>,
-    /// The event that ended the lease.
-    pub(super) ending: Ending,
+    pub(crate) lost: Option<Ns>,
+    pub(crate) ending: Ending,
     /// There is one, unless the lease was extended after its end.
-    pub(super) holds: Vec<Hold>,
+    pub(crate) holds: Vec<Hold>,
 }
 
 /// A change of the deadline.
 #[derive(Clone, Copy)]
-pub(super) struct Extension {
+pub(crate) struct Extension {
     /// When the client was notified, if it reports that.
-    pub(super) at: Option<Ns>,
-    pub(super) deadline: Window,
+    pub(crate) at: Option<Ns>,
+    pub(crate) deadline: Window,
     /// The index of the request for it among the requests. None: the watchdog extended the lease.
-    pub(super) request: Option<usize>,
+    pub(crate) request: Option<usize>,
     /// The previous deadline.
-    pub(super) before: Window,
+    pub(crate) before: Window,
+}
+
+impl Ending {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Release => "release",
+            Self::Lost => "loss",
+            Self::Death => "death",
+            Self::Replaced => "new grant",
+        }
+    }
 }
 
 impl<'a> Lease<'a> {
     /// The whole time of the lease, with its gaps.
-    pub(super) fn span(&self) -> Span {
+    pub(crate) fn span(&self) -> Window {
         let to = self.holds.iter().map(|hold| hold.outer.to).max();
-        Span::new(self.start.from, to.unwrap_or(self.start.from))
+        Window::new(self.start.from, to.unwrap_or(self.start.from))
+    }
+
+    /// When the client certainly believed that it held. There is more than one window if it
+    /// extended the lease after its end.
+    pub(crate) fn believed(&self) -> impl Iterator<Item = Window> {
+        self.holds.iter().map(|hold| hold.inner)
     }
 
     fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
@@ -91,18 +106,18 @@ impl<'a> Lease<'a> {
     }
 
     /// Where the lease's token was, or may have been, during the acquire and while the lease lived.
-    pub(super) fn keys<'k>(
+    pub(crate) fn keys<'k>(
         &self,
         keys: &'k Keys<'a>,
     ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
-        let within = Span::new(self.asked, self.span().to.max(self.answer.ns));
+        let within = Window::new(self.asked, self.span().to.max(self.answer.ns));
         let found = self.token.map(|token| keys.of_token(token, self.resource, within));
         found.into_iter().flatten()
     }
 
     /// The keys that were set for the lease. Some locks set them with the script that prolongs
     /// them.
-    pub(super) fn votes<'k>(
+    pub(crate) fn votes<'k>(
         &self,
         keys: &'k Keys<'a>,
     ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
@@ -110,15 +125,24 @@ impl<'a> Lease<'a> {
         self.keys(keys).filter(move |key| key.granted || key.made.from <= answered)
     }
 
+    /// The masters that certainly granted the lease.
+    pub(crate) fn masters(&self, keys: &Keys<'a>) -> Vec<usize> {
+        let granted = self.keys(keys).filter(|key| key.granted && key.sure);
+        let mut masters: Vec<usize> = granted.map(|key| key.node).collect();
+        masters.sort_unstable();
+        masters.dedup();
+        masters
+    }
+
     /// How many masters granted the lease: for certain, or including masters that never replied.
-    pub(super) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
+    pub(crate) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
         let granted = self.votes(keys).filter(|key| key.sure || !sure);
         count(granted.map(|key| key.node))
     }
 }
 
 /// All leases, in the order in which they were granted.
-pub(super) fn of<'a>(
+pub(crate) fn of<'a>(
     world: &World<'a>,
     faults: &Faults<'a>,
     requests: &[Request<'a>],
@@ -163,40 +187,40 @@ fn settle<'a>(
         {
             // The lease had ended, and its client counted on it again: there is a gap.
             holds.push((start, lease.deadline));
-            start = Window { from: at, to: at };
+            start = Window::at(at);
         }
         lease.deadline = extension.deadline;
     }
     holds.push((start, lease.deadline));
 
-    let mut cut = Window { from: Ns::MAX, to: Ns::MAX };
+    let mut cut = Window::at(Ns::MAX);
     let mut ends = |when: Window, what: Ending| {
         if when.from < cut.from && when.from < lease.deadline.from {
             lease.ending = what;
         }
-        cut = Window { from: cut.from.min(when.from), to: cut.to.min(when.to) };
+        cut = Window::new(cut.from.min(when.from), cut.to.min(when.to));
     };
     if let Some(release) = lease.release {
         ends(released(&requests[release], lease.token, keys), Ending::Release);
     }
     if let Some(at) = lease.lost {
-        ends(Window { from: at, to: at }, Ending::Lost);
+        ends(Window::at(at), Ending::Lost);
     }
     if let Some(at) = faults.death(lease.process) {
         ends(at, Ending::Death);
     }
     if let Some(at) = replaced {
-        ends(Window { from: at, to: at }, Ending::Replaced);
+        ends(Window::at(at), Ending::Replaced);
     }
-    if let Some((from, to)) = world.breakdown(lease.process) {
-        ends(Window { from, to }, Ending::Death);
+    if let Some(at) = world.breakdown(lease.process) {
+        ends(at, Ending::Death);
     }
     lease.holds = holds
         .into_iter()
         .map(|(start, end)| Hold {
             lease: index,
-            inner: Span::new(start.to, end.from.min(cut.from)),
-            outer: Span::new(start.from, end.to.min(cut.to)),
+            inner: Window::new(start.to, end.from.min(cut.from)),
+            outer: Window::new(start.from, end.to.min(cut.to)),
         })
         .collect();
 }
@@ -206,12 +230,12 @@ fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Wind
     let answer = release.answer;
     // A client that does not support release goes on with its lease.
     if answer.is_some_and(|answer| answer.why == Some(FailureReason::Unsupported)) {
-        return Window { from: Ns::MAX, to: Ns::MAX };
+        return Window::at(Ns::MAX);
     }
     if let Some(from) = answer.and_then(|answer| answer.from) {
-        return Window { from, to: from };
+        return Window::at(from);
     }
     let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
     let to = release.answered().min(deleted.unwrap_or(Ns::MAX));
-    Window { from: release.asked, to: to.max(release.asked) }
+    Window::new(release.asked, to.max(release.asked))
 }

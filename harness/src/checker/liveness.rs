@@ -5,39 +5,35 @@ use std::collections::BTreeMap;
 use crate::history::Phase;
 use crate::name::Name;
 use crate::scenario::{Cause, Property};
+use crate::units::plural;
 
 use super::progress;
 use super::time::Ms;
-use super::{Case, Observed, Violation};
+use super::{Case, Violation};
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let world = &case.world;
-    let from = world.began(Phase::Witness).unwrap_or(world.end);
-    let to = world.began(Phase::Settle).unwrap_or(world.end);
+    let from = world.until(Phase::Witness);
+    let to = world.until(Phase::Settle);
+    let possible = |line: String| Violation::possible(Property::Liveness, vec![line], from, to);
     // If not everything was healed, no process can be blamed.
-    let healed = case.faults.not_cured().next().is_none();
-    let finding = |seen, story: String| Violation {
-        layer: Property::Liveness,
-        seen: if healed { seen } else { Observed::Inconclusive },
-        story: vec![story],
-        causes: if healed && seen == Observed::Violated { vec![Cause::Bug] } else { Vec::new() },
-        from,
-        to,
+    let healed = case.faults.not_healed().next().is_none();
+    let violated = |cause, lines: Vec<String>| match healed {
+        true => Violation::certain(Property::Liveness, vec![cause], lines, from, to),
+        false => possible(lines[0].clone()),
     };
+    let bug = |line: &str| violated(Cause::Bug, vec![line.to_owned()]);
     if world.began(Phase::End).is_none() {
-        return vec![finding(
-            Observed::Inconclusive,
-            "the run broke off before its end".to_owned(),
-        )];
+        return vec![possible("the run broke off before its end".to_owned())];
     }
-    let witnesses = case
+    let final_acquires = case
         .requests
         .iter()
         .filter(|request| request.is_acquire() && request.phase == Phase::Witness);
     // For each process and resource: whether any request was granted, and the last answer.
     let mut asked: BTreeMap<(&str, &str), (bool, String)> = BTreeMap::new();
     let mut answers = 0;
-    for request in witnesses {
+    for request in final_acquires {
         let Some(resource) = request.resource else { continue };
         let (granted, last) = asked.entry((request.process, resource)).or_default();
         *granted |= request.granted();
@@ -50,14 +46,10 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
     let alive = |process: &&Name| case.death(process).is_none();
     let survivors: Vec<&Name> = world.scenario.processes().into_iter().filter(alive).collect();
     if survivors.is_empty() {
-        return vec![finding(
-            Observed::Violated,
-            "no client process lives to bear witness".to_owned(),
-        )];
+        return vec![bug("no client process is left for the final acquire")];
     }
     if answers == 0 {
-        let story = "no client answered after everything was healed".to_owned();
-        return vec![finding(Observed::Violated, story)];
+        return vec![bug("no client answered after everything was healed")];
     }
     let mut findings = Vec::new();
     for process in survivors {
@@ -68,37 +60,30 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
             if *granted || case.faults.refuses(world, process) {
                 continue;
             }
-            let story = format!("{process} asked for {resource} after the healing, and {last}");
-            let mut found = finding(Observed::Violated, story);
-            if lock.n < lock.q && !found.causes.is_empty() {
-                found.causes = vec![Cause::NodeLists];
-                let (n, q) = (lock.n, lock.q);
-                found.story.push(format!(
-                    "it knows {n} master{}, and its quorum is {q}",
-                    if n == 1 { "" } else { "s" }
-                ));
-            }
+            let mut lines =
+                vec![format!("{process} asked for {resource} after the healing, and {last}")];
+            let mut cause = Cause::Bug;
+            let (n, q) = (lock.n, lock.q);
             let counts = |node: &&usize| !case.faults.is_spent(**node, resource, to);
-            if world.scenario.options_of(process).fencing
-                && lock.masters.iter().filter(counts).count() < lock.q
-                && lock.n >= lock.q
-                && !found.causes.is_empty()
-            {
-                found.causes = vec![Cause::NodeCounter];
-                found.story.push(progress::spent(case, process, resource, to));
+            let counting = lock.masters.iter().filter(counts).count();
+            if n < q {
+                cause = Cause::NodeLists;
+                lines.push(format!("it knows {}, and its quorum is {q}", plural(n, "master")));
+            } else if world.scenario.options_of(process).fencing && counting < q {
+                cause = Cause::NodeCounter;
+                lines.push(progress::spent(case, process, resource, to));
             }
-            if case.faults.is_at_odds(process) && !found.causes.is_empty() {
-                found.causes = vec![Cause::MaxTtl];
-                found.story.push(format!(
-                    "the guard of {process} has another longest TTL than that of others, who marked \
+            if case.faults.is_at_odds(process) {
+                cause = Cause::MaxTtl;
+                lines.push(format!(
+                    "the guard of {process} has another longest TTL than the guards that marked \
                      the masters"
                 ));
             }
-            findings.push(found);
+            findings.push(violated(cause, lines));
         }
         if !any {
-            let story = format!("{process} was never asked to acquire after the healing");
-            findings.push(finding(Observed::Violated, story));
+            findings.push(bug(&format!("{process} was never asked to acquire after the healing")));
         }
     }
     findings

@@ -8,13 +8,24 @@ use super::leases::Lease;
 use super::time;
 use super::{Case, Measures};
 
-pub(super) fn of(case: &Case<'_>) -> Measures {
-    let granted: Vec<&Lease<'_>> =
-        case.leases.iter().filter(|lease| lease.phase != Phase::Witness).collect();
+/// The leases that count: not those of the final acquires.
+fn granted<'c, 'h>(case: &'c Case<'h>) -> Vec<&'c Lease<'h>> {
+    case.leases.iter().filter(|lease| lease.phase != Phase::Witness).collect()
+}
+
+/// The times of the granted acquires, and those from the end of a lease to the next grant.
+pub(crate) fn times(case: &Case<'_>) -> (Vec<Ns>, Vec<Ns>) {
+    let granted = granted(case);
     let took = granted.iter().map(|lease| {
         let from = lease.answer.from.unwrap_or(lease.asked);
-        lease.answer.at.unwrap_or(lease.answer.ns).saturating_sub(from)
+        lease.answer.returned().saturating_sub(from)
     });
+    (took.collect(), hand_overs(&granted))
+}
+
+pub(crate) fn of(case: &Case<'_>) -> Measures {
+    let granted = granted(case);
+    let (took, hand_overs) = times(case);
     let hollow = granted.iter().flat_map(|lease| case.hollow(lease));
     Measures {
         grants: granted.len(),
@@ -24,8 +35,8 @@ pub(super) fn of(case: &Case<'_>) -> Measures {
             .filter(|lease| lease.token.is_some())
             .map(|lease| case.margin(lease.process, lease.grants(&case.keys, true)))
             .collect(),
-        acquire_ns: time::median(took.collect()),
-        hand_over_ns: time::median(hand_overs(&granted)),
+        acquire_ns: time::median(took),
+        hand_over_ns: time::median(hand_overs),
     }
 }
 

@@ -19,7 +19,7 @@ struct Lines {
     /// Whether an expected violation was not seen.
     unseen: bool,
     /// Whether the record does not show if an expected violation occurred.
-    untold: bool,
+    unclear: bool,
     all: Vec<(Outcome, String)>,
 }
 
@@ -27,16 +27,22 @@ impl Lines {
     fn add(&mut self, outcome: Outcome, line: String) {
         self.all.push((outcome, line));
     }
+
+    /// A violation, or a bound that was not kept.
+    fn unexpected(&mut self, line: String) {
+        self.unexpected = true;
+        self.add(Outcome::Differs, line);
+    }
 }
 
 /// The outcome, with a line for each deviation.
-pub(super) fn of(
+pub(crate) fn of(
     case: &Case<'_>,
     observed: &BTreeMap<Property, Observed>,
     because: &[Cause],
 ) -> (Outcome, Vec<String>) {
     let mut lines = Lines::default();
-    layers(case, observed, &mut lines);
+    properties(case, observed, &mut lines);
     causes(case, because, &mut lines);
     acquires(case, &mut lines);
     margins(case, &mut lines);
@@ -61,27 +67,22 @@ pub(super) fn of(
     (outcome, lines.all.into_iter().map(|(_, line)| line).collect())
 }
 
-fn layers(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &mut Lines) {
-    for layer in Property::ALL {
-        let wanted = case.world.scenario.expect.of(layer);
-        let seen = observed.get(&layer).copied().unwrap_or(Observed::Safe);
+fn properties(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &mut Lines) {
+    for property in Property::ALL {
+        let wanted = case.world.scenario.expect.of(property);
+        let seen = observed.get(&property).copied().unwrap_or(Observed::Safe);
+        let expected = if wanted == Wanted::Safe { "safe" } else { "violated" };
+        let line = |seen| format!("{property}: expected {expected}, observed {seen}");
         match (wanted, seen) {
             (Wanted::Safe, Observed::Safe) | (Wanted::Violated, Observed::Violated) => {}
-            (Wanted::Safe, Observed::Violated) => {
-                lines.unexpected = true;
-                let line = format!("{layer}: expected safe, observed violated");
-                lines.add(Outcome::Differs, line);
-            }
+            (Wanted::Safe, Observed::Violated) => lines.unexpected(line("violated")),
             (Wanted::Violated, Observed::Safe) => {
                 lines.unseen = true;
-                let line = format!("{layer}: expected violated, observed safe");
-                lines.add(Outcome::NotSeen, line);
+                lines.add(Outcome::NotSeen, line("safe"));
             }
-            (wanted, Observed::Inconclusive) => {
-                lines.untold |= wanted == Wanted::Violated;
-                let wanted = if wanted == Wanted::Safe { "safe" } else { "violated" };
-                let line = format!("{layer}: expected {wanted}, observed inconclusive");
-                lines.add(Outcome::Inconclusive, line);
+            (_, Observed::Inconclusive) => {
+                lines.unclear |= wanted == Wanted::Violated;
+                lines.add(Outcome::Inconclusive, line("inconclusive"));
             }
         }
     }
@@ -89,9 +90,9 @@ fn layers(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &mut 
 
 fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
     let expect = &case.world.scenario.expect;
-    // A violation that did not show has no cause. `layers` has reported already that it did not
+    // A violation that did not show has no cause. `properties` has reported already that it did not
     // show.
-    if !lines.unseen && !lines.untold {
+    if !lines.unseen && !lines.unclear {
         for cause in expect.because.iter().filter(|cause| !because.contains(cause)) {
             let line = format!("because: expected {cause}, which is no cause of what was observed");
             lines.add(Outcome::Differs, line);
@@ -102,10 +103,8 @@ fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
     }
     for cause in [Cause::Bug, Cause::Unknown] {
         if because.contains(&cause) && !expect.because.contains(&cause) {
-            lines.add(
-                Outcome::Differs,
-                format!("because: observed {cause}, which was not expected"),
-            );
+            let line = format!("because: observed {cause}, which was not expected");
+            lines.add(Outcome::Differs, line);
         }
     }
 }
@@ -133,13 +132,14 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.acquires {
         let all = acquires_of(case, name);
         let granted = all.iter().filter(|request| request.granted()).count();
-        let failed = |why| {
-            all.iter().any(|request| request.answer.is_some_and(|answer| answer.why == Some(why)))
+        let has_failed = |reason, request: &&Request<'_>| {
+            request.answer.is_some_and(|answer| answer.why == Some(reason))
         };
-        let names_distrust = all.iter().any(|request| {
+        let failed = |reason| granted == 0 && all.iter().any(|one| has_failed(reason, one));
+        let names_distrust = |request: &&Request<'_>| {
             let text = request.answer.filter(|answer| !answer.ok).and_then(|answer| answer.text);
             text.is_some_and(|text| text.contains(DISTRUSTED))
-        });
+        };
         let answered = all.iter().any(|request| request.answer.is_some());
         let (as_wanted, what) = match wanted {
             Acquires::Granted => (granted > 0, "was never granted"),
@@ -147,19 +147,15 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
                 (granted > 0 && granted == all.len(), "was not granted every time")
             }
             Acquires::Refused => (answered && granted == 0, "was not refused"),
-            Acquires::Taken => {
-                (failed(FailureReason::Taken) && granted == 0, "was not refused as taken")
+            Acquires::Taken => (failed(FailureReason::Taken), "was not refused as taken"),
+            Acquires::NoQuorum => {
+                (failed(FailureReason::NoQuorum), "was not refused for want of a quorum")
             }
-            Acquires::NoQuorum => (
-                failed(FailureReason::NoQuorum) && granted == 0,
-                "was not refused for want of a quorum",
+            Acquires::Distrusted => (
+                granted == 0 && all.iter().any(names_distrust),
+                "was not refused naming a distrusted master",
             ),
-            Acquires::Distrusted => {
-                (names_distrust && granted == 0, "was not refused naming a distrusted master")
-            }
-            Acquires::Late => {
-                (failed(FailureReason::Late) && granted == 0, "was not refused as late")
-            }
+            Acquires::Late => (failed(FailureReason::Late), "was not refused as late"),
         };
         if !as_wanted {
             let line = format!("acquires: {name} {what} ({granted} of {} granted)", all.len());
@@ -197,14 +193,13 @@ fn within(case: &Case<'_>, lines: &mut Lines) {
         };
         let took = slowest.answered().saturating_sub(slowest.asked);
         if took > time::of(wanted.0) {
-            lines.unexpected = true;
             let line = format!(
                 "within: {} asked at {} and was granted after {}, expected at most {wanted}",
                 slowest.client,
                 Ms(slowest.asked),
                 Ms(took)
             );
-            lines.add(Outcome::Differs, line);
+            lines.unexpected(line);
         }
     }
 }
@@ -213,16 +208,15 @@ fn commands(case: &Case<'_>, lines: &mut Lines) {
     for (name, most) in &case.world.scenario.expect.commands {
         let own: BTreeSet<&str> =
             acquires_of(case, name).into_iter().map(|request| request.process).collect();
-        let began = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+        let began = case.world.until(Phase::Heal);
         let sent = |record: &Record| match &record.event {
             Event::Command { process, sent, .. } => own.contains(process.as_str()) && *sent < began,
             _ => false,
         };
         let count = case.world.records.iter().filter(|record| sent(record)).count();
         if count > *most {
-            lines.unexpected = true;
             let line = format!("commands: {name} sent {count}, expected at most {most}");
-            lines.add(Outcome::Differs, line);
+            lines.unexpected(line);
         }
     }
 }
@@ -230,7 +224,7 @@ fn commands(case: &Case<'_>, lines: &mut Lines) {
 fn overtaken(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.overtaken {
         let Some(worst) = overtaken::most(case, &acquires_of(case, name)) else {
-            let line = format!("overtaken: {name} never stood in line");
+            let line = format!("overtaken: {name} was never in the fair queue");
             lines.add(Outcome::NotSeen, line);
             continue;
         };
@@ -238,19 +232,18 @@ fn overtaken(case: &Case<'_>, lines: &mut Lines) {
         let times = worst.times;
         match *wanted {
             Overtaken::AtMost(most) if times > most => {
-                lines.unexpected = true;
                 let line = format!(
-                    "overtaken: {client} asked at {}, and stood in line from {} on: {} got it \
-                     {times} times before, though it came later each time, expected at most {most}",
+                    "overtaken: {client} asked at {}, and was in the fair queue from {} on: {} got \
+                     it {times} times before, though it came later each time, expected at most \
+                     {most}",
                     Ms(asked),
                     Ms(since),
-                    worst.by.unwrap_or("nobody")
+                    worst.by.unwrap_or("no client")
                 );
-                lines.add(Outcome::Differs, line);
+                lines.unexpected(line);
             }
             Overtaken::Is(Count::Some) if times == 0 => {
-                let line =
-                    format!("overtaken: {name} never was, expected some who came later first");
+                let line = format!("overtaken: {name} never was, expected at least once");
                 lines.add(Outcome::NotSeen, line);
             }
             _ => {}
@@ -267,7 +260,7 @@ fn faults(case: &Case<'_>, lines: &mut Lines) {
             lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
         }
     }
-    for strike in case.faults.not_cured() {
-        lines.add(Outcome::Inconclusive, format!("{} could not be cured", strike.name()));
+    for strike in case.faults.not_healed() {
+        lines.add(Outcome::Inconclusive, format!("{} could not be healed", strike.name()));
     }
 }

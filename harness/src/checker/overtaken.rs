@@ -13,17 +13,17 @@ use super::maps::Map;
 use super::requests::Request;
 
 /// A request that waited, and the process that came later and overtook it most often.
-pub(super) struct Overtaken<'c> {
-    pub(super) request: &'c Request<'c>,
+pub(crate) struct Overtaken<'c> {
+    pub(crate) request: &'c Request<'c>,
     /// When the request's position in the fair queue became visible.
-    pub(super) since: Ns,
-    pub(super) by: Option<&'c str>,
-    pub(super) times: usize,
+    pub(crate) since: Ns,
+    pub(crate) by: Option<&'c str>,
+    pub(crate) times: usize,
 }
 
 /// The most overtaken of some requests; none: no request waited long enough for a position in the
 /// fair queue.
-pub(super) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Option<Overtaken<'c>> {
+pub(crate) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Option<Overtaken<'c>> {
     let turns = Turns::of(case);
     let waited = requests.iter().filter(|request| request.wait_ms > 0);
     let waited = waited.filter_map(|request| turns.overtaken(case, request));
@@ -43,15 +43,17 @@ impl Turns {
         // bypasses that queue.
         let acquires = case.requests.iter().enumerate().filter(|(_, it)| it.is_acquire());
         let turn = |request: &Request<'_>| {
-            let mut turn = Window { from: request.asked, to: request.asked };
+            let mut turn = Window::at(request.asked);
+            if request.wait_ms == 0 {
+                return turn;
+            }
             let ahead = acquires.clone().filter(|(_, other)| is_ahead(case, other, request));
-            for (index, other) in ahead.filter(|_| request.wait_ms > 0) {
+            for (index, other) in ahead {
                 // A request that was refused may not have been ahead at all.
-                let answered = Window { from: request.asked, to: other.answered() };
+                let answered = Window::new(request.asked, other.answered());
                 let end = leases.get(&index).and_then(|lease| lease.holds.last());
-                let over =
-                    end.map_or(answered, |hold| Window { from: hold.inner.to, to: hold.outer.to });
-                turn = Window { from: turn.from.max(over.from), to: turn.to.max(over.to) };
+                let over = end.map_or(answered, |hold| Window::new(hold.inner.to, hold.outer.to));
+                turn = Window::new(turn.from.max(over.from), turn.to.max(over.to));
             }
             turn
         };
@@ -59,8 +61,8 @@ impl Turns {
     }
 
     fn overtaken<'c>(&self, case: &'c Case<'c>, request: &'c Request<'c>) -> Option<Overtaken<'c>> {
-        let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
-        let died = case.death(request.process).map_or(Ns::MAX, |at| at.from);
+        let over = case.world.until(Phase::Heal);
+        let died = case.died(request.process);
         let until = request.answered().min(over).min(died);
         let stands = case.world.node_timeout.saturating_mul(2);
         let since = self.0.get(&request.record)?.to.saturating_add(stands);

@@ -40,13 +40,12 @@ impl Pace {
 }
 
 /// The clocks of all processes whose rate a fault changed.
-pub(super) struct Paces<'a> {
-    /// For each process, in the order of time.
+pub(crate) struct Paces<'a> {
     of: Map<&'a str, Vec<Pace>>,
 }
 
 impl<'a> Paces<'a> {
-    pub(super) fn of(history: &'a History) -> Self {
+    pub(crate) fn of(history: &'a History) -> Self {
         let mut all = Self { of: Map::default() };
         let mut struck: Map<usize, &[Name]> = Map::default();
         for record in &history.records {
@@ -61,7 +60,7 @@ impl<'a> Paces<'a> {
                     struck.insert(*fault, processes);
                     processes.iter().for_each(|process| all.set(process, at.from, rate));
                 }
-                Event::Cured { fault, at, failed: None } => {
+                Event::Healed { fault, at, failed: None } => {
                     let hit = struck.get(fault).copied().unwrap_or_default();
                     hit.iter().for_each(|process| all.set(process, at.from, 1.0));
                 }
@@ -93,13 +92,13 @@ impl<'a> Paces<'a> {
     }
 
     /// How much a process's clock fell behind run time between two instants.
-    pub(super) fn lost(&self, process: &str, from: Ns, to: Ns) -> Ns {
+    pub(crate) fn lost(&self, process: &str, from: Ns, to: Ns) -> Ns {
         let shown = self.shows(process, to).saturating_sub(self.shows(process, from));
         to.saturating_sub(from).saturating_sub(shown)
     }
 
     /// The history, with all stamps converted to run time.
-    pub(super) fn in_run_time(&self, history: &'a History) -> Cow<'a, History> {
+    pub(crate) fn in_run_time(&self, history: &'a History) -> Cow<'a, History> {
         if self.of.is_empty() {
             return Cow::Borrowed(history);
         }

@@ -7,21 +7,20 @@
 //! that a healthy client left behind is a leak.
 
 use crate::client_protocol::FailureReason;
-use crate::history::{Ns, Phase};
+use crate::history::{Ns, Phase, Window};
 use crate::name::Name;
 use crate::scenario::{Cause, Property};
 
+use super::case::CLEANS_UP;
 use super::requests::Request;
-use super::time::{self, MS, Ms, Span};
-use super::{Case, Observed, Violation};
+use super::time::{self, MS, Ms};
+use super::{Case, Violation};
 
 /// How much longer an acquire may take where several clients wait for the same resource.
 const RESOLVES: Ns = 800 * MS;
 /// How long a waiter may need until it looks again, when keys or earlier waiters are gone and no
 /// master wakes it.
 const LOOKS: Ns = 1_000 * MS;
-/// How long a client may need to clean up, in addition to one node timeout.
-const CLEANS_UP: Ns = 100 * MS;
 
 use blocks::Blocks;
 use occupied::Occupants;
@@ -31,7 +30,7 @@ mod kept;
 mod line;
 mod occupied;
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
     // Computed only when a request needs them.
     let (mut occupants, mut blocks) = (None, None);
@@ -40,7 +39,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
         .filter(|(_, request)| request.is_acquire() && request.phase == Phase::Run)
         .filter_map(|(index, request)| {
             let ended = end(case, request)?;
-            let within = Span::new(request.asked, ended);
+            let within = Window::new(request.asked, ended);
             let resource = request.resource?;
             // An obstacle to one of several resources is an obstacle to all.
             let all = || std::iter::once(resource).chain(request.with.iter().map(Name::as_str));
@@ -50,8 +49,10 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
                 return None;
             }
             let occupants = occupants.get_or_insert_with(|| Occupants::of(case, slack));
-            let until = |of| occupants.until(request.client, of, twin(case, index, of), within);
-            let busy = all().filter_map(until).max();
+            let until = |of, held| {
+                occupants.until(request.client, of, request_for(case, index, of), within, held)
+            };
+            let busy = all().filter_map(|of| until(of, false)).max();
             let contended = busy.is_some_and(|until| until >= ended);
             if busy.is_some() && request.wait_ms == 0 {
                 return None;
@@ -59,16 +60,14 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
             // Other clients that only wait for the resource are also in the way for a while, but
             // that must resolve.
             let (busy, bound) = if contended {
-                let until =
-                    |of| occupants.held_until(request.client, of, twin(case, index, of), within);
-                (all().filter_map(until).max(), bound.saturating_add(RESOLVES))
+                (all().filter_map(|of| until(of, true)).max(), bound.saturating_add(RESOLVES))
             } else {
                 (busy, bound)
             };
             // Positions of processes that are gone are in the way, too, until they are passed over.
             let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
             let busy = busy.max(stood);
-            let looks = if is_unsaid(case, request, resource, ended) { LOOKS } else { 0 };
+            let looks = if ended_silently(case, request, resource, ended) { LOOKS } else { 0 };
             let bound = bound.saturating_add(looks);
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
             let until = |of, counting| blocks.until(case, request, of, within, counting);
@@ -81,11 +80,11 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
                 _ => soon && (contended || request.granted() || free > request.asked),
             };
             let found = || {
-                let mut found = told(request, ended, free, bound);
+                let mut found = violation(request, ended, free, bound);
                 // Is there no quorum without the masters whose counters are at their end?
                 if let Some(of) = all().find(|of| until(of, true).is_none()) {
                     found.causes = vec![Cause::NodeCounter];
-                    found.story.push(spent(case, request.process, of, ended));
+                    found.explanation.push(spent(case, request.process, of, ended));
                 }
                 found
             };
@@ -98,7 +97,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
 
 /// The request for one of several resources that were requested at once. These requests are
 /// recorded one after the other.
-fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
+fn request_for(case: &Case<'_>, index: usize, resource: &str) -> usize {
     let request = &case.requests[index];
     let around = index.saturating_sub(request.with.len())..=index + request.with.len();
     let is = |other: &Request<'_>| {
@@ -115,16 +114,15 @@ fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
 ///
 /// A waiter knows when the keys that it has seen expire. It does not know of a key that was set
 /// while it waited, by the next client of a process that handed its lease on.
-fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
-    let during = Span::new(request.asked, ended);
+fn ended_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
+    let during = Window::new(request.asked, ended);
     request.wait_ms > 0
         && case.keys.all.iter().any(|key| {
-            let lost = key.life.lost.map(|loss| Span::new(loss.at.from, loss.at.to));
-            let expires = Span::new(key.life.expires.from, key.life.expires.to);
+            let lost = key.life.lost.map(|loss| loss.at);
             let expired = key.deleted.is_none() && key.made.to > request.asked;
-            let unsaid = lost.or(expired.then_some(expires));
+            let silent = lost.or(expired.then_some(key.life.expires));
             key.resource.is_none_or(|name| name == resource)
-                && unsaid.is_some_and(|unsaid| during.touches(unsaid))
+                && silent.is_some_and(|silent| during.touches(silent))
         })
 }
 
@@ -141,14 +139,11 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
             return None;
         }
         Some(answer) => answer.ns,
-        None => case.world.began(Phase::Heal).unwrap_or(case.world.end),
+        None => case.world.until(Phase::Heal),
     };
-    let span = Span::new(request.asked, ended);
+    let span = Window::new(request.asked, ended);
     let dead = case.death(process).is_some_and(|at| at.from <= ended);
-    let paused = case.faults.hinders(process).any(|pause| {
-        let span_of = pause.span();
-        Span::new(span_of.from, span_of.to.saturating_add(CLEANS_UP)).touches(span)
-    });
+    let paused = case.faults.is_hindered(process, span, CLEANS_UP);
     if dead || paused {
         return None;
     }
@@ -158,7 +153,7 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
 }
 
 /// How long an acquire may take when nothing is in the way any more.
-fn bound(case: &Case<'_>, request: &Request<'_>, within: Span) -> Ns {
+fn bound(case: &Case<'_>, request: &Request<'_>, within: Window) -> Ns {
     let timeout = case.world.node_timeout;
     let bound = match request.wait_ms {
         0 => timeout.saturating_mul(2).saturating_add(150 * MS),
@@ -170,17 +165,17 @@ fn bound(case: &Case<'_>, request: &Request<'_>, within: Span) -> Ns {
 }
 
 /// The report line with the masters whose counters are at their end.
-pub(super) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
+pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
     let masters = case.world.lock_of(process).masters.iter().copied();
     let spent = masters.filter(|node| case.faults.is_spent(*node, resource, by));
-    let names: Vec<String> = spent.map(|node| node.to_string()).collect();
+    let spent: Vec<usize> = spent.collect();
     format!(
-        "the fencing counters of {resource} were set to their end on masters {}: they grant no more",
-        names.join(", ")
+        "the fencing counters of {resource} were set to their end on {}: they grant no more",
+        super::named(&spent)
     )
 }
 
-fn told(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
+fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
     let Request { client, asked, .. } = *request;
     let resource = request.resource.unwrap_or("?");
     let what = match request.answer {
@@ -188,17 +183,14 @@ fn told(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
             format!("got it only at {}: at most {} would do", Ms(ended), Ms(bound))
         }
         Some(answer) => {
-            let why = answer.why.map_or("no reason".to_owned(), |why| {
-                serde_json::to_string(&why).unwrap_or_default().replace('"', "")
-            });
+            let why = answer.why.map_or("no reason".to_owned(), super::name_of);
             format!("was refused at {} ({why})", Ms(ended))
         }
         None => format!("had no answer by {}", Ms(ended)),
     };
-    let story = vec![
+    let lines = vec![
         format!("{client} asked for {resource} at {}, and {what}", Ms(asked)),
         format!("a majority was reachable, and nothing was in the way since {}", Ms(free)),
     ];
-    let (layer, seen) = (Property::Progress, Observed::Violated);
-    Violation { layer, seen, story, causes: vec![Cause::Bug], from: asked, to: ended }
+    Violation::bug(Property::Progress, lines, asked, ended)
 }

@@ -6,17 +6,17 @@
 
 use crate::checker::maps::Map;
 
-use crate::history::{Event, Ns, Record};
+use crate::history::{Event, Ns, Record, Window};
 use crate::scenario::{AccessKind, Cause, Property};
 
+use super::causes::Reason;
 use super::exclusion::{self, Clash};
-use super::time::{Ms, Span};
+use super::time::Ms;
 use super::{Case, Observed, Violation};
 
 /// A report lists at most this many of the updates that a write discards: the last ones.
-const TOLD: usize = 8;
+const LISTED: usize = 8;
 
-/// A write to a register.
 #[derive(Clone, Copy)]
 struct Write<'a> {
     client: &'a str,
@@ -44,16 +44,16 @@ struct Loss<'a> {
 }
 
 /// Updates that are lost without fencing tokens.
-pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Violation> {
     losses(case, false).iter().map(|loss| unfenced(case, clashes, loss)).collect()
 }
 
 /// Updates that are lost under fencing tokens. `causes` are those of tokens that do not grow. If
 /// there are none, the register itself is at fault.
-pub(super) fn fenced(case: &Case<'_>, causes: &[Cause]) -> Vec<Violation> {
+pub(crate) fn fenced(case: &Case<'_>, causes: &[Cause]) -> Vec<Violation> {
     let finding = |loss: &Loss<'_>| {
         let causes = if causes.is_empty() { vec![Cause::Unknown] } else { causes.to_vec() };
-        loss.told(Property::FencedResource, loss.story(), causes)
+        loss.violation(Property::FencedResource, loss.explanation(), causes)
     };
     losses(case, true).iter().map(finding).collect()
 }
@@ -85,7 +85,7 @@ fn losses<'a>(case: &Case<'a>, fenced: bool) -> Vec<Loss<'a>> {
                 let others = state.writes.iter().rev().take_while(|other| other.at >= read);
                 let lost: Vec<Write<'_>> = others
                     .filter(|other| other.client != client.as_str())
-                    .take(TOLD)
+                    .take(LISTED)
                     .copied()
                     .collect();
                 if known.is_some_and(|known| known != *seen) && !lost.is_empty() {
@@ -99,33 +99,31 @@ fn losses<'a>(case: &Case<'a>, fenced: bool) -> Vec<Loss<'a>> {
 }
 
 impl Loss<'_> {
-    fn story(&self) -> Vec<String> {
+    fn explanation(&self) -> Vec<String> {
         let Self { register, seen, write, lost } = self;
         let client = write.client;
-        let mut story =
+        let mut lines =
             vec![format!("{client} read version {seen} of {register} at {}", Ms(write.read))];
         for other in lost.iter().rev() {
-            story.push(format!("{} wrote {register} at {}", other.client, Ms(other.at)));
+            lines.push(format!("{} wrote {register} at {}", other.client, Ms(other.at)));
         }
-        story.push(format!(
+        lines.push(format!(
             "{client} wrote {register} at {} on top of version {seen}: what came between is lost",
             Ms(write.at)
         ));
-        story
+        lines
     }
 
-    const fn told(&self, layer: Property, story: Vec<String>, causes: Vec<Cause>) -> Violation {
-        let (from, to) = (self.write.read, self.write.at);
-        Violation { layer, seen: Observed::Violated, story, causes, from, to }
+    fn violation(&self, property: Property, lines: Vec<String>, causes: Vec<Cause>) -> Violation {
+        Violation::certain(property, causes, lines, self.write.read, self.write.at)
     }
 }
 
 fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Violation {
     let Loss { write, lost, .. } = loss;
     let (write, client) = (*write, write.client);
-    let mut story = loss.story();
     let mut causes = Vec::new();
-    let section = Span::new(write.read, write.at.saturating_add(1));
+    let section = Window::new(write.read, write.at.saturating_add(1));
     for clash in clashes.iter().filter(|clash| clash.finding.seen == Observed::Violated) {
         let names = clash.leases.map(|lease| case.leases[lease].client);
         let ours = names.contains(&client) && lost.iter().any(|one| names.contains(&one.client));
@@ -134,29 +132,23 @@ fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Violation {
         }
     }
     if causes.is_empty() {
-        let others = lost.iter().filter(|one| one.client != client);
-        causes
-            .extend(others.flat_map(|one| exclusion::between(case, [one.client, client], section)));
+        let between = |one: &Write<'_>| exclusion::between(case, [one.client, client], section);
+        causes.extend(lost.iter().flat_map(between));
     }
-    if causes.is_empty() {
-        for one in lost.iter().rev().chain([&write]) {
-            if let Some((cause, line)) = outside(case, *one) {
-                causes.push(cause);
-                story.push(line);
-            }
-        }
+    if !causes.is_empty() {
+        return loss.violation(Property::UnfencedResource, loss.explanation(), causes);
     }
-    if causes.is_empty() {
-        causes.push(Cause::Unknown);
-        story.push("nothing on record says why both could write".to_owned());
+    let writes = lost.iter().rev().chain([&write]);
+    let mut reasons: Vec<Reason> = writes.filter_map(|one| outside(case, *one)).collect();
+    if reasons.is_empty() {
+        reasons.push((Cause::Unknown, "nothing on record says why both could write".to_owned()));
     }
-    causes.sort_unstable();
-    causes.dedup();
-    loss.told(Property::UnfencedResource, story, causes)
+    let property = Property::UnfencedResource;
+    Violation::explained(property, loss.explanation(), reasons, write.read, write.at)
 }
 
 /// Why a client wrote when it no longer counted on a lease.
-fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
+fn outside(case: &Case<'_>, write: Write<'_>) -> Option<Reason> {
     let Write { client, read, sent, at } = write;
     let mut own = case.leases.iter().filter(|lease| lease.client == client);
     let lease = own.rfind(|lease| lease.start.from <= read)?;
@@ -171,14 +163,14 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
     let looked = case.last_look(client, read, sent);
     let paused = case.faults.pauses(lease.process).find(|pause| {
         let span = pause.span();
-        span.touches(Span::new(looked, sent)) && span.from <= end && end <= span.to
+        span.touches(Window::new(looked, sent)) && span.from <= end && end <= span.to
     });
     Some(match paused {
         Some(pause) => (
             Cause::ClientPause,
             format!(
                 "{client} wrote {after} after the end of its lease: it was paused from {} to {} \
-                 ({}), and had last looked at {}",
+                 ({}), and had last looked at its deadline at {}",
                 Ms(pause.span().from),
                 Ms(pause.span().to.min(at)),
                 pause.name(),
@@ -188,7 +180,8 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
         None => (
             Cause::LateWrite,
             format!(
-                "{client} wrote {after} after the end of its lease, awake: it had last looked at {}",
+                "{client} wrote {after} after the end of its lease, awake: it had last looked at \
+                 its deadline at {}",
                 Ms(looked)
             ),
         ),
@@ -196,16 +189,18 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
 }
 
 /// A write that was sent in time, and was still on its way when the lease ended.
-fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> (Cause, String) {
+fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> Reason {
     let Write { client, sent, at, .. } = write;
     let mut faults = case.faults.on_the_way(client, AccessKind::Write);
-    let fault = faults.find(|fault| fault.span().touches(Span::new(sent, sent.saturating_add(1))));
+    let fault =
+        faults.find(|fault| fault.span().touches(Window::new(sent, sent.saturating_add(1))));
     let Some(fault) = fault else {
         let line = format!("nothing on record says why a write of {client} took until {}", Ms(at));
         return (Cause::Unknown, line);
     };
     let line = format!(
-        "{client} sent that write at {}, in time, and it came at {}, {} after the end of its lease ({})",
+        "{client} sent that write at {}, in time, and it came at {}, {} after the end of its lease \
+         ({})",
         Ms(sent),
         Ms(at),
         Ms(at.saturating_sub(end)),

@@ -3,67 +3,80 @@
 use crate::checker::maps::Map;
 
 use crate::client_protocol::FailureReason;
-use crate::history::{Event, Ns, Phase, Record};
+use crate::history::{Event, Ns, Phase, Record, Window};
 use crate::name::Name;
 
 use super::world::World;
 
-/// A request to a client.
-pub(super) struct Request<'a> {
-    pub(super) client: &'a str,
-    pub(super) process: &'a str,
-    pub(super) op: &'a str,
-    pub(super) resource: Option<&'a str>,
+pub(crate) struct Request<'a> {
+    pub(crate) client: &'a str,
+    pub(crate) process: &'a str,
+    pub(crate) op: &'a str,
+    pub(crate) resource: Option<&'a str>,
     /// The other resources of the same request.
-    pub(super) with: &'a [Name],
+    pub(crate) with: &'a [Name],
     /// Whether the client asks as the owner of the lease that it has.
-    pub(super) again: bool,
-    pub(super) ttl_ms: Option<u64>,
-    pub(super) wait_ms: u64,
-    pub(super) asked: Ns,
+    pub(crate) again: bool,
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) wait_ms: u64,
+    pub(crate) asked: Ns,
     /// The phase in which the harness sent the request.
-    pub(super) phase: Phase,
+    pub(crate) phase: Phase,
     /// The index of the request among the records.
-    pub(super) record: usize,
-    pub(super) answer: Option<Answer<'a>>,
+    pub(crate) record: usize,
+    pub(crate) answer: Option<Answer<'a>>,
 }
 
-/// The answer of a client.
 #[derive(Clone, Copy)]
-pub(super) struct Answer<'a> {
-    /// When the answer was recorded.
-    pub(super) ns: Ns,
-    pub(super) record: usize,
-    pub(super) ok: bool,
-    pub(super) token: Option<&'a str>,
-    pub(super) from: Option<Ns>,
-    pub(super) at: Option<Ns>,
-    pub(super) deadline: Option<Ns>,
-    pub(super) valid_ms: Option<u64>,
-    pub(super) fence: Option<u64>,
+pub(crate) struct Answer<'a> {
+    pub(crate) ns: Ns,
+    pub(crate) record: usize,
+    pub(crate) ok: bool,
+    pub(crate) token: Option<&'a str>,
+    pub(crate) from: Option<Ns>,
+    pub(crate) at: Option<Ns>,
+    pub(crate) deadline: Option<Ns>,
+    pub(crate) valid_ms: Option<u64>,
+    pub(crate) fence: Option<u64>,
     /// How many handles of the lease are out after the request.
-    pub(super) handles: Option<u64>,
-    pub(super) why: Option<FailureReason>,
-    pub(super) text: Option<&'a str>,
+    pub(crate) handles: Option<u64>,
+    pub(crate) why: Option<FailureReason>,
+    pub(crate) text: Option<&'a str>,
+}
+
+impl Answer<'_> {
+    /// When the client's library returned, as far as it is known.
+    pub(crate) fn returned(&self) -> Ns {
+        self.at.unwrap_or(self.ns)
+    }
 }
 
 impl Request<'_> {
     /// When the request was answered; without an answer, the end of time.
-    pub(super) fn answered(&self) -> Ns {
+    pub(crate) fn answered(&self) -> Ns {
         self.answer.map_or(Ns::MAX, |answer| answer.ns)
     }
 
-    pub(super) fn is_acquire(&self) -> bool {
+    pub(crate) fn span(&self) -> Window {
+        Window::new(self.asked, self.answered())
+    }
+
+    /// Whether it succeeded; none: no answer came.
+    pub(crate) fn ok(&self) -> Option<bool> {
+        self.answer.map(|answer| answer.ok)
+    }
+
+    pub(crate) fn is_acquire(&self) -> bool {
         self.op == "acquire"
     }
 
-    pub(super) fn granted(&self) -> bool {
+    pub(crate) fn granted(&self) -> bool {
         self.is_acquire() && self.answer.is_some_and(|answer| answer.ok)
     }
 }
 
 /// All requests, in the order in which they were sent.
-pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
+pub(crate) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     let mut all: Vec<Request<'a>> = Vec::new();
     let mut open: Map<u64, usize> = Map::default();
     let mut now = Phase::Run;

@@ -10,12 +10,12 @@ use super::time::{MS, Ms};
 const SKEW: Ns = MS;
 
 /// A line for each process whose stamps cannot be true.
-pub(super) fn check(case: &Case<'_>) -> Vec<String> {
-    let mut told = Vec::new();
+pub(crate) fn check(case: &Case<'_>) -> Vec<String> {
+    let mut reported = Vec::new();
     let mut lines = Vec::new();
-    let mut tell = |process, line| {
-        if !told.contains(&process) {
-            told.push(process);
+    let mut report = |process, line| {
+        if !reported.contains(&process) {
+            reported.push(process);
             lines.push(line);
         }
     };
@@ -27,10 +27,10 @@ pub(super) fn check(case: &Case<'_>) -> Vec<String> {
         let mut before = earliest;
         for stamp in stamps {
             if stamp < before || stamp > latest {
-                tell(
+                report(
                     request.process,
                     format!(
-                        "process {}: its answer to {}, asked at {} and heard at {}, is stamped {}: \
+                        "process {}: its answer to {}, asked at {} and given at {}, is stamped {}: \
                          stamps are nanoseconds of CLOCK_MONOTONIC",
                         request.process,
                         request.op,
@@ -49,12 +49,12 @@ pub(super) fn check(case: &Case<'_>) -> Vec<String> {
         {
             let process = case.world.process(client);
             let line = format!(
-                "process {process}: its loss, heard of at {}, is stamped {}: stamps are nanoseconds \
-                 of CLOCK_MONOTONIC",
+                "process {process}: its loss, reported at {}, is stamped {}: stamps are \
+                 nanoseconds of CLOCK_MONOTONIC",
                 Ms(record.ns),
                 Ms(*at)
             );
-            tell(process, line);
+            report(process, line);
         }
     }
     lines

@@ -4,13 +4,12 @@
 use std::collections::HashSet;
 
 use crate::history::{Act, Event, Ns};
-use crate::scenario::{Cause, Property};
+use crate::scenario::Property;
 
 use super::maps::Numbers;
 use super::time::{Ms, short};
-use super::{Case, Observed, Violation};
+use super::{Case, Violation};
 
-/// A command that sets a key.
 struct Set<'a> {
     node: usize,
     key: &'a str,
@@ -19,11 +18,11 @@ struct Set<'a> {
     place: (u64, u64),
 }
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut numbers = Numbers::default();
     // For each token: when and by which command it was first set, on each master.
     let mut first: Vec<Vec<Set<'_>>> = Vec::new();
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     let mut findings = Vec::new();
     for record in case.world.records {
         let Event::Command { process, node, connection, number, act, sent, .. } = &record.event
@@ -40,16 +39,15 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
             first[number].push(set);
             continue;
         };
-        if before.place != set.place && told.insert((key, token)) {
-            let story = vec![format!(
-                "{process} set {} for {key} on master {node} at {}, and in another attempt at {}: a \
-                 late clean-up of one takes away the key of the other",
+        if before.place != set.place && reported.insert((key, token)) {
+            let lines = vec![format!(
+                "{process} set {} for {key} on master {node} at {}, and in another attempt at {}: \
+                 a late clean-up of one takes away the key of the other",
                 short(token),
                 Ms(before.at.min(*sent)),
                 Ms(before.at.max(*sent)),
             )];
-            let (layer, seen, causes) = (Property::Validity, Observed::Violated, vec![Cause::Bug]);
-            findings.push(Violation { layer, seen, story, causes, from: before.at, to: *sent });
+            findings.push(Violation::bug(Property::Validity, lines, before.at, *sent));
         }
     }
     findings

@@ -1,37 +1,32 @@
 //! Validity: is a lease handed out in time, is it true for as long as it promises, and is its owner
 //! notified of its end?
 
-use crate::history::{Ns, Phase};
+use crate::history::{Ns, Phase, Window};
 use crate::scenario::{Cause, Property};
 
-use super::causes::{self, Explanation};
+use super::causes;
 use super::exclusion::believed;
 use super::keys::Presence;
 use super::leases::{Ending, Lease};
 use super::requests::Request;
-use super::time::{MS, Ms, Span};
-use super::{Case, Observed, Violation};
+use super::time::{MS, Ms};
+use super::{Case, Violation};
 
 /// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
 /// locks.
 const SHORT: Ns = MS;
 /// The owner must be notified of the end within this time after the deadline.
-const TOLD_WITHIN: Ns = 250 * MS;
+const NOTIFIED_WITHIN: Ns = 250 * MS;
 
-pub(super) fn check(case: &Case<'_>) -> Vec<Violation> {
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings = Vec::new();
     findings.extend(case.requests.iter().filter_map(|request| late(case, request)));
     for lease in &case.leases {
         findings.extend(untrue(case, lease));
         findings.extend(over_a_gap(case, lease));
-        findings.extend(untold(case, lease));
+        findings.extend(not_notified(case, lease));
     }
     findings
-}
-
-fn bug(story: Vec<String>, from: Ns, to: Ns) -> Violation {
-    let causes = vec![Cause::Bug];
-    Violation { layer: Property::Validity, seen: Observed::Violated, story, causes, from, to }
 }
 
 /// A lease that was handed out or extended at its deadline or later.
@@ -40,7 +35,7 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if !matches!(request.op, "acquire" | "extend") {
         return None;
     }
-    let at = answer.at.unwrap_or(answer.ns);
+    let at = answer.returned();
     let late = match (answer.deadline, answer.valid_ms) {
         // Without a stamp: when the client received the last reply that it needed.
         (Some(deadline), _) => answer.at.or_else(|| case.learnt(request, answer.ns))? >= deadline,
@@ -54,22 +49,27 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
         return None;
     }
     let deadline = answer.deadline.unwrap_or(at);
-    let story = vec![format!(
-        "{} was told at {} that it has {} until {}: nothing was left of it",
+    let lines = vec![format!(
+        "{} was given {} at {}, until {}: nothing was left of it",
         request.client,
-        Ms(at),
         request.resource.unwrap_or("its lease"),
+        Ms(at),
         Ms(deadline)
     )];
-    Some(bug(story, deadline.min(at), at))
+    Some(Violation::bug(Property::Validity, lines, deadline.min(at), at))
 }
 
 /// A lease that was believed when it was no longer true, though no fault outside the assumptions
 /// took it away.
 fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
-    if let Some(Explanation { text, .. }) = causes::too_few(case, lease) {
+    if let Some((_, text)) = causes::too_few(case, lease) {
         let span = lease.span();
-        return Some(bug(vec![believed(lease), text], span.from, span.to));
+        return Some(Violation::bug(
+            Property::Validity,
+            vec![believed(lease), text],
+            span.from,
+            span.to,
+        ));
     }
     let hollow = case.hollow(lease);
     let all = hollow.iter().map(|span| span.length()).fold(0, Ns::saturating_add);
@@ -77,7 +77,7 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if all <= SHORT {
         return None;
     }
-    let mut story = vec![
+    let mut lines = vec![
         believed(lease),
         format!(
             "it was not true from {} on: fewer than {} masters",
@@ -91,12 +91,13 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
             continue;
         }
         let loss = causes::of_hollow(case, lease, key, key.possible.to);
-        if let Some(Explanation { cause: Cause::Bug, text }) = loss {
+        if let Some((Cause::Bug, text)) = loss {
             found = true;
-            story.push(format!("master {}: {text}", key.node));
+            lines.push(format!("master {}: {text}", key.node));
         }
     }
-    found.then(|| bug(story, first.from, hollow[hollow.len() - 1].to))
+    found
+        .then(|| Violation::bug(Property::Validity, lines, first.from, hollow[hollow.len() - 1].to))
 }
 
 /// A lease that was extended although a quorum of masters had lacked its key at one time, so that a
@@ -105,8 +106,8 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let keys: Vec<&Presence<'_>> = lease.keys(&case.keys).collect();
     let lock = case.world.lock_of(lease.process);
     lease.extensions.iter().find_map(|extension| {
-        let told = extension.at?;
-        let begun = extension.request.map_or(told, |request| case.requests[request].asked);
+        let at_client = extension.at?;
+        let begun = extension.request.map_or(at_client, |request| case.requests[request].asked);
         // The client may not have read a reply yet that arrived just before.
         let by = begun.saturating_sub(case.world.node_timeout / 2);
         let lacked = |node: usize, at: Ns| {
@@ -127,55 +128,54 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         let at = ends
             .filter(|at| lease.start.to < *at && *at < by)
             .find(|at| lock.masters.iter().filter(|node| lacked(**node, *at)).count() >= lock.q)?;
-        let story = vec![
+        let lines = vec![
             believed(lease),
             format!(
                 "at {} a quorum of masters lacked its key, so that another may have held it; its \
-                 client was told so, and was told at {} that the lease is extended",
+                 client had replies that show it, and extended the lease at {}",
                 Ms(at),
-                Ms(told)
+                Ms(at_client)
             ),
         ];
-        Some(bug(story, at, told))
+        Some(Violation::bug(Property::Validity, lines, at, at_client))
     })
 }
 
 /// A lease that ended at its deadline without a timely notice to its owner.
-fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if !case.world.tells_losses(lease.process) || lease.ending == Ending::Death {
         return None;
     }
     let deadline = lease.deadline.to;
-    let mut by = deadline.saturating_add(TOLD_WITHIN);
+    let mut by = deadline.saturating_add(NOTIFIED_WITHIN);
     // A paused process receives nothing.
     for pause in case.faults.pauses(lease.process) {
         let span = pause.span();
-        if span.touches(Span::new(deadline, by)) {
-            by = by.max(span.to.saturating_add(TOLD_WITHIN));
+        if span.touches(Window::new(deadline, by)) {
+            by = by.max(span.to.saturating_add(NOTIFIED_WITHIN));
         }
     }
-    let told = match lease.lost {
-        Some(at) if at <= by => return None,
-        told => told,
-    };
+    if lease.lost.is_some_and(|at| at <= by) {
+        return None;
+    }
     // After that, its clients may be gone.
-    let over = case.world.began(Phase::Settle).unwrap_or(case.world.end);
-    let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
-    let replaced = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
-    let died = case.death(lease.process).map_or(Ns::MAX, |at| at.from);
+    let over = case.world.until(Phase::Settle);
+    let released = case.released(lease);
+    let replaced = case.replaced(lease);
+    let died = case.died(lease.process);
     if by >= over.min(released).min(died) || replaced <= deadline {
         return None;
     }
-    let story = vec![
+    let lines = vec![
         believed(lease),
-        match told {
+        match lease.lost {
             Some(at) => format!(
-                "it was told of its loss only at {}, {} after the deadline",
+                "it was notified of its loss only at {}, {} after the deadline",
                 Ms(at),
                 Ms(at.saturating_sub(deadline))
             ),
-            None => format!("it was never told of its loss, at least not by {}", Ms(over)),
+            None => format!("it was never notified of its loss, at least not by {}", Ms(over)),
         },
     ];
-    Some(bug(story, deadline, told.unwrap_or(by)))
+    Some(Violation::bug(Property::Validity, lines, deadline, lease.lost.unwrap_or(by)))
 }

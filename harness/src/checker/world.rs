@@ -5,7 +5,7 @@ use crate::checker::maps::{Map, Set};
 use crate::name::Name;
 
 use crate::client_protocol::Capability;
-use crate::history::{Event, History, Ns, Phase, Record};
+use crate::history::{Event, History, Ns, Phase, Record, Window};
 use crate::scenario::{NodeList, Scenario};
 
 use super::time;
@@ -14,14 +14,13 @@ use super::time;
 const MOST_NODES: usize = 255;
 
 /// The masters of a process's lock. A master that the process knows by two names counts once.
-pub(super) struct Lock {
+pub(crate) struct Lock {
     list: NodeList,
     /// The masters, without duplicates.
-    pub(super) masters: Vec<usize>,
-    /// The number of masters.
-    pub(super) n: usize,
+    pub(crate) masters: Vec<usize>,
+    pub(crate) n: usize,
     /// The quorum: how many masters must agree.
-    pub(super) q: usize,
+    pub(crate) q: usize,
 }
 
 impl Lock {
@@ -31,36 +30,34 @@ impl Lock {
     }
 
     /// Whether both locks can have a quorum with no master in common.
-    pub(super) fn can_part_from(&self, other: &Self) -> bool {
+    pub(crate) fn can_part_from(&self, other: &Self) -> bool {
         self.list.can_part_from(&other.list)
     }
 }
 
-pub(super) struct World<'a> {
-    pub(super) scenario: &'a Scenario,
-    pub(super) records: &'a [Record],
+pub(crate) struct World<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) records: &'a [Record],
     /// The number of masters of the run. How many a client knows is in [`World::lock_of`].
-    pub(super) n: usize,
-    pub(super) node_timeout: Ns,
-    /// The time of the last record.
-    pub(super) end: Ns,
+    pub(crate) n: usize,
+    pub(crate) node_timeout: Ns,
+    pub(crate) end: Ns,
     /// The client processes that failed, when, and why.
-    pub(super) broken: Vec<(&'a str, Ns, &'a str)>,
+    pub(crate) broken: Vec<(&'a str, Ns, &'a str)>,
     processes: Map<&'a str, &'a str>,
     /// The locks of processes that have a master list of their own.
     locks: Map<&'a str, Lock>,
     usual: Lock,
     resources: Vec<&'a str>,
     phases: Vec<(Phase, Ns)>,
-    tells_losses: Set<&'a str>,
-    /// The processes that return fencing tokens.
-    fencers: Set<&'a str>,
+    /// What each process supports.
+    can: Set<(&'a str, Capability)>,
     /// When each process last sent a message.
     signs: Map<&'a str, Ns>,
 }
 
 impl<'a> World<'a> {
-    pub(super) fn of(history: &'a History) -> Self {
+    pub(crate) fn of(history: &'a History) -> Self {
         let scenario = &history.header.scenario;
         let n = scenario.cluster.nodes.min(MOST_NODES);
         let mut world = Self {
@@ -75,8 +72,7 @@ impl<'a> World<'a> {
             usual: Lock::new(NodeList::all(n)),
             resources: Vec::new(),
             phases: Vec::new(),
-            tells_losses: Set::default(),
-            fencers: Set::default(),
+            can: Set::default(),
             signs: Map::default(),
         };
         for client in &scenario.clients {
@@ -93,12 +89,7 @@ impl<'a> World<'a> {
             match event {
                 Event::Phase { phase } => world.phases.push((*phase, *ns)),
                 Event::Ready { process, can } => {
-                    if can.contains(&Capability::Lost) {
-                        world.tells_losses.insert(process);
-                    }
-                    if can.contains(&Capability::Fence) {
-                        world.fencers.insert(process);
-                    }
+                    world.can.extend(can.iter().map(|can| (process.as_str(), *can)));
                 }
                 Event::Asked { resource: Some(resource), op, .. } if op == "acquire" => {
                     world.know(resource);
@@ -123,7 +114,7 @@ impl<'a> World<'a> {
     }
 
     /// The masters that a process knows, and its quorum.
-    pub(super) fn lock_of(&self, process: &str) -> &Lock {
+    pub(crate) fn lock_of(&self, process: &str) -> &Lock {
         self.locks.get(process).unwrap_or(&self.usual)
     }
 
@@ -131,7 +122,7 @@ impl<'a> World<'a> {
     /// also belongs to another set of masters. When the run begins, each master has the marker of
     /// the first process that knows it. If those markers are `lost`, or masters start without
     /// markers, it may have the marker of any process that knows it.
-    pub(super) fn is_of_two_fleets(&self, process: &str, lost: bool) -> bool {
+    pub(crate) fn is_of_two_sets(&self, process: &str, lost: bool) -> bool {
         let guarded = |process: &str| self.scenario.options_of(process).guard.is_some();
         if !guarded(process) {
             return false;
@@ -150,13 +141,12 @@ impl<'a> World<'a> {
         })
     }
 
-    /// The process that runs a client.
-    pub(super) fn process(&self, client: &'a str) -> &'a str {
+    pub(crate) fn process(&self, client: &'a str) -> &'a str {
         self.processes.get(client).copied().unwrap_or(client)
     }
 
     /// The resource that a key stands for. Drivers may put a prefix before the name.
-    pub(super) fn resource(&self, key: &str) -> Option<&'a str> {
+    pub(crate) fn resource(&self, key: &str) -> Option<&'a str> {
         if let [only] = self.resources[..] {
             return Some(only);
         }
@@ -164,29 +154,34 @@ impl<'a> World<'a> {
         fits.max_by_key(|name| name.len())
     }
 
-    /// When a phase began.
-    pub(super) fn began(&self, phase: Phase) -> Option<Ns> {
+    pub(crate) fn began(&self, phase: Phase) -> Option<Ns> {
         self.phases.iter().find(|(which, _)| *which == phase).map(|(_, ns)| *ns)
     }
 
+    /// When a phase began; if it never did, when the run ended.
+    pub(crate) fn until(&self, phase: Phase) -> Ns {
+        self.began(phase).unwrap_or(self.end)
+    }
+
     /// Whether a process reports the loss of its leases.
-    pub(super) fn tells_losses(&self, process: &str) -> bool {
-        self.tells_losses.contains(process)
+    pub(crate) fn tells_losses(&self, process: &str) -> bool {
+        self.can.contains(&(process, Capability::Lost))
     }
 
     /// Whether the leases of a process must have fencing tokens.
-    pub(super) fn is_fenced(&self, process: &str) -> bool {
-        self.fencers.contains(process) && self.scenario.options_of(process).fencing
+    pub(crate) fn is_fenced(&self, process: &str) -> bool {
+        self.can.contains(&(process, Capability::Fence))
+            && self.scenario.options_of(process).fencing
     }
 
     /// When a process that broke last sent a message, and when it was found broken.
-    pub(super) fn breakdown(&self, process: &str) -> Option<(Ns, Ns)> {
+    pub(crate) fn breakdown(&self, process: &str) -> Option<Window> {
         let (_, ns, _) = self.broken.iter().find(|(which, ..)| *which == process)?;
-        Some((self.signs.get(process).copied().unwrap_or(*ns).min(*ns), *ns))
+        Some(Window::new(self.signs.get(process).copied().unwrap_or(*ns).min(*ns), *ns))
     }
 
     /// How much a clock may gain within one TTL, by the assumptions.
-    pub(super) fn deducted_from(&self, ttl: Ns) -> Ns {
+    pub(crate) fn deducted_from(&self, ttl: Ns) -> Ns {
         let ttl = std::time::Duration::from_nanos(u64::try_from(ttl).unwrap_or(0));
         time::of(self.scenario.lock.deducted_from(ttl))
     }

@@ -1,76 +1,78 @@
 //! `check`: runs the checkers again on a recorded run.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::list::Shape;
-use super::words::{complain, say, say_json, shell_word};
-use super::{CheckOptions, Code, Tally};
+use clap::Args;
+
+use super::words::{Shape, complain, say, say_json, shell_word, unwritten};
+use super::{Code, Tally};
 use crate::checker::{self, Verdict};
 use crate::history::History;
 use crate::report::{self, Ended, Entry, Session, human};
 
-pub(super) fn main(options: &CheckOptions) -> Code {
-    let path = options.history.display();
-    let file = match File::open(&options.history) {
-        Ok(file) => file,
-        Err(error) => {
-            let mend = "name the history.jsonl of a run; runs leave theirs under target/chaos";
-            complain(&format!("{path} cannot be read: {error}"), mend);
-            return Code::Usage;
-        }
-    };
-    let history = match History::read(BufReader::new(file)) {
-        Ok(history) => history,
-        Err(why) => {
-            let mend = "name the history.jsonl of a run, whole and unchanged";
-            complain(&format!("{path} is no history: {why}"), mend);
-            return Code::Usage;
-        }
-    };
-    let name = history.header.scenario.name.clone();
-    // The history may come from any program, so a panic of the checkers must not end this one.
-    let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| checker::judge(&history))) else {
-        complain(
-            &format!("the judge failed on {path} (`{name}`)"),
-            "please report it with the file",
-        );
-        return Code::Internal;
-    };
-    let mut tally = Tally::default();
-    tally.count(verdict.outcome);
-    let said = match options.format {
-        Shape::Json => say_json(&verdict),
-        Shape::Human => say(&human::verdict(&history.header.scenario, &verdict)),
-    };
-    if let Some(page) = &options.report
-        && let Err(error) = report(page, &options.history, &history, &verdict)
-    {
-        let wrong = format!("the report cannot be written to {}: {error}", page.display());
-        complain(&wrong, "make room, or name another file with --report");
-        return Code::Environment;
-    }
-    if let Some(file) = &options.trace
-        && let Err(error) = std::fs::write(file, report::trace(&history).to_string())
-    {
-        let wrong = format!("the trace cannot be written to {}: {error}", file.display());
-        complain(&wrong, "make room, or name another file with --trace");
-        return Code::Environment;
-    }
-    if said == Code::AsExpected { tally.code() } else { said }
+/// The run to check.
+#[derive(Debug, Args)]
+pub(super) struct CheckOptions {
+    /// The recorded run: a `history.jsonl`
+    #[arg(value_name = "HISTORY.jsonl")]
+    history: PathBuf,
+    /// Write its timeline to this file, as HTML
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Write its timeline to this file, in the Trace Event format that Perfetto opens
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
+    /// How to print the verdict
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Shape,
 }
 
-/// Writes the report of this run alone, with its timeline.
-fn report(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io::Result<()> {
+pub(super) fn main(options: &CheckOptions) -> Result<Code, Code> {
+    let path = options.history.display();
+    let file = File::open(&options.history).map_err(|error| {
+        let fix = "name the history.jsonl of a run; runs leave theirs under target/chaos";
+        complain(Code::Usage, &format!("{path} cannot be read: {error}"), fix)
+    })?;
+    let history = History::read(BufReader::new(file)).map_err(|why| {
+        let fix = "name the history.jsonl of a run, whole and unchanged";
+        complain(Code::Usage, &format!("{path} is no history: {why}"), fix)
+    })?;
+    // The history may come from any program, so a panic of the checkers must not end this one.
+    let verdict = catch_unwind(AssertUnwindSafe(|| checker::check(&history))).map_err(|_| {
+        let wrong = format!("the checker failed on {path} (`{}`)", history.header.scenario.name);
+        complain(Code::Internal, &wrong, "please report it with the file")
+    })?;
+    let mut tally = Tally::default();
+    tally.count(verdict.outcome);
+    let printed = match options.format {
+        Shape::Json => say_json(&verdict),
+        Shape::Human => say(&human::verdict(&history, &verdict)),
+    };
+    if let Some(page) = &options.report {
+        let text = render(page, &options.history, &history, &verdict);
+        let written = text.and_then(|text| fs::write(page, text));
+        unwritten(written, "the report", page, "make room, or name another file with --report")?;
+    }
+    if let Some(file) = &options.trace {
+        let written = fs::write(file, report::trace(&history).to_string());
+        unwritten(written, "the trace", file, "make room, or name another file with --trace")?;
+    }
+    printed?;
+    Ok(tally.code())
+}
+
+/// The report of this run alone, with its timeline.
+fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io::Result<String> {
     let header = &history.header;
     let session = Session {
         seed: header.seed,
         backend: header.backend.clone(),
         ground: header.masters.clone(),
         runs: 1,
-        widest: 0,
+        ..Session::default()
     };
     let entry = Entry {
         name: header.scenario.name.clone(),
@@ -87,6 +89,5 @@ fn report(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         repeated: Vec::new(),
     };
     let folder = page.parent().unwrap_or_else(|| Path::new(""));
-    let text = report::render(&session, &[entry], folder, Some(history))?;
-    std::fs::write(page, text)
+    report::render(&session, &[entry], folder, Some(history))
 }

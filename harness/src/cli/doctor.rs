@@ -1,14 +1,17 @@
 //! `doctor`: inspects real masters. Defines the options, the output and the exit code.
 
+use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use redquorum_protocol::{Drift, Fingerprint, Guard, MAX_NODES};
 
 use super::Code;
-use super::list::Shape;
-use super::words::{complain, say, say_json};
+use super::words::{Shape, complain, say, say_json, time, unwritten};
+use crate::checker::named as masters;
 use crate::doctor::{Address, Diagnosis, ExamineOptions, Finding, Level, examine};
+use crate::report;
 
 pub(super) const HELP: &str = "\
 It acquires, extends and releases a lock of its own on each master, redquorum:doctor:…, and leaves
@@ -39,7 +42,7 @@ pub(super) struct DoctorOptions {
     /// The name of the set of masters, if the lock gets one by `masters_id`. Otherwise its
     /// addresses, as given here, are the name
     #[arg(long, value_name = "NAME", requires = "max_ttl")]
-    fleet: Option<String>,
+    masters_id: Option<String>,
     /// The prefix of the lock's keys, if permissions are limited to it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
@@ -53,102 +56,84 @@ pub(super) struct DoctorOptions {
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Shape,
+    /// Write the findings to this file too, as a page in the style of report.html
+    #[arg(long, value_name = "FILE.html")]
+    html: Option<PathBuf>,
 }
 
-fn time(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("write a number with a unit, such as 100ms or 30s".to_owned()),
-    }
-}
-
-pub(super) fn main(options: &DoctorOptions) -> Code {
-    let (addresses, wish) = match wish(options) {
-        Ok(both) => both,
-        Err((wrong, mend)) => {
-            complain(&wrong, mend);
-            return Code::Usage;
-        }
+pub(super) fn main(options: &DoctorOptions) -> Result<Code, Code> {
+    let (addresses, examined) =
+        lock(options).map_err(|(wrong, fix)| complain(Code::Usage, &wrong, fix))?;
+    let diagnosis = examine(&addresses, &examined);
+    match options.format {
+        Shape::Json => say_json(&diagnosis)?,
+        Shape::Human => say(&text(&diagnosis))?,
     };
-    let diagnosis = examine(&addresses, &wish);
-    let said = match options.format {
-        Shape::Json => say_json(&diagnosis),
-        Shape::Human => say(&told(&diagnosis)),
-    };
-    match said {
-        Code::AsExpected if diagnosis.nothing_answered() => Code::Environment,
-        Code::AsExpected if diagnosis.count(Level::Error) > 0 => Code::Differs,
-        code => code,
+    if let Some(page) = &options.html {
+        let written = report::render_diagnosis(&diagnosis).and_then(|text| fs::write(page, text));
+        unwritten(written, "the page", page, "make room, or name another file with --html")?;
     }
+    Ok(if diagnosis.nothing_answered() {
+        Code::Environment
+    } else if diagnosis.count(Level::Error) > 0 {
+        Code::Differs
+    } else {
+        Code::AsExpected
+    })
 }
 
-fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, ExamineOptions), (String, &'static str)> {
+/// The masters and the lock on them, or what is wrong and its remedy.
+fn lock(options: &DoctorOptions) -> Result<(Vec<Address>, ExamineOptions), (String, &'static str)> {
     if options.urls.len() > MAX_NODES {
         let wrong = format!("{} masters are more than a lock takes", options.urls.len());
         return Err((wrong, "give at most 64"));
     }
     let addresses = Address::read_all(&options.urls)
         .map_err(|why| (why, "give each master as the lock is given it"))?;
-    // The marker of a guard stores whole milliseconds.
-    let guard = match options.max_ttl {
-        Some(time) if time < Duration::from_millis(1) => {
-            return Err((format!("--max-ttl {time:?} is too short"), "give at least 1ms"));
-        }
-        Some(time) => Some(
-            Guard::new(time, Drift::default(), 0)
-                .map_err(|error| (format!("--max-ttl: {error}"), "give at most 24h"))?,
-        ),
-        None => None,
-    };
-    let guard = match (guard, options.clock_guard) {
-        (Some(guard), Some(bound)) => Some(guard.with_clock_bound(bound).map_err(|error| {
-            (format!("--clock-guard: {error}"), "give at least 1ms and less than --max-ttl")
-        })?),
-        (guard, _) => guard,
-    };
-    let fleet = match &options.fleet {
+    let fleet = match &options.masters_id {
         Some(name) => Fingerprint::of_name(name),
         None => Fingerprint::of_addresses(addresses.iter().map(|address| &address.spelled)),
     };
-    let guard = guard.map(|guard| guard.over(fleet));
+    let mut guard = None;
+    if let Some(max_ttl) = options.max_ttl {
+        // The marker of a guard stores whole milliseconds.
+        if max_ttl < Duration::from_millis(1) {
+            return Err((format!("--max-ttl {max_ttl:?} is too short"), "give at least 1ms"));
+        }
+        let mut own = Guard::new(max_ttl, Drift::default(), 0)
+            .map_err(|error| (format!("--max-ttl: {error}"), "give at most 24h"))?;
+        if let Some(bound) = options.clock_guard {
+            own = own.with_clock_bound(bound).map_err(|error| {
+                let fix = "give at least 1ms and less than --max-ttl";
+                (format!("--clock-guard: {error}"), fix)
+            })?;
+        }
+        guard = Some(own.over(fleet));
+    }
     let (node_timeout, prefix) = (options.node_timeout, options.prefix.clone());
     Ok((addresses, ExamineOptions { node_timeout, guard, prefix, init: options.init }))
 }
 
-/// The findings by master, then those that concern all masters, then a line with the counts.
-fn told(diagnosis: &Diagnosis) -> String {
+/// The masters, their findings, and a line with the verdict.
+fn text(diagnosis: &Diagnosis) -> String {
     let mut lines = Vec::new();
-    let of = |name: Option<&String>| {
-        let all = diagnosis.findings.iter().filter(move |finding| finding.master.as_ref() == name);
-        all.flat_map(lines_of).collect::<Vec<String>>()
-    };
-    for master in &diagnosis.masters {
+    for (index, master) in diagnosis.masters.iter().enumerate() {
         let version = master.version.as_ref().map(|version| format!("  ({version})"));
-        lines.push(format!("{}{}", master.name, version.unwrap_or_default()));
-        lines.extend(of(Some(&master.name)));
+        let version = version.unwrap_or_default();
+        lines.push(format!("master {}  {}{version}", index + 1, master.name));
     }
-    lines.push("all masters".to_owned());
-    lines.extend(of(None));
-    let count = |level, one: &str, many: &str| match diagnosis.count(level) {
-        1 => format!("1 {one}"),
-        number => format!("{number} {many}"),
-    };
-    lines.push(format!(
-        "{}: {}, {}, {} ok",
-        match diagnosis.masters.len() {
-            1 => "1 master".to_owned(),
-            number => format!("{number} masters"),
-        },
-        count(Level::Error, "error", "errors"),
-        count(Level::Warn, "warning", "warnings"),
-        diagnosis.count(Level::Ok)
-    ));
+    for group in diagnosis.groups() {
+        let Finding { level, check, text, fix, .. } = group.finding;
+        let masters = match group.masters.as_slice() {
+            [] => String::new(),
+            all if all.len() == diagnosis.masters.len() && all.len() > 1 => {
+                "each master: ".to_owned()
+            }
+            some => format!("{}: ", masters(some)),
+        };
+        lines.push(format!("  {:5}  {check:12}  {masters}{text}", level.name()));
+        lines.extend(fix.as_ref().map(|fix| format!("{:23}= help: {fix}", "")));
+    }
+    lines.push(diagnosis.verdict());
     lines.join("\n")
-}
-
-fn lines_of(finding: &Finding) -> Vec<String> {
-    let Finding { level, check, text, mend, .. } = finding;
-    let first = format!("  {:5}  {check:12}  {text}", level.name());
-    let mend = mend.as_ref().map(|mend| format!("{:23}= help: {mend}", ""));
-    [Some(first), mend].into_iter().flatten().collect()
 }

@@ -1,20 +1,20 @@
 //! `list`: prints the scenarios, and what each of them expects.
 
-use clap::ValueEnum;
+use clap::Args;
 use serde::Serialize;
 
-use super::words::{say, say_json};
-use super::{Code, ListOptions};
-use crate::scenario::{Cause, Property, Scenario, Wanted};
+use super::words::{Shape, say, say_json};
+use super::{Code, Selection};
+use crate::scenario::{Cause, Property, Wanted};
 
-/// How to print.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Shape {
-    /// For people.
-    #[default]
-    Human,
-    /// As JSON.
-    Json,
+/// What to list.
+#[derive(Debug, Args)]
+pub(super) struct ListOptions {
+    #[command(flatten)]
+    selection: Selection,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Shape,
 }
 
 #[derive(Serialize)]
@@ -29,40 +29,36 @@ struct Row<'a> {
     because: &'a [Cause],
 }
 
-pub(super) fn main(options: &ListOptions) -> Code {
-    let chosen = match options.selection.runs() {
-        Ok(chosen) => chosen,
-        Err(code) => return code,
-    };
-    let rows: Vec<Row<'_>> = chosen
-        .iter()
-        .map(|chosen| Row {
-            name: &chosen.run.name,
-            about: &chosen.run.about,
-            source: chosen.run.source.as_deref(),
+pub(super) fn main(options: &ListOptions) -> Result<Code, Code> {
+    let chosen = options.selection.runs()?;
+    let rows = chosen.iter().map(|chosen| {
+        let (run, violated) =
+            (&chosen.run, |of: &Property| chosen.run.expect.of(*of) == Wanted::Violated);
+        Row {
+            name: &run.name,
+            about: &run.about,
+            source: run.source.as_deref(),
             file: chosen.file.as_ref().map(|file| file.display().to_string()),
-            clients: chosen.run.clients.iter().map(|client| client.id.as_str()).collect(),
-            faults: chosen.run.faults.iter().map(|fault| fault.fault_kind.name()).collect(),
-            violated: violated(&chosen.run),
-            because: &chosen.run.expect.because,
-        })
-        .collect();
+            clients: run.clients.iter().map(|client| client.id.as_str()).collect(),
+            faults: run.faults.iter().map(|fault| fault.fault_kind.name()).collect(),
+            violated: Property::ALL.into_iter().filter(violated).collect(),
+            because: &run.expect.because,
+        }
+    });
+    let rows: Vec<Row<'_>> = rows.collect();
     match options.format {
         Shape::Json => say_json(&rows),
         Shape::Human => say(&table(&rows)),
     }
 }
 
-fn violated(run: &Scenario) -> Vec<Property> {
-    Property::ALL.into_iter().filter(|layer| run.expect.of(*layer) == Wanted::Violated).collect()
-}
-
 fn table(rows: &[Row<'_>]) -> String {
-    let expectation = |row: &Row<'_>| match row.violated.as_slice() {
-        [] => "safe".to_owned(),
-        layers => {
-            let layers: Vec<&str> = layers.iter().map(|layer| layer.name()).collect();
-            format!("{} violated", layers.join(", "))
+    let expectation = |row: &Row<'_>| {
+        let violated: Vec<&str> = row.violated.iter().map(|property| property.name()).collect();
+        if violated.is_empty() {
+            "safe".to_owned()
+        } else {
+            format!("{} violated", violated.join(", "))
         }
     };
     let name = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();

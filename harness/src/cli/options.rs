@@ -45,7 +45,7 @@ pub struct RunOptions {
     /// cores need more than the default, 10s
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub ready_timeout: Option<Duration>,
-    /// How many masters must grant a lock: clients know only the first 2N - 1 masters. 1 judges a
+    /// How many masters must grant a lock: clients know only the first 2N - 1 masters. 1 checks a
     /// lock of a single server by its own promise. Leaves out scenarios whose clients have lists
     /// of masters of their own
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
@@ -63,6 +63,13 @@ pub struct RunOptions {
     /// (exit code 2 is then the good result)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub without_fault: Option<u32>,
+    /// Run again whenever one of these files changes, or one is added to these folders, until
+    /// Ctrl-C
+    #[arg(long, requires = "paths")]
+    pub watch: bool,
+    /// Print the reasons and the timeline of expected violations too
+    #[arg(long)]
+    pub explain: bool,
 }
 
 /// What runs the masters.

@@ -1,196 +1,150 @@
 //! `run`: turns the command line into a plan, a backend and reports. `work.rs` executes the plan.
 
-use std::path::{Path, PathBuf};
 use std::thread;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::words::{complain, shell_word};
+use super::words::{complain, shell_word, unwritten, usual_folder};
 use super::work::run_on;
-use super::{Backend, Chosen, Code, Plan, RunOptions, ScenarioRunner, run_all};
+use super::{Backend, Chosen, Code, Plan, RunOptions, ScenarioRunner, run_all, watch};
 use crate::real::{self, Failure, RealBackend, Setup};
 use crate::report::{Out, Reports, Session};
 
-pub(super) fn main(options: &RunOptions) -> Code {
+pub(super) fn main(options: &RunOptions) -> Result<Code, Code> {
     listen();
-    let mut chosen = match options.selection.runs() {
-        Ok(chosen) => chosen,
-        Err(code) => return code,
-    };
+    if options.watch { watch::main(options, once) } else { once(options) }
+}
+
+/// A seed that is short enough to type, and that every JSON reader keeps exactly.
+pub(super) fn new_seed() -> u64 {
+    u64::from(rand::random::<u32>())
+}
+
+fn once(options: &RunOptions) -> Result<Code, Code> {
+    let mut chosen = options.selection.runs()?;
     if let Some(number) = options.without_fault {
-        chosen = match without_fault(chosen, number) {
-            Ok(chosen) => chosen,
-            Err(code) => return code,
-        };
+        leave_out(&mut chosen, number)?;
     }
     if let Some(quorum) = options.quorum {
-        chosen = match with_quorum(chosen, quorum.into()) {
-            Ok(chosen) => chosen,
-            Err(code) => return code,
-        };
+        limit(&mut chosen, quorum.into())?;
     }
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
         twice: options.check_determinism,
-        // The seed is short enough to type, and every JSON reader keeps the number exactly.
-        seed: options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
+        seed: options.seed.unwrap_or_else(new_seed),
         fail_fast: options.fail_fast,
         again: again(options),
         ..Plan::default()
     };
     let folder = options.out.clone().unwrap_or_else(usual_folder);
-    let out = match Out::create(&folder) {
-        Ok(out) => out,
-        Err(error) => {
-            let wrong = format!("results cannot be written to {}: {error}", folder.display());
-            complain(&wrong, "name another folder with --out");
-            return Code::Environment;
-        }
-    };
+    let out = Out::create(&folder);
+    let out = unwritten(out, "results", &folder, "name another folder with --out")?;
     let setup = Setup {
         choice: options.backend.into(),
         client: options.client.clone(),
         image: options.image.clone(),
         ready_timeout: options.ready_timeout,
     };
-    if options.backend == Backend::All {
-        return on_all(&setup, &chosen, &plan, options, out);
-    }
-    let ground = match RealBackend::prepare(&setup) {
-        Ok(ground) => ground,
-        Err(Failure::Interrupted) => return Code::Interrupted,
-        Err(Failure::Environment(why) | Failure::Skipped(why)) => {
-            complain(&why, "see `redquorum-chaos run --help` for --backend, --client and --image");
-            return Code::Environment;
+    let runs = chosen.len().saturating_mul(usize::try_from(plan.repeat).unwrap_or(usize::MAX));
+    let session = |backend: &str, ground: String, backends: usize| Session {
+        seed: plan.seed,
+        backend: backend.to_owned(),
+        ground,
+        runs: runs * backends,
+        widest: chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default(),
+        explain: options.explain,
+    };
+    if options.backend != Backend::All {
+        let ground = RealBackend::prepare(&setup).map_err(|failure| match failure {
+            Failure::Interrupted => Code::Interrupted,
+            Failure::Environment(why) | Failure::Skipped(why) => {
+                let fix = "see `redquorum-chaos run --help` for --backend, --client and --image";
+                complain(Code::Environment, &why, fix)
+            }
+        })?;
+        if plan.twice && !ground.is_virtual() {
+            let fix = "add --backend sim to --check-determinism";
+            return Err(complain(Code::Usage, "real masters are not deterministic", fix));
         }
-    };
-    if plan.twice && !ground.is_virtual() {
-        complain("real masters are not deterministic", "add --backend sim to --check-determinism");
-        return Code::Usage;
+        let session = session(ground.backend(), ground.describe(), 1);
+        let mut reports = Reports::new(options.format, session, out);
+        return Ok(run_all(&ground, &chosen, &plan, &mut reports).code());
     }
-    let session = Session {
-        seed: plan.seed,
-        backend: ground.backend().to_owned(),
-        ground: ground.describe(),
-        runs: runs(&chosen, &plan),
-        widest: widest(&chosen),
-    };
-    let mut reports = Reports::new(options.format, session, out);
-    run_all(&ground, &chosen, &plan, &mut reports).code()
-}
 
-/// Runs on every available backend, and compares the verdicts.
-fn on_all(setup: &Setup, chosen: &[Chosen], plan: &Plan, options: &RunOptions, out: Out) -> Code {
-    let (grounds, missing) = RealBackend::all(setup);
-    if grounds.len() < 2 || plan.twice {
-        let mend = match missing.first() {
-            _ if plan.twice => "add --backend sim to --check-determinism".to_owned(),
-            Some(why) => why.clone(),
-            None => "name one with --backend".to_owned(),
+    let (grounds, missing) = RealBackend::all(&setup);
+    if plan.twice || grounds.len() < 2 {
+        let (code, fix) = match missing.first() {
+            _ if plan.twice => (Code::Usage, "add --backend sim to --check-determinism"),
+            Some(why) => (Code::Environment, why.as_str()),
+            None => (Code::Environment, "name one with --backend"),
         };
-        complain("there are not several backends to compare", &mend);
-        return if plan.twice { Code::Usage } else { Code::Environment };
+        return Err(complain(code, "there are not several backends to compare", fix));
     }
-    let told: Vec<String> = grounds
-        .iter()
-        .map(|ground| format!("{}: {}", ground.backend(), ground.describe()))
-        .chain(missing.iter().map(|why| format!("not at hand: {why}")))
-        .collect();
-    let session = Session {
-        seed: plan.seed,
-        backend: "all".to_owned(),
-        ground: told.join("; "),
-        runs: runs(chosen, plan) * grounds.len(),
-        widest: widest(chosen),
-    };
+    let described = grounds.iter().map(|one| format!("{}: {}", one.backend(), one.describe()));
+    let described = described.chain(missing.iter().map(|why| format!("not at hand: {why}")));
+    let described = described.collect::<Vec<_>>().join("; ");
+    let mut reports = Reports::new(options.format, session("all", described, grounds.len()), out);
     let stages: Vec<&dyn ScenarioRunner> =
         grounds.iter().map(|ground| ground as &dyn ScenarioRunner).collect();
-    let mut reports = Reports::new(options.format, session, out);
-    let code = run_on(&stages, chosen, plan, &mut reports).code();
+    let code = run_on(&stages, &chosen, &plan, &mut reports).code();
     let agree = reports.compare();
     // Two backends that both come out as expected cannot differ. If one does not come out as
     // expected, the report says so.
-    if code == Code::AsExpected && !agree { Code::Differs } else { code }
-}
-
-fn runs(chosen: &[Chosen], plan: &Plan) -> usize {
-    chosen.len().saturating_mul(usize::try_from(plan.repeat).unwrap_or(usize::MAX))
-}
-
-fn widest(chosen: &[Chosen]) -> usize {
-    chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default()
+    Ok(if code == Code::AsExpected && !agree { Code::Differs } else { code })
 }
 
 /// The options that a repetition needs in addition to scenario, seed and backend.
 fn again(options: &RunOptions) -> String {
-    let mut words = String::new();
-    for (option, value) in [("--client", &options.client), ("--image", &options.image)] {
-        if let Some(value) = value {
-            words += &format!(" {option} {}", shell_word(value));
-        }
-    }
-    if let Some(timeout) = options.ready_timeout {
-        let timeout = humantime::format_duration(timeout).to_string();
-        words += &format!(" --ready-timeout {}", shell_word(&timeout));
-    }
-    if let Some(quorum) = options.quorum {
-        words += &format!(" --quorum {quorum}");
-    }
-    if let Some(number) = options.without_fault {
-        words += &format!(" --without-fault {number}");
-    }
-    words
+    let timeout = options.ready_timeout.map(|time| humantime::format_duration(time).to_string());
+    [
+        ("--client", options.client.clone()),
+        ("--image", options.image.clone()),
+        ("--ready-timeout", timeout),
+        ("--quorum", options.quorum.map(|quorum| quorum.to_string())),
+        ("--without-fault", options.without_fault.map(|number| number.to_string())),
+    ]
+    .into_iter()
+    .filter_map(|(option, value)| Some(format!(" {option} {}", shell_word(&value?))))
+    .collect()
 }
 
-/// Removes the fault with this number from every run that has it.
-fn without_fault(chosen: Vec<Chosen>, number: u32) -> Result<Vec<Chosen>, Code> {
+/// Removes the fault with this number. Leaves out runs that have no such fault.
+fn leave_out(chosen: &mut Vec<Chosen>, number: u32) -> Result<(), Code> {
     let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
     let most = chosen.iter().map(|chosen| chosen.run.faults.len()).max().unwrap_or_default();
-    let fewer: Vec<Chosen> = chosen
-        .into_iter()
-        .filter(|chosen| index < chosen.run.faults.len())
-        .map(|mut chosen| {
-            chosen.run.faults.remove(index);
-            chosen
-        })
-        .collect();
-    if fewer.is_empty() {
-        let mend = format!("none of the chosen scenarios has more than {most}");
-        complain(&format!("there is no fault {number} to leave out"), &mend);
-        return Err(Code::Usage);
+    chosen.retain(|chosen| index < chosen.run.faults.len());
+    if chosen.is_empty() {
+        let wrong = format!("there is no fault {number} to leave out");
+        let fix = format!("none of the chosen scenarios has more than {most}");
+        return Err(complain(Code::Usage, &wrong, &fix));
     }
-    Ok(fewer)
+    for chosen in chosen {
+        chosen.run.faults.remove(index);
+    }
+    Ok(())
 }
 
 /// Lets every client know only as many masters as make this quorum. Margins are those of other
 /// quorums, so they are not expected any more.
-fn with_quorum(chosen: Vec<Chosen>, quorum: usize) -> Result<Vec<Chosen>, Code> {
+fn limit(chosen: &mut Vec<Chosen>, quorum: usize) -> Result<(), Code> {
     let nodes = 2 * quorum - 1;
-    let fits = |chosen: &Chosen| {
-        chosen.run.cluster.nodes >= nodes
-            && chosen.run.clients.iter().all(|client| client.nodes.is_none())
-    };
-    let mut chosen: Vec<Chosen> = chosen.into_iter().filter(fits).collect();
+    chosen.retain(|Chosen { run, .. }| {
+        run.cluster.nodes >= nodes && run.clients.iter().all(|client| client.nodes.is_none())
+    });
     if chosen.is_empty() {
-        let mend = format!("it takes clients that know all masters, and masters: {nodes}");
-        complain(&format!("no chosen scenario can have a quorum of {quorum}"), &mend);
-        return Err(Code::Usage);
+        let wrong = format!("no chosen scenario can have a quorum of {quorum}");
+        let fix = format!("it takes clients that know all masters, and masters: {nodes}");
+        return Err(complain(Code::Usage, &wrong, &fix));
     }
-    for run in chosen.iter_mut().map(|chosen| &mut chosen.run) {
+    for Chosen { run, .. } in chosen {
         run.expect.margin.clear();
         for client in &mut run.clients {
             client.nodes = Some((1..=nodes).collect());
         }
     }
-    Ok(chosen)
-}
-
-/// In Cargo's target folder if there is a Cargo project, else in the current folder.
-pub(super) fn usual_folder() -> PathBuf {
-    let project = Path::new("target").is_dir() || Path::new("Cargo.toml").is_file();
-    PathBuf::from(if project { "target/chaos" } else { "chaos-out" })
+    Ok(())
 }
 
 /// The first Ctrl-C ends the run in order; the second ends the program.

@@ -1,6 +1,6 @@
 //! `search`: looks for runs in which the lock violates its guarantees. Defines the options and the
 //! exit code. `chance.rs` runs random scenarios, `exhaustive.rs` all schedules of a few faults,
-//! `finds.rs` writes a file for each find, `told.rs` formats the output.
+//! `finds.rs` writes a file for each find, `output.rs` formats the output.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::list::Shape;
-use super::run::{listen, usual_folder};
-use super::words::complain;
-use super::{Code, code};
+use super::Code;
+use super::run::listen;
+use super::words::{Shape, time, unwritten, usual_folder};
 use crate::mutants::Mutant;
 use crate::report::Out;
 use crate::search::chance::Through;
@@ -20,7 +19,7 @@ use crate::search::chance::Through;
 mod chance;
 mod exhaustive;
 mod finds;
-mod told;
+mod output;
 
 /// Each of this many seeds is short enough to type.
 const SEEDS: u64 = u32::MAX as u64;
@@ -32,7 +31,8 @@ pub(super) struct SearchOptions {
     /// How many masters. Default: 1 to 5, by chance; with --faults 5
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: Option<u8>,
-    /// Instead of random scenarios run all schedules of up to this many faults, on a few lessons
+    /// Instead of random scenarios run all schedules of up to this many faults, on a few base
+    /// scenarios
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=9),
         conflicts_with_all = ["runs", "seed", "outside", "require_coverage"])]
     faults: Option<u8>,
@@ -60,7 +60,7 @@ pub(super) struct SearchOptions {
     #[arg(long, value_name = "NAME", default_value_t = Mutant::None, hide_default_value = true)]
     mutant: Mutant,
     /// What the client processes are. A find of the library is written as its history, which
-    /// `check` judges again and draws
+    /// `check` checks again and draws
     #[arg(long, value_enum, value_name = "CLIENTS", default_value_t, hide_default_value = true,
         conflicts_with_all = ["faults", "mutant"])]
     through: Through,
@@ -91,13 +91,6 @@ Exit codes:
   70   a fault of this program
   130  interrupted; what was found until then is printed and written";
 
-fn time(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(time) if !time.is_zero() => Ok(time),
-        _ => Err("write a number with a unit, such as 90s or 10m".to_owned()),
-    }
-}
-
 impl SearchOptions {
     fn jobs(&self) -> usize {
         let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -109,17 +102,11 @@ impl SearchOptions {
     }
 }
 
-pub(super) fn main(options: &SearchOptions) -> Code {
+pub(super) fn main(options: &SearchOptions) -> Result<Code, Code> {
     listen();
     let folder = options.out.clone().unwrap_or_else(usual_folder).join("found");
-    let out = match Out::create(&folder) {
-        Ok(out) => out,
-        Err(error) => {
-            let wrong = format!("finds cannot be written to {}: {error}", folder.display());
-            complain(&wrong, "name another folder with --out");
-            return code::Code::Environment;
-        }
-    };
+    let out = Out::create(&folder);
+    let out = unwritten(out, "finds", &folder, "name another folder with --out")?;
     match options.faults {
         Some(faults) => exhaustive::main(options, usize::from(faults), &out),
         None => chance::main(options, &out),

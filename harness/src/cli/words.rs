@@ -1,38 +1,82 @@
-//! Helpers that several commands share: errors, JSON, words for a shell.
+//! Helpers that several commands share: output, errors, times, words for a shell.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 use super::Code;
 
-/// Prints an error and its remedy on standard error.
-pub(super) fn complain(wrong: &str, mend: &str) {
+/// How to print a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Shape {
+    /// For people.
+    #[default]
+    Human,
+    /// As JSON.
+    Json,
+}
+
+/// Prints an error and its remedy on standard error. Returns the exit code.
+pub(super) fn complain(code: Code, wrong: &str, fix: &str) -> Code {
     // If standard error is closed, the message is dropped.
-    drop(writeln!(io::stderr(), "error: {wrong}\n  = help: {mend}"));
+    drop(writeln!(io::stderr(), "error: {wrong}\n  = help: {fix}"));
+    code
+}
+
+/// Prints why something cannot be written, if it cannot.
+pub(super) fn unwritten<T>(
+    written: io::Result<T>,
+    what: &str,
+    path: &Path,
+    fix: &str,
+) -> Result<T, Code> {
+    written.map_err(|error| {
+        let wrong = format!("{what} cannot be written to {}: {error}", path.display());
+        complain(Code::Environment, &wrong, fix)
+    })
 }
 
 /// Prints a line. A closed pipe is not an error.
-pub(super) fn say(text: &str) -> Code {
+pub(super) fn say(text: &str) -> Result<Code, Code> {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            complain(&format!("standard output cannot be written: {error}"), "look where it leads");
-            Code::Environment
+            let wrong = format!("standard output cannot be written: {error}");
+            Err(complain(Code::Environment, &wrong, "look where it leads"))
         }
-        _ => Code::AsExpected,
+        _ => Ok(Code::AsExpected),
     }
 }
 
 /// Prints a value as JSON.
-pub(super) fn say_json(value: &impl Serialize) -> Code {
-    match serde_json::to_string_pretty(value) {
-        Ok(text) => say(&text),
-        Err(error) => {
-            complain(&format!("this is no JSON: {error}"), "please report it");
-            Code::Internal
-        }
+pub(super) fn say_json(value: &impl Serialize) -> Result<Code, Code> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| {
+        complain(Code::Internal, &format!("this is no JSON: {error}"), "please report it")
+    })?;
+    say(&text)
+}
+
+/// Reads the time of an option, which is not zero.
+pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("write a number with a unit, such as 100ms, 90s or 10m"),
     }
+}
+
+/// The folder for results without an option for it: in Cargo's target folder if there is a Cargo
+/// project, else in the current folder.
+pub(super) fn usual_folder() -> PathBuf {
+    let project = Path::new("target").is_dir() || Path::new("Cargo.toml").is_file();
+    PathBuf::from(if project { "target/chaos" } else { "chaos-out" })
+}
+
+/// This program, in commands for the user to repeat. In a Cargo project the alias works.
+pub(super) fn program() -> &'static str {
+    if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" }
 }
 
 /// Whether output to a stream has colours: it is a terminal, and the environment does not disable
@@ -59,9 +103,13 @@ mod tests {
 
     #[test]
     fn words_are_quoted_where_a_shell_would_part_them() {
-        assert_eq!(shell_word("scenarios/a-b.toml"), "scenarios/a-b.toml");
-        assert_eq!(shell_word("python3 x.py"), "'python3 x.py'");
-        assert_eq!(shell_word("it's"), "'it'\\''s'");
-        assert_eq!(shell_word(""), "''");
+        for (word, quoted) in [
+            ("scenarios/a-b.toml", "scenarios/a-b.toml"),
+            ("python3 x.py", "'python3 x.py'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), quoted);
+        }
     }
 }

@@ -1,21 +1,18 @@
 //! Runs every selected run on its backend, checks its history, and reports it as soon as it ends.
 
-use std::any::Any;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::words::shell_word;
+use super::words::{program, shell_word};
 use super::{Chosen, ScenarioRunner, Tally};
 use crate::checker::{self, Observed, Outcome, Verdict};
 use crate::history::History;
 use crate::real::{self, Failure};
 use crate::report::{Ended, Entry, Out, Reports};
-use crate::scenario::{Property, Wanted};
+use crate::scenario::{Property, Scenario, Wanted};
 
 /// How often a run is repeated at most because this machine was slow.
 const REPEATS: usize = 2;
@@ -37,7 +34,7 @@ pub struct Plan {
     /// The command-line options that a repetition needs in addition to scenario and seed.
     pub again: String,
     /// The function that checks a history.
-    pub judge: fn(&History) -> Verdict,
+    pub check: fn(&History) -> Verdict,
     /// Whether the user has interrupted the program.
     pub interrupted: fn() -> bool,
 }
@@ -51,7 +48,7 @@ impl Default for Plan {
             twice: false,
             fail_fast: false,
             again: String::new(),
-            judge: checker::judge,
+            check: checker::check,
             interrupted: real::interrupted,
         }
     }
@@ -105,17 +102,17 @@ fn play(
 ) {
     let work =
         Work { stage, chosen, plan, next: AtomicUsize::new(0), stop: AtomicBool::new(false) };
-    let (say, heard) = mpsc::channel();
+    let (sender, events) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..plan.jobs.clamp(1, work.total().max(1)) {
-            let (say, work) = (say.clone(), &work);
-            scope.spawn(move || work.go_on(&say, out));
+            let (sender, work) = (sender.clone(), &work);
+            scope.spawn(move || work.go_on(&sender, out));
         }
-        drop(say);
-        for news in heard {
-            match news {
-                News::Phase(name, what) => reports.phase(&name, &what),
-                News::Ended(entry) => {
+        drop(sender);
+        for event in events {
+            match event {
+                RunEvent::Phase(name, what) => reports.phase(&name, &what),
+                RunEvent::Ended(entry) => {
                     match &entry.ended {
                         Ended::Judged(verdict) => tally.count(verdict.outcome),
                         Ended::Skipped(_) => tally.count(Outcome::Skipped),
@@ -129,7 +126,7 @@ fn play(
     });
 }
 
-enum News {
+enum RunEvent {
     Phase(String, String),
     Ended(Box<Entry>),
 }
@@ -147,7 +144,7 @@ impl Work<'_> {
         self.chosen.len().saturating_mul(usize::try_from(self.plan.repeat).unwrap_or(usize::MAX))
     }
 
-    fn go_on(&self, say: &Sender<News>, out: &Out) {
+    fn go_on(&self, sender: &Sender<RunEvent>, out: &Out) {
         loop {
             if self.stop.load(Ordering::Acquire) || (self.plan.interrupted)() {
                 return;
@@ -158,22 +155,28 @@ impl Work<'_> {
             }
             let chosen = &self.chosen[index % self.chosen.len()];
             let time = index / self.chosen.len();
-            let Some(entry) = self.one(chosen, time, say, out) else { return };
+            let Some(entry) = self.one(chosen, time, sender, out) else { return };
             if self.plan.fail_fast && !entry.is_good() {
                 self.stop.store(true, Ordering::Release);
             }
             // The receiver lives as long as this scope.
-            drop(say.send(News::Ended(Box::new(entry))));
+            drop(sender.send(RunEvent::Ended(Box::new(entry))));
         }
     }
 
     /// Executes one run, or returns nothing after an interrupt. On real masters it repeats the run
     /// if a slow machine explains the difference, and this machine was slow.
-    fn one(&self, chosen: &Chosen, time: usize, say: &Sender<News>, out: &Out) -> Option<Entry> {
+    fn one(
+        &self,
+        chosen: &Chosen,
+        time: usize,
+        sender: &Sender<RunEvent>,
+        out: &Out,
+    ) -> Option<Entry> {
         let mut repeated = Vec::new();
         loop {
             let lateness = self.stage.lateness();
-            let mut entry = self.once(chosen, time, say, out)?;
+            let mut entry = self.once(chosen, time, sender, out)?;
             let late = lateness();
             let bound = chosen.run.lock.node_timeout.0 / 2;
             if late >= bound && repeated.len() < REPEATS && may_be_slowness(&entry) {
@@ -189,54 +192,38 @@ impl Work<'_> {
         }
     }
 
-    fn once(&self, chosen: &Chosen, time: usize, say: &Sender<News>, out: &Out) -> Option<Entry> {
+    fn once(
+        &self,
+        chosen: &Chosen,
+        time: usize,
+        sender: &Sender<RunEvent>,
+        out: &Out,
+    ) -> Option<Entry> {
         let run = &chosen.run;
         let seed = self.plan.seed.wrapping_add(u64::try_from(time).unwrap_or_default());
         let start = Instant::now();
-        let mut progress = |what: &str| {
-            drop(say.send(News::Phase(run.name.clone(), what.to_owned())));
-        };
-        progress("");
         let (mut history_file, mut virtual_time) = (None, None);
-        let played = catch_unwind(AssertUnwindSafe(|| {
-            self.stage.can(run).map_err(Failure::Skipped)?;
-            let history = self.stage.run(run, seed, &mut progress)?;
-            if self.plan.twice {
-                let again = self.stage.run(run, seed, &mut progress)?;
-                assert!(
-                    bytes_of(&history) == bytes_of(&again),
-                    "the same seed gave another history the second time"
-                );
+        let result = self.history(run, seed, sender).and_then(|history| {
+            if (self.plan.interrupted)() {
+                return Err(Failed::Run(Failure::Interrupted));
             }
-            Ok(history)
-        }));
-        let ended = match played {
-            Err(panic) => Ended::Internal(format!("it panicked: {}", text_of(panic.as_ref()))),
-            Ok(Err(Failure::Interrupted)) => return None,
-            Ok(Err(Failure::Skipped(why))) => Ended::Skipped(why),
-            Ok(Err(Failure::Environment(why))) => Ended::Environment(why),
-            Ok(Ok(_)) if (self.plan.interrupted)() => return None,
-            Ok(Ok(history)) => {
-                // A run in virtual time reports nothing else.
-                if self.stage.is_virtual() {
-                    virtual_time = history.length();
-                }
-                match out.history(&run.name, time, &history) {
-                    // Writes the history before the check, so that it remains if the checkers
-                    // panic.
-                    Err(error) => Ended::Environment(unkept(out.folder(), &error)),
-                    Ok(file) => {
-                        history_file = Some(file);
-                        match catch_unwind(AssertUnwindSafe(|| (self.plan.judge)(&history))) {
-                            Ok(verdict) => Ended::Judged(Box::new(verdict)),
-                            Err(panic) => Ended::Internal(format!(
-                                "the judge panicked: {}",
-                                text_of(panic.as_ref())
-                            )),
-                        }
-                    }
-                }
-            }
+            // A run in virtual time reports nothing else.
+            virtual_time = history.length().filter(|_| self.stage.is_virtual());
+            // Writes the history before the check, so that it remains if the checkers panic.
+            let file = out.history(&run.name, time, &history);
+            history_file = Some(file.map_err(|error| {
+                let folder = out.folder().display();
+                let why = format!("its history cannot be written to {folder}: {error}");
+                Failed::Run(Failure::Environment(why))
+            })?);
+            caught("the checker panicked", || (self.plan.check)(&history))
+        });
+        let ended = match result {
+            Ok(verdict) => Ended::Judged(Box::new(verdict)),
+            Err(Failed::Panic(why)) => Ended::Internal(why),
+            Err(Failed::Run(Failure::Skipped(why))) => Ended::Skipped(why),
+            Err(Failed::Run(Failure::Environment(why))) => Ended::Environment(why),
+            Err(Failed::Run(Failure::Interrupted)) => return None,
         };
         Some(Entry {
             name: run.name.clone(),
@@ -254,23 +241,45 @@ impl Work<'_> {
         })
     }
 
+    fn history(
+        &self,
+        run: &Scenario,
+        seed: u64,
+        sender: &Sender<RunEvent>,
+    ) -> Result<History, Failed> {
+        let mut progress = |what: &str| {
+            drop(sender.send(RunEvent::Phase(run.name.clone(), what.to_owned())));
+        };
+        progress("");
+        let played = caught("it panicked", || {
+            self.stage.can(run).map_err(Failure::Skipped)?;
+            let history = self.stage.run(run, seed, &mut progress)?;
+            if self.plan.twice {
+                let again = self.stage.run(run, seed, &mut progress)?;
+                assert!(
+                    bytes_of(&history) == bytes_of(&again),
+                    "the same seed gave another history the second time"
+                );
+            }
+            Ok(history)
+        });
+        played?.map_err(Failed::Run)
+    }
+
     /// The command that repeats a run.
     fn command(&self, chosen: &Chosen, seed: u64) -> String {
-        // In a Cargo project the alias works.
-        let program =
-            if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" };
         let what = match &chosen.file {
             None => shell_word(&chosen.run.name).into_owned(),
             Some(file) => {
-                let path = file.display().to_string();
-                let filter = match chosen.run.name.contains('/') {
-                    true => format!(" --filter {}", shell_word(&chosen.run.name)),
-                    false => String::new(),
-                };
-                format!("{}{filter}", shell_word(&path))
+                let file = shell_word(&file.display().to_string()).into_owned();
+                match chosen.run.name.contains('/') {
+                    true => format!("{file} --filter {}", shell_word(&chosen.run.name)),
+                    false => file,
+                }
             }
         };
         let backend = self.stage.backend();
+        let program = program();
         format!("{program} run {what} --seed {seed} --backend {backend}{}", self.plan.again)
     }
 }
@@ -294,11 +303,17 @@ fn bytes_of(history: &History) -> Vec<u8> {
     bytes
 }
 
-fn unkept(folder: &Path, error: &io::Error) -> String {
-    format!("its history cannot be written to {}: {error}", folder.display())
+/// Why there is no verdict.
+enum Failed {
+    Run(Failure),
+    Panic(String),
 }
 
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
+/// Calls code that may panic.
+fn caught<T>(what: &str, call: impl FnOnce() -> T) -> Result<T, Failed> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Failed::Panic(format!("{what}: {}", text.unwrap_or_else(|| "no text".to_owned())))
+    })
 }

@@ -46,7 +46,7 @@ impl Output {
     }
 
     /// Sends a notice, which answers no request.
-    pub(crate) fn tell(&self, notice: &Notice) {
+    pub(crate) fn notify(&self, notice: &Notice) {
         match self {
             Self::Stdout => write(notice),
             Self::Channel(to, _) => send(to, ClientLine::Notice(notice.clone())),

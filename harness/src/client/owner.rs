@@ -3,15 +3,14 @@
 //! as if nothing had happened. Scenarios exist to show the effects of that.
 
 use std::future::Future;
-use std::ops::Deref;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redquorum::{Deadline, ExtendError, FencedLease, Lease, Outcome, Released};
+use redquorum::{Deadline, ExtendError, Lease, Outcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::limited::Limited;
+use super::limited::limited;
 use super::output::Output;
 use crate::client_protocol::{Answer, FailureReason, Notice};
 use crate::name::Name;
@@ -61,7 +60,7 @@ pub(super) enum Order {
         /// The stamps before and after the call of the library.
         stamps: (i64, i64),
         /// The new handle.
-        lease: Held,
+        lease: Lease,
     },
     /// Release one handle. The release of the last handle ends the task.
     Release {
@@ -71,60 +70,27 @@ pub(super) enum Order {
     /// Hand the lease over to a request that releases several at once. This ends the task.
     HandOver {
         /// The receiver of the lease.
-        to: oneshot::Sender<Held>,
+        to: oneshot::Sender<Lease>,
     },
 }
 
-/// A lease, with or without a fencing token.
-pub(super) enum Held {
-    Plain(Lease),
-    Fenced(FencedLease),
-}
-
-impl Held {
-    pub(super) const fn fencing_token(&self) -> Option<u64> {
-        match self {
-            Self::Plain(_) => None,
-            Self::Fenced(lease) => Some(lease.fencing_token()),
-        }
-    }
-
-    pub(super) async fn release(self) -> Released {
-        match self {
-            Self::Plain(lease) => lease.release().await,
-            Self::Fenced(lease) => lease.release().await,
-        }
-    }
-}
-
-impl Deref for Held {
-    type Target = Lease;
-
-    fn deref(&self) -> &Lease {
-        match self {
-            Self::Plain(lease) => lease,
-            Self::Fenced(lease) => lease,
-        }
-    }
-}
-
 /// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
-/// or when its channel closes. `told` is the deadline that the client reported to the harness.
+/// or when its channel closes. `reported` is the deadline that the client reported to the harness.
 pub(super) fn spawn(
-    voice: Output,
-    lease: Held,
+    output: Output,
+    lease: Lease,
     whose: (Name, Name),
-    told: i64,
+    reported: i64,
 ) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
-    tokio::spawn(own(voice, lease, whose, told, inbox));
+    tokio::spawn(own(output, lease, whose, reported, inbox));
     orders
 }
 
 /// The deadline as a stamp. The clock is read before the remaining time, so that the stamp is early
 /// rather than late.
-pub(super) fn deadline_ns(voice: &Output, deadline: Deadline) -> i64 {
-    let now = voice.now();
+pub(super) fn deadline_ns(output: &Output, deadline: Deadline) -> i64 {
+    let now = output.now();
     stamp::later(now, deadline.remaining())
 }
 
@@ -134,25 +100,25 @@ type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + '
 type Extended = Option<Result<Deadline, ExtendError>>;
 
 async fn own(
-    voice: Output,
-    lease: Held,
+    output: Output,
+    lease: Lease,
     (client, resource): (Name, Name),
-    told: i64,
+    reported: i64,
     mut inbox: mpsc::UnboundedReceiver<Order>,
 ) {
     let last = {
         let mut extending: Option<Extending<'_>> = None;
-        let seen = (lease.deadline(), told);
+        let seen = (lease.deadline(), reported);
         let mut watch =
-            Watch { voice: voice.clone(), client, resource, over: None, seen, look: None };
+            Watch { output: output.clone(), client, resource, over: None, seen, look: None };
         let mut lost = std::pin::pin!(lease.lost());
-        let mut others: Vec<Held> = Vec::new();
+        let mut others: Vec<Lease> = Vec::new();
         loop {
             tokio::select! {
                 biased;
                 why = &mut lost, if watch.over.is_none() => watch.lose(why.to_string()),
                 result = ended(&mut extending), if extending.is_some() => {
-                    let at_ns = voice.now();
+                    let at_ns = output.now();
                     match (result, extending.take()) {
                         (Some(result), Some((id, from_ns, _))) => {
                             watch.extended(id, (from_ns, at_ns), result);
@@ -161,27 +127,27 @@ async fn own(
                             // Its round goes on, or is over and no caller has reported the result.
                             watch.look(&lease);
                             watch.start();
-                            cancel(&voice, extending);
+                            cancel(&output, extending);
                         }
                     }
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        voice.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
+                        output.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
                     }
                     Some(Order::Extend { id, ttl, polls }) => {
-                        let from_ns = voice.now();
-                        extending = Some((id, from_ns, Box::pin(Limited::new(polls, lease.extend_to(ttl)))));
+                        let from_ns = output.now();
+                        extending = Some((id, from_ns, Box::pin(limited(polls, lease.extend_to(ttl)))));
                     }
                     Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
                     Some(Order::Check { id }) => watch.check(id, &lease),
                     Some(Order::Watch) => watch.start(),
                     Some(Order::Cancel { request }) => {
                         let which = |under_way: &mut Extending<'_>| under_way.0 == request;
-                        cancel(&voice, extending.take_if(which));
+                        cancel(&output, extending.take_if(which));
                     }
                     Some(Order::HandOver { to }) => {
-                        cancel(&voice, extending);
+                        cancel(&output, extending);
                         break Last::HandOver(to);
                     }
                     Some(Order::Again { id, stamps, lease }) => {
@@ -190,9 +156,9 @@ async fn own(
                     }
                     Some(Order::Release { id }) => match others.pop() {
                         // This returns at once: no master takes part.
-                        Some(other) => release(&voice, id, other, Some(others.len() as u64 + 1)).await,
+                        Some(other) => release(&output, id, other, Some(others.len() as u64 + 1)).await,
                         None => {
-                            cancel(&voice, extending);
+                            cancel(&output, extending);
                             break Last::Release(id);
                         }
                     },
@@ -204,7 +170,7 @@ async fn own(
         }
     };
     match last {
-        Last::Release(id) => release(&voice, id, lease, None).await,
+        Last::Release(id) => release(&output, id, lease, None).await,
         // The request waits for the lease. If the request has gone, the lease is dropped, and so
         // released.
         Last::HandOver(to) => drop(to.send(lease)),
@@ -214,13 +180,13 @@ async fn own(
 /// How a lease ends.
 enum Last {
     Release(u64),
-    HandOver(oneshot::Sender<Held>),
+    HandOver(oneshot::Sender<Lease>),
 }
 
-fn cancel(voice: &Output, extending: Option<Extending<'_>>) {
+fn cancel(output: &Output, extending: Option<Extending<'_>>) {
     if let Some((id, _, future)) = extending {
         drop(future);
-        voice.refuse(id, FailureReason::Cancelled, "cancelled");
+        output.refuse(id, FailureReason::Cancelled, "cancelled");
     }
 }
 
@@ -239,14 +205,14 @@ async fn due(look: &mut Option<Interval>) {
 }
 
 /// Releases a handle, and reports the number of handles that are left, if any.
-async fn release(voice: &Output, id: u64, lease: Held, handles: Option<u64>) {
-    let from_ns = Some(voice.now());
+async fn release(output: &Output, id: u64, lease: Lease, handles: Option<u64>) {
+    let from_ns = Some(output.now());
     let released = lease.release().await;
-    let at_ns = Some(voice.now());
+    let at_ns = Some(output.now());
     let why = why(released.outcome);
     let text = why.map(|_| released.to_string());
     let ok = why.is_none();
-    voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
+    output.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
 }
 
 /// The reason in the answer to a release that did not fully succeed.
@@ -260,7 +226,7 @@ pub(super) const fn why(outcome: Outcome) -> Option<FailureReason> {
 
 /// The state of a lease, as known and as reported.
 struct Watch {
-    voice: Output,
+    output: Output,
     client: Name,
     resource: Name,
     /// Why the lease is no longer held. A loss is final.
@@ -274,37 +240,37 @@ struct Watch {
 impl Watch {
     fn lose(&mut self, why: String) {
         let (client, resource) = (self.client.clone(), self.resource.clone());
-        self.voice.tell(&Notice::Lost { client, resource, at_ns: self.voice.now() });
+        self.output.notify(&Notice::Lost { client, resource, at_ns: self.output.now() });
         self.over = Some(why);
         self.look = None;
     }
 
     /// Another handle was granted.
-    fn again(&mut self, id: u64, (from_ns, at_ns): (i64, i64), lease: &Held) {
-        let deadline_ns = Some(self.told(lease.deadline()));
+    fn again(&mut self, id: u64, (from_ns, at_ns): (i64, i64), lease: &Lease) {
+        let deadline_ns = Some(self.reported(lease.deadline()));
         let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
         let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
         let answer = Answer { id, ok: true, from_ns, at_ns, deadline_ns, ..Answer::default() };
-        self.voice.answer(&Answer { fence, handles, ..answer });
+        self.output.answer(&Answer { fence, handles, ..answer });
     }
 
     /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
     /// seem to move.
-    fn told(&mut self, deadline: Deadline) -> i64 {
+    fn reported(&mut self, deadline: Deadline) -> i64 {
         if deadline != self.seen.0 {
-            self.seen = (deadline, deadline_ns(&self.voice, deadline));
+            self.seen = (deadline, deadline_ns(&self.output, deadline));
         }
         self.seen.1
     }
 
     fn check(&mut self, id: u64, lease: &Lease) {
         // Ask the library, too: the deadline decides, not whether its timer has fired.
-        let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
+        let over = self.over.clone().or_else(|| lease.loss().map(|lost| lost.to_string()));
         match over {
-            Some(why) => self.voice.refuse(id, FailureReason::Lost, why),
+            Some(why) => self.output.refuse(id, FailureReason::Lost, why),
             None => {
-                let at_ns = Some(self.voice.now());
-                self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                let at_ns = Some(self.output.now());
+                self.output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
         }
     }
@@ -320,33 +286,33 @@ impl Watch {
         match result {
             Ok(deadline) => {
                 answer.ok = true;
-                answer.deadline_ns = Some(self.told(deadline));
+                answer.deadline_ns = Some(self.reported(deadline));
             }
             Err(error) => {
                 answer.why = Some(match error {
-                    ExtendError::NoQuorum(_) => FailureReason::NoQuorum,
-                    ExtendError::QuorumGone(_) | ExtendError::Lost(_) => FailureReason::Lost,
+                    ExtendError::NoQuorum { .. } => FailureReason::NoQuorum,
+                    ExtendError::QuorumGone { .. } | ExtendError::Lost(_) => FailureReason::Lost,
                     _ => FailureReason::Error,
                 });
                 answer.text = Some(error.to_string());
-                if matches!(error, ExtendError::QuorumGone(_)) && self.over.is_none() {
+                if matches!(error, ExtendError::QuorumGone { .. }) && self.over.is_none() {
                     // The library leaves it to its caller to stop at this point. A correct caller
                     // stops.
                     self.lose(error.to_string());
                 }
             }
         }
-        self.voice.answer(&answer);
+        self.output.answer(&answer);
     }
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
         if let Some(why) = &self.over {
-            return self.voice.refuse(id, FailureReason::Lost, why.clone());
+            return self.output.refuse(id, FailureReason::Lost, why.clone());
         }
         lease.keep_alive(max_hold);
         self.start();
-        let at_ns = Some(self.voice.now());
-        self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+        let at_ns = Some(self.output.now());
+        self.output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
     }
 
     /// From now on, polls the deadline until the lease is lost.
@@ -363,11 +329,11 @@ impl Watch {
         if deadline == self.seen.0 {
             return;
         }
-        let deadline_ns = self.told(deadline);
-        self.voice.tell(&Notice::Extended {
+        let deadline_ns = self.reported(deadline);
+        self.output.notify(&Notice::Extended {
             client: self.client.clone(),
             resource: self.resource.clone(),
-            at_ns: Some(self.voice.now()),
+            at_ns: Some(self.output.now()),
             deadline_ns,
         });
     }

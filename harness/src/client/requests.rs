@@ -2,25 +2,26 @@
 //! order, so this module registers them in the order in which they were read.
 
 use std::collections::HashMap;
+use std::future::IntoFuture;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redquorum::{Acquire, AcquireError, ExtendError, Owner, Redlock};
+use redquorum::{AcquireError, ExtendError, Owner, Redlock};
 use tokio::sync::{mpsc, oneshot};
 
-use super::limited::{ChoosePolls, Limited};
+use super::limited::{ChoosePolls, limited};
 use super::output::Output;
-use super::owner::{self, Held, Order};
+use super::owner::{self, Order};
 use crate::client_protocol::{Answer, FailureReason, Op, Request};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 
 /// The requests in flight, and the leases.
 pub(crate) struct RequestHandler {
-    pub(super) voice: Output,
+    pub(super) output: Output,
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
-    pub(super) books: Arc<Mutex<RequestTable>>,
+    pub(super) table: Arc<Mutex<RequestTable>>,
     pub(super) polls: Box<ChoosePolls>,
 }
 
@@ -50,19 +51,19 @@ struct Wanted {
 
 impl RequestHandler {
     pub(crate) fn new(
-        voice: Output,
+        output: Output,
         lock: Redlock,
         fencing: bool,
         polls: Box<ChoosePolls>,
     ) -> Self {
-        Self { voice, lock, fencing, books: Arc::default(), polls }
+        Self { output, lock, fencing, table: Arc::default(), polls }
     }
 
     /// Handles a line from the harness, and returns at once.
     pub(super) fn take(&self, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
-            Err(why) => self.voice.refuse_line(line, &why),
+            Err(why) => self.output.refuse_line(line, &why),
         }
     }
 
@@ -94,20 +95,20 @@ impl RequestHandler {
             Op::Cancel { request } => {
                 // Answer first: the answer only confirms that the cancel arrived. A request that
                 // has ended meanwhile counts as cancelled.
-                self.voice.answer(&Answer { id, ok: true, ..Answer::default() });
-                let mut books = self.books();
-                if let Some(cancel) = books.acquiring.remove(&request) {
+                self.output.answer(&Answer { id, ok: true, ..Answer::default() });
+                let mut table = self.table();
+                if let Some(cancel) = table.acquiring.remove(&request) {
                     // The send fails if the acquire has ended meanwhile. The sends below fail if
                     // the owner task has ended.
                     let _ = cancel.send(());
                 }
-                for entry in books.owners.values() {
+                for entry in table.owners.values() {
                     let _ = entry.orders.send(Order::Cancel { request });
                 }
             }
             Op::Step { check: None, .. } => {
-                let at_ns = Some(self.voice.now());
-                self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                let at_ns = Some(self.output.now());
+                self.output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
             Op::Step { check: Some(resource), .. } => {
                 self.order((client, resource), id, Order::Check { id });
@@ -116,12 +117,12 @@ impl RequestHandler {
     }
 
     fn order(&self, whose: (Name, Name), id: u64, order: Order) {
-        let refused = match self.books().owners.get(&whose) {
+        let refused = match self.table().owners.get(&whose) {
             Some(entry) => entry.orders.send(order).is_err(),
             None => true,
         };
         if refused {
-            self.voice.refuse(
+            self.output.refuse(
                 id,
                 FailureReason::Lost,
                 format!("{} has no lease of {}", whose.0, whose.1),
@@ -130,98 +131,105 @@ impl RequestHandler {
     }
 
     fn acquire(&self, id: u64, whose: (Name, Name), wanted: &Wanted) {
-        let (cancel, cancelled) = oneshot::channel();
-        let mut books = self.books();
-        books.acquiring.insert(id, cancel);
-        let held = books.owners.get(&whose).filter(|_| wanted.again);
+        let table = self.table();
+        let held = table.owners.get(&whose).filter(|_| wanted.again);
         // Any other acquire has a new owner, so that a second acquire of the same resource is
         // refused.
         let owner = held.map_or_else(Owner::new, |entry| entry.owner.clone());
-        drop(books);
+        drop(table);
         let request = self.lock.acquire(whose.1.as_str()).owner(&owner).wait(wanted.wait);
         let request = match wanted.ttl {
             Some(ttl) => request.ttl(ttl),
             None => request,
         };
-        let (books, fencing, again) = (self.books.clone(), self.fencing, wanted.again);
-        let (voice, polls) = (self.voice.clone(), (self.polls)());
+        let request = if self.fencing { request.fenced() } else { request };
+        let (table, again) = (self.table.clone(), wanted.again);
+        let (output, attempt) = (self.output.clone(), self.attempt(id, request.into_future()));
         tokio::spawn(async move {
-            let from_ns = voice.now();
-            let result = tokio::select! {
-                // `biased`: report a win even if the cancel comes at the same moment.
-                biased;
-                result = Limited::new(polls, granted(request, fencing)) => result,
-                _ = cancelled => None,
-            };
-            let Some(result) = result else {
-                // The future has been dropped by now.
-                let mut books = unpoisoned(&books);
-                books.acquiring.remove(&id);
-                if let Some(entry) = books.owners.get(&whose).filter(|_| again) {
+            let Some((result, (from_ns, at_ns))) = attempt.await else {
+                if let Some(entry) = unpoisoned(&table).owners.get(&whose).filter(|_| again) {
                     // The send fails if the owner task has ended. Then there is no lease.
                     let _ = entry.orders.send(Order::Watch);
                 }
-                drop(books);
-                return voice.refuse(id, FailureReason::Cancelled, "cancelled");
+                return output.refuse(id, FailureReason::Cancelled, "cancelled");
             };
-            let at_ns = voice.now();
-            let mut books = unpoisoned(&books);
-            books.acquiring.remove(&id);
+            let mut table = unpoisoned(&table);
             match result {
                 Ok(lease) if lease.handles() > 1 => {
                     let stamps = (from_ns, at_ns);
-                    let entry = books.owners.get(&whose);
-                    let told = entry.map(|e| e.orders.send(Order::Again { id, stamps, lease }));
-                    drop(books);
-                    if !matches!(told, Some(Ok(()))) {
-                        voice.refuse(id, FailureReason::Lost, "released meanwhile");
+                    let entry = table.owners.get(&whose);
+                    let reported = entry.map(|e| e.orders.send(Order::Again { id, stamps, lease }));
+                    drop(table);
+                    if !matches!(reported, Some(Ok(()))) {
+                        output.refuse(id, FailureReason::Lost, "released meanwhile");
                     }
                 }
                 Ok(lease) => {
-                    let told = owner::deadline_ns(&voice, lease.deadline());
+                    let reported = owner::deadline_ns(&output, lease.deadline());
                     let fence = lease.fencing_token();
                     // Register the lease before the answer, since the next request may be about it.
                     // It replaces a lease that was lost and never released.
-                    let orders = owner::spawn(voice.clone(), lease, whose.clone(), told);
-                    books.owners.insert(whose, Entry { orders, owner });
-                    drop(books);
-                    voice.answer(&Answer {
+                    let orders = owner::spawn(output.clone(), lease, whose.clone(), reported);
+                    table.owners.insert(whose, Entry { orders, owner });
+                    drop(table);
+                    output.answer(&Answer {
                         id,
                         ok: true,
                         from_ns: Some(from_ns),
                         at_ns: Some(at_ns),
-                        deadline_ns: Some(told),
+                        deadline_ns: Some(reported),
                         fence,
                         ..Answer::default()
                     });
                 }
                 Err(error) => {
-                    drop(books);
+                    drop(table);
                     let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
                     let (why, text) = (Some(why(&error)), Some(error.to_string()));
-                    voice.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
+                    output.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
                 }
             }
         });
     }
 
-    pub(super) fn books(&self) -> MutexGuard<'_, RequestTable> {
-        unpoisoned(&self.books)
+    /// Awaits an acquire that can be cancelled. Returns its result, and the stamps before and after
+    /// the call. `None`: it was cancelled or dropped.
+    pub(super) fn attempt<F: Future>(
+        &self,
+        id: u64,
+        request: F,
+    ) -> impl Future<Output = Option<(F::Output, (i64, i64))>> + use<F> {
+        let (cancel, cancelled) = oneshot::channel();
+        self.table().acquiring.insert(id, cancel);
+        let (output, table, polls) = (self.output.clone(), self.table.clone(), (self.polls)());
+        async move {
+            let from_ns = output.now();
+            let result = tokio::select! {
+                // `biased`: report a win even if the cancel comes at the same moment.
+                biased;
+                result = limited(polls, request) => result,
+                _ = cancelled => None,
+            };
+            // The request has been dropped by now.
+            let at_ns = output.now();
+            unpoisoned(&table).acquiring.remove(&id);
+            Some((result?, (from_ns, at_ns)))
+        }
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, RequestTable> {
+        unpoisoned(&self.table)
     }
 }
 
-async fn granted(request: Acquire, fencing: bool) -> Result<Held, AcquireError> {
-    if fencing { request.fenced().await.map(Held::Fenced) } else { request.await.map(Held::Plain) }
-}
-
-fn why(error: &AcquireError) -> FailureReason {
+pub(super) fn why(error: &AcquireError) -> FailureReason {
     match error {
         AcquireError::Taken { .. } => FailureReason::Taken,
         AcquireError::NoQuorum { .. } => FailureReason::NoQuorum,
         AcquireError::TooLate { .. } => FailureReason::Late,
-        AcquireError::NotExtended(ExtendError::NoQuorum(_) | ExtendError::QuorumGone(_)) => {
-            FailureReason::NoQuorum
-        }
+        AcquireError::NotExtended(
+            ExtendError::NoQuorum { .. } | ExtendError::QuorumGone { .. },
+        ) => FailureReason::NoQuorum,
         _ => FailureReason::Error,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::peer::{Fault, Peer, PendingRequest};
-use super::{OPTIONS, Session, Verdict, cannot, said};
+use super::{OPTIONS, Session, Verdict, cannot, fine, text_of_answer};
 use crate::client_protocol::{Answer, Capability, Op, Options};
 
 const RESOURCE: &str = "check-fair";
@@ -42,26 +42,23 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         let process = &mut processes[number];
         let granted = process.is_answered(asked, SOON)?;
         if !granted || !process.answer(asked)?.0.ok {
-            return Err(Fault::FailedSchedule(format!(
+            return wrong!(
                 "{PROCESSES} processes that are told \"fair\":true want one resource, and turn {} is \
                  process {}'s, which has waited for longest; it was not granted within {SOON:?}: keep \
                  the order between processes, or leave `fair` out",
                 turn + 1,
                 number + 1
-            )));
+            );
         }
         waiting.push_back((number, !second, ask(process, !second)?));
         process.pass(APART)?;
         let release = process.ask(client(second), Op::Release { resource: RESOURCE.into() })?;
         let (released, _): (Answer, _) = process.answer(release)?;
         if !released.ok {
-            return Err(Fault::FailedSchedule(format!(
-                "a release was answered {}",
-                said(&released)
-            )));
+            return wrong!("a release was answered {}", text_of_answer(&released));
         }
     }
-    Ok(Verdict::Ok(format!("{PROCESSES} processes took {ROUNDS} turns each")))
+    fine(format!("{PROCESSES} processes took {ROUNDS} turns each"))
 }
 
 fn ask(process: &mut Peer, second: bool) -> Result<PendingRequest, Fault> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::peer::Fault;
-use super::{OPTIONS, Session, Verdict, cannot, no_lease, said};
+use super::{OPTIONS, Session, Verdict, cannot, fine, no_lease, text_of_answer};
 use crate::client_protocol::{Answer, Capability, FailureReason, Notice, Op};
 use crate::stamp;
 
@@ -20,43 +20,37 @@ fn checked(resource: &str) -> Op {
 pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
     let resource = grant.resource.clone();
-    let asked = session.talker.ask("c1", checked(&resource))?;
-    let (answer, _) = session.talker.answer(asked)?;
+    let answer = session.request("c1", checked(&resource))?;
     if !answer.ok {
-        return Err(Fault::FailedSchedule(format!(
+        return wrong!(
             "a step that checks `{resource}` was refused although the client holds it: {}",
-            said(&answer)
-        )));
+            text_of_answer(&answer)
+        );
     }
-    let asked = session.talker.ask("c3", checked(&resource))?;
-    let (answer, _) = session.talker.answer(asked)?;
+    let answer = session.request("c3", checked(&resource))?;
     if answer.why == Some(FailureReason::Lost) {
-        return Ok(Verdict::Ok("done by the holder, refused to who holds nothing".to_owned()));
+        return fine("done by the holder, refused to other clients");
     }
-    Err(Fault::FailedSchedule(format!(
+    wrong!(
         "a step that checks `{resource}` was asked of a client that does not hold it, and answered \
          {}; say \"why\":\"lost\"",
-        said(&answer)
-    )))
+        text_of_answer(&answer)
+    )
 }
 
 pub(super) fn release(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
     let resource = grant.resource;
-    let asked = session.talker.ask("c1", Op::Release { resource: resource.as_str().into() })?;
-    let (answer, _) = session.talker.answer(asked)?;
+    let answer = session.release("c1", &resource)?;
     if !answer.ok {
-        return Err(Fault::FailedSchedule(format!(
-            "a lease that was held was not released: {}",
-            said(&answer)
-        )));
+        return wrong!("a lease that was held was not released: {}", text_of_answer(&answer));
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
-        0 => Ok(Verdict::Ok("no master has the key any more".to_owned())),
-        left => Err(Fault::FailedSchedule(format!(
+        0 => fine("no master has the key any more"),
+        left => wrong!(
             "a second after the release {left} of {} masters have the key: delete it on all",
             session.keys.len()
-        ))),
+        ),
     }
 }
 
@@ -67,23 +61,22 @@ pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
     let resource = "check-extend".to_owned();
     let ttl_ms = OPTIONS.ttl_ms;
     let grant = session.grant("c1", &resource, ttl_ms)?;
-    session.talker.pass(Duration::from_millis(400))?;
-    let asked =
-        session.talker.ask("c1", Op::Extend { resource: resource.as_str().into(), ttl_ms })?;
-    let (answer, _) = session.talker.answer(asked)?;
+    session.peer.pass(Duration::from_millis(400))?;
+    let answer =
+        session.request("c1", Op::Extend { resource: resource.as_str().into(), ttl_ms })?;
     let left = longest(session, &resource)?;
-    session.give_back("c1", &resource)?;
+    session.release("c1", &resource)?;
     if !answer.ok {
-        return Err(Fault::FailedSchedule(format!(
+        return wrong!(
             "a lease that is held was not extended, with all masters up: {}",
-            said(&answer)
-        )));
+            text_of_answer(&answer)
+        );
     }
     if left + 200 < ttl_ms {
-        return Err(Fault::FailedSchedule(format!(
+        return wrong!(
             "it was extended by {ttl_ms} ms, and at once the masters keep the key for no more than \
              {left} ms: \"ttl_ms\" counts from the extension"
-        )));
+        );
     }
     later(session, grant.answer.deadline_ns, &answer)
 }
@@ -98,25 +91,21 @@ fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict
     if !session.can(Capability::Deadline) {
         return match answer.valid_ms {
             Some(valid) if (1..=OPTIONS.ttl_ms).contains(&valid) => {
-                Ok(Verdict::Ok(format!("valid for another {valid} ms")))
+                fine(format!("valid for another {valid} ms"))
             }
-            _ => Err(Fault::FailedSchedule(format!(
+            _ => wrong!(
                 "the answer to an extend has no \"valid_ms\" of at most the TTL: {}",
-                said(answer)
-            ))),
+                text_of_answer(answer)
+            ),
         };
     }
     match answer.deadline_ns {
-        Some(new) if old.is_none_or(|old| new > old) => {
-            Ok(Verdict::Ok("the deadline and the keys live on".to_owned()))
-        }
-        Some(new) => Err(Fault::FailedSchedule(format!(
+        Some(new) if old.is_none_or(|old| new > old) => fine("the deadline and the keys live on"),
+        Some(new) => wrong!(
             "it was extended, and \"deadline_ns\" is {new}, no later than it was ({})",
             old.unwrap_or_default()
-        ))),
-        None => Err(Fault::FailedSchedule(
-            "it can `deadline`, and the answer to an extend has no \"deadline_ns\"".to_owned(),
-        )),
+        ),
+        None => wrong!("it can `deadline`, and the answer to an extend has no \"deadline_ns\""),
     }
 }
 
@@ -127,40 +116,37 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     let (resource, ttl_ms) = ("check-alive".to_owned(), 800);
     session.grant("c1", &resource, ttl_ms)?;
     let op = Op::KeepAlive { resource: resource.as_str().into(), max_ms: 10_000 };
-    let asked = session.talker.ask("c1", op)?;
-    let (answer, _) = session.talker.answer(asked)?;
+    let answer = session.request("c1", op)?;
     if !answer.ok {
-        session.give_back("c1", &resource)?;
-        return Err(Fault::FailedSchedule(format!("it was not kept alive: {}", said(&answer))));
+        session.release("c1", &resource)?;
+        return wrong!("it was not kept alive: {}", text_of_answer(&answer));
     }
-    session.talker.pass(Duration::from_millis(ttl_ms * 2))?;
+    session.peer.pass(Duration::from_millis(ttl_ms * 2))?;
     let left = longest(session, &resource)?;
-    let told = session.talker.notice(Duration::ZERO, |notice| {
+    let told = session.peer.notice(Duration::ZERO, |notice| {
         matches!(notice, Notice::Extended { client, resource: of, .. }
             if client == "c1" && *of == resource.as_str())
     })?;
-    session.give_back("c1", &resource)?;
+    session.release("c1", &resource)?;
     if left == 0 {
-        return Err(Fault::FailedSchedule(format!(
+        return wrong!(
             "a lease of {ttl_ms} ms was to be kept alive, and twice that later no master has its \
              key: extend it in the background, well before it ends"
-        )));
+        );
     }
     if session.can(Capability::Deadline) && told.is_none() {
-        return Err(Fault::FailedSchedule(
-            "the lease was kept alive, and no extension was told: say {\"event\":\"extended\",\
-             \"client\":…,\"resource\":…,\"deadline_ns\":…} for each, or the harness takes the \
+        return wrong!(
+            "the lease was kept alive, and no extension was reported: send {{\"event\":\"extended\",\
+             \"client\":…,\"resource\":…,\"deadline_ns\":…}} for each, or the harness takes the \
              first deadline for the end of the lease"
-                .to_owned(),
-        ));
+        );
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
-        0 => Ok(Verdict::Ok("extended until its release, and not after it".to_owned())),
-        _ => Err(Fault::FailedSchedule(
+        0 => fine("extended until its release, and not after it"),
+        _ => wrong!(
             "a second after its release the key of a lease that was kept alive is still there: end \
              the extending first"
-                .to_owned(),
-        )),
+        ),
     }
 }
 
@@ -168,30 +154,29 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
 pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
     let grant = session.grant("c1", EXPIRING, EXPIRING_TTL_MS)?;
     let ttl = Duration::from_millis(EXPIRING_TTL_MS);
-    let end = grant.answer.deadline_ns.unwrap_or_else(|| stamp::later(grant.heard, ttl));
+    let end = grant.answer.deadline_ns.unwrap_or_else(|| stamp::later(grant.received, ttl));
     session.grant = Some(grant);
-    let told = session.talker.notice(ttl + LATE, |notice| {
+    let told = session.peer.notice(ttl + LATE, |notice| {
         matches!(notice, Notice::Lost { client, resource, .. }
             if client == "c1" && resource == EXPIRING)
     })?;
     match told {
-        Some((Notice::Lost { at_ns, .. }, heard)) if session.can(Capability::Lost) => {
+        Some((Notice::Lost { at_ns, .. }, received)) if session.can(Capability::Lost) => {
             let until = stamp::later(end, LATE);
-            if (end..=until).contains(&at_ns) && at_ns <= heard {
-                return Ok(Verdict::Ok("it is told at the deadline".to_owned()));
+            if (end..=until).contains(&at_ns) && at_ns <= received {
+                return fine("it is reported at the deadline");
             }
-            Err(Fault::FailedSchedule(format!(
-                "the lease ended at {end}, and its loss was told at {at_ns} by its own stamp, heard \
-                 at {heard}: tell it at the deadline, whether or not a master can be reached"
-            )))
+            wrong!(
+                "the lease ended at {end}, and its loss was reported at {at_ns} by its own stamp, \
+                 received at {received}: report it at the deadline, whether or not a master can be \
+                 reached"
+            )
         }
-        Some(_) => Err(Fault::FailedSchedule(
-            "it says that a lease is lost, so add `lost` to \"can\"".to_owned(),
-        )),
-        None if session.can(Capability::Lost) => Err(Fault::FailedSchedule(format!(
-            "it can `lost`, and {LATE:?} after the end of a lease nothing was told: say \
+        Some(_) => wrong!("it says that a lease is lost, so add `lost` to \"can\""),
+        None if session.can(Capability::Lost) => wrong!(
+            "it can `lost`, and {LATE:?} after the end of a lease nothing was reported: send \
              {{\"event\":\"lost\",\"client\":\"c1\",\"resource\":\"{EXPIRING}\",\"at_ns\":…}}"
-        ))),
+        ),
         None => Ok(cannot("lost")),
     }
 }
@@ -199,36 +184,31 @@ pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
 pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
     // Whatever the result of `lost`: after this wait, the lease is over.
-    session.talker.pass(LATE)?;
+    session.peer.pass(LATE)?;
     let resource = grant.resource;
-    let asked = session.talker.ask("c1", checked(&resource))?;
-    let (answer, _) = session.talker.answer(asked)?;
+    let answer = session.request("c1", checked(&resource))?;
     let unchecked = Op::Step { name: "write R".into(), check: None };
-    let unchecked = session.talker.ask("c1", unchecked)?;
-    let (unchecked, _) = session.talker.answer(unchecked)?;
-    let release = session.talker.ask("c1", Op::Release { resource: resource.into() })?;
-    let (released, _) = session.talker.answer(release)?;
+    let unchecked = session.request("c1", unchecked)?;
+    let released = session.release("c1", &resource)?;
     if answer.why != Some(FailureReason::Lost) {
-        return Err(Fault::FailedSchedule(format!(
+        return wrong!(
             "a step that checks a lease whose deadline has passed was answered {}; compare the \
              deadline with the clock, and say \"why\":\"lost\"",
-            said(&answer)
-        )));
+            text_of_answer(&answer)
+        );
     }
     if !unchecked.ok {
-        return Err(Fault::FailedSchedule(format!(
+        return wrong!(
             "after the end of its lease a client refused a step without a check: {}",
-            said(&unchecked)
-        )));
+            text_of_answer(&unchecked)
+        );
     }
     if released.ok || released.why == Some(FailureReason::Lost) {
-        return Ok(Verdict::Ok(
-            "steps that check are refused, and its release is an answer".to_owned(),
-        ));
+        return fine("steps that check are refused, and its release is an answer");
     }
-    Err(Fault::FailedSchedule(format!(
+    wrong!(
         "the release of a lease that has expired was answered {}; it is no error: say \"ok\":true, \
          or \"why\":\"lost\"",
-        said(&released)
-    )))
+        text_of_answer(&released)
+    )
 }

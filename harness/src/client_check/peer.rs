@@ -7,10 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::client_protocol::{
-    Answer, ClientLine, LONGEST_LINE, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options,
-    Request,
+    Answer, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
-use crate::process::{ClientProcess, ReceivedMessage, Word, shown};
+use crate::process::{ClientProcess, OutputEvent, ReceivedMessage, shown};
 use crate::stamp;
 
 /// How long an answer may take that has to wait only for masters.
@@ -29,7 +28,7 @@ const PATIENCE: usize = 2;
 #[derive(Debug)]
 pub(super) enum Fault {
     /// The driver is wrong: its output, the expected output, and how to fix it.
-    FailedSchedule(String),
+    Wrong(String),
     /// The driver is wrong, and no further check is possible.
     Over(String),
     /// The environment failed, not the driver.
@@ -47,7 +46,7 @@ pub(super) struct PendingRequest {
 
 pub(super) struct Peer {
     process: ClientProcess,
-    heard: Receiver<ReceivedMessage>,
+    received: Receiver<ReceivedMessage>,
     /// The same instant on both clocks.
     origin: (Instant, i64),
     last: u64,
@@ -67,7 +66,7 @@ impl Peer {
         // The command runs as a person would type it. All signals go to the group, so the shell is
         // not in the way.
         let command = ["/bin/sh", "-c", command].map(OsString::from);
-        let (out, heard) = sync_channel(WAITING);
+        let (out, received) = sync_channel(WAITING);
         let process = ClientProcess::spawn(&command, env, move |word| {
             // The check is over: no receiver is left.
             let _ = out.send(word);
@@ -75,7 +74,7 @@ impl Peer {
         let process = process.map_err(|why| format!("the client cannot be started: {why}"))?;
         Ok(Self {
             process,
-            heard,
+            received,
             origin: (Instant::now(), stamp::now()),
             last: 0,
             answers: HashMap::new(),
@@ -108,9 +107,9 @@ impl Peer {
     ) -> Result<PendingRequest, Fault> {
         self.last += 1;
         let at = stamp::now();
-        if let Err(why) = self.process.say(line) {
+        if let Err(why) = self.process.send(line) {
             // If the driver has ended, that is the problem to report.
-            self.listen(Duration::from_secs(1), |talker| talker.closed.is_some())?;
+            self.read_until(Duration::from_secs(1), |peer| peer.closed.is_some())?;
             return Err(Fault::Over(format!("it cannot be asked to {op}: {why}")));
         }
         Ok(PendingRequest { id: self.last, at, op })
@@ -126,10 +125,10 @@ impl Peer {
         asked: PendingRequest,
         within: Duration,
     ) -> Result<(Answer, i64), Fault> {
-        self.listen(within, |talker| talker.answers.contains_key(&asked.id))?;
+        self.read_until(within, |peer| peer.answers.contains_key(&asked.id))?;
         match self.answers.get(&asked.id) {
-            Some((heard, Ok(answer))) => Ok((answer.clone(), *heard)),
-            Some((_, Err(why))) => Err(Fault::FailedSchedule(why.clone())),
+            Some((received, Ok(answer))) => Ok((answer.clone(), *received)),
+            Some((_, Err(why))) => Err(Fault::Wrong(why.clone())),
             None => {
                 self.unanswered += 1;
                 let why = format!(
@@ -138,7 +137,7 @@ impl Peer {
                     asked.op, asked.id, asked.id
                 );
                 if self.unanswered < PATIENCE {
-                    Err(Fault::FailedSchedule(why))
+                    Err(Fault::Wrong(why))
                 } else {
                     Err(Fault::Over(why))
                 }
@@ -152,7 +151,7 @@ impl Peer {
         asked: PendingRequest,
         within: Duration,
     ) -> Result<bool, Fault> {
-        self.listen(within, |talker| talker.answers.contains_key(&asked.id))
+        self.read_until(within, |peer| peer.answers.contains_key(&asked.id))
     }
 
     /// Waits for a notice. Returns it with the time at which it was read.
@@ -161,11 +160,11 @@ impl Peer {
         within: Duration,
         which: impl Fn(&Notice) -> bool,
     ) -> Result<Option<(Notice, i64)>, Fault> {
-        let find = |talker: &Self| {
-            let found = talker.notices.iter().find(|(_, notice)| which(notice));
-            found.map(|(heard, notice)| (notice.clone(), *heard))
+        let find = |peer: &Self| {
+            let found = peer.notices.iter().find(|(_, notice)| which(notice));
+            found.map(|(received, notice)| (notice.clone(), *received))
         };
-        self.listen(within, |talker| find(talker).is_some())?;
+        self.read_until(within, |peer| find(peer).is_some())?;
         Ok(find(self))
     }
 
@@ -174,16 +173,16 @@ impl Peer {
         let until = Instant::now() + ANSWER;
         while let Some(ReceivedMessage { what, .. }) = self.next(until)? {
             match what {
-                Word::Line(line) if line.contains("\"ready\"") => return Ok(Some(line)),
+                OutputEvent::Line(line) if line.contains("\"ready\"") => return Ok(Some(line)),
                 other => self.complain_before_ready(&other)?,
             }
         }
         Ok(None)
     }
 
-    fn complain_before_ready(&mut self, word: &Word) -> Result<(), Fault> {
+    fn complain_before_ready(&mut self, word: &OutputEvent) -> Result<(), Fault> {
         match word {
-            Word::Line(line) => self.complain(
+            OutputEvent::Line(line) => self.complain(
                 "before it was ready",
                 format!(
                     "it said `{}` before it was ready; standard output is for the protocol alone: \
@@ -191,7 +190,7 @@ impl Peer {
                     shown(line)
                 ),
             ),
-            word => self.strange(word),
+            word => self.complain_of(word),
         }
     }
 
@@ -213,15 +212,19 @@ impl Peer {
 
     /// Waits without a request. Lines that come meanwhile are processed.
     pub(super) fn pass(&mut self, time: Duration) -> Result<(), Fault> {
-        self.listen(time, |_| false).map(drop)
+        self.read_until(time, |_| false).map(drop)
     }
 
     /// Reads lines until `done` holds or the time is over. Returns whether it holds.
-    fn listen(&mut self, within: Duration, done: impl Fn(&Self) -> bool) -> Result<bool, Fault> {
+    fn read_until(
+        &mut self,
+        within: Duration,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<bool, Fault> {
         let until = Instant::now() + within;
         while !done(self) {
-            let Some(heard) = self.next(until)? else { return Ok(done(self)) };
-            self.take(heard)?;
+            let Some(received) = self.next(until)? else { return Ok(done(self)) };
+            self.take(received)?;
         }
         Ok(true)
     }
@@ -230,15 +233,15 @@ impl Peer {
         if let Some(exit) = &self.closed {
             return Err(self.over(exit));
         }
-        match self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(ReceivedMessage { what: Word::Closed(exit), .. }) => {
+        match self.received.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(ReceivedMessage { what: OutputEvent::Closed(exit), .. }) => {
                 let over = self.over(&exit);
                 self.closed = Some(exit);
                 Err(over)
             }
-            Ok(heard) => Ok(Some(heard)),
+            Ok(received) => Ok(Some(received)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(self.over("nothing is heard of it")),
+            Err(RecvTimeoutError::Disconnected) => Err(self.over("nothing is received of it")),
         }
     }
 
@@ -255,7 +258,7 @@ impl Peer {
 
     fn take(&mut self, ReceivedMessage { at, what }: ReceivedMessage) -> Result<(), Fault> {
         let at = stamp::later(self.origin.1, at.saturating_duration_since(self.origin.0));
-        let Word::Line(line) = &what else { return self.strange(&what) };
+        let Ok(line) = what.line() else { return self.complain_of(&what) };
         match ClientLine::read(line) {
             Ok(ClientLine::Notice(Notice::Ready { .. })) => {
                 self.complain("ready again", "it said `ready` more than once".to_owned())
@@ -301,13 +304,9 @@ impl Peer {
         Ok(())
     }
 
-    fn strange(&mut self, word: &Word) -> Result<(), Fault> {
-        let (kind, text) = match word {
-            Word::TooLong => {
-                ("too long", format!("it said a line of more than {LONGEST_LINE} bytes"))
-            }
-            _ => ("no text", "it said a line that is not UTF-8".to_owned()),
-        };
+    fn complain_of(&mut self, word: &OutputEvent) -> Result<(), Fault> {
+        let kind = if *word == OutputEvent::TooLong { "too long" } else { "no text" };
+        let text = word.line().err().unwrap_or_default();
         self.complain(kind, format!("{text}: write one JSON object a line"))
     }
 

@@ -76,14 +76,14 @@ impl<K: Conduct> Process<K> {
         self.groups.iter_mut().find(|group| group.asked.0 == id)
     }
 
-    fn tell(&mut self, id: u64, told: MemberEvent, around: &mut InputContext<'_>) {
+    fn report(&mut self, id: u64, event: MemberEvent, around: &mut InputContext<'_>) {
         let mut orders = Vec::new();
-        let now = match told {
+        let now = match event {
             MemberEvent::Collected { .. } => self.conduct.clock_to_collect(around.clocks),
             _ => self.conduct.clock(around.clocks),
         };
         let Some(group) = self.group(id) else { return };
-        group.several.handle(now, told, around.rng, &mut orders);
+        group.several.handle(now, event, around.rng, &mut orders);
         self.carry_out_orders(id, orders, around);
     }
 
@@ -152,8 +152,8 @@ impl<K: Conduct> Process<K> {
         };
         let Some((id, member)) = self.groups.iter().find_map(of) else { return false };
         let Some(standing) = self.client.standing(claim) else { return true };
-        if let Some(told) = MemberEvent::result(member, standing.progress()) {
-            self.inform(id, claim, told, around);
+        if let Some(event) = MemberEvent::result(member, standing.progress()) {
+            self.inform(id, claim, event, around);
             self.remind(id, around);
             self.conclude(id, around);
         }
@@ -172,7 +172,7 @@ impl<K: Conduct> Process<K> {
             let Some(claim) = claim.and_then(|claim| self.client.claim(claim)) else { continue };
             if let Claim::Acquiring(acquire) = claim.claim() {
                 let deadline = acquire.deadline();
-                self.tell(id, MemberEvent::Won { member, deadline }, around);
+                self.report(id, MemberEvent::Won { member, deadline }, around);
             }
         }
     }
@@ -182,7 +182,7 @@ impl<K: Conduct> Process<K> {
         &mut self,
         id: u64,
         claim: ClaimId,
-        told: MemberEvent,
+        event: MemberEvent,
         around: &mut InputContext<'_>,
     ) {
         let progress = self.client.standing(claim).map(|standing| standing.progress());
@@ -190,7 +190,7 @@ impl<K: Conduct> Process<K> {
         if let (Some(distrust), Some(group)) = (refused, self.group(id)) {
             group.distrust = distrust;
         }
-        self.tell(id, told, around);
+        self.report(id, event, around);
     }
 
     fn collect(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
@@ -198,8 +198,8 @@ impl<K: Conduct> Process<K> {
         let Some(claim) = claim else { return };
         self.advance(claim, Input::Collect, around);
         let Some(standing) = self.client.standing(claim) else { return };
-        let told = MemberEvent::of_collect(member, standing.progress());
-        self.inform(id, claim, told, around);
+        let event = MemberEvent::of_collect(member, standing.progress());
+        self.inform(id, claim, event, around);
     }
 
     /// Answers a request that is decided.
@@ -246,13 +246,13 @@ impl<K: Conduct> Process<K> {
         let now = self.conduct.clock(around.clocks);
         let due = self.groups.iter().filter(|group| group.several.next_wake() <= now);
         let due: Vec<u64> = due.map(|group| group.asked.0).collect();
-        due.into_iter().for_each(|id| self.tell(id, MemberEvent::Wake, around));
+        due.into_iter().for_each(|id| self.report(id, MemberEvent::Wake, around));
     }
 
     /// Cancels a request, if it is a multi-lock request.
     pub(super) fn cancel_group(&mut self, request: u64, around: &mut InputContext<'_>) {
         if self.group(request).is_some() {
-            self.tell(request, MemberEvent::Abandon, around);
+            self.report(request, MemberEvent::Abandon, around);
             self.undo_all(request, around);
             self.groups.retain(|group| group.asked.0 != request);
             around.refuse(request, FailureReason::Cancelled);

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_what_tells_masters_apart_and_no_credentials() {
+    fn a_name_distinguishes_masters_and_has_no_credentials() {
         let name = |url| Address::read(url).unwrap().name;
         assert_eq!(name("redis://DB1"), "db1:6379");
         assert_eq!(name("redis://us:hunter2@db1:7001/3"), "db1:7001/3");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_url_is_refused_with_its_mend_and_without_being_repeated() {
+    fn a_bad_url_is_refused_with_a_fix_and_is_not_repeated() {
         for url in [
             "db1:6379:hunter2",
             "http://:hunter2@db1",

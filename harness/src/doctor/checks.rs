@@ -15,8 +15,8 @@ pub(super) use fleet::of_all;
 pub(super) use marker::Trust;
 
 /// The findings about one master by itself.
-pub(super) fn of_master(said: &ServerInfo, wish: &ExamineOptions) -> Vec<Finding> {
-    let visit = match &said.visit {
+pub(super) fn of_master(server: &ServerInfo, options: &ExamineOptions) -> Vec<Finding> {
+    let visit = match &server.visit {
         Ok(visit) => visit,
         Err(why) => return vec![unreached(why)],
     };
@@ -27,15 +27,15 @@ pub(super) fn of_master(said: &ServerInfo, wish: &ExamineOptions) -> Vec<Finding
     }
     found.push(keeping::persistence(visit.info.as_ref().ok(), &visit.settings));
     if let Ok(pings) = &visit.pings {
-        found.extend(latency::check(pings, wish.node_timeout));
+        found.extend(latency::check(pings, options.node_timeout));
     }
     found.extend(clocks::check(&visit.clock));
-    let (marked, trusted) = marker::check(visit, wish.guard);
+    let (marked, trusted) = marker::check(visit, options.guard);
     found.extend(marked);
-    if let (Some(done), Some(guard)) = (&visit.init, wish.guard) {
+    if let (Some(done), Some(guard)) = (&visit.init, options.guard) {
         found.push(init::check(done, guard, trusted));
     }
-    found.extend(permissions::check(&visit.trials, wish.guard.is_some()));
+    found.extend(permissions::check(&visit.trials, options.guard.is_some()));
     found
 }
 
@@ -52,7 +52,7 @@ fn unreached(why: &Unreached) -> Finding {
             "look whether it is stopped, overloaded or swapping, and whether it is Redis at all",
         ),
         Unreached::Refused(text) => {
-            let mend = match text.split(' ').next() {
+            let fix = match text.split(' ').next() {
                 Some("WRONGPASS") => "correct the user and the password in the URL",
                 Some("NOAUTH") => {
                     "it wants a password: redis://:password@host or redis://user:password@host"
@@ -63,9 +63,9 @@ fn unreached(why: &Unreached) -> Finding {
                 _ if text.contains("max number of clients") => {
                     "raise `maxclients`, or find who leaks"
                 }
-                _ => "mend what the master says, then look again",
+                _ => "fix what the master says, then look again",
             };
-            Finding::error("access", format!("it does not let us in: {text}"), mend)
+            Finding::error("access", format!("it does not let us in: {text}"), fix)
         }
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_master_that_cannot_be_asked_is_told_from_one_that_refuses() {
+    fn unreachable_masters_and_refusals_are_distinguished() {
         let table = [
             (Unreached::Down("refused".into()), "reachable", "start it"),
             (Unreached::Silent("silent".into()), "reachable", "stopped"),
@@ -88,7 +88,7 @@ mod tests {
         for (why, check, part) in table {
             let found = unreached(&why);
             assert_eq!(found.check, check, "{why:?}");
-            assert!(found.mend.unwrap().contains(part), "{why:?}");
+            assert!(found.fix.unwrap().contains(part), "{why:?}");
         }
     }
 }

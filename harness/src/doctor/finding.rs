@@ -37,13 +37,13 @@ pub(crate) struct Finding {
     /// The result, in one line.
     pub(crate) text: String,
     /// How to fix it, for every level but `Ok`.
-    pub(crate) mend: Option<String>,
+    pub(crate) fix: Option<String>,
 }
 
 impl Finding {
     /// A check that passed.
     pub(super) fn ok(check: &'static str, text: impl Into<String>) -> Self {
-        Self { level: Level::Ok, master: None, check, text: text.into(), mend: None }
+        Self { level: Level::Ok, master: None, check, text: text.into(), fix: None }
     }
 
     /// A check that failed, and its fix.
@@ -51,26 +51,26 @@ impl Finding {
         level: Level,
         check: &'static str,
         text: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self { level, master: None, check, text: text.into(), mend: Some(mend.into()) }
+        Self { level, master: None, check, text: text.into(), fix: Some(fix.into()) }
     }
 
     /// A warning.
     pub(super) fn warn(
         check: &'static str,
         text: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self::bad(Level::Warn, check, text, mend)
+        Self::bad(Level::Warn, check, text, fix)
     }
 
     /// An error.
     pub(super) fn error(
         check: &'static str,
         text: impl Into<String>,
-        mend: impl Into<String>,
+        fix: impl Into<String>,
     ) -> Self {
-        Self::bad(Level::Error, check, text, mend)
+        Self::bad(Level::Error, check, text, fix)
     }
 }

@@ -6,7 +6,7 @@ use redquorum_protocol::wire::Command;
 
 use super::checks::Trust;
 use super::finding::Finding;
-use super::server_info::{Info, Unreached, Visit};
+use super::server_info::{Info, Unreached, Visit, reply};
 use super::visit::Line;
 
 /// The result.
@@ -21,18 +21,17 @@ pub(super) enum Init {
 }
 
 /// Sets the boot marker of a master. Writes nothing if the marker's key holds anything.
-pub(super) fn mark(line: &mut Line<'_>, guard: Guard, said: &Visit) -> Result<Init, Unreached> {
+pub(super) fn mark(line: &mut Line<'_>, guard: Guard, visit: &Visit) -> Result<Init, Unreached> {
     let impossible = |why: &str| Ok(Init::Impossible(why.to_owned()));
-    match (&said.info, &said.marker) {
+    match (&visit.info, &visit.marker) {
         (Err(text), _) | (_, Err(text)) => return impossible(text),
         (Ok(info), _) if !Info::is_master(info) => return impossible("it is not a master"),
         (_, Ok(Some(_))) => return Ok(Init::Had),
         (Ok(_), Ok(None)) => {}
     }
-    let Some(run_id) = said.run_id() else { return impossible("its INFO has no run_id") };
-    let mut bytes = Vec::new();
-    Command::Initialize { marker: guard.marker(&run_id, said.durable()) }.encode(&mut bytes);
-    Ok(match line.ask_packed(&bytes)? {
+    let Some(run_id) = visit.run_id() else { return impossible("its INFO has no run_id") };
+    let command = Command::Initialize { marker: guard.marker(&run_id, visit.durable()) };
+    Ok(match reply(line.run(&command))? {
         Ok(Value::Okay) => Init::Marked,
         Ok(_) => Init::Had,
         Err(text) => Init::Impossible(text),
@@ -50,7 +49,7 @@ pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
         Init::Had if trust == Trust::Never => Finding::error(
             "init",
             "it is not marked: it has another marker already, which no wait makes good",
-            "mend what is said of its marker, then run --init again",
+            "fix what is said of its marker, then run --init again",
         ),
         Init::Had => Finding::error(
             "init",
@@ -64,7 +63,7 @@ pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
         Init::Impossible(why) => Finding::error(
             "init",
             format!("it cannot be marked: {why}"),
-            "mend what is said of it here, then run --init again",
+            "fix what is said of it here, then run --init again",
         ),
     }
 }
@@ -79,7 +78,7 @@ mod tests {
     use crate::doctor::Level;
 
     #[test]
-    fn each_outcome_is_told_and_a_refusal_is_an_error() {
+    fn each_outcome_is_reported_and_a_refusal_is_an_error() {
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
         let level = |init, trust| check(&init, guard, trust).level;
         assert_eq!(level(Init::Marked, Trust::Now), Level::Ok);
@@ -89,6 +88,6 @@ mod tests {
         // No quarantine ends this.
         let never = check(&Init::Had, guard, Trust::Never);
         assert_eq!(never.level, Level::Error);
-        assert!(!never.mend.unwrap().contains("leave it to the lock"));
+        assert!(!never.fix.unwrap().contains("leave it to the lock"));
     }
 }

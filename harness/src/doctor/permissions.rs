@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use rand::RngExt as _;
-use redis::Value;
 use redquorum_protocol::wire::{
-    Command, ErrorKind, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of,
+    Command, ErrorKind, GUARD_SCRIPTS, SCRIPTS, Script, channel_of, counter_of,
 };
 use redquorum_protocol::{Fence, Key, Position, TOKEN_LEN, Token, Waiter, WaiterId, WakeUp};
 
 use super::finding::{Finding, Level};
-use super::server_info::{QueryResult, Unreached, Visit};
+use super::server_info::{QueryError, QueryResult, Unreached, Visit, reply};
 use super::visit::{Line, words};
 
 /// The TTL of keys that a trial sets, in milliseconds, in case they cannot be removed.
@@ -20,7 +19,7 @@ const TTL_MS: u64 = 10_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Trial {
     pub(super) what: Requirement,
-    pub(super) said: QueryResult<()>,
+    pub(super) result: QueryResult<()>,
 }
 
 /// The features to try.
@@ -78,7 +77,7 @@ impl Requirement {
             Self::Guarded => (
                 "the scripts of guarded leases",
                 "a lock with a guard does not work; one without does",
-                "if the lock has a guard: allow +evalsha +time +get +set +del and the keys redquorum:boot and redquorum:vigil",
+                "if the lock has a guard: allow +evalsha +time +get +set +del and the keys redquorum:boot and redquorum:probation",
             ),
             Self::ClientId => (
                 "CLIENT ID",
@@ -129,80 +128,82 @@ impl Requirement {
 /// Tries everything. Skips a trial that cannot work since an earlier one failed.
 pub(super) fn attempt(
     line: &mut Line<'_>,
-    said: &Visit,
+    visit: &Visit,
     prefix: &str,
 ) -> Result<Vec<Trial>, Unreached> {
-    let mut trials = Vec::new();
-    let mut note = |what, said: QueryResult<()>| {
-        let works = said.is_ok();
-        trials.push(Trial { what, said });
-        works
-    };
-    note(Requirement::Info, said.info.as_ref().map(|_| ()).map_err(String::clone));
-    note(Requirement::Ping, said.pings.as_ref().map(|_| ()).map_err(String::clone));
-    note_client(line, said, &mut note)?;
+    let mut trials = Trials(Vec::new());
+    trials.note(Requirement::Info, visit.info.as_ref().map(|_| ()).map_err(String::clone));
+    trials.note(Requirement::Ping, visit.pings.as_ref().map(|_| ()).map_err(String::clone));
+    kill_connection(line, visit, &mut trials)?;
 
     let mut random = rand::rng();
     let name = format!("{prefix}redquorum:doctor:{:016x}", random.random::<u64>());
     let key: Key = Arc::from(name.as_bytes());
     let token = Token::new(random.random::<[u8; TOKEN_LEN]>());
     let keys = Keys { key, token };
-    let acquired = note(Requirement::Acquire, expect(line, &keys.set(None), "OK")?);
-    let loaded = load(line, &SCRIPTS)?;
-    if note(Requirement::Scripts, loaded) {
+    let acquired = trials.attempt(Requirement::Acquire, expect(line, &keys.set(None), "OK"))?;
+    if trials.attempt(Requirement::Scripts, load(line, &SCRIPTS))? {
         if acquired {
-            note(Requirement::Extend, expect(line, &keys.keep(None), "1")?);
-            note(Requirement::Release, expect(line, &keys.delete(), "1")?);
+            trials.attempt(Requirement::Extend, expect(line, &keys.keep(None), "1"))?;
+            trials.attempt(Requirement::Release, expect(line, &keys.delete(), "1"))?;
         }
-        note(Requirement::Fenced, fenced(line, &keys)?);
-        note(Requirement::Line, stood(line, &keys.key)?);
+        trials.attempt(Requirement::Fenced, fenced(line, &keys))?;
+        trials.attempt(Requirement::Line, queue(line, &keys.key))?;
     }
     // `DEL` also works where scripts do not. Otherwise the key would stay for its TTL.
-    line.ask(&["DEL", &name])?.ok();
-    let guarded = match load(line, &GUARD_SCRIPTS)? {
-        Ok(()) => keys.guarded(line)?,
-        refused => refused,
-    };
-    note(Requirement::Guarded, guarded);
-    note_wake_ups(line, &mut note)?;
-    Ok(trials)
+    reply(line.ask(&["DEL", &name]))?.ok();
+    let guarded = load(line, &GUARD_SCRIPTS).and_then(|()| keys.guarded(line));
+    trials.attempt(Requirement::Guarded, guarded)?;
+
+    let channel = String::from_utf8_lossy(&channel_of(0)).into_owned();
+    trials.attempt(Requirement::Publish, line.ask(&["PUBLISH", &channel, ""]).map(drop))?;
+    // On a connection of its own, in RESP2, where the reply is an ordinary reply.
+    let subscribed = line.another()?.ask(&["SUBSCRIBE", &channel]);
+    trials.attempt(Requirement::Subscribe, subscribed.map(drop))?;
+    let resp3 = line.another()?.ask(&["HELLO", "3"]);
+    trials.attempt(Requirement::Hello, resp3.map(drop))?;
+    Ok(trials.0)
+}
+
+struct Trials(Vec<Trial>);
+
+impl Trials {
+    /// Notes a result. Returns whether the trial succeeded.
+    fn note(&mut self, what: Requirement, result: QueryResult<()>) -> bool {
+        let works = result.is_ok();
+        self.0.push(Trial { what, result });
+        works
+    }
+
+    fn attempt(
+        &mut self,
+        what: Requirement,
+        result: Result<(), QueryError>,
+    ) -> Result<bool, Unreached> {
+        Ok(self.note(what, reply(result)?))
+    }
 }
 
 /// Opens a second connection and kills it. Kills it only if it reached the same process: in another
 /// process, the id belongs to a connection of another client.
-fn note_client(
+fn kill_connection(
     line: &mut Line<'_>,
-    said: &Visit,
-    note: &mut impl FnMut(Requirement, QueryResult<()>) -> bool,
+    visit: &Visit,
+    trials: &mut Trials,
 ) -> Result<(), Unreached> {
     let mut other = line.another()?;
-    let id = other.ask(&["CLIENT", "ID"])?;
-    let known = id.as_ref().ok().map(|value| words(value).concat());
-    note(Requirement::ClientId, id.map(drop));
-    let Some(first) = said.run_id() else { return Ok(()) };
-    let second = other.info()?.ok().and_then(|info| info.run_id);
+    let id = reply(other.ask(&["CLIENT", "ID"]))?.map(|id| words(&id).concat());
+    trials.note(Requirement::ClientId, id.as_ref().map(|_| ()).map_err(String::clone));
+    let Some(first) = visit.run_id() else { return Ok(()) };
+    let second = reply(other.info())?.ok().and_then(|info| info.run_id);
     if second.as_deref() != Some(&*first.0) {
         let second = second.unwrap_or_else(|| "another".to_owned());
-        note(
-            Requirement::OneServer,
-            Err(format!("it reached {second}, the first one {}", first.0)),
-        );
-    } else if let Some(id) = known {
-        note(Requirement::ClientKill, line.ask(&["CLIENT", "KILL", "ID", &id])?.map(drop));
+        let text = format!("it reached {second}, the first one {}", first.0);
+        trials.note(Requirement::OneServer, Err(text));
+    } else if let Ok(id) = id {
+        let killed = line.ask(&["CLIENT", "KILL", "ID", &id]).map(drop);
+        trials.attempt(Requirement::ClientKill, killed)?;
     }
-    Ok(())
-}
-
-/// Subscribes on a connection of its own, in RESP2, where the reply is an ordinary reply. Then
-/// requests RESP3 on another connection.
-fn note_wake_ups(
-    line: &mut Line<'_>,
-    note: &mut impl FnMut(Requirement, QueryResult<()>) -> bool,
-) -> Result<(), Unreached> {
-    let channel = String::from_utf8_lossy(&channel_of(0)).into_owned();
-    note(Requirement::Publish, line.ask(&["PUBLISH", &channel, ""])?.map(drop));
-    note(Requirement::Subscribe, line.another()?.ask(&["SUBSCRIBE", &channel])?.map(drop));
-    note(Requirement::Hello, line.another()?.ask(&["HELLO", "3"])?.map(drop));
     Ok(())
 }
 
@@ -231,103 +232,76 @@ impl Keys {
 
     /// Looks at the boot marker without beginning a probation, and tries a grant that relies on a
     /// marker that no master has. Both change nothing.
-    fn guarded(&self, line: &mut Line<'_>) -> Result<QueryResult<()>, Unreached> {
+    fn guarded(&self, line: &mut Line<'_>) -> Result<(), QueryError> {
         let none: Arc<str> = Arc::from("");
         let run_id = redquorum_protocol::RunId(none.clone());
-        let watch =
-            Command::Watch { run_id, marker: none, begin: None, vigil_ms: TTL_MS, ended: None };
-        if let Err(text) = run(line, &watch)? {
-            return Ok(Err(text));
-        }
+        line.run(&Command::Watch {
+            run_id,
+            marker: none,
+            begin: None,
+            probation_ms: TTL_MS,
+            ended: None,
+        })?;
         let (key, token) = (self.key.clone(), self.token);
         let marker = Arc::from("redquorum-chaos doctor");
-        let grant = Command::Guarded { key, token, ttl_ms: TTL_MS, fence: None, marker };
-        Ok(run(line, &grant)?.map(drop))
+        line.run(&Command::Guarded { key, token, ttl_ms: TTL_MS, fence: None, marker }).map(drop)
     }
 }
 
 /// A complete fenced lease: grants, certifies, extends and releases it, and removes its counter.
-fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<QueryResult<()>, Unreached> {
-    let fence = |number| Some(Fence { number, memory_ms: TTL_MS });
-    let number = match run(line, &keys.set(fence(1)))? {
-        Ok(value) => words(&value).concat(),
-        Err(text) => return Ok(Err(text)),
-    };
+fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<(), QueryError> {
+    let fence = |number| Fence { number, memory_ms: TTL_MS };
+    let number = words(&line.run(&keys.set(Some(fence(1))))?).concat();
     let Ok(count) = number.parse::<u64>() else {
-        return Ok(Err(format!("no number of a grant: {number}")));
+        return Err(QueryError::Refused(format!("no number of a grant: {number}")));
     };
     let (key, token) = (keys.key.clone(), keys.token);
-    let certify =
-        Command::Certify { key, token, fence: Fence { number: count, memory_ms: TTL_MS } };
-    for (command, wanted) in [(certify, &*number), (keys.keep(fence(1)), "1"), (keys.delete(), "1")]
-    {
-        if let Err(text) = expect(line, &command, wanted)? {
-            return Ok(Err(text));
-        }
-    }
+    expect(line, &Command::Certify { key, token, fence: fence(count) }, &number)?;
+    expect(line, &keys.keep(Some(fence(1))), "1")?;
+    expect(line, &keys.delete(), "1")?;
     // Locks never delete a counter, so they need no permission for it. Without permission, this
     // counter expires.
     let counter = String::from_utf8_lossy(&counter_of(&keys.key)).into_owned();
-    line.ask(&["DEL", &counter])?.ok();
-    Ok(Ok(()))
+    match line.ask(&["DEL", &counter]) {
+        Err(why @ QueryError::Unreached(_)) => Err(why),
+        _ => Ok(()),
+    }
 }
 
 /// Two waiters enter the queue and leave it. If they cannot leave, their positions lapse in some
 /// seconds.
-fn stood(line: &mut Line<'_>, key: &Key) -> Result<QueryResult<()>, Unreached> {
-    let stand = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
+fn queue(line: &mut Line<'_>, key: &Key) -> Result<(), QueryError> {
+    let enter = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
     let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, call: true };
     let waiter = |number| Waiter { inbox: 0, waiter_id: WaiterId::new(number) };
     let [first, second] = [1, 2].map(waiter);
     // Each expected reply: the waiter's position, and how many waiters are before it.
-    let all =
-        [(stand(first), "10"), (stand(second), "21"), (leave(first), "0"), (leave(second), "0")];
-    for (command, wanted) in all {
-        if let Err(text) = expect(line, &command, wanted)? {
-            return Ok(Err(text));
-        }
-    }
-    Ok(Ok(()))
+    expect(line, &enter(first), "10")?;
+    expect(line, &enter(second), "21")?;
+    expect(line, &leave(first), "0")?;
+    expect(line, &leave(second), "0")
 }
 
-fn load(
-    line: &mut Line<'_>,
-    scripts: &[redquorum_protocol::wire::Script],
-) -> Result<QueryResult<()>, Unreached> {
-    for script in scripts {
-        if let Err(text) = expect(line, &Command::Load(*script), script.sha1)? {
-            return Ok(Err(text));
-        }
-    }
-    Ok(Ok(()))
-}
-
-fn run(line: &mut Line<'_>, command: &Command) -> Result<QueryResult<Value>, Unreached> {
-    let mut bytes = Vec::new();
-    command.encode(&mut bytes);
-    line.ask_packed(&bytes)
+fn load(line: &mut Line<'_>, scripts: &[Script]) -> Result<(), QueryError> {
+    scripts.iter().try_for_each(|script| expect(line, &Command::Load(*script), script.sha1))
 }
 
 /// Runs a command and compares its reply with the expected one.
-fn expect(
-    line: &mut Line<'_>,
-    command: &Command,
-    wanted: &str,
-) -> Result<QueryResult<()>, Unreached> {
-    Ok(run(line, command)?.and_then(|value| match words(&value).concat() {
-        said if said == wanted => Ok(()),
-        said => Err(format!("it answers `{said}`, not `{wanted}`")),
-    }))
+fn expect(line: &mut Line<'_>, command: &Command, wanted: &str) -> Result<(), QueryError> {
+    match words(&line.run(command)?).concat() {
+        result if result == wanted => Ok(()),
+        result => Err(QueryError::Refused(format!("it answers `{result}`, not `{wanted}`"))),
+    }
 }
 
 /// The findings about the trials.
 pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
     let finding = |trial: &Trial| {
-        let text = trial.said.as_ref().err()?;
-        let (command, without, mend) = trial.what.words();
+        let text = trial.result.as_ref().err()?;
+        let (command, without, fix) = trial.what.words();
         let verb = if trial.what == Requirement::OneServer { "is elsewhere" } else { "is refused" };
         let text = format!("{command} {verb} ({text}): {without}");
-        Some(Finding::bad(trial.what.level(guarded), "permissions", text, mend_for(mend, trial)))
+        Some(Finding::bad(trial.what.level(guarded), "permissions", text, fix_for(fix, trial)))
     };
     let bad: Vec<Finding> = trials.iter().filter_map(finding).collect();
     if bad.is_empty() && !trials.is_empty() {
@@ -338,16 +312,16 @@ pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
 
 /// How to fix a failed trial. If the error is about keys, the trial's key may lie outside of the
 /// keys that the user may touch.
-fn mend_for(mend: &str, trial: &Trial) -> String {
-    let text = trial.said.as_ref().err().map_or("", String::as_str);
+fn fix_for(fix: &str, trial: &Trial) -> String {
+    let text = trial.result.as_ref().err().map_or("", String::as_str);
     if trial.what == Requirement::OneServer {
-        mend.to_owned()
+        fix.to_owned()
     } else if ErrorKind::of(text.as_bytes()) != ErrorKind::Forbidden {
-        "mend what the master says, then look again".to_owned()
+        "fix what the master says, then look again".to_owned()
     } else if text.contains("keys") && trial.what == Requirement::Acquire {
         "give the prefix of the lock by --prefix, or allow the keys of the lock".to_owned()
     } else {
-        format!("{mend} (docs/wire.md has the whole line)")
+        format!("{fix} (docs/wire.md has the whole line)")
     }
 }
 
@@ -356,7 +330,7 @@ mod tests {
     use super::*;
 
     fn refused(what: Requirement, text: &str) -> Trial {
-        Trial { what, said: Err(text.to_owned()) }
+        Trial { what, result: Err(text.to_owned()) }
     }
 
     #[test]
@@ -385,7 +359,7 @@ mod tests {
             let found = check(&[refused(what, noperm)], guarded);
             assert_eq!((found.len(), found[0].level), (1, level), "{what:?}");
             assert!(found[0].text.contains(noperm), "{what:?}");
-            assert!(found[0].mend.as_deref().unwrap().contains(part), "{what:?}");
+            assert!(found[0].fix.as_deref().unwrap().contains(part), "{what:?}");
         }
     }
 
@@ -394,20 +368,20 @@ mod tests {
         let text =
             "NOPERM this user has no permissions to access one of the keys used as arguments";
         let found = check(&[refused(Requirement::Acquire, text)], false);
-        assert!(found[0].mend.as_deref().unwrap().contains("--prefix"));
+        assert!(found[0].fix.as_deref().unwrap().contains("--prefix"));
         // The error of a script.
         let text = "ERR ACL failure in script: User u has no permissions to run the 'pttl' command";
         let found = check(&[refused(Requirement::Extend, text)], false);
-        assert!(found[0].mend.as_deref().unwrap().contains("docs/wire.md"));
+        assert!(found[0].fix.as_deref().unwrap().contains("docs/wire.md"));
         let full = check(&[refused(Requirement::Acquire, "OOM command not allowed")], false);
-        assert!(!full[0].mend.as_deref().unwrap().contains("allow"));
+        assert!(!full[0].fix.as_deref().unwrap().contains("allow"));
     }
 
     #[test]
-    fn where_nothing_was_tried_nothing_is_said_to_be_allowed() {
+    fn without_a_trial_nothing_is_reported_as_allowed() {
         assert_eq!(check(&[], false), []);
         assert_eq!(
-            check(&[Trial { what: Requirement::Ping, said: Ok(()) }], false)[0].level,
+            check(&[Trial { what: Requirement::Ping, result: Ok(()) }], false)[0].level,
             Level::Ok
         );
     }

@@ -10,6 +10,24 @@ use super::permissions::Trial;
 /// A reply, or the error that the master returned instead.
 pub(super) type QueryResult<T> = Result<T, String>;
 
+/// Why there is no reply of use.
+#[derive(Debug)]
+pub(super) enum QueryError {
+    /// The master replied with an error, or with something else than it should.
+    Refused(String),
+    /// The connection cannot be used any more.
+    Unreached(Unreached),
+}
+
+/// What a master replied. Only a broken connection is an error.
+pub(super) fn reply<T>(result: Result<T, QueryError>) -> Result<QueryResult<T>, Unreached> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(QueryError::Refused(text)) => Ok(Err(text)),
+        Err(QueryError::Unreached(why)) => Err(why),
+    }
+}
+
 /// A master and the result of the visit.
 #[derive(Clone, Debug)]
 pub(super) struct ServerInfo {
@@ -69,6 +87,20 @@ impl ServerInfo {
 }
 
 impl Visit {
+    /// A visit that got this reply to `INFO`, and this marker.
+    #[cfg(test)]
+    pub(super) fn with(info: &str, marker: Option<&str>) -> Self {
+        Self {
+            info: Ok(Info::read(info)),
+            settings: Ok(Settings::default()),
+            pings: Ok(Vec::new()),
+            clock: Err(String::new()),
+            marker: Ok(marker.map(str::to_owned)),
+            init: None,
+            trials: Vec::new(),
+        }
+    }
+
     /// Whether the master reports that it syncs every write, as a lock with a guard requires.
     pub(super) fn durable(&self) -> bool {
         self.settings.as_ref().is_ok_and(Settings::durable)
@@ -106,7 +138,7 @@ impl Info {
         Self {
             redis: word("redis_version"),
             valkey: word("valkey_version"),
-            mode: word("redis_mode"),
+            mode: word("redis_mode").or_else(|| word("server_mode")),
             run_id: word("run_id").filter(|id| id.len() <= 64),
             role: word("role"),
             replicas: number("connected_slaves"),

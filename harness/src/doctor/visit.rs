@@ -3,19 +3,20 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, ConnectionLike, RedisError, Value};
+use redquorum_protocol::wire::Command;
 
-use super::server_info::{Info, Look, QueryResult, Settings, Unreached, Visit};
+use super::server_info::{Info, Look, QueryError, Settings, Unreached, Visit, reply};
 use super::{Address, ExamineOptions, init, permissions};
 
 /// Timeout of a connection and of a reply: longer than that of any lock.
-const PATIENCE: Duration = Duration::from_secs(2);
+const VISIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The number of `PING`s, and the time over which they are spread. The clock's rate is measured
 /// over this time, too.
 const PINGS: u32 = 20;
 const WHILE: Duration = Duration::from_secs(1);
 
-/// How many times the clock is read. The reading with the fastest reply counts.
+/// How many times the clock is read.
 const LOOKS: usize = 5;
 
 /// A connection to a master for requests.
@@ -25,46 +26,47 @@ pub(super) struct Line<'a> {
 }
 
 /// Visits a master.
-pub(super) fn visit(address: &Address, wish: &ExamineOptions) -> Result<Visit, Unreached> {
+pub(super) fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit, Unreached> {
     let mut line = Line::open(address)?;
     let start = Instant::now();
-    let info = line.info()?;
-    let settings = line.settings()?;
-    let first = line.look(start)?;
-    let pings = line.pings()?;
-    let second = line.look(start)?;
+    let info = reply(line.info())?;
+    let settings = reply(line.settings())?;
+    let first = reply(line.look(start))?;
+    let pings = reply(line.pings())?;
+    let second = reply(line.look(start))?;
     let clock = first.and_then(|first| Ok([first, second?]));
-    let marker = line.marker()?;
+    let marker = reply(line.marker())?;
     let is_master = info.as_ref().map_or(true, Info::is_master);
-    let mut said = Visit { info, settings, pings, clock, marker, init: None, trials: Vec::new() };
-    if let (true, Some(guard)) = (wish.init, wish.guard) {
-        said.init = Some(init::mark(&mut line, guard, &said)?);
-        said.marker = line.marker()?;
+    let mut visit = Visit { info, settings, pings, clock, marker, init: None, trials: Vec::new() };
+    if let (true, Some(guard)) = (options.init, options.guard) {
+        visit.init = Some(init::mark(&mut line, guard, &visit)?);
+        visit.marker = reply(line.marker())?;
     }
     if is_master {
-        said.trials = permissions::attempt(&mut line, &said, &wish.prefix)?;
+        visit.trials = permissions::attempt(&mut line, &visit, &options.prefix)?;
     }
-    Ok(said)
+    Ok(visit)
 }
 
 impl<'a> Line<'a> {
     /// Connects and authenticates.
     pub(super) fn open(address: &'a Address) -> Result<Self, Unreached> {
-        let connection = address.client.get_connection_with_timeout(PATIENCE);
-        let connection = connection.map_err(|error| unreached(address, &error))?;
-        let bounded = connection
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| connection.set_write_timeout(Some(PATIENCE)));
-        bounded.map_err(|error| unreached(address, &error))?;
+        let connect = || {
+            let connection = address.client.get_connection_with_timeout(VISIT_TIMEOUT)?;
+            connection.set_read_timeout(Some(VISIT_TIMEOUT))?;
+            connection.set_write_timeout(Some(VISIT_TIMEOUT))?;
+            Ok(connection)
+        };
+        let connection = connect().map_err(|error| unreached(address, &error))?;
         let mut line = Self { address, connection };
-        if let Some(password) = &address.password {
+        let login = address.password.as_deref().map(|password| {
             let words = ["AUTH"].into_iter().chain(address.user.as_deref());
-            let words: Vec<&str> = words.chain([password.as_str()]).collect();
-            line.ask(&words)?.map_err(Unreached::Refused)?;
-        }
-        if address.database != 0 {
-            let database = address.database.to_string();
-            line.ask(&["SELECT", &database])?.map_err(Unreached::Refused)?;
+            words.chain([password]).collect::<Vec<_>>()
+        });
+        let database = address.database.to_string();
+        let select = (address.database != 0).then(|| vec!["SELECT", &database]);
+        for words in login.into_iter().chain(select) {
+            reply(line.ask(&words))?.map_err(Unreached::Refused)?;
         }
         Ok(line)
     }
@@ -74,8 +76,8 @@ impl<'a> Line<'a> {
         Self::open(self.address)
     }
 
-    /// Sends a command given as words. The outer error means that the connection is unusable.
-    pub(super) fn ask(&mut self, words: &[&str]) -> Result<QueryResult<Value>, Unreached> {
+    /// Sends a command given as words.
+    pub(super) fn ask(&mut self, words: &[&str]) -> Result<Value, QueryError> {
         let mut packed = redis::Cmd::new();
         for word in words {
             packed.arg(*word);
@@ -83,57 +85,54 @@ impl<'a> Line<'a> {
         self.ask_packed(&packed.get_packed_command())
     }
 
-    /// Sends a command given as bytes of the wire.
-    pub(super) fn ask_packed(&mut self, bytes: &[u8]) -> Result<QueryResult<Value>, Unreached> {
-        let said = self.connection.req_packed_command(bytes).and_then(Value::extract_error);
-        match said {
-            Ok(value) => Ok(Ok(value)),
-            Err(error) => match error.code() {
-                // The master replies this to every command, so it is no reply to this one.
-                Some("NOAUTH") => Err(Unreached::Refused(self.text(&error))),
-                Some(_) => Ok(Err(self.text(&error))),
-                None => Err(unreached(self.address, &error)),
-            },
-        }
+    /// Sends a command of the lock.
+    pub(super) fn run(&mut self, command: &Command) -> Result<Value, QueryError> {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        self.ask_packed(&bytes)
     }
 
-    fn text(&self, error: &RedisError) -> String {
-        server_text(self.address, error)
+    fn ask_packed(&mut self, bytes: &[u8]) -> Result<Value, QueryError> {
+        let reply = self.connection.req_packed_command(bytes).and_then(Value::extract_error);
+        reply.map_err(|error| match error.code() {
+            // The master replies this to every command, so it is no reply to this one.
+            Some(code) if code != "NOAUTH" => {
+                QueryError::Refused(server_text(self.address, &error))
+            }
+            _ => QueryError::Unreached(unreached(self.address, &error)),
+        })
     }
 
-    pub(super) fn info(&mut self) -> Result<QueryResult<Info>, Unreached> {
-        let said = self.ask(&["INFO"])?;
-        Ok(said.map(|value| Info::read(&words(&value).concat())))
+    pub(super) fn info(&mut self) -> Result<Info, QueryError> {
+        Ok(Info::read(&words(&self.ask(&["INFO"])?).concat()))
     }
 
-    fn settings(&mut self) -> Result<QueryResult<Settings>, Unreached> {
-        let said = self.ask(&["CONFIG", "GET", "*append*"])?;
-        Ok(said.map(|value| Settings::read(&words(&value))))
+    fn settings(&mut self) -> Result<Settings, QueryError> {
+        Ok(Settings::read(&words(&self.ask(&["CONFIG", "GET", "*append*"])?)))
     }
 
     /// The boot marker. A marker that is no plain text becomes `?`, as in the lock.
-    fn marker(&mut self) -> Result<QueryResult<Option<String>>, Unreached> {
-        let said = self.ask(&["GET", "redquorum:boot"])?;
-        Ok(said.map(|value| match value {
+    fn marker(&mut self) -> Result<Option<String>, QueryError> {
+        Ok(match self.ask(&["GET", "redquorum:boot"])? {
             Value::Nil => None,
             Value::BulkString(bytes) if bytes.is_empty() => None,
-            Value::BulkString(bytes) => {
-                let plain = bytes.len() <= 256 && bytes.iter().all(|c| matches!(c, b' '..=b'~'));
-                let text = plain.then(|| String::from_utf8_lossy(&bytes).into_owned());
-                Some(text.unwrap_or_else(|| "?".to_owned()))
+            Value::BulkString(bytes)
+                if bytes.len() <= 256 && bytes.iter().all(|c| matches!(c, b' '..=b'~')) =>
+            {
+                Some(String::from_utf8_lossy(&bytes).into_owned())
             }
             _ => Some("?".to_owned()),
-        }))
+        })
     }
 
-    fn pings(&mut self) -> Result<QueryResult<Vec<Duration>>, Unreached> {
+    fn pings(&mut self) -> Result<Vec<Duration>, QueryError> {
         let (start, mut took) = (Instant::now(), Vec::new());
         for number in 1..=PINGS {
             let sent = Instant::now();
-            if let Err(text) = self.ask(&["PING"])? {
+            if let Err(why) = self.ask(&["PING"]) {
                 // The measurement of the clock's rate needs its time all the same.
                 std::thread::sleep(WHILE.saturating_sub(start.elapsed()));
-                return Ok(Err(text));
+                return Err(why);
             }
             took.push(sent.elapsed());
             let next = WHILE * number / PINGS;
@@ -142,21 +141,19 @@ impl<'a> Line<'a> {
             }
             std::thread::sleep(next.saturating_sub(start.elapsed()));
         }
-        Ok(Ok(took))
+        Ok(took)
     }
 
-    fn look(&mut self, start: Instant) -> Result<QueryResult<Look>, Unreached> {
+    /// Reads the clock several times. The reading with the fastest reply counts.
+    fn look(&mut self, start: Instant) -> Result<Look, QueryError> {
         let mut best: Option<Look> = None;
         for _ in 0..LOOKS {
             let (sent, wall) = (start.elapsed(), wall_micros());
-            let said = match self.ask(&["TIME"])? {
-                Ok(said) => words(&said),
-                Err(text) => return Ok(Err(text)),
-            };
+            let reply = words(&self.ask(&["TIME"])?);
             let slack = (start.elapsed().saturating_sub(sent)) / 2;
-            let number = |index: usize| said.get(index).and_then(|text| text.parse::<i64>().ok());
+            let number = |index: usize| reply.get(index).and_then(|text| text.parse::<i64>().ok());
             let (Some(seconds), Some(micros)) = (number(0), number(1)) else {
-                return Ok(Err(format!("no time: {said:?}")));
+                return Err(QueryError::Refused(format!("no time: {reply:?}")));
             };
             let micros = seconds.saturating_mul(1_000_000).saturating_add(micros);
             let here = wall.saturating_add(micros_of(slack));
@@ -166,7 +163,7 @@ impl<'a> Line<'a> {
                 best = Some(look);
             }
         }
-        Ok(best.ok_or_else(|| "it was not asked".to_owned()))
+        best.ok_or_else(|| QueryError::Refused("it was not asked".to_owned()))
     }
 }
 
@@ -207,7 +204,7 @@ fn unreached(address: &Address, error: &RedisError) -> Unreached {
     if error.code().is_some() {
         Unreached::Refused(server_text(address, error))
     } else if error.is_timeout() {
-        Unreached::Silent(format!("it does not answer within {PATIENCE:?}"))
+        Unreached::Silent(format!("it does not answer within {VISIT_TIMEOUT:?}"))
     } else {
         Unreached::Down(address.conceal(&error.to_string()))
     }

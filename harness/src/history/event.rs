@@ -173,7 +173,8 @@ pub enum Event {
         failed: Option<String>,
     },
     /// A fault is healed: the effect of the [`Event::Struck`] with the same number is undone.
-    Cured {
+    #[serde(rename = "cured")]
+    Healed {
         /// The number of the fault.
         fault: usize,
         /// When the fault was healed.

@@ -5,7 +5,7 @@
 //! always goes first. This last check costs only a number for each state, because the most urgent
 //! event leads to a state that is visited anyway.
 
-use super::state_set::{NOBODY, StateSet};
+use super::state_set::{NONE, StateSet};
 
 /// A model whose states can be explored.
 pub trait Model {
@@ -37,17 +37,21 @@ pub trait Model {
     /// # Errors
     ///
     /// A rule that it breaks.
-    fn check(&mut self, state: &Self::State) -> Result<(), Broken>;
+    fn check(&mut self, _: &Self::State) -> Result<(), Broken> {
+        Ok(())
+    }
 
     /// Checks a state in which no event is due.
     ///
     /// # Errors
     ///
     /// A rule that it breaks as an end.
-    fn check_end(&mut self, state: &Self::State) -> Result<(), Broken>;
+    fn check_end(&mut self, _: &Self::State) -> Result<(), Broken> {
+        Ok(())
+    }
 
     /// Describes an event, and its effect if the step succeeded.
-    fn tell(
+    fn describe_event(
         &mut self,
         state: &Self::State,
         event: Self::Event,
@@ -55,7 +59,7 @@ pub trait Model {
     ) -> String;
 
     /// Describes a state.
-    fn show(&mut self, state: &Self::State) -> Vec<String>;
+    fn describe_state(&mut self, state: &Self::State) -> Vec<String>;
 }
 
 /// Whether an event must come.
@@ -82,7 +86,7 @@ pub struct Counterexample {
     /// The broken rule.
     pub broken: Broken,
     /// One line for each step.
-    pub story: Vec<String>,
+    pub steps: Vec<String>,
     /// The last state.
     pub last: Vec<String>,
 }
@@ -110,7 +114,7 @@ pub fn explore<M: Model>(model: &mut M, most: usize) -> Explored {
 }
 
 /// Not explored: it is unknown where the state leads.
-const UNKNOWN: u32 = NOBODY - 1;
+const UNKNOWN: u32 = NONE - 1;
 
 struct Walk<'m, M: Model> {
     model: &'m mut M,
@@ -157,7 +161,7 @@ impl<'m, M: Model> Walk<'m, M> {
 
     fn levels(&mut self, most: usize, depth: &mut usize) -> Result<(), Found> {
         for start in self.model.starts() {
-            self.enter(start, (NOBODY, 0))?;
+            self.enter(start, (NONE, 0))?;
         }
         let mut events = Vec::new();
         let mut level_ends = self.states.len();
@@ -183,7 +187,7 @@ impl<'m, M: Model> Walk<'m, M> {
             self.ends += 1;
             self.model.check_end(&state).map_err(|broken| (broken, this, None))?;
         }
-        let mut onward = NOBODY;
+        let mut onward = NONE;
         for (index, (_, event)) in (0..).zip(events.iter()) {
             self.transitions += 1;
             let after = self.model.step(&state, *event);
@@ -210,7 +214,7 @@ impl<'m, M: Model> Walk<'m, M> {
 
     /// Checks that the due events lead from every state to an end, and not into a loop.
     fn settles(&mut self) -> Result<(), Found> {
-        const SETTLED: u32 = NOBODY;
+        const SETTLED: u32 = NONE;
         self.onward.resize(self.states.len(), UNKNOWN);
         // The number of the walk that visited each state. Each walk stops at an end, or at a state
         // that an earlier walk has visited.
@@ -221,20 +225,20 @@ impl<'m, M: Model> Walk<'m, M> {
             while walk_of[at] == 0 {
                 walk_of[at] = walk;
                 match self.onward[at] {
-                    NOBODY | UNKNOWN => break,
+                    NONE | UNKNOWN => break,
                     next => at = next as usize,
                 }
             }
-            if walk_of[at] == walk && !matches!(self.onward[at], NOBODY | UNKNOWN) {
+            if walk_of[at] == walk && !matches!(self.onward[at], NONE | UNKNOWN) {
                 let why = "what is due leads back here, again and again".to_owned();
-                let broken = Broken { rule: "the world settles", why };
+                let broken = Broken { rule: "every run ends", why };
                 return Err((broken, u32::try_from(at).expect("it was entered"), None));
             }
             let mut at = start;
             while walk_of[at] == walk {
                 walk_of[at] = SETTLED;
                 match self.onward[at] {
-                    NOBODY | UNKNOWN => break,
+                    NONE | UNKNOWN => break,
                     next => at = next as usize,
                 }
             }
@@ -247,7 +251,7 @@ impl<'m, M: Model> Walk<'m, M> {
         let mut way = Vec::new();
         let mut at = last;
         while let (from, index) = self.from[at as usize]
-            && from != NOBODY
+            && from != NONE
         {
             way.push((from, index, Some(at)));
             at = from;
@@ -255,16 +259,16 @@ impl<'m, M: Model> Walk<'m, M> {
         way.reverse();
         way.extend(event.map(|index| (last, index, None)));
         let mut events = Vec::new();
-        let mut story = Vec::new();
+        let mut steps = Vec::new();
         for (from, index, to) in way {
             let state = self.states[from as usize].clone();
             events.clear();
             self.model.events(&state, &mut events);
             let (_, event) = events[usize::from(index)];
             let after = to.map(|to| self.states[to as usize].clone());
-            story.push(self.model.tell(&state, event, after.as_ref()));
+            steps.push(self.model.describe_event(&state, event, after.as_ref()));
         }
         let last = self.states[last as usize].clone();
-        Counterexample { broken, story, last: self.model.show(&last) }
+        Counterexample { broken, steps, last: self.model.describe_state(&last) }
     }
 }

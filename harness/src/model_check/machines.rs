@@ -15,10 +15,9 @@
 //! | `turn.rs` | the driver around the machines: the state after an event |
 //! | `local.rs` | the whole of one client, and its successors, computed once |
 //! | `rules.rs` | the rules that must hold |
-//! | `mutant.rs` | mutants of the driver, to show that the rules detect errors |
 //! | `canonical.rs` | the canonical form of states: clocks shifted, masters or clients reordered |
 //! | `pool.rs` | the parts of states, each kept once |
-//! | `story.rs` | states and events in words |
+//! | `describe.rs` | states and events in words |
 //!
 //! # Time
 //!
@@ -57,14 +56,13 @@
 mod caller;
 mod canonical;
 mod connection;
+mod describe;
 mod event;
 mod local;
 mod master;
-mod mutant;
 mod pool;
-mod rules;
+pub(super) mod rules;
 mod scope;
-mod story;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -76,11 +74,11 @@ use connection::{Connection, Entries};
 pub use event::{Act, ClientEvent, Event, LinkEvent};
 use local::{Known, Local};
 use master::{Key, Queue, STRANGER};
-pub use mutant::MachineMutant;
 use pool::Pool;
 pub use scope::{Scope, Spent, Start, Withheld};
 
 use super::{Broken, Explored, Fairness, Model, explore};
+use crate::mutants::Mutant;
 
 /// The largest number of masters, and of clients, of a scope.
 const MASTERS: usize = 3;
@@ -90,7 +88,7 @@ const CLIENTS: usize = 2;
 #[derive(Debug)]
 pub struct Machines {
     scope: Scope,
-    mutant: MachineMutant,
+    mutant: Mutant,
     callers: Pool<Caller>,
     sides: Pool<(Connection, Entries)>,
     locals: Pool<Local>,
@@ -121,7 +119,7 @@ pub struct State {
 
 /// The result of a run.
 #[derive(Clone, Debug)]
-pub struct Proof {
+pub struct Report {
     /// The bounds.
     pub scope: Scope,
     /// What was found.
@@ -131,14 +129,14 @@ pub struct Proof {
 }
 
 /// Explores a scope with a correct driver or with a mutant, up to `most` states.
-pub fn prove(scope: Scope, mutant: MachineMutant, most: usize) -> Proof {
+pub fn model_check(scope: Scope, mutant: Mutant, most: usize) -> Report {
     let mut machines = Machines::new(scope, mutant);
     let explored = explore(&mut machines, most);
-    Proof { scope, explored, withheld: machines.withheld }
+    Report { scope, explored, withheld: machines.withheld }
 }
 
 impl Machines {
-    fn new(scope: Scope, mutant: MachineMutant) -> Self {
+    fn new(scope: Scope, mutant: Mutant) -> Self {
         assert!((1..=MASTERS).contains(&scope.masters) && (1..=CLIENTS).contains(&scope.clients));
         Self {
             scope,
@@ -181,7 +179,7 @@ impl Machines {
             && matches!(
                 moves[usize::from(index)].client_event,
                 ClientEvent::Act(Act::Acquire | Act::Collect)
-                    | ClientEvent::Between(_, LinkEvent::Execute(_) | LinkEvent::Hear)
+                    | ClientEvent::Between(_, LinkEvent::Execute(_) | LinkEvent::Read)
             )
     }
 
@@ -238,7 +236,7 @@ impl Model for Machines {
     }
 
     fn key(&mut self, state: &State) -> u128 {
-        self.folded(state)
+        self.canonical_key(state)
     }
 
     fn check(&mut self, state: &State) -> Result<(), Broken> {
@@ -249,12 +247,12 @@ impl Model for Machines {
         self.check_settled(state)
     }
 
-    fn tell(&mut self, state: &State, event: Event, after: Option<&State>) -> String {
-        self.tell_event(state, event, after)
+    fn describe_event(&mut self, state: &State, event: Event, after: Option<&State>) -> String {
+        self.event_text(state, event, after)
     }
 
-    fn show(&mut self, state: &State) -> Vec<String> {
-        self.show_state(state)
+    fn describe_state(&mut self, state: &State) -> Vec<String> {
+        self.state_text(state)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The visited states: their hashes in the order of discovery, and a table to find them.
+//! Hashes of states, or of parts of states, in the order of discovery, and a table to find them.
 
 /// "None" as the number of a state.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// See the [module](self). Each state takes sixteen bytes, and six to eleven in the table.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct StateSet {
 
 impl StateSet {
     pub(super) fn new() -> Self {
-        Self { keys: Vec::new(), slots: vec![NOBODY; 1 << 10] }
+        Self { keys: Vec::new(), slots: vec![NONE; 1 << 10] }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -27,7 +27,7 @@ impl StateSet {
             self.grow();
         }
         let slot = self.slot(key);
-        if self.slots[slot] != NOBODY {
+        if self.slots[slot] != NONE {
             return (self.slots[slot], false);
         }
         let number =
@@ -42,14 +42,14 @@ impl StateSet {
         let mask = self.slots.len() - 1;
         // Any bits of a hash are suitable.
         let mut slot = (key & mask as u128) as usize;
-        while self.slots[slot] != NOBODY && self.keys[self.slots[slot] as usize] != key {
+        while self.slots[slot] != NONE && self.keys[self.slots[slot] as usize] != key {
             slot = (slot + 1) & mask;
         }
         slot
     }
 
     fn grow(&mut self) {
-        self.slots = vec![NOBODY; self.slots.len() * 2];
+        self.slots = vec![NONE; self.slots.len() * 2];
         for number in 0..self.keys.len() {
             let slot = self.slot(self.keys[number]);
             self.slots[slot] = u32::try_from(number).expect("it was entered");

@@ -1,11 +1,10 @@
-//! Claim: the adapter around a claim machine. It has the methods of the machine, and falsifies
-//! their inputs and effects.
+//! Claim: the adapter around a claim machine. It falsifies the inputs and effects of the machine.
 
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Claim, Effect, Hold, Input, LockConfig, NodeId, NodeSet, Position, QueueEvent, Reply, Rng,
-    RoundId, TOKEN_LEN, Time, Token, WaitPolicy, WakeUp,
+    Claim, ClaimMachine, Effect, Hold, Input, LockConfig, NodeId, NodeSet, Position, QueueEvent,
+    Reply, Rng, RoundId, TOKEN_LEN, Time, Token, WaitPolicy, WakeUp,
 };
 
 use super::mutant::Mutant;
@@ -15,10 +14,10 @@ use crate::client_machine::Clocks;
 
 /// The claim of a mutant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct MutantClaim {
-    pub(super) mutant: Mutant,
+pub(crate) struct MutantClaim {
+    mutant: Mutant,
     /// The half that all tokens of the client share, under [`Mutant::OneToken`].
-    root: Token,
+    root: Option<Token>,
     terms: LockConfig,
     claim: Claim,
     /// How far the machine's clock is put back.
@@ -65,12 +64,26 @@ impl Rng for ClaimRng<'_> {
     }
 }
 
-impl MutantClaim {
-    /// Starts to acquire. All claims of one client have the same `root`, a random token that no
-    /// other client has. The caller makes the lock config with [`Mutant::drift`].
-    pub fn acquire(
-        (mutant, root): (Mutant, Token),
+/// The ingredients of a mutant's claim: the shared half of its client's tokens, if they share one,
+/// and the numbers that masters reported in an earlier hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Seed {
+    pub(super) mutant: Mutant,
+    pub(super) root: Option<Token>,
+    pub(super) numbers: Numbers,
+}
+
+impl ClaimMachine for MutantClaim {
+    type Clocks = Clocks;
+    type Seed = Seed;
+
+    fn now(clocks: Clocks) -> Time {
+        clocks.monotonic
+    }
+
+    fn acquire(
         clocks: Clocks,
+        Seed { mutant, root, numbers }: Seed,
         terms: LockConfig,
         policy: WaitPolicy,
         rng: &mut dyn Rng,
@@ -78,10 +91,9 @@ impl MutantClaim {
     ) -> Self {
         let now = clock(mutant, clocks);
         let start = out.len();
-        let root_of_all = (mutant == Mutant::OneToken).then_some(root);
-        let mut rng = ClaimRng { root: root_of_all, mutant, clocks, rng };
+        let mut rng = ClaimRng { root, mutant, clocks, rng };
         let claim = Claim::acquire(now, terms, policy, &mut rng, out);
-        let liar = Self {
+        let mutated = Self {
             mutant,
             root,
             terms,
@@ -89,28 +101,20 @@ impl MutantClaim {
             behind: Duration::ZERO,
             put_back_in: None,
             votes: VoteTheft::default(),
-            numbers: Numbers::default(),
+            numbers,
             voting: true,
             acknowledged: (0, NodeSet::EMPTY),
         };
         if mutant != Mutant::None {
             let wanted: Vec<Effect> =
-                out.drain(start..).filter(|effect| liar.wants(effect)).collect();
+                out.drain(start..).filter(|effect| mutated.wants(effect)).collect();
             out.extend(wanted);
         }
-        liar
+        mutated
     }
 
-    /// Handles one input and emits the effects.
-    pub fn handle(
-        &mut self,
-        clocks: Clocks,
-        input: Input,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
-        let root = (self.mutant == Mutant::OneToken).then_some(self.root);
-        let mut rng = ClaimRng { root, mutant: self.mutant, clocks, rng };
+    fn handle(&mut self, clocks: Clocks, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        let mut rng = ClaimRng { root: self.root, mutant: self.mutant, clocks, rng };
         if self.mutant == Mutant::None {
             return self.claim.handle(clocks.monotonic, input, &mut rng, out);
         }
@@ -130,12 +134,41 @@ impl MutantClaim {
         }
     }
 
+    fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    fn reentered(&self, before: u32) -> bool {
+        let Claim::Holding(hold) = &self.claim else { return false };
+        match self.mutant {
+            Mutant::ReentersDead => true,
+            Mutant::FirstReleaseFrees => hold.lost().is_none(),
+            _ => hold.handles() > before,
+        }
+    }
+
+    fn next_wake(&self, clocks: Clocks) -> Time {
+        match self.claim.next_wake() {
+            Time::NEVER => Time::NEVER,
+            _ if self.waits_for_ever() => Time::NEVER,
+            wake => clocks.monotonic.plus(wake.since(self.now(clocks))),
+        }
+    }
+
+    fn by_now(&self, clocks: Clocks, time: Time) -> Time {
+        let now = self.now(clocks);
+        let ahead = clocks.monotonic.plus(time.since(now));
+        Time::ZERO.plus(ahead.since(Time::ZERO.plus(now.since(time))))
+    }
+}
+
+impl MutantClaim {
     /// The inputs that the machine gets instead.
     fn falsify(&mut self, clocks: Clocks, input: Input) -> Vec<Input> {
         match input {
             // The mutations leave readings of clocks alone, and each stays with its answer.
             Input::Answered { node, step, answer: Reply::Timed { reading, answer } } => {
-                let told = self.answered(clocks, step, (node, *answer));
+                let inputs = self.answered(clocks, step, (node, *answer));
                 let again = |input| match input {
                     Input::Answered { node: of, step, answer } if of == node => {
                         let answer = Reply::Timed { reading, answer: Box::new(answer) };
@@ -143,7 +176,7 @@ impl MutantClaim {
                     }
                     other => other,
                 };
-                told.into_iter().map(again).collect()
+                inputs.into_iter().map(again).collect()
             }
             Input::Answered { node, step, answer } => self.answered(clocks, step, (node, answer)),
             Input::Wake => {
@@ -152,13 +185,13 @@ impl MutantClaim {
                     && self.votes.holds_back(step, theft.enough)
                     && self.claim.next_wake() <= self.now(clocks)
                 {
-                    inputs = told(step, self.votes.let_go());
+                    inputs = inputs_of(step, self.votes.let_go());
                 }
                 if let Some(attempt) = self.attempt_for_numbers()
                     && self.claim.next_wake() <= self.now(clocks)
                 {
                     let (mutant, quorum) = (self.mutant, self.terms.quorum());
-                    inputs.extend(told(
+                    inputs.extend(inputs_of(
                         RoundId::Attempt(attempt),
                         self.numbers.let_go(mutant, quorum),
                     ));
@@ -206,27 +239,24 @@ impl MutantClaim {
             Mutant::ErrorIsYes
                 if matches!((step, &answer), (RoundId::Attempt(_), Reply::Unknown(_))) =>
             {
-                told(step, vec![(node, self.granted_as_others())])
+                inputs_of(step, vec![(node, self.granted_as_others())])
             }
             Mutant::ServerTwice if node.index() == 0 && self.terms.nodes() > 1 => {
                 let twice = [NodeId::new(0), NodeId::new(1)].map(|node| (node, answer.clone()));
-                told(step, twice.into())
+                inputs_of(step, twice.into())
             }
             mutant if self.attempt_for_numbers().is_some_and(|at| step == RoundId::Attempt(at)) => {
                 let of = (self.terms.nodes(), self.terms.quorum());
                 let attempt = self.attempt_for_numbers().unwrap_or_default();
-                told(step, self.numbers.pass(mutant, attempt, (node, answer), of))
+                inputs_of(step, self.numbers.pass(mutant, attempt, (node, answer), of))
             }
             _ => match self.theft(Some(step)) {
-                Some((step, theft)) => told(step, self.votes.pass(step, (node, answer), theft)),
+                Some((step, theft)) => {
+                    inputs_of(step, self.votes.pass(step, (node, answer), theft))
+                }
                 None => vec![Input::Answered { node, step, answer }],
             },
         }
-    }
-
-    /// Restores what an earlier hold left.
-    pub(super) fn remember(&mut self, numbers: Numbers) {
-        self.numbers = numbers;
     }
 
     /// What the client's next claim restores.
@@ -354,31 +384,8 @@ impl MutantClaim {
         Time::ZERO.plus(real.since(Time::ZERO.plus(self.behind)))
     }
 
-    /// How long until [`Input::Wake`] is due. `None` if it never is.
-    pub fn sleeps(&self, clocks: Clocks) -> Option<Duration> {
-        let wake = self.claim.next_wake();
-        (wake != Time::NEVER && !self.waits_for_ever()).then(|| wake.since(self.now(clocks)))
-    }
-
-    /// The state of the claim. Its times are by the machine's own clock.
-    pub const fn claim(&self) -> &Claim {
-        &self.claim
-    }
-
-    /// The deadline of a hold of this claim, by the monotonic clock.
-    pub fn deadline(&self, clocks: Clocks, hold: &Hold) -> Time {
-        self.by_now(clocks, hold.deadline())
-    }
-
-    /// Converts an instant of the machine's clock to the monotonic clock.
-    pub(super) fn by_now(&self, clocks: Clocks, time: Time) -> Time {
-        let now = self.now(clocks);
-        let ahead = clocks.monotonic.plus(time.since(now));
-        Time::ZERO.plus(ahead.since(Time::ZERO.plus(now.since(time))))
-    }
-
     /// Whether the holder finds its lease held.
-    pub fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
+    pub(super) fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
         self.mutant == Mutant::SilentLoss
             || (hold.lost().is_none() && self.now(clocks) < hold.deadline())
     }
@@ -393,6 +400,6 @@ pub(super) fn clock(mutant: Mutant, clocks: Clocks) -> Time {
     }
 }
 
-fn told(step: RoundId, answers: Vec<(NodeId, Reply)>) -> Vec<Input> {
+fn inputs_of(step: RoundId, answers: Vec<(NodeId, Reply)>) -> Vec<Input> {
     answers.into_iter().map(|(node, answer)| Input::Answered { node, step, answer }).collect()
 }

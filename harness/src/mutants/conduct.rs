@@ -3,72 +3,12 @@
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Greeting;
-use redquorum_protocol::{
-    Claim, ClaimMachine, Drift, Effect, Hold, Input, LockConfig, NodeId, Rng, RunId, Time, Token,
-    WaitPolicy,
-};
+use redquorum_protocol::{Claim, ClaimMachine, Drift, Hold, NodeId, RunId, Time, Token};
 
-use super::claim::{MutantClaim, clock};
+use super::claim::{MutantClaim, Seed, clock};
 use super::mutant::Mutant;
-use super::numbers::Numbers;
 use crate::client_machine::{Clocks, Conduct};
 use crate::client_protocol::Options;
-
-/// The ingredients of a mutant's claim: the shared half of its client's tokens, if they share one,
-/// and the numbers that masters reported in an earlier hold.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Seed {
-    pub(super) mutant: Mutant,
-    pub(super) root: Token,
-    pub(super) numbers: Numbers,
-}
-
-impl ClaimMachine for MutantClaim {
-    type Clocks = Clocks;
-    type Seed = Seed;
-
-    fn now(clocks: Clocks) -> Time {
-        clocks.monotonic
-    }
-
-    fn acquire(
-        clocks: Clocks,
-        Seed { mutant, root, numbers }: Seed,
-        terms: LockConfig,
-        policy: WaitPolicy,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) -> Self {
-        let mut claim = Self::acquire((mutant, root), clocks, terms, policy, rng, out);
-        claim.remember(numbers);
-        claim
-    }
-
-    fn handle(&mut self, clocks: Clocks, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        Self::handle(self, clocks, input, rng, out);
-    }
-
-    fn claim(&self) -> &Claim {
-        Self::claim(self)
-    }
-
-    fn next_wake(&self, clocks: Clocks) -> Time {
-        self.sleeps(clocks).map_or(Time::NEVER, |sleep| clocks.monotonic.plus(sleep))
-    }
-
-    fn reentered(&self, before: u32) -> bool {
-        let Claim::Holding(hold) = self.claim() else { return false };
-        match self.mutant {
-            Mutant::ReentersDead => true,
-            Mutant::FirstReleaseFrees => hold.lost().is_none(),
-            _ => hold.handles() > before,
-        }
-    }
-
-    fn by_now(&self, clocks: Clocks, time: Time) -> Time {
-        Self::by_now(self, clocks, time)
-    }
-}
 
 impl Conduct for Mutant {
     type Claim = MutantClaim;
@@ -77,10 +17,9 @@ impl Conduct for Mutant {
     const REMEMBERS: bool = true;
 
     fn seed(self, root: &mut dyn FnMut() -> Token, former: Option<&MutantClaim>) -> Seed {
-        let none = Token::new([0; redquorum_protocol::TOKEN_LEN]);
         // Drawn only for the mutant that needs it. All other mutants draw the same numbers as the
         // library.
-        let root = if self == Self::OneToken { root() } else { none };
+        let root = (self == Self::OneToken).then(root);
         let numbers = former.and_then(MutantClaim::numbers).cloned().unwrap_or_default();
         Seed { mutant: self, root, numbers }
     }
@@ -117,7 +56,7 @@ impl Conduct for Mutant {
     }
 
     fn deadline(self, claim: &MutantClaim, hold: &Hold, clocks: Clocks) -> Time {
-        claim.deadline(clocks, hold)
+        claim.by_now(clocks, hold.deadline())
     }
 
     fn seems_held(self, claim: &MutantClaim, hold: &Hold, clocks: Clocks) -> bool {

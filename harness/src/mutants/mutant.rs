@@ -1,220 +1,131 @@
-//! Mutant: the mutations, by name.
+//! The list of all mutants, each with one name. `just mutants` prints which scenarios, and which
+//! rules of the model check, catch each of them.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, write_command};
 use redquorum_protocol::{Drift, TOKEN_LEN, Token};
+use redquorum_redis_model::ScriptMutant;
 
-use super::script::ScriptMutant;
+use crate::named::named;
 
-/// What a mutant does wrong.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Mutant {
-    /// Nothing: the baseline for all others.
-    None,
-    /// Does not check the clock when a quorum has granted, however long that took.
-    NoDeadlineCheck,
-    /// Counts the TTL from the first reply, not from before the first request.
-    T0AfterFirstReply,
-    /// Measures by the wall clock.
-    WallClock,
-    /// Takes ⌊N/2⌋ masters for a quorum.
-    SmallQuorum,
-    /// Deducts no drift allowance, except for the millisecond to which Redis expires keys.
-    DriftIgnored,
-    /// Deletes keys without a check of the token.
-    PlainDel,
-    /// Cleans up only where its SET was acknowledged.
-    ReleaseAcknowledgedOnly,
-    /// Extends keys without a check of the token.
-    ExtendWithoutTokenCheck,
-    /// Takes an extension for successful if one master still has the key.
-    ExtendCountsMinority,
-    /// Sets the same value in every attempt.
-    OneToken,
-    /// Counts the first master twice and does not ask the second. Nor does it check which server it
-    /// has at which address.
-    ServerTwice,
-    /// Does not report that a lease is lost, and finds every lease held.
-    SilentLoss,
-    /// Takes any answer but a refusal for a grant, and silence as well.
-    ErrorIsYes,
-    /// Claims to keep a lease alive, and does not.
-    NoWatchdog,
-    /// Forgets an abandoned acquire and all that it has sent.
-    LeaksCancelled,
-    /// Counts the TTL of an extension from the first reply.
-    ExtendsFromReply,
-    /// Releases a majority of the masters, and leaves the others to expiry.
-    ReleasesMajority,
-    /// Measures by a clock that stops while the machine is suspended.
-    ForgetsSuspend,
-    /// Deducts a tenth less than the drift allowance.
-    DriftShort,
-    /// Sends every SET once more, later, on another connection.
-    SendsAgain,
-    /// Takes the largest number of its grants for its fencing token and certifies none. It sends no
-    /// hint.
-    LargestGrant,
-    /// Takes the median of its grants' numbers for its fencing token and certifies none. It sends
-    /// no hint.
-    MedianGrant,
-    /// Certifies the largest number that it has seen, not the q-th smallest.
-    FollowsLargest,
-    /// Counts the number that a master reported in an earlier hold.
-    EarlierNumber,
-    /// Certifies on any majority of the masters, even where other clients hold the key. It sends no
-    /// hint.
-    CertifiesAnywhere,
-    /// Its counters stay at their end, as doubles do at 2⁵³, and its grants go on.
-    StaysAtEnd,
-    /// Sends the last possible number as a hint, and no master bounds it by its own clock.
-    HintUnclamped,
-    /// Releases a lease with the first of its handles.
-    FirstReleaseFrees,
-    /// Lets the owner of a lease re-enter without a check of the clock.
-    ReentersDead,
-    /// Keeps some of several resources while it waits for the others.
-    KeepsSome,
-    /// Waits for the remaining TTLs of holders: it ignores all wake-ups, and its own looks at
-    /// the masters find nothing.
-    DeafForEver,
-    /// Wakes all waiters after a failed attempt, too.
-    CallsAlways,
-    /// Ignores the order of waiters, although it is set to fair queueing.
-    JumpsQueue,
-    /// Stays in the queue when its wait is over, whether it gave up or acquired.
-    KeepsPlace,
-    /// Moves to the tail of the queue whenever it asks for its position.
-    LosesPlace,
+named! {
+    /// What a mutant does wrong.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    #[non_exhaustive]
+    pub enum Mutant {
+        None = "none", "nothing is wrong: must pass everything";
+        NoDeadlineCheck = "no-deadline-check", "hands out a lease that is over already";
+        T0AfterFirstReply = "t0-after-first-reply", "counts the TTL from the first reply";
+        WallClock = "wall-clock", "measures by a clock that can be set";
+        SmallQuorum = "small-quorum", "takes half of the masters, rounded down, for a quorum";
+        DriftIgnored = "drift-ignored", "deducts no drift from the TTL (but 1 ms)";
+        PlainDel = "plain-del", "deletes the key of any holder";
+        ReleaseAcknowledgedOnly = "release-acknowledged-only",
+            "cleans up only where its SET was acknowledged";
+        ExtendWithoutTokenCheck = "extend-without-token-check", "extends the key of any holder";
+        ExtendCountsMinority = "extend-counts-minority", "extends if one master still has the key";
+        OneToken = "one-token", "sets the same value in every attempt";
+        /// Nor does it ask the second, or check which server it has at which address.
+        ServerTwice = "server-twice", "counts the first master for the second, too";
+        SilentLoss = "silent-loss", "does not report that a lease is lost";
+        ErrorIsYes = "error-is-yes", "takes an error, or silence, for a yes";
+        NoWatchdog = "no-watchdog", "keeps no lease alive";
+        LeaksCancelled = "leaks-cancelled", "leaves behind what a cancelled acquire has set";
+        ExtendsFromReply = "extends-from-reply",
+            "counts the TTL of an extension from the first reply";
+        ReleasesMajority = "releases-majority", "gives back a majority of the masters only";
+        ForgetsSuspend = "forgets-suspend",
+            "measures by a clock that stops while the machine is suspended";
+        DriftShort = "drift-short", "deducts a tenth less than the drift allowance";
+        SendsAgain = "sends-again", "sends every SET once more, later, on another connection";
+        /// It certifies none, and sends no hint.
+        LargestGrant = "largest-grant",
+            "takes the largest number of its grants for the fencing token";
+        /// It certifies none, and sends no hint.
+        MedianGrant = "median-grant",
+            "takes the median of its grants' numbers for the fencing token";
+        FollowsLargest = "follows-largest",
+            "certifies the largest number, however far ahead of the others";
+        EarlierNumber = "earlier-number",
+            "counts what a master's counter showed in an earlier hold";
+        /// It sends no hint.
+        CertifiesAnywhere = "certifies-anywhere",
+            "certifies a number where another client holds the key";
+        /// Doubles do so at 2⁵³.
+        StaysAtEnd = "stays-at-end", "goes on counting where numbers end, and counts in place";
+        HintUnclamped = "hint-unclamped", "hints at the last number there is, and is believed";
+        FirstReleaseFrees = "first-release-frees",
+            "gives a lease back with the first of its handles";
+        ReentersDead = "reenters-dead", "lets its owner into a lease that is over";
+        KeepsSome = "keeps-some", "keeps some of several resources while it waits for the others";
+        /// It waits for the remaining TTLs of holders.
+        DeafForEver = "deaf-for-ever",
+            "receives no wake-up, and finds nothing by looks, while it waits";
+        CallsAlways = "calls-always", "wakes all waiters after a failed attempt, too";
+        JumpsQueue = "jumps-queue", "attempts out of turn in a fair queue";
+        KeepsPlace = "keeps-place", "does not leave the queue when its wait is over";
+        LosesPlace = "loses-place",
+            "goes to the end of the queue whenever it asks for its position";
+        // Only in the model check.
+        AssumesCleanUps = "assumes-clean-ups",
+            "counts the clean-ups of a dead connection as complete";
+        CleansUpFirst = "cleans-up-first", "writes a clean-up ahead of the commands before it";
+        KillsNone = "kills-none", "does not kill its old connections";
+        NeverRetries = "never-retries", "does not try again after a failed connect or clean-up";
+        NeverReads = "never-reads", "leaves replies unread";
+        RevivesLost = "revives-lost", "holds a lost lease again";
+        LeavesLost = "leaves-lost", "cleans up nothing after a loss";
+        ExtendsByLess = "extends-by-less", "extends a lease by less than its holder asked for";
+        MixesRounds = "mixes-rounds", "counts the reply to an earlier round of extending";
+        DropsLooks = "drops-looks", "ignores a look that finds the resource free";
+        WakesNone = "wakes-none", "wakes no waiter by its clean-ups";
+        LeavesInSilence = "leaves-in-silence", "wakes no waiter when it leaves the queue";
+        WakesGone = "wakes-gone", "has scripts that wake waiters whose connections are gone";
+        RepairsUncounted = "repairs-uncounted", "does not count a key that an extension creates";
+        HandsOverToken = "hands-over-token", "hands a lease over with its old token";
+    }
 }
 
 impl Mutant {
-    /// All variants, the honest one first.
-    pub const ALL: [Self; 36] = [
-        Self::None,
-        Self::NoDeadlineCheck,
-        Self::T0AfterFirstReply,
-        Self::WallClock,
-        Self::SmallQuorum,
-        Self::DriftIgnored,
-        Self::PlainDel,
-        Self::ReleaseAcknowledgedOnly,
-        Self::ExtendWithoutTokenCheck,
-        Self::ExtendCountsMinority,
-        Self::OneToken,
-        Self::ServerTwice,
-        Self::SilentLoss,
-        Self::ErrorIsYes,
-        Self::NoWatchdog,
-        Self::LeaksCancelled,
-        Self::ExtendsFromReply,
-        Self::ReleasesMajority,
-        Self::ForgetsSuspend,
-        Self::DriftShort,
-        Self::SendsAgain,
-        Self::LargestGrant,
-        Self::MedianGrant,
-        Self::FollowsLargest,
-        Self::EarlierNumber,
-        Self::CertifiesAnywhere,
-        Self::StaysAtEnd,
-        Self::HintUnclamped,
-        Self::FirstReleaseFrees,
-        Self::ReentersDead,
-        Self::KeepsSome,
-        Self::DeafForEver,
-        Self::CallsAlways,
-        Self::JumpsQueue,
-        Self::KeepsPlace,
-        Self::LosesPlace,
-    ];
-
-    /// The name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::NoDeadlineCheck => "no-deadline-check",
-            Self::T0AfterFirstReply => "t0-after-first-reply",
-            Self::WallClock => "wall-clock",
-            Self::SmallQuorum => "small-quorum",
-            Self::DriftIgnored => "drift-ignored",
-            Self::PlainDel => "plain-del",
-            Self::ReleaseAcknowledgedOnly => "release-acknowledged-only",
-            Self::ExtendWithoutTokenCheck => "extend-without-token-check",
-            Self::ExtendCountsMinority => "extend-counts-minority",
-            Self::OneToken => "one-token",
-            Self::ServerTwice => "server-twice",
-            Self::SilentLoss => "silent-loss",
-            Self::ErrorIsYes => "error-is-yes",
-            Self::NoWatchdog => "no-watchdog",
-            Self::LeaksCancelled => "leaks-cancelled",
-            Self::ExtendsFromReply => "extends-from-reply",
-            Self::ReleasesMajority => "releases-majority",
-            Self::ForgetsSuspend => "forgets-suspend",
-            Self::DriftShort => "drift-short",
-            Self::SendsAgain => "sends-again",
-            Self::LargestGrant => "largest-grant",
-            Self::MedianGrant => "median-grant",
-            Self::FollowsLargest => "follows-largest",
-            Self::EarlierNumber => "earlier-number",
-            Self::CertifiesAnywhere => "certifies-anywhere",
-            Self::StaysAtEnd => "stays-at-end",
-            Self::HintUnclamped => "hint-unclamped",
-            Self::FirstReleaseFrees => "first-release-frees",
-            Self::ReentersDead => "reenters-dead",
-            Self::KeepsSome => "keeps-some",
-            Self::DeafForEver => "deaf-for-ever",
-            Self::CallsAlways => "calls-always",
-            Self::JumpsQueue => "jumps-queue",
-            Self::KeepsPlace => "keeps-place",
-            Self::LosesPlace => "loses-place",
-        }
+    /// The mutants of a client process, the honest one first. The others are mutations of the
+    /// drivers in the model check, with links, masters and hand-overs that no client process has.
+    pub fn clients() -> impl Iterator<Item = Self> + Clone {
+        Self::ALL.iter().copied().filter(|mutant| *mutant < Self::AssumesCleanUps)
     }
 
-    /// A one-line description of the bug.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::None => "nothing is wrong: must pass everything",
-            Self::NoDeadlineCheck => "hands out a lease that is over already",
-            Self::T0AfterFirstReply => "counts the TTL from the first reply",
-            Self::WallClock => "measures by a clock that can be set",
-            Self::SmallQuorum => "takes half of the masters, rounded down, for a quorum",
-            Self::DriftIgnored => "deducts no drift from the TTL (but 1 ms)",
-            Self::PlainDel => "deletes the key of any holder",
-            Self::ReleaseAcknowledgedOnly => "cleans up only where its SET was acknowledged",
-            Self::ExtendWithoutTokenCheck => "extends the key of any holder",
-            Self::ExtendCountsMinority => "extends if one master still has the key",
-            Self::OneToken => "sets the same value in every attempt",
-            Self::ServerTwice => "counts the first master for the second, too",
-            Self::SilentLoss => "does not report that a lease is lost",
-            Self::ErrorIsYes => "takes an error, or silence, for a yes",
-            Self::NoWatchdog => "keeps no lease alive",
-            Self::LeaksCancelled => "leaves behind what a cancelled acquire has set",
-            Self::ExtendsFromReply => "counts the TTL of an extension from the first reply",
-            Self::ReleasesMajority => "gives back a majority of the masters only",
-            Self::ForgetsSuspend => "measures by a clock that stops while the machine is suspended",
-            Self::DriftShort => "deducts a tenth less than the drift allowance",
-            Self::SendsAgain => "sends every SET once more, later, on another connection",
-            Self::LargestGrant => "takes the largest number of its grants for the fencing token",
-            Self::MedianGrant => "takes the median of its grants' numbers for the fencing token",
-            Self::FollowsLargest => "certifies the largest number, however far ahead of the others",
-            Self::EarlierNumber => "counts what a master's counter showed in an earlier hold",
-            Self::CertifiesAnywhere => "certifies a number where another client holds the key",
-            Self::StaysAtEnd => "goes on counting where numbers end, and counts in place",
-            Self::HintUnclamped => "hints at the last number there is, and is believed",
-            Self::FirstReleaseFrees => "gives a lease back with the first of its handles",
-            Self::ReentersDead => "lets its owner into a lease that is over",
-            Self::KeepsSome => "keeps some of several resources while it waits for the others",
-            Self::DeafForEver => "receives no wake-up, and finds nothing by looks, while it waits",
-            Self::CallsAlways => "wakes all waiters after a failed attempt, too",
-            Self::JumpsQueue => "attempts out of turn in a fair queue",
-            Self::KeepsPlace => "does not leave the queue when its wait is over",
-            Self::LosesPlace => "goes to the end of the queue whenever it asks for its position",
-        }
+    /// The scenario that catches it on real masters in the tests of the suite.
+    pub const fn scenario(self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoDeadlineCheck => "pause-in-flight",
+            Self::T0AfterFirstReply | Self::ExtendsFromReply => "slow-replies",
+            Self::WallClock => "client-wall-clock",
+            Self::SmallQuorum | Self::ErrorIsYes => "majority-killed",
+            Self::DriftIgnored => "clock-within-drift",
+            Self::PlainDel => "pause-in-critical-section",
+            Self::ReleaseAcknowledgedOnly => "reply-lost",
+            Self::ExtendWithoutTokenCheck => "extend-after-amnesia",
+            Self::ExtendCountsMinority => "extend-needs-a-quorum",
+            Self::OneToken => "calm",
+            Self::ServerTwice => "one-server-twice",
+            Self::SilentLoss => "holder-cut-off-stops",
+            Self::NoWatchdog => "watchdog",
+            Self::LeaksCancelled => "cancelled-acquire",
+            Self::ReleasesMajority => "one-master-hung",
+            Self::LargestGrant | Self::MedianGrant => "fenced-counters-apart",
+            Self::FollowsLargest => "fenced-counter-poisoned/apart",
+            Self::EarlierNumber | Self::HintUnclamped => "fenced-again",
+            Self::CertifiesAnywhere => "fenced-certify-late",
+            Self::StaysAtEnd => "fenced-counter-poisoned/three-at-end",
+            Self::KeepsSome => "several/one-taken",
+            Self::DeafForEver => "wake-up-lost",
+            Self::CallsAlways => "waiters-at-peace",
+            Self::JumpsQueue => "fair/queues",
+            Self::KeepsPlace => "fair/first-gives-up",
+            Self::LosesPlace => "fair/patient",
+            _ => return None,
+        })
     }
 
     /// The drift allowance that the mutant uses instead of the configured one.
@@ -315,20 +226,27 @@ impl Mutant {
     }
 }
 
-impl fmt::Display for Mutant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 impl FromStr for Mutant {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let all = Self::ALL.into_iter();
-        all.clone().find(|mutant| mutant.name() == name).ok_or_else(|| {
-            let names: Vec<_> = all.map(Self::name).collect();
+        Self::clients().find(|mutant| mutant.name() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::clients().map(Self::name).collect();
             format!("there is no mutant {name:?}; there are {}", names.join(", "))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mutant;
+
+    #[test]
+    fn names_are_read_back_and_a_wrong_name_is_answered_with_all() {
+        for mutant in Mutant::clients() {
+            assert_eq!(mutant.name().parse(), Ok(mutant));
+        }
+        assert!("no-such".parse::<Mutant>().unwrap_err().contains("silent-loss"));
+        assert!("revives-lost".parse::<Mutant>().is_err(), "no client process has it");
     }
 }

@@ -44,11 +44,11 @@ impl Numbers {
         }
         self.answered += 1;
         let Reply::Granted { number } = answer else {
-            let mut told = vec![(node, answer)];
+            let mut replies = vec![(node, answer)];
             if mutant == Mutant::FollowsLargest && self.answered == nodes {
-                told.extend(self.let_go(mutant, quorum));
+                replies.extend(self.let_go(mutant, quorum));
             }
-            return told;
+            return replies;
         };
         if mutant == Mutant::EarlierNumber {
             let number = match self.first.iter().find(|(known, _)| *known == node) {
@@ -91,8 +91,8 @@ impl Numbers {
             // the smaller numbers of the other masters.
             _ if !agree => {
                 let mut spare = grants.len() - quorum;
-                let mut told: Vec<(NodeId, u64)> = grants;
-                told.sort_unstable_by_key(|(_, number)| *number);
+                let mut numbers: Vec<(NodeId, u64)> = grants;
+                numbers.sort_unstable_by_key(|(_, number)| *number);
                 let hide = |grant: (NodeId, u64)| {
                     if spare > 0 {
                         spare -= 1;
@@ -100,7 +100,7 @@ impl Numbers {
                     }
                     granted(grant)
                 };
-                told.into_iter().map(hide).collect()
+                numbers.into_iter().map(hide).collect()
             }
             _ => grants.into_iter().map(granted).collect(),
         }
@@ -109,55 +109,4 @@ impl Numbers {
 
 const fn granted((node, number): (NodeId, u64)) -> (NodeId, Reply) {
     (node, Reply::Granted { number })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What the machine gets of the grants of five masters, in all.
-    fn told(mutant: Mutant, said: &[u64]) -> Vec<Option<u64>> {
-        let mut numbers = Numbers::default();
-        let mut told = Vec::new();
-        for (node, number) in NodeId::all(said.len()).zip(said) {
-            told.extend(numbers.pass(mutant, 1, granted((node, *number)), (said.len(), 3)));
-        }
-        told.sort_unstable_by_key(|(node, _)| node.index());
-        let number = |(_, answer)| match answer {
-            Reply::Granted { number } => Some(number),
-            _ => None,
-        };
-        told.into_iter().map(number).collect()
-    }
-
-    #[test]
-    fn the_largest_and_the_median_are_agreed_on_as_soon_as_there_is_a_quorum() {
-        let said = [4, 9, 1, 2, 2];
-        assert_eq!(told(Mutant::LargestGrant, &said), [9, 9, 9].map(Some), "and the others wait");
-        assert_eq!(told(Mutant::MedianGrant, &said), [4, 4, 4].map(Some));
-    }
-
-    #[test]
-    fn who_follows_the_largest_hides_what_is_smaller() {
-        assert_eq!(
-            told(Mutant::FollowsLargest, &[9, 1, 4, 2, 3]),
-            [Some(9), None, Some(4), None, Some(3)]
-        );
-        assert_eq!(
-            told(Mutant::FollowsLargest, &[9, 2, 2, 1, 2]),
-            [9, 2, 2, 1, 2].map(Some),
-            "agreed"
-        );
-    }
-
-    #[test]
-    fn an_earlier_number_is_told_again() {
-        let mut numbers = Numbers::default();
-        let mut pass = |attempt, number| {
-            let grant = granted((NodeId::new(0), number));
-            numbers.pass(Mutant::EarlierNumber, attempt, grant, (1, 1))
-        };
-        assert_eq!(pass(1, 7), [granted((NodeId::new(0), 7))]);
-        assert_eq!(pass(2, 8), [granted((NodeId::new(0), 7))]);
-    }
 }

@@ -11,8 +11,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redquorum_protocol::wire::{Command, Greeting, is_unasked, woken};
+use redquorum_protocol::wire::{Command, Greeting, MAX_REPLY, is_unasked, parse, woken};
 use redquorum_protocol::{Backoff, Cause, Reply, Rng, TOKEN_LEN, Time, Token};
+use redquorum_redis_model::Value;
 
 use super::mutant::Mutant;
 use super::wires::{Wire, dial, send_again};
@@ -102,7 +103,7 @@ impl Shell {
             if !ready && self.process.is_ready() {
                 ready = true;
                 let name = Some(format!("mutant {}", self.mutant));
-                Output::Stdout.tell(&Notice::Ready {
+                Output::Stdout.notify(&Notice::Ready {
                     protocol: PROTOCOL,
                     can: Capability::ALL.to_vec(),
                     name,
@@ -134,7 +135,7 @@ impl Shell {
             Event::Dialled { node, epoch, opened } if self.process.awaits(node, epoch) => {
                 match opened {
                     Ok((stream, greeting)) => {
-                        self.wires[node].push(Wire::new(epoch, stream));
+                        self.wires[node].push(Wire { epoch, stream, incoming: Vec::new() });
                         self.tell(ProcessEvent::Connected { node, epoch, greeting });
                     }
                     Err(why) => self.closed(node, epoch, &why),
@@ -144,7 +145,7 @@ impl Shell {
             Event::Dialled { .. } => {}
             Event::Bytes { node, epoch, bytes } => {
                 if let Some(wire) = self.wire(node, epoch) {
-                    wire.arrived(&bytes);
+                    wire.incoming.extend(bytes);
                     self.read(node, epoch);
                 }
             }
@@ -164,7 +165,7 @@ impl Shell {
         for wish in wishes {
             match wish {
                 ProcessEffect::Answer(answer) => Output::Stdout.answer(&answer),
-                ProcessEffect::Notice(notice) => Output::Stdout.tell(&notice),
+                ProcessEffect::Notice(notice) => Output::Stdout.notify(&notice),
                 ProcessEffect::Write { node, epoch, command } => self.write(node, epoch, &command),
                 ProcessEffect::Dial { node, epoch } => {
                     let how = (self.limit, self.process.is_guarded());
@@ -180,28 +181,18 @@ impl Shell {
                 }
             }
         }
-        for (node, wires) in self.wires.iter_mut().enumerate() {
-            for wire in wires {
-                if let Err(why) = wire.flush() {
-                    let (epoch, why) = (wire.epoch, why.to_string());
-                    // The loop reports this to the process later, like any other end.
-                    let _ = self.events.send(Event::Closed { node, epoch, why });
-                }
-            }
-        }
     }
 
     fn write(&mut self, node: usize, epoch: u64, command: &Command) {
-        let mutant = self.mutant;
-        if mutant == Mutant::SendsAgain
+        let mut bytes = Vec::new();
+        self.mutant.encode(command, &mut bytes);
+        if self.mutant == Mutant::SendsAgain
             && matches!(command, Command::Set { .. } | Command::Guarded { .. })
         {
-            let mut bytes = Vec::new();
-            mutant.encode(command, &mut bytes);
-            send_again(self.urls[node].clone(), bytes, self.limit);
+            send_again(self.urls[node].clone(), bytes.clone(), self.limit);
         }
         if let Some(wire) = self.wire(node, epoch) {
-            mutant.encode(command, wire.outgoing());
+            wire.write(&bytes);
         }
     }
 
@@ -220,25 +211,26 @@ impl Shell {
         loop {
             let expects = self.process.expects(node);
             let Some(wire) = self.wire(node, epoch) else { return };
-            let answer = match wire.first() {
+            // The machines read only the answer.
+            let answered =
+                |answer| ProcessEvent::Answered { node, epoch, answer, value: Value::Null };
+            let (event, length) = match parse(&wire.incoming, MAX_REPLY) {
                 Ok(None) => return,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
                     let woken = woken(&frame);
-                    wire.consume(length);
-                    if let Some(waiter_id) = woken {
-                        self.tell(ProcessEvent::Woken { node, epoch, waiter_id });
-                    }
-                    continue;
+                    (woken.map(|waiter_id| ProcessEvent::Woken { node, epoch, waiter_id }), length)
                 }
                 Ok(Some((frame, length))) => {
                     // The link decides about a reply to no command.
                     let answer = expects.map_or(Reply::Alive, |expect| expect.read(&frame));
-                    wire.consume(length);
-                    answer
+                    (Some(answered(answer)), length)
                 }
-                Err(_) => Reply::Unknown(Cause::Garbage),
+                Err(_) => (Some(answered(Reply::Unknown(Cause::Garbage))), 0),
             };
-            self.tell(ProcessEvent::Answered { node, epoch, answer });
+            wire.incoming.drain(..length);
+            if let Some(event) = event {
+                self.tell(event);
+            }
         }
     }
 }

@@ -49,11 +49,11 @@ impl VoteTheft {
             self.favour.insert(node);
             self.alike.retain(|(_, known)| *known == answer);
             self.alike.push((node, answer.clone()));
-            let mut told = vec![(node, answer.clone())];
+            let mut replies = vec![(node, answer.clone())];
             if self.favour.len() == theft.enough {
-                told.extend(self.make_up(theft).map(|node| (node, answer.clone())));
+                replies.extend(self.make_up(theft).map(|node| (node, answer.clone())));
             }
-            return told;
+            return replies;
         }
         if answer == Reply::Created {
             // A repair: neither for nor against.

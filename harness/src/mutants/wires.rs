@@ -7,47 +7,27 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Frame, Greeting, Hello, MAX_REPLY, Malformed, parse};
+use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, parse};
 
 use super::shell::Event;
 
 /// Timeout of a write, which blocks the loop. No write exceeds what a socket buffers.
 const WRITE: Duration = Duration::from_millis(100);
 
-/// An open connection.
+/// An open connection. A thread of its own reads it.
 pub(super) struct Wire {
     pub(super) epoch: u64,
-    stream: TcpStream,
-    outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    pub(super) stream: TcpStream,
+    /// Bytes that have arrived and are not read as replies.
+    pub(super) incoming: Vec<u8>,
 }
 
 impl Wire {
-    pub(super) const fn new(epoch: u64, stream: TcpStream) -> Self {
-        Self { epoch, stream, outgoing: Vec::new(), incoming: Vec::new() }
-    }
-
-    /// The buffer of commands until [`flush`](Self::flush).
-    pub(super) const fn outgoing(&mut self) -> &mut Vec<u8> {
-        &mut self.outgoing
-    }
-
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        let bytes = std::mem::take(&mut self.outgoing);
-        if bytes.is_empty() { Ok(()) } else { self.stream.write_all(&bytes) }
-    }
-
-    pub(super) fn arrived(&mut self, bytes: &[u8]) {
-        self.incoming.extend_from_slice(bytes);
-    }
-
-    /// The first complete reply, and its length.
-    pub(super) fn first(&self) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
-        parse(&self.incoming, MAX_REPLY)
-    }
-
-    pub(super) fn consume(&mut self, count: usize) {
-        self.incoming.drain(..count);
+    /// Writes a command, in bytes. If that fails, the thread that reads reports the end.
+    pub(super) fn write(&mut self, bytes: &[u8]) {
+        if self.stream.write_all(bytes).is_err() {
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
     }
 }
 
@@ -72,8 +52,8 @@ pub(super) fn dial(
         let opened = open(&url, how).map_err(|why| why.to_string());
         let reader = opened.as_ref().ok().and_then(|(stream, _)| stream.try_clone().ok());
         // Sent before any bytes that arrive on the connection.
-        let told = events.send(Event::Dialled { node, epoch, opened });
-        if let (Ok(()), Some(stream)) = (told, reader) {
+        let sent = events.send(Event::Dialled { node, epoch, opened });
+        if let (Ok(()), Some(stream)) = (sent, reader) {
             read(stream, (node, epoch), &events);
         }
     });

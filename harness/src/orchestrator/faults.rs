@@ -221,7 +221,7 @@ impl Faults {
     }
 
     /// The faults to heal. No fault strikes after this call.
-    pub(super) fn cure_all(&mut self) -> Vec<usize> {
+    pub(super) fn heal_all(&mut self) -> Vec<usize> {
         for watched in &mut self.all {
             if matches!(watched.state, State::Waiting | State::Due(_)) {
                 watched.state = State::Over;
@@ -267,7 +267,7 @@ impl Faults {
     ) -> (Vec<usize>, Vec<Name>) {
         let watched = &mut self.all[fault];
         watched.state = match watched.fault.lasts {
-            _ if !watched.fault.fault_kind.has_cure() => State::Over,
+            _ if !watched.fault.fault_kind.can_heal() => State::Over,
             // A fault that failed half-way is healed at the end of the run.
             _ if failed && watched.nodes.is_empty() && watched.processes.is_empty() => State::Over,
             _ if failed => State::Struck(None),
@@ -278,7 +278,7 @@ impl Faults {
     }
 
     /// The fault is over. Returns the processes that it hit.
-    pub(super) fn cured(&mut self, fault: usize) -> Vec<Name> {
+    pub(super) fn healed(&mut self, fault: usize) -> Vec<Name> {
         self.all[fault].state = State::Over;
         self.all[fault].processes.clone()
     }
@@ -302,7 +302,7 @@ impl Faults {
         })
     }
 
-    pub(super) fn all_cured(&self) -> bool {
+    pub(super) fn all_healed(&self) -> bool {
         self.all.iter().all(|watched| watched.state == State::Over)
     }
 }

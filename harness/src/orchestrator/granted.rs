@@ -27,14 +27,20 @@ impl Granted {
     /// A client got a lease. If the client does not report the token, this is the latest of the
     /// process's tokens that `quorum` masters granted. Later tokens may belong to other clients of
     /// the process, which are still trying.
-    pub(super) fn won(&mut self, client: &Name, process: &str, told: Option<&Name>, quorum: usize) {
-        let told = told.filter(|token| self.nodes.contains_key(*token));
+    pub(super) fn won(
+        &mut self,
+        client: &Name,
+        process: &str,
+        reported: Option<&Name>,
+        quorum: usize,
+    ) {
+        let reported = reported.filter(|token| self.nodes.contains_key(*token));
         let count = |token: &Name| self.nodes.get(token).map_or(0, BTreeSet::len).min(quorum);
         let of_process = || {
             let tokens = self.of_process.get(process)?;
             tokens.iter().max_by_key(|token| count(token)).cloned()
         };
-        if let Some(token) = told.cloned().or_else(of_process) {
+        if let Some(token) = reported.cloned().or_else(of_process) {
             self.of_client.insert(client.clone(), token);
         }
     }

@@ -67,7 +67,7 @@ pub enum Input {
         failed: Option<String>,
     },
     /// A fault was healed, or could not be.
-    Cured {
+    Healed {
         /// The fault, counted from 0.
         fault: usize,
         /// The time.

@@ -42,7 +42,7 @@ pub enum Order {
         processes: Vec<Name>,
     },
     /// Heal this fault.
-    Cure(usize),
+    Heal(usize),
     /// Kill a client process that violates the client protocol.
     Kill {
         /// The process.

@@ -33,11 +33,11 @@ impl Orchestrator {
     pub(super) fn go_on(&mut self, now: Ns, orders: &mut Vec<Order>) {
         if self.phase == Some(Phase::Heal) {
             // A fault that the backend was still applying when healing began has struck only now.
-            orders.extend(self.faults.cure_all().into_iter().map(Order::Cure));
+            orders.extend(self.faults.heal_all().into_iter().map(Order::Heal));
         }
         match self.phase {
             Some(Phase::Run) => self.go_on_running(now, orders),
-            Some(Phase::Heal) if self.faults.all_cured() || now >= self.limit => {
+            Some(Phase::Heal) if self.faults.all_healed() || now >= self.limit => {
                 let alive = |process: &&Name| !self.gone.contains(*process);
                 let processes = self.scenario.processes().into_iter().filter(alive);
                 self.witness = FinalAcquire::new(&self.scenario, processes);
@@ -87,7 +87,7 @@ impl Orchestrator {
             self.let_arrive(now, Ns::MAX);
             self.enter(now, Phase::Heal);
             self.limit = now.saturating_add(nanos(PATIENCE));
-            orders.extend(self.faults.cure_all().into_iter().map(Order::Cure));
+            orders.extend(self.faults.heal_all().into_iter().map(Order::Heal));
             orders.extend(self.faults.open_all().into_iter().map(Order::Open));
             self.go_on(now, orders);
         }
@@ -137,7 +137,7 @@ impl Orchestrator {
             self.faults.aims(fault, nodes.clone(), processes.clone());
             orders.push(Order::Strike { fault, nodes, processes });
         }
-        orders.extend(self.faults.over(now).into_iter().map(Order::Cure));
+        orders.extend(self.faults.over(now).into_iter().map(Order::Heal));
         failed
     }
 

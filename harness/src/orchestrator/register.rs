@@ -55,6 +55,10 @@ mod tests {
         }
         assert_eq!(register.touch(AccessKind::Write, Some(9)), None, "larger, and not presented");
         assert_eq!(register.version(), 1);
-        assert_eq!(register.touch(AccessKind::Write, None), Some(2), "who shows none is not asked");
+        assert_eq!(
+            register.touch(AccessKind::Write, None),
+            Some(2),
+            "a request without a token is not refused"
+        );
     }
 }

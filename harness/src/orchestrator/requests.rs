@@ -81,8 +81,8 @@ impl Orchestrator {
             if answer.ok && self.players[index].is_acquiring() {
                 let player = &self.players[index];
                 let quorum = self.scenario.list_of(player.process()).quorum();
-                let told = answer.of(0).token;
-                self.granted.won(player.id(), player.process(), told.as_ref(), quorum);
+                let reported = answer.of(0).token;
+                self.granted.won(player.id(), player.process(), reported.as_ref(), quorum);
             }
             let touched =
                 self.players[index].answered(now, &answer, &mut self.faults, &mut self.registers);

@@ -24,10 +24,10 @@ fn play(
     let can =
         scenario.processes().into_iter().map(|name| (name.to_owned(), vec![Capability::Wait]));
     let mut inputs = vec![Input::Begin(can.collect::<BTreeMap<_, _>>())];
-    let (mut now, mut told) = (0, Vec::new());
+    let (mut now, mut log) = (0, Vec::new());
     for _ in 0..10_000 {
         if orchestrator.phase() == Some(Phase::End) {
-            return (orchestrator, told);
+            return (orchestrator, log);
         }
         let input = if inputs.is_empty() {
             let wake = orchestrator.next_wake().expect("it waits for nothing, and has not ended");
@@ -44,7 +44,7 @@ fn play(
                 Order::Ask { request, .. } => {
                     let ok = answers(now, &request.client, &request.op);
                     let (client, op) = (&request.client, request.op.name());
-                    told.push(format!("{} {client} {op} {ok}", now / MS));
+                    log.push(format!("{} {client} {op} {ok}", now / MS));
                     inputs.push(Input::Answered(Answer {
                         id: request.id,
                         ok,
@@ -52,12 +52,12 @@ fn play(
                     }));
                 }
                 Order::Strike { fault, nodes, .. } => {
-                    told.push(format!("{} strike {fault} {nodes:?}", now / MS));
+                    log.push(format!("{} strike {fault} {nodes:?}", now / MS));
                     inputs.push(Input::Struck { fault, at, failed: None });
                 }
-                Order::Cure(fault) => {
-                    told.push(format!("{} cure {fault}", now / MS));
-                    inputs.push(Input::Cured { fault, at, failed: None });
+                Order::Heal(fault) => {
+                    log.push(format!("{} heal {fault}", now / MS));
+                    inputs.push(Input::Healed { fault, at, failed: None });
                 }
                 Order::Look => inputs.extend(
                     (1..=scenario.cluster.nodes)
@@ -67,7 +67,7 @@ fn play(
             }
         }
     }
-    panic!("it does not end: {told:#?}")
+    panic!("it does not end: {log:#?}")
 }
 
 fn phases(orchestrator: &Orchestrator) -> Vec<Phase> {
@@ -79,7 +79,7 @@ fn phases(orchestrator: &Orchestrator) -> Vec<Phase> {
 }
 
 #[test]
-fn a_run_goes_through_its_phases_and_each_fault_strikes_and_is_cured_in_time() {
+fn each_fault_strikes_and_is_healed_in_its_phase() {
     let scenario = scenario(
         r#"
         [[client]]
@@ -97,16 +97,16 @@ fn a_run_goes_through_its_phases_and_each_fault_strikes_and_is_cured_in_time() {
         node.pause = { nodes = [3] }
         "#,
     );
-    let (orchestrator, told) = play(&scenario, |_, _, _| true);
+    let (orchestrator, log) = play(&scenario, |_, _, _| true);
     assert_eq!(
-        told,
+        log,
         [
             "10 c1 acquire true",
             "30 strike 0 [2]",
-            "60 cure 0",
+            "60 heal 0",
             "110 strike 1 [3]",
             "110 c1 release true",
-            "110 cure 1",
+            "110 heal 1",
             "110 c1 acquire true",
             "110 c1 release true",
         ]
@@ -116,7 +116,7 @@ fn a_run_goes_through_its_phases_and_each_fault_strikes_and_is_cured_in_time() {
 }
 
 #[test]
-fn what_a_lock_was_wanted_for_is_passed_over_when_it_is_refused() {
+fn a_refused_client_skips_the_steps_that_need_the_lock() {
     let scenario = scenario(
         r#"
         [[client]]
@@ -167,7 +167,7 @@ fn late(faults: &str) -> Orchestrator {
 }
 
 #[test]
-fn a_write_that_is_delayed_comes_later_and_its_client_waits_for_it() {
+fn a_client_waits_for_its_delayed_write() {
     let orchestrator = late(
         r#"
         [[fault]]
@@ -218,7 +218,7 @@ fn delays_of_reads_and_of_all_clients_add_up() {
 }
 
 #[test]
-fn what_a_client_has_sent_comes_also_if_it_dies() {
+fn a_write_of_a_dead_client_still_arrives() {
     let orchestrator = late(
         r#"
         [[fault]]
@@ -239,48 +239,26 @@ fn what_a_client_has_sent_comes_also_if_it_dies() {
 }
 
 #[test]
-fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
-    let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
-    for (option, can, why) in [
-        ("lock-delay = \"1s\"", Capability::LockDelay, "the client cannot `lock_delay`"),
-        ("restart-guard = \"2s\"", Capability::RestartGuard, "the client cannot `restart_guard`"),
-    ] {
-        let scenario = scenario(&format!("[lock]\n{option}\n{client}"));
-        let orchestrator = Orchestrator::new(&scenario);
-        let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
-        assert_eq!(orchestrator.missing(&with(&[Capability::Wait])).as_deref(), Some(why));
-        assert_eq!(orchestrator.missing(&with(&[Capability::Wait, can])), None);
+fn a_client_without_a_needed_capability_is_refused() {
+    let table = [
+        ("lock-delay = \"1s\"", "\"acquire L\", \"release L\"", Capability::LockDelay),
+        ("restart-guard = \"2s\"", "\"acquire L\", \"release L\"", Capability::RestartGuard),
+        ("", "\"acquire L and M\"", Capability::Several),
+        ("", "\"acquire L\", \"acquire M\", \"release L and M\"", Capability::Several),
+        ("", "\"acquire L wait 5s cancel 1s\"", Capability::Cancel),
+        ("", "\"acquire L\", \"reacquire L\", \"release L\"", Capability::Reenter),
+    ];
+    let missing = |lock: &str, script: &str, can: &[Capability]| {
+        let client = format!("[[client]]\nid = \"c1\"\nscript = [{script}]");
+        let orchestrator = Orchestrator::new(&scenario(&format!("[lock]\n{lock}\n{client}")));
+        orchestrator.missing(&BTreeMap::from([("c1".into(), can.to_vec())]))
+    };
+    for (lock, script, can) in table {
+        let why = format!("the client cannot `{}`", can.name());
+        assert_eq!(missing(lock, script, &[Capability::Wait]), Some(why), "{lock} {script}");
+        assert_eq!(missing(lock, script, &[Capability::Wait, can]), None, "{lock} {script}");
     }
-    for script in ["acquire L and M", "acquire L\", \"acquire M\", \"release L and M"] {
-        let both = scenario(&format!("[[client]]\nid = \"c1\"\nscript = [\"{script}\"]"));
-        let orchestrator = Orchestrator::new(&both);
-        let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
-        assert_eq!(
-            orchestrator.missing(&with(&[])).as_deref(),
-            Some("the client cannot `several`")
-        );
-        assert_eq!(orchestrator.missing(&with(&[Capability::Several])), None);
-    }
-    let script = "acquire L wait 5s cancel 1s";
-    let cancels = scenario(&format!("[[client]]\nid = \"c1\"\nscript = [\"{script}\"]"));
-    let orchestrator = Orchestrator::new(&cancels);
-    let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
-    let why = orchestrator.missing(&with(&[Capability::Wait]));
-    assert_eq!(why.as_deref(), Some("the client cannot `cancel`"));
-    assert_eq!(orchestrator.missing(&with(&[Capability::Cancel])), None);
-    let bare = Orchestrator::new(&scenario(client));
-    assert_eq!(bare.missing(&BTreeMap::from([("c1".into(), Vec::new())])), None);
-}
-
-#[test]
-fn a_client_that_acquires_again_must_be_able_to() {
-    let script =
-        "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"reacquire L\", \"release L\"]";
-    let orchestrator = Orchestrator::new(&scenario(script));
-    let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
-    let why = orchestrator.missing(&with(&[Capability::Wait]));
-    assert_eq!(why.as_deref(), Some("the client cannot `reenter`"));
-    assert_eq!(orchestrator.missing(&with(&[Capability::Reenter])), None);
+    assert_eq!(missing("", "\"acquire L\", \"release L\"", &[]), None);
 }
 
 #[test]
@@ -314,7 +292,7 @@ fn a_cancelled_acquire_is_not_asked_again() {
 }
 
 #[test]
-fn who_is_refused_leaves_out_what_it_wanted_the_handle_for_and_no_more() {
+fn a_refused_reacquire_skips_only_the_steps_of_that_handle() {
     let script = r#"
         [[client]]
         id = "c1"
@@ -324,28 +302,28 @@ fn who_is_refused_leaves_out_what_it_wanted_the_handle_for_and_no_more() {
         ]
         "#;
     let scenario = scenario(script);
-    let told = |refused: u32| {
+    let log = |refused: u32| {
         let asked = std::cell::Cell::new(0);
-        let (_, told) = play(&scenario, |_, _, op| {
+        let (_, log) = play(&scenario, |_, _, op| {
             let is_acquire = matches!(op, Op::Acquire { resource, .. } if resource == "L");
             asked.set(asked.get() + u32::from(is_acquire));
             !(is_acquire && asked.get() == refused)
         });
-        let ops = told.iter().filter(|line| line.contains(" c1 "));
+        let ops = log.iter().filter(|line| line.contains(" c1 "));
         let ops = ops.map(|line| line.split(' ').nth(2).unwrap().to_owned());
         let ops = ops.collect::<Vec<_>>().join(" ");
         // The final acquire has the last word.
         ops.strip_suffix(" acquire release").unwrap().to_owned()
     };
     let inner = "acquire acquire extend acquire release keep_alive release extend";
-    assert_eq!(told(0), "acquire acquire extend acquire release release keep_alive release extend");
-    assert_eq!(told(1), "acquire extend");
-    assert_eq!(told(2), "acquire acquire keep_alive release extend");
-    assert_eq!(told(3), inner);
+    assert_eq!(log(0), "acquire acquire extend acquire release release keep_alive release extend");
+    assert_eq!(log(1), "acquire extend");
+    assert_eq!(log(2), "acquire acquire keep_alive release extend");
+    assert_eq!(log(3), inner);
 }
 
 #[test]
-fn what_is_left_has_the_grace_before_it_counts_as_left_for_good() {
+fn keys_outlive_leases_by_the_lock_delay() {
     let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
     let longest = |lock: &str| super::longest_key(&scenario(&format!("[lock]\n{lock}\n{client}")));
     assert_eq!(longest("ttl = \"1s\"").as_millis(), 1_000);

@@ -1,21 +1,14 @@
 //! Cuts bytes into lines of bounded length. A line that is too long is reported once; its rest is
 //! read and discarded. So neither side blocks, and memory stays bounded.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 
 use crate::client_protocol::LONGEST_LINE;
 
-const CHUNK: usize = 64 * 1024;
-
 pub(super) struct Lines<R> {
-    from: R,
-    /// Bytes that were read and not yet cut.
-    unread: Vec<u8>,
-    /// How many of these bytes are known to contain no end of a line.
-    searched: usize,
-    /// Whether the current line is too long.
+    from: BufReader<R>,
+    /// Whether the rest of the current line is to be discarded.
     skipping: bool,
-    ended: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -26,54 +19,29 @@ pub(super) enum Cut {
 
 impl<R: Read> Lines<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, unread: Vec::new(), searched: 0, skipping: false, ended: false }
+        Self { from: BufReader::with_capacity(64 * 1024, from), skipping: false }
     }
 
-    /// The next line. `None` at the end. The rest after the last end of a line counts as a line.
+    /// The next line. `None` at the end. The rest after the last end of a line counts as a line. A
+    /// read that fails counts as the end.
     pub(super) fn next(&mut self) -> Option<Cut> {
-        loop {
-            let end = self.unread[self.searched..].iter().position(|byte| *byte == b'\n');
-            if let Some(end) = end.map(|end| self.searched + end) {
-                let mut line: Vec<u8> = self.unread.drain(..=end).collect();
-                self.searched = 0;
-                if std::mem::take(&mut self.skipping) {
-                    continue;
-                }
-                line.pop();
-                if line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                return Some(Cut::Line(line));
-            }
-            self.searched = self.unread.len();
-            if self.unread.len() > LONGEST_LINE || self.skipping {
-                self.unread.clear();
-                self.searched = 0;
-                if !std::mem::replace(&mut self.skipping, true) {
-                    return Some(Cut::TooLong);
-                }
-            }
-            if self.ended {
-                let rest = std::mem::take(&mut self.unread);
-                self.searched = 0;
-                return (!rest.is_empty()).then_some(Cut::Line(rest));
-            }
-            self.fill();
+        if std::mem::take(&mut self.skipping) {
+            self.from.skip_until(b'\n').ok()?;
         }
-    }
-
-    fn fill(&mut self) {
-        let filled = self.unread.len();
-        self.unread.resize(filled + CHUNK, 0);
-        let count = loop {
-            match self.from.read(&mut self.unread[filled..]) {
-                Ok(count) => break count,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => break 0,
-            }
-        };
-        self.unread.truncate(filled + count);
-        self.ended = count == 0;
+        let mut line = Vec::new();
+        let mut bounded = self.from.by_ref().take(LONGEST_LINE as u64 + 1);
+        // What was read before a failure is a line like any other rest.
+        let _read = bounded.read_until(b'\n', &mut line);
+        if line.pop_if(|last| *last == b'\n').is_some() {
+            line.pop_if(|last| *last == b'\r');
+            return Some(Cut::Line(line));
+        }
+        self.skipping = line.len() > LONGEST_LINE;
+        match (self.skipping, line.is_empty()) {
+            (true, _) => Some(Cut::TooLong),
+            (false, true) => None,
+            (false, false) => Some(Cut::Line(line)),
+        }
     }
 }
 
@@ -98,17 +66,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_at_their_ends_whatever_those_are() {
+    fn lines_end_with_a_line_feed_or_with_the_input() {
         let line = |text: &str| Cut::Line(text.as_bytes().to_vec());
         assert_eq!(cut(b"a\n\nb\r\nc"), [line("a"), line(""), line("b"), line("c")]);
         assert_eq!(cut(b""), []);
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_told_once_and_what_follows_is_heard() {
+    fn a_line_that_is_too_long_is_reported_once_and_the_next_line_is_read() {
         let mut bytes = vec![b'x'; 5 * LONGEST_LINE];
-        bytes.extend_from_slice(b"\nheard\n");
-        assert_eq!(cut(&bytes), [Cut::TooLong, Cut::Line(b"heard".to_vec())]);
+        bytes.extend_from_slice(b"\nnext\n");
+        assert_eq!(cut(&bytes), [Cut::TooLong, Cut::Line(b"next".to_vec())]);
         bytes.truncate(2 * LONGEST_LINE);
         assert_eq!(cut(&bytes), [Cut::TooLong]);
     }

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use crate::mutex::unpoisoned;
 
 struct Reaper {
-    words: ChildStdin,
+    stdin: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
@@ -24,22 +24,22 @@ static REAPER: Mutex<Option<Reaper>> = Mutex::new(None);
 
 /// From now on, the reaper kills this group when the harness ends.
 pub(super) fn add(group: u32) -> io::Result<()> {
-    tell("add", group)
+    send("add", group)
 }
 
 /// The group has ended, and its number can soon be reused.
 pub(super) fn drop(group: u32) {
     // If the reaper has ended, it kills no group.
-    let _ = tell("drop", group);
+    let _ = send("drop", group);
 }
 
-fn tell(word: &str, group: u32) -> io::Result<()> {
+fn send(word: &str, group: u32) -> io::Result<()> {
     let mut reaper = unpoisoned(&REAPER);
     let reaper = match &mut *reaper {
         Some(reaper) => reaper,
         none => none.insert(Reaper::start()?),
     };
-    reaper.words.write_all(format!("{word} {group}\n").as_bytes())?;
+    reaper.stdin.write_all(format!("{word} {group}\n").as_bytes())?;
     let mut answer = String::new();
     if reaper.answers.read_line(&mut answer)? == 0 {
         return Err(io::Error::other("the shell that watches over the clients is gone"));
@@ -55,9 +55,9 @@ impl Reaper {
         // Not in the terminal's foreground group: Ctrl-C is for the harness, not for the reaper.
         shell.process_group(0);
         let mut child = shell.spawn()?;
-        let (Some(words), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(stdin), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both were asked for as pipes")
         };
-        Ok(Self { words, answers: BufReader::new(answers) })
+        Ok(Self { stdin, answers: BufReader::new(answers) })
     }
 }

@@ -1,10 +1,10 @@
 # The reaper of a harness's client processes. Started by reaper.rs as
 #     sh -c THIS redquorum-reaper
 # Reads `add GROUP` and `drop GROUP`, a line each, and answers each with a line. The end of its input
-# means that the harness is gone, in whatever way: then every group it knows goes, too, whether it
-# runs, is stopped or does not listen to other signals.
+# means that the harness is gone, in whatever way: then it kills every group that was added and not
+# dropped, running, stopped or ignoring other signals.
 
-# It dies last: not of a terminal's signals, and not of answers that no one reads.
+# It ends last: neither a terminal's signals nor a closed pipe of answers ends it.
 trap '' HUP INT QUIT TERM PIPE
 groups=' '
 

@@ -3,14 +3,14 @@
 
 use std::io::Read;
 use std::process::{ChildStderr, ChildStdout};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::lines::{Cut, Lines};
-use super::{ReceivedMessage, Word};
+use super::{OutputEvent, ReceivedMessage};
 use crate::mutex::unpoisoned;
 
 /// How many bytes of standard error are kept.
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     ended: Mutex<Ended>,
     changed: Condvar,
     complaints: Mutex<Vec<u8>>,
-    hear: Mutex<Option<MessageHandler>>,
+    receive: Mutex<Option<MessageHandler>>,
 }
 
 pub(super) type MessageHandler = Box<dyn FnMut(ReceivedMessage) + Send>;
@@ -41,12 +41,12 @@ struct Ended {
 }
 
 impl Shared {
-    pub(super) fn new(hear: MessageHandler) -> Self {
+    pub(super) fn new(receive: MessageHandler) -> Self {
         Self {
             ended: Mutex::default(),
             changed: Condvar::new(),
             complaints: Mutex::default(),
-            hear: Mutex::new(Some(hear)),
+            receive: Mutex::new(Some(receive)),
         }
     }
 
@@ -54,8 +54,8 @@ impl Shared {
     pub(super) fn watch(self: &Arc<Self>, group: Pid, stdout: ChildStdout, stderr: ChildStderr) {
         let (waiter, reader, listener) = (self.clone(), self.clone(), self.clone());
         thread::spawn(move || waiter.wait(group));
-        thread::spawn(move || reader.read(stdout));
-        thread::spawn(move || listener.listen(stderr));
+        thread::spawn(move || reader.read_stdout(stdout));
+        thread::spawn(move || listener.read_stderr(stderr));
     }
 
     /// How the process ended. `None` if it has not ended in time.
@@ -68,10 +68,10 @@ impl Shared {
         String::from_utf8_lossy(&unpoisoned(&self.complaints)).trim().to_owned()
     }
 
-    /// Reports no more events, except one that `hear` is handling now.
-    pub(super) fn hush(&self) {
-        if let Ok(mut hear) = self.hear.try_lock() {
-            *hear = None;
+    /// Reports no more events, except one that `receive` is handling now.
+    pub(super) fn stop_reporting(&self) {
+        if let Ok(mut receive) = self.receive.try_lock() {
+            *receive = None;
         }
     }
 
@@ -102,12 +102,14 @@ impl Shared {
         self.close(exit);
     }
 
-    fn read(&self, stdout: impl Read) {
+    fn read_stdout(&self, stdout: impl Read) {
         let mut lines = Lines::new(stdout);
         while let Some(cut) = lines.next() {
-            self.tell(match cut {
-                Cut::Line(line) => String::from_utf8(line).map_or(Word::NotUtf8, Word::Line),
-                Cut::TooLong => Word::TooLong,
+            self.report(match cut {
+                Cut::Line(line) => {
+                    String::from_utf8(line).map_or(OutputEvent::NotUtf8, OutputEvent::Line)
+                }
+                Cut::TooLong => OutputEvent::TooLong,
             });
         }
         self.change(|ended| ended.silent = true);
@@ -116,7 +118,7 @@ impl Shared {
         }
     }
 
-    fn listen(&self, mut stderr: impl Read) {
+    fn read_stderr(&self, mut stderr: impl Read) {
         let mut chunk = [0; 1024];
         while let Ok(count @ 1..) = stderr.read(&mut chunk) {
             let mut kept = unpoisoned(&self.complaints);
@@ -127,17 +129,17 @@ impl Shared {
         self.change(|ended| ended.done_complaining = true);
     }
 
-    fn tell(&self, what: Word) {
-        if let Some(hear) = &mut *unpoisoned(&self.hear) {
-            hear(ReceivedMessage { at: Instant::now(), what });
+    fn report(&self, what: OutputEvent) {
+        if let Some(receive) = &mut *unpoisoned(&self.receive) {
+            receive(ReceivedMessage { at: Instant::now(), what });
         }
     }
 
     /// Reports the end, once.
     fn close(&self, exit: String) {
-        let mut hear = unpoisoned(&self.hear);
-        if let Some(mut hear) = hear.take() {
-            hear(ReceivedMessage { at: Instant::now(), what: Word::Closed(exit) });
+        let mut receive = unpoisoned(&self.receive);
+        if let Some(mut receive) = receive.take() {
+            receive(ReceivedMessage { at: Instant::now(), what: OutputEvent::Closed(exit) });
         }
     }
 
@@ -147,17 +149,9 @@ impl Shared {
     }
 
     fn wait_for<T>(&self, within: Duration, look: impl Fn(&Ended) -> Option<T>) -> Option<T> {
-        let until = Instant::now() + within;
-        let mut ended = unpoisoned(&self.ended);
-        loop {
-            if let Some(found) = look(&ended) {
-                return Some(found);
-            }
-            let left = until.checked_duration_since(Instant::now())?;
-            ended = self
-                .changed
-                .wait_timeout(ended, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(ended, _)| ended);
-        }
+        let ended = unpoisoned(&self.ended);
+        let waited = self.changed.wait_timeout_while(ended, within, |ended| look(ended).is_none());
+        let (ended, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        look(&ended)
     }
 }

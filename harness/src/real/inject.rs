@@ -10,18 +10,20 @@
 //! - `inject/memory.rs`: the memory of masters
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use redquorum_rig::network::{self, Network, Rule, RuleId};
-use redquorum_rig::{Clock, ClockChange, Cluster, RigError};
+use redquorum_rig::{Clock, ClockChange, Masters};
 
 use super::clock::RunClock;
 use super::keys;
+use super::run::Signal;
 use super::wire::Scripts;
 use crate::history::{LeftKey, Window, text_of};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::orchestrator::Input;
+use crate::orchestrator::{Input, Order};
 use crate::process::ClientProcess;
 use crate::scenario::{ClientFault, FaultKind, NodeFault, Scenario};
 use crate::wall::WallClock;
@@ -48,7 +50,7 @@ pub(super) type Gates = Arc<Mutex<HashMap<RuleId, usize>>>;
 /// The parts on which faults are carried out.
 pub(super) struct Injector {
     pub(super) scenario: Scenario,
-    pub(super) cluster: Arc<dyn Cluster>,
+    pub(super) cluster: Arc<Masters>,
     pub(super) network: Arc<Network>,
     pub(super) processes: Arc<Processes>,
     /// The wall clocks of client processes that have one of their own.
@@ -56,6 +58,7 @@ pub(super) struct Injector {
     pub(super) scripts: Arc<Scripts>,
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
+    pub(super) signals: Sender<Signal>,
     there: BTreeMap<usize, FaultContext>,
     /// When the lagging replicas were cut off.
     lags: BTreeMap<usize, Window>,
@@ -73,11 +76,12 @@ struct FaultContext {
 impl Injector {
     pub(super) fn new(
         scenario: &Scenario,
-        cluster: Arc<dyn Cluster>,
+        cluster: Arc<Masters>,
         network: Arc<Network>,
         processes: Arc<Processes>,
         scripts: Arc<Scripts>,
         clock: RunClock,
+        signals: Sender<Signal>,
     ) -> Self {
         Self {
             scenario: scenario.clone(),
@@ -88,62 +92,67 @@ impl Injector {
             scripts,
             gates: Arc::default(),
             clock,
+            signals,
             there: BTreeMap::new(),
             lags: BTreeMap::new(),
             clocks: BTreeMap::new(),
         }
     }
 
+    /// Sends an input to the run. The send fails only if the run is over.
+    fn report(&self, input: Input) {
+        drop(self.signals.send(Signal::Input(input)));
+    }
+
+    /// Carries out an order that is not about the requests to client processes.
+    pub(super) fn carry_out(&mut self, order: Order) {
+        match order {
+            Order::Gate { fault, process, side, class, number } => {
+                self.gate(fault, &process, side, class, number);
+            }
+            Order::Open(fault) => self.open(fault),
+            Order::Strike { fault, nodes, processes } => self.strike(fault, nodes, processes),
+            Order::Heal(fault) => self.heal(fault),
+            Order::Look => self.look(),
+            Order::Ask { .. } | Order::Kill { .. } => {
+                unreachable!("the run's own thread carries these out")
+            }
+        }
+    }
+
     /// Lets a fault strike, and reports the result.
-    pub(super) fn strike(
-        &mut self,
-        fault: usize,
-        nodes: Vec<usize>,
-        processes: Vec<Name>,
-        tell: &mut dyn FnMut(Input),
-    ) {
+    fn strike(&mut self, fault: usize, nodes: Vec<usize>, processes: Vec<Name>) {
         let from = self.clock.now();
         let fault_kind = self.scenario.faults[fault].fault_kind.clone();
         self.there.insert(fault, FaultContext { nodes, processes, rules: Vec::new() });
-        let done = self.fault_kind(fault, &fault_kind, tell);
+        let done = self.fault_kind(fault, &fault_kind);
         let at = Window { from, to: self.clock.now() };
-        tell(Input::Struck { fault, at, failed: done.err() });
+        self.report(Input::Struck { fault, at, failed: done.err() });
     }
 
     /// Heals a fault, and reports the result.
-    pub(super) fn cure(&mut self, fault: usize, tell: &mut dyn FnMut(Input)) {
+    fn heal(&mut self, fault: usize) {
         let from = self.clock.now();
-        let done = self.undo(fault, tell);
+        let done = self.undo(fault);
         let at = Window { from, to: self.clock.now() };
-        tell(Input::Cured { fault, at, failed: done.err() });
+        self.report(Input::Healed { fault, at, failed: done.err() });
     }
 
-    fn fault_kind(
-        &mut self,
-        fault: usize,
-        fault_kind: &FaultKind,
-        tell: &mut dyn FnMut(Input),
-    ) -> Result<(), String> {
+    fn fault_kind(&mut self, fault: usize, fault_kind: &FaultKind) -> Result<(), String> {
         let nodes = self.there[&fault].nodes.clone();
         match fault_kind {
-            FaultKind::Node(NodeFault::Kill { .. }) => {
-                self.each(&nodes, |rig, node| rig.kill(node))
-            }
-            FaultKind::Node(NodeFault::Stop { .. }) => {
-                self.each(&nodes, |rig, node| rig.stop(node))
-            }
+            FaultKind::Node(NodeFault::Kill { .. }) => self.each(&nodes, Masters::kill),
+            FaultKind::Node(NodeFault::Stop { .. }) => self.each(&nodes, Masters::stop),
             FaultKind::Node(NodeFault::Restart { .. }) => self.restart(&nodes),
-            FaultKind::Node(NodeFault::Pause { .. }) => {
-                self.each(&nodes, |rig, node| rig.pause(node))
-            }
-            FaultKind::Node(NodeFault::Full { .. }) => self.each_said(&nodes, memory::fill),
-            FaultKind::Node(NodeFault::PowerLoss { .. }) => self.power_loss(fault, &nodes, tell),
+            FaultKind::Node(NodeFault::Pause { .. }) => self.each(&nodes, Masters::pause),
+            FaultKind::Node(NodeFault::Full { .. }) => self.each(&nodes, memory::fill),
+            FaultKind::Node(NodeFault::PowerLoss { .. }) => self.power_loss(fault, &nodes),
             FaultKind::Node(NodeFault::Lag { .. }) => self.lag(&nodes),
-            FaultKind::Node(NodeFault::Failover { .. }) => self.fail_over(fault, &nodes, tell),
-            FaultKind::Node(NodeFault::Flush { .. }) => self.each_said(&nodes, memory::flush),
-            FaultKind::Node(NodeFault::Evict { .. }) => self.each_said(&nodes, memory::evict),
+            FaultKind::Node(NodeFault::Failover { .. }) => self.fail_over(fault, &nodes),
+            FaultKind::Node(NodeFault::Flush { .. }) => self.each(&nodes, memory::flush),
+            FaultKind::Node(NodeFault::Evict { .. }) => self.each(&nodes, memory::evict),
             FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
-                self.each_said(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
+                self.each(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
             }
             FaultKind::Node(NodeFault::Slow { by, .. }) => {
                 let slow = network::MessageFault::Delay(by.0);
@@ -151,7 +160,7 @@ impl Injector {
                 self.net(fault, rule, false);
                 Ok(())
             }
-            FaultKind::Clock(clock) => self.set_clocks(&nodes, Some(clock), tell),
+            FaultKind::Clock(clock) => self.set_clocks(&nodes, Some(clock)),
             FaultKind::Net(net) => {
                 let rule = self.rule(net);
                 self.net(fault, rule, true);
@@ -171,18 +180,16 @@ impl Injector {
         }
     }
 
-    fn undo(&mut self, fault: usize, tell: &mut dyn FnMut(Input)) -> Result<(), String> {
+    fn undo(&mut self, fault: usize) -> Result<(), String> {
         let nodes = self.there.get(&fault).map(|there| there.nodes.clone()).unwrap_or_default();
         match self.scenario.faults[fault].fault_kind {
             FaultKind::Node(
                 NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => self.restart(&nodes),
             FaultKind::Node(NodeFault::Lag { .. }) => self.catch_up(&nodes),
-            FaultKind::Node(NodeFault::Pause { .. }) => {
-                self.each(&nodes, |rig, node| rig.resume(node))
-            }
-            FaultKind::Node(NodeFault::Full { .. }) => self.each_said(&nodes, memory::free),
-            FaultKind::Clock(_) => self.set_clocks(&nodes, None, tell),
+            FaultKind::Node(NodeFault::Pause { .. }) => self.each(&nodes, Masters::resume),
+            FaultKind::Node(NodeFault::Full { .. }) => self.each(&nodes, memory::free),
+            FaultKind::Clock(_) => self.set_clocks(&nodes, None),
             FaultKind::Client(ClientFault::Suspend { .. } | ClientFault::Rate { .. }) => Ok(()),
             FaultKind::Client(ClientFault::Pause { .. }) => {
                 self.clients(fault, ClientProcess::resume)
@@ -209,20 +216,10 @@ impl Injector {
     }
 
     /// Does something to several masters at the same time.
-    fn each(
+    fn each<E: ToString + Send>(
         &self,
         nodes: &[usize],
-        verb: impl Fn(&dyn Cluster, usize) -> Result<(), RigError> + Sync,
-    ) -> Result<(), String> {
-        self.each_said(nodes, |rig, node| verb(rig, node).map_err(|error| error.to_string()))
-    }
-
-    /// Does something to several masters at the same time, for actions with error texts of their
-    /// own.
-    fn each_said(
-        &self,
-        nodes: &[usize],
-        verb: impl Fn(&dyn Cluster, usize) -> Result<(), String> + Sync,
+        verb: impl Fn(&Masters, usize) -> Result<(), E> + Sync,
     ) -> Result<(), String> {
         let (rig, verb) = (&*self.cluster, &verb);
         let results: Vec<_> = std::thread::scope(|scope| {
@@ -232,7 +229,7 @@ impl Injector {
         });
         for result in results {
             match result {
-                Ok(done) => done?,
+                Ok(done) => done.map_err(|error| error.to_string())?,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
@@ -240,7 +237,7 @@ impl Injector {
     }
 
     fn restart(&self, nodes: &[usize]) -> Result<(), String> {
-        self.each(nodes, |rig, node| rig.restart(node))?;
+        self.each(nodes, Masters::restart)?;
         for node in nodes {
             self.network.upstream(*node, Some(self.cluster.address(*node)));
         }
@@ -260,16 +257,16 @@ impl Injector {
     }
 
     /// Reports the keys of each master. Call this only at the end of a run: a read triggers expiry.
-    pub(super) fn look(&self, tell: &mut dyn FnMut(Input)) {
+    fn look(&self) {
         for node in 1..=self.cluster.len() {
             let left = |key: keys::Key| LeftKey {
                 key: text_of(&key.name),
                 value: text_of(&key.value.unwrap_or_default()),
                 ttl_ms: key.ttl_ms,
             };
-            let keys = keys::of(&*self.cluster, node).ok();
+            let keys = keys::of(&self.cluster, node).ok();
             let keys = keys.map(|keys| keys.into_iter().map(left).collect());
-            tell(Input::Keys { node, keys });
+            self.report(Input::Keys { node, keys });
         }
     }
 }

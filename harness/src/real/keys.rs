@@ -2,7 +2,7 @@
 //! property is checked yet, or any more: a read lets a master notice that a key has expired.
 
 use redquorum_protocol::wire::{RESERVED, queue_of};
-use redquorum_rig::{Cluster, RespValue};
+use redquorum_rig::{Masters, RespValue};
 
 /// A key on a master.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Key {
 
 /// All keys of a master, or why the master could not be asked. Leaves out the lock's own keys that
 /// stay by design, but not the queues in which its clients wait.
-pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String> {
+pub(crate) fn of(cluster: &Masters, node: usize) -> Result<Vec<Key>, String> {
     let ask = |words: &[&[u8]]| cluster.command(node, words).map_err(|error| error.to_string());
     let names = match ask(&[b"KEYS", b"*"])? {
         RespValue::Array(names) => names,

@@ -2,7 +2,7 @@
 //! order of arrival. Slow work runs on a thread of its own.
 //!
 //! This file has the course of a run, from its parts to its history. `start.rs` gets the clients
-//! ready, `heard.rs` interprets their messages, and `inject.rs` carries out faults. The
+//! ready, `received.rs` interprets their messages, and `inject.rs` carries out faults. The
 //! orchestrator makes all decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redquorum_rig::network::{Network, Traffic};
+use redquorum_rig::network::{Network, Traffic, TrafficEvent};
 
 use super::clock::RunClock;
 use super::inject::{Gates, Injector, Processes};
@@ -35,15 +35,7 @@ pub(super) enum Signal {
     /// A message of a client process.
     ReceivedMessage(Name, ReceivedMessage),
     /// An input for the orchestrator.
-    Told(Input),
-}
-
-/// A task for the thread of faults.
-enum Task {
-    Strike { fault: usize, nodes: Vec<usize>, processes: Vec<Name> },
-    Cure(usize),
-    Open(usize),
-    Look,
+    Input(Input),
 }
 
 /// See the [module](self).
@@ -66,11 +58,10 @@ pub(super) fn run(
     for node in 1..=scenario.cluster.nodes {
         network.upstream(node, Some(cluster.address(node)));
     }
-    start::initialize(scenario, &*cluster).map_err(Failure::Environment)?;
+    start::initialize(scenario, &cluster).map_err(Failure::Environment)?;
     progress("starting clients");
-    let (processes, client_clocks) =
-        start::clients(ground, scenario, &*cluster, &network, &signals)
-            .map_err(|error| wrong("no client can be started", error))?;
+    let (processes, client_clocks) = start::clients(ground, scenario, &cluster, &network, &signals)
+        .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
     let can = start::all_ready(ground.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(scenario);
@@ -91,17 +82,14 @@ pub(super) fn run(
         Arc::clone(&processes),
         scripts,
         clock,
+        signals,
     );
     injector.client_clocks = client_clocks;
     injector.gates = gates;
-    for order in orchestrator.gates() {
-        if let Order::Gate { fault, process, side, class, number } = order {
-            injector.gate(fault, process, side, class, number);
-        }
-    }
+    orchestrator.gates().into_iter().for_each(|gate| injector.carry_out(gate));
     let (asked, expected_to_die) = (BTreeMap::new(), BTreeSet::new());
     let mut run = Run { inbox, processes, asked, expected_to_die, clock, orchestrator };
-    run.play_with(injector, signals, can, progress)?;
+    run.play_with(injector, can, progress)?;
     let header = Header {
         schema: SCHEMA,
         scenario: scenario.clone(),
@@ -133,29 +121,14 @@ fn observer(
     let (signals, tap, gates) = (signals.clone(), Arc::clone(tap), Arc::clone(gates));
     move |traffic| {
         // The send fails only if the run is over.
-        let mut tell = |input| drop(signals.send(Signal::Told(input)));
-        if let Traffic::Struck { rule, .. } = &traffic {
+        let mut report = |input| drop(signals.send(Signal::Input(input)));
+        if let TrafficEvent::Struck { rule, .. } = &traffic.event {
             let gate = unpoisoned(&gates).get(rule).copied();
             if let Some(fault) = gate {
-                tell(Input::Gated(fault));
+                report(Input::Gated(fault));
             }
         }
-        unpoisoned(&tap).passed(traffic, &mut tell);
-    }
-}
-
-/// The thread of faults.
-fn work(mut injector: Injector, todo: &Receiver<Task>, signals: &Sender<Signal>) {
-    let mut tell = |input| drop(signals.send(Signal::Told(input)));
-    for task in todo {
-        match task {
-            Task::Strike { fault, nodes, processes } => {
-                injector.strike(fault, nodes, processes, &mut tell);
-            }
-            Task::Cure(fault) => injector.cure(fault, &mut tell),
-            Task::Open(fault) => injector.open(fault),
-            Task::Look => injector.look(&mut tell),
-        }
+        unpoisoned(&tap).passed(traffic, &mut report);
     }
 }
 
@@ -175,13 +148,12 @@ impl Run {
     /// Plays the run from start to end, with a thread for faults.
     fn play_with(
         &mut self,
-        injector: Injector,
-        signals: Sender<Signal>,
+        mut injector: Injector,
         can: BTreeMap<Name, Vec<Capability>>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         let (tasks, todo) = channel();
-        let faults = thread::spawn(move || work(injector, &todo, &signals));
+        let faults = thread::spawn(move || todo.into_iter().for_each(|it| injector.carry_out(it)));
         let played = self.play(can, &tasks, progress);
         // The thread ends with its work, and the network ends with the thread: nothing passes any
         // more.
@@ -205,7 +177,7 @@ impl Run {
     fn play(
         &mut self,
         can: BTreeMap<Name, Vec<Capability>>,
-        tasks: &Sender<Task>,
+        tasks: &Sender<Order>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         let mut phase = None;
@@ -230,8 +202,10 @@ impl Run {
             let wake = self.orchestrator.next_wake().map(|at| self.clock.instant(at));
             let until = wake.unwrap_or(now + GLANCE).min(now + GLANCE);
             input = match self.inbox.recv_timeout(until.saturating_duration_since(now)) {
-                Ok(Signal::Told(input)) => Some(input),
-                Ok(Signal::ReceivedMessage(process, heard)) => self.heard(&process, &heard.what),
+                Ok(Signal::Input(input)) => Some(input),
+                Ok(Signal::ReceivedMessage(process, message)) => {
+                    self.received(&process, &message.what)
+                }
                 Err(RecvTimeoutError::Timeout) => Some(Input::Wake),
                 Err(RecvTimeoutError::Disconnected) => {
                     unreachable!("the thread of faults lives as long as its tasks")
@@ -240,28 +214,23 @@ impl Run {
         }
     }
 
-    fn carry_out(&mut self, orders: Vec<Order>, tasks: &Sender<Task>) {
-        // The send fails only if the thread panicked, which shows when it is joined.
-        let give = |task| drop(tasks.send(task));
+    fn carry_out(&mut self, orders: Vec<Order>, tasks: &Sender<Order>) {
         for order in orders {
+            if let Order::Strike { fault, processes, .. } = &order
+                && self.orchestrator.fault_kind(*fault).kills_clients()
+            {
+                self.expected_to_die.extend(processes.iter().cloned());
+            }
             match order {
                 Order::Ask { process, request } => self.ask(&process, &request),
-                Order::Strike { fault, nodes, processes } => {
-                    if self.orchestrator.fault_kind(fault).kills_clients() {
-                        self.expected_to_die.extend(processes.iter().cloned());
-                    }
-                    give(Task::Strike { fault, nodes, processes });
-                }
-                Order::Cure(fault) => give(Task::Cure(fault)),
                 Order::Kill { process } => {
                     if let Some(client) = self.processes.get(&process) {
                         // It is equally good if the process is gone already.
                         let _ = unpoisoned(client).kill();
                     }
                 }
-                Order::Open(fault) => give(Task::Open(fault)),
-                Order::Look => give(Task::Look),
-                Order::Gate { .. } => unreachable!("gates are closed before the run"),
+                // The send fails only if the thread panicked, which shows when it is joined.
+                order => drop(tasks.send(order)),
             }
         }
     }
@@ -271,7 +240,7 @@ impl Run {
         self.asked.insert(request.id, process.clone());
         let line = serde_json::to_string(request).unwrap_or_default();
         // If the client is gone, its last message reports that.
-        let _ = unpoisoned(client).say(&line);
+        let _ = unpoisoned(client).send(&line);
     }
 }
 

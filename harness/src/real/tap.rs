@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use redquorum_rig::network::{self, Traffic};
+use redquorum_rig::network::{self, Traffic, TrafficEvent};
 
 use super::clock::RunClock;
 use super::wire::{Scripts, outcome};
@@ -35,9 +35,10 @@ impl Tap {
     }
 
     /// Takes in a message that passed, and reports what it means.
-    pub(super) fn passed(&mut self, traffic: Traffic, tell: &mut impl FnMut(Input)) {
-        match traffic {
-            Traffic::Forwarded { at, client, node, connection, number, command, duplicate } => {
+    pub(super) fn passed(&mut self, traffic: Traffic, report: &mut impl FnMut(Input)) {
+        let Traffic { at, client, node, connection, event } = traffic;
+        match event {
+            TrafficEvent::Forwarded { number, command, duplicate } => {
                 let class = self.scripts.class(&command);
                 if let Some(act) = self.scripts.act(&command) {
                     let pending =
@@ -45,10 +46,10 @@ impl Tap {
                     self.open.insert((connection, number, duplicate), pending);
                 }
                 if !duplicate {
-                    tell(passed(&client, Side::Request, class));
+                    report(passed(&client, Side::Request, class));
                 }
             }
-            Traffic::Replied { at, connection, number, command, reply, duplicate, .. } => {
+            TrafficEvent::Replied { number, command, reply, duplicate } => {
                 self.scripts.learn(&command, &reply);
                 let key = (connection, number, duplicate);
                 let Some(pending) = self.open.get_mut(&key) else { return };
@@ -56,7 +57,7 @@ impl Tap {
                 // `EXEC` has its outcome, which the tap does not look for.
                 let Some(result) = outcome(&pending.act, &reply) else { return };
                 pending.replied = Some((at, result));
-                tell(Input::Replied {
+                report(Input::Replied {
                     process: pending.process.clone(),
                     node: pending.node,
                     act: pending.act.clone(),
@@ -64,39 +65,39 @@ impl Tap {
                 });
                 if duplicate {
                     // The client does not wait for the second reply.
-                    self.close(key, None, tell);
+                    self.close(key, None, report);
                 }
             }
-            Traffic::Delivered { at, client, connection, number, command, .. } => {
-                self.close((connection, number, false), Some(at), tell);
+            TrafficEvent::Delivered { number, command } => {
+                self.close((connection, number, false), Some(at), report);
                 let class = self.scripts.class(&command);
                 // A push message is not a reply, so it is not counted as one.
                 if class != Class::WakeUp {
-                    tell(passed(&client, Side::Reply, class));
+                    report(passed(&client, Side::Reply, class));
                 }
             }
-            Traffic::Lost { connection, number, side: network::Side::Replies, .. } => {
-                self.close((connection, number, false), None, tell);
+            TrafficEvent::Lost { number, side: network::Side::Replies, .. } => {
+                self.close((connection, number, false), None, report);
             }
-            Traffic::Closed { connection, .. } => self.close_all(tell, |key| key.0 == connection),
+            TrafficEvent::Closed(_) => self.close_all(report, |key| key.0 == connection),
             _ => {}
         }
     }
 
     /// Ends the run: records all open commands as far as their outcome is known.
-    pub(super) fn finish(&mut self, tell: &mut impl FnMut(Input)) {
-        self.close_all(tell, |_| true);
+    pub(super) fn finish(&mut self, report: &mut impl FnMut(Input)) {
+        self.close_all(report, |_| true);
     }
 
     fn close_all(
         &mut self,
-        tell: &mut impl FnMut(Input),
+        report: &mut impl FnMut(Input),
         which: impl Fn(&(u64, u64, bool)) -> bool,
     ) {
         let mut keys: Vec<_> = self.open.keys().copied().filter(which).collect();
         keys.sort_unstable();
         for key in keys {
-            self.close(key, None, tell);
+            self.close(key, None, report);
         }
     }
 
@@ -104,12 +105,12 @@ impl Tap {
         &mut self,
         key: (u64, u64, bool),
         delivered: Option<Instant>,
-        tell: &mut impl FnMut(Input),
+        report: &mut impl FnMut(Input),
     ) {
         let (Some(pending), Some(clock)) = (self.open.remove(&key), self.clock.get()) else {
             return;
         };
-        tell(Input::Recorded(Event::Command {
+        report(Input::Recorded(Event::Command {
             process: pending.process.clone(),
             node: pending.node,
             connection: key.0,

@@ -260,65 +260,63 @@ mod tests {
     }
 
     #[test]
-    fn what_our_library_sends_is_understood() {
+    fn commands_of_the_library_are_classified() {
         let scripts = Scripts::default();
         for script in wire::scripts(true) {
             let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
             scripts.learn(&load, &RespValue::Bulk(script.sha1.into()));
         }
-        let (key, token) = (Name::from("L"), Name::from("t"));
-        assert_eq!(
-            scripts.act(&words("SET L t NX PX 2000")),
-            Some(Act::Set { key: key.clone(), token: token.clone(), ttl_ms: Some(2000) })
-        );
-        assert_eq!(
-            scripts.act(&words(&format!("EVALSHA {} 1 L t", wire::DELETE.sha1))),
-            Some(Act::Delete { key: key.clone(), token: Some(token.clone()) })
-        );
-        let keep = Act::Keep { key, token: Some(token), ttl_ms: Some(2000) };
-        let sent = format!("EVALSHA {} 1 L t 2000 1", wire::KEEP.sha1);
-        assert_eq!(scripts.act(&words(&sent)), Some(keep.clone()));
-        assert_eq!(outcome(&keep, &RespValue::Integer(2)), Some(Outcome::Created));
-        assert_eq!(outcome(&keep, &RespValue::Integer(1)), Some(Outcome::Done));
-        assert_eq!(outcome(&keep, &RespValue::Integer(0)), Some(Outcome::Refused));
-        assert_eq!(scripts.act(&words("PING")), None);
-        let grant = format!("EVALSHA {} 2 L redquorum:fence:L t 2000 17 60000", wire::GRANT.sha1);
-        let set = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: Some(2000) };
-        assert_eq!(scripts.act(&words(&grant)), Some(set.clone()));
-        assert_eq!(outcome(&set, &RespValue::Integer(2)), Some(Outcome::Done));
-        assert_eq!(outcome(&set, &RespValue::Integer(0)), Some(Outcome::Refused));
-        let keep = format!("EVALSHA {} 2 L redquorum:fence:L t 2000 1 17 60000", wire::KEEP.sha1);
-        assert!(matches!(scripts.act(&words(&keep)), Some(Act::Keep { ttl_ms: Some(2000), .. })));
-        let certify = format!("EVALSHA {} 2 L redquorum:fence:L t 17 60000", wire::CERTIFY.sha1);
-        let act = Act::Certify { key: "L".into(), token: Some("t".into()) };
-        assert_eq!(scripts.act(&words(&certify)), Some(act.clone()));
-        assert_eq!(outcome(&act, &RespValue::Integer(17)), Some(Outcome::Done));
-        assert_eq!(outcome(&act, &RespValue::Integer(0)), Some(Outcome::Refused));
-        assert_eq!(scripts.class(&words(&certify)), Class::Acquire);
-        let boot = "redquorum:boot";
-        let guarded = format!("EVALSHA {} 2 L {boot} t 2000 a_3000", wire::GUARDED.sha1);
-        assert_eq!(scripts.act(&words(&guarded)), Some(set.clone()));
-        let time = || RespValue::Integer(1_700_000_000_000_000);
-        for (said, wanted) in [
-            (RespValue::Bulk(b"b 3000".to_vec()), Outcome::Refused),
-            (RespValue::Integer(0), Outcome::Refused),
-            (RespValue::Integer(1), Outcome::Done),
-            (RespValue::Integer(1_700_000_000_000_000), Outcome::Done),
+        let (key, token) = (|| Name::from("L"), || Some(Name::from("t")));
+        let set = Act::Set { key: key(), token: "t".into(), ttl_ms: Some(2000) };
+        let keep = Act::Keep { key: key(), token: token(), ttl_ms: Some(2000) };
+        let delete = Act::Delete { key: key(), token: token() };
+        let certify = Act::Certify { key: key(), token: token() };
+        let (boot, fence) = ("redquorum:boot", "redquorum:fence:L");
+        let call = |script: wire::Script, rest: &str| format!("EVALSHA {} {rest}", script.sha1);
+        let fenced = |script, rest: &str| call(script, &format!("2 L {fence} t {rest}17 60000"));
+        let guarded = |rest: &str| call(wire::GUARDED, rest);
+        let watch = format!("2 {boot} redquorum:probation a a_3000 x 9000 y");
+        for (command, act, class) in [
+            ("SET L t NX PX 2000".to_owned(), Some(&set), Class::Acquire),
+            ("PING".to_owned(), None, Class::Any),
+            (call(wire::DELETE, "1 L t"), Some(&delete), Class::Release),
+            (call(wire::KEEP, "1 L t 2000 1"), Some(&keep), Class::Extend),
+            (fenced(wire::KEEP, "2000 1 "), Some(&keep), Class::Extend),
+            (fenced(wire::GRANT, "2000 "), Some(&set), Class::Acquire),
+            (fenced(wire::CERTIFY, ""), Some(&certify), Class::Acquire),
+            (guarded(&format!("2 L {boot} t 2000 a_3000")), Some(&set), Class::Acquire),
+            (
+                guarded(&format!("3 L {fence} {boot} t 2000 a_3000 17 6")),
+                Some(&set),
+                Class::Acquire,
+            ),
+            (call(wire::WATCH, &watch), None, Class::Any),
         ] {
-            let reply = RespValue::Array(vec![said, time()]);
-            assert_eq!(outcome(&set, &reply), Some(wanted), "{reply:?}");
+            assert_eq!(scripts.act(&words(&command)).as_ref(), act, "{command}");
+            assert_eq!(scripts.class(&words(&command)), class, "{command}");
         }
-        let (sha, fence) = (wire::GUARDED.sha1, "redquorum:fence:L");
-        let guarded = format!("EVALSHA {sha} 3 L {fence} {boot} t 2000 a_3000 17 60000");
-        assert_eq!(scripts.act(&words(&guarded)), Some(set));
-        let watch =
-            format!("EVALSHA {} 2 {boot} redquorum:vigil a a_3000 x 9000 y", wire::WATCH.sha1);
-        assert_eq!(scripts.act(&words(&watch)), None);
-        assert_eq!(scripts.class(&words(&watch)), Class::Any);
+        let of_guarded =
+            |first| RespValue::Array(vec![first, RespValue::Integer(1_700_000_000_000_000)]);
+        let number = RespValue::Integer;
+        for (act, reply, expected) in [
+            (&keep, number(2), Outcome::Created),
+            (&keep, number(1), Outcome::Done),
+            (&keep, number(0), Outcome::Refused),
+            (&set, number(2), Outcome::Done),
+            (&set, number(0), Outcome::Refused),
+            (&certify, number(17), Outcome::Done),
+            (&certify, number(0), Outcome::Refused),
+            (&set, of_guarded(RespValue::Bulk(b"b 3000".to_vec())), Outcome::Refused),
+            (&set, of_guarded(number(0)), Outcome::Refused),
+            (&set, of_guarded(number(1)), Outcome::Done),
+            (&set, of_guarded(number(1_700_000_000_000_000)), Outcome::Done),
+        ] {
+            assert_eq!(outcome(act, &reply), Some(expected), "{act:?} {reply:?}");
+        }
     }
 
     #[test]
-    fn what_is_about_a_queue_is_no_act_and_a_release_beside_one_is() {
+    fn a_queue_command_is_no_act_but_a_release_with_one_is() {
         let scripts = Scripts::default();
         let (key, waiter) = ("L", "00000000000000a100000000000000b2");
         let stand = format!("EVALSHA {} 1 {key} {waiter} 0", wire::QUEUE.sha1);
@@ -341,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scripts_of_others_are_placed_by_what_they_call() {
+    fn other_scripts_are_classified_by_their_calls() {
         let compare =
             r#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("XXX", KEYS[1]"#;
         for (call, kind) in [
@@ -356,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_was_once_sent_whole_is_known_by_its_sha() {
+    fn a_script_of_an_eval_is_known_by_its_sha() {
         let scripts = Scripts::default();
         let text =
             b"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end";
@@ -400,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn garbled_commands_are_no_reason_to_panic() {
+    fn garbled_commands_do_not_panic() {
         let scripts = Scripts::default();
         for text in
             ["", "SET", "SET a", "EVAL", "EVALSHA x 99 k", "EVALSHA x -1", "PEXPIRE a", "DEL"]

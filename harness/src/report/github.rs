@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use super::human::observed;
 use super::{Entry, Session};
 
-/// An annotation of a place in a file.
 pub(crate) fn annotation(file: Option<&Path>, line: usize, title: &str, text: &str) -> String {
     let place = match file {
         Some(file) => format!("file={},line={line},", property(&file.display().to_string())),
@@ -42,7 +41,8 @@ pub(super) fn summary(session: &Session, entries: &[Entry]) -> io::Result<()> {
 fn table(session: &Session, entries: &[Entry]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', "<br>");
     let mut text = format!(
-        "### redquorum-chaos\n\nseed `{}`, {}: {}\n\n| | outcome | scenario | observed |\n|---|---|---|---|\n",
+        "### redquorum-chaos\n\nseed `{}`, {}: {}\n\n\
+         | | outcome | scenario | observed |\n|---|---|---|---|\n",
         session.seed,
         session.backend,
         cell(&session.ground)
@@ -75,20 +75,7 @@ mod tests {
 
     #[test]
     fn the_summary_is_a_table_that_no_text_breaks() {
-        let entry = Entry {
-            name: "a/b".to_owned(),
-            backend: "process".to_owned(),
-            seed: 7,
-            time: 0,
-            expect: crate::scenario::Expect::default(),
-            ended: Ended::Skipped("this | that".to_owned()),
-            took: std::time::Duration::ZERO,
-            history: None,
-            file: None,
-            line: 1,
-            again: String::new(),
-            repeated: Vec::new(),
-        };
+        let entry = Entry::of("a/b", Ended::Skipped("this | that".to_owned()));
         let text = table(&Session::default(), &[entry]);
         assert!(text.ends_with("\n|---|---|---|---|\n| ✅ | skipped | `a/b` | this \\| that |\n"));
     }

@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Entry, Session, matrix, totals, word};
+use super::{Ended, Entry, Session, matrix, page, timeline, totals, word};
 use crate::checker::{Observed, Outcome, Verdict, Violation};
 use crate::cli::Tally;
-use crate::scenario::{Cause, Expect, Property, Scenario, Wanted};
+use crate::history::History;
+use crate::scenario::{Cause, Expect, Property, Wanted};
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -26,7 +27,6 @@ pub(super) fn begin(session: &Session, folder: &Path) -> String {
     )
 }
 
-/// A run that ended.
 pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     let widest = session.widest;
     let (sign, paint) = match &entry.ended {
@@ -50,11 +50,26 @@ pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     for repeated in &entry.repeated {
         _ = write!(text, "\n    {repeated}");
     }
-    if !entry.is_good() {
+    let violated = matches!(&entry.ended, Ended::Judged(verdict) if !verdict.findings.is_empty());
+    if !entry.is_good() || (session.explain && violated) {
         text.push('\n');
         text += &details(entry, colour);
     }
     text.trim_end().to_owned()
+}
+
+/// `12/188, 40 s left`. The time left is that of the runs so far; below ten seconds it is of no
+/// use.
+pub(super) fn progress(done: usize, all: usize, took: Duration) -> String {
+    let so_far = u32::try_from(done).unwrap_or(u32::MAX);
+    let left = u32::try_from(all.saturating_sub(done)).unwrap_or(u32::MAX);
+    let left = took.checked_div(so_far).map_or(0, |each| each.saturating_mul(left).as_secs());
+    let left = match left {
+        0..10 => String::new(),
+        10..120 => format!(", {left} s left"),
+        _ => format!(", {} min left", left.div_ceil(60)),
+    };
+    format!("{}/{all}{left}", done + 1)
 }
 
 /// The observed violations, in brief.
@@ -107,12 +122,15 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
 pub(super) fn details(entry: &Entry, colour: bool) -> String {
     let mut text = String::new();
     // If there is no verdict, the line of the run already contains the first line.
-    let told = usize::from(!matches!(entry.ended, Ended::Judged(_)));
-    for line in entry.differences().iter().flat_map(|why| why.lines()).skip(told) {
+    let skipped = usize::from(!matches!(entry.ended, Ended::Judged(_)));
+    for line in entry.differences().iter().flat_map(|why| why.lines()).skip(skipped) {
         _ = writeln!(text, "    {line}");
     }
     if let Ended::Judged(verdict) = &entry.ended {
-        text += &stories(&verdict.findings);
+        text += &violations(&verdict.findings);
+        if let Some(history) = page::read(entry) {
+            text += &drawing(&history, verdict);
+        }
     }
     let (on, off) = if colour { (GREY, PLAIN) } else { ("", "") };
     if let Some(history) = &entry.history {
@@ -131,16 +149,16 @@ pub(super) const fn label(cause: Cause) -> &'static str {
 }
 
 /// How many violations of one property with the same causes are printed in full.
-const TOLD: usize = 3;
+const PRINTED: usize = 3;
 
-fn stories(findings: &[Violation]) -> String {
+fn violations(findings: &[Violation]) -> String {
     let mut text = String::new();
     let mut seen: BTreeMap<_, usize> = BTreeMap::new();
     for finding in findings {
-        let kind = (finding.layer, finding.seen == Observed::Violated, &finding.causes);
+        let kind = (finding.property, finding.seen == Observed::Violated, &finding.causes);
         let count = seen.entry(kind).or_default();
         *count += 1;
-        if *count > TOLD {
+        if *count > PRINTED {
             continue;
         }
         let what = match finding.seen {
@@ -154,19 +172,26 @@ fn stories(findings: &[Violation]) -> String {
         } else {
             format!(", because of {}", causes.join(", "))
         };
-        _ = writeln!(text, "      {} {what}{because}", finding.layer);
-        for line in &finding.story {
+        _ = writeln!(text, "      {} {what}{because}", finding.property);
+        for line in &finding.explanation {
             _ = writeln!(text, "        {line}");
         }
     }
-    for ((layer, ..), count) in seen.into_iter().filter(|(_, count)| *count > TOLD) {
-        _ = writeln!(text, "      {layer}: {} more of the same cause", count - TOLD);
+    for ((layer, ..), count) in seen.into_iter().filter(|(_, count)| *count > PRINTED) {
+        _ = writeln!(text, "      {layer}: {} more of the same cause", count - PRINTED);
     }
     text
 }
 
+/// The timeline, indented.
+fn drawing(history: &History, verdict: &Verdict) -> String {
+    let rows = timeline::rows(history, verdict);
+    rows.iter().map(|row| format!("      {row}\n")).collect()
+}
+
 /// A single verdict, as `check` prints it.
-pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
+pub(crate) fn verdict(history: &History, verdict: &Verdict) -> String {
+    let scenario = &history.header.scenario;
     let mut text = format!(
         "{}: {}, {}\n",
         scenario.name,
@@ -176,7 +201,10 @@ pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
     for line in &verdict.differences {
         _ = writeln!(text, "    {line}");
     }
-    text += &stories(&verdict.findings);
+    text += &violations(&verdict.findings);
+    if verdict.outcome != Outcome::AsExpected || !verdict.findings.is_empty() {
+        text += &drawing(history, verdict);
+    }
     text.trim_end().to_owned()
 }
 
@@ -239,4 +267,19 @@ pub(super) fn summary(
 
 fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_that_of_the_runs_so_far() {
+        let of = |done, seconds| progress(done, 100, Duration::from_secs(seconds));
+        assert_eq!(of(0, 50), "1/100");
+        assert_eq!(of(50, 9), "51/100");
+        assert_eq!(of(50, 90), "51/100, 90 s left");
+        assert_eq!(of(10, 60), "11/100, 9 min left");
+        assert_eq!(of(100, 60), "101/100");
+    }
 }

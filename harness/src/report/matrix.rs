@@ -43,12 +43,12 @@ fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
     let Ended::Judged(verdict) = &entry.ended else { return Vec::new() };
     let mut cells = Vec::new();
     for finding in &verdict.findings {
-        if finding.seen != Observed::Violated || entry.expect.of(finding.layer) != Wanted::Safe {
+        if finding.seen != Observed::Violated || entry.expect.of(finding.property) != Wanted::Safe {
             continue;
         }
         match &finding.causes[..] {
-            [] => cells.push((finding.layer, None)),
-            causes => cells.extend(causes.iter().map(|cause| (finding.layer, Some(*cause)))),
+            [] => cells.push((finding.property, None)),
+            causes => cells.extend(causes.iter().map(|cause| (finding.property, Some(*cause)))),
         }
     }
     cells.sort_unstable();
@@ -58,8 +58,6 @@ fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::checker::{Outcome, Verdict, Violation};
     use crate::scenario::Expect;
@@ -73,25 +71,12 @@ mod tests {
             because: Vec::new(),
             measures: crate::checker::Measures::default(),
         };
-        Entry {
-            name: name.to_owned(),
-            backend: "sim".to_owned(),
-            seed: 0,
-            time: 0,
-            expect,
-            ended: Ended::Judged(Box::new(verdict)),
-            took: Duration::ZERO,
-            history: None,
-            file: None,
-            line: 1,
-            again: String::new(),
-            repeated: Vec::new(),
-        }
+        Entry { expect, ..Entry::of(name, Ended::Judged(Box::new(verdict))) }
     }
 
     fn finding(layer: Property, cause: Cause) -> Violation {
-        let (story, causes) = (Vec::new(), vec![cause]);
-        Violation { layer, seen: Observed::Violated, story, causes, from: 0, to: 0 }
+        let (seen, causes) = (Observed::Violated, vec![cause]);
+        Violation { property: layer, seen, explanation: Vec::new(), causes, from: 0, to: 0 }
     }
 
     #[test]

@@ -18,10 +18,11 @@ use crate::checker::Outcome;
 use crate::history::History;
 use crate::scenario::Property;
 
-mod causes;
 mod chart;
 mod clients;
+mod doctor;
 mod faults;
+mod figures;
 mod masters;
 mod overview;
 mod registers;
@@ -31,6 +32,7 @@ mod tests;
 mod text;
 mod violations;
 
+pub(crate) use doctor::render_diagnosis;
 use overview::Row;
 use run::Section;
 pub(super) use text::line;
@@ -41,7 +43,6 @@ const MOST_BYTES: usize = 8 << 20;
 /// The largest history for which a timeline is drawn.
 const MOST_HISTORY: u64 = 64 << 20;
 
-/// A run with its history.
 pub(super) struct Run<'a> {
     entry: &'a Entry,
     history: &'a History,
@@ -51,7 +52,7 @@ pub(super) struct Run<'a> {
 struct Page<'a> {
     session: SessionFields<'a>,
     sentence: String,
-    properties: Vec<(&'static str, &'static str)>,
+    properties: Vec<(String, &'static str)>,
     several: bool,
     runs: Vec<RunFields>,
     left_out: usize,
@@ -90,7 +91,7 @@ pub(crate) fn render(
     folder: &Path,
     history: Option<&History>,
 ) -> io::Result<String> {
-    let environment = environment().map_err(io::Error::other)?;
+    let environment = environment()?;
     let mut bodies: Vec<Option<String>> = vec![None; entries.len()];
     let mut size = entries.len() * 2_500;
     for index in order(entries) {
@@ -101,14 +102,14 @@ pub(crate) fn render(
         }
         let read = if history.is_none() { read(entry) } else { None };
         let Some(history) = history.or(read.as_ref()) else { continue };
-        let body = body(&environment, &Run { entry, history })?;
+        let body = fill(&environment, "run.html", &Section::new(&Run { entry, history }))?;
         if needed || size + body.len() <= MOST_BYTES {
             size += body.len();
             bodies[index] = Some(body);
         }
     }
     let runs = entries.iter().enumerate().zip(bodies).map(|((index, entry), body)| {
-        let (violations, more_violations) = violations::told(entry);
+        let (violations, more_violations) = violations::views(entry);
         RunFields {
             row: overview::row(index + 1, entry),
             violations,
@@ -136,11 +137,20 @@ pub(crate) fn render(
         left_out: runs.iter().filter(drawable).count(),
         runs,
     };
-    let template = environment.get_template("report.html").map_err(io::Error::other)?;
-    template.render(Serde(&page)).map_err(io::Error::other)
+    fill(&environment, "report.html", &page)
 }
 
-fn environment() -> Result<Environment<'static>, minijinja::Error> {
+/// Fills a template with values.
+fn fill(environment: &Environment<'_>, name: &str, values: &impl Serialize) -> io::Result<String> {
+    let template = environment.get_template(name).map_err(io::Error::other)?;
+    template.render(Serde(values)).map_err(io::Error::other)
+}
+
+fn environment() -> io::Result<Environment<'static>> {
+    prepared().map_err(io::Error::other)
+}
+
+fn prepared() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     // A misspelled field is an error, not an empty cell.
@@ -151,19 +161,19 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
         true => minijinja::AutoEscape::Html,
         false => minijinja::AutoEscape::None,
     });
-    environment.add_template("report.html", include_str!("page/report.html"))?;
-    environment.add_template("violations.html", include_str!("page/violations.html"))?;
-    environment.add_template("run.html", include_str!("page/run.html"))?;
-    environment.add_template("chart.html", include_str!("page/chart.html"))?;
-    environment.add_template("style.css", include_str!("page/style.css"))?;
-    environment.add_template("script.js", include_str!("page/script.js"))?;
+    for (name, text) in [
+        ("base.html", include_str!("page/base.html")),
+        ("chart.html", include_str!("page/chart.html")),
+        ("doctor.html", include_str!("page/doctor.html")),
+        ("report.html", include_str!("page/report.html")),
+        ("run.html", include_str!("page/run.html")),
+        ("script.js", include_str!("page/script.js")),
+        ("style.css", include_str!("page/style.css")),
+        ("violations.html", include_str!("page/violations.html")),
+    ] {
+        environment.add_template(name, text)?;
+    }
     Ok(environment)
-}
-
-fn body(environment: &Environment<'_>, run: &Run<'_>) -> io::Result<String> {
-    let section = Section::new(run);
-    let template = environment.get_template("run.html").map_err(io::Error::other)?;
-    template.render(Serde(&section)).map_err(io::Error::other)
 }
 
 /// Whether a run always has a timeline: it violates a property, or it differs.
@@ -190,7 +200,7 @@ fn order(entries: &[Entry]) -> Vec<usize> {
 }
 
 /// The history of a run, if its file still exists and can be drawn.
-fn read(entry: &Entry) -> Option<History> {
+pub(super) fn read(entry: &Entry) -> Option<History> {
     let path = entry.history.as_ref()?;
     let file = File::open(path).ok()?;
     if file.metadata().ok()?.len() > MOST_HISTORY {

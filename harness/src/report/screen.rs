@@ -58,9 +58,9 @@ impl Screen {
         self.bar.suspend(|| drop(writeln!(io::stderr(), "{text}")));
     }
 
-    pub(super) fn phase(&self, done: usize, all: usize, name: &str, what: &str) {
+    pub(super) fn phase(&self, progress: &str, name: &str, what: &str) {
         let what = if what.is_empty() { String::new() } else { format!(": {what}") };
-        self.bar.set_message(format!("{}/{all} {name}{what}", done + 1));
+        self.bar.set_message(format!("{progress} {name}{what}"));
     }
 }
 

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::page::line;
-use crate::checker::timeline::{Timeline, timeline};
+use crate::checker::{Case, prepare};
 use crate::history::{History, Ns, Window};
 
 struct Trace {
@@ -17,45 +17,46 @@ struct Trace {
     events: Vec<Value>,
 }
 
-/// The trace of a run, as JSON.
 pub(crate) fn trace(history: &History) -> Value {
-    let Timeline { requests, leases, keys, faults } = timeline(history);
+    prepare(history, |case| trace_of(history, case))
+}
+
+fn trace_of(history: &History, case: &Case<'_>) -> Value {
     let end = history.records.last().map_or(0, |record| record.ns);
     let mut trace = Trace { end, processes: Vec::new(), events: Vec::new() };
-    for fault in faults {
-        let name = format!("fault {}: {}", fault.fault, fault.fault_kind.name());
-        let args = json!({ "masters": fault.nodes, "processes": fault.processes });
-        trace.bar("faults", &format!("fault {}", fault.fault), &name, fault.span, args);
+    for strike in case.faults.strikes() {
+        let name = format!("fault {}: {}", strike.fault, strike.fault_kind.name());
+        let args = json!({ "masters": strike.masters(case), "processes": strike.clients(case) });
+        trace.bar("faults", &format!("fault {}", strike.fault), &name, strike.span(), args);
     }
-    for request in requests {
-        let resource = request.resource.unwrap_or_default();
-        let name = format!("{} {resource}", request.op);
+    for request in &case.requests {
+        let name = format!("{} {}", request.op, request.resource.unwrap_or_default());
         let args = json!({
-            "ok": request.ok,
-            "why": request.why,
-            "line": line(request.records.0),
+            "ok": request.ok(),
+            "why": request.answer.and_then(|answer| answer.why),
+            "line": line(request.record),
         });
-        trace.bar(&request.client, "requests", name.trim_end(), request.span, args);
+        trace.bar(request.client, "requests", name.trim_end(), request.span(), args);
     }
-    for lease in leases {
+    for lease in &case.leases {
         let args = json!({
             "token": lease.token,
-            "fencing token": lease.fence,
-            "granted by masters": lease.masters,
-            "ended by": lease.ending,
+            "fencing token": lease.answer.fence,
+            "granted by masters": lease.masters(&case.keys),
+            "ended by": lease.ending.name(),
         });
-        for believed in &lease.believed {
+        for believed in lease.believed() {
             let name = format!("believes to hold {}", lease.resource);
-            trace.bar(&lease.client, "belief", &name, *believed, args.clone());
+            trace.bar(lease.client, "belief", &name, believed, args.clone());
         }
-        for gap in &lease.gaps {
+        for gap in case.hollow(lease) {
             let name = format!("no quorum has its token of {}", lease.resource);
-            trace.bar(&lease.client, "gaps", &name, *gap, args.clone());
+            trace.bar(lease.client, "gaps", &name, *gap, args.clone());
         }
     }
-    for key in keys {
+    for key in &case.keys.all {
         let resource = key.resource.unwrap_or_default();
-        let args = json!({ "token": key.token, "end": key.end });
+        let args = json!({ "token": key.token, "end": key.end(case) });
         let name = format!("{resource}: {}", key.process);
         let master = format!("master {}", key.node);
         trace.bar(&master, &format!("token of {resource}"), &name, key.possible, args);
@@ -64,7 +65,6 @@ pub(crate) fn trace(history: &History) -> Value {
 }
 
 impl Trace {
-    /// Adds a bar in a thread of a process.
     fn bar(&mut self, process: &str, thread: &str, name: &str, span: Window, args: Value) {
         let (pid, tid) = (self.number(process, None), self.number(process, Some(thread)));
         let (from, to) = (span.from.max(0), span.to.min(self.end));

@@ -2,70 +2,36 @@
 //! without which the verdict means nothing.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::length::Length;
+use crate::named::named;
 
-/// A property that the checker examines. Each text says how the property is violated.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Property {
-    /// Two clients believe at the same moment that they hold the resource.
-    MutualExclusion,
-    /// A register loses an update, although the client reads it after the grant and writes it at
-    /// the end.
-    UnfencedResource,
-    /// A register loses an update, although clients present, read and write it under the fencing
-    /// token. Or a token is not unique, or not larger than a token whose acquire had returned
-    /// before.
-    FencedResource,
-    /// A lease is granted late, promises more than the masters keep, or ends without a
-    /// notification.
-    Validity,
-    /// An acquire fails or is slow, although a majority is reachable and no other client is in the
-    /// way.
-    Progress,
-    /// No client can acquire after all faults are healed.
-    Liveness,
-    /// A key without a holder is left, or a client deleted another client's key.
-    Hygiene,
-}
-
-impl Property {
-    /// All properties, in the order of reports.
-    pub const ALL: [Self; 7] = [
-        Self::MutualExclusion,
-        Self::UnfencedResource,
-        Self::FencedResource,
-        Self::Validity,
-        Self::Progress,
-        Self::Liveness,
-        Self::Hygiene,
-    ];
-
-    /// The name of the property in TOML and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::MutualExclusion => "mutual-exclusion",
-            Self::UnfencedResource => "unfenced-resource",
-            Self::FencedResource => "fenced-resource",
-            Self::Validity => "validity",
-            Self::Progress => "progress",
-            Self::Liveness => "liveness",
-            Self::Hygiene => "hygiene",
-        }
-    }
-}
-
-impl fmt::Display for Property {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// A property that the checker examines. Each text says how the property is violated.
+    #[non_exhaustive]
+    pub enum Property {
+        /// Two clients believe at the same moment that they hold the resource.
+        MutualExclusion = "mutual-exclusion",
+        /// A register loses an update, although the client reads it after the grant and writes it
+        /// at the end.
+        UnfencedResource = "unfenced-resource",
+        /// A register loses an update, although clients present, read and write it under the
+        /// fencing token. Or a token is not unique, or not larger than a token whose acquire had
+        /// returned before.
+        FencedResource = "fenced-resource",
+        /// A lease is granted late, promises more than the masters keep, or ends without a
+        /// notification.
+        Validity = "validity",
+        /// An acquire fails or is slow, although a majority is reachable and no other client is in
+        /// the way.
+        Progress = "progress",
+        /// No client can acquire after all faults are healed.
+        Liveness = "liveness",
+        /// A key without a holder is left, or a client deleted another client's key.
+        Hygiene = "hygiene",
     }
 }
 
@@ -135,8 +101,8 @@ pub struct Expect {
 
 impl Expect {
     /// The expected verdict on a property.
-    pub fn of(&self, layer: Property) -> Wanted {
-        let wanted = match layer {
+    pub fn of(&self, property: Property) -> Wanted {
+        let wanted = match property {
             Property::MutualExclusion => self.mutual_exclusion,
             Property::UnfencedResource => self.unfenced_resource,
             Property::FencedResource => self.fenced_resource,
@@ -150,7 +116,7 @@ impl Expect {
 
     /// Whether any violation is expected.
     pub fn any_violation(&self) -> bool {
-        Property::ALL.iter().any(|layer| self.of(*layer) == Wanted::Violated)
+        Property::ALL.iter().any(|property| self.of(*property) == Wanted::Violated)
     }
 }
 
@@ -193,101 +159,51 @@ pub enum Count {
     Some,
 }
 
-/// The cause of a violation. Most are named after a fault; `node-lists`, `max-ttl`, `late-write`,
-/// `bug` and `unknown` are not faults.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[non_exhaustive]
-pub enum Cause {
-    /// A master's clock was set forward.
-    #[serde(rename = "clock.step")]
-    ClockStep,
-    /// A master's clock ran faster than the drift allowance.
-    #[serde(rename = "clock.rate")]
-    ClockRate,
-    /// A master's clock jumped ahead and back.
-    #[serde(rename = "clock.strobe")]
-    ClockStrobe,
-    /// A master forgot keys at a restart.
-    #[serde(rename = "node.restart")]
-    NodeRestart,
-    /// An administrator ran `FLUSHALL` on a master.
-    #[serde(rename = "node.flush")]
-    NodeFlush,
-    /// A master evicted keys that have a TTL.
-    #[serde(rename = "node.evict")]
-    NodeEvict,
-    /// A master lost its power, and the data that it had not synced.
-    #[serde(rename = "node.power-loss")]
-    NodePowerLoss,
-    /// A replica took over from a master, and lacked the data that it had not received.
-    #[serde(rename = "node.failover")]
-    NodeFailover,
-    /// An administrator set the fencing counters of masters to their end, so that the masters grant
-    /// no more.
-    #[serde(rename = "node.counter")]
-    NodeCounter,
-    /// A client's wall clock was behind: counters that masters lost began again at a smaller
-    /// number.
-    #[serde(rename = "client.clock")]
-    ClientClock,
-    /// The clock that measures a client's leases ran slower than the drift allowance.
-    #[serde(rename = "client.rate")]
-    ClientRate,
-    /// A client was paused between its last look at the deadline and its write.
-    #[serde(rename = "client.pause")]
-    ClientPause,
-    /// A request that a client sent to a register before the end of its lease arrived after it.
-    #[serde(rename = "resource.delay")]
-    ResourceDelay,
-    /// Clients know different masters, and their quorums have none in common; or a client knows
-    /// fewer masters than its quorum.
-    #[serde(rename = "node-lists")]
-    NodeLists,
-    /// The guard of a client has another longest TTL than that of others, so the client distrusts
-    /// masters that they marked.
-    #[serde(rename = "max-ttl")]
-    MaxTtl,
-    /// A client that was not paused wrote after its lease had ended: it did not check the deadline.
-    #[serde(rename = "late-write")]
-    LateWrite,
-    /// No fault explains the violation: a bug of the lock under test.
-    #[serde(rename = "bug")]
-    Bug,
-    /// The records do not show the cause.
-    #[serde(rename = "unknown")]
-    Unknown,
-}
-
-impl Cause {
-    /// The name of the cause in TOML and in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ClockStep => "clock.step",
-            Self::ClockRate => "clock.rate",
-            Self::ClockStrobe => "clock.strobe",
-            Self::NodeRestart => "node.restart",
-            Self::NodeFlush => "node.flush",
-            Self::NodeEvict => "node.evict",
-            Self::NodePowerLoss => "node.power-loss",
-            Self::NodeFailover => "node.failover",
-            Self::NodeCounter => "node.counter",
-            Self::ClientClock => "client.clock",
-            Self::ClientRate => "client.rate",
-            Self::ClientPause => "client.pause",
-            Self::ResourceDelay => "resource.delay",
-            Self::NodeLists => "node-lists",
-            Self::MaxTtl => "max-ttl",
-            Self::LateWrite => "late-write",
-            Self::Bug => "bug",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+named! {
+    /// The cause of a violation. Most are named after a fault; `node-lists`, `max-ttl`,
+    /// `late-write`, `bug` and `unknown` are not faults.
+    #[non_exhaustive]
+    pub enum Cause {
+        /// A master's clock was set forward.
+        ClockStep = "clock.step",
+        /// A master's clock ran faster than the drift allowance.
+        ClockRate = "clock.rate",
+        /// A master's clock jumped ahead and back.
+        ClockStrobe = "clock.strobe",
+        /// A master forgot keys at a restart.
+        NodeRestart = "node.restart",
+        /// An administrator ran `FLUSHALL` on a master.
+        NodeFlush = "node.flush",
+        /// A master evicted keys that have a TTL.
+        NodeEvict = "node.evict",
+        /// A master lost its power, and the data that it had not synced.
+        NodePowerLoss = "node.power-loss",
+        /// A replica took over from a master, and lacked the data that it had not received.
+        NodeFailover = "node.failover",
+        /// An administrator set the fencing counters of masters to their end, so that the masters
+        /// grant no more.
+        NodeCounter = "node.counter",
+        /// A client's wall clock was behind: counters that masters lost began again at a smaller
+        /// number.
+        ClientClock = "client.clock",
+        /// The clock that measures a client's leases ran slower than the drift allowance.
+        ClientRate = "client.rate",
+        /// A client was paused between its last look at the deadline and its write.
+        ClientPause = "client.pause",
+        /// A request that a client sent to a register before the end of its lease arrived after it.
+        ResourceDelay = "resource.delay",
+        /// Clients know different masters, and their quorums have none in common; or a client knows
+        /// fewer masters than its quorum.
+        NodeLists = "node-lists",
+        /// The guard of a client has another longest TTL than that of others, so the client
+        /// distrusts masters that they marked.
+        MaxTtl = "max-ttl",
+        /// A client that was not paused wrote after its lease had ended: it did not check the
+        /// deadline.
+        LateWrite = "late-write",
+        /// No fault explains the violation: a bug of the lock under test.
+        Bug = "bug",
+        /// The records do not show the cause.
+        Unknown = "unknown",
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use redquorum_protocol::MAX_NUMBER;
+
 use crate::units::nanos;
 
 /// The longest time in a scenario: a month, so that no sum overflows.
@@ -81,6 +83,54 @@ impl fmt::Display for Shift {
     }
 }
 
+/// The new value of a fencing counter: `"1d"`, `"last"` or `"end"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ahead {
+    /// This far ahead of the master's wall clock, which counters follow.
+    By(Length),
+    /// One less than the largest number: the master can grant once more.
+    Last,
+    /// The largest number: the master refuses the next grant.
+    End,
+}
+
+impl Ahead {
+    /// The number itself, if it does not depend on a clock.
+    pub const fn number(self) -> Option<u64> {
+        match self {
+            Self::By(_) => None,
+            Self::Last => Some(MAX_NUMBER - 1),
+            Self::End => Some(MAX_NUMBER),
+        }
+    }
+}
+
+impl FromStr for Ahead {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "last" => Ok(Self::Last),
+            "end" => Ok(Self::End),
+            text => text.parse().map(Self::By).map_err(|why| {
+                format!(
+                    "{why}, or `last`, after which one grant is left, or `end`, after which none is"
+                )
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::By(length) => length.fmt(f),
+            Self::Last => f.write_str("last"),
+            Self::End => f.write_str("end"),
+        }
+    }
+}
+
 /// Implements Serde and the schema through `FromStr` and `Display`, for every type that is a string
 /// in TOML.
 macro_rules! as_text {
@@ -128,6 +178,13 @@ pub(super) use as_text;
 
 as_text!(Length, "a time with its unit, such as 150ms or 2s", "150ms", "2s");
 as_text!(Shift, "a time with its unit, forward or back, such as 3s or -3s", "3s", "-3s");
+as_text!(
+    Ahead,
+    "how far ahead of the master's clock, or the last number but one, or the last",
+    "1d",
+    "last",
+    "end"
+);
 
 #[cfg(test)]
 mod tests {
@@ -142,16 +199,18 @@ mod tests {
         let shift: Shift = "-3s".parse().unwrap();
         assert_eq!((shift.nanos(), shift.to_string()), (-3_000_000_000, "-3s".to_owned()));
         assert_eq!("+1ms".parse::<Shift>().unwrap().nanos(), 1_000_000);
+        for text in ["1day", "10s", "last", "end"] {
+            assert_eq!(text.parse::<Ahead>().unwrap().to_string(), text);
+        }
     }
 
     #[test]
-    fn what_is_not_a_time_is_told_how_to_become_one() {
+    fn what_is_not_a_time_gets_a_fix() {
         for text in ["", "3", "fast", "-1s", "32days", "99999999999999999999s"] {
             let why = text.parse::<Length>().unwrap_err();
-            assert!(
-                why.contains("write a number with a unit") || why.contains("too long"),
-                "{why}"
-            );
+            let is_told = why.contains("write a number with a unit") || why.contains("too long");
+            assert!(is_told, "{why}");
+            assert!(text.parse::<Ahead>().unwrap_err().contains("`end`"), "{text}");
         }
     }
 }

@@ -2,8 +2,6 @@
 //! counts the entries of that list. The resource is held on the masters behind the entries, each
 //! counted once.
 
-use super::Client;
-
 /// The addresses of masters that a client knows, in its order. A master may be in the list twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeList(Vec<usize>);
@@ -17,11 +15,6 @@ impl NodeList {
     /// These masters, in this order.
     pub fn named(addresses: &[usize]) -> Self {
         Self(addresses.to_vec())
-    }
-
-    /// The list of a client, in a cluster of this many masters.
-    pub(in crate::scenario) fn of(client: &Client, nodes: usize) -> Self {
-        client.nodes.clone().map_or_else(|| Self::all(nodes), Self)
     }
 
     /// The master behind each address, counted from 1, in the order of the list.
@@ -71,13 +64,9 @@ impl NodeList {
 mod tests {
     use super::*;
 
-    fn list(addresses: &[usize]) -> NodeList {
-        NodeList(addresses.to_vec())
-    }
-
     #[test]
     fn a_quorum_is_of_addresses_and_masters_are_counted_once() {
-        let twice = list(&[1, 1, 2]);
+        let twice = NodeList::named(&[1, 1, 2]);
         assert_eq!((twice.quorum(), twice.masters()), (2, vec![1, 2]));
         assert_eq!(NodeList::all(4).quorum(), 3);
     }
@@ -98,7 +87,7 @@ mod tests {
             (&[1], &[2], true),
             (&[1], &[1], false),
         ] {
-            let (one, other) = (list(one), list(other));
+            let (one, other) = (NodeList::named(one), NodeList::named(other));
             assert_eq!(one.can_part_from(&other), parts, "{one:?} and {other:?}");
             assert_eq!(other.can_part_from(&one), parts, "{other:?} and {one:?}");
         }

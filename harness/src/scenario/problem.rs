@@ -17,7 +17,7 @@ pub struct Problem {
     /// What is wrong: a fragment in lower case.
     pub message: String,
     /// How to fix it.
-    pub mend: String,
+    pub fix: String,
     /// The place, in bytes.
     pub span: Range<usize>,
     /// Another place that is related to the problem, and how it is related.
@@ -33,7 +33,7 @@ pub struct Problems {
 }
 
 impl Problem {
-    pub(super) fn new(text: &str, span: Range<usize>, message: String, mend: String) -> Self {
+    pub(super) fn new(text: &str, span: Range<usize>, message: String, fix: String) -> Self {
         let span = inside(text, span);
         let before = &text[..span.start];
         let start_of_line = before.rfind('\n').map_or(0, |end| end + 1);
@@ -41,7 +41,7 @@ impl Problem {
             line: before.matches('\n').count() + 1,
             column: before[start_of_line..].chars().count() + 1,
             message,
-            mend,
+            fix,
             span,
             also: None,
         }
@@ -99,7 +99,7 @@ impl Problems {
         let group = Level::ERROR
             .primary_title(problem.message.as_str())
             .element(snippet)
-            .element(Level::HELP.message(problem.mend.as_str()));
+            .element(Level::HELP.message(problem.fix.as_str()));
         renderer.render(&[group])
     }
 }

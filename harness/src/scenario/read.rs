@@ -25,9 +25,9 @@ pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
     let (root, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let list = errors.iter().map(|error| {
-            let told = explain::syntax(error.message());
+            let why = explain::syntax(error.message());
             let span = error.span().unwrap_or(text.len()..text.len());
-            Problem::new(text, span, told.message, told.mend)
+            Problem::new(text, span, why.message, why.fix)
         });
         let mut list: Vec<Problem> = list.collect();
         list.sort_by_key(|problem| problem.line);
@@ -42,7 +42,7 @@ pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
     }
     let list = found.into_iter().map(|found| {
         let place = |place: &tree::Place| place.span(text, root.as_ref());
-        let problem = Problem::new(text, place(&found.place), found.message, found.mend);
+        let problem = Problem::new(text, place(&found.place), found.message, found.fix);
         match &found.also {
             Some((other, why)) => problem.also(text, place(other), why.clone()),
             None => problem,

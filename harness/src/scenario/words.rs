@@ -44,16 +44,18 @@ impl<'a> Words<'a> {
         Ok(word.into())
     }
 
+    /// The name after a word, if the word is next.
+    fn name_after(&mut self, word: &str, what: &str) -> Result<Option<Name>, String> {
+        self.rest.next_if_eq(&word).map(|_| self.name(what)).transpose()
+    }
+
     fn length(&mut self, after: &str) -> Result<Length, String> {
         self.next(&format!("the time after `{after}`"))?.parse()
     }
 
     /// The length after a word, if the word is next.
     fn option(&mut self, word: &str) -> Result<Option<Length>, String> {
-        match self.rest.next_if_eq(&word) {
-            Some(_) => self.length(word).map(Some),
-            None => Ok(None),
-        }
+        self.rest.next_if_eq(&word).map(|_| self.length(word)).transpose()
     }
 
     fn end<T>(mut self, value: T) -> Result<T, String> {

@@ -8,14 +8,10 @@
 //! situations that a search should reach.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use super::plan::Space;
-use super::{Found, Kind, kinds};
-use crate::checker::judge;
+use super::{Found, Kind, in_parallel, kinds};
 use crate::history::History;
 use crate::mutants::Mutant;
 use crate::sim;
@@ -86,7 +82,7 @@ pub struct Sight {
 impl Report {
     /// The goals that no run has reached.
     pub fn missed(&self) -> impl Iterator<Item = Goal> {
-        Goal::ALL.into_iter().filter(|goal| !self.goals.contains_key(goal))
+        Goal::ALL.iter().copied().filter(|goal| !self.goals.contains_key(goal))
     }
 
     fn add(&mut self, other: &Self) {
@@ -108,43 +104,25 @@ impl Search {
     /// Runs the search. Each thread in turn passes the report so far to `go_on`, which returns
     /// whether to continue.
     pub fn run(&self, go_on: &(dyn Fn(&Report) -> bool + Sync)) -> Report {
-        let next = AtomicU64::new(0);
-        let report = Mutex::new(Report::default());
-        thread::scope(|scope| {
-            for _ in 0..self.jobs.max(1) {
-                scope.spawn(|| self.work(&next, &report, go_on));
-            }
-        });
-        report.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(
-        &self,
-        next: &AtomicU64,
-        report: &Mutex<Report>,
-        go_on: &(dyn Fn(&Report) -> bool + Sync),
-    ) {
-        loop {
-            let from = next.fetch_add(BATCH, Ordering::Relaxed);
-            if from >= self.runs {
-                return;
-            }
+        let batch = |batch: u64| {
             let mut own = Report::default();
-            for index in from..self.runs.min(from + BATCH) {
+            for index in batch * BATCH..self.runs.min((batch + 1) * BATCH) {
                 self.one(self.seed.wrapping_add(index), &mut own);
             }
-            let mut all = unpoisoned(report);
-            all.add(&own);
-            if !go_on(&all) {
-                next.store(self.runs, Ordering::Relaxed);
-            }
-        }
+            own
+        };
+        let mut report = Report::default();
+        in_parallel(self.jobs, self.runs.div_ceil(BATCH), batch, |_, own| {
+            report.add(&own);
+            go_on(&report)
+        });
+        report
     }
 
     /// Executes the run of a number.
     fn one(&self, number: u64, report: &mut Report) {
         let history = self.history(number);
-        let verdict = judge(&history);
+        let (verdict, goals) = goals::checked(&history);
         report.runs += 1;
         report.events += u64::try_from(history.records.len()).unwrap_or(u64::MAX);
         report.passed = report.passed.saturating_add(history.length().unwrap_or_default());
@@ -154,7 +132,7 @@ impl Search {
                 sight.runs += 1;
             }
         }
-        for goal in goals::reached(&history, &verdict) {
+        for goal in goals {
             *report.goals.entry(goal).or_default() += 1;
         }
     }
@@ -187,8 +165,4 @@ impl Search {
             Some((index + 1, found, kind))
         })
     }
-}
-
-fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

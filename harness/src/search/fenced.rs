@@ -6,14 +6,15 @@
 use std::time::Duration;
 
 use crate::checker::Verdict;
-use crate::client_protocol::FENCING_MEMORY;
+use crate::client_protocol::FENCING_COUNTER_TTL;
 use crate::scenario::{ClockFault, Fault, FaultKind, NodeFault, Persistence, Property, Scenario};
 
 /// A line of text if tokens failed where they must not.
 pub(super) fn refuted(scenario: &Scenario, verdict: &Verdict) -> Option<String> {
-    let bad = verdict.findings.iter().find(|finding| finding.layer == Property::FencedResource)?;
-    let story = bad.story.join("; ");
-    (!may_fail(scenario)).then(|| format!("fencing tokens fail, and no counter was lost: {story}"))
+    let bad =
+        verdict.findings.iter().find(|finding| finding.property == Property::FencedResource)?;
+    let why = bad.explanation.join("; ");
+    (!may_fail(scenario)).then(|| format!("fencing tokens fail, and no counter was lost: {why}"))
 }
 
 /// Whether a scenario may lose a counter, or has clients whose quorums need not meet.
@@ -26,7 +27,7 @@ pub(super) fn may_fail(scenario: &Scenario) -> bool {
 
 fn loses(fault: &Fault, forgets: bool) -> bool {
     // The heal of a step back is a step forward.
-    let long = |by: Duration| by >= FENCING_MEMORY;
+    let long = |by: Duration| by >= FENCING_COUNTER_TTL;
     match &fault.fault_kind {
         FaultKind::Node(
             NodeFault::Flush { .. }
@@ -43,7 +44,7 @@ fn loses(fault: &Fault, forgets: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::judge;
+    use crate::checker::check;
     use crate::history::History;
     use crate::mutants::Mutant;
     use crate::scenario::embedded_runs;
@@ -58,8 +59,8 @@ mod tests {
     #[test]
     fn a_lost_counter_explains_tokens_that_fail() {
         let (scenario, history) = run("fenced-client-skew", Mutant::None);
-        let verdict = judge(&history);
-        assert!(verdict.findings.iter().any(|found| found.layer == Property::FencedResource));
+        let verdict = check(&history);
+        assert!(verdict.findings.iter().any(|found| found.property == Property::FencedResource));
         assert!(may_fail(&scenario));
         assert_eq!(refuted(&scenario, &verdict), None);
         // The scenario on masters that are known to keep every write.

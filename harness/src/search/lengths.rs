@@ -1,9 +1,6 @@
 //! Visits all the times of a scenario, wherever they stand, to round or to scale them.
 
-use crate::scenario::{
-    Ahead, ClientFault, ClockFault, FaultKind, FaultTime, Length, NetworkFault, NodeFault,
-    OwnGuard, ResourceFault, Rounds, Scenario, Step,
-};
+use crate::scenario::{FaultTime, Length, OwnGuard, Rounds, Scenario};
 
 /// The purpose of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +29,7 @@ pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length
             plan(length);
         }
         for step in &mut client.script {
-            of_step(step, &mut plan);
+            step.lengths_mut().into_iter().for_each(&mut plan);
         }
     }
     for fault in &mut scenario.faults {
@@ -44,39 +41,7 @@ pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length
         if let Some(lasts) = &mut fault.lasts {
             plan(lasts);
         }
-        of_harm(&mut fault.fault_kind, &mut plan);
-    }
-}
-
-fn of_step(step: &mut Step, see: &mut dyn FnMut(&mut Length)) {
-    match step {
-        Step::Acquire { wait, ttl, cancel, .. } => {
-            see(wait);
-            ttl.iter_mut().chain(cancel).for_each(see);
-        }
-        Step::Extend { ttl, .. } => ttl.iter_mut().for_each(see),
-        Step::Keep { most, .. } => see(most),
-        Step::Work(length) => see(length),
-        Step::Release { .. } | Step::Touch { .. } => {}
-    }
-}
-
-fn of_harm(fault_kind: &mut FaultKind, see: &mut dyn FnMut(&mut Length)) {
-    match fault_kind {
-        FaultKind::Node(
-            NodeFault::Counter { ahead: Ahead::By(by), .. } | NodeFault::Slow { by, .. },
-        )
-        | FaultKind::Net(NetworkFault::Delay { by, .. })
-        | FaultKind::Resource(ResourceFault::Delay { by, .. }) => see(by),
-        FaultKind::Clock(ClockFault::Step { by, .. })
-        | FaultKind::Client(ClientFault::Clock { by, .. }) => {
-            see(&mut by.by);
-        }
-        FaultKind::Clock(ClockFault::Strobe { by, every, .. }) => {
-            see(by);
-            see(every);
-        }
-        FaultKind::Node(_) | FaultKind::Clock(_) | FaultKind::Net(_) | FaultKind::Client(_) => {}
+        fault.fault_kind.lengths_mut().into_iter().for_each(&mut plan);
     }
 }
 

@@ -2,16 +2,16 @@
 //!
 //! Each module draws one part:
 //!
-//! * `people.rs`: the clients, and what they lock;
+//! * `clients.rs`: the clients, and what they lock;
 //! * `waits.rs`: crowds of waiters;
 //! * `several.rs`: clients that want several resources at once;
 //! * `again.rs`: owners that acquire again what they hold;
 //! * `fences.rs`: fencing tokens;
 //! * `guards.rs`: the lock's defences;
-//! * `trouble.rs` and `forgets.rs`: faults;
-//! * `aims.rs`: when a fault strikes, and its target;
+//! * `faults.rs` and `forgets.rs`: faults;
+//! * `targets.rs`: when a fault strikes, and its target;
 //! * `paces.rs`: lease clocks that run at other rates;
-//! * `beyond.rs`: events outside the assumptions that are no faults of masters and links.
+//! * `outside.rs`: events outside the assumptions that are no faults of masters and links.
 //!
 //! Each family of faults is left out of every other scenario: where all happen at once, no client
 //! gets far enough to go wrong in an interesting way. Faults heal in the order of their random
@@ -25,22 +25,22 @@ use std::time::Duration;
 
 use crate::scenario::{Cluster, Expect, Length, Lock, Persistence, Scenario, Step};
 use crate::search::lengths::of_millis;
+use faults::Families;
 use rng::Rng;
-use trouble::Families;
 
 mod again;
-mod aims;
-mod beyond;
+mod clients;
+mod faults;
 mod fences;
 mod forgets;
 mod guards;
+mod outside;
 mod paces;
-mod people;
 mod rng;
 mod several;
+mod targets;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod waits;
 
 /// The most faults in a scenario.
@@ -66,7 +66,7 @@ impl Space {
         let mut rng = Rng::new(number);
         let cluster = self.cluster(&mut rng);
         let lock = lock(&mut rng);
-        let clients = people::draw(&mut rng, &lock);
+        let clients = clients::draw(&mut rng, &lock);
         let mut scenario = Scenario {
             name: "chance".to_owned(),
             about: "By chance.".to_owned(),
@@ -78,28 +78,27 @@ impl Space {
             expect: Expect::default(),
             variants: Vec::new(),
         };
-        // From a random source of its own, as below. It comes before the faults, some of which
+        // Each of these has a random source of its own. They come before the faults, some of which
         // strike at a step.
-        let mut crowd = Rng::new(number ^ waits::CHANCE);
+        let mut crowd = Rng::of(number, "crowd");
         waits::add(&mut crowd, &mut scenario);
-        several::add(&mut Rng::new(number ^ several::CHANCE), &mut scenario);
-        again::add(&mut Rng::new(number ^ again::CHANCE), &mut scenario);
-        fences::add(&mut Rng::new(number ^ fences::CHANCE), &mut scenario);
-        guards::add(&mut Rng::new(number ^ guards::CHANCE), &mut scenario, self.inside);
+        several::add(&mut Rng::of(number, "several"), &mut scenario);
+        again::add(&mut Rng::of(number, "again"), &mut scenario);
+        fences::add(&mut Rng::of(number, "fence"), &mut scenario);
+        guards::add(&mut Rng::of(number, "guard"), &mut scenario, self.inside);
         let families = Families::draw(&mut rng, self.inside);
         for _ in 0..rng.below(FAULTS) {
             let fault = families.fault(&mut rng, &scenario);
             scenario.faults.extend(fault);
         }
-        waits::trouble(&mut crowd, &mut scenario);
+        waits::faults(&mut crowd, &mut scenario);
         if !self.inside || guards::all_see_amnesia(&scenario) {
-            // From a random source of its own, so that all else stays as it would be without it. It
-            // comes before the clients' lists of masters, which limit the parts.
-            forgets::add(&mut Rng::new(number ^ forgets::CHANCE), &mut scenario, self.inside);
+            // It comes before the clients' lists of masters, which limit the parts.
+            forgets::add(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
         }
-        paces::add(&mut Rng::new(number ^ paces::CHANCE), &mut scenario, self.inside);
+        paces::add(&mut Rng::of(number, "paces"), &mut scenario, self.inside);
         if !self.inside {
-            beyond::draw(&mut rng, &mut scenario);
+            outside::draw(&mut rng, &mut scenario);
         }
         scenario
     }

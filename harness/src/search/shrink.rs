@@ -138,6 +138,27 @@ impl Trial<'_> {
         }
     }
 
+    /// Proposes the best scenario with a change, and returns whether that is the best now.
+    fn attempt(&mut self, change: impl FnOnce(&mut Scenario)) -> bool {
+        let mut other = self.scenario().clone();
+        change(&mut other);
+        self.offer(other)
+    }
+
+    /// Proposes to leave out each element of a list.
+    fn leave_out(
+        &mut self,
+        count: impl Fn(&Scenario) -> usize,
+        remove: impl Fn(&mut Scenario, usize),
+    ) {
+        let mut index = 0;
+        while index < count(self.scenario()) {
+            if !self.attempt(|less| remove(less, index)) {
+                index += 1;
+            }
+        }
+    }
+
     /// Proposes another seed.
     fn has_seed(&mut self, seed: u64) -> bool {
         if seed == self.best.seed {

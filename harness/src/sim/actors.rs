@@ -21,14 +21,14 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn start(&mut self) {
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {
-            let mut wishes = Vec::new();
+            let mut effects = Vec::new();
             let clocks = self.clocks(&WallClock::REAL, 0, 0);
             let options = Options::of(&self.scenario, &name);
             let list = self.scenario.list_of(&name);
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut rng = self.seed.of_process(number);
-            let mut around = InputContext { clocks, rng: &mut rng.claims, out: &mut wishes };
-            let process = P::start(options, nodes.len(), self.mutant, &mut around);
+            let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
+            let process = P::start(options, nodes.len(), self.mutant, &mut context);
             self.actors.push(Actor {
                 name,
                 process,
@@ -45,7 +45,7 @@ impl<P: ClientProcess> World<P> {
                 suspended: 0,
                 wake: Instant::MAX,
             });
-            self.grant(number, &mut wishes);
+            self.grant(number, &mut effects);
         }
         self.enter(TICK, WorldEvent::Tick);
     }
@@ -72,28 +72,28 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Passes an event to a process.
-    pub(super) fn happen(&mut self, number: usize, happening: ProcessEvent) {
+    pub(super) fn happen(&mut self, number: usize, event: ProcessEvent) {
         let actor = &mut self.actors[number];
         if actor.dead {
             return;
         }
         if actor.paused {
-            return actor.inbox.push_back(happening);
+            return actor.inbox.push_back(event);
         }
         let clocks = self.clocks_of(number);
-        let mut wishes = std::mem::take(&mut self.wishes);
+        let mut effects = std::mem::take(&mut self.effects);
         let Actor { process, rng, .. } = &mut self.actors[number];
-        let mut around = InputContext { clocks, rng: &mut rng.claims, out: &mut wishes };
-        process.handle(happening, &mut around);
-        self.grant(number, &mut wishes);
-        self.wishes = wishes;
+        let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
+        process.handle(event, &mut context);
+        self.grant(number, &mut effects);
+        self.effects = effects;
     }
 
     /// Carries out the effects of a process, and schedules its next wake-up.
-    fn grant(&mut self, number: usize, wishes: &mut Vec<ProcessEffect>) {
+    fn grant(&mut self, number: usize, effects: &mut Vec<ProcessEffect>) {
         let mut refused = Vec::new();
-        for wish in wishes.drain(..) {
-            match wish {
+        for effect in effects.drain(..) {
+            match effect {
                 ProcessEffect::Answer(mut answer) => {
                     for stamp in answer.stamps() {
                         *stamp = stamp.map(|stamp| self.stamp(stamp));
@@ -184,8 +184,8 @@ impl<P: ClientProcess> World<P> {
         if timers_first {
             self.happen(number, ProcessEvent::Wake);
         }
-        for happening in inbox {
-            self.happen(number, happening);
+        for event in inbox {
+            self.happen(number, event);
         }
         self.happen(number, ProcessEvent::Wake);
     }

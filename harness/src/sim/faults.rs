@@ -1,10 +1,10 @@
 //! Carries out faults in virtual time. Real masters use the same fault enum.
 
-use redquorum_protocol::wire::{LAPSE_MS, queue_of};
+use redquorum_protocol::wire::{LAPSE_MS, RESERVED};
+use redquorum_redis_model::Wall;
 
 use super::process::ClientProcess;
 use super::rules::{FaultKind as Ill, Rule};
-use super::server::Wall;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
 use super::{RESTART, TURN};
@@ -41,7 +41,7 @@ impl<P: ClientProcess> World<P> {
     /// Opens the gate of a fault.
     pub(super) fn open(&mut self, fault: usize) {
         if let Some(rule) = self.rules.gate_of(fault) {
-            self.heal(rule);
+            self.heal_rule(rule);
         }
     }
 
@@ -64,7 +64,7 @@ impl<P: ClientProcess> World<P> {
             FaultKind::Node(NodeFault::Restart { .. }) => {
                 nodes.iter().for_each(|node| self.fell(*node, false));
                 let since = self.now;
-                let up = Up { fault, nodes, since, cured: false };
+                let up = Up { fault, nodes, since, healed: false };
                 return self.enter(self.now + RESTART, WorldEvent::Up(Box::new(up)));
             }
             FaultKind::Node(NodeFault::Pause { .. }) => {
@@ -123,13 +123,13 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Heals a fault.
-    pub(super) fn cure(&mut self, fault: usize) {
+    pub(super) fn heal(&mut self, fault: usize) {
         let FaultContext { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
         match self.scenario.faults[fault].fault_kind {
             FaultKind::Node(
                 NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => {
-                let up = Up { fault, nodes, since: self.now, cured: true };
+                let up = Up { fault, nodes, since: self.now, healed: true };
                 return self.enter(self.now + RESTART, WorldEvent::Up(Box::new(up)));
             }
             FaultKind::Node(NodeFault::Pause { .. }) => {
@@ -152,7 +152,7 @@ impl<P: ClientProcess> World<P> {
                 actors.iter().for_each(|actor| self.pace(*actor, 1.0));
             }
             FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
-                rules.into_iter().for_each(|rule| self.heal(rule));
+                rules.into_iter().for_each(|rule| self.heal_rule(rule));
             }
             FaultKind::Node(
                 NodeFault::Restart { .. }
@@ -164,17 +164,17 @@ impl<P: ClientProcess> World<P> {
             | FaultKind::Client(ClientFault::Kill { .. })
             | FaultKind::Resource(_) => {}
         }
-        self.cured(fault, self.now);
+        self.healed(fault, self.now);
     }
 
     /// Completes the restart of masters.
     pub(super) fn up(&mut self, up: &Up) {
-        let Up { fault, nodes, since, cured } = up;
+        let Up { fault, nodes, since, healed } = up;
         for node in nodes {
             let wall = self.wall(*node);
             self.masters[*node].server.start(wall);
         }
-        if *cured { self.cured(*fault, *since) } else { self.struck(*fault, *since) }
+        if *healed { self.healed(*fault, *since) } else { self.struck(*fault, *since) }
     }
 
     fn struck(&mut self, fault: usize, since: Instant) {
@@ -186,9 +186,9 @@ impl<P: ClientProcess> World<P> {
         self.direct(Input::Struck { fault, at, failed });
     }
 
-    fn cured(&mut self, fault: usize, since: Instant) {
+    fn healed(&mut self, fault: usize, since: Instant) {
         let at = Window { from: self.ns(since), to: self.ns(self.now) };
-        self.direct(Input::Cured { fault, at, failed: None });
+        self.direct(Input::Healed { fault, at, failed: None });
     }
 
     fn fell(&mut self, node: usize, in_order: bool) {
@@ -252,19 +252,20 @@ impl<P: ClientProcess> World<P> {
             return None;
         }
         let wall = self.wall(node);
-        let there = server.keys().filter(|(_, _, expires)| *expires >= wall);
-        let left = there.map(|(key, token, expires)| LeftKey {
+        let there = || server.keys().filter(|(_, _, expires)| *expires >= wall);
+        let locks = there().filter(|(key, ..)| !key.starts_with(RESERVED));
+        let locks = locks.map(|(key, value, expires)| LeftKey {
             key: text_of(key),
-            value: text_of(token.as_bytes()),
+            value: text_of(value.map_or(b"", |value| value)),
             ttl_ms: Some((expires - wall) / 1_000_000),
         });
-        let queues = server.queues(wall).flat_map(|key| queue_of(key)).map(|key| LeftKey {
-            key: text_of(&key),
+        let queues = there().filter(|(_, value, _)| value.is_none()).map(|(key, ..)| LeftKey {
+            key: text_of(key),
             value: text_of(b""),
             // The TTL is at most this, counted from the last look of a waiter.
             ttl_ms: Some(LAPSE_MS),
         });
-        Some(left.chain(queues).collect())
+        Some(locks.chain(queues).collect())
     }
 
     /// Runs the active expiry cycle of all masters.

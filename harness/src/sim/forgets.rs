@@ -3,11 +3,16 @@
 
 use std::sync::Arc;
 
+use redquorum_protocol::MAX_NUMBER;
+use redquorum_protocol::wire::counter_of;
+use redquorum_redis_model::{Server, Wall};
+
 use super::process::ClientProcess;
 use super::world::{Instant, World};
+use crate::client_protocol::FENCING_COUNTER_TTL;
 use crate::history::{Event, Ns, Window};
 use crate::orchestrator::Input;
-use crate::scenario::{FaultKind, NodeFault, Persistence};
+use crate::scenario::{Ahead, FaultKind, NodeFault, Persistence};
 
 impl<P: ClientProcess> World<P> {
     /// Cuts a master's power. Of its file, only the synced part remains.
@@ -40,8 +45,7 @@ impl<P: ClientProcess> World<P> {
             ) if !answers => silent(),
             FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
                 let wall = self.wall(node);
-                let key = Arc::from(resource.as_bytes());
-                self.masters[node].server.set_counter(wall, key, *ahead);
+                set_counter(&mut self.masters[node].server, wall, resource.as_bytes(), *ahead);
                 Ok(())
             }
             FaultKind::Node(NodeFault::Flush { .. }) => {
@@ -89,5 +93,47 @@ impl<P: ClientProcess> World<P> {
 
     fn kept(&mut self, fault: usize, node: usize, until: Window) {
         self.direct(Input::Recorded(Event::Kept { fault: fault + 1, node: node + 1, until }));
+    }
+}
+
+/// Sets the fencing counter of a resource ahead. A counter that is further ahead stays there.
+fn set_counter(server: &mut Server, wall: Wall, resource: &[u8], ahead: Ahead) {
+    let number = match ahead {
+        Ahead::By(by) => {
+            let by = u64::try_from(by.0.as_micros()).unwrap_or(u64::MAX);
+            (wall / 1000).saturating_add(by).min(MAX_NUMBER)
+        }
+        fixed => fixed.number().unwrap_or(MAX_NUMBER),
+    };
+    let key = counter_of(resource);
+    let text = |bytes: &Arc<[u8]>| str::from_utf8(bytes).ok()?.parse().ok();
+    let number = server.value(wall, &key).and_then(text).unwrap_or(0).max(number);
+    let memory_ms = u64::try_from(FENCING_COUNTER_TTL.as_millis()).unwrap_or(u64::MAX);
+    server.set(wall, &key, number.to_string().as_bytes(), Some(memory_ms));
+}
+
+#[cfg(test)]
+mod tests {
+    use redquorum_redis_model::Persistence;
+
+    use super::*;
+
+    #[test]
+    fn a_counter_is_set_ahead_and_never_back() {
+        const MS: Wall = 1_000_000;
+        let mut server = Server::new(1, Persistence::None);
+        let mut set = |wall, ahead| {
+            set_counter(&mut server, wall, b"r", ahead);
+            let text = server.value(wall, &counter_of(b"r")).expect("it is set");
+            str::from_utf8(text).unwrap().parse::<u64>().unwrap()
+        };
+        let second = Ahead::By("1s".parse().unwrap());
+        assert_eq!(set(5 * MS, second), 1_005_000);
+        assert_eq!(set(4 * MS, second), 1_005_000, "the clock was set back");
+        assert_eq!(set(6 * MS, second), 1_006_000);
+        assert_eq!(set(6 * MS, Ahead::Last), MAX_NUMBER - 1);
+        assert_eq!(set(6 * MS, second), MAX_NUMBER - 1);
+        assert_eq!(set(6 * MS, Ahead::End), MAX_NUMBER);
+        assert_eq!(set(6 * MS, Ahead::Last), MAX_NUMBER);
     }
 }

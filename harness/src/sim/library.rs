@@ -6,14 +6,14 @@
 //! of Tokio fire at whole milliseconds, so the process asks to be woken at each of them.
 //!
 //! - `library/socket.rs`: the connections of the library, as bytes in memory
-//! - `library/wire.rs`: what the bytes mean to the models of the masters
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redquorum::Redlock;
 use redquorum::memory::Repeatable;
-use redquorum_protocol::Time;
+use redquorum_protocol::{Time, Waiter};
+use redquorum_redis_model::ServerReply;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -29,7 +29,6 @@ use crate::client_protocol::{ClientLine, Notice, Options, Request};
 use crate::mutants::Mutant;
 
 mod socket;
-mod wire;
 
 /// How often the tasks get a turn at each event. A turn ends when all tasks wait. Timers that are
 /// due fire at its end, and their tasks run in the next turn.
@@ -50,7 +49,7 @@ pub(super) struct Library<const DROPS: bool> {
 }
 
 impl<const DROPS: bool> ClientProcess for Library<DROPS> {
-    fn start(options: Options, nodes: usize, _: Mutant, around: &mut InputContext<'_>) -> Self {
+    fn start(options: Options, nodes: usize, _: Mutant, context: &mut InputContext<'_>) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -59,18 +58,18 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
             .build()
             .expect("a runtime without I/O needs nothing of the system");
         let sockets =
-            Arc::new(Sockets::new(options.restart_guard_ms.is_some(), around.rng.random()));
+            Arc::new(Sockets::new(options.restart_guard_ms.is_some(), context.rng.random()));
         let (requests, asked) = mpsc::unbounded_channel();
         let (tell, messages) = mpsc::unbounded_channel();
-        let drops = DROPS.then(|| AtomicU64::new(around.rng.random()));
+        let drops = DROPS.then(|| AtomicU64::new(context.rng.random()));
         let polls = Box::new(move || drops.as_ref().and_then(choose_polls));
         runtime.spawn(serve(sockets.clone(), nodes, options, polls, (asked, tell)));
-        let repeatable = Repeatable::new(around.rng.random());
-        let now = around.clocks.monotonic;
+        let repeatable = Repeatable::new(context.rng.random());
+        let now = context.clocks.monotonic;
         assert_eq!(now, Time::ZERO, "stamps are counted from the start of the process");
         let mut process =
             Self { runtime, sockets, requests, messages, is_ready: false, now, repeatable };
-        process.run(around);
+        process.run(context);
         process
     }
 
@@ -78,9 +77,9 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
         self.is_ready
     }
 
-    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
+    fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>) {
         self.sockets.unblock();
-        match happening {
+        match event {
             ProcessEvent::Asked(request) => {
                 // The send fails only if the client has panicked, which `run` reports.
                 let _ = self.requests.send(request);
@@ -91,15 +90,17 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
             ProcessEvent::Closed { node, epoch, why, .. } => {
                 self.sockets.closed((node, epoch), why);
             }
-            ProcessEvent::Answered { node, epoch, answer } => {
-                self.sockets.answered((node, epoch), &answer);
+            ProcessEvent::Answered { node, epoch, value, .. } => {
+                self.sockets.received((node, epoch), &ServerReply::Value(value));
             }
             ProcessEvent::Woken { node, epoch, waiter_id } => {
-                self.sockets.woken((node, epoch), waiter_id);
+                // The library does not read the inbox.
+                let waiter = Waiter { inbox: 0, waiter_id };
+                self.sockets.received((node, epoch), &ServerReply::Woken(waiter));
             }
             ProcessEvent::Wake => {}
         }
-        self.run(around);
+        self.run(context);
     }
 
     fn next_wake(&self, _: Clocks) -> Time {
@@ -110,11 +111,11 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
 impl<const DROPS: bool> Library<DROPS> {
     /// Advances the clock of the runtime to the present, runs the tasks until all of them wait, and
     /// collects their effects.
-    fn run(&mut self, around: &mut InputContext<'_>) {
-        let passed = around.clocks.monotonic.since(self.now);
-        self.now = around.clocks.monotonic;
+    fn run(&mut self, context: &mut InputContext<'_>) {
+        let passed = context.clocks.monotonic.since(self.now);
+        self.now = context.clocks.monotonic;
         let runtime = &self.runtime;
-        self.repeatable.run(around.clocks.wall.as_nanos() / 1000, || {
+        self.repeatable.run(context.clocks.wall.as_nanos() / 1000, || {
             runtime.block_on(async {
                 if !passed.is_zero() {
                     tokio::time::advance(passed).await;
@@ -125,13 +126,13 @@ impl<const DROPS: bool> Library<DROPS> {
                 }
             });
         });
-        around.out.append(&mut self.sockets.take_wishes());
+        context.out.append(&mut self.sockets.take_effects());
         while let Ok(said) = self.messages.try_recv() {
             match said {
-                ClientLine::Answer(answer) => around.out.push(ProcessEffect::Answer(answer)),
+                ClientLine::Answer(answer) => context.out.push(ProcessEffect::Answer(answer)),
                 ClientLine::Notice(notice) => {
                     self.is_ready |= matches!(notice, Notice::Ready { .. });
-                    around.out.push(ProcessEffect::Notice(notice));
+                    context.out.push(ProcessEffect::Notice(notice));
                 }
             }
         }
@@ -155,14 +156,14 @@ async fn serve(
     polls: Box<ChoosePolls>,
     (mut requests, tell): (mpsc::UnboundedReceiver<Request>, mpsc::UnboundedSender<ClientLine>),
 ) {
-    let voice = Output::Channel(tell, Instant::now());
+    let output = Output::Channel(tell, Instant::now());
     let builder = Redlock::builder().tokio_clock_for_tests();
     let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
     let lock = build(addresses.fold(builder, redquorum::Builder::master), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
-    voice.tell(&ready());
-    let desk = RequestHandler::new(voice, lock, options.fencing, polls);
+    output.notify(&ready());
+    let handler = RequestHandler::new(output, lock, options.fencing, polls);
     while let Some(request) = requests.recv().await {
-        desk.handle(request);
+        handler.handle(request);
     }
 }

@@ -10,14 +10,18 @@ use crate::mutants::Mutant;
 /// A client process: gets events and returns effects, and reads no clock.
 pub(super) trait ClientProcess {
     /// Starts a process with so many masters, which it dials.
-    fn start(options: Options, nodes: usize, mutant: Mutant, around: &mut InputContext<'_>)
-    -> Self;
+    fn start(
+        options: Options,
+        nodes: usize,
+        mutant: Mutant,
+        context: &mut InputContext<'_>,
+    ) -> Self;
 
     /// Whether the process has tried every master.
     fn is_ready(&self) -> bool;
 
     /// Handles an event and adds its effects.
-    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>);
+    fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>);
 
     /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
     fn next_wake(&self, clocks: Clocks) -> Time;
@@ -35,11 +39,11 @@ impl ClientProcess for AnyProcess {
         options: Options,
         nodes: usize,
         mutant: Mutant,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) -> Self {
         match mutant {
-            Mutant::None => Self::Honest(Process::start(options, nodes, Honest, around)),
-            mutant => Self::Mutant(Process::start(options, nodes, mutant, around)),
+            Mutant::None => Self::Honest(Process::start(options, nodes, Honest, context)),
+            mutant => Self::Mutant(Process::start(options, nodes, mutant, context)),
         }
     }
 
@@ -50,10 +54,10 @@ impl ClientProcess for AnyProcess {
         }
     }
 
-    fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
+    fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>) {
         match self {
-            Self::Honest(process) => process.handle(happening, around),
-            Self::Mutant(process) => process.handle(happening, around),
+            Self::Honest(process) => process.handle(event, context),
+            Self::Mutant(process) => process.handle(event, context),
         }
     }
 

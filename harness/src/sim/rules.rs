@@ -205,7 +205,7 @@ impl Rules {
     }
 
     /// Shows a message to the rules and returns their decision.
-    pub(super) fn judge(
+    pub(super) fn apply(
         &mut self,
         actor: usize,
         node: usize,

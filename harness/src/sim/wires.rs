@@ -11,19 +11,19 @@
 
 use std::collections::VecDeque;
 
-use redquorum_protocol::WaiterId;
-use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::{Reply, Waiter};
+use redquorum_redis_model::{self as server, Connection};
 
 use super::process::ClientProcess;
 use super::rules::{Delivery, FaultKind};
-use super::server::{self, Connection};
 use super::world::{Instant, World, WorldEvent};
 use crate::client_machine::ProcessEvent;
 use crate::history::{Act, Event, Outcome};
 use crate::mutants::Mutant;
 use crate::orchestrator::Input;
 use crate::scenario::{Class, Side};
-use words::{answer_of, class_of, outcome, size_of};
+use words::{class_of, outcome_of, size_of};
 
 mod ends;
 mod words;
@@ -107,6 +107,8 @@ const AGAIN: u64 = 300_000_000;
 pub(super) struct Message {
     number: u64,
     request: server::Request,
+    /// How the client reads the reply.
+    expect: Expect,
     class: Class,
     /// Its effect on a key, if it is a command of the lock.
     act: Option<Act>,
@@ -118,6 +120,7 @@ pub(super) struct Message {
 #[derive(Clone, Debug)]
 struct Pending {
     number: u64,
+    expect: Expect,
     class: Class,
     act: Option<Act>,
     /// When it reached the master.
@@ -131,6 +134,8 @@ pub(super) struct ServerReply {
     /// Its command, which took effect when the master sent the reply.
     to: Pending,
     reply: server::ServerReply,
+    /// The reply as the client reads it.
+    answer: Reply,
     result: Outcome,
 }
 
@@ -187,8 +192,9 @@ impl<P: ClientProcess> World<P> {
         wire.requests += 1;
         let number = wire.requests;
         let (class, act) = (class_of(&command), self.texts.act(self.mutant, &command));
+        let expect = command.expect();
         let request = words::request(self.mutant, command);
-        self.pass_up(id, Message { number, request, class, act, duplicate: false });
+        self.pass_up(id, Message { number, request, expect, class, act, duplicate: false });
     }
 
     /// Passes a request through the proxy.
@@ -200,7 +206,7 @@ impl<P: ClientProcess> World<P> {
         if let Some((_, held)) = &mut wire.up.held {
             return held.push_back(message);
         }
-        let delivery = self.rules.judge(wire.actor, wire.node, Side::Request, message.class);
+        let delivery = self.rules.apply(wire.actor, wire.node, Side::Request, message.class);
         match delivery.struck {
             Some((rule, FaultKind::Drop)) => {
                 wire.up.lost = true;
@@ -260,8 +266,8 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(message) = wire.up.arrived(self.now) else { return };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
-        let Message { number, request, class, act, duplicate } = message;
-        wire.awaiting.push_back(Pending { number, class, act, sent: self.now, duplicate });
+        let Message { number, request, expect, class, act, duplicate } = message;
+        wire.awaiting.push_back(Pending { number, expect, class, act, sent: self.now, duplicate });
         let node = wire.node;
         self.masters[node].server.deliver(connection, request);
         self.serve(node, connection);
@@ -281,14 +287,11 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn heed(&mut self, node: usize, events: &mut Vec<server::Event>) {
         for event in events.drain(..) {
             match event {
-                server::Event::ServerReply(connection, reply) => {
-                    if let Some(id) = self.masters[node].wires.get(&connection) {
-                        self.replied(*id, reply);
-                    }
-                }
-                server::Event::Woken(connection, waiter_id) => {
-                    if let Some(id) = self.masters[node].wires.get(&connection) {
-                        self.woken(*id, waiter_id);
+                server::Event::Message(connection, message) => {
+                    match (self.masters[node].wires.get(&connection), message) {
+                        (Some(id), server::ServerReply::Woken(waiter)) => self.woken(*id, waiter),
+                        (Some(id), reply) => self.replied(*id, reply),
+                        (None, _) => {}
                     }
                 }
                 server::Event::Dropped(connection) => {
@@ -307,27 +310,32 @@ impl<P: ClientProcess> World<P> {
         // The command takes effect at this very instant.
         let to = Pending { sent: self.now, ..to };
         let (actor, node) = (wire.actor, wire.node);
-        let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome(act, &reply));
+        let answer = match &reply {
+            server::ServerReply::Value(value) => value.read(to.expect),
+            _ => Reply::Alive,
+        };
+        let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome_of(act, &answer));
         if let Some(act) =
             to.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
         {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
             self.direct(Input::Replied { process, node: node + 1, act, result });
         }
-        self.pass_down(id, ServerReply { to, reply, result });
+        self.pass_down(id, ServerReply { to, reply, answer, result });
     }
 
     /// Takes a push message with which the master wakes a waiter.
-    fn woken(&mut self, id: WireId, waiter_id: WaiterId) {
+    fn woken(&mut self, id: WireId, waiter: Waiter) {
         let to = Pending {
             number: 0,
+            expect: Expect::Subscribe,
             class: Class::WakeUp,
             act: None,
             sent: self.now,
             duplicate: false,
         };
-        let reply = server::ServerReply::Woken(waiter_id);
-        self.pass_down(id, ServerReply { to, reply, result: Outcome::Done });
+        let (reply, answer) = (server::ServerReply::Woken(waiter), Reply::Alive);
+        self.pass_down(id, ServerReply { to, reply, answer, result: Outcome::Done });
     }
 
     /// Passes a message of the master through the proxy.
@@ -340,7 +348,7 @@ impl<P: ClientProcess> World<P> {
         if let Some((_, held)) = &mut wire.down.held {
             return held.push_back(reply);
         }
-        let delivery = self.rules.judge(actor, node, Side::Reply, reply.to.class);
+        let delivery = self.rules.apply(actor, node, Side::Reply, reply.to.class);
         match delivery.struck {
             Some((rule, FaultKind::Drop)) => {
                 wire.down.lost = true;
@@ -374,26 +382,30 @@ impl<P: ClientProcess> World<P> {
     /// Delivers a reply to the client, whether the client runs or not.
     pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(ServerReply { to, reply, result }) = wire.down.arrived(self.now) else { return };
+        let Some(ServerReply { to, reply, answer, result }) = wire.down.arrived(self.now) else {
+            return;
+        };
         if !wire.client_open {
             return self.record(id, to, result, None);
         }
         let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, to.class);
-        let happening = match reply {
-            server::ServerReply::Greeting { client_id, run_id, boot, durable } => {
+        let event = match reply {
+            server::ServerReply::Greeting(greeting) => {
                 wire.greeted = true;
-                let (client_id, run_id) = (Some(client_id), Some(server::name_of(run_id)));
-                let greeting = Greeting { client_id, run_id, boot, durable };
                 ProcessEvent::Connected { node, epoch, greeting }
             }
-            server::ServerReply::Woken(waiter_id) => ProcessEvent::Woken { node, epoch, waiter_id },
-            other => ProcessEvent::Answered { node, epoch, answer: answer_of(other) },
+            server::ServerReply::Woken(Waiter { waiter_id, .. }) => {
+                ProcessEvent::Woken { node, epoch, waiter_id }
+            }
+            server::ServerReply::Value(value) => {
+                ProcessEvent::Answered { node, epoch, answer, value }
+            }
         };
         self.record(id, to, result, Some(self.now));
         if class != Class::WakeUp {
             self.passed(actor, Side::Reply, class);
         }
-        self.happen(actor, happening);
+        self.happen(actor, event);
     }
 
     /// Reports that a message waits at a gate.

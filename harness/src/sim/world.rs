@@ -5,13 +5,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::LONGEST;
+use redquorum_protocol::wire::BOOT;
+use redquorum_redis_model::{self as server, Connection, Server};
+
 use super::process::ClientProcess;
 use super::queue::Queue;
 use super::rng::{Latency, LinkRng, ProcessRng, Seed, Stream};
 use super::rules::Rules;
-use super::server::{self, Connection, Server};
 use super::wires::{Texts, WireId, Wires};
+use super::{EPOCH, LONGEST};
 use crate::client_machine::{ProcessEffect, ProcessEvent};
 use crate::client_protocol::Request;
 use crate::history::{Header, History, Ns, Phase, SCHEMA};
@@ -42,7 +44,7 @@ pub(super) enum WorldEvent {
     /// A connection attempt times out.
     GiveUp(WireId),
     /// The oldest pending request of the harness reaches a process.
-    VoteRequest(usize),
+    AtProcess(usize),
     /// A process wakes up.
     Wake(usize),
     /// The oldest pending message of the processes reaches the orchestrator.
@@ -51,17 +53,10 @@ pub(super) enum WorldEvent {
     Gated(usize),
     /// The orchestrator wakes up.
     Direct,
-    /// A fault strikes, at these masters and processes, or is healed (`Cure`).
-    Strike(Box<(usize, Vec<usize>, Vec<Name>)>),
-    Cure(usize),
+    /// The harness has carried out an order.
+    Do(Box<Order>),
     /// Masters that were killed are up again: for a fault that strikes, or for one that is healed.
     Up(Box<Up>),
-    /// A gate opens.
-    Open(usize),
-    /// The harness looks at the masters' keys.
-    Look,
-    /// The harness kills a process that violates the client protocol.
-    Kill(Name),
     /// The masters look for expired keys.
     Tick,
 }
@@ -72,7 +67,7 @@ pub(super) struct Up {
     pub(super) fault: usize,
     pub(super) nodes: Vec<usize>,
     pub(super) since: Instant,
-    pub(super) cured: bool,
+    pub(super) healed: bool,
 }
 
 /// A master and its wall clock.
@@ -165,7 +160,7 @@ pub(super) struct World<P> {
     /// A buffer, kept for reuse.
     pub(super) orders: Vec<Order>,
     pub(super) events: Vec<server::Event>,
-    pub(super) wishes: Vec<ProcessEffect>,
+    pub(super) effects: Vec<ProcessEffect>,
 }
 
 impl<P: ClientProcess> World<P> {
@@ -174,10 +169,9 @@ impl<P: ClientProcess> World<P> {
         let nodes = scenario.cluster.nodes;
         let masters = (0..nodes).map(|node| {
             let rng = seed.of_master(node);
-            let mut server = Server::new(rng.id, scenario.cluster.persistence);
-            let name = server::name_of(server.run_id());
-            if let Some(marker) = scenario.marker(node + 1, &name.0) {
-                server.mark(Some(marker));
+            let mut server = Server::new(rng.id, scenario.cluster.persistence.into());
+            if let Some(marker) = scenario.marker(node + 1, &server.run_id().0) {
+                server.set(EPOCH, BOOT, marker.as_bytes(), None);
             }
             Master {
                 server,
@@ -211,7 +205,7 @@ impl<P: ClientProcess> World<P> {
             said: VecDeque::new(),
             orders: Vec::new(),
             events: Vec::new(),
-            wishes: Vec::new(),
+            effects: Vec::new(),
         }
     }
 
@@ -226,7 +220,7 @@ impl<P: ClientProcess> World<P> {
         }
         let what = self.next();
         let goes_on = what.is_some();
-        what.into_iter().for_each(|what| self.let_happen(what));
+        what.into_iter().for_each(|what| self.handle(what));
         goes_on
     }
 
@@ -308,22 +302,31 @@ impl<P: ClientProcess> World<P> {
             Order::Ask { process, request } => {
                 if let Some(actor) = self.actor(&process) {
                     self.actors[actor].asked.push_back(request);
-                    self.enter(self.now + super::PIPE, WorldEvent::VoteRequest(actor));
+                    self.enter(self.now + super::PIPE, WorldEvent::AtProcess(actor));
                 }
             }
             Order::Gate { fault, process, side, class, number } => {
                 self.gate(fault, &process, side, class, number);
             }
-            Order::Open(fault) => self.enter(self.now + super::DOING, WorldEvent::Open(fault)),
-            Order::Strike { fault, nodes, processes } => {
-                self.enter(
-                    self.now + super::DOING,
-                    WorldEvent::Strike(Box::new((fault, nodes, processes))),
-                );
+            // The process violates the client protocol.
+            Order::Kill { .. } => self.enter(self.now, WorldEvent::Do(Box::new(order))),
+            order => self.enter(self.now + super::DOING, WorldEvent::Do(Box::new(order))),
+        }
+    }
+
+    /// Does what an order says, when the harness has come to it.
+    pub(super) fn do_order(&mut self, order: Order) {
+        match order {
+            Order::Strike { fault, nodes, processes } => self.strike(fault, &nodes, &processes),
+            Order::Heal(fault) => self.heal(fault),
+            Order::Open(fault) => self.open(fault),
+            Order::Look => self.look(),
+            Order::Kill { process } => {
+                if let Some(actor) = self.actor(&process) {
+                    self.die(actor);
+                }
             }
-            Order::Cure(fault) => self.enter(self.now + super::DOING, WorldEvent::Cure(fault)),
-            Order::Kill { process } => self.enter(self.now, WorldEvent::Kill(process)),
-            Order::Look => self.enter(self.now + super::DOING, WorldEvent::Look),
+            Order::Ask { .. } | Order::Gate { .. } => unreachable!("it is carried out at once"),
         }
     }
 

@@ -9,3 +9,4 @@ mod reports;
 mod runs;
 mod search;
 mod support;
+mod watch;

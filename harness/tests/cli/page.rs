@@ -75,10 +75,10 @@ fn a_page_that_cannot_be_written_is_an_error_and_leaves_the_other_results() {
     fs::create_dir_all(folder.join("out/report.html")).unwrap();
     fs::File::create(folder.join("out/report.html/in-the-way")).unwrap().write_all(b"x").unwrap();
     let chosen = chosen(&folder, &["good"]);
-    let (mut reports, told) = reports(&folder, 1, Format::Human);
+    let (mut reports, printed) = reports(&folder, 1, Format::Human);
     let tally = run_all(&Fake::default(), &chosen, &plan(), &mut reports);
     assert_eq!((tally.code(), tally.as_expected), (Code::Environment, 1));
-    assert!(!told.text().contains("report   "), "{}", told.text());
+    assert!(!printed.text().contains("report   "), "{}", printed.text());
     let result = fs::read_to_string(folder.join("out/result.json")).unwrap();
     assert!(result.contains("\"finished\": true"));
     assert!(
@@ -87,7 +87,7 @@ fn a_page_that_cannot_be_written_is_an_error_and_leaves_the_other_results() {
 }
 
 #[test]
-fn check_draws_one_run_and_tells_its_verdict_where_it_cannot() {
+fn check_draws_one_run_and_prints_its_verdict() {
     let folder = folder("page-check");
     let (code, _, stderr) =
         ask(&folder, &["clock-step-one-holder", "--backend", "sim", "--seed", "1", "--out", "out"]);

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::{folder, history, text};
 
-fn program(folder: &Path) -> Command {
+pub(crate) fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-chaos"));
     command.current_dir(folder).env_remove("GITHUB_ACTIONS").stdin(Stdio::null());
     command
@@ -22,7 +22,7 @@ pub(crate) fn ask<S: AsRef<OsStr>>(folder: &Path, words: &[S]) -> (i32, String, 
 }
 
 #[test]
-fn help_and_version_are_answers() {
+fn help_and_version_exit_with_0() {
     let folder = folder("help");
     for words in [&["--help"][..], &["--version"], &["help", "run"], &["run", "--help"]] {
         let (code, stdout, _) = ask(&folder, words);
@@ -33,9 +33,36 @@ fn help_and_version_are_answers() {
 }
 
 #[test]
-fn wrong_usage_is_64_and_names_what_is_near() {
+fn completions_and_the_manual_name_every_command() {
+    let folder = folder("completions");
+    let (_, help, _) = ask(&folder, &["--help"]);
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands: Vec<&str> = listed
+        .map_while(|line| line.split_whitespace().next())
+        .filter(|it| *it != "help")
+        .collect();
+    assert!(commands.contains(&"doctor") && commands.contains(&"man"), "{commands:?}");
+    for words in [&["completions", "bash"][..], &["completions", "zsh"], &["man"]] {
+        let (code, stdout, _) = ask(&folder, words);
+        assert_eq!(code, 0, "{words:?}");
+        for command in &commands {
+            // The manual escapes hyphens.
+            assert!(stdout.replace("\\-", "-").contains(command), "{words:?} lacks {command}");
+        }
+    }
+    assert_eq!(ask(&folder, &["completions", "cmd"]).0, 64);
+}
+
+#[test]
+fn wrong_usage_exits_with_64_and_a_suggestion() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 16] = [
+    let table: [(&[&str], &str); 22] = [
+        (&["search", "--for", "soon"], "write a number with a unit"),
+        (&["search", "--for", "1s", "--runs", "1"], "cannot be used with"),
+        (&["search", "--nodes", "10"], "1..=9"),
+        (&["search", "--mutant", "nobody"], "there is no mutant"),
+        (&["search", "--defended"], "--faults"),
+        (&["search", "--faults", "1", "--runs", "5"], "cannot be used with"),
         (&["--out", "x", "doctor", "redis://127.0.0.1:1"], "write `doctor` first"),
         (&["--seed", "1", "search", "--runs", "1"], "write `search` first"),
         (&["--sed", "1"], "'--seed'"),
@@ -50,7 +77,7 @@ fn wrong_usage_is_64_and_names_what_is_near() {
         (&["clock-step-one-holder", "--without-fault", "9"], "there is no fault 9 to leave out"),
         (&["one-server-twice", "--quorum", "1"], "can have a quorum of 1"),
         (&["check", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
-        (&["prove", "--only", "nothing"], "there are: rivals,"),
+        (&["model-check", "--only", "nothing"], "there are: rivals,"),
         (&["clock-step-one-holder/no"], "has no variant `no`"),
     ];
     for (words, part) in table {
@@ -62,7 +89,7 @@ fn wrong_usage_is_64_and_names_what_is_near() {
 
 /// Five grants protect from one stepped clock. The grant of a single server does not.
 #[test]
-fn a_quorum_of_one_is_judged_on_one_master() {
+fn a_quorum_of_one_is_checked_on_one_master() {
     let folder = folder("quorum");
     let words = ["clock-step-one-holder/full-grant", "--backend", "sim"];
     let (code, stdout, _) = ask(&folder, &words);
@@ -79,7 +106,7 @@ fn a_quorum_of_one_is_judged_on_one_master() {
 }
 
 #[test]
-fn a_scenario_that_is_wrong_is_64_before_anything_is_run() {
+fn an_invalid_scenario_exits_with_64_before_any_run() {
     let folder = folder("wrong");
     fs::write(folder.join("good.toml"), text("good")).unwrap();
     fs::write(folder.join("bad.toml"), text("bad").replace("acquire L", "aquire L")).unwrap();
@@ -90,24 +117,32 @@ fn a_scenario_that_is_wrong_is_64_before_anything_is_run() {
     // No colours without a terminal.
     assert!(!stderr.contains('\x1b'), "{stderr}");
     fs::write(folder.join("latin.toml"), b"name = \"caf\xe9\"").unwrap();
-    let (code, _, stderr) = ask(&folder, &["latin.toml"]);
-    assert!(code == 64 && stderr.contains("latin.toml is not UTF-8 text"), "{stderr}");
-    let empty = folder.join("empty");
-    fs::create_dir(&empty).unwrap();
-    let (code, _, stderr) = ask(&folder, &["empty"]);
-    assert!(code == 64 && stderr.contains("no scenario lies in empty"), "{stderr}");
-    let (code, _, stderr) = ask(&folder, &["good.toml", "./good.toml"]);
-    assert!(code == 64 && stderr.contains("two scenarios are called `good`"), "{stderr}");
+    fs::create_dir(folder.join("empty")).unwrap();
+    let (code, _, stderr) = ask(&folder, &["latin.toml", "empty", "good.toml", "./good.toml"]);
+    assert_eq!(code, 64);
+    for part in [
+        "latin.toml is not UTF-8 text",
+        "no scenario lies in empty",
+        "two scenarios are called `good`",
+    ] {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    // On GitHub the place is marked in the file.
+    let output = program(&folder).arg("bad.toml").env("GITHUB_ACTIONS", "true").output().unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.starts_with("::error file=bad.toml,line=6,title="), "{stdout}");
 }
 
 #[test]
-fn on_github_a_wrong_scenario_is_marked_in_its_file() {
-    let folder = folder("annotated");
-    fs::write(folder.join("bad.toml"), text("bad").replace("acquire L", "aquire L")).unwrap();
-    let mut command = program(&folder);
-    let output = command.arg("bad.toml").env("GITHUB_ACTIONS", "true").output().unwrap();
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    assert!(stdout.starts_with("::error file=bad.toml,line=6,title="), "{stdout}");
+fn expected_violations_are_explained_on_request() {
+    let folder = folder("explain");
+    let words = ["clock-step-one-holder/three-of-five", "--backend", "sim"];
+    let (code, brief, _) = ask(&folder, &words);
+    let (same, full, _) = ask(&folder, &[&words[..], &["--explain"]].concat());
+    assert_eq!((code, same), (0, 0));
+    for part in ["c2 was granted by masters 1, 2, 3", "      breaks |  ", "      c2     |  "] {
+        assert!(full.contains(part) && !brief.contains(part), "{part}: {full}");
+    }
 }
 
 #[test]
@@ -126,7 +161,7 @@ fn paths_need_not_be_utf8() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_3() {
+fn an_unwritable_folder_exits_with_3() {
     let folder = folder("out");
     fs::write(folder.join("file"), "in the way").unwrap();
     let (code, _, stderr) = ask(&folder, &["--out", "file/out"]);
@@ -135,7 +170,7 @@ fn a_folder_that_cannot_be_written_to_is_3() {
 }
 
 #[test]
-fn list_shows_the_scenarios_for_people_and_programs() {
+fn list_and_schema_have_text_and_json() {
     let folder = folder("list");
     let (code, stdout, _) = ask(&folder, &["list"]);
     assert_eq!(code, 0);
@@ -145,35 +180,31 @@ fn list_shows_the_scenarios_for_people_and_programs() {
     let rows: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, rows[0]["name"].as_str()), (0, Some("clock-step-one-holder")));
     assert_eq!(rows[0]["violated"][0], "mutual-exclusion");
+    let (code, stdout, _) = ask(&folder, &["schema"]);
+    let schema: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, schema["type"].as_str()), (0, Some("object")));
 }
 
 #[test]
 fn new_writes_a_scenario_once() {
     let folder = folder("new");
-    let (code, stdout, _) = ask(&folder, &["new", "my-lesson"]);
-    assert!(code == 0 && stdout.starts_with("my-lesson.toml is written"), "{stdout}");
-    assert_eq!(ask(&folder, &["list", "my-lesson.toml"]).0, 0);
-    let before = fs::read(folder.join("my-lesson.toml")).unwrap();
-    let (code, _, stderr) = ask(&folder, &["new", "my-lesson"]);
+    let (code, stdout, _) = ask(&folder, &["new", "my-scenario"]);
+    assert!(code == 0 && stdout.starts_with("my-scenario.toml is written"), "{stdout}");
+    assert_eq!(ask(&folder, &["list", "my-scenario.toml"]).0, 0);
+    let before = fs::read(folder.join("my-scenario.toml")).unwrap();
+    let (code, _, stderr) = ask(&folder, &["new", "my-scenario"]);
     assert!(code == 64 && stderr.contains("exists already"), "{stderr}");
-    assert_eq!(fs::read(folder.join("my-lesson.toml")).unwrap(), before);
+    assert_eq!(fs::read(folder.join("my-scenario.toml")).unwrap(), before);
     fs::create_dir(folder.join("scenarios")).unwrap();
-    assert_eq!(ask(&folder, &["new", "my-lesson"]).0, 0);
-    assert!(folder.join("scenarios/my-lesson.toml").is_file());
+    assert_eq!(ask(&folder, &["new", "my-scenario"]).0, 0);
+    assert!(folder.join("scenarios/my-scenario.toml").is_file());
     for name in ["", "../x", "X", "a b"] {
         assert_eq!(ask(&folder, &["new", name]).0, 64, "{name}");
     }
 }
 
 #[test]
-fn schema_is_json() {
-    let (code, stdout, _) = ask(&folder("schema-json"), &["schema"]);
-    let schema: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, schema["type"].as_str()), (0, Some("object")));
-}
-
-#[test]
-fn check_refuses_what_is_no_history() {
+fn check_refuses_files_that_are_no_history() {
     let folder = folder("check");
     let check = |text: &[u8]| {
         fs::write(folder.join("h.jsonl"), text).unwrap();
@@ -196,7 +227,7 @@ fn check_refuses_what_is_no_history() {
 }
 
 #[test]
-fn a_closed_pipe_is_nobodys_error() {
+fn a_closed_pipe_is_no_error() {
     let folder = folder("pipe");
     for words in [&["schema"][..], &["list"], &["list", "--format", "json"], &["--help"]] {
         let mut command = program(&folder);

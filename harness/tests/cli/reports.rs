@@ -7,12 +7,12 @@ use redquorum_harness::cli::Format;
 use redquorum_harness::report::result_schema;
 use serde_json::Value;
 
-use crate::support::{folder, plan, play, told};
+use crate::support::{folder, plan, play, printed};
 
 const NAMES: [&str; 7] = ["good", "differs", "blind", "unsure", "skip", "nothing", "injudicable"];
 
 #[test]
-fn result_json_is_as_it_is_documented() {
+fn result_json_fits_its_schema() {
     let folder = folder("result");
     play(&folder, &NAMES, &plan());
     let text = fs::read_to_string(folder.join("out/result.json")).unwrap();
@@ -21,16 +21,8 @@ fn result_json_is_as_it_is_documented() {
     assert_eq!(result["backend"], "fake");
     let lines = result["scenarios"].as_array().unwrap();
     let outcomes: Vec<&str> = lines.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
-    let expected = [
-        "as-expected",
-        "differs",
-        "not-seen",
-        "inconclusive",
-        "skipped",
-        "environment",
-        "internal",
-    ];
-    assert_eq!(outcomes, expected);
+    let expected = "as-expected differs not-seen inconclusive skipped environment internal";
+    assert_eq!(outcomes, expected.split(' ').collect::<Vec<_>>());
     let good = &lines[0];
     assert_eq!((good["name"].as_str(), good["grants"].as_u64()), (Some("good"), Some(2)));
     assert_eq!(good["expected"]["mutual-exclusion"], "violated");
@@ -40,15 +32,8 @@ fn result_json_is_as_it_is_documented() {
     assert_eq!(good["history"], "good/history.jsonl");
     assert!(good["duration_ms"].is_u64() && good["backend"] == "fake" && good["seed"] == 7);
     assert_eq!(lines[4]["observed"], serde_json::json!({}));
-}
-
-#[test]
-fn result_json_fits_its_schema() {
-    let folder = folder("schema");
-    play(&folder, &NAMES, &plan());
-    let text = fs::read_to_string(folder.join("out/result.json")).unwrap();
     let schema = result_schema();
-    fits(&serde_json::from_str(&text).unwrap(), &schema, &schema);
+    fits(&result, &schema, &schema);
 }
 
 /// Whether a value fits a schema: the part of JSON Schema that the schema of results uses.
@@ -93,7 +78,7 @@ fn fits(value: &Value, schema: &Value, root: &Value) {
 }
 
 #[test]
-fn junit_xml_tells_failures_errors_and_skips_apart() {
+fn junit_xml_distinguishes_failures_errors_and_skipped_runs() {
     let folder = folder("junit");
     play(&folder, &NAMES, &plan());
     let text = fs::read_to_string(folder.join("out/junit.xml")).unwrap();
@@ -125,9 +110,9 @@ fn junit_xml_tells_failures_errors_and_skips_apart() {
 }
 
 #[test]
-fn people_are_told_the_seed_first_and_then_each_run_with_what_there_is_to_see() {
+fn text_begins_with_the_seed_and_has_a_line_for_each_run() {
     let folder = folder("human");
-    let text = told(&folder, &NAMES, Format::Human);
+    let text = printed(&folder, &NAMES, Format::Human);
     assert!(text.starts_with("seed     7\nbackend  fake — a fake, for tests\nresults  "), "{text}");
     for part in [
         ", 7 runs\n",
@@ -146,7 +131,7 @@ fn people_are_told_the_seed_first_and_then_each_run_with_what_there_is_to_see() 
         "! environment   nothing  ",
         "there is nothing here\n    install something\n",
         "! internal      injudicable  ",
-        "the judge panicked: no verdict on this\n    history  ",
+        "the checker panicked: no verdict on this\n    history  ",
         "\n0 scenarios must hold: 0 do. 4 must break: 1 did, for the named cause. 3 not judged.\n",
         "\nreport   ",
         "out/report.html\n",
@@ -160,8 +145,8 @@ fn people_are_told_the_seed_first_and_then_each_run_with_what_there_is_to_see() 
 }
 
 #[test]
-fn json_comes_a_line_a_run_and_ends_with_all() {
-    let text = told(&folder("lines"), &NAMES, Format::Json);
+fn json_has_a_line_for_each_run_and_ends_with_the_results() {
+    let text = printed(&folder("lines"), &NAMES, Format::Json);
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
     assert_eq!((kinds[0], kinds[8], kinds.len()), ("session", "summary", 9));
@@ -171,9 +156,9 @@ fn json_comes_a_line_a_run_and_ends_with_all() {
 }
 
 #[test]
-fn github_is_shown_the_place_of_what_was_expected() {
+fn annotations_point_at_the_expectation() {
     let folder = folder("github");
-    let text = told(&folder, &["good", "differs"], Format::Github);
+    let text = printed(&folder, &["good", "differs"], Format::Github);
     let marks: Vec<&str> = text.lines().filter(|line| line.starts_with("::")).collect();
     assert_eq!(marks.len(), 1);
     let file = folder.join("differs.toml");

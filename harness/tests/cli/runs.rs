@@ -5,11 +5,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redquorum_harness::cli::{Code, Format, ScenarioRunner, run_all};
-use redquorum_harness::history::History;
-use redquorum_harness::real::Failure;
+use redquorum_harness::cli::{Code, Format, run_all};
 use redquorum_harness::report::ResultFile;
-use redquorum_harness::scenario::{Expect, Scenario};
+use redquorum_harness::scenario::Expect;
 
 use crate::support::{self, Fake, chosen, folder, plan, play, reports};
 
@@ -18,7 +16,7 @@ fn result(folder: &Path) -> ResultFile {
 }
 
 #[test]
-fn each_way_to_end_has_its_code_and_the_others_are_run_all_the_same() {
+fn each_outcome_has_its_exit_code_and_every_scenario_runs() {
     let table: [(&[&str], Code); 8] = [
         (&["good", "fine"], Code::AsExpected),
         (&["good", "skip"], Code::AsExpected),
@@ -40,20 +38,20 @@ fn each_way_to_end_has_its_code_and_the_others_are_run_all_the_same() {
 }
 
 #[test]
-fn a_panic_is_told_with_the_name_of_the_scenario() {
+fn a_panic_is_reported_with_the_name_of_the_scenario() {
     let folder = folder("panics");
     play(&folder, &["panic", "injudicable"], &plan());
     let result = result(&folder);
     let of = |name: &str| result.scenarios.iter().find(|line| line.name == name).unwrap();
     assert_eq!(of("panic").outcome, "internal");
-    assert_eq!(of("panic").differences, ["it panicked: as it was told"]);
-    assert_eq!(of("injudicable").differences, ["the judge panicked: no verdict on this"]);
+    assert_eq!(of("panic").differences, ["it panicked: as its name says"]);
+    assert_eq!(of("injudicable").differences, ["the checker panicked: no verdict on this"]);
     // The history that the checker failed on is kept.
     assert!(folder.join("out/injudicable/history.jsonl").is_file());
 }
 
 #[test]
-fn fail_fast_stops_behind_the_first_that_is_not_as_expected() {
+fn fail_fast_stops_after_the_first_unexpected_run() {
     let folder = folder("fail-fast");
     let mut plan = plan();
     plan.fail_fast = true;
@@ -79,7 +77,7 @@ fn a_repetition_has_the_next_seed_and_a_history_of_its_own() {
 }
 
 #[test]
-fn several_at_once_are_all_run_and_all_told() {
+fn several_jobs_run_and_report_every_scenario() {
     let folder = folder("jobs");
     let names: Vec<String> = (0..40).map(|number| format!("good-{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -91,66 +89,24 @@ fn several_at_once_are_all_run_and_all_told() {
 }
 
 #[test]
-fn what_is_kept_is_whole_while_it_is_run() {
-    struct Looks(Fake, std::path::PathBuf);
-    impl ScenarioRunner for Looks {
-        fn describe(&self) -> String {
-            self.0.describe()
-        }
-        fn backend(&self) -> &str {
-            self.0.backend()
-        }
-        fn can(&self, scenario: &Scenario) -> Result<(), String> {
-            self.0.can(scenario)
-        }
-        fn run(
-            &self,
-            scenario: &Scenario,
-            seed: u64,
-            progress: &mut dyn FnMut(&str),
-        ) -> Result<History, Failure> {
-            // The program may still be writing the result of the previous run.
-            let result = result(&self.1);
-            let played = self.0.played.lock().unwrap().len();
-            assert!(!result.finished && result.scenarios.len() <= played);
-            self.0.run(scenario, seed, progress)
-        }
-    }
+fn results_are_complete_files_during_the_run() {
     let folder = folder("whole");
     let chosen = chosen(&folder, &["good", "fine", "differs"]);
     let (mut reports, _) = reports(&folder, chosen.len(), Format::Human);
-    let stage = Looks(Fake::default(), folder);
+    // The program may still be writing the result of the previous run.
+    let looks = move |played| {
+        let result = result(&folder);
+        assert!(!result.finished && result.scenarios.len() <= played);
+    };
+    let stage = Fake { before: Some(Box::new(looks)), ..Fake::default() };
     let tally = run_all(&stage, &chosen, &plan(), &mut reports);
     assert_eq!((tally.as_expected, tally.differs, tally.internal), (2, 1, 0));
 }
 
 #[test]
-fn a_run_that_a_slow_machine_explains_is_repeated_and_a_violation_of_safety_is_not() {
-    struct Slow(Fake);
-    impl ScenarioRunner for Slow {
-        fn describe(&self) -> String {
-            self.0.describe()
-        }
-        fn backend(&self) -> &str {
-            self.0.backend()
-        }
-        fn can(&self, scenario: &Scenario) -> Result<(), String> {
-            self.0.can(scenario)
-        }
-        fn run(
-            &self,
-            scenario: &Scenario,
-            seed: u64,
-            progress: &mut dyn FnMut(&str),
-        ) -> Result<History, Failure> {
-            self.0.run(scenario, seed, progress)
-        }
-        fn lateness(&self) -> Box<dyn Fn() -> Duration> {
-            Box::new(|| Duration::from_millis(215))
-        }
-    }
+fn a_run_on_a_slow_machine_is_repeated_unless_it_violates_safety() {
     let folder = folder("slow");
-    let stage = Slow(Fake::default());
+    let stage = Fake { late: Duration::from_millis(215), ..Fake::default() };
     let mut chosen = chosen(&folder, &["good", "blind", "differs"]);
     // For the checker of these tests, "differs" is a violation of mutual exclusion.
     chosen[2].run.expect = Expect::default();
@@ -158,7 +114,7 @@ fn a_run_that_a_slow_machine_explains_is_repeated_and_a_violation_of_safety_is_n
     let tally = run_all(&stage, &chosen, &plan(), &mut reports);
     assert_eq!((tally.as_expected, tally.not_seen, tally.differs), (1, 1, 1));
     let times = |name: &str| {
-        stage.0.played.lock().unwrap().iter().filter(|(played, _)| played == name).count()
+        stage.played.lock().unwrap().iter().filter(|(played, _)| played == name).count()
     };
     assert_eq!((times("good"), times("blind"), times("differs")), (1, 3, 1));
     let repeated = |at: usize| result(&folder).scenarios[at].repeated.clone();
@@ -168,7 +124,7 @@ fn a_run_that_a_slow_machine_explains_is_repeated_and_a_violation_of_safety_is_n
 }
 
 #[test]
-fn who_interrupts_gets_what_there_is() {
+fn an_interrupt_keeps_the_results_so_far() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let folder = folder("interrupted");
     let mut plan = plan();
@@ -180,7 +136,7 @@ fn who_interrupts_gets_what_there_is() {
 }
 
 #[test]
-fn results_that_cannot_be_kept_are_no_success() {
+fn results_that_cannot_be_written_are_no_success() {
     let folder = folder("unkept");
     let chosen = chosen(&folder, &["good"]);
     let (mut reports, _) = reports(&folder, 1, Format::Human);

@@ -19,7 +19,7 @@ fn inside_the_assumptions_nothing_is_found() {
 }
 
 #[test]
-fn a_lie_is_found_and_the_file_can_be_run() {
+fn a_mutant_is_found_and_its_file_can_be_run() {
     let folder = folder("search-lie");
     let words = ["search", "--runs", "20", "--seed", "1", "--mutant", "plain-del", "--out", "out"];
     let (code, stdout, stderr) = ask(&folder, &words);
@@ -49,63 +49,28 @@ fn a_find_that_blames_the_guard_of_the_only_client_can_be_run() {
 }
 
 #[test]
-fn a_program_reads_a_line_for_each_find() {
+fn json_has_a_line_for_each_find_on_any_number_of_threads() {
     let folder = folder("search-json");
-    let words = ["search", "--outside", "--runs", "100", "--seed", "250", "--format", "json"];
-    let (code, stdout, stderr) = ask(&folder, &words);
-    assert_eq!(code, 0, "{stdout}{stderr}");
-    let lines: Vec<serde_json::Value> =
-        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let (end, finds) = lines.split_last().unwrap();
+    let lines = |jobs: &str| -> Vec<serde_json::Value> {
+        let words = "search --outside --runs 100 --seed 250 --format json --jobs";
+        let words: Vec<&str> = words.split(' ').chain([jobs]).collect();
+        let (code, stdout, stderr) = ask(&folder, &words);
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = lines("1");
+    let (end, finds) = all.split_last().unwrap();
     assert_eq!((end["event"].as_str(), end["runs"].as_u64()), (Some("end"), Some(100)));
     assert!(!finds.is_empty());
     for find in finds {
-        assert_eq!(find["wrong"], false, "{find}");
+        assert!(find["event"] == "find" && find["wrong"] == false, "{find}");
         assert!(folder.join(find["file"].as_str().unwrap()).exists(), "{find}");
     }
+    assert_eq!(lines("3").split_last().unwrap().1, finds);
 }
 
 #[test]
-fn the_number_of_threads_changes_nothing() {
-    let folder = folder("search-jobs");
-    let finds = |jobs: &str| {
-        let words = [
-            "search",
-            "--outside",
-            "--runs",
-            "100",
-            "--seed",
-            "250",
-            "--format",
-            "json",
-            "--jobs",
-            jobs,
-        ];
-        let (_, stdout, _) = ask(&folder, &words);
-        let finds = stdout.lines().filter(|line| line.contains("\"find\""));
-        finds.map(str::to_owned).collect::<Vec<_>>()
-    };
-    assert!(!finds("1").is_empty());
-    assert_eq!(finds("1"), finds("3"));
-}
-
-#[test]
-fn wrong_words_are_64() {
-    let folder = folder("search-usage");
-    for (words, part) in [
-        (&["search", "--for", "soon"][..], "write a number with a unit"),
-        (&["search", "--for", "1s", "--runs", "1"], "cannot be used with"),
-        (&["search", "--nodes", "10"], "1..=9"),
-        (&["search", "--mutant", "nobody"], "there is no mutant"),
-    ] {
-        let (code, _, stderr) = ask(&folder, words);
-        assert_eq!(code, 64, "{words:?}: {stderr}");
-        assert!(stderr.contains(part), "{words:?}: {stderr}");
-    }
-}
-
-#[test]
-fn all_schedules_are_told_with_what_they_were_made_of() {
+fn an_exhaustive_search_prints_its_schedules_and_faults() {
     let folder = folder("search-faults");
     let words = ["search", "--nodes", "3", "--faults", "0"];
     let (code, stdout, stderr) = ask(&folder, &words);
@@ -128,7 +93,4 @@ fn all_schedules_are_told_with_what_they_were_made_of() {
     ] {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
-    assert_eq!(ask(&folder, &["search", "--defended"]).0, 64);
-    // The two kinds of search exclude each other.
-    assert_eq!(ask(&folder, &["search", "--faults", "1", "--runs", "5"]).0, 64);
 }

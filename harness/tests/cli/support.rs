@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redquorum_harness::checker::{Measures, Observed, Outcome, Verdict, Violation};
 use redquorum_harness::cli::Format;
@@ -43,6 +44,10 @@ pub(crate) fn chosen(folder: &Path, names: &[&str]) -> Vec<Chosen> {
 #[derive(Default)]
 pub(crate) struct Fake {
     pub(crate) played: Mutex<Vec<(String, u64)>>,
+    /// How late the machine seems to be.
+    pub(crate) late: Duration,
+    /// Called before each run, with the number of runs so far.
+    pub(crate) before: Option<Box<dyn Fn(usize) + Sync>>,
 }
 
 impl ScenarioRunner for Fake {
@@ -65,14 +70,21 @@ impl ScenarioRunner for Fake {
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure> {
         progress("playing");
-        assert!(!scenario.name.starts_with("panic"), "as it was told");
+        assert!(!scenario.name.starts_with("panic"), "as its name says");
         if scenario.name.starts_with("nothing") {
             return Err(Failure::Environment(
                 "there is nothing here\ninstall something".to_owned(),
             ));
         }
-        self.played.lock().unwrap().push((scenario.name.clone(), seed));
+        let mut played = self.played.lock().unwrap();
+        self.before.iter().for_each(|before| before(played.len()));
+        played.push((scenario.name.clone(), seed));
         Ok(history(scenario, seed))
+    }
+
+    fn lateness(&self) -> Box<dyn Fn() -> Duration> {
+        let late = self.late;
+        Box::new(move || late)
     }
 }
 
@@ -92,7 +104,7 @@ pub(crate) fn history(scenario: &Scenario, seed: u64) -> History {
 }
 
 /// Gives the verdict that the name of the scenario asks for.
-pub(crate) fn judge(history: &History) -> Verdict {
+pub(crate) fn check(history: &History) -> Verdict {
     let name = history.header.scenario.name.as_str();
     let (outcome, seen) = match name.split(['-', '/']).next().unwrap() {
         "differs" => (Outcome::Differs, Observed::Violated),
@@ -113,9 +125,12 @@ pub(crate) fn judge(history: &History) -> Verdict {
             Vec::new()
         } else {
             vec![Violation {
-                layer: Property::MutualExclusion,
+                property: Property::MutualExclusion,
                 seen,
-                story: vec!["c1 believed L from 1.0 to 9.0".to_owned(), "so did c2".to_owned()],
+                explanation: vec![
+                    "c1 believed L from 1.0 to 9.0".to_owned(),
+                    "so did c2".to_owned(),
+                ],
                 causes: vec![Cause::ClockStep],
                 from: 1_000_000,
                 to: 9_000_000,
@@ -130,7 +145,7 @@ pub(crate) fn judge(history: &History) -> Verdict {
 pub(crate) fn plan() -> Plan {
     let mut plan = Plan::default();
     plan.seed = 7;
-    plan.judge = judge;
+    plan.check = check;
     plan.interrupted = || false;
     plan
 }
@@ -145,23 +160,23 @@ pub(crate) fn play(folder: &Path, names: &[&str], plan: &Plan) -> (Tally, Vec<(S
 }
 
 /// The report of a fake run.
-pub(crate) fn told(folder: &Path, names: &[&str], format: Format) -> String {
+pub(crate) fn printed(folder: &Path, names: &[&str], format: Format) -> String {
     let chosen = chosen(folder, names);
-    let (mut reports, told) = reports(folder, chosen.len(), format);
+    let (mut reports, printed) = reports(folder, chosen.len(), format);
     run_all(&Fake::default(), &chosen, &plan(), &mut reports);
-    told.text()
+    printed.text()
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Printed(Arc<Mutex<Vec<u8>>>);
 
-impl Told {
+impl Printed {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
 
-impl io::Write for Told {
+impl io::Write for Printed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -171,15 +186,16 @@ impl io::Write for Told {
     }
 }
 
-pub(crate) fn reports(folder: &Path, runs: usize, format: Format) -> (Reports, Told) {
+pub(crate) fn reports(folder: &Path, runs: usize, format: Format) -> (Reports, Printed) {
     let session = Session {
         seed: 7,
         backend: "fake".to_owned(),
         ground: "a fake, for tests".to_owned(),
         runs,
         widest: 12,
+        ..Session::default()
     };
     let out = Out::create(&folder.join("out")).unwrap();
-    let told = Told::default();
-    (Reports::to(Box::new(told.clone()), format, session, out), told)
+    let printed = Printed::default();
+    (Reports::to(Box::new(printed.clone()), format, session, out), printed)
 }

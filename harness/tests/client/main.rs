@@ -4,7 +4,7 @@
 //! - `check.rs` runs `client-check` on correct and on faulty ones.
 //! - `clients.rs` checks the behaviour of the built-in client that scenarios rely on.
 //! - `mutants.rs` checks that each mutant does what its name says.
-//! - `talk.rs` is the connection to a client that the last two use.
+//! - `protocol.rs` is the connection to a client that the last two use.
 
 #[cfg(unix)]
 #[macro_use(cases)]
@@ -19,7 +19,7 @@ mod mutants;
 #[cfg(unix)]
 mod processes;
 #[cfg(unix)]
-mod talk;
+mod protocol;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {

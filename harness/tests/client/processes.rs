@@ -7,26 +7,26 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{park, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redquorum_harness::process::{ClientProcess, ReceivedMessage, Word};
-use redquorum_rig::trials::Case;
+use redquorum_harness::process::{ClientProcess, OutputEvent, ReceivedMessage};
+use redquorum_rig::trials::{Case, eventually};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::protocol::SOON;
 
 /// Set for a process that starts clients and is then killed.
 pub(crate) const PARENT: &str = "HARNESS_TEST_PARENT";
 
-const SOON: Duration = Duration::from_secs(5);
-
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        plain: what_is_said_is_heard_in_order_and_the_end_last,
+        plain: lines_arrive_in_order_and_the_end_arrives_last,
         plain: a_paused_client_is_silent_until_it_is_resumed,
-        plain: a_client_that_is_starting_a_child_comes_to_a_stand_too,
-        plain: a_client_that_does_not_read_blocks_nobody,
-        plain: a_command_that_does_not_exist_is_told_by_its_end,
+        plain: a_client_that_is_starting_a_child_can_be_paused,
+        plain: a_client_that_does_not_read_does_not_block_the_harness,
+        plain: a_command_that_does_not_exist_ends_with_127,
         plain: a_client_that_leaves_children_with_its_pipes_has_ended,
-        plain: a_dropped_client_takes_its_children_along,
+        plain: dropping_a_client_kills_its_children,
         plain: nothing_outlives_a_parent_that_is_killed,
         plain: nothing_outlives_a_parent_that_is_killed_while_it_starts_clients,
     ]
@@ -34,19 +34,19 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn start(script: &str) -> (ClientProcess, Receiver<ReceivedMessage>) {
     let command = ["sh", "-c", script].map(OsString::from);
-    let (out, heard) = channel();
+    let (out, received) = channel();
     let client = ClientProcess::spawn(&command, [("MOOD", "good")], move |word| {
         let _ = out.send(word);
     });
-    (client.unwrap(), heard)
+    (client.unwrap(), received)
 }
 
-fn next(heard: &Receiver<ReceivedMessage>) -> Word {
-    heard.recv_timeout(SOON).expect("something is said in time").what
+fn next(received: &Receiver<ReceivedMessage>) -> OutputEvent {
+    received.recv_timeout(SOON).expect("an event in time").what
 }
 
-fn line(text: &str) -> Word {
-    Word::Line(text.to_owned())
+fn line(text: &str) -> OutputEvent {
+    OutputEvent::Line(text.to_owned())
 }
 
 fn is_gone(pid: u32) -> bool {
@@ -58,76 +58,72 @@ fn is_gone(pid: u32) -> bool {
 }
 
 fn await_gone(pid: u32) {
-    let until = Instant::now() + SOON;
-    while !is_gone(pid) {
-        assert!(Instant::now() < until, "process {pid} is left behind");
-        sleep(Duration::from_millis(5));
-    }
+    eventually(&format!("process {pid} is gone"), || is_gone(pid));
 }
 
-fn what_is_said_is_heard_in_order_and_the_end_last() {
-    let (mut client, heard) =
+fn lines_arrive_in_order_and_the_end_arrives_last() {
+    let (mut client, received) =
         start(r#"echo "$MOOD"; read a; echo "got $a"; printf '\377\n'; echo oops >&2; exit 7"#);
-    assert_eq!(next(&heard), line("good"));
-    client.say("this").unwrap();
-    assert_eq!(next(&heard), line("got this"));
-    assert_eq!(next(&heard), Word::NotUtf8);
-    assert_eq!(next(&heard), Word::Closed("it ended with exit code 7".to_owned()));
+    assert_eq!(next(&received), line("good"));
+    client.send("this").unwrap();
+    assert_eq!(next(&received), line("got this"));
+    assert_eq!(next(&received), OutputEvent::NotUtf8);
+    assert_eq!(next(&received), OutputEvent::Closed("it ended with exit code 7".to_owned()));
     assert_eq!(client.complaints(), "oops");
-    assert!(heard.recv_timeout(SOON).is_err(), "nothing comes after the end");
-    assert!(client.say("more").is_err());
+    assert!(received.recv_timeout(SOON).is_err(), "nothing comes after the end");
+    assert!(client.send("more").is_err());
 }
 
 fn a_paused_client_is_silent_until_it_is_resumed() {
-    let (mut client, heard) = start("while read -r a; do echo $a; done");
-    client.say("one").unwrap();
-    assert_eq!(next(&heard), line("one"));
+    let (mut client, received) = start("while read -r a; do echo $a; done");
+    client.send("one").unwrap();
+    assert_eq!(next(&received), line("one"));
     client.pause().unwrap();
-    client.say("two").unwrap();
-    assert!(heard.recv_timeout(Duration::from_millis(200)).is_err());
+    client.send("two").unwrap();
+    assert!(received.recv_timeout(Duration::from_millis(200)).is_err());
     client.resume().unwrap();
-    assert_eq!(next(&heard), line("two"));
+    assert_eq!(next(&received), line("two"));
     client.hang_up();
-    assert_eq!(next(&heard), Word::Closed("it ended with exit code 0".to_owned()));
+    assert_eq!(next(&received), OutputEvent::Closed("it ended with exit code 0".to_owned()));
 }
 
 /// A shell waits in `vfork` until its child is another program. If a signal stopped both there,
 /// neither would ever stop completely.
-fn a_client_that_is_starting_a_child_comes_to_a_stand_too() {
+fn a_client_that_is_starting_a_child_can_be_paused() {
     let (client, _heard) = start("while :; do /bin/true; done");
     for _ in 0..50 {
         client.pause().unwrap();
         client.resume().unwrap();
-        std::thread::sleep(Duration::from_millis(1));
+        sleep(Duration::from_millis(1));
     }
 }
 
-fn a_client_that_does_not_read_blocks_nobody() {
-    let (mut client, heard) = start("sleep 1000");
+fn a_client_that_does_not_read_does_not_block_the_harness() {
+    let (mut client, received) = start("sleep 1000");
     client.pause().unwrap();
     let long = "x".repeat(1000);
-    let error = (0..10_000).find_map(|_| client.say(&long).err()).expect("the pipe is full");
+    let error = (0..10_000).find_map(|_| client.send(&long).err()).expect("the pipe is full");
     assert!(error.to_string().contains("does not read"), "{error}");
     client.kill().unwrap();
-    assert_eq!(next(&heard), Word::Closed("it was ended by signal 9".to_owned()));
+    assert_eq!(next(&received), OutputEvent::Closed("it was ended by signal 9".to_owned()));
 }
 
-fn a_command_that_does_not_exist_is_told_by_its_end() {
-    let (client, heard) = start("exec no-such-command");
-    assert_eq!(next(&heard), Word::Closed("it ended with exit code 127".to_owned()));
+fn a_command_that_does_not_exist_ends_with_127() {
+    let (client, received) = start("exec no-such-command");
+    assert_eq!(next(&received), OutputEvent::Closed("it ended with exit code 127".to_owned()));
     assert!(client.complaints().contains("no-such-command"), "{}", client.complaints());
 }
 
 fn a_client_that_leaves_children_with_its_pipes_has_ended() {
-    let (_client, heard) = start("sleep 1000 & echo $!");
-    let Word::Line(pid) = next(&heard) else { panic!("a process id was said") };
-    assert_eq!(next(&heard), Word::Closed("it ended with exit code 0".to_owned()));
+    let (_client, received) = start("sleep 1000 & echo $!");
+    let OutputEvent::Line(pid) = next(&received) else { panic!("no process id") };
+    assert_eq!(next(&received), OutputEvent::Closed("it ended with exit code 0".to_owned()));
     await_gone(pid.parse().unwrap());
 }
 
-fn a_dropped_client_takes_its_children_along() {
-    let (client, heard) = start("trap '' TERM HUP INT; sleep 1000 & echo $!; wait");
-    let Word::Line(pid) = next(&heard) else { panic!("a process id was said") };
+fn dropping_a_client_kills_its_children() {
+    let (client, received) = start("trap '' TERM HUP INT; sleep 1000 & echo $!; wait");
+    let OutputEvent::Line(pid) = next(&received) else { panic!("no process id") };
     let (child, client_pid) = (pid.parse().unwrap(), client.pid());
     client.pause().unwrap();
     assert!(!is_gone(child) && !is_gone(client_pid));
@@ -151,8 +147,8 @@ pub(crate) fn parent() -> ExitCode {
     }
     let stubborn = "trap '' TERM HUP INT; sleep 1000 & echo $!; while :; do sleep 1000; done";
     let clients: Vec<_> = (0..3).map(|_| start(stubborn)).collect();
-    for (client, heard) in &clients {
-        let Word::Line(child) = next(heard) else { panic!("a process id was said") };
+    for (client, received) in &clients {
+        let OutputEvent::Line(child) = next(received) else { panic!("no process id") };
         println!("{child}\n{}", client.pid());
     }
     clients[0].0.pause().unwrap();
@@ -194,11 +190,7 @@ fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
         kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
         parent.wait().unwrap();
         // A client whose start was in progress appears only now, and finds its input closed.
-        let until = Instant::now() + Duration::from_secs(5);
-        while !marked(&mark).is_empty() {
-            assert!(Instant::now() < until, "{:?} are left", marked(&mark));
-            sleep(Duration::from_millis(5));
-        }
+        eventually("all clients are gone", || marked(&mark).is_empty());
     }
     assert!(any, "there were clients, or the test sees nothing");
 }

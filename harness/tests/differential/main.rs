@@ -6,15 +6,15 @@
 //! - `real.rs` plays them on a `redis-server`, `model.rs` on a model.
 //! - `world.rs` compares the results.
 //! - `run.rs` shrinks a plan that shows a difference.
-//! - `flaws.rs` has models with deliberate errors. The comparison must notice each of them.
+//! - `mutations.rs` has models with deliberate errors. The comparison must notice each of them.
 //! - `single.rs` covers what random steps do not reach.
 //!
 //! `REDQUORUM_SEED=N` plays other plans, `REDQUORUM_STEPS=N` a longer one.
 
 #[cfg(unix)]
-mod flaws;
-#[cfg(unix)]
 mod model;
+#[cfg(unix)]
+mod mutations;
 #[cfg(unix)]
 mod plan;
 #[cfg(unix)]
@@ -32,11 +32,11 @@ mod world;
 
 #[cfg(unix)]
 mod cases {
-    use redquorum_harness::scenario::Persistence;
+    use redquorum_redis_model::Persistence;
     use redquorum_rig::clocks_supported;
     use redquorum_rig::trials::{Case, plain, with_masters};
 
-    use crate::flaws;
+    use crate::mutations;
     use crate::run::{Record, check};
 
     /// Steps for each kind of persistence, which give more than 10 000 commands.
@@ -57,7 +57,7 @@ mod cases {
         let (seed, record) = record(persistence);
         assert!(record.replies() * 2 > record.plan.len() * 3, "{}", record.replies());
         check(seed, &record);
-        flaws::all_noticed(&record);
+        mutations::all_noticed(&record);
     }
 
     pub(super) fn all() -> Vec<Case> {

@@ -1,16 +1,16 @@
 //! Plays the steps on a model.
 
 use std::collections::VecDeque;
+use std::mem::discriminant;
 
-use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::{
-    Close, Connection, Event, Request, Server, ServerReply, Wall,
+use redquorum_protocol::wire::{Command, parse};
+use redquorum_redis_model::{
+    Close, Connection, Event, Persistence, Request, Server, ServerReply, Value, Wall,
 };
-use redquorum_protocol::wire::Command;
 
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
 use crate::real::NOBODY;
-use crate::world::{ReceivedMessage, Seen};
+use crate::world::{ReceivedMessage, Runs, Seen};
 
 pub(crate) trait Master {
     fn server(&mut self) -> &mut Server;
@@ -61,7 +61,7 @@ pub(crate) struct Model<M> {
     open: Vec<Line>,
     opened: usize,
     greeted: [u64; SLOTS],
-    runs: Vec<u64>,
+    runs: Runs,
     /// The connections that wait for service, in the order of the first bytes on each. The second
     /// queue has those that are not yet accepted.
     arrived: [VecDeque<Connection>; 2],
@@ -76,7 +76,7 @@ impl<M: Master> Model<M> {
             open: Vec::new(),
             opened: 0,
             greeted: [NOBODY; SLOTS],
-            runs: Vec::new(),
+            runs: Runs::default(),
             arrived: Default::default(),
             accepted: 0,
         }
@@ -164,7 +164,7 @@ impl<M: Master> Model<M> {
         if !queue.contains(&connection) {
             queue.push_back(connection);
         }
-        self.master.deliver(connection, request);
+        self.master.deliver(connection, over_the_wire(request));
     }
 
     fn serve(&mut self, wall: Wall, events: &mut Vec<Event>) {
@@ -192,9 +192,7 @@ impl<M: Master> Model<M> {
 
     fn hear(&mut self, events: &[Event], heard: &mut Vec<ReceivedMessage>) {
         for event in events {
-            let (Event::ServerReply(connection, _)
-            | Event::Woken(connection, _)
-            | Event::Dropped(connection)) = event;
+            let (Event::Message(connection, _) | Event::Dropped(connection)) = event;
             let of = |line: &Line| line.connection == *connection;
             let index = self.open.iter().position(of).expect("an event of an open connection");
             let line = &mut self.open[index];
@@ -207,30 +205,50 @@ impl<M: Master> Model<M> {
                 heard.len() - 1
             });
             match event {
-                Event::Woken(_, waiter_id) => {
-                    heard[at].replies.push(ServerReply::Woken(*waiter_id));
-                }
                 Event::Dropped(_) => {
                     heard[at].dropped = true;
                     line.slot = None;
                 }
-                Event::ServerReply(_, reply) => {
-                    let mut reply = reply.clone();
-                    if let ServerReply::Greeting { client_id, run_id, .. } = &mut reply {
+                Event::Message(_, reply) => {
+                    let mut reply = received(reply);
+                    if let ServerReply::Greeting(greeting) = &mut reply {
                         if let Some(slot) = line.slot {
-                            self.greeted[slot] = *client_id;
+                            self.greeted[slot] = greeting.client_id.unwrap();
                         }
-                        let known = self.runs.iter().position(|it| it == run_id);
-                        *run_id = known.unwrap_or_else(|| {
-                            self.runs.push(*run_id);
-                            self.runs.len() - 1
-                        }) as u64;
+                        self.runs.rename(greeting);
                     }
                     heard[at].replies.push(reply);
                 }
             }
         }
     }
+}
+
+/// The request as a server reads it from the client's bytes.
+fn over_the_wire(request: Request) -> Request {
+    if request == Request::Hello {
+        // Several commands, which are one request of the model.
+        return request;
+    }
+    let mut bytes = Vec::new();
+    request.encode(&mut bytes);
+    let (read, length) = Request::parse(&bytes).unwrap().expect("complete");
+    // Two requests may have the same bytes, but a command of the lock is read as one.
+    assert_eq!(discriminant(&read), discriminant(&request), "{request:?}");
+    assert_eq!(length, bytes.len());
+    read
+}
+
+/// The message as a client reads it from the server's bytes.
+pub(crate) fn received(message: &ServerReply) -> ServerReply {
+    if let ServerReply::Greeting(_) = message {
+        return message.clone();
+    }
+    let mut bytes = Vec::new();
+    message.encode(&mut bytes);
+    let (frame, length) = parse(&bytes, usize::MAX).unwrap().expect("complete");
+    assert_eq!(length, bytes.len());
+    ServerReply::Value(Value::from(&frame))
 }
 
 /// The model without changes.

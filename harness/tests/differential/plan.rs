@@ -3,15 +3,13 @@
 
 use std::sync::Arc;
 
-use redquorum_harness::mutants::ScriptMutant;
-use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{
-    Fence, Key, MAX_NUMBER, Position, RunId, Token, Waiter, WaiterId, WakeUp,
+    Fence, Key, MAX_NUMBER, Position, RunId, Token, Waiter, WaiterId, WakeUp, splitmix64,
 };
+use redquorum_redis_model::{Persistence, Request, ScriptMutant};
 
-const SPOTS: [Position; 9] = [
+const POSITIONS: [Position; 9] = [
     Position::Any,
     Position::Any,
     Position::Last,
@@ -99,19 +97,12 @@ pub(crate) enum Step {
     Memory(bool),
 }
 
-/// splitmix64. The generator never changes, so a seed always means the same plan.
-pub(crate) struct Random(pub(crate) u64);
+/// The generator never changes, so a seed always means the same plan.
+struct Random(u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).expect("an index fits")
+        usize::try_from(splitmix64(&mut self.0) % bound as u64).expect("an index fits")
     }
 
     fn of<T: Copy>(&mut self, all: &[T]) -> T {
@@ -152,7 +143,7 @@ fn script_mutant(command: Command) -> Request {
         Command::Certify { fence: Fence { number: 50, .. }, .. } => ScriptMutant::Uncompared,
         _ => return Request::Lock(command),
     };
-    Request::Lax(command, script_mutant)
+    Request::Mutant(command, script_mutant)
 }
 
 fn call(random: &mut Random) -> WakeUp {
@@ -176,6 +167,7 @@ fn listening(random: &mut Random) -> [Ask; 2] {
 fn ask(random: &mut Random, slot: usize) -> Ask {
     let key = key(random.below(KEYS));
     let lock = |command| Ask::Say(Request::Lock(command));
+    let words = |words: &[&[u8]]| Ask::Say(Request::words(words));
     match random.below(1000) {
         0..300 => {
             let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
@@ -203,14 +195,14 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
             repair: random.below(3) == 0,
             fence: fence(random),
         }),
-        690..780 => Ask::Say(Request::Get(key)),
-        780..885 => Ask::Say(Request::Pttl(key)),
-        885..890 => Ask::Say(Request::Del(key)),
-        890..900 => Ask::Say(Request::PExpire(key, random.of(&[1, 20, 10_000]))),
-        900..930 => Ask::Say(Request::Time),
+        690..780 => words(&[b"GET", &key]),
+        780..885 => words(&[b"PTTL", &key]),
+        885..890 => words(&[b"DEL", &key]),
+        890..900 => words(&[b"PEXPIRE", &key, random.of(&[&b"1"[..], b"20", b"10000"])]),
+        900..930 => words(&[b"TIME"]),
         930..945 => lock(Command::Probe),
-        945..955 => Ask::Say(Request::FlushAll),
-        955..960 => Ask::Say(Request::ScriptFlush),
+        945..955 => words(&[b"FLUSHALL"]),
+        955..960 => words(&[b"SCRIPT", b"FLUSH"]),
         960..975 => {
             let scripts: Vec<Command> = Command::load_scripts(true).collect();
             lock(scripts[random.below(scripts.len())].clone())
@@ -228,7 +220,7 @@ fn waiter(random: &mut Random) -> Waiter {
 fn waits(random: &mut Random, key: Key) -> Command {
     let waiter = waiter(random);
     match random.below(10) {
-        0..7 => Command::Enqueue { key, waiter, position: random.of(&SPOTS) },
+        0..7 => Command::Enqueue { key, waiter, position: random.of(&POSITIONS) },
         _ => Command::Dequeue { key, waiter, call: random.below(2) == 0 },
     }
 }
@@ -237,7 +229,7 @@ fn waits(random: &mut Random, key: Key) -> Command {
 fn guards(random: &mut Random, key: Key) -> Command {
     let marker =
         |random: &mut Random| Arc::from(random.of(&["a 1000", "ab 1000", "b 1000 always"]));
-    let vigil = |random: &mut Random| Some(Arc::from(random.of(&["x", "y"])));
+    let probation = |random: &mut Random| Some(Arc::from(random.of(&["x", "y"])));
     match random.below(10) {
         0..4 => {
             let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
@@ -246,9 +238,9 @@ fn guards(random: &mut Random, key: Key) -> Command {
         4..9 => Command::Watch {
             run_id: RunId(Arc::from(random.of(&["a", "b", ""]))),
             marker: marker(random),
-            begin: vigil(random).filter(|_| random.below(4) > 0),
-            vigil_ms: 1 + ttl(random) % 86_400_000,
-            ended: vigil(random).filter(|_| random.below(3) > 0),
+            begin: probation(random).filter(|_| random.below(4) > 0),
+            probation_ms: 1 + ttl(random) % 86_400_000,
+            ended: probation(random).filter(|_| random.below(3) > 0),
         },
         _ => Command::Initialize { marker: marker(random) },
     }
@@ -270,7 +262,7 @@ fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
     let is_long =
         |ask: &&mut Ask| matches!(ask, Ask::Say(Request::Hello | Request::Lock(Command::Load(_))));
     for long in asks.iter_mut().filter(is_long).skip(usize::from(!is_paused)) {
-        *long = Ask::Say(Request::Time);
+        *long = Ask::Say(Request::words(&[b"TIME"]));
     }
     asks
 }

@@ -7,15 +7,14 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::{Request, ServerReply, Wall};
-use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::wire::Command;
+use redquorum_redis_model::{Persistence, Request, ServerReply, Wall};
 use redquorum_rig::{ClockChange, Masters};
 
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
-use crate::socket::{Said, Socket};
+use crate::socket::Socket;
 use crate::talk::Talk;
-use crate::world::{ReceivedMessage, Seen};
+use crate::world::{ReceivedMessage, Runs, Seen};
 
 /// A client id that no client has.
 pub(crate) const NOBODY: u64 = u64::MAX >> 1;
@@ -31,8 +30,7 @@ pub(crate) struct Real {
     open: Vec<(usize, Option<usize>, Socket)>,
     opened: usize,
     greeted: [u64; SLOTS],
-    /// The run ids, in order of appearance.
-    runs: Vec<String>,
+    runs: Runs,
     /// The synced length of the file, and the latest second of a sync.
     synced: u64,
     latest: Wall,
@@ -63,7 +61,7 @@ impl Real {
             open: Vec::new(),
             opened: 0,
             greeted: [NOBODY; SLOTS],
-            runs: Vec::new(),
+            runs: Runs::default(),
             synced: 0,
             latest: 0,
         };
@@ -197,21 +195,14 @@ impl Real {
         let mut heard = ReceivedMessage { number: *number, ..ReceivedMessage::default() };
         while socket.waits() && !heard.dropped {
             match socket.read() {
-                Ok(Said::ServerReply(reply)) => heard.replies.push(reply),
-                Ok(Said::Greeting(greeting)) => {
-                    let client_id = greeting.client_id.unwrap();
-                    if let Some(slot) = slot {
-                        self.greeted[*slot] = client_id;
+                Ok(mut reply) => {
+                    if let ServerReply::Greeting(greeting) = &mut reply {
+                        if let Some(slot) = slot {
+                            self.greeted[*slot] = greeting.client_id.unwrap();
+                        }
+                        self.runs.rename(greeting);
                     }
-                    let run = greeting.run_id.as_ref().unwrap().0.to_string();
-                    let known = self.runs.iter().position(|it| *it == run);
-                    let run_id = known.unwrap_or_else(|| {
-                        self.runs.push(run);
-                        self.runs.len() - 1
-                    });
-                    let run_id = run_id as u64;
-                    let Greeting { boot, durable, .. } = greeting;
-                    heard.replies.push(ServerReply::Greeting { client_id, run_id, boot, durable });
+                    heard.replies.push(reply);
                 }
                 Err(_) => heard.dropped = true,
             }

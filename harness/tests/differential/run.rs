@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redquorum_harness::scenario::Persistence;
-use redquorum_harness::sim::server::Server;
+use redquorum_redis_model::{Persistence, Server};
 
 use crate::model::{Master, Model, right};
 use crate::plan::{Step, plan};
@@ -44,7 +43,7 @@ impl Record {
     }
 
     /// Plays the plan on a model.
-    pub(crate) fn judge(&self, master: impl Master) -> Result<(), Difference> {
+    pub(crate) fn play(&self, master: impl Master) -> Result<(), Difference> {
         let mut model = Model::new(master);
         for (step, (what, seen)) in self.plan.iter().zip(&self.seen).enumerate() {
             compare(seen, &model.step(what, seen.wall))
@@ -57,7 +56,7 @@ impl Record {
 /// Fails if the model differs, with the smallest plan that it can find in some seconds.
 pub(crate) fn check(seed: u64, record: &Record) {
     let model = |record: &Record| -> Server { right(record.persistence) };
-    let Err(first) = record.judge(model(record)) else { return };
+    let Err(first) = record.play(model(record)) else { return };
     let (mut plan, mut what) = (record.plan[..=first.step].to_vec(), first.what);
     let began = Instant::now();
     let mut size = plan.len() / 2;
@@ -67,7 +66,7 @@ pub(crate) fn check(seed: u64, record: &Record) {
             let mut fewer = plan.clone();
             fewer.drain(from..(from + size).min(plan.len()));
             let record = Record::new(record.persistence, fewer);
-            match record.judge(model(&record)) {
+            match record.play(model(&record)) {
                 Err(difference) => {
                     plan = record.plan[..=difference.step].to_vec();
                     what = difference.what;

@@ -1,7 +1,10 @@
 //! The visible behaviour of a master, and the comparison of two masters.
 
-use redquorum_harness::sim::server::{ServerReply, Wall};
-use redquorum_protocol::{Cause, Reply};
+use std::sync::Arc;
+
+use redquorum_protocol::RunId;
+use redquorum_protocol::wire::Greeting;
+use redquorum_redis_model::{ServerReply, Value, Wall};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -20,6 +23,23 @@ pub(crate) struct ReceivedMessage {
     pub(crate) number: usize,
     pub(crate) replies: Vec<ServerReply>,
     pub(crate) dropped: bool,
+}
+
+/// The run ids of a master, in order of appearance.
+#[derive(Default)]
+pub(crate) struct Runs(Vec<RunId>);
+
+impl Runs {
+    /// Replaces the run id by its number, which is the same for the real master and the model.
+    pub(crate) fn rename(&mut self, greeting: &mut Greeting) {
+        let run_id = greeting.run_id.take().expect("no ACL forbids it");
+        let known = self.0.iter().position(|known| *known == run_id);
+        let number = known.unwrap_or_else(|| {
+            self.0.push(run_id);
+            self.0.len() - 1
+        });
+        greeting.run_id = Some(RunId(Arc::from(number.to_string())));
+    }
 }
 
 pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
@@ -43,18 +63,21 @@ pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
     Ok(())
 }
 
-fn alike(real: &ServerReply, model: &ServerReply) -> bool {
+/// Whether a reply of the real master is as the model's.
+pub(crate) fn alike(real: &ServerReply, model: &ServerReply) -> bool {
     match (real, model) {
         // Redis adds the line of the script.
-        (
-            ServerReply::Reply(Reply::Unknown(Cause::Error(real))),
-            ServerReply::Reply(Reply::Unknown(Cause::Error(model))),
-        ) => real.starts_with(&**model),
+        (ServerReply::Value(Value::Error(real)), ServerReply::Value(Value::Error(model))) => {
+            real.starts_with(model)
+        }
+        // Redis has more to say of itself in reply to `HELLO`.
+        (ServerReply::Value(Value::Map(real)), ServerReply::Value(Value::Map(model))) => {
+            model.chunks(2).all(|pair| real.chunks(2).any(|real| real == pair))
+        }
         // The rig's own connections have ids, too.
-        (
-            ServerReply::Greeting { run_id: real, boot, durable, .. },
-            ServerReply::Greeting { run_id: model, boot: its, durable: lasts, .. },
-        ) => (real, boot, durable) == (model, its, lasts),
+        (ServerReply::Greeting(real), ServerReply::Greeting(model)) => {
+            (&real.run_id, &real.boot, real.durable) == (&model.run_id, &model.boot, model.durable)
+        }
         _ => real == model,
     }
 }

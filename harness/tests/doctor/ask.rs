@@ -23,7 +23,7 @@ pub(crate) struct Finding {
     pub(crate) master: Option<String>,
     pub(crate) check: String,
     pub(crate) text: String,
-    pub(crate) mend: Option<String>,
+    pub(crate) fix: Option<String>,
 }
 
 /// Runs `doctor`. Returns the exit code, standard output and standard error.
@@ -77,12 +77,12 @@ impl Diagnosis {
         check: &str,
         master: Option<&str>,
         text: &str,
-        mend: &str,
+        fix: &str,
     ) {
         let found = self.the(check);
         assert_eq!((&*found.level, found.master.as_deref()), (level, master), "{found:?}");
         assert!(found.text.contains(text), "{found:?}");
-        assert!(found.mend.as_deref().unwrap().contains(mend), "{found:?}");
+        assert!(found.fix.as_deref().unwrap().contains(fix), "{found:?}");
     }
 }
 

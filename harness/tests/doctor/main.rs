@@ -6,6 +6,8 @@ mod access;
 #[cfg(unix)]
 mod ask;
 #[cfg(unix)]
+mod deploy;
+#[cfg(unix)]
 mod markers;
 #[cfg(unix)]
 mod masters;
@@ -14,7 +16,8 @@ mod usage;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let all = [access::cases(), masters::cases(), markers::cases(), usage::cases()];
+    let all =
+        [access::cases(), deploy::cases(), masters::cases(), markers::cases(), usage::cases()];
     redquorum_rig::trials::run(all.into_iter().flatten())
 }
 

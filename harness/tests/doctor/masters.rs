@@ -10,13 +10,13 @@ use crate::ask::{examine, name, run};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: five_good_masters_have_no_finding_and_keep_no_key,
-        with_masters: a_replica_and_its_master_are_told,
-        with_masters: what_a_loss_of_power_takes_is_told,
+        with_masters: a_replica_and_its_master_are_reported,
+        with_masters: what_a_loss_of_power_takes_is_reported,
         with_masters: a_policy_that_evicts_keys_of_locks_is_an_error_with_maxmemory,
         with_masters: one_server_under_two_urls_is_named_by_both,
-        with_masters: a_dead_and_a_hung_master_are_told_apart_and_the_quorum_is_gone,
-        with_masters: a_clock_that_is_off_is_told_and_one_that_runs_too_fast,
-        with_masters: an_answer_that_comes_after_the_node_timeout_is_an_error,
+        with_masters: a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone,
+        with_masters: a_wrong_clock_and_a_fast_clock_are_reported,
+        with_masters: a_reply_after_the_node_timeout_is_an_error,
     ]
 }
 
@@ -34,16 +34,16 @@ fn five_good_masters_have_no_finding_and_keep_no_key() {
         let left = masters.ask(node, "DBSIZE").unwrap();
         assert_eq!(left, redquorum_rig::RespValue::Integer(0));
     }
-    let (code, told, _) = run(&masters.urls());
-    assert_eq!(code, 0, "{told}");
-    let last = told.lines().last().unwrap();
-    assert!(last.starts_with("5 masters: 0 errors, "), "{told}");
+    let (code, printed, _) = run(&masters.urls());
+    assert_eq!(code, 0, "{printed}");
+    let last = printed.lines().last().unwrap();
+    assert!(last.starts_with("5 masters: 0 errors, "), "{printed}");
     let places: Vec<usize> =
-        masters.urls().iter().map(|url| told.find(&name(url)).unwrap()).collect();
-    assert!(places.is_sorted(), "{told}");
+        masters.urls().iter().map(|url| printed.find(&name(url)).unwrap()).collect();
+    assert!(places.is_sorted(), "{printed}");
 }
 
-fn a_replica_and_its_master_are_told() {
+fn a_replica_and_its_master_are_reported() {
     let masters = durable(3);
     let follow = format!("REPLICAOF 127.0.0.1 {}", masters.port(1));
     masters.ask(2, &follow).unwrap();
@@ -65,7 +65,7 @@ fn a_replica_and_its_master_are_told() {
     assert_eq!(said.bad().len(), 2, "{said:#?}");
 }
 
-fn what_a_loss_of_power_takes_is_told() {
+fn what_a_loss_of_power_takes_is_reported() {
     let masters =
         Masters::builder().count(1).persistence(Persistence::AofEverysec).start().unwrap();
     let urls = masters.urls();
@@ -102,7 +102,7 @@ fn one_server_under_two_urls_is_named_by_both() {
     said.has("error", "duplicates", None, &both, "one server has one vote");
 }
 
-fn a_dead_and_a_hung_master_are_told_apart_and_the_quorum_is_gone() {
+fn a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone() {
     let masters = durable(3);
     let urls = masters.urls();
     masters.kill(1).unwrap();
@@ -113,7 +113,7 @@ fn a_dead_and_a_hung_master_are_told_apart_and_the_quorum_is_gone() {
     masters.pause(2).unwrap();
     let (code, said) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "quorum", None, "1 of 3 masters can be used", "mend the masters");
+    said.has("error", "quorum", None, "1 of 3 masters can be used", "fix the masters");
     let hung = said.findings.iter().find(|found| {
         found.check == "reachable" && found.master.as_deref() == Some(&name(&urls[1]))
     });
@@ -121,7 +121,7 @@ fn a_dead_and_a_hung_master_are_told_apart_and_the_quorum_is_gone() {
     masters.resume(2).unwrap();
 }
 
-fn a_clock_that_is_off_is_told_and_one_that_runs_too_fast() {
+fn a_wrong_clock_and_a_fast_clock_are_reported() {
     if clocks_supported().is_err() {
         return;
     }
@@ -140,7 +140,7 @@ fn a_clock_that_is_off_is_told_and_one_that_runs_too_fast() {
     said.has("error", "clock-rate", Some(&name(&urls[2])), "beyond the drift", "NTP");
 }
 
-fn an_answer_that_comes_after_the_node_timeout_is_an_error() {
+fn a_reply_after_the_node_timeout_is_an_error() {
     let masters = durable(1);
     let (code, said) = examine(&masters.urls(), &["--node-timeout", "1ns"]);
     assert_eq!(code, 1);

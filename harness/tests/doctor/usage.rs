@@ -7,22 +7,33 @@ use crate::ask::{examine, name, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        plain: where_nothing_can_be_reached_it_is_3_and_each_is_named,
-        plain: wrong_usage_is_64_and_repeats_no_password,
+        plain: unreachable_masters_exit_with_3_and_each_is_named,
+        plain: wrong_usage_exits_with_64_and_repeats_no_password,
     ]
 }
 
-fn where_nothing_can_be_reached_it_is_3_and_each_is_named() {
+fn unreachable_masters_exit_with_3_and_each_is_named() {
     // Ports that were free a moment ago.
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let urls = [free(), free()].map(|address| format!("redis://:hunter2@{address}"));
     let (code, said) = examine(&urls, &[]);
     assert_eq!(code, 3, "{said:#?}");
     let names: Vec<String> = said.masters.into_iter().map(|master| master.name).collect();
-    assert_eq!(names, urls.map(|url| name(&url)));
+    assert_eq!(names, urls.each_ref().map(|url| name(url)));
+
+    let page = std::env::temp_dir().join(format!("doctor-{}.html", std::process::id()));
+    let html = ["--html", page.to_str().unwrap()].map(str::to_owned);
+    let (code, text, _) = run(&[&urls[..], &html].concat());
+    let page = (std::fs::read_to_string(&page), std::fs::remove_file(&page)).0.unwrap();
+    assert_eq!(code, 3, "{text}");
+    // Both masters have the same finding.
+    assert_eq!(text.matches("  error  reachable     each master: it cannot be reached").count(), 1);
+    let verdict = "2 masters: 3 errors, 1 warning, 0 ok: a lock on them does not work";
+    assert!(text.lines().last().unwrap().starts_with(verdict), "{text}");
+    assert!(page.contains(verdict) && !page.contains("hunter2"), "{page}");
 }
 
-fn wrong_usage_is_64_and_repeats_no_password() {
+fn wrong_usage_exits_with_64_and_repeats_no_password() {
     let good = "redis://:hunter2@127.0.0.1:1";
     let table: [(&[&str], &str); 9] = [
         (&[], "<URL>"),

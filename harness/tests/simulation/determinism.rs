@@ -36,7 +36,7 @@ script = ["acquire B wait 2s", "read S", "work 30ms", "extend B", "write S", "re
 "#;
 
 /// Faults that strike only the first client.
-const HARMS: [&str; 12] = [
+const FAULTS: [&str; 12] = [
     r#"net.cut = { client = "c1", nodes = [1, 2] }"#,
     r#"net.drop = { client = "c1", nodes = [1], what = "reply", index = 3, count = 2 }"#,
     r#"net.hold = { client = "c1", nodes = [2, 4] }"#,
@@ -64,7 +64,7 @@ fn undisturbed(scenario: &Scenario) -> Vec<String> {
 fn a_fault_of_one_client_shifts_nothing_that_another_draws() {
     let calm = undisturbed(&scenario(APART));
     assert!(calm.len() > 100, "{}", calm.len());
-    for fault_kind in HARMS {
+    for fault_kind in FAULTS {
         let fault = format!("{APART}\n[[fault]]\nat = \"100ms\"\n{fault_kind}\n");
         let struck = undisturbed(&scenario(&fault));
         assert_eq!(calm, struck, "{fault_kind}");

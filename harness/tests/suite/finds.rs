@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use redquorum_harness::mutants::Mutant;
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
-use redquorum_harness::search::{shrink, story};
+use redquorum_harness::search::{scenario_file, shrink};
 use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{ask_text, folder};
@@ -31,7 +31,8 @@ pub(crate) fn cases() -> Vec<Case> {
             let kind = found.kind();
             let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
             let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
-            let (name, text) = (story::name(&kind, Mutant::None), story::file_of(&small, &kind));
+            let (name, text) =
+                (scenario_file::name(&kind, Mutant::None), scenario_file::file_of(&small, &kind));
             thrice(|| {
                 let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
                 assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);

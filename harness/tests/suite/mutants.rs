@@ -6,41 +6,9 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{Ended, ask, folder};
 
-const CAUGHT: [(Mutant, &str); 30] = [
-    (Mutant::NoDeadlineCheck, "pause-in-flight"),
-    (Mutant::T0AfterFirstReply, "slow-replies"),
-    (Mutant::WallClock, "client-wall-clock"),
-    (Mutant::SmallQuorum, "majority-killed"),
-    (Mutant::DriftIgnored, "clock-within-drift"),
-    (Mutant::PlainDel, "pause-in-critical-section"),
-    (Mutant::ReleaseAcknowledgedOnly, "reply-lost"),
-    (Mutant::ExtendWithoutTokenCheck, "extend-after-amnesia"),
-    (Mutant::ExtendCountsMinority, "extend-needs-a-quorum"),
-    (Mutant::OneToken, "calm"),
-    (Mutant::ServerTwice, "one-server-twice"),
-    (Mutant::SilentLoss, "holder-cut-off-stops"),
-    (Mutant::ErrorIsYes, "majority-killed"),
-    (Mutant::NoWatchdog, "watchdog"),
-    (Mutant::LeaksCancelled, "cancelled-acquire"),
-    (Mutant::ExtendsFromReply, "slow-replies"),
-    (Mutant::ReleasesMajority, "one-master-hung"),
-    (Mutant::LargestGrant, "fenced-counters-apart"),
-    (Mutant::MedianGrant, "fenced-counters-apart"),
-    (Mutant::FollowsLargest, "fenced-counter-poisoned/apart"),
-    (Mutant::EarlierNumber, "fenced-again"),
-    (Mutant::CertifiesAnywhere, "fenced-certify-late"),
-    (Mutant::StaysAtEnd, "fenced-counter-poisoned/three-at-end"),
-    (Mutant::HintUnclamped, "fenced-again"),
-    (Mutant::KeepsSome, "several/one-taken"),
-    (Mutant::DeafForEver, "wake-up-lost"),
-    (Mutant::CallsAlways, "waiters-at-peace"),
-    (Mutant::JumpsQueue, "fair/queues"),
-    (Mutant::KeepsPlace, "fair/first-gives-up"),
-    (Mutant::LosesPlace, "fair/patient"),
-];
-
 pub(crate) fn cases() -> Vec<Case> {
-    let caught = CAUGHT.map(|(mutant, scenario)| {
+    let known = Mutant::clients().filter_map(|mutant| Some((mutant, mutant.scenario()?)));
+    let caught = known.clone().map(|(mutant, scenario)| {
         with_masters(&format!("{mutant}_is_caught_by_{scenario}"), move || {
             thrice(|| {
                 let ended = run(mutant, scenario);
@@ -48,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
             });
         })
     });
-    let mut scenarios: Vec<&str> = CAUGHT.map(|(_, scenario)| scenario).to_vec();
+    let mut scenarios: Vec<&str> = known.map(|(_, scenario)| scenario).collect();
     scenarios.sort_unstable();
     scenarios.dedup();
     let honest = scenarios.into_iter().map(|scenario| {
@@ -59,7 +27,7 @@ pub(crate) fn cases() -> Vec<Case> {
             });
         })
     });
-    caught.into_iter().chain(honest).collect()
+    caught.chain(honest).collect()
 }
 
 fn run(mutant: Mutant, scenario: &str) -> Ended {

@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sqlx::{ConnectOptions, mysql::MySqlConnectOptions};
+use redquorum_rig::containers::{docker, remove};
+use sqlx::ConnectOptions;
 
 use super::{Database, Place, mariadb};
 
@@ -26,20 +27,13 @@ const SCRIPT: &str = "exec 3<&0; docker-entrypoint.sh mariadbd --max-connections
 /// A container that runs.
 #[derive(Debug)]
 pub(super) struct Container {
-    name: String,
+    pub(super) name: String,
     child: Child,
-}
-
-impl Container {
-    /// Its name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        let _removed = docker(&["rm", "--force", "--volumes", &self.name]);
+        let _removed = remove(&self.name);
         drop(self.child.stdin.take());
         let _ended = self.child.wait();
     }
@@ -50,16 +44,6 @@ fn image() -> String {
         .ok()
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| IMAGE.to_owned())
-}
-
-/// Runs a command of the engine; its output, or what it complained about.
-fn docker(args: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker").args(args).output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-    }
 }
 
 /// Whether an engine replies that has the image. An image is pulled only for `--database
@@ -90,12 +74,8 @@ pub(super) async fn start() -> Result<Database, String> {
             && let Some(port) =
                 text.lines().next().and_then(|line| line.rsplit(':').next()?.parse().ok())
         {
-            let options = MySqlConnectOptions::new()
-                .host("127.0.0.1")
-                .port(port)
-                .username("root")
-                .password(&password);
-            if options.clone().disable_statement_logging().connect().await.is_ok() {
+            let options = mariadb::local(port, "root", &password);
+            if options.connect().await.is_ok() {
                 break options;
             }
         }

@@ -1,7 +1,7 @@
 //! MariaDB: a private server in a temporary directory, or a database on a server of the user.
 
 use std::{
-    fs,
+    env, fs,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
@@ -13,35 +13,20 @@ use sqlx::{
     ConnectOptions, Connection, Row, mysql::MySqlConnectOptions, mysql::MySqlDatabaseError,
 };
 
-use super::{Database, Place, Product, Target, url::program_dirs};
-use crate::{results::Server, temporary};
+use super::{Database, Place, Target, temporary_path};
+use crate::results::Server;
 
 /// The oldest versions that the contest was written for.
 const OLDEST: [(&str, (u32, u32)); 2] = [("MariaDB", (10, 5)), ("MySQL", (8, 0))];
 /// How long a private server may take to reply.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A server process with its data directory.
-#[derive(Debug)]
-pub(super) struct Private {
-    process: Process,
-}
-
-impl Private {
-    /// Its Unix socket.
-    pub(super) fn socket(&self) -> PathBuf {
-        self.process.dir().join("socket")
-    }
-
-    /// The last lines of its log.
-    pub(super) fn log(&self) -> String {
-        self.process.log()
-    }
-}
-
-/// Finds a program of MariaDB.
+/// Finds a program of MariaDB. Servers are in `sbin`, which is not on the `PATH` of most users.
 pub(super) fn find_program(name: &str) -> Option<PathBuf> {
-    program_dirs().into_iter().map(|dir| dir.join(name)).find(|file| file.is_file())
+    let path = env::var_os("PATH").unwrap_or_default();
+    let others = ["/usr/sbin", "/usr/local/sbin", "/usr/local/bin"].map(PathBuf::from);
+    let mut files = env::split_paths(&path).chain(others).map(|dir| dir.join(name));
+    files.find(|file| file.is_file())
 }
 
 /// Starts a private server.
@@ -52,41 +37,34 @@ pub(super) async fn start_private() -> Result<Database, String> {
     let server = find_program("mariadbd").ok_or_else(|| missing("mariadbd"))?;
     let install =
         find_program("mariadb-install-db").ok_or_else(|| missing("mariadb-install-db"))?;
-    let password: String = format!("{:032x}", rand::random::<u128>());
+    let password = format!("{:032x}", rand::random::<u128>());
     let port = free_port();
-    let (process, dir) = tokio::task::block_in_place(|| {
+    let process = tokio::task::block_in_place(|| {
         launch(&server, &install, port, &password)
             .map_err(|why| format!("MariaDB does not start: {why}"))
     })?;
-    let options = MySqlConnectOptions::new()
-        .host("127.0.0.1")
-        .port(port)
-        .username("contest")
-        .password(&password);
+    let options = local(port, "contest", &password);
     let until = Instant::now() + START_TIMEOUT;
-    loop {
-        if options.clone().disable_statement_logging().connect().await.is_ok() {
-            break;
-        }
+    while options.connect().await.is_err() {
         if Instant::now() >= until || !process.runs().unwrap_or(false) {
             return Err(format!("MariaDB does not start; the end of its log:\n{}", process.log()));
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    drop(dir);
     let mut database = create_database(options, "a private process").await?;
-    database.place = Place::Private(Private { process });
+    database.place = Place::Private(process);
     Ok(database)
 }
 
+/// A server that this contest started.
+pub(super) fn local(port: u16, user: &str, password: &str) -> MySqlConnectOptions {
+    let options = MySqlConnectOptions::new().host("127.0.0.1").port(port);
+    options.username(user).password(password).disable_statement_logging()
+}
+
 /// Makes the data directory and launches the server.
-fn launch(
-    server: &Path,
-    install: &Path,
-    port: u16,
-    password: &str,
-) -> std::io::Result<(Process, PathBuf)> {
-    let dir = temporary::path();
+fn launch(server: &Path, install: &Path, port: u16, password: &str) -> std::io::Result<Process> {
+    let dir = temporary_path();
     let shown = dir.display();
     let mut args = vec![
         "--no-defaults".to_owned(),
@@ -130,7 +108,7 @@ fn launch(
     );
     fs::write(dir.join("init.sql"), init)?;
     process.launch()?;
-    Ok((process, dir))
+    Ok(process)
 }
 
 /// A port below the range of outgoing connections that is free at the moment.
@@ -140,14 +118,6 @@ fn free_port() -> u16 {
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
             return port;
         }
-    }
-}
-
-/// Creates a database of the contest's own on a server of the user.
-pub(super) async fn connect(target: Target) -> Result<Database, String> {
-    match target {
-        Target::MariaDb { options, .. } => create_database(*options, "a server of the user").await,
-        Target::Sqlite(_) => unreachable!("an SQLite file is not a server"),
     }
 }
 
@@ -182,31 +152,23 @@ pub(super) async fn create_database(
         .await
         .map_err(|error| not_created(&error, &name, &options))?;
     let _closed = connection.close().await;
+    let note = "innodb_snapshot_isolation is off in the contest's sessions".to_owned();
     let relax_snapshots = strict.is_some();
-    let mut notes = Vec::new();
-    if relax_snapshots {
-        notes.push("innodb_snapshot_isolation is off in the contest's sessions".to_owned());
-    }
     Ok(Database {
-        product: Product::MariaDb,
-        target: Target::MariaDb {
-            options: Box::new(options.database(&name)),
-            through: None,
-            relax_snapshots,
-        },
+        target: Target { relax_snapshots, ..Target::mariadb(&options.database(&name)) },
         server: Server { product, version, place: place.to_owned() },
-        notes,
+        notes: relax_snapshots.then_some(note).into_iter().collect(),
         place: Place::Remote,
     })
 }
 
 /// Drops the database that this contest created.
 pub(super) async fn drop_database(target: &Target) -> Result<(), String> {
-    let Target::MariaDb { options, .. } = target else { return Ok(()) };
+    let Some(options) = target.options() else { return Ok(()) };
     let work = async {
-        let mut connection = without_database(options).connect().await?;
+        let mut connection = without_database(&options).connect().await?;
         sqlx::query("SET SESSION lock_wait_timeout = 10").execute(&mut connection).await?;
-        let drop = sqlx::AssertSqlSafe(format!("DROP DATABASE `{}`", target.name()));
+        let drop = sqlx::AssertSqlSafe(format!("DROP DATABASE `{}`", target.name));
         sqlx::query(drop).execute(&mut connection).await?;
         connection.close().await
     };

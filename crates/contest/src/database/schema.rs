@@ -1,76 +1,43 @@
 //! The tables, and the counts that judge a run: they read rows only, not the strategy's own counts.
 
-use super::{Database, Pool, Product, SqlError};
+use super::{Pool, Product, SqlError, Target};
+
+const RECRUITMENT: &str = "
+    CREATE TABLE recruitment (
+        id INTEGER NOT NULL PRIMARY KEY,
+        capacity BIGINT NOT NULL,
+        applicant_count BIGINT NOT NULL DEFAULT 0,
+        version BIGINT NOT NULL DEFAULT 0,
+        fence BIGINT NOT NULL DEFAULT 0
+    )";
 
 /// The foreign key is what makes the deadlock happen: an insert of an applicant locks the
 /// recruitment's row in shared mode, and the update of its counter needs it exclusively.
-const MARIADB: [&str; 3] = [
-    "CREATE TABLE recruitment (
-         id BIGINT NOT NULL PRIMARY KEY,
-         capacity BIGINT NOT NULL,
-         applicant_count BIGINT NOT NULL DEFAULT 0,
-         version BIGINT NOT NULL DEFAULT 0,
-         fence BIGINT NOT NULL DEFAULT 0
-     ) ENGINE=InnoDB",
-    "CREATE TABLE volunteer (
-         id BIGINT NOT NULL PRIMARY KEY,
-         name VARCHAR(64) NOT NULL
-     ) ENGINE=InnoDB",
-    "CREATE TABLE applicant (
-         id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
-         recruitment_id BIGINT NOT NULL,
-         volunteer_id BIGINT NOT NULL,
-         UNIQUE KEY one_application (recruitment_id, volunteer_id),
-         FOREIGN KEY (recruitment_id) REFERENCES recruitment (id)
-     ) ENGINE=InnoDB",
-];
-
-const SQLITE: [&str; 3] = [
-    "CREATE TABLE recruitment (
-         id INTEGER PRIMARY KEY,
-         capacity BIGINT NOT NULL,
-         applicant_count BIGINT NOT NULL DEFAULT 0,
-         version BIGINT NOT NULL DEFAULT 0,
-         fence BIGINT NOT NULL DEFAULT 0
-     )",
-    "CREATE TABLE volunteer (
-         id INTEGER PRIMARY KEY,
-         name TEXT NOT NULL
-     )",
-    "CREATE TABLE applicant (
-         id INTEGER PRIMARY KEY,
-         recruitment_id BIGINT NOT NULL REFERENCES recruitment (id),
-         volunteer_id BIGINT NOT NULL,
-         UNIQUE (recruitment_id, volunteer_id)
-     )",
-];
-
-/// The volunteers that have a row.
-const VOLUNTEERS: i64 = 100;
-
-/// Creates the tables and the volunteers; returns the server's version.
-pub(crate) async fn create_tables(database: &Database) -> Result<String, SqlError> {
-    let pool = Pool::connect(&database.target, 1).await?;
-    let mut session = pool.session().await?;
-    let tables = match database.product {
-        Product::MariaDb => MARIADB,
-        Product::Sqlite => SQLITE,
+macro_rules! applicant {
+    ($id:literal) => {
+        concat!(
+            "CREATE TABLE applicant (id ",
+            $id,
+            ", recruitment_id INTEGER NOT NULL, volunteer_id BIGINT NOT NULL,
+             UNIQUE (recruitment_id, volunteer_id),
+             FOREIGN KEY (recruitment_id) REFERENCES recruitment (id))"
+        )
     };
-    for table in tables {
-        session.execute(table, &[]).await?;
-    }
-    session.begin().await?;
-    for volunteer in 1..=VOLUNTEERS {
-        session
-            .execute("INSERT INTO volunteer (id, name) VALUES (?, 'volunteer')", &[volunteer])
-            .await?;
-    }
-    session.commit().await?;
-    let version = session.fetch_text(match database.product {
-        Product::MariaDb => "SELECT VERSION()",
-        Product::Sqlite => "SELECT sqlite_version()",
-    });
-    let version = version.await?;
+}
+
+/// Creates the tables; returns the server's version.
+pub(super) async fn create_tables(target: &Target) -> Result<String, SqlError> {
+    let (applicant, version) = match target.product {
+        Product::MariaDb => {
+            (applicant!("INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY"), "SELECT VERSION()")
+        }
+        Product::Sqlite => (applicant!("INTEGER PRIMARY KEY"), "SELECT sqlite_version()"),
+    };
+    let pool = Pool::connect(target, 1).await?;
+    let mut session = pool.session().await?;
+    session.execute(RECRUITMENT, &[]).await?;
+    session.execute(applicant, &[]).await?;
+    let version = session.fetch_text(version).await?;
     drop(session);
     pool.close().await;
     Ok(version)

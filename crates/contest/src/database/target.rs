@@ -2,81 +2,160 @@
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    path::PathBuf,
+    path::Path,
+    str::FromStr,
 };
 
-use sqlx::{ConnectOptions, mysql::MySqlConnectOptions};
+use serde::{Deserialize, Serialize};
+use sqlx::{ConnectOptions, mysql::MySqlConnectOptions, sqlite::SqliteConnectOptions};
+
+use super::{container, mariadb};
+
+/// The database product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Product {
+    /// MariaDB or MySQL.
+    MariaDb,
+    /// SQLite.
+    Sqlite,
+}
 
 /// What to connect to.
-#[derive(Debug, Clone)]
-pub(crate) enum Target {
-    /// A MariaDB database.
-    MariaDb {
-        /// Host, port or socket, user, password, database.
-        options: Box<MySqlConnectOptions>,
-        /// A proxy that replaces host and port.
-        through: Option<SocketAddr>,
-        /// From 11.6 the server refuses stale snapshots itself; the contest compares strategies.
-        relax_snapshots: bool,
-    },
-    /// An SQLite file.
-    Sqlite(PathBuf),
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Target {
+    /// The product.
+    pub(crate) product: Product,
+    /// The URL, with user, password and database.
+    pub(super) url: String,
+    /// The name of the database, or its file.
+    pub(crate) name: String,
+    /// From 11.6 the server refuses stale snapshots itself; the contest compares strategies.
+    pub(super) relax_snapshots: bool,
 }
 
 impl Target {
-    /// The name of the database, or its file.
-    pub(crate) fn name(&self) -> String {
-        match self {
-            Self::MariaDb { options, .. } => options.get_database().unwrap_or_default().to_owned(),
-            Self::Sqlite(file) => file.display().to_string(),
+    /// A database on a MariaDB server.
+    pub(super) fn mariadb(options: &MySqlConnectOptions) -> Self {
+        Self {
+            product: Product::MariaDb,
+            url: options.to_url_lossy().into(),
+            name: options.get_database().unwrap_or_default().to_owned(),
+            relax_snapshots: false,
         }
+    }
+
+    /// An SQLite file.
+    pub(super) fn sqlite(file: &Path) -> Self {
+        Self {
+            product: Product::Sqlite,
+            url: SqliteConnectOptions::new().filename(file).to_url_lossy().into(),
+            name: file.display().to_string(),
+            relax_snapshots: false,
+        }
+    }
+
+    /// The options of a MariaDB server.
+    pub(super) fn options(&self) -> Option<MySqlConnectOptions> {
+        self.url.parse().ok().filter(|_| self.product == Product::MariaDb)
     }
 
     /// The server's address, for a proxy in front of it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
-        match self {
-            Self::MariaDb { options, .. } => {
-                (options.get_host(), options.get_port()).to_socket_addrs().ok()?.next()
-            }
-            Self::Sqlite(_) => None,
-        }
+        let options = self.options()?;
+        (options.get_host(), options.get_port()).to_socket_addrs().ok()?.next()
     }
 
     /// The same database behind a proxy.
     pub(crate) fn through(&self, proxy: SocketAddr) -> Self {
-        match self.clone() {
-            Self::MariaDb { options, relax_snapshots, .. } => {
-                Self::MariaDb { options, through: Some(proxy), relax_snapshots }
-            }
-            other => other,
-        }
-    }
-
-    /// As a child process reads it again with [`parse`](Self::parse).
-    pub(crate) fn to_text(&self) -> String {
-        match self {
-            Self::MariaDb { options, through, relax_snapshots } => {
-                let mut options = options.as_ref().clone();
-                if let Some(proxy) = through {
-                    options = options.host(&proxy.ip().to_string()).port(proxy.port());
-                }
-                let relax = if *relax_snapshots { "relaxed " } else { "" };
-                format!("{relax}{}", options.to_url_lossy())
-            }
-            Self::Sqlite(file) => file.display().to_string(),
-        }
-    }
-
-    /// Reads [`to_text`](Self::to_text).
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (relax_snapshots, url) = match text.strip_prefix("relaxed ") {
-            Some(url) => (true, url),
-            None => (false, text),
+        let moved = |options: MySqlConnectOptions| {
+            options.host(&proxy.ip().to_string()).port(proxy.port()).to_url_lossy().into()
         };
-        if !url.starts_with("mysql:") {
-            return Ok(Self::Sqlite(PathBuf::from(url)));
+        let url = self.options().map_or_else(|| self.url.clone(), moved);
+        Self { url, ..self.clone() }
+    }
+}
+
+/// The value of `--database`.
+#[derive(Debug, Clone)]
+pub(crate) enum Choice {
+    /// The first of: an installed MariaDB, a container whose image is present, SQLite.
+    Auto,
+    /// SQLite.
+    Sqlite,
+    /// An installed MariaDB, as a private server.
+    MariaDb,
+    /// MariaDB in a container.
+    Container,
+    /// A server of the user.
+    Url(Box<MySqlConnectOptions>),
+}
+
+const FORMS: &str = "use auto, sqlite, mariadb, container or mysql://USER:PASSWORD@HOST:PORT";
+
+impl FromStr for Choice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.split_once("://")) {
+            ("auto", _) => Ok(Self::Auto),
+            ("sqlite", _) => Ok(Self::Sqlite),
+            ("mariadb", _) => Ok(Self::MariaDb),
+            ("container", _) => Ok(Self::Container),
+            (_, Some(("mysql" | "mariadb", rest))) => match format!("mysql://{rest}").parse() {
+                Ok(options) => Ok(Self::Url(Box::new(options))),
+                Err(error) => Err(format!("the database URL is wrong: {error}: {FORMS}")),
+            },
+            (_, Some(("postgres" | "postgresql", _))) => {
+                Err(format!("PostgreSQL is not supported: {FORMS}"))
+            }
+            (_, Some(("sqlite", _))) => {
+                let why =
+                    "the contest makes its own SQLite file: use sqlite, with --keep to keep it";
+                Err(why.to_owned())
+            }
+            (_, Some((other, _))) => {
+                Err(format!("{other}:// is not a supported database: {FORMS}"))
+            }
+            (_, None) => Err(format!("{text:?} is not a database: {FORMS}")),
         }
-        let options: MySqlConnectOptions = url.parse().map_err(|error| format!("{error}"))?;
-        Ok(Self::MariaDb { options: Box::new(options), through: None, relax_snapshots })
+    }
+}
+
+impl Choice {
+    /// What `auto` means on this machine, with a note that says why.
+    pub(super) fn resolve(&self) -> (Self, Option<&'static str>) {
+        if !matches!(self, Self::Auto) {
+            return (self.clone(), None);
+        }
+        if mariadb::find_program("mariadbd").is_some() {
+            return (Self::MariaDb, None);
+        }
+        if container::image_is_present() {
+            return (Self::Container, Some("MariaDB is not installed: it runs in a container"));
+        }
+        let note = "MariaDB is not installed (Debian: apt-get install mariadb-server): SQLite \
+                    serves, which has no row locks, no named locks and no deadlocks";
+        (Self::Sqlite, Some(note))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_database_error_names_the_forms_that_are_accepted() {
+        let error = |text: &str| text.parse::<Choice>().unwrap_err();
+        for text in ["", "maria", "postgres://u@h/d", "oracle://h", "mysql://u@h:port"] {
+            assert!(error(text).contains("mysql://USER:PASSWORD@HOST:PORT"), "{}", error(text));
+        }
+        assert!(error("postgresql://h").contains("PostgreSQL is not supported"));
+        assert!(error("sqlite:///etc/passwd").contains("makes its own SQLite file"));
+    }
+
+    #[test]
+    fn a_url_without_a_database_name_is_accepted() {
+        assert!(matches!("mysql://root@127.0.0.1:3306".parse(), Ok(Choice::Url(_))));
+        assert!(matches!("mariadb://root:a%40b@db/name".parse(), Ok(Choice::Url(_))));
     }
 }

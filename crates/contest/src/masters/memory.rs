@@ -6,7 +6,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use redquorum::{connect::Node, memory::Masters};
 use tokio::{
     io::copy_bidirectional,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     task::{AbortHandle, JoinSet},
 };
 
@@ -29,7 +29,7 @@ impl Served {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             ports.push(listener.local_addr()?);
             let node: Arc<dyn Node> = Arc::new(masters.node(number));
-            listeners.push(tokio::spawn(listen(listener, node)).abort_handle());
+            listeners.push(listen(listener, move |client| forward(client, node.clone())));
         }
         Ok(Self { masters, single: Single::start().await?, ports, listeners })
     }
@@ -47,17 +47,28 @@ impl Drop for Served {
     }
 }
 
-async fn listen(listener: TcpListener, node: Arc<dyn Node>) {
-    let mut connections = JoinSet::new();
-    while let Ok((mut outside, _)) = listener.accept().await {
-        let _nodelay = outside.set_nodelay(true);
-        let node = node.clone();
-        while connections.try_join_next().is_some() {}
-        connections.spawn(async move {
-            // A master that is dead ends the connection at once.
-            if let Ok(mut inside) = node.connect().await {
-                let _ended = copy_bidirectional(&mut outside, &mut inside).await;
-            }
-        });
+/// Serves each connection to a listener in a task, which ends with the listener.
+pub(super) fn listen<F>(
+    listener: TcpListener,
+    serve: impl Fn(TcpStream) -> F + Send + 'static,
+) -> AbortHandle
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let accepting = async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let _nodelay = stream.set_nodelay(true);
+            while connections.try_join_next().is_some() {}
+            connections.spawn(serve(stream));
+        }
+    };
+    tokio::spawn(accepting).abort_handle()
+}
+
+/// Passes on what a client and a master send. A master that is dead ends the connection at once.
+async fn forward(mut client: TcpStream, node: Arc<dyn Node>) {
+    if let Ok(mut master) = node.connect().await {
+        let _ended = copy_bidirectional(&mut client, &mut master).await;
     }
 }

@@ -14,8 +14,10 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::{mpsc, watch},
-    task::{AbortHandle, JoinSet},
+    task::AbortHandle,
 };
+
+use super::memory::listen;
 
 type Inbox = mpsc::UnboundedSender<Vec<u8>>;
 
@@ -44,8 +46,16 @@ impl Single {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let (state, restarts) = (Arc::<Mutex<State>>::default(), watch::Sender::new(0));
-        let listening = listen(listener, state.clone(), restarts.clone());
-        let listener = tokio::spawn(listening).abort_handle();
+        let (served, restarted) = (state.clone(), restarts.clone());
+        let listener = listen(listener, move |stream| {
+            let (state, mut restarted) = (served.clone(), restarted.subscribe());
+            async move {
+                tokio::select! {
+                    _ended = serve(stream, &state) => {}
+                    _restarted = restarted.changed() => {}
+                }
+            }
+        });
         Ok(Self { address, state, restarts, listener })
     }
 
@@ -74,23 +84,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn listen(listener: TcpListener, state: Arc<Mutex<State>>, restarts: watch::Sender<u64>) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        while connections.try_join_next().is_some() {}
-        let mut restarted = restarts.subscribe();
-        let state = state.clone();
-        connections.spawn(async move {
-            tokio::select! {
-                _ended = serve(stream, &state) => {}
-                _restarted = restarted.changed() => {}
-            }
-        });
-    }
-}
-
 async fn serve(mut stream: TcpStream, state: &Mutex<State>) -> io::Result<()> {
-    stream.set_nodelay(true)?;
     let (inbox, mut messages) = mpsc::unbounded_channel();
     let (id, restarts) = {
         let mut state = locked(state);

@@ -1,10 +1,99 @@
-//! The situations of the decision table, and which strategies can be the answer to each.
+//! The situations of the decision table, which strategies can be the answer to each, and the
+//! answer with the figures that it rests on.
 
-use super::answer::{Answer, Decision, MissingRun};
-use super::assessment::Assessment;
-use super::candidate::{Candidate, Standing};
-use super::summary::Verdict;
-use crate::results::{Fault, Needs};
+use std::fmt;
+
+use super::assessment::{Assessment, BASELINE, Verdict, expected_faults};
+use crate::results::{Fault, Needs, Workload};
+
+/// A row of the decision table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// The situation.
+    pub situation: Situation,
+    /// The answer.
+    pub answer: Answer,
+    /// The figures behind the answer, one short statement each.
+    pub evidence: Vec<String>,
+}
+
+/// The answer to a situation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// Use this strategy.
+    Use {
+        /// The name of the strategy.
+        strategy: String,
+    },
+    /// No strategy of the contest is correct in this situation.
+    NoStrategy,
+    /// The contest lacks runs that the answer depends on.
+    Incomplete {
+        /// The missing runs.
+        missing: Vec<MissingRun>,
+    },
+}
+
+impl Answer {
+    /// The command of a contest that has the missing runs. It makes all of them: figures of
+    /// different contests cannot be compared.
+    pub fn command(&self) -> Option<String> {
+        let Self::Incomplete { missing } = self else { return None };
+        // Another contest on the same servers does not change a reason.
+        let runs: Vec<_> = missing.iter().filter(|it| it.reason.is_none()).collect();
+        let faults = runs.iter().filter(|it| it.is_fault).map(|it| format!(" --fault {}", it.run));
+        (!runs.is_empty()).then(|| format!("cargo contest{}", faults.collect::<String>()))
+    }
+}
+
+/// Runs that a contest lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingRun {
+    /// The name of the workload or of the fault.
+    pub run: &'static str,
+    /// Whether `run` names a fault.
+    pub is_fault: bool,
+    /// The strategies without this run.
+    pub strategies: Vec<String>,
+    /// The reason, where the contest has one: not offered, or an error.
+    pub reason: Option<String>,
+}
+
+impl MissingRun {
+    fn of(it: &Assessment, run: &'static str, is_fault: bool, reason: Option<String>) -> Self {
+        Self { run, is_fault, strategies: vec![it.info.name.clone()], reason }
+    }
+
+    /// Adds a run, and merges it with one that differs only in its strategy.
+    fn add(self, to: &mut Vec<Self>) {
+        let same = to.iter_mut().find(|it| it.run == self.run && it.reason == self.reason);
+        match same {
+            Some(same) => same.strategies.extend(self.strategies),
+            None => to.push(self),
+        }
+    }
+}
+
+impl fmt::Display for MissingRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { run, strategies, reason, .. } = self;
+        write!(f, "{run} of {}", strategies.join(", "))?;
+        reason.as_ref().map_or(Ok(()), |reason| write!(f, " ({reason})"))
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Use { strategy } => f.write_str(strategy),
+            Self::NoStrategy => f.write_str("no strategy"),
+            Self::Incomplete { missing } => {
+                let missing: Vec<_> = missing.iter().map(ToString::to_string).collect();
+                write!(f, "missing: {}", missing.join("; "))
+            }
+        }
+    }
+}
 
 /// The strategies that present a fencing token to the resource.
 const FENCED: &[&str] = &["redquorum-fenced"];
@@ -45,7 +134,6 @@ impl Situation {
     ];
 
     /// The condition in words: what follows "if".
-    #[must_use]
     pub fn condition(self) -> &'static str {
         match self {
             Self::OneStatement => "the rule fits into one SQL statement",
@@ -70,7 +158,6 @@ impl Situation {
     }
 
     /// Answers the situation from the figures.
-    #[must_use]
     pub fn decide(self, assessments: &[Assessment]) -> Decision {
         if self == Self::CannotCompareTokens {
             return self.warn(assessments);
@@ -79,13 +166,17 @@ impl Situation {
             .iter()
             // A wrong strategy may be lucky in every run of a contest.
             .filter(|it| it.info.correct && self.admits(it))
-            .map(|it| Candidate::new(it, self.required(it.info.needs), self.tolerated()))
+            .map(|it| Candidate::new(it, self))
             .collect();
         let (answer, mut evidence) = choose(&candidates);
         if matches!(answer, Answer::Incomplete { .. }) {
             return Decision { situation: self, answer, evidence: Vec::new() };
         }
-        let rejected = merge(candidates.iter().filter_map(Candidate::rejection));
+        let rejected = merge(
+            candidates
+                .iter()
+                .filter_map(|it| Some((it.assessment.info.name.as_str(), it.rejection.clone()?))),
+        );
         evidence.extend(rejected.iter().map(|it| format!("not {it}")));
         if self == Self::ComparesTokens {
             let plain = oversold_when_paused(assessments);
@@ -148,29 +239,113 @@ impl Situation {
                     Some("the pause did not hit a critical section".to_owned())
                 }
             };
-            let strategies = vec![it.info.name.clone()];
             let run = (Fault::PausePastTtl).name();
-            MissingRun { run, is_fault: true, strategies, reason }.add(&mut missing);
+            MissingRun::of(it, run, true, reason).add(&mut missing);
         }
         Decision { situation: self, answer: Answer::Incomplete { missing }, evidence }
+    }
+}
+
+/// A strategy that fits a situation.
+#[derive(Debug)]
+struct Candidate<'a> {
+    assessment: &'a Assessment,
+    /// Why it was wrong, or is not offered. A wrong run decides, whatever else is missing.
+    rejection: Option<String>,
+    missing: Vec<MissingRun>,
+    /// What a user should know if the candidate is chosen.
+    caveats: Vec<String>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Examines the runs of a strategy.
+    fn new(assessment: &'a Assessment, situation: Situation) -> Self {
+        let (rejection, missing, caveats) = (None, Vec::new(), Vec::new());
+        let mut this = Self { assessment, rejection, missing, caveats };
+        for workload in Workload::ALL {
+            // Without these, nothing is known about a strategy.
+            let needed = matches!(workload, Workload::Rush | Workload::LastPlace);
+            let name = workload.name();
+            match assessment.workload(workload) {
+                Verdict::Wrong(violations) => {
+                    this.reject(format!("{} in {name}", violations.describe()));
+                }
+                Verdict::NotOffered(reason) if needed => {
+                    this.reject(format!("not offered, {reason}"));
+                }
+                Verdict::Failed(error) => this.lack(name, false, Some(error)),
+                Verdict::NotRun if needed => this.lack(name, false, None),
+                Verdict::Correct | Verdict::NotOffered(_) | Verdict::NotRun => {}
+            }
+        }
+        for fault in Fault::ALL {
+            let name = fault.name();
+            let tolerated = situation.tolerated().contains(&fault);
+            let needs = assessment.info.needs;
+            let required = situation.required(needs).contains(&fault);
+            let expected = required || expected_faults(needs).contains(&fault);
+            match assessment.fault(fault) {
+                Verdict::Wrong(violations) => {
+                    let statement = format!("{} under {name}", violations.describe());
+                    if violations.corrupts() && !tolerated {
+                        this.reject(statement);
+                    } else {
+                        this.caveats.push(statement);
+                    }
+                }
+                Verdict::NotOffered(reason) if required => this.lack(name, true, Some(reason)),
+                Verdict::NotOffered(_) if expected => {
+                    this.caveats.push(format!("{name} is not offered here"));
+                }
+                Verdict::Failed(error) if expected => this.lack(name, true, Some(error)),
+                Verdict::NotRun if expected && !tolerated => this.lack(name, true, None),
+                Verdict::NotRun if expected => this.caveats.push(format!("{name} was not run")),
+                _ => {}
+            }
+        }
+        this
+    }
+
+    fn reject(&mut self, reason: String) {
+        self.rejection.get_or_insert(reason);
+    }
+
+    fn lack(&mut self, run: &'static str, is_fault: bool, reason: Option<String>) {
+        self.missing.push(MissingRun::of(self.assessment, run, is_fault, reason));
+    }
+
+    /// The figures in favour of the candidate, then its caveats.
+    fn evidence(&self) -> Vec<String> {
+        let mut evidence = Vec::new();
+        if let Some(ratio) = self.assessment.ratio()
+            && self.assessment.info.name != BASELINE
+        {
+            evidence.push(format!("{ratio:.2} × the throughput of {BASELINE}"));
+        }
+        if let (measured, 0) = self.assessment.measured() {
+            evidence.push(format!("correct in all {measured} runs"));
+        }
+        evidence.extend(self.caveats.iter().cloned());
+        let stalls = self.assessment.faults.iter().filter_map(|(fault, summary)| {
+            let seconds = summary.stall_ms()? / 1000.0;
+            Some(format!("stalled for {seconds:.1} s under {}", (*fault).name()))
+        });
+        evidence.extend(stalls);
+        evidence
     }
 }
 
 /// Chooses the fastest eligible candidate, if no figures are missing.
 fn choose(candidates: &[Candidate<'_>]) -> (Answer, Vec<String>) {
     let mut missing = Vec::new();
-    let mut eligible = Vec::new();
-    for candidate in candidates {
-        match &candidate.standing {
-            Standing::Eligible => eligible.push(candidate),
-            Standing::Rejected(_) => {}
-            Standing::Unknown(runs) => runs.iter().for_each(|run| run.clone().add(&mut missing)),
-        }
-    }
+    let (mut eligible, lacking): (Vec<_>, Vec<_>) =
+        candidates.iter().filter(|it| it.rejection.is_none()).partition(|it| it.missing.is_empty());
+    lacking.iter().flat_map(|it| &it.missing).for_each(|run| run.clone().add(&mut missing));
     // A single candidate is the fastest one without a measurement.
     if eligible.len() > 1 {
         for candidate in eligible.iter().filter(|it| it.assessment.ratio().is_none()) {
-            candidate.missing_throughput().add(&mut missing);
+            let run = (Workload::Throughput).name();
+            MissingRun::of(candidate.assessment, run, false, None).add(&mut missing);
         }
     }
     if !missing.is_empty() {
@@ -188,14 +363,13 @@ fn choose(candidates: &[Candidate<'_>]) -> (Answer, Vec<String>) {
         evidence.insert(0, format!("the fastest of {count}; the next is {name}, {ratio:.2} ×"));
     }
     let strategy = best.assessment.info.name.clone();
-    (Answer::Use { strategy, ratio: best.assessment.ratio() }, evidence)
+    (Answer::Use { strategy }, evidence)
 }
 
 /// Whether the strategy takes a lock in Redis and presents no token.
 fn is_plain_lock(assessment: &Assessment) -> bool {
     let info = &assessment.info;
-    matches!(info.needs, Needs::OneRedis | Needs::SeveralMasters)
-        && !FENCED.contains(&info.name.as_str())
+    info.needs.uses_redis() && !FENCED.contains(&info.name.as_str())
 }
 
 fn oversold_when_paused(assessments: &[Assessment]) -> Vec<String> {

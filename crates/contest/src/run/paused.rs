@@ -11,28 +11,19 @@ use std::{
 };
 
 use redquorum_rig::Process;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
-    net::{
-        UnixListener, UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
-    sync::{Notify, Semaphore},
+    net::{UnixListener, UnixStream},
     task::JoinHandle,
 };
 
-use super::{
-    applicant::{self, End},
-    setup::Setup,
-};
+use super::{applicant, setup::Setup};
 use crate::{
-    database::{Pool, Target},
-    masters::Addresses,
+    database::{Pool, Target, temporary_path},
     results::{Fault, Needs},
-    strategy::{Application, Context, Kind, PauseHook, Reply},
+    strategy::{Application, Context, Kind, Pause, Reply},
     tally::Tally,
-    temporary,
 };
 
 /// How long it may take until the applicant is inside.
@@ -43,20 +34,17 @@ const VOLUNTEER: i64 = 1;
 /// What a child process is to do.
 #[derive(Debug, Serialize, Deserialize)]
 struct ApplicantConfig {
-    strategy: String,
-    database: String,
-    addresses: Addresses,
-    ttl_ms: u64,
-    prefix: String,
+    strategy: Kind,
+    database: Target,
+    context: Context,
     recruitment: i64,
-    timeout_ms: u64,
+    timeout: Duration,
 }
 
 /// What a child process reports at its end.
 #[derive(Debug, Serialize, Deserialize)]
 struct ApplicantReport {
-    accepted: bool,
-    error: Option<String>,
+    result: Result<Reply, String>,
     retries: u64,
     deadlocks: u64,
     statements: u64,
@@ -71,8 +59,8 @@ pub(super) struct Paused {
 }
 
 enum Inner {
-    Task { gate: Arc<Semaphore>, task: JoinHandle<()> },
-    Child { process: Process, lines: BufReader<OwnedReadHalf>, out: OwnedWriteHalf },
+    Task { pause: Arc<Pause>, task: JoinHandle<()> },
+    Child { process: Process, lines: Lines },
 }
 
 impl Paused {
@@ -87,74 +75,47 @@ impl Paused {
 
     /// Resumes it, and returns at its end.
     pub(super) async fn resume(&mut self) -> Result<(), String> {
-        match &mut self.inner {
-            Inner::Task { gate, task } => {
-                gate.add_permits(1);
-                task.await.map_err(|error| format!("an applicant's task ended: {error}"))
+        let setup = &self.setup;
+        let (process, lines) = match &mut self.inner {
+            Inner::Task { pause, task } => {
+                pause.resumed.notify_one();
+                return task.await.map_err(|error| format!("an applicant's task ended: {error}"));
             }
-            Inner::Child { process, lines, out } => {
-                let gone = |error: std::io::Error| format!("the stopped applicant: {error}");
-                process.resume().map_err(gone)?;
-                out.write_all(b"go\n").await.map_err(gone)?;
-                let most = self.setup.timeout() + PAUSE_TIMEOUT;
-                let line = line(lines, most).await.map_err(|why| {
-                    format!("the stopped applicant did not end: {why}\n{}", process.log())
-                })?;
-                let report: ApplicantReport = serde_json::from_str(&line)
-                    .map_err(|error| format!("the stopped applicant reported {line:?}: {error}"))?;
-                record(&self.setup, self.start, &report);
-                Ok(())
-            }
+            Inner::Child { process, lines } => (process, lines),
+        };
+        let failed = |why: String| format!("the stopped applicant: {why}\n{}", process.log());
+        process.resume().map_err(|error| failed(error.to_string()))?;
+        lines.send(&"go").await.map_err(failed)?;
+        let most = setup.timeout + PAUSE_TIMEOUT;
+        let report: ApplicantReport = lines.receive(most).await.map_err(failed)?;
+        {
+            let mut counts = setup.tally.counts();
+            counts.retries += report.retries;
+            counts.deadlocks += report.deadlocks;
         }
+        setup.child_statements.fetch_add(report.statements, Ordering::Relaxed);
+        setup.child_commands.fetch_add(report.commands, Ordering::Relaxed);
+        setup.tally.end(self.start, report.result);
+        Ok(())
     }
 }
 
-/// Adds what a child reported to the figures.
-fn record(setup: &Setup, start: Instant, report: &ApplicantReport) {
-    let tally = &setup.tally;
-    tally.retries.fetch_add(report.retries, Ordering::Relaxed);
-    tally.deadlocks.fetch_add(report.deadlocks, Ordering::Relaxed);
-    setup.add_child_statements(report.statements);
-    setup.commands.fetch_add(report.commands, Ordering::Relaxed);
-    match &report.error {
-        Some(error) => tally.fail(start, error.clone()),
-        None if report.accepted => tally.accept(start),
-        None => tally.refuse(start),
-    }
-}
-
-/// A task that waits at a gate.
+/// A task that waits.
 async fn task_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
-    let (arrived, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
-    let hook: PauseHook = {
-        let (arrived, gate) = (arrived.clone(), gate.clone());
-        Arc::new(move || {
-            let (arrived, gate) = (arrived.clone(), gate.clone());
-            Box::pin(async move {
-                arrived.notify_one();
-                // The semaphore is never closed.
-                let _open = gate.acquire().await;
-            })
-        })
-    };
-    let applicant = setup.clone();
-    let task = tokio::spawn(async move {
-        let application = applicant.application(applicant.first, VOLUNTEER, Some(hook));
-        let (strategy, tally) = (&*applicant.strategy, &applicant.tally);
-        applicant::apply(strategy, applicant.kind, &application, tally).await;
-    });
-    if tokio::time::timeout(PAUSE_TIMEOUT, arrived.notified()).await.is_err() {
-        let why = setup.tally.last_error().unwrap_or_default();
+    let pause = Arc::<Pause>::default();
+    let task = tokio::spawn(setup.clone().apply(setup.first, VOLUNTEER, Some(pause.clone())));
+    if tokio::time::timeout(PAUSE_TIMEOUT, pause.arrived.notified()).await.is_err() {
+        let why = setup.tally.counts().last_error.clone().unwrap_or_default();
         return Err(format!("no applicant entered its critical section: {why}"));
     }
-    Ok(Inner::Task { gate, task })
+    Ok(Inner::Task { pause, task })
 }
 
 /// A child process that is stopped.
 async fn child_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     let failed = |error: std::io::Error| format!("no applicant process starts: {error}");
     let program = std::env::current_exe().map_err(failed)?;
-    let dir = temporary::path();
+    let dir = temporary_path();
     let socket = dir.join("socket");
     let args = ["applicant".as_ref(), socket.as_os_str()];
     let process = Process::new(&dir, &program, &args).map_err(failed)?;
@@ -164,117 +125,79 @@ async fn child_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     let (stream, _) = accepted
         .map_err(|_| format!("no applicant process starts: {}", process.log()))?
         .map_err(failed)?;
-    let (input, mut out) = stream.into_split();
-    let mut lines = BufReader::new(input);
+    let mut lines = Lines(BufReader::new(stream));
     let config = ApplicantConfig {
-        strategy: setup.kind.name().to_owned(),
-        database: setup.target.to_text(),
-        addresses: setup.context.addresses.clone(),
-        ttl_ms: ms(setup.context.ttl),
-        prefix: setup.context.prefix.clone(),
+        strategy: setup.kind,
+        database: setup.target.clone(),
+        context: setup.context.clone(),
         recruitment: setup.first,
-        timeout_ms: ms(setup.timeout()),
+        timeout: setup.timeout,
     };
-    let config = serde_json::to_string(&config).map_err(|error| error.to_string())?;
-    out.write_all(format!("{config}\n").as_bytes()).await.map_err(failed)?;
-    let text = line(&mut lines, PAUSE_TIMEOUT).await;
-    match text.as_deref() {
-        Ok("inside") => {}
-        Ok(other) => return Err(format!("the applicant process ended early: {other}")),
-        Err(why) => return Err(format!("the applicant process: {why}\n{}", process.log())),
-    }
+    lines.send(&config).await?;
+    let inside: Result<String, _> = lines.receive(PAUSE_TIMEOUT).await;
+    inside.map_err(|why| format!("the applicant process: {why}\n{}", process.log()))?;
     process.pause().map_err(failed)?;
-    Ok(Inner::Child { process, lines, out })
+    Ok(Inner::Child { process, lines })
 }
 
-fn ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
+/// Messages between the contest and a child process: one JSON value in each line.
+struct Lines(BufReader<UnixStream>);
 
-/// One line, without its end.
-async fn line(lines: &mut BufReader<OwnedReadHalf>, most: Duration) -> Result<String, String> {
-    let mut text = String::new();
-    match tokio::time::timeout(most, lines.read_line(&mut text)).await {
-        Ok(Ok(1..)) => Ok(text.trim_end().to_owned()),
-        Ok(Ok(0)) => Err("it ended".to_owned()),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("it sent nothing within {most:?}")),
+impl Lines {
+    async fn send(&mut self, value: &impl Serialize) -> Result<(), String> {
+        let text = serde_json::to_string(value).map_err(|error| error.to_string())?;
+        self.0.write_all(format!("{text}\n").as_bytes()).await.map_err(|error| error.to_string())
+    }
+
+    async fn receive<T: DeserializeOwned>(&mut self, most: Duration) -> Result<T, String> {
+        let mut text = String::new();
+        match tokio::time::timeout(most, self.0.read_line(&mut text)).await {
+            Ok(Ok(1..)) => serde_json::from_str(&text).map_err(|why| format!("{text:?}: {why}")),
+            Ok(Ok(0)) => Err("it ended".to_owned()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("it sent nothing within {most:?}")),
+        }
     }
 }
 
 /// The child process: applies once, and waits inside the critical section until it is
 /// resumed.
 pub(crate) async fn child(socket: &Path) -> Result<(), String> {
-    let failed = |error: std::io::Error| error.to_string();
-    let stream = UnixStream::connect(socket).await.map_err(failed)?;
-    let (input, mut out) = stream.into_split();
-    let mut lines = BufReader::new(input);
-    let config = line(&mut lines, PAUSE_TIMEOUT).await?;
-    let config: ApplicantConfig =
-        serde_json::from_str(&config).map_err(|error| error.to_string())?;
-    let kind: Kind = config.strategy.parse()?;
-    let context = Context {
-        addresses: config.addresses,
-        ttl: Duration::from_millis(config.ttl_ms),
-        prefix: config.prefix,
-        commands: Arc::default(),
-    };
-    let target = Target::parse(&config.database)?;
-    let pool = Pool::connect(&target, 2).await.map_err(|error| error.to_string())?;
+    let stream = UnixStream::connect(socket).await.map_err(|error| error.to_string())?;
+    let mut lines = Lines(BufReader::new(stream));
+    let config: ApplicantConfig = lines.receive(PAUSE_TIMEOUT).await?;
+    let ApplicantConfig { strategy: kind, database, context, recruitment, timeout } = config;
+    let pool = Pool::connect(&database, 2).await.map_err(|error| error.to_string())?;
     let strategy = kind.build(&context).await?;
-    context.commands.store(0, Ordering::Relaxed);
-    let (arrived, resumed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tally, application) = (
-        Tally::default(),
-        Application {
-            pool: pool.clone(),
-            recruitment: config.recruitment,
-            volunteer: VOLUNTEER,
-            deadline: Instant::now() + Duration::from_millis(config.timeout_ms),
-            pause_hook: Some(hook(&arrived, &resumed)),
-            pause_reached: Arc::default(),
-        },
-    );
-    let applying = applicant::until_replied(&*strategy, kind, &application, &tally);
+    let (tally, pause) = (Tally::default(), Arc::<Pause>::default());
+    let application = Application {
+        pool: pool.clone(),
+        recruitment,
+        volunteer: VOLUNTEER,
+        deadline: Instant::now() + timeout,
+        pause: Some(pause.clone()),
+    };
+    let mut applying = Box::pin(applicant::apply(&strategy, kind, &application, &tally));
     let pausing = async {
-        arrived.notified().await;
-        out.write_all(b"inside\n").await.map_err(failed)?;
+        pause.arrived.notified().await;
+        lines.send(&"inside").await?;
         // This process is stopped while it waits here.
-        let _go = line(&mut lines, Duration::from_secs(600)).await?;
-        resumed.notify_one();
+        let _go: String = lines.receive(Duration::from_secs(600)).await?;
+        pause.resumed.notify_one();
         Ok::<_, String>(())
     };
-    let end = {
-        tokio::pin!(applying);
-        tokio::select! {
-            end = &mut applying => end,
-            paused = pausing => {
-                paused?;
-                applying.await
-            }
+    let result = tokio::select! {
+        result = &mut applying => result,
+        paused = pausing => {
+            paused?;
+            applying.await
         }
     };
     strategy.finish().await;
-    let report = ApplicantReport {
-        accepted: end == End::Replied(Reply::Accepted),
-        error: if let End::Failed(error) = end { Some(error) } else { None },
-        retries: tally.retries.load(Ordering::Relaxed),
-        deadlocks: tally.deadlocks.load(Ordering::Relaxed),
-        statements: pool.statements(),
-        commands: context.commands.load(Ordering::Relaxed),
+    let (retries, deadlocks) = {
+        let counts = tally.counts();
+        (counts.retries, counts.deadlocks)
     };
-    let report = serde_json::to_string(&report).map_err(|error| error.to_string())?;
-    out.write_all(format!("{report}\n").as_bytes()).await.map_err(failed)
-}
-
-/// Reports the arrival, and waits.
-fn hook(arrived: &Arc<Notify>, resumed: &Arc<Notify>) -> PauseHook {
-    let (arrived, resumed) = (arrived.clone(), resumed.clone());
-    Arc::new(move || {
-        let (arrived, resumed) = (arrived.clone(), resumed.clone());
-        Box::pin(async move {
-            arrived.notify_one();
-            resumed.notified().await;
-        })
-    })
+    let (statements, commands) = (pool.statements(), strategy.redis_commands());
+    lines.send(&ApplicantReport { result, retries, deadlocks, statements, commands }).await
 }

@@ -1,21 +1,18 @@
 //! What a run needs: connections, masters, proxies in front of both, and the strategy.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
-use super::Plan;
+use super::{Plan, applicant};
 use crate::{
     database::{Database, Pool, Target, create_recruitments},
     fault::{TIMEOUT, TTL},
     masters::{Addresses, MasterSet, Source, redirected},
     network::Proxy,
-    results::{Fault, Needs},
-    strategy::{Application, Context, Kind, PauseHook, Strategy},
+    results::Fault,
+    strategy::{Application, Context, Kind, Pause, Strategy},
     tally::Tally,
 };
 
@@ -48,20 +45,22 @@ impl Environment {
 /// What one run needs.
 pub(super) struct Setup {
     pub(super) kind: Kind,
-    pub(super) strategy: Arc<dyn Strategy>,
+    pub(super) strategy: Strategy,
     pub(super) pool: Pool,
     pub(super) tally: Tally,
-    pub(super) commands: Arc<AtomicU64>,
     /// The id of the first recruitment.
     pub(super) first: i64,
     pub(super) applicants: i64,
     pub(super) context: Context,
     pub(super) target: Target,
-    timeout: Duration,
-    child_statements: AtomicU64,
+    /// How long an applicant tries.
+    pub(super) timeout: Duration,
+    /// What child processes sent to the database, and to Redis.
+    pub(super) child_statements: AtomicU64,
+    pub(super) child_commands: AtomicU64,
     /// Masters of this run alone.
     own: Option<MasterSet>,
-    database_proxy: Option<Proxy>,
+    pub(super) database_proxy: Option<Proxy>,
     /// In front of the single master and of all; the first of them in front of the first master.
     proxies: Vec<Proxy>,
 }
@@ -79,22 +78,20 @@ impl Setup {
         let failed = |error: std::io::Error| format!("a proxy does not start: {error}");
         let mut target = environment.database.target.clone();
         let mut database_proxy = None;
-        if let Some(address) = environment.database.address()
+        if let Some(address) = target.address()
             && (!delay.is_zero() || plan.fault == Some(Fault::CommitReplyLost))
         {
             let proxy = Proxy::start(address, delay).map_err(failed)?;
             target = target.through(proxy.address());
             database_proxy = Some(proxy);
         }
-        let commands = Arc::<AtomicU64>::default();
         let mut context = Context {
             addresses: Addresses { single: String::new(), all: Vec::new() },
             ttl: plan.fault.map_or(TTL, Fault::ttl),
             prefix: format!("redquorum-contest:{:08x}:", rand::random::<u32>()),
-            commands: commands.clone(),
         };
         let (mut own, mut proxies) = (None, Vec::new());
-        if matches!(plan.kind.needs(), Needs::OneRedis | Needs::SeveralMasters) {
+        if plan.kind.needs().uses_redis() {
             let breaks = plan.fault.is_some_and(|fault| {
                 !matches!(fault, Fault::PausePastTtl | Fault::CommitReplyLost)
             });
@@ -117,58 +114,41 @@ impl Setup {
         let warm = wanted.min(CONNECTIONS);
         pool.warm_up(warm).await.map_err(|error| format!("too few connections: {error}"))?;
         let strategy = plan.kind.build(&context).await?;
-        // Connecting is not part of signing up.
-        commands.store(0, Ordering::Relaxed);
         Ok(Self {
             kind: plan.kind,
             strategy,
             pool,
             tally: Tally::default(),
-            commands,
             first,
             applicants: shape.applicants,
             context,
             target,
             timeout: plan.fault.map_or(TIMEOUT, Fault::timeout),
             child_statements: AtomicU64::new(0),
+            child_commands: AtomicU64::new(0),
             own,
             database_proxy,
             proxies,
         })
     }
 
-    /// One application.
-    pub(super) fn application(
-        &self,
+    /// One volunteer applies.
+    pub(super) async fn apply(
+        self: Arc<Self>,
         recruitment: i64,
         volunteer: i64,
-        pause_hook: Option<PauseHook>,
-    ) -> Application {
-        Application {
-            pool: self.pool.clone(),
-            recruitment,
-            volunteer,
-            deadline: Instant::now() + self.timeout,
-            pause_hook,
-            pause_reached: Arc::default(),
-        }
-    }
-
-    /// How long an applicant tries.
-    pub(super) const fn timeout(&self) -> Duration {
-        self.timeout
+        pause: Option<Arc<Pause>>,
+    ) {
+        let start = Instant::now();
+        let (pool, deadline) = (self.pool.clone(), start + self.timeout);
+        let application = Application { pool, recruitment, volunteer, deadline, pause };
+        let applying = applicant::apply(&self.strategy, self.kind, &application, &self.tally);
+        self.tally.end(start, applying.await);
     }
 
     /// The masters that this run may break.
     pub(super) fn masters(&self) -> Result<&MasterSet, String> {
         self.own.as_ref().ok_or_else(|| "there are no masters to break".to_owned())
-    }
-
-    /// The proxy in front of the database.
-    pub(super) fn database_proxy(&self) -> Result<&Proxy, String> {
-        self.database_proxy
-            .as_ref()
-            .ok_or_else(|| "there is no proxy in front of the database".to_owned())
     }
 
     /// Promotes the replica of the first master, to which its proxy then leads.
@@ -177,16 +157,6 @@ impl Setup {
             proxy.move_to(address);
         }
         Ok(())
-    }
-
-    /// A child process sent so many statements.
-    pub(super) fn add_child_statements(&self, count: u64) {
-        self.child_statements.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// What child processes sent.
-    pub(super) fn child_statements(&self) -> u64 {
-        self.child_statements.load(Ordering::Relaxed)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Application, ApplyError, Boxed, Reply, Strategy, transaction::sign_up_held};
+use super::{Application, ApplyError, Reply, redis_lock::lock_error, sql::sign_up};
 
 /// How many requests a worker lets wait.
 const LENGTH: usize = 1024;
@@ -16,7 +16,7 @@ type Job = (Application, oneshot::Sender<Result<Reply, ApplyError>>);
 
 /// The queues of the workers, by recruitment.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(crate) struct Queue {
     workers: Mutex<HashMap<i64, mpsc::Sender<Job>>>,
 }
 
@@ -31,25 +31,21 @@ impl Queue {
         };
         workers.entry(recruitment).or_insert_with(start).clone()
     }
+
+    pub(super) async fn apply(&self, application: &Application) -> Result<Reply, ApplyError> {
+        let ended = || lock_error("the worker ended");
+        let (sender, reply) = oneshot::channel();
+        let job = (application.clone(), sender);
+        self.worker(application.recruitment).send(job).await.map_err(|_| ended())?;
+        reply.await.map_err(|_| ended())?
+    }
 }
 
 /// Applies requests until the queue is dropped.
 async fn work(mut jobs: mpsc::Receiver<Job>) {
     while let Some((application, reply)) = jobs.recv().await {
-        let result = sign_up_held(&application).await;
+        let result = sign_up(&application, || true).await;
         // An applicant that gave up does not wait for it.
         let _sent = reply.send(result);
-    }
-}
-
-impl Strategy for Queue {
-    fn apply<'a>(&'a self, application: &'a Application) -> Boxed<'a, Result<Reply, ApplyError>> {
-        Box::pin(async move {
-            let ended = || ApplyError::Lock("the worker ended".to_owned());
-            let (sender, reply) = oneshot::channel();
-            let job = (application.clone(), sender);
-            self.worker(application.recruitment).send(job).await.map_err(|_| ended())?;
-            reply.await.map_err(|_| ended())?
-        })
     }
 }

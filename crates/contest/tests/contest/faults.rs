@@ -1,53 +1,37 @@
 //! The effects of faults on the strategies.
 
-use redquorum_contest::results::Outcome;
+use redquorum_contest::results::{Figures, Outcome, Run};
 
 use crate::support::{Out, mariadb_is_installed, measured, one_at_a_time, run_as_expected};
 
-const REDIS: &str = "--strategy redis-polling redis-wake-ups redquorum redquorum-fenced";
-
-/// The strategies that oversold places, and those that did not.
-fn oversold(out: &Out, args: &str) -> (Vec<String>, Vec<String>) {
-    let contest = run_as_expected(out, args);
-    let name = |oversold: bool| {
-        let of_kind =
-            measured(&contest).filter(move |(_, figures)| (figures.oversold > 0) == oversold);
-        of_kind.map(|(run, _)| run.strategy.clone()).collect()
-    };
-    (name(true), name(false))
-}
+/// A pause breaks the first three of them, a restart of one server the first two.
+const REDIS: [&str; 4] = ["redis-polling", "redis-wake-ups", "redquorum", "redquorum-fenced"];
 
 #[test]
-fn a_pause_past_the_ttl_oversells_without_fencing_and_not_with_it_on_sqlite() {
+fn faults_oversell_the_strategies_that_do_not_survive_them() {
     let _turn = one_at_a_time();
-    let out = Out::new("pause-sqlite");
-    let args = format!("--database sqlite --fault pause-past-ttl {REDIS}");
-    let (yes, no) = oversold(&out, &args);
-    assert_eq!(yes, ["redis-polling", "redis-wake-ups", "redquorum"]);
-    assert_eq!(no, ["redquorum-fenced"]);
-}
-
-#[test]
-fn a_pause_past_the_ttl_oversells_without_fencing_and_not_with_it_on_mariadb() {
-    let _turn = one_at_a_time();
-    if !mariadb_is_installed() {
-        return;
+    for (database, fault, expected) in [
+        ("sqlite", "pause-past-ttl", 3),
+        ("mariadb", "pause-past-ttl", 3),
+        ("sqlite", "redis-restart", 2),
+    ] {
+        if database == "mariadb" && !mariadb_is_installed() {
+            continue;
+        }
+        let out = Out::new("faults");
+        let contest = run_as_expected(
+            &out,
+            &format!("--database {database} --fault {fault} --strategy {}", REDIS.join(" ")),
+        );
+        let (oversold, kept): (Vec<_>, Vec<_>) =
+            measured(&contest).partition(|(_, figures)| figures.oversold > 0);
+        let names = |runs: &[(&Run, &Figures)]| -> Vec<String> {
+            runs.iter().map(|(run, _)| run.strategy.clone()).collect()
+        };
+        let (broken, correct) = REDIS.split_at(expected);
+        assert_eq!(names(&oversold), broken, "{fault} on {database}");
+        assert_eq!(names(&kept), correct, "{fault} on {database}");
     }
-    let out = Out::new("pause-mariadb");
-    let args = format!("--database mariadb --fault pause-past-ttl {REDIS}");
-    let (yes, no) = oversold(&out, &args);
-    assert_eq!(yes, ["redis-polling", "redis-wake-ups", "redquorum"]);
-    assert_eq!(no, ["redquorum-fenced"]);
-}
-
-#[test]
-fn a_single_redis_that_restarts_oversells_and_one_master_of_five_does_not() {
-    let _turn = one_at_a_time();
-    let out = Out::new("restart");
-    let args = format!("--database sqlite --fault redis-restart {REDIS}");
-    let (yes, no) = oversold(&out, &args);
-    assert_eq!(yes, ["redis-polling", "redis-wake-ups"]);
-    assert_eq!(no, ["redquorum", "redquorum-fenced"]);
 }
 
 #[test]
@@ -67,7 +51,7 @@ fn a_reply_of_a_commit_that_is_lost_signs_no_applicant_up_twice() {
 }
 
 #[test]
-fn what_sqlite_cannot_show_is_not_offered_with_a_reason() {
+fn sqlite_does_not_offer_some_runs_and_names_the_reason() {
     let _turn = one_at_a_time();
     let out = Out::new("not-offered");
     let args = "--database sqlite --fault commit-reply-lost --workload last-place \

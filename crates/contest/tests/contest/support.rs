@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use redquorum_contest::results::{Contest, Figures, Outcome, Run};
@@ -21,15 +23,23 @@ pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
 /// Whether MariaDB is installed. If it is not, prints that the test is skipped.
 pub(crate) fn mariadb_is_installed() -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut dirs: Vec<PathBuf> = env::split_paths(&path).collect();
-    dirs.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
-    let found = dirs.iter().any(|dir| dir.join("mariadbd").is_file());
+    let others = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    let found = env::split_paths(&path).chain(others).any(|dir| dir.join("mariadbd").is_file());
     if !found {
         let required = env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
         assert!(!required, "{REQUIRE_VARIABLE}=1, and MariaDB is not installed");
         eprintln!("SKIPPED: MariaDB is not installed (Debian: apt-get install mariadb-server)");
     }
     found
+}
+
+/// Waits until `is_true` returns true. The bound allows for a busy machine.
+pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(120);
+    while !is_true() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// A directory for results. It is removed on drop.

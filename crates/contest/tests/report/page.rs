@@ -67,7 +67,7 @@ fn text_of_the_contest_cannot_add_markup() {
 }
 
 #[test]
-fn a_partial_contest_says_that_it_is_partial() {
+fn the_page_of_a_partial_contest_is_marked() {
     let mut contest = fixture();
     contest.stopped = Some("interrupted by Ctrl-C".to_owned());
     contest.runs.truncate(40);

@@ -1,106 +1,72 @@
 //! The decision table follows the figures.
 
 use crate::support::{change, fixture, is, oversell, under};
-use redquorum_contest::recommend::{Answer, Situation, recommend};
+use redquorum_contest::recommend::{Answer, Situation, Situation::*, recommend};
 use redquorum_contest::results::{Contest, Fault, Outcome, Workload};
 
-/// A change of the fixture, and the answer that must follow in one situation.
-struct Case {
-    name: &'static str,
-    edit: fn(&mut Contest),
-    situation: Situation,
-    answer: &'static str,
-}
+/// A situation, what is changed in the fixture, the change, and the answer that must follow.
+type Case = (Situation, &'static str, fn(&mut Contest), &'static str);
 
 const CASES: &[Case] = &[
-    Case {
-        name: "one statement: the fastest correct strategy without further needs",
-        edit: |_| {},
-        situation: Situation::OneStatement,
-        answer: "atomic-update",
-    },
-    Case {
-        name: "one statement: another strategy is faster",
-        edit: |it| speed_up(it, "pessimistic"),
-        situation: Situation::OneStatement,
-        answer: "pessimistic",
-    },
-    Case {
-        name: "one statement: the fastest strategy oversold in one run",
-        edit: |it| oversell_once(it, "atomic-update"),
-        situation: Situation::OneStatement,
-        answer: "pessimistic",
-    },
-    Case {
-        name: "one statement: the fastest strategy loses an update under a fault",
-        edit: |it| {
+    (OneStatement, "the fastest correct strategy without further needs", |_| {}, "atomic-update"),
+    (OneStatement, "another strategy is faster", |it| speed_up(it, "pessimistic"), "pessimistic"),
+    (
+        OneStatement,
+        "the fastest strategy oversold in one run",
+        |it| oversell_once(it, "atomic-update"),
+        "pessimistic",
+    ),
+    (
+        OneStatement,
+        "the fastest strategy loses an update under a fault",
+        |it| {
             let keep = |run: &_| under(run, "atomic-update", Fault::CommitReplyLost);
             change(it, keep, |figures| figures.counter -= 1);
         },
-        situation: Situation::OneStatement,
-        answer: "pessimistic",
-    },
-    Case {
-        name: "one statement: a run of a correct strategy is missing",
-        edit: |it| it.runs.retain(|run| !is(run, "optimistic", Workload::Rush)),
-        situation: Situation::OneStatement,
-        answer: "missing: rush of optimistic",
-    },
-    Case {
-        name: "one statement: the throughput is missing",
-        edit: |it| it.runs.retain(|run| run.workload != Workload::Throughput),
-        situation: Situation::OneStatement,
-        answer: "missing: throughput of pessimistic, optimistic, atomic-update, named-lock",
-    },
-    Case {
-        name: "several statements: the fastest lock of the database",
-        edit: |_| {},
-        situation: Situation::SeveralStatements,
-        answer: "pessimistic",
-    },
-    Case {
-        name: "several statements: a faster named lock",
-        edit: |it| speed_up(it, "named-lock"),
-        situation: Situation::SeveralStatements,
-        answer: "named-lock",
-    },
-    Case {
-        name: "several statements: SQLite offers no lock of rows and no named lock",
-        edit: |it| {
+        "pessimistic",
+    ),
+    (
+        OneStatement,
+        "a run of a correct strategy is missing",
+        |it| it.runs.retain(|run| !is(run, "optimistic", Workload::Rush)),
+        "missing: rush of optimistic",
+    ),
+    (
+        OneStatement,
+        "the throughput is missing",
+        |it| it.runs.retain(|run| run.workload != Workload::Throughput),
+        "missing: throughput of pessimistic, optimistic, atomic-update, named-lock",
+    ),
+    (SeveralStatements, "the fastest lock of the database", |_| {}, "pessimistic"),
+    (SeveralStatements, "a faster named lock", |it| speed_up(it, "named-lock"), "named-lock"),
+    (
+        SeveralStatements,
+        "SQLite offers no lock of rows and no named lock",
+        |it| {
             not_offered(it, "pessimistic", "SQLite has no row locks");
             not_offered(it, "named-lock", "SQLite has no named locks");
         },
-        situation: Situation::SeveralStatements,
-        answer: "optimistic",
-    },
-    Case { name: "one worker", edit: |_| {}, situation: Situation::OneWorker, answer: "queue" },
-    Case {
-        name: "one worker: the worker oversold",
-        edit: |it| oversell_once(it, "queue"),
-        situation: Situation::OneWorker,
-        answer: "no strategy",
-    },
-    Case {
-        name: "rare double run: the fastest lock on one Redis, although a pause breaks it",
-        edit: |_| {},
-        situation: Situation::RareDoubleRun,
-        answer: "redis-wake-ups",
-    },
-    Case {
-        name: "rare double run: the fastest lock on one Redis oversold while nothing failed",
-        edit: |it| oversell_once(it, "redis-wake-ups"),
-        situation: Situation::RareDoubleRun,
-        answer: "redis-polling",
-    },
-    Case {
-        name: "a Redis server fails: the fastest lock that was correct then",
-        edit: |_| {},
-        situation: Situation::RedisFails,
-        answer: "redquorum",
-    },
-    Case {
-        name: "a Redis server fails: a lock on one Redis was correct then, and is faster",
-        edit: |it| {
+        "optimistic",
+    ),
+    (OneWorker, "the worker", |_| {}, "queue"),
+    (OneWorker, "the worker oversold", |it| oversell_once(it, "queue"), "no strategy"),
+    (
+        RareDoubleRun,
+        "the fastest lock on one Redis, although a pause breaks it",
+        |_| {},
+        "redis-wake-ups",
+    ),
+    (
+        RareDoubleRun,
+        "the fastest lock on one Redis oversold while nothing failed",
+        |it| oversell_once(it, "redis-wake-ups"),
+        "redis-polling",
+    ),
+    (RedisFails, "the fastest lock that was correct then", |_| {}, "redquorum"),
+    (
+        RedisFails,
+        "a lock on one Redis was correct then, and is faster",
+        |it| {
             for fault in [Fault::RedisRestart, Fault::ReplicaPromoted] {
                 change(
                     it,
@@ -114,51 +80,40 @@ const CASES: &[Case] = &[
                 );
             }
         },
-        situation: Situation::RedisFails,
-        answer: "redis-wake-ups",
-    },
-    Case {
-        name: "a Redis server fails: the fault was not run",
-        edit: |it| it.runs.retain(|run| run.fault != Some(Fault::MasterHung)),
-        situation: Situation::RedisFails,
-        answer: "missing: master-hung of redquorum",
-    },
-    Case {
-        name: "tokens: the strategy that is correct under the pause",
-        edit: |_| {},
-        situation: Situation::ComparesTokens,
-        answer: "redquorum-fenced",
-    },
-    Case {
-        name: "tokens: the strategy with tokens oversold under the pause",
-        edit: |it| {
+        "redis-wake-ups",
+    ),
+    (
+        RedisFails,
+        "the fault was not run",
+        |it| it.runs.retain(|run| run.fault != Some(Fault::MasterHung)),
+        "missing: master-hung of redquorum",
+    ),
+    (ComparesTokens, "the strategy that is correct under the pause", |_| {}, "redquorum-fenced"),
+    (
+        ComparesTokens,
+        "the strategy with tokens oversold under the pause",
+        |it| {
             change(it, |run| under(run, "redquorum-fenced", Fault::PausePastTtl), oversell);
         },
-        situation: Situation::ComparesTokens,
-        answer: "no strategy",
-    },
-    Case {
-        name: "tokens: the pause is not offered",
-        edit: |it| {
+        "no strategy",
+    ),
+    (
+        ComparesTokens,
+        "the pause is not offered",
+        |it| {
             for run in it.runs.iter_mut().filter(|it| it.fault == Some(Fault::PausePastTtl)) {
                 run.outcome = Outcome::NotOffered { reason: "no processes to stop".to_owned() };
             }
         },
-        situation: Situation::ComparesTokens,
-        answer: "missing: pause-past-ttl of redquorum-fenced (no processes to stop)",
-    },
-    Case {
-        name: "no tokens: no lock is enough",
-        edit: |_| {},
-        situation: Situation::CannotCompareTokens,
-        answer: "no strategy",
-    },
-    Case {
-        name: "no tokens: the pause was not run",
-        edit: |it| it.runs.retain(|run| run.fault.is_none()),
-        situation: Situation::CannotCompareTokens,
-        answer: "missing: pause-past-ttl of redis-polling, redis-wake-ups, redquorum",
-    },
+        "missing: pause-past-ttl of redquorum-fenced (no processes to stop)",
+    ),
+    (CannotCompareTokens, "no lock is enough", |_| {}, "no strategy"),
+    (
+        CannotCompareTokens,
+        "the pause was not run",
+        |it| it.runs.retain(|run| run.fault.is_none()),
+        "missing: pause-past-ttl of redis-polling, redis-wake-ups, redquorum",
+    ),
 ];
 
 fn speed_up(contest: &mut Contest, strategy: &str) {
@@ -185,10 +140,11 @@ fn answer(contest: &Contest, situation: Situation) -> Answer {
 
 #[test]
 fn the_figures_decide() {
-    for case in CASES {
+    for (situation, name, edit, expected) in CASES {
         let mut contest = fixture();
-        (case.edit)(&mut contest);
-        assert_eq!(answer(&contest, case.situation).to_string(), case.answer, "{}", case.name);
+        edit(&mut contest);
+        let found = answer(&contest, *situation).to_string();
+        assert_eq!(found, *expected, "{situation:?}: {name}");
     }
 }
 

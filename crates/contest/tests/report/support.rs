@@ -26,7 +26,7 @@ pub(crate) fn change(
 
 /// Whether a run is one of a strategy under a workload, without a fault.
 pub(crate) fn is(run: &Run, strategy: &str, workload: Workload) -> bool {
-    run.strategy == strategy && run.workload == workload && run.fault.is_none()
+    run.strategy == strategy && run.is_of(workload)
 }
 
 /// Whether a run is one of a strategy under a fault.

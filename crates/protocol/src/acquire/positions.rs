@@ -43,9 +43,9 @@ pub(super) struct Positions {
     /// How many rounds followed each other without a pause.
     at_once: u32,
     /// Whether masters may keep a position for it.
-    stands: bool,
+    is_enqueued: bool,
     /// Whether a quorum has kept it at its position.
-    settled: bool,
+    fixed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -63,14 +63,22 @@ const ROUND: Duration = Duration::from_secs(1);
 impl Positions {
     fn new(waiter_id: WaiterId, nodes: usize) -> Self {
         let places = vec![None; nodes];
-        Self { waiter_id, number: 0, places, round: 0, at_once: 0, stands: false, settled: false }
+        Self {
+            waiter_id,
+            number: 0,
+            places,
+            round: 0,
+            at_once: 0,
+            is_enqueued: false,
+            fixed: false,
+        }
     }
 
-    fn heard(&mut self, node: NodeId, answer: &Reply, quorum: usize) {
+    fn replied(&mut self, node: NodeId, answer: &Reply, quorum: usize) {
         self.places[node.index()] = match *answer {
             Reply::Place { number, ahead, .. } => {
                 // A fixed position stays: a master that was asked late already knows later waiters.
-                if !self.settled {
+                if !self.fixed {
                     self.number = self.number.max(number);
                 }
                 Some(Place { number, ahead })
@@ -78,7 +86,7 @@ impl Positions {
             _ => None,
         };
         let keeps = |place: &&Place| place.number == self.number;
-        self.settled |= self.places.iter().flatten().filter(keeps).count() >= quorum;
+        self.fixed |= self.places.iter().flatten().filter(keeps).count() >= quorum;
     }
 
     /// Drops all positions. Replies that are still on their way are about the old ones.
@@ -112,7 +120,7 @@ impl Positions {
     /// Whether its position is fixed, and other waiters are before it on too many masters for an
     /// attempt.
     fn is_behind(&self, quorum: usize) -> bool {
-        self.settled && self.agrees() && self.first().len() < quorum
+        self.fixed && self.agrees() && self.first().len() < quorum
     }
 
     /// The number of masters on which other waiters are before it.
@@ -133,14 +141,14 @@ impl Positions {
 impl Acquire {
     /// Gets a waiter id, if it may use queues and has none yet.
     pub(super) fn enter(&mut self, rng: &mut dyn Rng) {
-        if self.line.is_none() && (self.fair || self.wait.wants) {
-            self.line = Some(Positions::new(WaiterId::new(rng.random()), self.terms.nodes()));
+        if self.positions.is_none() && (self.fair || self.wait.wants) {
+            self.positions = Some(Positions::new(WaiterId::new(rng.random()), self.terms.nodes()));
         }
     }
 
     /// Starts a round that asks all masters for its positions. It decides once all have replied,
     /// unless a quorum lets it attempt before.
-    pub(super) fn stand(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn enqueue(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.votes = Votes::open(self.terms.nodes(), now);
         self.certification = None;
         self.wait.hint = Time::NEVER;
@@ -150,36 +158,36 @@ impl Acquire {
 
     /// Asks all masters for its positions.
     pub(super) fn look(&mut self, out: &mut Vec<Effect>) {
-        let Some(line) = &mut self.line else { return };
-        line.round = line.round.wrapping_add(1);
-        line.at_once += 1;
-        NodeId::all(self.terms.nodes()).for_each(|node| self.stand_at(node, out));
+        let Some(positions) = &mut self.positions else { return };
+        positions.round = positions.round.wrapping_add(1);
+        positions.at_once += 1;
+        NodeId::all(self.terms.nodes()).for_each(|node| self.enqueue_at(node, out));
     }
 
     /// Asks one master for its position, as a part of the latest round.
-    pub(super) fn stand_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+    pub(super) fn enqueue_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         // The position of a waiter that is not woken would only block others.
         let useless = !self.fair && self.wait.is_refused(node);
-        let Some(line) = self.line.as_mut().filter(|_| !useless) else { return };
-        line.stands = true;
-        let (step, waiter_id) = (RoundId::Enqueue(line.round), line.waiter_id);
-        let position = match line.number {
+        let Some(positions) = self.positions.as_mut().filter(|_| !useless) else { return };
+        positions.is_enqueued = true;
+        let (step, waiter_id) = (RoundId::Enqueue(positions.round), positions.waiter_id);
+        let position = match positions.number {
             _ if !self.fair => Position::Any,
             0 => Position::Last,
-            number if line.settled => Position::At(number),
+            number if positions.fixed => Position::At(number),
             number => Position::NotBefore(number),
         };
         out.push(Effect::Enqueue { node, step, waiter_id, position });
     }
 
     /// When the round ends at the latest.
-    pub(super) fn standing_ends(&self) -> Time {
+    pub(super) fn enqueueing_ends(&self) -> Time {
         self.votes.opened().plus(self.terms.node_timeout().min(ROUND))
     }
 
     /// Whether other waiters are before it, so that it only waits for a master to wake it.
     fn is_behind(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| line.is_behind(self.terms.quorum()))
+        self.positions.as_ref().is_some_and(|positions| positions.is_behind(self.terms.quorum()))
     }
 
     /// A master reported its position in this round.
@@ -191,7 +199,7 @@ impl Acquire {
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
-        if self.line.as_ref().is_none_or(|line| line.round != round) {
+        if self.positions.as_ref().is_none_or(|positions| positions.round != round) {
             return;
         }
         self.note_place(now, node, &answer);
@@ -202,8 +210,10 @@ impl Acquire {
             }
             State::Waiting if self.fair => {
                 let went = self.go_if_first(now, rng, out);
-                let line = self.line.as_ref().filter(|_| !went);
-                if line.is_some_and(|line| line.is_first(node)) && self.is_free_at(node) {
+                let positions = self.positions.as_ref().filter(|_| !went);
+                if positions.is_some_and(|positions| positions.is_first(node))
+                    && self.is_free_at(node)
+                {
                     // A wake-up was lost, or the waiter before it is gone: ask all masters.
                     self.hint(now, out);
                 }
@@ -224,8 +234,8 @@ impl Acquire {
     }
 
     fn note_place(&mut self, now: Time, node: NodeId, answer: &Reply) {
-        if let Some(line) = &mut self.line {
-            line.heard(node, answer, self.terms.quorum());
+        if let Some(positions) = &mut self.positions {
+            positions.replied(node, answer, self.terms.quorum());
         }
         self.wait.watch.looked(now, node, answer);
     }
@@ -237,8 +247,8 @@ impl Acquire {
     /// Attempts if it is first, and the resource is free, on a quorum. Returns whether it does.
     fn go_if_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
         let asks = matches!(self.state, State::Enqueueing | State::Waiting);
-        let Some(line) = self.line.as_mut().filter(|_| asks) else { return false };
-        let goes = line.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
+        let Some(positions) = self.positions.as_mut().filter(|_| asks) else { return false };
+        let goes = positions.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
         if goes {
             self.again(now, None, rng, out);
         }
@@ -249,13 +259,13 @@ impl Acquire {
         if self.go_if_first(now, rng, out) || !self.votes.awaited().is_empty() {
             return;
         }
-        let Some(line) = &mut self.line else { return };
-        let (known, quorum) = (line.known(), self.terms.quorum());
+        let Some(positions) = &mut self.positions else { return };
+        let (known, quorum) = (positions.known(), self.terms.quorum());
         let forbidden = self.votes.which(|answer| *answer == Reply::NoQueue).len();
-        let again = !line.agrees() && line.at_once < AT_ONCE;
-        let in_the_way = known < quorum && !line.first().is_empty();
+        let again = !positions.agrees() && positions.at_once < AT_ONCE;
+        let in_the_way = known < quorum && !positions.first().is_empty();
         // No queue has others before it, and votes may reach a quorum where queues cannot.
-        let is_first = line.first().and(self.wait.watch.free()).len() == known;
+        let is_first = positions.first().and(self.wait.watch.free()).len() == known;
         if forbidden > self.terms.nodes() - quorum {
             // No quorum will ever keep its position.
             self.do_without_queues(out);
@@ -265,14 +275,14 @@ impl Acquire {
         } else if now >= self.give_up || self.is_shut_down() {
             self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, out);
         } else if known >= quorum && again {
-            self.stand(now, out);
+            self.enqueue(now, out);
         } else {
             self.latest = Some(if known < quorum { Failure::NoQuorum } else { Failure::Taken });
             self.wait.count_silence(&self.votes, quorum);
             if in_the_way {
                 // Even if it were woken, it could not attempt, but the waiters behind it may. It
                 // asks for new positions some time later.
-                self.step_out(true, out);
+                self.leave_queues(true, out);
             }
             self.sleep(now, rng, out);
         }
@@ -280,42 +290,44 @@ impl Acquire {
 
     /// Masters forbid queues: the acquire goes on with repeated attempts alone.
     pub(super) fn do_without_queues(&mut self, out: &mut Vec<Effect>) {
-        self.step_out(true, out);
-        (self.fair, self.line, self.wait.wants) = (false, None, false);
+        self.leave_queues(true, out);
+        (self.fair, self.positions, self.wait.wants) = (false, None, false);
     }
 
     /// Gives up its positions, and enqueues at the tail later. It was first and the resource was
     /// free, but it was not granted; other waiters may reach the masters better.
-    pub(super) fn go_to_the_end(&mut self, out: &mut Vec<Effect>) {
-        self.step_out(true, out);
-        if let Some(line) = &mut self.line {
-            (line.number, line.settled) = (0, false);
+    pub(super) fn move_to_tail(&mut self, out: &mut Vec<Effect>) {
+        self.leave_queues(true, out);
+        if let Some(positions) = &mut self.positions {
+            (positions.number, positions.fixed) = (0, false);
         }
     }
 
     /// The caller does not respond: others go first. The acquire goes on when its timer wakes it.
     pub(crate) fn yield_turn(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Waiting | State::Enqueueing) {
-            self.go_to_the_end(out);
+            self.move_to_tail(out);
             self.wait.resume(self.terms.nodes());
             self.state = State::Waiting;
         }
     }
 
     /// A master woke this waiter: the resource is free there, and the waiter is first in its queue.
-    pub(super) fn named(
+    pub(super) fn woken(
         &mut self,
         now: Time,
         (node, waiter_id): (NodeId, WaiterId),
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
-        let Some(line) = self.line.as_mut().filter(|line| line.waiter_id == waiter_id) else {
+        let Some(positions) =
+            self.positions.as_mut().filter(|positions| positions.waiter_id == waiter_id)
+        else {
             return;
         };
-        if let Some(place) = &mut line.places[node.index()] {
+        if let Some(place) = &mut positions.places[node.index()] {
             place.ahead = 0;
-            self.wait.named.insert(node);
+            self.wait.woken_by.insert(node);
             if self.fair {
                 self.wait.watch.freed(node);
                 if !self.go_if_first(now, rng, out) && self.state == State::Waiting {
@@ -329,8 +341,8 @@ impl Acquire {
     }
 
     /// When a fair waiter asks all masters again, unless it is woken.
-    pub(super) fn stands_at(&self) -> Time {
-        if !self.hears() {
+    pub(super) fn enqueues_at(&self) -> Time {
+        if !self.is_subscribed() {
             self.wait.pause
         } else if self.is_behind() {
             Time::NEVER
@@ -341,7 +353,7 @@ impl Acquire {
 
     /// Leaves the queues, if it is in any. With `wake`, a master where the resource is free wakes
     /// its first waiter.
-    pub(super) fn step_out(&mut self, wake: bool, out: &mut Vec<Effect>) {
+    pub(super) fn leave_queues(&mut self, wake: bool, out: &mut Vec<Effect>) {
         if let Some(waiter_id) = self.vacate() {
             let nodes = NodeId::all(self.terms.nodes());
             out.extend(nodes.map(|node| Effect::Dequeue { node, waiter_id, call: wake }));
@@ -351,15 +363,15 @@ impl Acquire {
     /// Marks the acquire as in no queue. Returns the waiter id that masters may still know.
     pub(super) fn vacate(&mut self) -> Option<WaiterId> {
         let waiter = self.waiter();
-        if let Some(line) = self.line.as_mut().filter(|line| line.stands) {
-            line.stands = false;
-            line.vacate();
+        if let Some(positions) = self.positions.as_mut().filter(|positions| positions.is_enqueued) {
+            positions.is_enqueued = false;
+            positions.vacate();
         }
         waiter
     }
 
     /// The waiter id of the acquire, if masters may keep a position for it.
     pub fn waiter(&self) -> Option<WaiterId> {
-        self.line.as_ref().filter(|line| line.stands).map(Positions::waiter_id)
+        self.positions.as_ref().filter(|positions| positions.is_enqueued).map(Positions::waiter_id)
     }
 }

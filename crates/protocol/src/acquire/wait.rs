@@ -23,7 +23,7 @@ use super::watch::Watch;
 use super::{Acquire, State, Turn, WaitPolicy};
 use crate::effect::{Effect, QueueEvent, Rng};
 use crate::quorum::{NodeId, NodeSet};
-use crate::time::Time;
+use crate::time::{Time, nanos};
 use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
 
@@ -35,14 +35,14 @@ pub(super) struct Wait {
     /// Whether it requested subscriptions from the links.
     asked: bool,
     /// Masters that wake it.
-    listening: NodeSet,
+    subscribed: NodeSet,
     /// Masters without a subscription when it asked, or later.
-    deaf: NodeSet,
+    unsubscribed: NodeSet,
     /// Masters that refuse to wake it, as far as it knows.
     refused: NodeSet,
     pub(super) watch: Watch,
     /// Masters that woke it since the latest attempt began.
-    pub(super) named: NodeSet,
+    pub(super) woken_by: NodeSet,
     /// Masters that replied to a look since the latest attempt began.
     looked: NodeSet,
     /// Failed attempts in a row, with no holder seen before them.
@@ -78,11 +78,11 @@ impl Wait {
         Self {
             wants: policy.wake_ups,
             asked: false,
-            listening: NodeSet::EMPTY,
-            deaf: NodeSet::EMPTY,
+            subscribed: NodeSet::EMPTY,
+            unsubscribed: NodeSet::EMPTY,
             refused: NodeSet::EMPTY,
             watch: Watch::default(),
-            named: NodeSet::EMPTY,
+            woken_by: NodeSet::EMPTY,
             looked: NodeSet::EMPTY,
             streak: 0,
             silence: 0,
@@ -98,7 +98,7 @@ impl Wait {
     /// An attempt begins: drops what was known before.
     pub(super) fn forget(&mut self) {
         self.watch.close();
-        (self.named, self.looked) = (NodeSet::EMPTY, NodeSet::EMPTY);
+        (self.woken_by, self.looked) = (NodeSet::EMPTY, NodeSet::EMPTY);
         (self.refused_by, self.hint) = (None, Time::NEVER);
     }
 
@@ -145,9 +145,14 @@ impl Wait {
 impl Acquire {
     /// Other claims of this process were served often enough: the waiter of another process that
     /// was just woken goes first.
-    pub(super) fn step_back(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn let_others_go_first(
+        &mut self,
+        now: Time,
+        rng: &mut dyn Rng,
+        out: &mut Vec<Effect>,
+    ) {
         self.enter(rng);
-        self.listen(out);
+        self.subscribe(out);
         self.wait.watch.open(self.terms.nodes());
         self.look(out);
         self.wait.pause = now.plus(self.moment() + self.jitter(self.moment(), rng));
@@ -157,8 +162,8 @@ impl Acquire {
 
     /// Has the links subscribe, before anything else is asked. A reply after that is up to date,
     /// or a wake-up follows it.
-    pub(super) fn listen(&mut self, out: &mut Vec<Effect>) {
-        let Some(waiter_id) = self.line.as_ref().map(Positions::waiter_id) else { return };
+    pub(super) fn subscribe(&mut self, out: &mut Vec<Effect>) {
+        let Some(waiter_id) = self.positions.as_ref().map(Positions::waiter_id) else { return };
         if self.wait.wants && !core::mem::replace(&mut self.wait.asked, true) {
             out.push(Effect::Subscribe { waiter_id });
         }
@@ -167,7 +172,7 @@ impl Acquire {
     /// Waits after a failed attempt, whose clean-up is on its way. The waiter enqueues, or keeps
     /// its positions: a wake-up from then on is news.
     pub(super) fn pause(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        if self.line.is_some() {
+        if self.positions.is_some() {
             self.wait.watch.open(self.terms.nodes());
         }
         // Masters that do not keep up get only another attempt, some time later.
@@ -179,17 +184,17 @@ impl Acquire {
 
     /// Sleeps until it is woken, or until some time has passed.
     pub(super) fn sleep(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        self.line.iter_mut().for_each(Positions::rest);
+        self.positions.iter_mut().for_each(Positions::rest);
         // A fair waiter that will be woken only sleeps while the resource is held. That is no
         // failed attempt, so its streak starts anew.
-        let is_woken = self.fair && self.hears();
+        let is_woken = self.fair && self.is_subscribed();
         let held = is_woken && self.wait.watch.earliest(self.terms.quorum()) > now;
         self.wait.streak = if held { 0 } else { self.wait.streak.saturating_add(1) };
         // A waiter that is not woken follows the policy alone, which counts every attempt.
-        let by_streak = self.hears() || self.fair;
+        let by_streak = self.is_subscribed() || self.fair;
         let count = if by_streak { self.wait.streak.max(1) } else { self.attempt };
         self.wait.pause = now.plus(rng.pause(count).max(self.thinned(rng)));
-        if self.line.is_some() {
+        if self.positions.is_some() {
             self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, rng));
         }
         self.state = State::Waiting;
@@ -222,8 +227,8 @@ impl Acquire {
     fn goes_at(&self) -> Time {
         let wait = &self.wait;
         let sleep = if self.fair {
-            self.stands_at()
-        } else if !self.hears() {
+            self.enqueues_at()
+        } else if !self.is_subscribed() {
             wait.pause
         } else if self.is_behind_others() {
             Time::NEVER
@@ -237,13 +242,13 @@ impl Acquire {
     /// go first.
     fn is_behind_others(&self) -> bool {
         let quorum = self.terms.quorum();
-        let behind = self.line.as_ref().is_some_and(|line| line.behind() >= quorum);
+        let behind = self.positions.as_ref().is_some_and(|positions| positions.behind() >= quorum);
         behind && self.wait.watch.free().len() >= quorum
     }
 
     /// When to look at one master.
     fn looks_at(&self) -> Time {
-        if !self.fair && !self.hears() {
+        if !self.fair && !self.is_subscribed() {
             Time::NEVER
         } else if !self.fair && self.is_behind_others() {
             // The waiters before it may be gone, if it is not woken for so long.
@@ -264,8 +269,8 @@ impl Acquire {
     }
 
     /// Whether a quorum of masters wakes it.
-    pub(super) fn hears(&self) -> bool {
-        self.line.is_some() && self.wait.listening.len() >= self.terms.quorum()
+    pub(super) fn is_subscribed(&self) -> bool {
+        self.positions.is_some() && self.wait.subscribed.len() >= self.terms.quorum()
     }
 
     pub(super) fn wake_waiting(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
@@ -278,10 +283,10 @@ impl Acquire {
                 }
                 let next = (self.wait.peeked as usize + 1) % self.terms.nodes();
                 self.wait.peeked = u32::try_from(next).unwrap_or(0);
-                self.stand_at(NodeId::new(next), out);
+                self.enqueue_at(NodeId::new(next), out);
             }
         } else if self.fair {
-            self.stand(now, out);
+            self.enqueue(now, out);
         } else if now >= self.give_up {
             self.again(now, None, rng, out);
         } else if now >= self.wait.hint {
@@ -327,7 +332,7 @@ impl Acquire {
     }
 
     /// A link reports an event of the resource.
-    pub(crate) fn heard(
+    pub(crate) fn queue_event(
         &mut self,
         now: Time,
         node: NodeId,
@@ -337,26 +342,26 @@ impl Acquire {
     ) {
         match word {
             QueueEvent::Subscribed => {
-                self.wait.listening.insert(node);
+                self.wait.subscribed.insert(node);
                 self.wait.refused.remove(node);
                 // This master may have woken it in vain before.
-                let was_deaf = self.wait.deaf.contains(node);
-                self.wait.deaf.remove(node);
+                let was_missed = self.wait.unsubscribed.contains(node);
+                self.wait.unsubscribed.remove(node);
                 let tries = !matches!(self.state, State::Won | State::Failed(_));
-                let asked = self.line.as_ref().is_some_and(|line| line.knows(node));
-                if (was_deaf || asked) && tries && self.waiter().is_some() {
-                    self.stand_at(node, out);
+                let asked = self.positions.as_ref().is_some_and(|positions| positions.knows(node));
+                if (was_missed || asked) && tries && self.waiter().is_some() {
+                    self.enqueue_at(node, out);
                 }
             }
             QueueEvent::NotSubscribed | QueueEvent::Refused => {
-                self.wait.listening.remove(node);
-                self.wait.deaf.insert(node);
+                self.wait.subscribed.remove(node);
+                self.wait.unsubscribed.insert(node);
                 if word == QueueEvent::Refused {
                     self.wait.refused.insert(node);
                 }
                 out.push(Effect::Decided);
             }
-            QueueEvent::Free(waiter_id) => self.named(now, (node, waiter_id), rng, out),
+            QueueEvent::Free(waiter_id) => self.woken(now, (node, waiter_id), rng, out),
             QueueEvent::Waiters(_) => {}
         }
     }
@@ -371,12 +376,13 @@ impl Acquire {
         out: &mut Vec<Effect>,
     ) {
         // Before its first attempt, it has set no key that a clean-up could have freed.
-        let first = self.attempt == 0 && self.line.as_ref().is_some_and(|it| it.is_first(node));
-        let known = self.wait.has_looked(node) || self.wait.named.contains(node) || first;
+        let first =
+            self.attempt == 0 && self.positions.as_ref().is_some_and(|it| it.is_first(node));
+        let known = self.wait.has_looked(node) || self.wait.woken_by.contains(node) || first;
         self.wait.looked.insert(node);
         if !self.wait.watch.free().contains(node) {
             // The resource was taken there since.
-            self.wait.named.remove(node);
+            self.wait.woken_by.remove(node);
         }
         if *answer == Reply::NoQueue {
             self.wait.refused.insert(node);
@@ -400,7 +406,7 @@ impl Acquire {
     /// The resource became free on one more master.
     pub(super) fn is_free(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         let quorum = self.terms.quorum();
-        let woken = self.wait.named.len() >= quorum;
+        let woken = self.wait.woken_by.len() >= quorum;
         if woken || self.wait.watch.free().len() >= quorum {
             self.called(now, woken, rng, out);
         } else {
@@ -421,8 +427,7 @@ impl Acquire {
     }
 
     pub(super) fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
-        let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(rng.random() % most.max(1))
+        Duration::from_nanos(rng.random() % nanos(most).max(1))
     }
 
     /// When to ask the other masters, too, although the first one has not replied.

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_one_master_alone_names_is_told_from_one_that_two_name() {
+    fn a_holder_on_one_master_alone_is_distinguished_from_one_on_two() {
         let mut watch = watch_of(3);
         watch.looked(at(0), NodeId::new(0), &lease(1, 9));
         watch.looked(at(0), NodeId::new(1), &lease(2, 9));

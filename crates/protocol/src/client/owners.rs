@@ -209,15 +209,11 @@ impl<C: ClaimMachine> Client<C> {
         let Some(owner_key) = self.owner_key(id) else { return };
         let asking = self.is_asking(id);
         let Some(requests) = self.owners.get_mut(&owner_key) else { return };
-        if requests.latest == Some(id) && !asking {
-            for waiting in core::mem::take(&mut requests.waiting) {
-                self.changed(waiting, cx);
-            }
-        }
-        let extending = self.owners.get(&owner_key).map(|it| it.extending.clone());
-        for extending in extending.unwrap_or_default() {
-            self.inform_extending(extending, id, cx);
-        }
+        let has_result = requests.latest == Some(id) && !asking;
+        let waiting = if has_result { core::mem::take(&mut requests.waiting) } else { Vec::new() };
+        let extending = requests.extending.clone();
+        waiting.into_iter().for_each(|waiting| self.changed(waiting, cx));
+        extending.into_iter().for_each(|extending| self.inform_extending(extending, id, cx));
     }
 
     fn inform_extending(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {

@@ -8,7 +8,7 @@
 use core::time::Duration;
 
 use crate::hold::Renewal;
-use crate::time::Time;
+use crate::time::{Time, nanos};
 
 /// The time between two moments. It is shorter for leases that are renewed every few seconds.
 const STEP: Duration = Duration::from_millis(25);
@@ -25,7 +25,6 @@ const GROUP: u64 = 16;
 /// in between. A lease that is renewed at its moment is next renewed two cycles later, which is as
 /// late as possible. So pacing costs no more renewals than renewing each lease when it is due.
 pub(super) fn renewal_moment(renewal: Renewal, number: u64) -> Time {
-    let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let room = nanos(renewal.due.since(renewal.from));
     let step = nanos(STEP).min(room / STEPS);
     if step == 0 {

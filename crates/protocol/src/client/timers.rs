@@ -10,11 +10,15 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::ClaimId;
+use super::pacing::renewal_moment;
+use super::{ClaimId, ClaimMachine, Client, Context, ReplyTo, State};
+use crate::claim::{Claim, Input};
+use crate::link::{Link, LinkState};
+use crate::quorum::quorum;
 use crate::time::Time;
 
 /// How many leases one wake handles, so that a driver can serve other tasks in between.
-pub(super) const BATCH: usize = 256;
+const BATCH: usize = 256;
 
 /// The number of unanswered commands of a master above which no renewal is sent: an eighth of the
 /// limit of a link.
@@ -25,6 +29,10 @@ const LEAST: usize = 16;
 
 /// The pause before the next renewals while masters have too many commands to answer.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// The shortest delay after which a caller that does not look at its request counts as
+/// unresponsive.
+const LEEWAY: Duration = Duration::from_millis(500);
 
 /// The timers of one claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -57,30 +65,14 @@ impl Timers {
         }
     }
 
-    /// Removes and returns the first claim that is due for its end.
-    pub(super) fn next_end(&mut self, now: Time) -> Option<ClaimId> {
-        pop(&mut self.ends, now)
-    }
-
-    /// Removes and returns the first claim that is due for renewal.
-    pub(super) fn next_renewal(&mut self, now: Time) -> Option<ClaimId> {
-        pop(&mut self.renewals, now)
-    }
-
     /// Pauses the renewals if any is due.
-    pub(super) fn pause(&mut self, now: Time) {
+    fn pause(&mut self, now: Time) {
         let due = self.renewals.first().is_some_and(|(time, _)| *time <= now);
         self.paused = due.then(|| now.plus(PAUSE));
     }
-
-    /// When the first timer is due.
-    pub(super) fn next_wake(&self) -> Time {
-        let first = |timers: &BTreeSet<(Time, ClaimId)>| timers.first().map(|(time, _)| *time);
-        let renewal = first(&self.renewals).map(|time| self.paused.map_or(time, |it| it.max(time)));
-        first(&self.ends).into_iter().chain(renewal).min().unwrap_or(Time::NEVER)
-    }
 }
 
+/// Removes and returns the first claim that is due.
 fn pop(timers: &mut BTreeSet<(Time, ClaimId)>, now: Time) -> Option<ClaimId> {
     let (time, id) = *timers.first()?;
     (time <= now && timers.remove(&(time, id))).then_some(id)
@@ -88,8 +80,112 @@ fn pop(timers: &mut BTreeSet<(Time, ClaimId)>, now: Time) -> Option<ClaimId> {
 
 /// How many renewals may be sent, given the unanswered commands of each master that replies. A
 /// quorum counts: renewals do not wait for the slowest masters.
-pub(super) fn room(mut unanswered: Vec<usize>, quorum: usize) -> usize {
+fn room(mut unanswered: Vec<usize>, quorum: usize) -> usize {
     unanswered.sort_unstable();
     let slowest = unanswered.get(quorum - 1).copied().unwrap_or(0);
     UNANSWERED.saturating_sub(slowest).max(LEAST)
+}
+
+impl<C: ClaimMachine> Client<C> {
+    /// Wakes the leases that are due, at most one batch. Requests that wait go on when their
+    /// callers [look](Client::look) at them.
+    pub fn wake_leases(&mut self, cx: &mut Context<'_, C>) {
+        let now = cx.now();
+        let mut handled = 0;
+        while handled < BATCH
+            && let Some(id) = pop(&mut self.timers.ends, now)
+        {
+            handled += 1;
+            self.end_is_due(id, cx);
+            self.deliver(cx);
+        }
+        let replies = |link: &Link<ReplyTo>| link.state() == LinkState::Up;
+        let unanswered = self.links.iter().filter(|it| replies(it)).map(Link::unanswered);
+        let mut room = room(unanswered.collect(), quorum(self.links.len()));
+        while handled < BATCH
+            && room > 0
+            && let Some(id) = pop(&mut self.timers.renewals, now)
+        {
+            (handled, room) = (handled + 1, room - 1);
+            if let Some(entry) = self.claims.get_mut(&id) {
+                entry.timer.renewal = None;
+            }
+            self.drive(id, Input::Renew, cx);
+            self.deliver(cx);
+        }
+        if room == 0 {
+            self.timers.pause(now);
+        }
+    }
+
+    /// When to call [`wake_leases`](Client::wake_leases) next.
+    pub fn leases_wake_at(&self) -> Time {
+        let Timers { ends, renewals, paused } = &self.timers;
+        let first = |timers: &BTreeSet<(Time, ClaimId)>| timers.first().map(|(time, _)| *time);
+        let renewal = first(renewals).map(|time| paused.map_or(time, |it| it.max(time)));
+        first(ends).into_iter().chain(renewal).min().unwrap_or(Time::NEVER)
+    }
+
+    fn end_is_due(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let (now, leeway) = (cx.now(), self.leeway());
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        entry.timer.end = None;
+        let State::Claim(claim) = &entry.state else { return };
+        match claim.claim() {
+            Claim::Acquiring(acquire) if !acquire.is_won() => {
+                let late = now >= claim.next_wake(cx.clocks).plus(leeway);
+                if late && entry.queued && self.queues.has_others(&entry.key, id) {
+                    self.pass_over(id, cx);
+                } else {
+                    self.set_timer(id, cx);
+                }
+            }
+            Claim::Acquiring(_) => {
+                self.drive(id, Input::Wake, cx);
+                // The won lease is given up. Its caller goes on without a turn.
+                self.vacate(id, cx);
+            }
+            _ => self.drive(id, Input::Wake, cx),
+        }
+    }
+
+    /// How late a caller may look at its request and still count as responsive.
+    pub(super) fn leeway(&self) -> Duration {
+        self.config.node_timeout.saturating_mul(4).max(LEEWAY)
+    }
+
+    /// Sets the timers of a claim. They are for a held lease, for a lease that is not collected,
+    /// and for a waiting request whose caller may be unresponsive.
+    pub(super) fn set_timer(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let leeway = self.leeway();
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let State::Claim(claim) = &entry.state else { return };
+        let mut wanted = Timer::default();
+        match claim.claim() {
+            Claim::Holding(hold) if hold.lost().is_none() => {
+                let end = claim.by_now(cx.clocks, hold.next_end());
+                // A timer that fires early only looks again, so a renewal does not move it.
+                let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
+                wanted.end = Some(set.map_or(end, |set| set.min(end)));
+                wanted.renewal = hold.renewal().map(|renewal| {
+                    let number = *entry.number.get_or_insert_with(|| {
+                        self.watched += 1;
+                        self.watched - 1
+                    });
+                    claim.by_now(cx.clocks, renewal_moment(renewal, number))
+                });
+            }
+            Claim::Acquiring(acquire) if acquire.is_won() => {
+                wanted.end = Some(claim.next_wake(cx.clocks));
+            }
+            Claim::Acquiring(acquire) if acquire.is_waiting() && entry.queued => {
+                wanted.end = Some(claim.next_wake(cx.clocks).max(cx.now()).plus(leeway));
+            }
+            _ => {}
+        }
+        let set = core::mem::replace(&mut entry.timer, wanted);
+        if set != wanted {
+            self.timers.replace(id, set, wanted);
+        }
+    }
 }

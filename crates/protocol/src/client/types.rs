@@ -96,38 +96,24 @@ pub enum ReplyTo {
 }
 
 /// An action that a driver carries out for a client, in order.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ClientEffect {
     /// Write this to the current connection of a master, behind everything written before.
     Write {
-        /// The master.
         node: NodeId,
         /// The number of the connection.
         epoch: u64,
-        /// The command.
         command: Command,
     },
     /// Open a connection with this number. A newer number replaces an older try.
-    Dial {
-        /// The master.
-        node: NodeId,
-        /// The number.
-        epoch: u64,
-    },
+    Dial { node: NodeId, epoch: u64 },
     /// Reset the connection with this number, or give up the try.
-    Close {
-        /// The master.
-        node: NodeId,
-        /// The number.
-        epoch: u64,
-    },
+    Close { node: NodeId, epoch: u64 },
     /// The [next wake](crate::Link::next_wake) of this link may be earlier than before. The same
     /// holds for a link to which a [`ClientEffect::Write`] goes.
-    Rearm {
-        /// The master.
-        node: NodeId,
-    },
+    Rearm { node: NodeId },
     /// The state of this claim changed: its caller looks at it again, by
     /// [`Client::look`](super::Client::look).
     Changed(ClaimId),
@@ -136,9 +122,7 @@ pub enum ClientEffect {
     Replied {
         /// The number that the caller gave.
         request: u64,
-        /// The master.
         node: NodeId,
-        /// The reply.
         answer: Reply,
     },
 }

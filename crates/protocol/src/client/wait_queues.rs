@@ -14,7 +14,7 @@ use crate::claim::{Claim, Input};
 use crate::effect::Key;
 use crate::queue::{Queue, RecentReleases};
 use crate::quorum::NodeId;
-use crate::time::Time;
+use crate::time::{Time, millis};
 use crate::vote::{Holder, Reply, Votes};
 
 /// The local queues of all resources. A queue exists while a request waits in it or subscribes.
@@ -30,7 +30,7 @@ struct WaitQueue {
     /// The request whose turn came last.
     latest: Option<ClaimId>,
     /// Requests that masters wake.
-    listeners: Vec<ClaimId>,
+    subscribers: Vec<ClaimId>,
 }
 
 impl WaitQueues {
@@ -52,7 +52,7 @@ impl WaitQueues {
 
     /// The request is done, and holds no lease. Returns the next request and its turn.
     pub(super) fn leave(&mut self, key: &Key, id: ClaimId) -> Option<(ClaimId, Turn)> {
-        self.next(key, |queue| queue.leave(&id))
+        self.next(key, |queue| queue.leave(&id, Turn::First))
     }
 
     fn next(
@@ -66,7 +66,7 @@ impl WaitQueues {
     }
 
     fn tidy(&mut self, key: &Key) {
-        let empty = |it: &WaitQueue| it.queue.is_empty() && it.listeners.is_empty();
+        let empty = |it: &WaitQueue| it.queue.is_empty() && it.subscribers.is_empty();
         if self.queues.get(key).is_some_and(empty) {
             self.queues.remove(key);
         }
@@ -78,30 +78,30 @@ impl WaitQueues {
         self.queues.get(key).is_some_and(waits)
     }
 
-    pub(super) fn listen(&mut self, key: &Key, id: ClaimId) {
-        let listeners = &mut self.queues.entry(key.clone()).or_default().listeners;
-        if !listeners.contains(&id) {
-            listeners.push(id);
+    pub(super) fn subscribe(&mut self, key: &Key, id: ClaimId) {
+        let subscribers = &mut self.queues.entry(key.clone()).or_default().subscribers;
+        if !subscribers.contains(&id) {
+            subscribers.push(id);
         }
     }
 
-    pub(super) fn unlisten(&mut self, key: &Key, id: ClaimId) {
+    pub(super) fn unsubscribe(&mut self, key: &Key, id: ClaimId) {
         if let Some(queue) = self.queues.get_mut(key) {
-            queue.listeners.retain(|listener| *listener != id);
+            queue.subscribers.retain(|listener| *listener != id);
         }
         self.tidy(key);
     }
 
     /// The requests that masters wake for a resource.
-    pub(super) fn listeners(&self, key: &Key) -> Vec<ClaimId> {
-        self.queues.get(key).map(|queue| queue.listeners.clone()).unwrap_or_default()
+    pub(super) fn subscribers(&self, key: &Key) -> Vec<ClaimId> {
+        self.queues.get(key).map(|queue| queue.subscribers.clone()).unwrap_or_default()
     }
 
     /// Notes how many waiters a master reported when a key of this process was deleted.
     pub(super) fn others(&mut self, now: Time, key: &Key, others: u32) {
         self.recent_releases.note(now, key, others);
         if let Some(queue) = self.queues.get_mut(key) {
-            queue.queue.heard(others);
+            queue.queue.note_others(others);
         }
     }
 
@@ -137,7 +137,7 @@ impl<C: ClaimMachine> Client<C> {
             match if over { self.verdict(cx.now(), &key) } else { None } {
                 Some((why, votes)) => {
                     self.refuse(id, why, votes, cx);
-                    next = self.queues.next(&key, |queue| queue.pass(&id, turn));
+                    next = self.queues.next(&key, |queue| queue.leave(&id, turn));
                 }
                 None => {
                     if queued && let Some(queue) = self.queues.queues.get_mut(&key) {
@@ -198,8 +198,7 @@ impl<C: ClaimMachine> Client<C> {
         match self.claim(self.queues.queues.get(key)?.latest?)?.claim() {
             Claim::Acquiring(acquire) => Some((acquire.latest_failure()?, acquire.votes().clone())),
             Claim::Holding(hold) if hold.lost().is_none() => {
-                let left = hold.deadline().since(now);
-                let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+                let left_ms = millis(hold.deadline().since(now));
                 let taken = Reply::Taken(Holder::Lease { token: hold.token(), left_ms });
                 let nodes = hold.terms().nodes();
                 let mut votes = Votes::open(nodes, now);

@@ -46,7 +46,7 @@ impl Hold {
         // A round under way schedules the next renewal itself.
         let next = if self.round.state == Extension::Extended { self.renews() } else { now };
         self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
-        self.tell_gap(now, out);
+        self.report_gap(now, out);
     }
 
     /// Renews the lease now if the watchdog may: the driver renews other leases, too.

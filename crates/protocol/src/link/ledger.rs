@@ -46,9 +46,9 @@ enum State {
     /// The claim is over, and its key must stay until its time.
     Left,
     /// The key must go; no compare-and-delete is under way.
-    Owed,
+    Pending,
     /// The compare-and-delete is under way on the current connection.
-    Paying,
+    Sent,
     /// The master replied to the compare-and-delete with an error; the link sends it again later.
     Refused,
 }
@@ -58,8 +58,8 @@ impl Entry {
         Self { key, state, expires, ttl, gone: None, queued: false, call }
     }
 
-    const fn is_owed(&self) -> bool {
-        matches!(self.state, State::Owed | State::Paying | State::Refused)
+    const fn is_pending(&self) -> bool {
+        matches!(self.state, State::Pending | State::Sent | State::Refused)
     }
 }
 
@@ -79,7 +79,7 @@ impl Ledger {
 
     /// Whether the claim is done with the key: the link must write no more command that may create
     /// it.
-    pub(super) fn is_settled(&self, token: Token) -> bool {
+    pub(super) fn is_given_up(&self, token: Token) -> bool {
         self.entries.get(&token).is_some_and(|entry| entry.state != State::Claimed)
     }
 
@@ -105,7 +105,7 @@ impl Ledger {
             if let Some(entry) = self.entries.get_mut(&token)
                 && entry.state == State::Left
             {
-                entry.state = State::Owed;
+                entry.state = State::Pending;
                 any = true;
             }
         }
@@ -118,24 +118,24 @@ impl Ledger {
     }
 
     /// Makes the clean-up of the key pending. No command for it is written yet.
-    pub(super) fn owe(&mut self, token: Token, call: WakeUp) {
+    pub(super) fn enqueue(&mut self, token: Token, call: WakeUp) {
         if let Some(entry) = self.entries.get_mut(&token) {
-            entry.state = State::Owed;
+            entry.state = State::Pending;
             entry.call = entry.call.max(call);
         }
     }
 
     /// Notes that the compare-and-delete of the key is being written. Enters a key that was never
     /// entered: the link asks about it all the same.
-    pub(super) fn pay(&mut self, token: Token, key: Key, now: Time, call: WakeUp) {
-        let new = Entry::new(key, State::Paying, now, Duration::ZERO, call);
+    pub(super) fn start(&mut self, token: Token, key: Key, now: Time, call: WakeUp) {
+        let new = Entry::new(key, State::Sent, now, Duration::ZERO, call);
         let entry = self.enter(token, new);
-        entry.state = State::Paying;
+        entry.state = State::Sent;
         entry.call = entry.call.max(call);
     }
 
     /// The key of a token, if its deletion wakes or counts waiters.
-    pub(super) fn called(&self, token: Token) -> Option<&Key> {
+    pub(super) fn notifying(&self, token: Token) -> Option<&Key> {
         let entry = self.entries.get(&token)?;
         (entry.call != WakeUp::None).then_some(&entry.key)
     }
@@ -150,12 +150,13 @@ impl Ledger {
 
     /// Starts all pending clean-ups. Returns them, for the caller to write.
     pub(super) fn start_all(&mut self) -> Vec<(Token, Key, WakeUp)> {
-        let owed = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Owed);
-        owed.map(|(token, entry)| {
-            entry.state = State::Paying;
-            (*token, entry.key.clone(), entry.call)
-        })
-        .collect()
+        let pending = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Pending);
+        pending
+            .map(|(token, entry)| {
+                entry.state = State::Sent;
+                (*token, entry.key.clone(), entry.call)
+            })
+            .collect()
     }
 
     /// Notes that the master replied to the compare-and-delete with an error. The master executed
@@ -188,7 +189,7 @@ impl Ledger {
             let Some(entry) = self.entries.get_mut(&token) else { continue };
             entry.queued = false;
             if entry.state == State::Refused {
-                entry.state = State::Paying;
+                entry.state = State::Sent;
                 again.push((token, entry.key.clone(), entry.call));
             }
         }
@@ -197,8 +198,8 @@ impl Ledger {
 
     /// The connection is gone: clean-ups in flight are pending again.
     pub(super) fn restart_all(&mut self) {
-        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Paying) {
-            entry.state = State::Owed;
+        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Sent) {
+            entry.state = State::Pending;
         }
     }
 
@@ -225,12 +226,12 @@ impl Ledger {
     /// Counts the keys whose clean-up is pending, in flight or refused. Keys that are left alone do
     /// not count.
     pub(super) fn owed(&self) -> usize {
-        self.entries.values().filter(|entry| entry.is_owed()).count()
+        self.entries.values().filter(|entry| entry.is_pending()).count()
     }
 
     /// Counts the pending clean-ups, without keys that have expired by themselves.
     pub(super) fn pending_and_alive(&self, now: Time) -> usize {
-        let counts = |entry: &&Entry| entry.is_owed() && now < entry.expires;
+        let counts = |entry: &&Entry| entry.is_pending() && now < entry.expires;
         self.entries.values().filter(counts).count()
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct RestartGuard {
     /// The readings of the master's clock, if the guard watches clocks.
     offsets: Option<Offsets>,
     /// How many probation keys this link has begun. Each has a value of its own.
-    vigils: u64,
+    probations: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
     look: Option<Time>,
 }
@@ -52,7 +52,7 @@ impl RestartGuard {
     pub(super) fn new(guard: Guard) -> Self {
         let trust = Trust::Distrusted(Distrust::Unmarked, None);
         let offsets = Offsets::new(guard);
-        Self { guard, run_id: None, durable: false, trust, offsets, vigils: 0, look: None }
+        Self { guard, run_id: None, durable: false, trust, offsets, probations: 0, look: None }
     }
 
     /// Takes the handshake of a new connection: to the same process or another one, with all of its
@@ -99,13 +99,16 @@ impl RestartGuard {
     /// Returns the look, if it is due.
     pub(super) fn look(&mut self, now: Time) -> Option<Command> {
         self.look.take_if(|time| now >= *time)?;
-        let Trust::Distrusted(why, probation) = &self.trust else { return self.look_at_clock() };
+        let Trust::Distrusted(why, probation) = &self.trust else {
+            // A look at the clock of a trusted master changes nothing there.
+            return self.offsets.is_some().then(|| self.watch(None, None));
+        };
         // A process without a known run id cannot be marked. One that has the marker of locks with
         // other options must not be.
         let watches = self.run_id.is_some() && why.passes();
         let begin = if watches {
-            self.vigils += 1;
-            Some(self.guard.probation(self.vigils))
+            self.probations += 1;
+            Some(self.guard.probation(self.probations))
         } else {
             None
         };
@@ -114,28 +117,20 @@ impl RestartGuard {
             .as_ref()
             .filter(|probation| watches && now >= probation.since.plus(quarantine));
         let ended = ended.map(|probation| probation.name.clone());
+        Some(self.watch(begin, ended))
+    }
+
+    fn watch(&self, begin: Option<Arc<str>>, ended: Option<Arc<str>>) -> Command {
         let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
         let marker = self.guard.marker(&run_id, self.durable);
-        let vigil_ms = self.guard.vigil_ms();
-        Some(Command::Watch { run_id, marker, begin, vigil_ms, ended })
+        let probation_ms = self.guard.probation_ms();
+        Command::Watch { run_id, marker, begin, probation_ms, ended }
     }
 
     /// Returns a look before its time at a trusted master; `None` for a distrusted one, which has
     /// looks anyway.
     pub(super) fn look_again(&self) -> Option<Command> {
-        self.is_trusting().then(|| self.bare_look())
-    }
-
-    fn look_at_clock(&self) -> Option<Command> {
-        self.offsets.is_some().then(|| self.bare_look())
-    }
-
-    /// Returns the look at a trusted master, which changes nothing there.
-    fn bare_look(&self) -> Command {
-        let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
-        let marker = self.guard.marker(&run_id, self.durable);
-        let vigil_ms = self.guard.vigil_ms();
-        Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None }
+        self.is_trusting().then(|| self.watch(None, None))
     }
 
     /// Reads the master's clock from a reply, if the guard watches clocks. Returns the reading,

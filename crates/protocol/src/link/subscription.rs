@@ -53,14 +53,14 @@ impl Subscription {
         self.waiters.len()
     }
 
-    fn tell_all<T>(&self, word: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
+    fn notify_all<T>(&self, word: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
         out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), word)));
     }
 
     /// The connection is gone: notifies the waiters that the master no longer wakes them.
     pub(super) fn close<T>(&mut self, out: &mut Vec<LinkEffect<T>>) {
         if self.is_open() {
-            self.tell_all(QueueEvent::NotSubscribed, out);
+            self.notify_all(QueueEvent::NotSubscribed, out);
         }
         self.state = State::Closed;
     }
@@ -69,14 +69,14 @@ impl Subscription {
     pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if able { State::Able } else { State::Refused };
         if !able {
-            self.tell_all(QueueEvent::Refused, out);
+            self.notify_all(QueueEvent::Refused, out);
         }
     }
 
     /// Takes the reply to `SUBSCRIBE`.
     pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if open { State::Open } else { State::Refused };
-        self.tell_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);
+        self.notify_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);
     }
 
     /// The waiter's name in the master's queue. Where the master cannot wake waiters, the inbox is
@@ -88,7 +88,7 @@ impl Subscription {
 }
 
 impl<T> Link<T> {
-    pub(super) fn listen(
+    pub(super) fn add_waiter(
         &mut self,
         now: Time,
         (key, waiter_id): (Key, WaiterId),
@@ -108,7 +108,7 @@ impl<T> Link<T> {
         self.subscribe(now, out);
     }
 
-    pub(super) fn unlisten(&mut self, waiter_id: WaiterId) {
+    pub(super) fn remove_waiter(&mut self, waiter_id: WaiterId) {
         self.inbox.waiters.remove(&waiter_id);
     }
 
@@ -146,7 +146,7 @@ impl<T> Link<T> {
 
     /// Reports how many waiters were in the queue when the master deleted the key of this token.
     pub(super) fn count(&self, token: Token, waiters: u32, out: &mut Vec<LinkEffect<T>>) {
-        if let Some(key) = self.ledger.called(token) {
+        if let Some(key) = self.ledger.notifying(token) {
             out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Waiters(waiters)));
         }
     }

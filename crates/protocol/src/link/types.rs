@@ -55,65 +55,39 @@ impl Bounds {
 pub struct RunId(pub Arc<str>);
 
 /// What a driver passes to a link. `T` is a tag that the link returns with the reply.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkInput<T> {
     /// A claim asks this master about its resource.
-    Send {
-        /// The key of the resource.
-        key: Key,
-        /// The request.
-        ask: VoteRequest,
-        /// The tag of the reply.
-        tag: T,
-    },
+    Send { key: Key, ask: VoteRequest, tag: T },
     /// A claim is done with a token: its key must go.
     CleanUp {
-        /// The key of the resource.
         key: Key,
-        /// The token of the key.
         token: Token,
         /// Which waiter is woken when the key is deleted.
         call: WakeUp,
         /// The waiter that leaves the queue with this.
         leave: Option<WaiterId>,
-        /// The tag of the reply.
         tag: T,
     },
     /// Ask for a position in the master's queue for a resource, or keep it.
-    Enqueue {
-        /// The key of the resource.
-        key: Key,
-        /// The waiter.
-        waiter_id: WaiterId,
-        /// The position.
-        position: Position,
-        /// The tag of the reply.
-        tag: T,
-    },
+    Enqueue { key: Key, waiter_id: WaiterId, position: Position, tag: T },
     /// The position is no longer needed.
     Dequeue {
-        /// The key of the resource.
         key: Key,
-        /// The waiter.
         waiter_id: WaiterId,
         /// Whether the master wakes the first waiter in the queue, if the resource is free.
         call: bool,
     },
     /// The master is to wake this waiter: subscribe, unless the link is subscribed already.
     /// [`LinkEffect::QueueEvent`] reports the result.
-    Subscribe {
-        /// The key of the resource.
-        key: Key,
-        /// The waiter.
-        waiter_id: WaiterId,
-    },
+    Subscribe { key: Key, waiter_id: WaiterId },
     /// This waiter no longer waits.
     Unsubscribe(WaiterId),
     /// A claim is over, and its writes in flight get a lock delay: the key must go if it is still
     /// there after that. Until then no clean-up is pending. No caller waits for it.
     Leave {
-        /// The token of the key.
         token: Token,
         /// Until when the key is left alone.
         until: Time,
@@ -132,7 +106,6 @@ pub enum LinkInput<T> {
     },
     /// A dialled connection did not come up, or an open one broke.
     Closed {
-        /// The connection's number.
         epoch: u64,
         /// The reason, for a person to read.
         why: Arc<str>,
@@ -140,19 +113,9 @@ pub enum LinkInput<T> {
         random: u64,
     },
     /// The oldest unanswered command of this connection was answered.
-    Answered {
-        /// The connection's number.
-        epoch: u64,
-        /// The reply.
-        answer: Reply,
-    },
+    Answered { epoch: u64, answer: Reply },
     /// The master woke a waiter of this process.
-    Woken {
-        /// The connection's number.
-        epoch: u64,
-        /// The waiter.
-        waiter_id: WaiterId,
-    },
+    Woken { epoch: u64, waiter_id: WaiterId },
     /// The time of [`Link::next_wake`](crate::Link::next_wake) has come.
     Wake,
     /// Refuse requests from now on; pending clean-ups go on.

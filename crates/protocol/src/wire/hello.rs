@@ -175,6 +175,9 @@ impl Handshake<'_> {
                 greeting.client_id = u64::try_from(*id).ok();
                 Ok(())
             }
+            (Query::Info, Frame::Bulk(text)) if is_sentinel(text) => {
+                Err(Unfit(Arc::from("it is a Sentinel, not a master")))
+            }
             (Query::Info, Frame::Bulk(text)) => {
                 greeting.run_id = run_id(text);
                 Ok(())
@@ -257,6 +260,12 @@ fn was_no_replica(info: &[u8]) -> bool {
     second.is_some_and(|name| !name.is_empty() && name.bytes().all(|digit| digit == b'0'))
 }
 
+/// Valkey 9 calls the field `server_mode`.
+fn is_sentinel(info: &[u8]) -> bool {
+    let mode = field(info, "redis_mode").or_else(|| field(info, "server_mode"));
+    mode == Some("sentinel")
+}
+
 fn run_id(info: &[u8]) -> Option<RunId> {
     let id = field(info, "run_id")?;
     (!id.is_empty() && id.len() <= 64).then(|| RunId(Arc::from(id)))
@@ -275,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_tells_who_the_master_is_and_who_we_are() {
+    fn a_greeting_identifies_the_master_and_the_client() {
         let info = Frame::Bulk(b"# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\n");
         let loads = super::super::SCRIPTS.map(|script| Frame::Bulk(script.sha1.as_bytes()));
         let frames = [&[Frame::Integer(7), info], &loads[..]].concat();
@@ -304,7 +313,7 @@ mod tests {
         };
         let (hello, denied) = (Hello::default(), Frame::Error(b"NOPERM no permissions"));
         let never = Frame::Bulk(b"role:master\r\nmaster_replid:6c2a\r\nmaster_replid2:0000\r\n");
-        let told = |boot: Frame<'_>, settings: Frame<'_>, origin: Frame<'_>| {
+        let greeting = |boot: Frame<'_>, settings: Frame<'_>, origin: Frame<'_>| {
             let mut greeting = Greeting::default();
             let frames = [Frame::Integer(7), denied.clone(), boot, settings, origin];
             for (index, frame) in frames.iter().enumerate() {
@@ -312,7 +321,7 @@ mod tests {
             }
             (greeting.boot.as_deref().map(alloc::borrow::ToOwned::to_owned), greeting.durable)
         };
-        let greet = |boot, settings| told(boot, settings, never.clone());
+        let greet = |boot, settings| greeting(boot, settings, never.clone());
         assert_eq!(greet(Frame::Bulk(b"a 1"), settings(b"no")), (Some("a 1".into()), true));
         assert_eq!(greet(Frame::Null, settings(b"yes")), (None, false));
         assert_eq!(greet(denied.clone(), denied.clone()), (None, false));
@@ -322,10 +331,10 @@ mod tests {
         );
         // A process that took over from its master, and ones with an unknown origin.
         for origin in [&b"master_replid2:6c2a\r\n"[..], b"master_replid2:\r\n", b"", b"\xff"] {
-            let (_, durable) = told(Frame::Null, settings(b"no"), Frame::Bulk(origin));
+            let (_, durable) = greeting(Frame::Null, settings(b"no"), Frame::Bulk(origin));
             assert!(!durable, "{origin:?}");
         }
-        assert!(!told(Frame::Null, settings(b"no"), denied.clone()).1);
+        assert!(!greeting(Frame::Null, settings(b"no"), denied.clone()).1);
     }
 
     #[test]
@@ -338,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_takes_no_client_is_not_said_to_refuse_the_password() {
+    fn a_master_that_is_full_is_not_reported_as_refusing_the_password() {
         let hello = Hello { password: Some("pw".into()), ..Hello::default() };
         let unfit = read(&hello, &[Frame::Error(b"ERR max number of clients reached")]);
         let why = "the master takes no client: ERR max number of clients reached";
@@ -347,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_forbids_to_ask_is_used_and_one_that_wants_a_password_is_not() {
+    fn a_master_that_forbids_questions_is_used_and_one_that_wants_a_password_is_not() {
         let denied = Frame::Error(b"NOPERM this user has no permissions to run 'client|id'");
         assert_eq!(read(&Hello::default(), &[denied.clone(), denied]), Ok(Greeting::default()));
         let wanted = Frame::Error(b"NOAUTH Authentication required.");

@@ -301,21 +301,21 @@ pub const WATCH: Script = Script {
         "\
 local boot = redis.pcall('GET', KEYS[1])
 if type(boot) == 'table' then return boot end
-local vigil = redis.pcall('GET', KEYS[2])
-if type(vigil) == 'table' then return vigil end
-boot, vigil = boot or '', vigil or ''
+local probation = redis.pcall('GET', KEYS[2])
+if type(probation) == 'table' then return probation end
+boot, probation = boot or '', probation or ''
 if ARGV[1] == '' or string.sub(boot, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then
-  if vigil ~= '' and vigil == ARGV[5] then
+  if probation ~= '' and probation == ARGV[5] then
     redis.call('SET', KEYS[1], ARGV[2])
     redis.call('DEL', KEYS[2])
-    boot, vigil = ARGV[2], ''
-  elseif vigil == '' and ARGV[3] ~= '' then
+    boot, probation = ARGV[2], ''
+  elseif probation == '' and ARGV[3] ~= '' then
     redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
-    vigil = ARGV[3]
+    probation = ARGV[3]
   end
 end
-return {string.sub(boot, 1, 257), string.sub(vigil, 1, 257), now}
+return {string.sub(boot, 1, 257), string.sub(probation, 1, 257), now}
 "
     ),
-    sha1: "c96d6c1b27438b814030de76d76a7276afe6087d",
+    sha1: "1f305e8373ea32a5067e1a945f2dbbd03e027f76",
 };

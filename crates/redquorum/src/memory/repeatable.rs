@@ -2,6 +2,8 @@
 
 use std::cell::Cell;
 
+use redquorum_protocol::splitmix64;
+
 thread_local! {
     /// The sources of the simulation that this thread runs.
     static SOURCES: Cell<Option<Sources>> = const { Cell::new(None) };
@@ -50,18 +52,11 @@ impl Repeatable {
 pub(crate) fn fill(bytes: &mut [u8]) -> bool {
     let Some(mut sources) = SOURCES.get() else { return false };
     for chunk in bytes.chunks_mut(8) {
-        sources.random = sources.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        chunk.copy_from_slice(&mixed(sources.random).to_le_bytes()[..chunk.len()]);
+        let random = splitmix64(&mut sources.random).to_le_bytes();
+        chunk.copy_from_slice(&random[..chunk.len()]);
     }
     SOURCES.set(Some(sources));
     true
-}
-
-/// The finalizer of splitmix64.
-const fn mixed(state: u64) -> u64 {
-    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// What the wall clock of the simulation shows, if one runs.

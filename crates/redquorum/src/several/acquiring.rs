@@ -2,7 +2,6 @@
 //! machine, on one claim for each resource.
 
 use std::future::Future;
-use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -13,16 +12,17 @@ use redquorum_protocol::{
 };
 use tokio::time::{Instant, Sleep};
 
-use super::error::AcquireAllError;
 use super::leases::Leases;
 use super::{Request, Wanted};
-use crate::acquire::{Granted, of_kind, tell_failed};
+use crate::acquire::not_acquired;
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
+use crate::error::AcquireError;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::report::Report;
 use crate::shared::After;
+use crate::trace::Span;
 
 /// The future of an [`AcquireAll`](super::AcquireAll).
 ///
@@ -30,11 +30,11 @@ use crate::shared::After;
 /// Dropping it gives the attempt up. The keys that it may have set, of any resource, are deleted in
 /// the background.
 #[must_use = "futures do nothing unless polled"]
-pub struct AcquiringAll<L = Lease> {
+pub struct AcquiringAll {
     stage: Stage,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Option<Instant>,
-    kind: PhantomData<fn() -> L>,
+    span: Span,
 }
 
 enum Stage {
@@ -64,9 +64,9 @@ struct Member {
     claim: Option<Arc<ClaimCell>>,
 }
 
-impl<L> AcquiringAll<L> {
+impl AcquiringAll {
     pub(super) const fn new(request: Request) -> Self {
-        Self { stage: Stage::Ready(request), timer: None, armed: None, kind: PhantomData }
+        Self { stage: Stage::Ready(request), timer: None, armed: None, span: Span::NONE }
     }
 
     /// Whether a timer for this instant, or for an earlier one, is running.
@@ -86,28 +86,46 @@ impl<L> AcquiringAll<L> {
     }
 }
 
-impl<L: Granted> Future for AcquiringAll<L> {
-    type Output = Result<Leases<L>, AcquireAllError>;
+impl Future for AcquiringAll {
+    type Output = Result<Leases, AcquireError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Stage::Ready(request) = &mut this.stage {
+        if let Stage::Ready(request) = &this.stage {
+            this.span = Span::acquire_all(request.parts.len());
+        }
+        let span = this.span.clone();
+        let result = span.within(|| this.advance(cx));
+        if let Poll::Ready(result) = &result {
+            span.acquired(result);
+            this.span = Span::NONE;
+            if let Ok(leases) = result {
+                leases.iter().for_each(Lease::open_span);
+            }
+        }
+        result
+    }
+}
+
+impl AcquiringAll {
+    fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Leases, AcquireError>> {
+        if let Stage::Ready(request) = &mut self.stage {
             let (wait, parts) = (request.wait, std::mem::take(&mut request.parts));
             let request = Request { parts, ..*request };
-            match request.check::<L>() {
-                Ok(wanted) => this.stage = Stage::Trying(Box::new(Attempt::start(wanted, wait))),
+            match request.check() {
+                Ok(wanted) => self.stage = Stage::Trying(Box::new(Attempt::start(wanted, wait))),
                 Err(error) => {
-                    this.stage = Stage::Done;
+                    self.stage = Stage::Done;
                     return Poll::Ready(Err(error));
                 }
             }
         }
         loop {
-            let Stage::Trying(attempt) = &mut this.stage else {
+            let Stage::Trying(attempt) = &mut self.stage else {
                 panic!("polled after it was ready")
             };
             let result = if attempt.is_shut_down() {
-                Some(Err(AcquireAllError::ShutDown))
+                Some(Err(AcquireError::ShutDown))
             } else {
                 let next = attempt.look(cx.waker());
                 if attempt.several.is_held() {
@@ -116,14 +134,14 @@ impl<L: Granted> Future for AcquiringAll<L> {
                     Some(Err(attempt.failed(member, why)))
                 } else {
                     match next {
-                        Some(next) if this.sleeps(next, cx) => return Poll::Pending,
+                        Some(next) if self.sleeps(next, cx) => return Poll::Pending,
                         _ => None,
                     }
                 }
             };
             if let Some(result) = result {
                 // Dropping the attempt undoes the rest of it.
-                this.stage = Stage::Done;
+                self.stage = Stage::Done;
                 return Poll::Ready(result);
             }
         }
@@ -227,29 +245,24 @@ impl Attempt {
         self.tell(told);
     }
 
-    fn hand_out<L: Granted>(&mut self) -> Leases<L> {
+    fn hand_out(&mut self) -> Leases {
         let waited = self.clock.now().since(self.asked);
-        let mut leases: Vec<(usize, L)> = Vec::with_capacity(self.members.len());
+        let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(self.members.len());
         for member in &mut self.members {
             if let Some(claim) = member.claim.take() {
                 // From here on the lease ends the claim.
-                leases.push((member.wanted.named, of_kind(Lease::new(claim, waited))));
+                leases.push((member.wanted.named, Lease::new(claim, waited)));
             }
         }
         leases.sort_by_key(|(named, _)| *named);
         Leases::new(leases.into_iter().map(|(_, lease)| lease).collect())
     }
 
-    fn failed(&mut self, member: usize, why: Failure) -> AcquireAllError {
+    fn failed(&mut self, member: usize, why: Failure) -> AcquireError {
         let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
         let Wanted { fleet, key, .. } = &self.members[member].wanted;
-        tell_failed(fleet, key, attempts, why, &report);
-        let resource = key[fleet.prefix.len()..].to_vec();
-        match why {
-            Failure::NoQuorum => AcquireAllError::NoQuorum { resource, report, attempts },
-            Failure::TooLate => AcquireAllError::TooLate { resource, report, attempts },
-            _ => AcquireAllError::Taken { resource, report, attempts },
-        }
+        let waited = self.clock.now().since(self.asked);
+        not_acquired(fleet, key, why, report, attempts, waited)
     }
 }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use redquorum_protocol::Outcome;
 
-use super::error::{LostOne, NotExtended};
 use super::together;
-use crate::acquire::Granted;
 use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
 use crate::lease::{Lease, Released, run_while};
@@ -25,67 +23,67 @@ use crate::lease::{Lease, Released, run_while};
 /// Dropping it gives all back in the background, as [dropping a lease](Lease) does. To give them
 /// back one by one, iterate over it by value.
 #[must_use = "the resources are given back as soon as the leases are dropped"]
-pub struct Leases<L = Lease> {
+pub struct Leases {
     /// In the order in which they were named; at least one.
-    leases: Vec<L>,
+    leases: Vec<Lease>,
 }
 
-impl<L: Granted> Leases<L> {
-    pub(super) const fn new(leases: Vec<L>) -> Self {
+impl Leases {
+    pub(super) const fn new(leases: Vec<Lease>) -> Self {
         Self { leases }
     }
 
-    fn each(&self) -> impl Iterator<Item = &Lease> {
-        self.leases.iter().map(L::lease)
-    }
-
     /// The leases, in the order in which the resources were named.
-    pub fn iter(&self) -> std::slice::Iter<'_, L> {
+    pub fn iter(&self) -> std::slice::Iter<'_, Lease> {
         self.leases.iter()
     }
 
     /// The lease of one resource. If several sets of masters have a resource of this name, the
     /// first one.
-    pub fn get(&self, resource: impl AsRef<[u8]>) -> Option<&L> {
-        self.leases.iter().find(|lease| lease.lease().resource() == resource.as_ref())
+    pub fn get(&self, resource: impl AsRef<[u8]>) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.resource() == resource.as_ref())
     }
 
     /// The instant after which the leases must be taken for lost: the earliest of their deadlines.
     pub fn deadline(&self) -> Deadline {
-        self.each().map(Lease::deadline).min().expect("there is at least one")
+        self.iter().map(Lease::deadline).min().expect("there is at least one")
     }
 
     /// The time that is left until the deadline; zero once one of the leases is lost. The value is
     /// out of date as soon as you have it. To stop in time, use [`run`](Leases::run) or
     /// [`lost`](Leases::lost).
     pub fn validity(&self) -> Duration {
-        self.each().map(Lease::validity).min().unwrap_or_default()
+        self.iter().map(Lease::validity).min().unwrap_or_default()
     }
 
-    /// The lost lease, if one is lost. A loss is final.
-    pub fn is_lost(&self) -> Option<LostOne> {
-        self.each().find_map(|lease| lease.is_lost().map(|lost| lost_one(lease, lost)))
+    /// Whether one of the leases is lost. A loss is final.
+    pub fn is_lost(&self) -> bool {
+        self.iter().any(Lease::is_lost)
+    }
+
+    /// Which lease is lost, and why, if one is.
+    pub fn loss(&self) -> Option<Lost> {
+        self.iter().find_map(Lease::loss)
     }
 
     /// Waits until one of the leases is lost, and returns which and why: see [`Lease::lost`].
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
-    pub async fn lost(&self) -> LostOne {
-        together::first(self.each().map(|lease| async { lost_one(lease, lease.lost().await) }))
-            .await
+    pub async fn lost(&self) -> Lost {
+        together::first(self.iter().map(Lease::lost)).await
     }
 
     /// Extends all leases by their TTLs from now, in one round trip: see [`Lease::extend`]. Returns
     /// the new deadline, the earliest of theirs.
     ///
     /// # Errors
-    /// [`NotExtended`] if not all were extended, with the worst error.
+    /// [`ExtendError`], the worst, if not all were extended.
     ///
     /// # Cancel safety
     /// See [`Lease::extend`].
-    pub async fn extend(&self) -> Result<Deadline, NotExtended> {
-        let results = together::all(self.each().map(Lease::extend)).await;
+    pub async fn extend(&self) -> Result<Deadline, ExtendError> {
+        let results = together::all(self.iter().map(Lease::extend)).await;
         self.extended(results)
     }
 
@@ -99,48 +97,41 @@ impl<L: Granted> Leases<L> {
     ///
     /// # Cancel safety
     /// See [`Lease::extend`].
-    pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, NotExtended> {
-        let results = together::all(self.each().map(|lease| lease.extend_to(ttl))).await;
+    pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
+        let results = together::all(self.iter().map(|lease| lease.extend_to(ttl))).await;
         self.extended(results)
     }
 
     fn extended(
         &self,
         results: Vec<Result<Deadline, ExtendError>>,
-    ) -> Result<Deadline, NotExtended> {
-        let failed = self.each().zip(results).filter_map(|(lease, result)| {
-            let resource = lease.resource().to_vec();
-            result.err().map(|error| NotExtended { resource, error })
-        });
-        // The first of the worst errors.
-        match failed.min_by_key(|failed| std::cmp::Reverse(badness(&failed.error))) {
-            Some(failed) => Err(failed),
-            // A lease may have been lost while the last extensions were in progress.
-            None => match self.is_lost() {
-                Some(LostOne { resource, lost }) => {
-                    Err(NotExtended { resource, error: ExtendError::Lost(lost) })
-                }
-                None => Ok(self.deadline()),
-            },
+    ) -> Result<Deadline, ExtendError> {
+        let errors = results.into_iter().filter_map(Result::err);
+        // The first of the worst errors. A lease may have been lost while the last extensions were
+        // in progress.
+        let worst = errors.min_by_key(|error| std::cmp::Reverse(badness(error)));
+        match worst.or_else(|| self.loss().map(ExtendError::Lost)) {
+            Some(error) => Err(error),
+            None => Ok(self.deadline()),
         }
     }
 
     /// Starts the watchdog for each of the leases: see [`Lease::keep_alive`]. It extends none of
     /// them beyond `max_hold` from now.
     pub fn keep_alive(&self, max_hold: Duration) {
-        self.each().for_each(|lease| lease.keep_alive(max_hold));
+        self.iter().for_each(|lease| lease.keep_alive(max_hold));
     }
 
     /// Runs `work` while all leases last: see [`Lease::run`]. When it is done,
     /// [release](Leases::release) them.
     ///
     /// # Errors
-    /// [`LostOne`] if one of the leases ended first.
+    /// [`Lost`] if one of the leases ended first.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the leases as they are.
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LostOne> {
-        run_while(work, self.lost(), || self.is_lost()).await
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        run_while(work, self.lost(), || self.loss()).await
     }
 
     /// Gives all resources back, at once: see [`Lease::release`].
@@ -149,48 +140,39 @@ impl<L: Granted> Leases<L> {
     /// Dropping the future, polled or not, gives all of them back all the same; only the outcome is
     /// lost.
     pub async fn release(self) -> ReleasedAll {
-        let each = self.leases.into_iter().map(|lease| async {
-            let lease = lease.into_lease();
-            let resource = lease.resource().to_vec();
-            (resource, lease.release().await)
-        });
-        ReleasedAll { each: together::all(each).await }
+        ReleasedAll { each: together::all(self.leases.into_iter().map(Lease::release)).await }
     }
-}
-
-fn lost_one(lease: &Lease, lost: Lost) -> LostOne {
-    LostOne { resource: lease.resource().to_vec(), lost }
 }
 
 /// How bad an error is: from those that may pass to those that stay.
 const fn badness(error: &ExtendError) -> u8 {
     match error {
-        ExtendError::NoQuorum(_) => 0,
-        ExtendError::Options(_) | ExtendError::ShutDown => 1,
-        ExtendError::QuorumGone(_) => 2,
+        ExtendError::NoQuorum { .. } => 0,
+        ExtendError::Options { .. } | ExtendError::ShutDown => 1,
+        ExtendError::QuorumGone { .. } => 2,
         ExtendError::Lost(_) => 3,
     }
 }
 
-impl<L> IntoIterator for Leases<L> {
-    type Item = L;
-    type IntoIter = std::vec::IntoIter<L>;
+impl IntoIterator for Leases {
+    type Item = Lease;
+    type IntoIter = std::vec::IntoIter<Lease>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.leases.into_iter()
     }
 }
 
-impl<'a, L> IntoIterator for &'a Leases<L> {
-    type Item = &'a L;
-    type IntoIter = std::slice::Iter<'a, L>;
+impl<'a> IntoIterator for &'a Leases {
+    type Item = &'a Lease;
+    type IntoIter = std::slice::Iter<'a, Lease>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.leases.iter()
     }
 }
 
-impl<L: fmt::Debug> fmt::Debug for Leases<L> {
+impl fmt::Debug for Leases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.leases).finish()
     }
@@ -198,8 +180,10 @@ impl<L: fmt::Debug> fmt::Debug for Leases<L> {
 
 /// The results of several released leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use = "it says whether a lease was lost before; `let _ =` if that does not matter"]
 pub struct ReleasedAll {
-    each: Vec<(Vec<u8>, Released)>,
+    /// In the order in which the resources were named.
+    each: Vec<Released>,
 }
 
 impl ReleasedAll {
@@ -207,7 +191,7 @@ impl ReleasedAll {
     /// [`AlreadyGone`](Outcome::AlreadyGone) if one had ended before, else
     /// [`Unknown`](Outcome::Unknown).
     pub fn outcome(&self) -> Outcome {
-        let any = |outcome| self.each.iter().any(|(_, released)| released.outcome == outcome);
+        let any = |outcome| self.each.iter().any(|released| released.outcome == outcome);
         if any(Outcome::AlreadyGone) {
             Outcome::AlreadyGone
         } else if any(Outcome::Unknown) {
@@ -217,17 +201,22 @@ impl ReleasedAll {
         }
     }
 
-    /// Each resource and the result of its lease, in the order in which the resources were named.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Released)> {
-        self.each.iter().map(|(resource, released)| (&resource[..], released))
+    /// Whether one of the leases had ended before: see [`Released::was_lost`].
+    pub fn was_lost(&self) -> bool {
+        self.each.iter().any(Released::was_lost)
+    }
+
+    /// The result of each lease, in the order in which the resources were named.
+    pub fn iter(&self) -> std::slice::Iter<'_, Released> {
+        self.each.iter()
     }
 }
 
 impl fmt::Display for ReleasedAll {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (resource, released)) in self.each.iter().enumerate() {
+        for (index, released) in self.each.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{}: {released}", resource.escape_ascii())?;
+            write!(f, "{separator}{released}")?;
         }
         Ok(())
     }

@@ -1,36 +1,19 @@
-//! A lease: granted, inspected, used for work, lost, released.
+//! A lease: granted, inspected, used for work, lost, released. Work under a lease in one call, and
+//! the signal that notifies tasks and threads of a loss.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redquorum::{
-    AcquireError, Outcome,
-    report::{Loss, MasterOutcome},
-};
+use redquorum::{AcquireError, LossSignal, Lost, Owner, RunError, report::Loss};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{
-    MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, holding, keys, poll_once, settle, take,
-};
+use crate::support::{MS, S, TTL, VALIDITY, bed, keys, settle, take};
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_excludes_others_until_it_is_released() {
-    let (masters, lock) = bed(5).await;
-    let lease = lock.acquire("r").await.unwrap();
-    assert!(lock.try_acquire("r").await.unwrap().is_none());
-    let released = lease.release().await;
-    assert_eq!(released.outcome, Outcome::Released, "{}", released.report);
-    assert!(released.report.in_favour() >= 3, "{}", released.report);
-    drop(take(&lock, "r").await);
-    lock.shutdown(S).await.unwrap();
-    assert_eq!(keys(&masters, 5), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_tells_its_deadline_and_what_is_left_of_it() {
+async fn a_lease_has_a_deadline_and_a_validity() {
     let (_masters, lock) = bed(5).await;
     let lease = lock.acquire("r").await.unwrap();
     let later = lock.acquire("s").ttl(2 * TTL).await.unwrap();
@@ -47,35 +30,7 @@ async fn a_lease_tells_its_deadline_and_what_is_left_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_tells_what_each_master_said() {
-    let (masters, lock) = bed(5).await;
-    masters.kill(2);
-    masters.set(4, "r", "somebody", Some(TTL));
-    settle().await;
-    let lease = lock.acquire("r").await.unwrap();
-    assert_eq!(lease.report().in_favour(), 3);
-    let said = lease.report().masters();
-    // A later report has the replies that came after the quorum.
-    assert!(lease.latest_report().in_favour() >= 3);
-    assert_eq!((said[0].number, &*said[4].name), (1, "memory-5"));
-    assert!(matches!(said[1].outcome, Some(MasterOutcome::Unknown(_))), "{}", said[1]);
-    assert!(matches!(said[3].outcome, Some(MasterOutcome::Taken(_)) | None), "{}", said[3]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_that_is_not_extended_is_lost_at_its_deadline() {
-    let (_masters, lock) = bed(3).await;
-    let start = Instant::now();
-    let lease = lock.acquire("r").await.unwrap();
-    let lost = lease.lost().await;
-    assert!(start.elapsed() >= VALIDITY && start.elapsed() <= VALIDITY + 2 * MS);
-    assert_eq!((lost.0, lease.is_lost()), (Loss::Expired, Some(lost)));
-    let released = lease.release().await;
-    assert_eq!(released.outcome, Outcome::AlreadyGone, "{}", released.report);
-}
-
-#[tokio::test(start_paused = true)]
-async fn everybody_who_waits_for_the_loss_is_told_at_once() {
+async fn all_tasks_that_wait_for_the_loss_are_woken_at_once() {
     let (_masters, lock) = bed(3).await;
     let lease = Arc::new(lock.acquire("r").await.unwrap());
     let start = Instant::now();
@@ -88,26 +43,11 @@ async fn everybody_who_waits_for_the_loss_is_told_at_once() {
         });
     }
     for lost in waiters.join_all().await {
-        assert_eq!(Some(lost), lease.is_lost());
+        assert_eq!(Some(lost), lease.loss());
     }
     assert!(start.elapsed() <= VALIDITY + 2 * MS);
     // A later call returns the loss too.
-    assert_eq!(lease.lost().await.0, Loss::Expired);
-}
-
-#[tokio::test(start_paused = true)]
-async fn work_under_a_lease_returns_its_value_and_leaves_the_lease() {
-    let (_masters, lock) = bed(3).await;
-    let lease = lock.acquire("r").await.unwrap();
-    let value = lease
-        .run(async {
-            sleep(S).await;
-            42
-        })
-        .await;
-    assert_eq!(value, Ok(42));
-    assert!(lease.is_lost().is_none());
-    assert_eq!(lease.release().await.outcome, Outcome::Released);
+    assert_eq!(lease.lost().await.cause, Loss::Expired);
 }
 
 #[tokio::test(start_paused = true)]
@@ -128,7 +68,7 @@ async fn work_is_not_polled_after_the_deadline() {
     };
     let worked: Result<(), _> = lease.run(work).await;
     let lost = worked.unwrap_err();
-    assert_eq!(lost.0, Loss::Expired);
+    assert_eq!(lost.cause, Loss::Expired);
     assert!(polls.get() > 1000 && late.get() == 0, "{polls:?} {late:?}");
     assert!(witness.upgrade().is_none(), "the work is dropped");
 }
@@ -148,107 +88,8 @@ async fn work_that_is_always_ready_is_stopped_too() {
         })
         .await;
     let result: Result<(), _> = result;
-    assert_eq!(result.unwrap_err().0, Loss::Expired);
+    assert_eq!(result.unwrap_err().cause, Loss::Expired);
     assert!(deadline.has_passed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_panic_in_the_work_gives_the_resource_back() {
-    let (masters, lock) = bed(3).await;
-    let lease = lock.acquire("r").await.unwrap();
-    let worker = tokio::spawn(async move { lease.run(async { panic!("in the work") }).await });
-    assert!(worker.await.unwrap_err().is_panic());
-    settle().await;
-    assert_eq!(keys(&masters, 3), 0);
-    drop(take(&lock, "r").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn releasing_tells_what_became_of_the_lease() {
-    let (masters, lock) = bed(5).await;
-    let lease = take(&lock, "r").await;
-    (1..=3).for_each(|number| masters.forget(number));
-    assert_eq!(lease.release().await.outcome, Outcome::AlreadyGone);
-
-    let lease = take(&lock, "r").await;
-    (1..=3).for_each(|number| masters.stop(number));
-    let start = Instant::now();
-    assert_eq!(lease.release().await.outcome, Outcome::Unknown);
-    assert!(start.elapsed() <= NODE_TIMEOUT + MS, "{:?}", start.elapsed());
-    (1..=3).for_each(|number| masters.resume(number));
-    sleep(S).await;
-    assert_eq!(keys(&masters, 5), 0);
-    assert_eq!(lock.stats().released, 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn releasing_takes_nothing_from_the_next_holder() {
-    let (masters, lock) = bed(5).await;
-    for dropped in [false, true] {
-        let old = take(&lock, "r").await;
-        sleep(TTL).await;
-        let new = take(&lock, "r").await;
-        if dropped {
-            drop(old);
-        } else {
-            assert_eq!(old.release().await.outcome, Outcome::AlreadyGone);
-        }
-        settle().await;
-        assert_eq!(holding(&masters, 5, "r"), [1, 2, 3, 4, 5]);
-        assert_eq!(new.release().await.outcome, Outcome::Released);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_lease_and_a_dropped_release_give_the_resource_back() {
-    let (masters, lock) = bed(5).await;
-    drop(take(&lock, "r").await);
-    settle().await;
-    assert_eq!(keys(&masters, 5), 0);
-    drop(take(&lock, "r").await.release());
-    settle().await;
-    assert_eq!(keys(&masters, 5), 0);
-    let mut releasing = Box::pin(take(&lock, "r").await.release());
-    assert!(poll_once(releasing.as_mut()).await.is_pending());
-    drop(releasing);
-    settle().await;
-    assert_eq!(keys(&masters, 5), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_comes_too_late_for_a_won_lease_gets_none() {
-    let (masters, lock) = bed(5).await;
-    // Control: a caller that polls in time.
-    let mut acquiring = pin!(lock.acquire("r").wait(Duration::ZERO).into_future());
-    assert!(poll_once(acquiring.as_mut()).await.is_pending());
-    // A won lease is kept for one second, so that a future that is never polled blocks no others.
-    sleep(S - MS).await;
-    let lease = acquiring.await.unwrap();
-    assert!(lease.validity() <= VALIDITY - S + MS && lease.is_lost().is_none());
-    drop(lease);
-
-    for wait in [Duration::ZERO, S] {
-        let mut acquiring = pin!(lock.acquire("r").wait(wait).into_future());
-        assert!(poll_once(acquiring.as_mut()).await.is_pending());
-        // The votes arrive. Then the process is stopped for longer than the lease would last.
-        settle().await;
-        assert_eq!(holding(&masters, 5, "r").len(), 5);
-        sleep(VALIDITY).await;
-        let result = acquiring.await;
-        let Err(AcquireError::TooLate { report, attempts: 1 }) = &result else {
-            panic!("{result:?}")
-        };
-        assert!(report.in_favour() >= 3, "{report}");
-        settle().await;
-        assert_eq!(keys(&masters, 5), 0, "granted too late, and not cleaned up");
-    }
-    assert_eq!(lock.stats().too_late, 2);
-
-    // A caller with time left tries again.
-    let mut acquiring = pin!(lock.acquire("r").wait(2 * TTL).into_future());
-    assert!(poll_once(acquiring.as_mut()).await.is_pending());
-    sleep(TTL).await;
-    assert!(acquiring.await.unwrap().validity() > VALIDITY - S);
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,4 +114,179 @@ async fn deadlines_of_two_locks_can_be_compared() {
     let late = take(&second, "late").await.deadline();
     assert!(early < late && early != late);
     assert_eq!(take(&first, "too").await.deadline(), late);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_counted_once() {
+    let (_masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    sleep(2 * TTL).await;
+    assert!(lease.is_lost() && lease.extend().await.is_err());
+    lease.lost().await;
+    let _ = lease.release().await;
+    let stats = lock.stats();
+    assert_eq!((stats.lost, stats.released, stats.acquired), (1, 1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_counter_outlives_its_lease_and_is_remembered_anew_by_every_extension() {
+    let masters = redquorum::memory::Masters::new(5);
+    let lock = masters.builder().fencing_counter_ttl(60 * S).build().await.unwrap();
+    let fenced = || lock.try_acquire("r").fenced();
+    let lease = fenced().await.unwrap().expect("it is free");
+    let token = lease.fencing_token().unwrap();
+    for _ in 0..20 {
+        sleep(TTL / 2).await;
+        lease.extend().await.unwrap();
+    }
+    let _ = lease.release().await;
+    sleep(59 * S).await;
+    let counter = |number| masters.value(number, "redquorum:fence:r");
+    assert!((1..=5).all(|number| counter(number) == Some(token.to_string().into_bytes())));
+    sleep(2 * S).await;
+    assert!((1..=5).all(|number| counter(number).is_none()));
+    // The wall clock is the hint again.
+    assert!(fenced().await.unwrap().unwrap().fencing_token().unwrap() > token);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_returns_the_result_of_the_work_and_frees_the_resource() {
+    let (masters, lock) = bed(3).await;
+    let done = lock.acquire("r").run(TTL, async |lease| {
+        assert_eq!(keys(&masters, 3), 3);
+        assert_eq!(lease.resource(), b"r");
+        7
+    });
+    assert_eq!(done.await, Ok(7));
+    // The release has completed; it does not run in the background.
+    assert_eq!(keys(&masters, 3), 0);
+    let failed = lock.acquire("r").run(TTL, async |_| Err::<(), _>("no funds"));
+    assert_eq!(failed.await, Ok(Err("no funds")));
+    assert_eq!(keys(&masters, 3), 0);
+    let token = lock.acquire("r").fenced().run(TTL, async |lease| lease.fencing_token().unwrap());
+    assert!(token.await.unwrap() > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_kept_alive_up_to_the_bound_and_the_work_ends_with_it() {
+    let (masters, lock) = bed(3).await;
+    let long = lock.acquire("r").run(60 * S, async |_| sleep(50 * S).await);
+    assert_eq!(long.await, Ok(()));
+    let start = Instant::now();
+    let dropped = Arc::new(AtomicBool::new(false));
+    struct SetOnDrop(Arc<AtomicBool>);
+    impl Drop for SetOnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let guard = SetOnDrop(dropped.clone());
+    let too_long = lock.acquire("r").run(60 * S, async move |_| {
+        sleep(100 * S).await;
+        drop(guard);
+    });
+    assert!(matches!(too_long.await, Err(RunError::Lost(Lost { cause: Loss::MaxHold, .. }))));
+    let took = start.elapsed();
+    assert!(took > 59 * S && took <= 60 * S + MS, "{took:?}");
+    assert!(dropped.load(Ordering::Relaxed), "the work was dropped");
+    settle().await;
+    assert_eq!(keys(&masters, 3), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_without_a_lease_is_not_started() {
+    let (_masters, lock) = bed(3).await;
+    let held = take(&lock, "r").await;
+    let refused = lock.acquire("r").wait(S).run(TTL, async |_| panic!("it was started")).await;
+    let Err(RunError::NotAcquired(AcquireError::Taken { .. })) = &refused else {
+        panic!("{refused:?}")
+    };
+    let text = refused.unwrap_err().to_string();
+    assert!(text.starts_with("the work was not started: r: taken by another"), "{text}");
+    let _ = held.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_panics_gives_the_resource_back() {
+    let (masters, lock) = bed(3).await;
+    let run = lock.acquire("r").run(TTL, async |_| -> () { panic!("of the work") });
+    assert!(tokio::spawn(run).await.unwrap_err().is_panic());
+    settle().await;
+    assert_eq!(keys(&masters, 3), 0);
+}
+
+/// Reads the signal in a thread without a runtime.
+fn in_a_thread(signal: &LossSignal) -> Option<Lost> {
+    let signal = signal.clone();
+    std::thread::spawn(move || signal.loss()).join().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_notifies_tasks_and_threads_of_a_loss_at_the_deadline() {
+    let (masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    let (start, signal) = (Instant::now(), lease.loss_signal());
+    let deadline = signal.deadline().unwrap();
+    assert_eq!((deadline, in_a_thread(&signal)), (lease.deadline(), None));
+    let waits = signal.clone();
+    let task = tokio::spawn(async move { (waits.lost().await, start.elapsed()) });
+    (1..=3).for_each(|number| masters.stop(number));
+    let (lost, after) = task.await.unwrap();
+    assert_eq!(lost.cause, Loss::Expired);
+    assert!(after >= VALIDITY && after <= VALIDITY + 2 * MS, "{after:?}");
+    assert_eq!(in_a_thread(&signal).as_ref(), Some(&lost));
+    assert_eq!(lease.loss(), Some(lost));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_reads_the_clock_itself() {
+    let (_masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    // No task runs until the clock is read.
+    tokio::time::advance(VALIDITY - MS).await;
+    let signal = lease.loss_signal();
+    assert!(!signal.is_lost());
+    tokio::time::advance(MS).await;
+    assert_eq!(signal.loss().map(|lost| lost.cause), Some(Loss::Expired));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_reports_the_release_or_drop_of_its_lease() {
+    let (masters, lock) = bed(3).await;
+    let cause = |lost: Lost| lost.cause;
+    for drops in [false, true] {
+        let lease = take(&lock, "r").await;
+        let signal = lease.loss_signal();
+        let waits = signal.clone();
+        let task = tokio::spawn(async move { (waits.lost().await, Instant::now()) });
+        sleep(S).await;
+        assert!(!task.is_finished() && !signal.is_lost());
+        let start = Instant::now();
+        if drops {
+            drop(lease);
+        } else {
+            let _ = lease.release().await;
+        }
+        assert_eq!((signal.loss().map(cause), signal.deadline()), (Some(Loss::GivenBack), None));
+        let (lost, at) = task.await.unwrap();
+        assert_eq!((lost.cause, at), (Loss::GivenBack, start), "at once");
+        assert_eq!(signal.lost().await.cause, Loss::GivenBack);
+        settle().await;
+        assert!(masters.keys(1).is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_lasts_until_the_last_handle_is_given_back() {
+    let (_masters, lock) = bed(3).await;
+    let owner = Owner::new();
+    let first = lock.acquire("r").owner(&owner).await.unwrap();
+    let second = lock.acquire("r").owner(&owner).await.unwrap();
+    let signal = first.loss_signal();
+    let _ = first.release().await;
+    assert!(!signal.is_lost());
+    second.extend_to(2 * TTL).await.unwrap();
+    assert_eq!(signal.deadline(), Some(second.deadline()), "extending moves it");
+    let _ = second.release().await;
+    assert_eq!(signal.loss().map(|lost| lost.cause), Some(Loss::GivenBack));
 }

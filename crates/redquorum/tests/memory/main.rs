@@ -2,22 +2,13 @@
 
 mod cancel;
 mod clock;
-mod contention;
 mod extend;
-mod fair;
-mod faults;
-mod fencing;
-mod grace;
-mod guard;
+mod hostile;
 mod lease;
 mod many;
+mod options;
 mod reentry;
-mod run;
-mod several;
 mod shutdown;
-mod signal;
 mod support;
 mod threads;
 mod wait;
-mod waiting;
-mod watchdog;

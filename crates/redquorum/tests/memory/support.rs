@@ -1,12 +1,15 @@
 //! Helpers that the files of this test share.
 
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use redquorum::connect::{Connecting, Connection, Node};
 use redquorum::memory::Masters;
 use redquorum::{Lease, Redlock};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const S: Duration = Duration::from_secs(1);
@@ -42,13 +45,90 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Out
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
+/// The number of waiters that masters are to wake.
+pub(crate) fn listens(lock: &Redlock) -> usize {
+    lock.stats().masters.iter().map(|master| master.listens).sum()
+}
+
 /// The number of replies so far, of all masters together.
 pub(crate) fn answers(lock: &Redlock) -> u64 {
     lock.stats().masters.iter().map(|master| master.latency.count).sum()
+}
+
+/// Locks with a TTL of 30 s, each like a process of its own.
+pub(crate) async fn locks<const N: usize>(masters: &Masters, fair: bool) -> [Redlock; N] {
+    let mut locks = Vec::new();
+    for _ in 0..N {
+        locks.push(masters.builder().ttl(30 * S).fair(fair).build().await.unwrap());
+    }
+    locks.try_into().unwrap()
 }
 
 /// Acquires a resource that must be free.
 pub(crate) async fn take(lock: &Redlock, resource: &str) -> Lease {
     let taken = lock.try_acquire(resource).await;
     taken.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|| panic!("{resource} is taken"))
+}
+
+/// Looks at the connections of a node.
+pub(crate) trait Tap: Clone + Unpin + Send + Sync + 'static {
+    /// Before a connection is dialled.
+    fn dial(&self) {}
+
+    /// Before a write.
+    fn write(&self) {}
+
+    /// After a read. Returns its result, or another one.
+    fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        result
+    }
+}
+
+/// A node or a connection with a tap.
+pub(crate) struct Tapped<N, T>(pub(crate) N, pub(crate) T);
+
+impl<N: Node, T: Tap> Node for Tapped<N, T> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            self.1.dial();
+            let inner = self.0.connect().await?;
+            Ok(Box::new(Tapped(inner, self.1.clone())) as Box<dyn Connection>)
+        })
+    }
+}
+
+impl<T: Tap> Connection for Tapped<Box<dyn Connection>, T> {}
+
+impl<T: Tap> AsyncRead for Tapped<Box<dyn Connection>, T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.0).poll_read(cx, buffer);
+        self.1.read(result)
+    }
+}
+
+impl<T: Tap> AsyncWrite for Tapped<Box<dyn Connection>, T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.1.write();
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
 }

@@ -141,7 +141,7 @@ async fn nothing_of_a_lock_outlives_its_last_handle() {
 }
 
 #[test]
-fn a_deadline_that_came_nearer_is_told_in_time_where_the_runtime_of_the_lock_stands_still() {
+fn a_nearer_deadline_is_reported_in_time_though_the_runtime_of_the_lock_stands_still() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (own, other) = (runtime(), runtime());
     let (_masters, _lock, lease) = own.block_on(async {
@@ -153,7 +153,7 @@ fn a_deadline_that_came_nearer_is_told_in_time_where_the_runtime_of_the_lock_sta
     other.block_on(async {
         let (lost, extended) =
             tokio::join!(timeout(30 * S, lease.lost()), timeout(30 * S, lease.extend_to(500 * MS)));
-        lost.expect("told in time");
-        extended.unwrap().expect_err("nobody asks the masters");
+        lost.expect("reported in time");
+        extended.unwrap().expect_err("no task asks the masters");
     });
 }

@@ -1,38 +1,15 @@
-//! Waiting for a resource that is taken: for how long, how many attempts, and which error.
+//! Waiting for a resource that is taken: for how long, how many attempts, and which error. Waiters
+//! are woken in turn and leave nothing behind.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{
-    AcquireError, Backoff, Outcome, Redlock,
-    report::{Holder, MasterOutcome},
-};
+use redquorum::memory::Masters;
+use redquorum::{AcquireError, Backoff, Outcome, Redlock};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, holding, keys, settle, take};
-
-#[tokio::test(start_paused = true)]
-async fn whoever_waits_gets_the_resource_after_its_release() {
-    let (_masters, lock) = bed(5).await;
-    let first = take(&lock, "r").await;
-    let waiting = tokio::spawn(lock.acquire("r").into_future());
-    sleep(5 * S).await;
-    first.release().await;
-    let released = Instant::now();
-    let second = waiting.await.unwrap().unwrap();
-    assert!(released.elapsed() <= 251 * MS, "{:?}", released.elapsed());
-    assert_eq!(second.release().await.outcome, Outcome::Released);
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_waits_gets_the_resource_when_its_holder_is_gone_for_good() {
-    let (_masters, lock) = bed(5).await;
-    let dead = take(&lock, "r").await;
-    std::mem::forget(dead);
-    let start = Instant::now();
-    let _lease = lock.acquire("r").wait(2 * TTL).await.unwrap();
-    assert!(start.elapsed() <= TTL + 251 * MS, "{:?}", start.elapsed());
-}
+use crate::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_in_time_whatever_the_masters_do() {
@@ -61,7 +38,7 @@ async fn a_wait_ends_in_time_whatever_the_masters_do() {
 
 /// The number of attempts of one acquire that waits for a second in vain.
 async fn attempts(build: impl FnOnce(redquorum::Builder) -> redquorum::Builder) -> u32 {
-    let masters = redquorum::memory::Masters::new(3);
+    let masters = Masters::new(3);
     // The holder is another process and there are no wake-ups, so the policy alone counts.
     let lock = build(masters.builder().wake_ups(false)).build().await.unwrap();
     let _held = take(&masters.builder().build().await.unwrap(), "r").await;
@@ -75,66 +52,57 @@ async fn attempts(build: impl FnOnce(redquorum::Builder) -> redquorum::Builder) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_are_as_long_as_the_policy_says() {
-    // One at the start, one after each pause, and the last at the end of the wait.
-    assert_eq!(attempts(|builder| builder.retry(Backoff::Fixed(100 * MS))).await, 11);
-    let exponential =
-        Backoff::Exponential { initial: 10 * MS, max: 160 * MS, multiplier_percent: 200 };
-    // After 10, 30, 70, 150, 310, 470, 630, 790, 950 and 1000 ms.
-    assert_eq!(attempts(|builder| builder.retry(exponential)).await, 11);
-    let jittered = Backoff::Jittered { initial: 10 * MS, max: 160 * MS };
-    let jittered = attempts(|builder| builder.retry(jittered)).await;
-    assert!((9..=60).contains(&jittered), "{jittered}");
-    let slower = Backoff::Exponential { initial: 10 * MS, max: S, multiplier_percent: 150 };
-    // After 10, 25, 48, 81, 132, 208, 322, 492, 749 and 1000 ms.
-    assert_eq!(attempts(|builder| builder.retry(slower)).await, 11);
-    let decorrelated = Backoff::Decorrelated { initial: 10 * MS, max: 160 * MS };
-    let decorrelated = attempts(|builder| builder.retry(decorrelated)).await;
-    assert!((7..=60).contains(&decorrelated), "{decorrelated}");
-    let default = attempts(|builder| builder).await;
-    assert!((7..=60).contains(&default), "{default}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_policy_makes_a_waiter_spin() {
-    for nothing in [
-        Backoff::Fixed(MS),
-        Backoff::Exponential { initial: MS, max: MS, multiplier_percent: 100 },
-        Backoff::Jittered { initial: MS, max: MS },
-        Backoff::Decorrelated { initial: MS, max: MS },
+async fn pauses_are_as_long_as_the_policy_has_them_and_no_waiter_spins() {
+    use Backoff::{Decorrelated, Exponential, Fixed, Jittered};
+    let exponential = |initial, max, multiplier_percent| Exponential {
+        initial: initial * MS,
+        max: max * MS,
+        multiplier_percent,
+    };
+    for (policy, least, most) in [
+        // One at the start, one after each pause, and the last at the end of the wait.
+        (Fixed(100 * MS), 11, 11),
+        // After 10, 30, 70, 150, 310, 470, 630, 790, 950 and 1000 ms.
+        (exponential(10, 160, 200), 11, 11),
+        // After 10, 25, 48, 81, 132, 208, 322, 492, 749 and 1000 ms.
+        (exponential(10, 1_000, 150), 11, 11),
+        (Jittered { initial: 10 * MS, max: 160 * MS }, 9, 60),
+        (Decorrelated { initial: 10 * MS, max: 160 * MS }, 7, 60),
+        (Backoff::default(), 7, 60),
+        (Fixed(MS), 400, 1001),
+        (exponential(1, 1, 100), 400, 1001),
+        (Jittered { initial: MS, max: MS }, 400, 1001),
+        (Decorrelated { initial: MS, max: MS }, 400, 1001),
+        // A policy cannot prolong the wait either: the last attempt is at its end.
+        (Fixed(Duration::MAX), 2, 2),
     ] {
-        let count = attempts(|builder| builder.retry(nothing)).await;
-        assert!((400..=1001).contains(&count), "{nothing:?}: {count}");
+        let count = attempts(|builder| builder.retry(policy)).await;
+        assert!((least..=most).contains(&count), "{policy:?}: {count}");
     }
-    let count = attempts(|builder| builder.retry(|_: u32, _: u64| Duration::ZERO)).await;
-    assert!((400..=1001).contains(&count), "{count}");
-    // A policy cannot prolong the wait either: the last attempt is at its end.
-    for builder in [
-        |builder: redquorum::Builder| builder.retry(|_: u32, _: u64| Duration::MAX),
-        |builder: redquorum::Builder| builder.retry(Backoff::Fixed(Duration::MAX)),
-    ] {
-        assert_eq!(attempts(builder).await, 2);
+    for (pause, least, most) in [(Duration::ZERO, 400, 1001), (Duration::MAX, 2, 2)] {
+        let count = attempts(|builder| builder.retry(move |_: u32, _: u64| pause)).await;
+        assert!((least..=most).contains(&count), "{pause:?}: {count}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_policy_is_told_the_attempt_and_a_random_number() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let telling = told.clone();
+async fn an_own_policy_gets_the_attempt_and_a_random_number() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let record = calls.clone();
     let policy = move |attempt, random| {
-        telling.lock().unwrap().push((attempt, random));
+        record.lock().unwrap().push((attempt, random));
         300 * MS
     };
     assert_eq!(attempts(|builder| builder.retry(policy)).await, 5);
-    let told = told.lock().unwrap();
-    let numbers: Vec<u32> = told.iter().map(|(attempt, _)| *attempt).collect();
+    let calls = calls.lock().unwrap();
+    let numbers: Vec<u32> = calls.iter().map(|(attempt, _)| *attempt).collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
-    assert!(told.windows(2).all(|two| two[0].1 != two[1].1), "{told:?}");
+    assert!(calls.windows(2).all(|two| two[0].1 != two[1].1), "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_own_policy_that_panics_harms_nobody_else() {
-    let masters = redquorum::memory::Masters::new(3);
+async fn an_own_policy_that_panics_harms_no_other_request() {
+    let masters = Masters::new(3);
     let lock = masters
         .builder()
         .retry(|_: u32, _: u64| -> Duration { panic!("in the policy") })
@@ -151,7 +119,7 @@ async fn an_own_policy_that_panics_harms_nobody_else() {
 #[tokio::test(start_paused = true)]
 async fn an_own_policy_that_uses_the_lock_ends_in_a_panic_and_not_in_a_deadlock() {
     static LOCK: std::sync::OnceLock<Redlock> = std::sync::OnceLock::new();
-    let masters = redquorum::memory::Masters::new(3);
+    let masters = Masters::new(3);
     let policy = |_, _| {
         LOCK.get().unwrap().stats();
         unreachable!("the lock refuses")
@@ -162,57 +130,6 @@ async fn an_own_policy_that_uses_the_lock_ends_in_a_panic_and_not_in_a_deadlock(
     let error = lock.acquire("r").wait(S).await.unwrap_err();
     assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
     assert_eq!(held.release().await.outcome, Outcome::Released);
-}
-
-async fn holders(lock: &Redlock) -> Vec<MasterOutcome> {
-    let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-    let AcquireError::Taken { report, .. } = error else { panic!("{error}") };
-    report.masters().iter().filter_map(|master| master.outcome.clone()).collect()
-}
-
-#[tokio::test(start_paused = true)]
-async fn whoever_is_refused_is_told_who_holds_the_resource() {
-    let (masters, lock) = bed(5).await;
-    let held = take(&lock, "r").await;
-    settle().await;
-    let first = masters.value(1, "r").unwrap();
-    sleep(S).await;
-    for answer in holders(&lock).await {
-        let MasterOutcome::Taken(Holder::Lease { token, left_ms }) = answer else {
-            panic!("{answer:?}")
-        };
-        assert_eq!((token.as_bytes().as_slice(), left_ms), (first.as_slice(), 9_000));
-    }
-    held.release().await;
-    settle().await;
-    for number in 1..=5 {
-        masters.set(number, "r", "another program's", Some(TTL));
-    }
-    let foreign = MasterOutcome::Taken(Holder::Foreign { left_ms: 10_000 });
-    assert!(holders(&lock).await.iter().all(|answer| *answer == foreign));
-    for number in 1..=5 {
-        masters.set(number, "r", "left behind", None);
-    }
-    let answers = holders(&lock).await;
-    assert!(answers.iter().all(|answer| *answer == MasterOutcome::Taken(Holder::NoExpiry)));
-    assert!(Holder::NoExpiry.to_string().contains("without TTL, which never expires"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_attempt_leaves_no_key_where_it_was_granted() {
-    let (masters, lock) = bed(5).await;
-    (1..=3).for_each(|number| masters.set(number, "r", "somebody", None));
-    assert!(lock.try_acquire("r").await.unwrap().is_none());
-    assert!(lock.acquire("r").wait(S).await.is_err());
-    settle().await;
-    assert_eq!(holding(&masters, 5, "r"), [1, 2, 3]);
-    assert_eq!(lock.stats().taken, 2);
-    // A holder on a minority of masters does not hold the resource.
-    masters.forget(3);
-    let lease = take(&lock, "r").await;
-    assert_eq!(lease.release().await.outcome, Outcome::Released);
-    settle().await;
-    assert_eq!(keys(&masters, 5), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,4 +144,137 @@ async fn a_request_can_be_cloned_and_sent_more_than_once() {
     drop(request.await.unwrap());
     let request = lock.try_acquire("s").ttl(5 * S);
     assert!(request.clone().await.unwrap().is_some() && request.await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_costs_one_look_a_second_while_the_lease_is_held() {
+    let masters = Masters::new(5);
+    let [one, two] = locks(&masters, false).await;
+    let _lease = one.acquire("r").await.unwrap();
+    let waiters: Vec<_> =
+        (0..200).map(|_| tokio::spawn(two.acquire("r").wait(20 * S).into_future())).collect();
+    sleep(20 * MS).await;
+    let before = answers(&two);
+    sleep(10 * S).await;
+    let looks = answers(&two) - before;
+    assert!((10..=20).contains(&looks), "{looks} commands in ten seconds");
+    waiters.iter().for_each(tokio::task::JoinHandle::abort);
+    sleep(20 * MS).await;
+    assert_eq!((listens(&two), two.stats().waiting), (0, 0), "cancelled, and nothing is left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_one_process_take_turns_in_order_at_a_constant_cost() {
+    // For each master: a SET and a clean-up of each lease. A fair lease needs a position before,
+    // and a process needs a HELLO, a SUBSCRIBE and at most one repeated look.
+    for (fair, least, most) in [(false, 50 * 2, 50 * 2), (true, 50 * 3 + 2, 50 * 3 + 3)] {
+        let masters = Masters::new(5);
+        let [lock] = locks(&masters, fair).await;
+        let turn = Arc::new(AtomicUsize::new(0));
+        let before = answers(&lock);
+        let tasks: Vec<_> = (0..50)
+            .map(|number| {
+                let (request, turn) = (lock.acquire("r").wait(20 * S).into_future(), turn.clone());
+                tokio::spawn(async move {
+                    let lease = request.await.unwrap();
+                    assert_eq!(turn.fetch_add(1, Ordering::Relaxed), number);
+                    sleep(2 * MS).await;
+                    let _ = lease.release().await;
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        sleep(S).await;
+        let asked = answers(&lock) - before;
+        assert!((5 * least..=5 * most).contains(&asked), "{fair}: {asked}");
+        assert_eq!(lock.stats().waiting, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unpolled_future_holds_up_the_others_for_a_ttl_at_most() {
+    let masters = Masters::new(5);
+    let [lock] = locks(&masters, false).await;
+    let mut forgotten = Box::pin(lock.acquire("r").wait(600 * S).into_future());
+    assert!(poll_once(forgotten.as_mut()).await.is_pending());
+    let before = Instant::now();
+    let lease = lock.acquire("r").wait(600 * S).await.unwrap();
+    assert!(before.elapsed() < 31 * S, "{:?}", before.elapsed());
+    // The acquire continues where it was when it is polled again.
+    assert!(poll_once(forgotten.as_mut()).await.is_pending());
+    let _ = lease.release().await;
+    assert!(forgotten.await.unwrap().validity() > 29 * S);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_over_in_the_queue_asks_no_master_and_reports_what_the_head_knows() {
+    let masters = Masters::new(5);
+    let [lock] = locks(&masters, false).await;
+    let _lease = lock.acquire("r").wait(S).await.unwrap();
+    let (before, asked) = (Instant::now(), lock.stats().masters[0].latency.count);
+    let error = lock.acquire("r").wait(S).await.unwrap_err();
+    assert!(before.elapsed() < S + 10 * MS, "{:?}", before.elapsed());
+    let AcquireError::Taken { report, attempts, .. } = error else { panic!("{error}") };
+    assert_eq!((attempts, lock.stats().masters[0].latency.count), (0, asked));
+    assert!(report.to_string().contains("held by token"), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_that_compete_all_get_their_turn() {
+    let masters = Masters::new(5);
+    let locks: [Redlock; 4] = locks(&masters, false).await;
+    let before = Instant::now();
+    let mut tasks = Vec::new();
+    for lock in &locks {
+        for _ in 0..4 {
+            let lock = lock.clone();
+            tasks.push(tokio::spawn(async move {
+                let mut longest = Duration::ZERO;
+                for _ in 0..20 {
+                    let asked = Instant::now();
+                    let lease = lock.acquire("r").wait(20 * S).await.unwrap();
+                    longest = longest.max(asked.elapsed());
+                    sleep(2 * MS).await;
+                    let _ = lease.release().await;
+                }
+                longest
+            }));
+        }
+    }
+    let mut longest = Duration::ZERO;
+    for task in tasks {
+        longest = longest.max(task.await.unwrap());
+    }
+    let asked: u64 = locks.iter().map(answers).sum();
+    // 320 leases of two milliseconds each.
+    assert!(before.elapsed() < 2 * 640 * MS, "{:?}", before.elapsed());
+    assert!(asked < 320 * 25, "{asked} commands");
+    // Processes take turns of four leases. So each waits for one turn of three others, not for all
+    // of their requests.
+    assert!(longest < 100 * MS, "{longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_client_passes_a_waiter_in_the_fair_queue() {
+    let masters = Masters::new(5);
+    let [one, two, three] = locks(&masters, true).await;
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    // The waiter cannot acquire for a while.
+    (3..=5).for_each(|number| masters.stop(number));
+    let _ = lease.release().await;
+    (3..=5).for_each(|number| masters.resume(number));
+    assert!(three.try_acquire("r").await.unwrap().is_none());
+    let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    let AcquireError::Taken { report, attempts: 0, .. } = &refused else { panic!("{refused}") };
+    assert!(report.masters().iter().any(|master| master.outcome.is_some()));
+    assert!(refused.to_string().starts_with("r: taken by another (0 attempts; "), "{refused}");
+    let lease = waiter.await.unwrap().unwrap();
+    let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    assert!(refused.report().unwrap().holder().is_some(), "{refused}");
+    let _ = lease.release().await;
+    drop(take(&three, "r").await);
 }

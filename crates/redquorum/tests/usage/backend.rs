@@ -1,214 +1,126 @@
 //! The two kinds of masters that a plan runs on.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum::memory::Masters;
-use redquorum::{
-    Builder, Redlock,
-    connect::{Connecting, Connection, Hello, Node},
-};
-use tokio::net::TcpStream;
+use redquorum::memory::Masters as InMemory;
+use redquorum::{Backoff, Builder, Redlock};
+use redquorum_rig::{Masters as Servers, RespValue};
 
 use crate::plan::Process;
 use crate::proxy::{Meter, Proxy};
 
-pub(crate) trait Backend: Send + Sync + 'static {
+#[derive(Clone)]
+pub(crate) enum Masters {
+    /// In memory, behind proxies, under Tokio's paused clock.
+    Memory(InMemory, Vec<Arc<Meter>>),
+    /// `redis-server`s on loopback. Each process logs in as a user of its own.
+    Real(Arc<Servers>),
+}
+
+impl Masters {
+    pub(crate) fn in_memory(count: usize) -> Self {
+        Self::Memory(InMemory::new(count), (0..count).map(|_| Meter::new()).collect())
+    }
+
+    pub(crate) fn real(count: usize) -> Self {
+        Self::Real(Arc::new(Servers::start(count).expect("masters")))
+    }
+
     /// How much later than in theory events may come: machines stall in real time.
-    fn slack(&self) -> Duration;
-    fn node_timeout(&self) -> Duration;
-    /// A builder without masters.
-    fn builder(&self) -> Builder;
-    /// One master, as this process reaches it. Counted from 1.
-    fn node(&self, number: usize, process: &Process) -> Arc<dyn Node>;
-    fn meters(&self) -> &[Arc<Meter>];
-    fn publish(&self, bytes: usize);
-    /// Sets the key with a foreign value where it is free, until it expires.
-    fn occupy(&self, key: &[u8], ttl: Duration);
-    /// All keys on all masters, shortened.
-    fn keys(&self) -> Vec<String>;
+    pub(crate) const fn slack(&self) -> Duration {
+        Duration::from_millis(if let Self::Memory(..) = self { 500 } else { 8_000 })
+    }
+
+    pub(crate) const fn node_timeout(&self) -> Duration {
+        Duration::from_millis(if let Self::Memory(..) = self { 100 } else { 1_000 })
+    }
 
     /// The builder of a process's lock.
-    fn process(&self, process: &Process, latency: u64, seed: u64) -> Builder {
-        let mut builder = self.builder().node_timeout(self.node_timeout()).fair(process.fair);
-        for (index, meter) in self.meters().iter().enumerate() {
-            let inner = self.node(index + 1, process);
-            let forbidden = if meter.is_charged() { process.forbidden } else { &[] };
-            let (meter, seed) = (meter.clone(), seed + index as u64);
-            builder = builder.master(Proxy { inner, meter, forbidden, latency, seed });
-        }
-        builder
-    }
-
-    /// Commands that all clients have sent to all masters.
-    fn commands(&self) -> u64 {
-        self.meters().iter().map(|meter| meter.commands()).sum()
-    }
-}
-
-/// Masters in memory, under Tokio's paused clock.
-#[derive(Clone)]
-pub(crate) struct Memory {
-    pub(crate) masters: Masters,
-    meters: Vec<Arc<Meter>>,
-}
-
-impl Memory {
-    pub(crate) fn new(count: usize) -> Self {
-        let meters = (0..count).map(|_| Meter::new(true)).collect();
-        Self { masters: Masters::new(count), meters }
-    }
-}
-
-impl Backend for Memory {
-    fn slack(&self) -> Duration {
-        Duration::from_millis(500)
-    }
-
-    fn node_timeout(&self) -> Duration {
-        Duration::from_millis(100)
-    }
-
-    fn builder(&self) -> Builder {
-        Redlock::builder().tokio_clock_for_tests()
-    }
-
-    fn node(&self, number: usize, _: &Process) -> Arc<dyn Node> {
-        Arc::new(self.masters.node(number))
-    }
-
-    fn meters(&self) -> &[Arc<Meter>] {
-        &self.meters
-    }
-
-    fn publish(&self, bytes: usize) {
-        for meter in &self.meters {
-            meter.publish(vec![b'.'; bytes]);
-        }
-    }
-
-    fn occupy(&self, key: &[u8], ttl: Duration) {
-        for number in 1..=self.meters.len() {
-            if self.masters.value(number, key).is_none() {
-                self.masters.set(number, key, "foreign", Some(ttl));
+    pub(crate) fn process(&self, process: &Process, latency: u64, seed: u64) -> Builder {
+        let builder = match self {
+            Self::Memory(masters, meters) => {
+                let proxy = |(meter, number): (&Arc<Meter>, usize)| Proxy {
+                    inner: Arc::new(masters.node(number)),
+                    meter: meter.clone(),
+                    forbidden: process.forbidden,
+                    latency,
+                    seed: seed + number as u64,
+                };
+                let builder = Redlock::builder().tokio_clock_for_tests();
+                builder.masters(meters.iter().zip(1..).map(proxy))
             }
-        }
-    }
-
-    fn keys(&self) -> Vec<String> {
-        let keys = (1..=self.meters.len()).flat_map(|number| self.masters.keys(number));
-        keys.map(|key| short(&key)).collect()
-    }
-}
-
-/// `redis-server`s on loopback. Each process logs in as a user of its own.
-pub(crate) struct Real {
-    masters: redquorum_rig::Masters,
-    meters: Vec<Arc<Meter>>,
-}
-
-impl Real {
-    pub(crate) fn start(count: usize) -> Self {
-        let masters = redquorum_rig::Masters::start(count).expect("masters");
-        let meters = (0..count).map(|_| Meter::new(false)).collect();
-        Self { masters, meters }
-    }
-
-    fn command(&self, number: usize, words: &[&[u8]]) -> redquorum_rig::RespValue {
-        self.masters.command(number, words).expect("a master answers")
-    }
-}
-
-struct Tcp {
-    port: u16,
-    hello: Hello,
-}
-
-impl Node for Tcp {
-    fn name(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    fn hello(&self) -> Hello {
-        self.hello.clone()
-    }
-
-    fn connect(&self) -> Connecting<'_> {
-        Box::pin(async {
-            let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-            stream.set_nodelay(true)?;
-            io::Result::Ok(Box::new(stream) as Box<dyn Connection>)
-        })
-    }
-}
-
-impl Backend for Real {
-    fn slack(&self) -> Duration {
-        Duration::from_secs(8)
-    }
-
-    fn node_timeout(&self) -> Duration {
-        Duration::from_secs(1)
-    }
-
-    fn builder(&self) -> Builder {
-        Redlock::builder()
-    }
-
-    fn node(&self, number: usize, process: &Process) -> Arc<dyn Node> {
-        let user = format!("user{}", process.forbidden.join(""));
-        let mut rules = vec!["ACL", "SETUSER", &user, "on", ">secret", "~*", "&*", "+@all"];
-        let denied: Vec<_> = process.forbidden.iter().map(|word| format!("-{word}")).collect();
-        rules.extend(denied.iter().map(String::as_str));
-        let rules: Vec<_> = rules.iter().map(|word| word.as_bytes()).collect();
-        self.command(number, &rules);
-        let hello = Hello {
-            username: Some(user),
-            password: Some("secret".into()),
-            database: process.database,
+            Self::Real(masters) => {
+                let user = format!("user{}", process.forbidden.join(""));
+                let denied = process.forbidden.iter().map(|word| format!(" -{word}"));
+                let denied: String = denied.collect();
+                let rules = format!("ACL SETUSER {user} on >secret ~* &* +@all{denied}");
+                Redlock::builder().masters((1..=masters.len()).map(|number| {
+                    masters.ask(number, &rules).expect("a user");
+                    let (port, database) = (masters.port(number), process.database);
+                    format!("redis://{user}:secret@127.0.0.1:{port}/{database}")
+                }))
+            }
         };
-        Arc::new(Tcp { port: self.masters.port(number), hello })
+        let builder = builder.node_timeout(self.node_timeout()).fair(process.fair);
+        if process.spins {
+            builder.wake_ups(false).retry(Backoff::Fixed(Duration::from_millis(1)))
+        } else {
+            builder
+        }
     }
 
-    fn meters(&self) -> &[Arc<Meter>] {
-        &self.meters
-    }
-
-    fn publish(&self, bytes: usize) {
+    /// Publishes a message of this length to each channel that a lock subscribes to.
+    pub(crate) fn publish(&self, bytes: usize) {
         let message = vec![b'.'; bytes];
-        for number in 1..=self.meters.len() {
-            let channels = self.command(number, &[b"PUBSUB", b"CHANNELS", b"redquorum:*"]);
-            let redquorum_rig::RespValue::Array(channels) = channels else { continue };
+        let masters = match self {
+            Self::Memory(_, meters) => {
+                return meters.iter().for_each(|meter| meter.publish(message.clone()));
+            }
+            Self::Real(masters) => masters,
+        };
+        for number in 1..=masters.len() {
+            let channels = masters.ask(number, "PUBSUB CHANNELS redquorum:*");
+            let Ok(RespValue::Array(channels)) = channels else { panic!("{channels:?}") };
             for channel in channels {
-                let redquorum_rig::RespValue::Bulk(channel) = channel else { continue };
-                self.command(number, &[b"PUBLISH", &channel, &message]);
+                let RespValue::Bulk(channel) = channel else { panic!("{channel:?}") };
+                masters.command(number, &[b"PUBLISH", &channel, &message]).expect("it is sent");
             }
         }
     }
 
-    fn occupy(&self, key: &[u8], ttl: Duration) {
-        let ttl = ttl.as_millis().to_string();
-        for number in 1..=self.meters.len() {
-            self.command(number, &[b"SET", key, b"foreign", b"NX", b"PX", ttl.as_bytes()]);
-        }
-    }
-
-    fn keys(&self) -> Vec<String> {
-        let mut keys = Vec::new();
-        for number in 1..=self.meters.len() {
-            // One line for each database that has keys.
-            match self.command(number, &[b"INFO", b"keyspace"]) {
-                redquorum_rig::RespValue::Bulk(text) => {
-                    let text = String::from_utf8_lossy(&text).into_owned();
-                    keys.extend(
-                        text.lines().filter(|line| line.starts_with("db")).map(str::to_owned),
-                    );
+    /// Sets the key with a foreign value where it is free, until it expires.
+    pub(crate) fn occupy(&self, key: &[u8], ttl: Duration) {
+        match self {
+            Self::Memory(masters, meters) => {
+                let free = (1..=meters.len()).filter(|it| masters.value(*it, key).is_none());
+                free.for_each(|number| masters.set(number, key, "foreign", Some(ttl)));
+            }
+            Self::Real(masters) => {
+                let ttl = ttl.as_millis().to_string();
+                let set = [b"SET", key, b"foreign", b"NX", b"PX", ttl.as_bytes()];
+                for number in 1..=masters.len() {
+                    masters.command(number, &set).expect("a reply");
                 }
-                other => panic!("{other:?}"),
             }
         }
-        keys
+    }
+
+    /// The keys that are left: in memory each, shortened; of a server each database that has keys.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        match self {
+            Self::Memory(masters, meters) => {
+                let keys = (1..=meters.len()).flat_map(|number| masters.keys(number));
+                keys.map(|key| short(&key)).collect()
+            }
+            Self::Real(masters) => {
+                let keyspace = |number| masters.ask(number, "INFO keyspace").expect("a reply");
+                let info = (1..=masters.len()).map(keyspace);
+                let texts = info.map(|info| info.text().expect("a text").into_owned());
+                let text = texts.collect::<Vec<_>>().concat();
+                text.lines().filter(|line| line.starts_with("db")).map(str::to_owned).collect()
+            }
+        }
     }
 }
 

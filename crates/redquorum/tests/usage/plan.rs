@@ -1,23 +1,18 @@
 //! A plan: what the processes of one run do, drawn from a seed.
 
-/// A small random generator (`SplitMix64`): a seed draws the same plan on every machine.
+use redquorum_protocol::splitmix64;
+
+/// Random numbers: a seed draws the same plan on every machine.
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) const fn new(seed: u64) -> Self {
         Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 
     /// A number below `end`, which is not zero.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
+        splitmix64(&mut self.0) % end
     }
 
     fn between(&mut self, least: u64, most: u64) -> u64 {
@@ -78,6 +73,8 @@ pub(crate) struct Process {
     /// Commands that its user may not run.
     pub(crate) forbidden: &'static [&'static str],
     pub(crate) database: u32,
+    /// Whether it retries without a pause: for controls.
+    pub(crate) spins: bool,
 }
 
 impl Process {
@@ -129,6 +126,7 @@ impl Plan {
             // The first process may do everything.
             forbidden: if number > 0 && rng.one_in(3) { rng.pick(mix.forbidden) } else { &[] },
             database: u32::try_from(rng.below(mix.databases)).unwrap(),
+            spins: false,
         };
         let processes: Vec<_> =
             (0..rng.between(1, mix.processes)).map(|number| process(&mut rng, number)).collect();
@@ -151,26 +149,6 @@ impl Plan {
         let mut name = vec![b'.'; self.names[number]];
         name[0] = first;
         name
-    }
-
-    /// Smaller plans: without a half of the steps, without one of them, with smaller crowds.
-    pub(crate) fn smaller(&self) -> Vec<Self> {
-        let with = |steps: Vec<Step>| Self { steps, ..self.clone() };
-        let count = self.steps.len();
-        let halves = [&self.steps[..count / 2], &self.steps[count / 2..]].map(<[Step]>::to_vec);
-        let without = (0..count).map(|left_out| {
-            let mut steps = self.steps.clone();
-            steps.remove(left_out);
-            steps
-        });
-        let fewer = (0..count).filter_map(|index| {
-            let mut steps = self.steps.clone();
-            let Action::Acquire { tasks, .. } = &mut steps[index].action else { return None };
-            *tasks = Some(*tasks / 2).filter(|tasks| *tasks > 0)?;
-            Some(steps)
-        });
-        let smaller = halves.into_iter().chain(without).filter(|steps| steps.len() < count);
-        smaller.chain(fewer).map(with).collect()
     }
 }
 

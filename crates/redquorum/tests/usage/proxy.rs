@@ -1,19 +1,17 @@
-//! A node in front of a master: it counts commands, and in memory it also delays, forbids and
-//! publishes.
+//! A node in front of a master in memory: it delays, forbids and publishes.
 //!
 //! Masters in memory reply in no time and allow everything. The proxy charges each command to its
 //! master, which executes one command after the other, as Redis does.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::connect::{Connecting, Connection, Hello, Node};
+use redquorum::connect::{Connecting, Connection, Node};
 use redquorum_protocol::wire::{Frame, is_unasked, parse, scripts, write_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until};
 
 use crate::plan::Rng;
@@ -25,28 +23,15 @@ const SCRIPT_US: u64 = 25;
 
 /// One master, shared by all its proxies.
 pub(crate) struct Meter {
-    commands: AtomicU64,
-    /// Whether commands take time. Real masters need no such model.
-    charged: bool,
     /// When the master has executed all commands so far.
     done: Mutex<Instant>,
     published: broadcast::Sender<Arc<Vec<u8>>>,
 }
 
 impl Meter {
-    pub(crate) fn new(charged: bool) -> Arc<Self> {
-        let done = Mutex::new(Instant::now());
+    pub(crate) fn new() -> Arc<Self> {
         let published = broadcast::channel(64).0;
-        Arc::new(Self { commands: AtomicU64::new(0), charged, done, published })
-    }
-
-    pub(crate) fn commands(&self) -> u64 {
-        self.commands.load(Ordering::Relaxed)
-    }
-
-    /// Whether this is a master in memory, of which the proxy models the cost and the permissions.
-    pub(crate) const fn is_charged(&self) -> bool {
-        self.charged
+        Arc::new(Self { done: Mutex::new(Instant::now()), published })
     }
 
     /// Sends a message on every channel.
@@ -55,16 +40,11 @@ impl Meter {
         let _ = self.published.send(Arc::new(message));
     }
 
-    /// Counts a command, and returns when the master has executed it.
-    fn charge(&self, args: &[&[u8]]) -> Instant {
-        self.commands.fetch_add(1, Ordering::Relaxed);
-        let now = Instant::now();
-        if !self.charged {
-            return now;
-        }
+    /// Returns when the master has executed a command that arrives at this time.
+    fn charge(&self, arrival: Instant, args: &[&[u8]]) -> Instant {
         let micros = if script(args).is_some() { SCRIPT_US } else { COMMAND_US };
         let mut done = self.done.lock().unwrap();
-        *done = (*done).max(now) + Duration::from_micros(micros);
+        *done = (*done).max(arrival) + Duration::from_micros(micros);
         *done
     }
 }
@@ -92,10 +72,6 @@ impl Node for Proxy {
         self.inner.name()
     }
 
-    fn hello(&self) -> Hello {
-        self.inner.hello()
-    }
-
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
             let master = self.inner.connect().await?;
@@ -111,7 +87,17 @@ impl Node for Proxy {
 struct Dialogue {
     /// Commands without a reply, and whether they were forbidden.
     asked: Mutex<VecDeque<bool>>,
+    /// The channels to which the connection is subscribed.
     channels: Mutex<HashSet<Vec<u8>>>,
+}
+
+/// A command that the master is to execute.
+struct Waiting {
+    due: Instant,
+    command: Vec<u8>,
+    denied: bool,
+    /// The channel to which it subscribes.
+    channel: Option<Vec<u8>>,
 }
 
 impl Proxy {
@@ -124,65 +110,63 @@ impl Proxy {
         }
     }
 
+    /// Passes each command to the master when the master would have executed it.
     async fn requests(
         &self,
         mut from: ReadHalf<DuplexStream>,
-        to: WriteHalf<Box<dyn Connection>>,
-        dialogue: &Dialogue,
-    ) -> io::Result<()> {
-        let (sender, delayed) = mpsc::unbounded_channel();
-        let read = async {
-            let (mut rng, mut due) = (Rng::new(self.seed), Instant::now());
-            let mut chunk = vec![0; 64 * 1024];
-            loop {
-                let length = from.read(&mut chunk).await?;
-                let latency = Duration::from_millis(rng.below(self.latency + 1));
-                due = due.max(Instant::now() + latency);
-                if length == 0 || sender.send((due, chunk[..length].to_vec())).is_err() {
-                    return io::Result::Ok(());
-                }
-            }
-        };
-        tokio::select! {
-            ended = read => ended,
-            ended = self.forward(delayed, to, dialogue) => ended,
-        }
-    }
-
-    async fn forward(
-        &self,
-        mut delayed: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
         mut to: WriteHalf<Box<dyn Connection>>,
         dialogue: &Dialogue,
     ) -> io::Result<()> {
+        let (mut rng, mut arrival) = (Rng::new(self.seed), Instant::now());
         let mut bytes = Vec::new();
-        while let Some((due, chunk)) = delayed.recv().await {
-            if due > Instant::now() {
-                sleep_until(due).await;
-            }
-            bytes.extend(chunk);
-            let (mut used, mut ready) = (0, Vec::new());
-            while let Ok(Some((Frame::Array(args), length))) = parse(&bytes[used..], usize::MAX) {
-                let args: Vec<&[u8]> = args.iter().map(bulk).collect();
-                let done = self.meter.charge(&args);
-                if done > Instant::now() + Duration::from_millis(1) {
-                    to.write_all(&std::mem::take(&mut ready)).await?;
-                    sleep_until(done).await;
+        let mut waiting: VecDeque<Waiting> = VecDeque::new();
+        loop {
+            let next = waiting.front().map(|waiting| waiting.due);
+            bytes.reserve(64 * 1024);
+            tokio::select! {
+                read = from.read_buf(&mut bytes) => {
+                    if read? == 0 {
+                        return Ok(());
+                    }
+                    let latency = Duration::from_millis(rng.below(self.latency + 1));
+                    arrival = arrival.max(Instant::now() + latency);
+                    let mut used = 0;
+                    while let Ok(Some((Frame::Array(args), length))) =
+                        parse(&bytes[used..], usize::MAX)
+                    {
+                        let args: Vec<&[u8]> = args.iter().map(bulk).collect();
+                        let command = bytes[used..used + length].to_vec();
+                        let channel = match args[..] {
+                            [b"SUBSCRIBE", channel] => Some(channel.to_vec()),
+                            _ => None,
+                        };
+                        let due = self.meter.charge(arrival, &args);
+                        let denied = self.denies(&args);
+                        waiting.push_back(Waiting { due, command, denied, channel });
+                        used += length;
+                    }
+                    bytes.drain(..used);
                 }
-                let denied = self.denies(&args);
-                dialogue.asked.lock().unwrap().push_back(denied);
-                if denied {
-                    write_command(&mut ready, &[b"PING"]);
-                } else {
-                    dialogue.follow(&args);
-                    ready.extend_from_slice(&bytes[used..used + length]);
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
+                    let mut ready = Vec::new();
+                    let is_due = |waiting: &Waiting| waiting.due <= Instant::now();
+                    while waiting.front().is_some_and(is_due) {
+                        let Some(Waiting { command, denied, channel, .. }) = waiting.pop_front()
+                        else {
+                            break;
+                        };
+                        dialogue.asked.lock().unwrap().push_back(denied);
+                        if denied {
+                            write_command(&mut ready, &[b"PING"]);
+                        } else {
+                            dialogue.channels.lock().unwrap().extend(channel);
+                            ready.extend(command);
+                        }
+                    }
+                    to.write_all(&ready).await?;
                 }
-                used += length;
             }
-            bytes.drain(..used);
-            to.write_all(&ready).await?;
         }
-        Ok(())
     }
 
     fn denies(&self, args: &[&[u8]]) -> bool {
@@ -229,15 +213,6 @@ impl Proxy {
             }
             bytes.drain(..used);
             to.write_all(&ready).await?;
-        }
-    }
-}
-
-impl Dialogue {
-    /// Records the channels to which the connection is subscribed.
-    fn follow(&self, args: &[&[u8]]) {
-        if let [b"SUBSCRIBE", channel] = args {
-            self.channels.lock().unwrap().insert(channel.to_vec());
         }
     }
 }

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{AcquireError, Lease, Redlock};
+use redquorum::{Acquire, AcquireError, Lease, Redlock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::backend::{Backend, short};
+use crate::backend::{Masters, short};
 use crate::plan::{Action, End, Plan, Process, Step};
 
 /// A property that did not hold.
@@ -46,8 +46,8 @@ const PER_SECOND: u64 = 4;
 const UNNOTIFIED_PER_SECOND: u64 = 24;
 
 /// State that all tasks of a run share.
-struct Shared<B> {
-    backend: B,
+struct Shared {
+    masters: Masters,
     plan: Plan,
     started: Instant,
     over: AtomicBool,
@@ -81,15 +81,15 @@ fn ms(millis: u64) -> Duration {
 }
 
 /// Runs the plan; returns the violations, each property once.
-pub(crate) async fn run(plan: &Plan, backend: impl Backend) -> Vec<Violation> {
+pub(crate) async fn run(plan: &Plan, masters: Masters) -> Vec<Violation> {
     let mut locks = Vec::new();
     for process in plan.processes.iter().chain([&Process::default()]) {
-        let builder = backend.process(process, plan.latency, locks.len() as u64);
+        let builder = masters.process(process, plan.latency, locks.len() as u64);
         let lock = builder.ttl(ms(plan.ttl)).build().await.expect("a lock");
         locks.push((lock, *process));
     }
     let shared = Arc::new(Shared {
-        backend,
+        masters,
         plan: plan.clone(),
         started: Instant::now(),
         over: AtomicBool::new(false),
@@ -108,7 +108,8 @@ pub(crate) async fn run(plan: &Plan, backend: impl Backend) -> Vec<Violation> {
     let mut steps = JoinSet::new();
     for step in &plan.steps {
         let (lock, process) = locks[step.process].clone();
-        steps.spawn(Box::pin(shared.clone().play(*step, lock, process)));
+        let task = Task { shared: shared.clone(), step: *step, lock, process };
+        steps.spawn(Box::pin(async move { task.play().await }));
     }
     steps.join_all().await;
     shared.over.store(true, Ordering::Relaxed);
@@ -126,21 +127,16 @@ pub(crate) async fn run(plan: &Plan, backend: impl Backend) -> Vec<Violation> {
 }
 
 /// Acquires names that nothing else uses, again and again.
-async fn canary<B: Backend>(
-    shared: Arc<Shared<B>>,
-    process: usize,
-    lock: Redlock,
-    permissions: Process,
-) {
+async fn canary(shared: Arc<Shared>, process: usize, lock: Redlock, permissions: Process) {
     // Beside real masters the machine may stall; without permissions, the key stays for its TTL.
-    let wait = shared.backend.slack() - ms(500);
+    let wait = shared.masters.slack() - ms(500);
     for number in 0.. {
         let (start, name) = (Instant::now(), format!("canary-{process}-{number}"));
         shared.acquiring(1);
-        let bound = shared.backend.node_timeout() + wait;
+        let bound = shared.masters.node_timeout() + wait;
         match lock.acquire(&name).wait(wait).await {
             Ok(lease) if permissions.keeps() => {
-                lease.release().await;
+                let _ = lease.release().await;
             }
             Ok(_) => {}
             Err(error) => shared.violated(Property::Undisturbed, || format!("{name}: {error}")),
@@ -156,25 +152,25 @@ async fn canary<B: Backend>(
 }
 
 /// Holds a lease with a watchdog for as long as the run lasts.
-async fn keep_alive<B: Backend>(shared: Arc<Shared<B>>, process: usize, lock: Redlock) {
+async fn keep_alive(shared: Arc<Shared>, process: usize, lock: Redlock) {
     let name = format!("watched-{process}");
     shared.acquiring(1);
-    let lease = match lock.acquire(&name).wait(shared.backend.slack()).await {
+    let lease = match lock.acquire(&name).wait(shared.masters.slack()).await {
         Ok(lease) => lease,
         Err(error) => return shared.violated(Property::Undisturbed, || format!("{name}: {error}")),
     };
     lease.keep_alive(Duration::from_secs(3_600));
     while !shared.is_over() {
-        if let Some(lost) = lease.is_lost() {
+        if let Some(lost) = lease.loss() {
             return shared.violated(Property::KeptAlive, || format!("{name}: {lost}"));
         }
         sleep(CANARY).await;
     }
-    lease.release().await;
+    let _ = lease.release().await;
 }
 
 /// Watches that no resource stays free while it is waited for.
-async fn progress<B: Backend>(shared: Arc<Shared<B>>) {
+async fn progress(shared: Arc<Shared>) {
     while !shared.is_over() {
         sleep(ms(100)).await;
         let mut stuck = None;
@@ -182,7 +178,7 @@ async fn progress<B: Backend>(shared: Arc<Shared<B>>) {
             // Each neglected future may hold one lease unused. Then a position in a fair queue
             // lapses within three seconds, and a waiter looks within one.
             let unused = ms(shared.plan.ttl) * resource.neglected;
-            let bound = unused + ms(4_000) + shared.backend.slack();
+            let bound = unused + ms(4_000) + shared.masters.slack();
             if resource.free.is_some_and(|since| since.elapsed() > bound) {
                 resource.free = Some(Instant::now());
                 stuck = Some((*name, resource.waiting, bound));
@@ -196,7 +192,7 @@ async fn progress<B: Backend>(shared: Arc<Shared<B>>) {
     }
 }
 
-impl<B: Backend> Shared<B> {
+impl Shared {
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
@@ -210,156 +206,9 @@ impl<B: Backend> Shared<B> {
         self.violations.lock().unwrap().push((property, format!("at {at:?}: {}", text())));
     }
 
-    fn change(&self, step: Step, process: Process, change: impl FnOnce(&mut Resource)) {
-        let mut resources = self.resources.lock().unwrap();
-        let resource = resources.entry((step.name, process.database)).or_default();
-        change(resource);
-        resource.changed();
-    }
-
-    async fn play(self: Arc<Self>, step: Step, lock: Redlock, process: Process) {
-        sleep_until(self.started + ms(step.at)).await;
-        let name = self.plan.name(step.name);
-        match step.action {
-            Action::Publish { bytes } => {
-                self.backend.publish(usize::try_from(bytes).unwrap());
-            }
-            Action::Die => {
-                self.change(step, process, |resource| resource.held += 1);
-                self.backend.occupy(&name, ms(self.plan.ttl));
-                sleep(ms(self.plan.ttl)).await;
-                self.change(step, process, |resource| resource.held -= 1);
-            }
-            Action::Acquire { tasks, wait, hold, end } => {
-                let mut crowd = JoinSet::new();
-                for _ in 0..tasks {
-                    let (this, lock) = (self.clone(), lock.clone());
-                    crowd.spawn(Box::pin(async move {
-                        let future = lock.acquire(this.plan.name(step.name)).wait(ms(wait));
-                        let start = Instant::now();
-                        let result = this.polled(step, process, future).await;
-                        if let Some(lease) = this.result(step, process, start, wait, result) {
-                            this.hold(step, process, lease, hold, end).await;
-                        }
-                    }));
-                }
-                crowd.join_all().await;
-            }
-            Action::Cancel { wait, after } => {
-                let future = lock.acquire(name).wait(ms(wait));
-                let start = Instant::now();
-                let result = timeout(ms(after), self.polled(step, process, future)).await;
-                if let Some(lease) =
-                    result.ok().and_then(|result| self.result(step, process, start, wait, result))
-                {
-                    self.hold(step, process, lease, 0, End::Drop).await;
-                }
-            }
-            Action::Neglect { wait, polled, idle, drops } => {
-                let mut future = pin!(lock.acquire(name).wait(ms(wait)).into_future());
-                let start = Instant::now();
-                let first = self.polled(step, process, future.as_mut());
-                let result = match timeout(ms(polled), first).await {
-                    Ok(result) => result,
-                    Err(_) => {
-                        self.change(step, process, |resource| resource.neglected += 1);
-                        sleep(ms(idle)).await;
-                        self.change(step, process, |resource| {
-                            (resource.neglected, resource.free) = (resource.neglected - 1, None);
-                        });
-                        if drops {
-                            return;
-                        }
-                        self.polled(step, process, future).await
-                    }
-                };
-                // The acquire may be as late as it is polled.
-                let excused = matches!(result, Err(AcquireError::TooLate { .. }));
-                let wait = wait + polled + idle;
-                if !excused && let Some(lease) = self.result(step, process, start, wait, result) {
-                    self.hold(step, process, lease, 1, End::Release).await;
-                }
-            }
-        }
-    }
-
-    /// Awaits an acquire as a task that waits for it.
-    async fn polled<F: IntoFuture>(&self, step: Step, process: Process, future: F) -> F::Output {
-        struct Waiting<'a, B: Backend>(&'a Shared<B>, Step, Process);
-        impl<B: Backend> Drop for Waiting<'_, B> {
-            fn drop(&mut self) {
-                self.0.change(self.1, self.2, |resource| resource.waiting -= 1);
-            }
-        }
-        self.acquiring(1);
-        self.change(step, process, |resource| resource.waiting += 1);
-        let _waiting = Waiting(self, step, process);
-        let result = future.into_future().await;
-        // Any grant is progress.
-        self.change(step, process, |resource| resource.free = None);
-        result
-    }
-
-    fn result(
-        &self,
-        step: Step,
-        process: Process,
-        start: Instant,
-        wait: u64,
-        result: Result<Lease, AcquireError>,
-    ) -> Option<Lease> {
-        let bound = ms(wait) + 2 * self.backend.node_timeout() + self.backend.slack();
-        if start.elapsed() > bound {
-            self.violated(Property::InTime, || format!("{step:?} took {:?}", start.elapsed()));
-        }
-        match result {
-            Ok(lease) => {
-                self.change(step, process, |resource| resource.held += 1);
-                Some(lease)
-            }
-            Err(AcquireError::Taken { .. }) => None,
-            Err(error) => {
-                let name = short(&self.plan.name(step.name));
-                self.violated(Property::Truthful, || format!("{name}: {error}"));
-                None
-            }
-        }
-    }
-
-    async fn hold(
-        self: &Arc<Self>,
-        step: Step,
-        process: Process,
-        lease: Lease,
-        hold: u64,
-        end: End,
-    ) {
-        if end == End::KeptAlive {
-            lease.keep_alive(Duration::from_secs(3_600));
-        }
-        let hold = if end == End::Expire { 2 * self.plan.ttl } else { hold };
-        let lost = lease.run(sleep(ms(hold))).await.err();
-        if let Some(lost) = lost.filter(|_| end != End::Expire && process.keeps()) {
-            self.violated(Property::KeptAlive, || format!("{step:?}: {lost}"));
-        }
-        let until = Instant::now() + lease.validity();
-        if end == End::Drop {
-            drop(lease);
-        } else {
-            lease.release().await;
-        }
-        let this = self.clone();
-        tokio::spawn(async move {
-            if !process.keeps() {
-                sleep_until(until).await;
-            }
-            this.change(step, process, |resource| resource.held -= 1);
-        });
-    }
-
     /// Checks that the commands of all processes are within their bound.
     fn count(&self, locks: &[(Redlock, Process)]) {
-        let (commands, acquires) = (self.backend.commands(), *self.acquires.lock().unwrap());
+        let (commands, acquires) = (commands(locks), *self.acquires.lock().unwrap());
         let seconds = self.started.elapsed().as_secs() + 2;
         let rate = |process: &Process| {
             if process.forbidden.is_empty() { PER_SECOND } else { UNNOTIFIED_PER_SECOND }
@@ -379,10 +228,10 @@ impl<B: Backend> Shared<B> {
         let refused = locks.iter().any(|(_, process)| !process.forbidden.is_empty());
         let retries = if refused { ms(20_000) } else { Duration::ZERO };
         let end = Instant::now() + ms(2 * self.plan.ttl) + ms(4_000) + retries;
-        let end = end + self.backend.slack();
+        let end = end + self.masters.slack();
         loop {
             let left: Vec<_> = locks.iter().filter_map(|(lock, _)| left(lock)).collect();
-            let keys = self.backend.keys();
+            let keys = self.masters.keys();
             if left.is_empty() && keys.is_empty() {
                 break;
             }
@@ -392,13 +241,169 @@ impl<B: Backend> Shared<B> {
             }
             sleep(ms(200)).await;
         }
-        let before = self.backend.commands();
+        let before = commands(locks);
         sleep(ms(2_000)).await;
-        let commands = self.backend.commands() - before;
+        let commands = commands(locks) - before;
         if commands > 0 {
             self.violated(Property::Frugal, || format!("{commands} commands in 2 s of idleness"));
         }
     }
+}
+
+/// A task that plays a step.
+#[derive(Clone)]
+struct Task {
+    shared: Arc<Shared>,
+    step: Step,
+    lock: Redlock,
+    process: Process,
+}
+
+impl Task {
+    fn change(&self, change: impl FnOnce(&mut Resource)) {
+        let mut resources = self.shared.resources.lock().unwrap();
+        let resource = resources.entry((self.step.name, self.process.database)).or_default();
+        change(resource);
+        resource.changed();
+    }
+
+    fn acquire(&self, wait: u64) -> Acquire {
+        self.lock.acquire(self.shared.plan.name(self.step.name)).wait(ms(wait))
+    }
+
+    async fn play(&self) {
+        sleep_until(self.shared.started + ms(self.step.at)).await;
+        let start = Instant::now();
+        match self.step.action {
+            Action::Publish { bytes } => {
+                self.shared.masters.publish(usize::try_from(bytes).unwrap());
+            }
+            Action::Die => {
+                let ttl = ms(self.shared.plan.ttl);
+                self.change(|resource| resource.held += 1);
+                self.shared.masters.occupy(&self.shared.plan.name(self.step.name), ttl);
+                sleep(ttl).await;
+                self.change(|resource| resource.held -= 1);
+            }
+            Action::Acquire { tasks, wait, hold, end } => {
+                let mut crowd = JoinSet::new();
+                for _ in 0..tasks {
+                    let this = self.clone();
+                    crowd.spawn(Box::pin(async move {
+                        let start = Instant::now();
+                        let result = this.polled(this.acquire(wait)).await;
+                        if let Some(lease) = this.result(start, wait, result) {
+                            this.hold(lease, hold, end).await;
+                        }
+                    }));
+                }
+                crowd.join_all().await;
+            }
+            Action::Cancel { wait, after } => {
+                let result = timeout(ms(after), self.polled(self.acquire(wait))).await;
+                if let Some(lease) = result.ok().and_then(|result| self.result(start, wait, result))
+                {
+                    self.hold(lease, 0, End::Drop).await;
+                }
+            }
+            Action::Neglect { wait, polled, idle, drops } => {
+                let mut future = pin!(self.acquire(wait).into_future());
+                let result = match timeout(ms(polled), self.polled(future.as_mut())).await {
+                    Ok(result) => result,
+                    Err(_) => {
+                        self.change(|resource| resource.neglected += 1);
+                        sleep(ms(idle)).await;
+                        self.change(|resource| {
+                            (resource.neglected, resource.free) = (resource.neglected - 1, None);
+                        });
+                        if drops {
+                            return;
+                        }
+                        self.polled(future).await
+                    }
+                };
+                // The acquire may be as late as it is polled.
+                let excused = matches!(result, Err(AcquireError::TooLate { .. }));
+                let wait = wait + polled + idle;
+                if !excused && let Some(lease) = self.result(start, wait, result) {
+                    self.hold(lease, 1, End::Release).await;
+                }
+            }
+        }
+    }
+
+    /// Awaits an acquire as a task that waits for it.
+    async fn polled<F: IntoFuture>(&self, future: F) -> F::Output {
+        struct Waiting<'a>(&'a Task);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.change(|resource| resource.waiting -= 1);
+            }
+        }
+        self.shared.acquiring(1);
+        self.change(|resource| resource.waiting += 1);
+        let _waiting = Waiting(self);
+        let result = future.into_future().await;
+        // Any grant is progress.
+        self.change(|resource| resource.free = None);
+        result
+    }
+
+    fn result(
+        &self,
+        start: Instant,
+        wait: u64,
+        result: Result<Lease, AcquireError>,
+    ) -> Option<Lease> {
+        let (shared, masters) = (&self.shared, &self.shared.masters);
+        if start.elapsed() > ms(wait) + 2 * masters.node_timeout() + masters.slack() {
+            let text = || format!("{:?} took {:?}", self.step, start.elapsed());
+            shared.violated(Property::InTime, text);
+        }
+        match result {
+            Ok(lease) => {
+                self.change(|resource| resource.held += 1);
+                Some(lease)
+            }
+            Err(AcquireError::Taken { .. }) => None,
+            Err(error) => {
+                let name = short(&shared.plan.name(self.step.name));
+                shared.violated(Property::Truthful, || format!("{name}: {error}"));
+                None
+            }
+        }
+    }
+
+    async fn hold(&self, lease: Lease, hold: u64, end: End) {
+        if end == End::KeptAlive {
+            lease.keep_alive(Duration::from_secs(3_600));
+        }
+        let hold = if end == End::Expire { 2 * self.shared.plan.ttl } else { hold };
+        let lost = lease.run(sleep(ms(hold))).await.err();
+        if let Some(lost) = lost.filter(|_| end != End::Expire && self.process.keeps()) {
+            self.shared.violated(Property::KeptAlive, || format!("{:?}: {lost}", self.step));
+        }
+        let until = Instant::now() + lease.validity();
+        if end == End::Drop {
+            drop(lease);
+        } else {
+            let _ = lease.release().await;
+        }
+        let this = self.clone();
+        tokio::spawn(async move {
+            if !this.process.keeps() {
+                sleep_until(until).await;
+            }
+            this.change(|resource| resource.held -= 1);
+        });
+    }
+}
+
+/// The commands that all clients have sent. A connection begins with a handshake.
+pub(crate) fn commands<'a, P: 'a>(locks: impl IntoIterator<Item = &'a (Redlock, P)>) -> u64 {
+    const HANDSHAKE: u64 = 10;
+    let masters = locks.into_iter().flat_map(|(lock, _)| lock.stats().masters);
+    masters.map(|master| master.latency.count + HANDSHAKE * master.connected).sum()
 }
 
 /// What a lock has left to do.

@@ -1,38 +1,47 @@
-//! Draws plans from seeds, runs them, and makes those that fail smaller.
+//! Draws plans from seeds, and runs them.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redquorum_rig::trials::{Case, plain, with_masters};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
-use crate::backend::{Backend, Memory, Real};
+use crate::backend::Masters;
 use crate::plan::{Action, End, Mix, Plan, Process, Step};
-use crate::run::{Property, Violation, run};
+use crate::run::{Property, Violation, commands, run};
 
 /// A test: this many plans of one mix.
 struct Search {
     name: &'static str,
     mix: Mix,
     runs: u64,
-    /// How many smaller plans to try for a plan that fails.
-    tries: u64,
     play: fn(&Plan) -> Vec<Violation>,
 }
 
 pub(crate) fn cases() -> Vec<Case> {
     let memory = |name, runs, mix| {
-        let search = Search { name, mix, runs, tries: 40, play: in_memory };
+        let search = Search { name, mix, runs, play: in_memory };
         plain(name, move || search.run())
     };
     let real = |name, runs, mix| {
-        let search = Search { name, mix, runs, tries: 4, play: on_real_masters };
+        let search = Search { name, mix, runs, play: on_real_masters };
         with_masters(name, move || search.run())
     };
-    vec![
-        plain("violations_are_seen", violations_are_seen),
+    let mut cases = redquorum_rig::cases![
+        plain: violations_are_seen,
+        plain: waiting_for_a_name_above_64_kib_disturbs_nothing,
+        plain: a_published_message_of_70_kb_disturbs_nothing,
+        plain: an_unpolled_waiter_that_is_woken_holds_up_no_other_process,
+        plain: fair_tasks_that_time_out_together_disturb_no_other_process,
+        plain: tasks_that_time_out_together_report_that_it_is_taken,
+        plain: clean_ups_without_a_permission_end,
+        plain: commands_of_a_lease_do_not_grow_with_the_waiting_processes,
+    ];
+    cases.extend([
         memory("memory_ordinary_usage", 100, MEMORY),
         memory("memory_long_names", 40, Mix { names: LONG, message: 100_000, ..MEMORY }),
         memory("memory_unpolled_futures", 100, Mix { neglect: true, wait: 60_000, ..MEMORY }),
@@ -41,7 +50,8 @@ pub(crate) fn cases() -> Vec<Case> {
         memory("memory_all_together", 10, ALL),
         real("real_ordinary_usage", 3, REAL),
         real("real_all_together", 5, Mix { wait: 8_000, ttl: 3_000, databases: 3, ..ALL }),
-    ]
+    ]);
+    cases
 }
 
 /// Plans like everyday programs.
@@ -83,21 +93,21 @@ const ALL: Mix = Mix {
     ..MEMORY
 };
 
-pub(crate) fn in_memory(plan: &Plan) -> Vec<Violation> {
+fn in_memory(plan: &Plan) -> Vec<Violation> {
     let runtime = paused();
-    finish(runtime, async { Box::pin(run(plan, Memory::new(plan.masters))).await })
+    finish(runtime, async { Box::pin(run(plan, Masters::in_memory(plan.masters))).await })
 }
 
 fn on_real_masters(plan: &Plan) -> Vec<Violation> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    finish(runtime, async { Box::pin(run(plan, Real::start(plan.masters))).await })
+    finish(runtime, async { Box::pin(run(plan, Masters::real(plan.masters))).await })
 }
 
-pub(crate) fn paused() -> Runtime {
+fn paused() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-pub(crate) fn finish<T>(runtime: Runtime, future: impl Future<Output = T>) -> T {
+fn finish<T>(runtime: Runtime, future: impl Future<Output = T>) -> T {
     let result = runtime.block_on(future);
     runtime.shutdown_timeout(Duration::from_secs(5));
     result
@@ -110,41 +120,13 @@ impl Search {
         for seed in first..first + runs {
             let plan = Plan::draw(seed, self.mix);
             let violations = (self.play)(&plan);
-            if let Some((property, text)) = violations.first().cloned() {
-                eprintln!("{}: seed {seed} violates {property:?} {text}", self.name);
-                let (plan, violations) = self.shrink(plan, violations, property);
-                panic!(
-                    "{violations:#?}\nin {plan:#?}\nagain: REDQUORUM_USAGE_SEED={seed} \
-                     REDQUORUM_USAGE_RUNS=1 cargo test -p redquorum --test usage {}",
-                    self.name
-                );
-            }
+            assert!(
+                violations.is_empty(),
+                "{violations:#?}\nin {plan:#?}\nagain: REDQUORUM_USAGE_SEED={seed} \
+                 REDQUORUM_USAGE_RUNS=1 cargo test -p redquorum --test usage {}",
+                self.name
+            );
         }
-    }
-
-    /// The smallest plan found that violates the same property.
-    fn shrink(
-        &self,
-        mut plan: Plan,
-        mut violations: Vec<Violation>,
-        property: Property,
-    ) -> (Plan, Vec<Violation>) {
-        let mut tries = self.tries;
-        'smaller: loop {
-            for smaller in plan.smaller() {
-                if tries == 0 {
-                    break 'smaller;
-                }
-                tries -= 1;
-                let found = (self.play)(&smaller);
-                if found.iter().any(|(of, _)| *of == property) {
-                    (plan, violations) = (smaller, found);
-                    continue 'smaller;
-                }
-            }
-            break;
-        }
-        (plan, violations)
     }
 }
 
@@ -152,54 +134,148 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
-type Harm = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Fault = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Control: each check sees a violation made on purpose.
 fn violations_are_seen() {
-    let step = |process, at, end| {
-        let action = Action::Acquire { tasks: 1, wait: 10_000, hold: 1_000, end };
+    let step = |process, at, hold, end| {
+        let action = Action::Acquire { tasks: 1, wait: 10_000, hold, end };
         Step { at, process, name: 0, action }
     };
-    let plan = Plan {
-        masters: 3,
-        latency: 1,
-        ttl: 2_000,
-        processes: vec![Process::default(); 2],
-        names: vec![12],
-        steps: vec![step(0, 0, End::KeptAlive), step(1, 3_000, End::Release)],
-    };
-    let violated = |harm: fn(Memory) -> Harm| {
+    let steps = vec![step(0, 0, 1_000, End::KeptAlive), step(1, 3_000, 1_000, End::Release)];
+    let processes = vec![Process::default(); 2];
+    let plan = Plan { masters: 3, latency: 1, ttl: 2_000, processes, names: vec![12], steps };
+    let violated = |plan: &Plan, fault: fn(Masters) -> Fault| {
         let found = finish(paused(), async {
-            let memory = Memory::new(3);
-            tokio::spawn(harm(memory.clone()));
-            Box::pin(run(&plan, memory)).await
+            let masters = Masters::in_memory(3);
+            tokio::spawn(fault(masters.clone()));
+            Box::pin(run(plan, masters)).await
         });
         found.into_iter().map(|(property, _)| property).collect::<Vec<_>>()
     };
-    assert_eq!(violated(|_| Box::pin(async {})), []);
-    let taken = violated(|memory| {
+    assert_eq!(violated(&plan, |_| Box::pin(async {})), []);
+    let taken = violated(&plan, |masters| {
         Box::pin(async move {
             sleep(Duration::from_secs(2)).await;
-            memory.occupy(b"a...........", Duration::from_secs(60));
+            masters.occupy(b"a...........", Duration::from_secs(60));
         })
     });
     assert_eq!(taken, [Property::Progress, Property::CleanedUp]);
-    let killed = violated(|memory| {
+    let killed = violated(&plan, |masters| {
         Box::pin(async move {
             sleep(Duration::from_millis(500)).await;
-            (2..=3).for_each(|number| memory.masters.kill(number));
+            let Masters::Memory(masters, _) = masters else { unreachable!("it is in memory") };
+            (2..=3).for_each(|number| masters.kill(number));
         })
     });
     for property in [Property::Undisturbed, Property::KeptAlive, Property::Truthful] {
         assert!(killed.contains(&property), "{property:?} is not in {killed:?}");
     }
-    let busy = violated(|memory| {
-        Box::pin(async move {
-            let lock = memory.process(&Process::default(), 5, 0).build().await.unwrap();
+    let mut plan = plan;
+    plan.processes[1].spins = true;
+    plan.steps = vec![step(0, 0, 5_000, End::KeptAlive), step(1, 100, 1, End::Release)];
+    assert_eq!(violated(&plan, |_| Box::pin(async {})), [Property::Frugal]);
+}
+
+// Faults that the search found, each as the smallest plan that shows it.
+
+/// Processes with all permissions, one name of 12 bytes.
+fn plan(processes: usize, steps: Vec<Step>) -> Plan {
+    let processes = vec![Process::default(); processes];
+    Plan { masters: 3, latency: 1, ttl: 5_000, processes, names: vec![12], steps }
+}
+
+fn step(at: u64, process: usize, action: Action) -> Step {
+    Step { at, process, name: 0, action }
+}
+
+fn acquire(tasks: u64, wait: u64, hold: u64, end: End) -> Action {
+    Action::Acquire { tasks, wait, hold, end }
+}
+
+fn holds(plan: &Plan) {
+    let violations = in_memory(plan);
+    assert!(violations.is_empty(), "{violations:#?}");
+}
+
+fn waiting_for_a_name_above_64_kib_disturbs_nothing() {
+    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
+    let plan = plan(2, vec![held, step(100, 1, acquire(1, 20_000, 1, End::Release))]);
+    holds(&Plan { names: vec![70_000], ..plan });
+}
+
+fn a_published_message_of_70_kb_disturbs_nothing() {
+    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
+    let waits = step(100, 1, acquire(1, 20_000, 1, End::Release));
+    let publish = |at| step(at, 0, Action::Publish { bytes: 70_000 });
+    holds(&plan(2, vec![held, waits, publish(1_000), publish(2_000), publish(3_000)]));
+}
+
+fn an_unpolled_waiter_that_is_woken_holds_up_no_other_process() {
+    let neglect = Action::Neglect { wait: 60_000, polled: 50, idle: 60_000, drops: true };
+    let held = step(0, 0, acquire(1, 0, 1_000, End::Release));
+    let waits = step(200, 2, acquire(1, 60_000, 1, End::Release));
+    let plan = plan(3, vec![held, step(100, 1, neglect), waits]);
+    // Chance decides which of the two waiters wins.
+    (0..12).for_each(|_| holds(&plan));
+}
+
+fn fair_tasks_that_time_out_together_disturb_no_other_process() {
+    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
+    let mut plan = plan(2, vec![held, step(100, 1, acquire(500, 3_000, 1, End::Release))]);
+    plan.processes.iter_mut().for_each(|process| process.fair = true);
+    holds(&plan);
+}
+
+fn tasks_that_time_out_together_report_that_it_is_taken() {
+    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
+    holds(&plan(2, vec![held, step(100, 1, acquire(10_000, 3_000, 1, End::Release))]));
+}
+
+fn clean_ups_without_a_permission_end() {
+    for forbidden in [&["EVALSHA"], &["GET"]] {
+        let mut plan = plan(2, vec![step(0, 1, acquire(20, 10_000, 1, End::Release))]);
+        plan.processes[1].forbidden = forbidden;
+        holds(&plan);
+    }
+}
+
+/// The commands of five masters for each lease, while these processes compete for one name.
+async fn commands_per_lease(processes: u64, leases: u64) -> u64 {
+    let (masters, granted) = (Masters::in_memory(5), Arc::new(AtomicU64::new(0)));
+    let mut locks = Vec::new();
+    for number in 0..processes {
+        let builder = masters.process(&Process::default(), 1, number);
+        let (lock, granted) = (builder.build().await.expect("a lock"), granted.clone());
+        locks.push((lock.clone(), ()));
+        tokio::spawn(async move {
             loop {
-                drop(lock.try_acquire("busy").await);
+                let lease = lock.acquire("herd").wait(Duration::MAX).await.expect("a lease");
+                granted.fetch_add(1, Ordering::Relaxed);
+                sleep(Duration::from_millis(2)).await;
+                let _ = lease.release().await;
             }
-        })
+        });
+    }
+    // Connections and subscriptions are not counted.
+    let reached = async |count| {
+        while granted.load(Ordering::Relaxed) < count {
+            sleep(Duration::from_millis(1)).await;
+        }
+        commands(&locks)
+    };
+    let before = reached(leases / 4).await;
+    (reached(leases / 4 + leases).await - before) / leases
+}
+
+fn commands_of_a_lease_do_not_grow_with_the_waiting_processes() {
+    let counts = [4, 16, 64, 200];
+    let found = counts.map(|count| {
+        let commands = finish(paused(), async {
+            Box::pin(commands_per_lease(count, 200.max(5 * count))).await
+        });
+        eprintln!("{count} processes: {commands} commands for each lease");
+        commands
     });
-    assert!(busy.contains(&Property::Frugal), "{busy:?}");
+    assert!(found.iter().all(|commands| *commands <= 30), "{found:?} with {counts:?} processes");
 }

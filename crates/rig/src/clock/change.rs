@@ -109,12 +109,6 @@ impl ClockSetting {
     }
 }
 
-impl Default for ClockSetting {
-    fn default() -> Self {
-        Self::REAL
-    }
-}
-
 /// The rate times 2³², rounded to the nearest, so that a drift of a billionth remains one.
 fn fixed_point(rate: f64) -> Result<u64, String> {
     if !(0.0..=MAX_RATE).contains(&rate) {

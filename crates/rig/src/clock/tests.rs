@@ -37,7 +37,7 @@ fn steps_add_up_and_a_cure_takes_all_back() {
 }
 
 #[test]
-fn a_new_rate_does_not_jump_and_counts_from_what_was_shown() {
+fn a_new_rate_does_not_jump_and_counts_from_the_shown_time() {
     let ahead = changed(ClockSetting::REAL, NOW, ClockChange::forward(Duration::from_secs(5)));
     let double = changed(ahead, NOW, ClockChange::Rate(2.0));
     assert_eq!(double.shown(NOW), NOW + 5 * S);
@@ -70,7 +70,7 @@ fn a_strobe_adds_in_every_second_period_and_starts_without() {
 }
 
 #[test]
-fn a_strobe_keeps_its_beat_over_steps_and_rates() {
+fn a_strobe_keeps_its_period_over_steps_and_rates() {
     let mut clock = changed(ClockSetting::REAL, NOW, strobe(500, 100));
     clock = changed(clock, NOW + 150, ClockChange::Rate(2.0));
     assert_eq!(clock.shown(NOW + 150), NOW + 150 + 500);
@@ -90,7 +90,7 @@ fn no_clock_shows_less_than_the_epoch() {
 }
 
 #[test]
-fn an_impossible_change_says_why() {
+fn the_error_of_an_impossible_change_has_the_reason() {
     let why = |change| ClockSetting::REAL.changed(NOW, change).unwrap_err();
     for rate in [-1.0, f64::NAN, f64::INFINITY, 1e7] {
         assert!(why(ClockChange::Rate(rate)).contains(&format!("at a rate of {rate}")));
@@ -101,7 +101,7 @@ fn an_impossible_change_says_why() {
 }
 
 #[test]
-fn what_could_be_read_is_told_from_what_could_not() {
+fn only_times_that_a_clock_can_show_are_accepted() {
     let clock = changed(ClockSetting::REAL, NOW, strobe(10 * S, S));
     let micros = |nanos: u64| nanos / 1000;
     // Within one period only its own value, across a jump both.
@@ -115,7 +115,7 @@ fn what_could_be_read_is_told_from_what_could_not() {
 }
 
 #[test]
-fn a_slot_survives_and_every_mix_of_two_is_seen() {
+fn every_mix_of_two_slots_is_detected() {
     let odd = ClockSetting { strobe_by: 7, ..changed(ClockSetting::REAL, NOW, strobe(1, 1)) };
     let back = changed(odd, NOW, ClockChange::Step { nanos: -5 });
     let [old, new] = [odd.to_slot(6), back.to_slot(8)];

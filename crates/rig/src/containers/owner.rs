@@ -1,7 +1,9 @@
 //! The process that owns a container, encoded so that another process can check whether it still
-//! lives. Called by `sweep.rs` and `builder.rs`.
+//! lives. Called by `sweep.rs`.
 
 use std::{fmt, fs, process};
+
+use crate::process::stat;
 
 /// A process, as a label and as a part of file names: `BOOT-NAMESPACE-USER-PID-START`, all of them
 /// letters and digits.
@@ -50,7 +52,7 @@ impl Owner {
     }
 
     /// Whether it still lives, as far as the process `from` can see.
-    pub(crate) fn fate(&self, from: &Self) -> ProcessState {
+    pub(crate) fn state(&self, from: &Self) -> ProcessState {
         if self.boot != from.boot {
             return ProcessState::Rebooted;
         }
@@ -77,11 +79,9 @@ impl fmt::Display for Owner {
 /// The start time of a process, in an arbitrary unit; none if there is no process or only a zombie.
 fn start_of(pid: u32) -> Option<String> {
     if cfg!(target_os = "linux") {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // "12 (a name (with) spaces) S 1 …": the state, and the start as the 20th from there.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let dead = fields.first().is_none_or(|state| matches!(*state, "Z" | "X" | "x"));
-        return if dead { None } else { fields.get(19).map(|&start| start.to_owned()) };
+        let fields = stat(pid)?;
+        let dead = matches!(fields[0].as_str(), "Z" | "X" | "x");
+        return if dead { None } else { fields.get(19).cloned() };
     }
     let pid = pid.to_string();
     let output = process::Command::new("ps").args(["-o", "lstart=", "-p", &pid]).output().ok()?;
@@ -132,19 +132,19 @@ mod tests {
     #[test]
     fn only_a_process_that_is_certainly_gone_is_dead() {
         let this = Owner::this();
-        assert_eq!(this.fate(&this), ProcessState::Alive);
+        assert_eq!(this.state(&this), ProcessState::Alive);
         // The same pid, which the system gave to another process later.
         let earlier = Owner { start: "1".into(), ..this.clone() };
-        assert_eq!(earlier.fate(&this), ProcessState::Dead);
+        assert_eq!(earlier.state(&this), ProcessState::Dead);
         let elsewhere = Owner { namespace: "1".into(), ..earlier.clone() };
-        assert_eq!(elsewhere.fate(&this), ProcessState::Alive);
+        assert_eq!(elsewhere.state(&this), ProcessState::Alive);
         let rebooted = Owner { boot: "1".into(), ..this.clone() };
-        assert_eq!(rebooted.fate(&this), ProcessState::Rebooted);
+        assert_eq!(rebooted.state(&this), ProcessState::Rebooted);
         let mine = Owner { user: "1000".into(), ..this };
         let of_another = Owner { user: "1001".into(), ..earlier };
-        assert_eq!(of_another.fate(&mine), ProcessState::Alive);
+        assert_eq!(of_another.state(&mine), ProcessState::Alive);
         let root = Owner { user: "0".into(), ..mine };
-        assert_eq!(of_another.fate(&root), ProcessState::Dead);
+        assert_eq!(of_another.state(&root), ProcessState::Dead);
     }
 
     #[test]

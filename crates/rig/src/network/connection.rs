@@ -1,27 +1,23 @@
-//! One connection: a client's socket, a master's socket, and a lane each way. `arrivals.rs` checks
-//! each arrival once against the rules; `lane.rs` passes it on. `engine.rs` calls it when something
+//! One connection: a client's socket, a master's socket, and a lane each way. Each arrival is
+//! checked once against the rules; `lane.rs` passes it on. `engine.rs` calls it when something
 //! changed.
 //!
 //! A close or a reset is an arrival like any other: it goes behind the data that was sent before
 //! it, waits where that waits, and is lost where that is lost.
 
-mod arrivals;
-
-use std::{
-    io::{self, Read},
-    time::Instant,
-};
+use std::{io, time::Instant};
 
 use super::{
     dialogue::{Dialogue, Label},
-    lane::{Cargo, Flow, Lane},
-    rule::{MessageFault, RuleId, Side},
+    framing::Piece,
+    lane::{Cargo, Flow, Item, Lane},
+    rule::{End, Message, MessageFault, RuleId, Side},
     socket::Socket,
-    table::Delivery,
-    tokens::{Kind, token},
-    traffic::ClosedBy,
-    world::{Peer, World},
+    table::{Delivery, Gate, Verdict},
+    traffic::{ClosedBy, TrafficEvent},
+    world::{Kind, Peer, World, token},
 };
+use crate::RespValue;
 
 /// How often one end is read before other connections get their turn.
 const READS: usize = 16;
@@ -31,12 +27,10 @@ pub(super) const CLIENT: usize = 0;
 pub(super) const MASTER: usize = 1;
 
 pub(super) struct Connection {
-    pub(super) who: Peer,
+    pub(super) peer: Peer,
     ends: [Option<Socket>; 2],
     lanes: [Lane; 2],
     dialogue: Dialogue,
-    /// The label of the last part of a large frame.
-    large: [Option<Label>; 2],
     /// Whether no connection to the master was tried yet.
     waiting: bool,
     by: Option<ClosedBy>,
@@ -45,13 +39,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(who: Peer, client: Socket) -> Self {
+    pub(super) fn new(peer: Peer, client: Socket) -> Self {
         Self {
-            who,
+            peer,
             ends: [Some(client), None],
             lanes: [Lane::new(Side::Requests), Lane::new(Side::Replies)],
             dialogue: Dialogue::default(),
-            large: [None, None],
             waiting: true,
             by: None,
             over: false,
@@ -81,9 +74,7 @@ impl Connection {
         for end in [CLIENT, MASTER] {
             self.read(end, scratch, world);
         }
-        for end in [CLIENT, MASTER] {
-            self.flush(end, world);
-        }
+        self.flush_both(world);
         for end in [CLIENT, MASTER] {
             if self.ends[end].as_ref().is_some_and(|socket| socket.broken) {
                 // Reads first what it sent before it went away.
@@ -101,7 +92,7 @@ impl Connection {
             !self.lanes[end].is_full() && self.ends[end].as_ref().is_some_and(readable)
         };
         if more(CLIENT) || more(MASTER) {
-            world.again.push(self.who.connection);
+            world.again.push(self.peer.connection);
         }
     }
 
@@ -114,12 +105,12 @@ impl Connection {
 
     /// A rule strikes the connection itself.
     pub(super) fn struck(&mut self, rule: RuleId, fault: MessageFault, world: &mut World) {
-        let fate = match fault {
+        let delivery = match fault {
             MessageFault::HalfOpen(end) => Delivery::HalfOpen(rule, end),
             _ => Delivery::Reset(rule),
         };
-        world.struck(&self.who, Side::Both, Label::none(), rule);
-        self.cut(fate, world);
+        world.struck(&self.peer, Side::Both, Label::none(), rule);
+        self.cut(CLIENT, delivery, world);
     }
 
     /// Resets both ends. Waiting data is lost.
@@ -137,11 +128,8 @@ impl Connection {
         self.over = true;
         self.waiting = false;
         self.ends = [None, None];
-        for (lane, large) in self.lanes.iter_mut().zip(&mut self.large) {
-            lane.discard(&self.who, world);
-            if let Some(label) = large.take() {
-                world.lost(&self.who, lane.side(), label, lane.dropped);
-            }
+        for lane in &mut self.lanes {
+            lane.discard(&self.peer, world);
         }
     }
 
@@ -149,10 +137,10 @@ impl Connection {
         if self.lanes[CLIENT].dropped.is_some() {
             return;
         }
-        match world.rules.judge_connect(self.who.link()) {
+        match world.rules.on_connect(self.peer.link()) {
             Some((rule, MessageFault::Drop)) => {
                 // The handshake was lost, so nothing that is sent on it will ever arrive.
-                world.struck(&self.who, Side::Both, Label::none(), rule);
+                world.struck(&self.peer, Side::Both, Label::none(), rule);
                 for lane in &mut self.lanes {
                     lane.dropped = Some(rule);
                 }
@@ -163,8 +151,8 @@ impl Connection {
         }
         let connected = || -> io::Result<Socket> {
             let nowhere = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let address = *world.upstreams.get(&self.who.node).ok_or_else(nowhere)?;
-            let token = token(self.who.connection, Kind::Master);
+            let address = *world.upstreams.get(&self.peer.node).ok_or_else(nowhere)?;
+            let token = token(self.peer.connection, Kind::Master);
             Socket::connecting(address, token, &world.registry)
         };
         match connected() {
@@ -179,22 +167,19 @@ impl Connection {
             if !socket.readable || !socket.connected || socket.ended || self.lanes[end].is_full() {
                 return;
             }
-            match socket.stream.read(scratch) {
-                Ok(0) => {
+            match socket.read(scratch) {
+                Ok(Some(0)) => {
                     socket.ended = true;
                     self.arrived_end(end, Cargo::Fin, closer(end), world);
                 }
-                Ok(count) => {
+                Ok(Some(count)) => {
                     let at = Instant::now();
                     self.lanes[end].framing.push(&scratch[..count]);
                     self.arrived(end, at, world);
                     self.flush(end, world);
                 }
-                Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => socket.readable = false,
-                    io::ErrorKind::Interrupted => {}
-                    _ => self.gone(end, closer(end), world),
-                },
+                Ok(None) => {}
+                Err(_) => self.gone(end, closer(end), world),
             }
         }
     }
@@ -217,6 +202,10 @@ impl Connection {
             // The master never received anything, and the client receives no notice.
             return self.end(world);
         }
+        self.flush_both(world);
+    }
+
+    fn flush_both(&mut self, world: &mut World) {
         for end in [CLIENT, MASTER] {
             self.flush(end, world);
         }
@@ -227,14 +216,125 @@ impl Connection {
         let other = 1 - end;
         let Some(sink) = &mut self.ends[other] else {
             if !(other == MASTER && self.waiting) {
-                self.lanes[end].discard(&self.who, world);
+                self.lanes[end].discard(&self.peer, world);
             }
             return;
         };
-        if self.lanes[end].flush(sink, &self.who, world) == Flow::Reset
+        if self.lanes[end].flush(sink, &self.peer, world) == Flow::Reset
             && let Some(sink) = self.ends[other].take()
         {
             sink.reset();
+        }
+    }
+
+    /// Applies the rules to the arrivals.
+    fn arrived(&mut self, end: usize, at: Instant, world: &mut World) {
+        while !self.over
+            && let Some(piece) = self.lanes[end].framing.next()
+        {
+            match piece {
+                // Servers ignore an empty line, so it is no message.
+                Piece::Request(words, bytes) if words.is_empty() => {
+                    self.bytes(end, bytes, Cargo::Bytes, world);
+                }
+                Piece::Request(words, bytes) => {
+                    let label = self.dialogue.request(words);
+                    self.message(end, label, None, bytes, at, world);
+                }
+                Piece::Reply(reply, bytes) => {
+                    let label = self.dialogue.answered(&reply, bytes[0] == b'>');
+                    let Label { number, command } = label.clone();
+                    let (copy, duplicate) = (reply.clone(), false);
+                    let event = TrafficEvent::Replied { number, command, reply: copy, duplicate };
+                    world.report(at, &self.peer, event);
+                    self.message(end, label, Some(&reply), bytes, at, world);
+                }
+                Piece::Strange => {
+                    world.report_now(&self.peer, TrafficEvent::Unparsed(self.lanes[end].side()));
+                }
+                Piece::Bytes(bytes) => self.bytes(end, bytes, Cargo::Bytes, world),
+            }
+        }
+    }
+
+    fn message(
+        &mut self,
+        end: usize,
+        label: Label,
+        reply: Option<&RespValue>,
+        bytes: Vec<u8>,
+        at: Instant,
+        world: &mut World,
+    ) {
+        let side = self.lanes[end].side();
+        let verdict = match self.lanes[end].dropped {
+            Some(rule) => Verdict { delivery: Delivery::Drop(rule), ..Verdict::pass() },
+            None => world.rules.on_message(
+                &Message {
+                    client: &self.peer.client,
+                    node: self.peer.node,
+                    connection: self.peer.connection,
+                    side,
+                    number: label.number,
+                    command: &label.command,
+                    reply,
+                },
+                at,
+            ),
+        };
+        for &rule in &verdict.struck {
+            world.struck(&self.peer, side, label.clone(), rule);
+        }
+        if verdict.delivery != Delivery::Pass {
+            world.lost(&self.peer, side, label, verdict.delivery.rule());
+            return self.cut(end, verdict.delivery, world);
+        }
+        if end == CLIENT {
+            self.dialogue.expect(&label, &bytes);
+        }
+        let session = verdict.duplicate.then(|| self.dialogue.session.clone());
+        self.push(end, bytes, Cargo::Message(label, session), verdict.gates);
+    }
+
+    /// Handles an arrival that is no message.
+    fn bytes(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, world: &mut World) {
+        let side = self.lanes[end].side();
+        let verdict = world.rules.on_bytes(self.peer.link(), side, Instant::now());
+        match verdict.delivery {
+            Delivery::Pass => self.push(end, bytes, cargo, verdict.gates),
+            delivery => self.cut(end, delivery, world),
+        }
+    }
+
+    /// Puts an arrival into a lane.
+    fn push(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, gates: Vec<(RuleId, Gate)>) {
+        if self.lanes[end].dropped.is_none() {
+            self.lanes[end].push(Item { bytes, cargo, gates });
+        }
+    }
+
+    /// Drops everything that arrives from now on in a lane, or resets one end or both, behind the
+    /// data that may still pass.
+    fn cut(&mut self, end: usize, delivery: Delivery, world: &mut World) {
+        if let Delivery::Drop(rule) = delivery {
+            self.lanes[end].dropped.get_or_insert(rule);
+            return;
+        }
+        self.flush_both(world);
+        match delivery {
+            Delivery::Reset(rule) => self.reset(ClosedBy::Rule(rule), world),
+            Delivery::HalfOpen(rule, end) => {
+                let end = if end == End::Client { CLIENT } else { MASTER };
+                self.by.get_or_insert(ClosedBy::Rule(rule));
+                if let Some(socket) = self.ends[end].take() {
+                    socket.reset();
+                }
+                self.waiting = false;
+                for lane in &mut self.lanes {
+                    lane.dropped.get_or_insert(rule);
+                }
+            }
+            Delivery::Pass | Delivery::Drop(_) => {}
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Duplicates: requests that are sent once more, each on its own connection. Called by `engine.rs`.
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSlice},
     net::SocketAddr,
     time::Instant,
 };
@@ -11,15 +11,16 @@ use mio::Token;
 use super::{
     dialogue::{Label, Session},
     framing::{Framing, Piece},
+    rule::Side,
     socket::Socket,
+    traffic::TrafficEvent,
     world::{Peer, World},
 };
-use crate::resp::{decode, scan::Grammar};
 
 /// A forwarded request to send once more.
 #[derive(Debug)]
 pub(super) struct Duplicate {
-    pub(super) who: Peer,
+    pub(super) peer: Peer,
     pub(super) label: Label,
     pub(super) session: Session,
     pub(super) request: Vec<u8>,
@@ -27,7 +28,7 @@ pub(super) struct Duplicate {
 
 /// The connection on which it is sent.
 pub(super) struct Copy {
-    who: Peer,
+    peer: Peer,
     label: Label,
     socket: Socket,
     bytes: Vec<u8>,
@@ -44,11 +45,11 @@ impl Copy {
         token: Token,
         world: &World,
     ) -> io::Result<Self> {
-        let Duplicate { who, label, session, request } = duplicate;
+        let Duplicate { peer, label, session, request } = duplicate;
         let socket = Socket::connecting(address, token, &world.registry)?;
         let bytes = [session.bytes, request].concat();
-        let framing = Framing::new(Grammar::Replies);
-        Ok(Self { who, label, socket, bytes, written: 0, before: session.requests, framing })
+        let framing = Framing::new(Side::Replies);
+        Ok(Self { peer, label, socket, bytes, written: 0, before: session.requests, framing })
     }
 
     /// Writes and reads as much as possible. Returns whether it is over. An error means that the
@@ -62,32 +63,19 @@ impl Copy {
         self.socket.changed(event)?;
         while self.socket.can_write() && self.written < self.bytes.len() {
             let at = Instant::now();
-            match self.socket.stream.write(&self.bytes[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.blocked = true;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+            let rest = IoSlice::new(&self.bytes[self.written..]);
+            self.written += self.socket.write(&[rest])?.unwrap_or(0);
             if self.written == self.bytes.len() {
-                world.forwarded(at, &self.who, self.label.clone(), true);
+                let Label { number, command } = self.label.clone();
+                let event = TrafficEvent::Forwarded { number, command, duplicate: true };
+                world.report(at, &self.peer, event);
             }
         }
         while self.socket.connected && self.socket.readable {
-            match self.socket.stream.read(scratch) {
-                Ok(0) => return Ok(true),
-                Ok(count) => {
-                    self.framing.push(&scratch[..count]);
-                    if self.replies(Instant::now(), world) {
-                        return Ok(true);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.readable = false;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let Some(count) = self.socket.read(scratch)? else { continue };
+            self.framing.push(&scratch[..count]);
+            if count == 0 || self.replies(Instant::now(), world) {
+                return Ok(true);
             }
         }
         Ok(false)
@@ -97,14 +85,14 @@ impl Copy {
     fn replies(&mut self, at: Instant, world: &mut World) -> bool {
         while let Some(piece) = self.framing.next() {
             match piece {
-                Piece::Frame(bytes) | Piece::Start(bytes) if self.before == 0 => {
-                    let reply = decode::reply(&bytes);
-                    world.replied(at, &self.who, &self.label, reply, true);
+                Piece::Reply(reply, _) if self.before == 0 => {
+                    let Label { number, command } = self.label.clone();
+                    let event = TrafficEvent::Replied { number, command, reply, duplicate: true };
+                    world.report(at, &self.peer, event);
                     return true;
                 }
-                Piece::Frame(_) | Piece::Start(_) => self.before -= 1,
-                Piece::Middle(_) | Piece::Last(_) => {}
-                Piece::Strange | Piece::Bytes(_) => return true,
+                Piece::Reply(..) => self.before -= 1,
+                Piece::Request(..) | Piece::Strange | Piece::Bytes(_) => return true,
             }
         }
         false

@@ -28,8 +28,8 @@ impl Label {
 
     /// The label of a push message of a master: its words, such as `message`, the channel and the
     /// payload.
-    fn unasked(said: &RespValue) -> Self {
-        let RespValue::Array(words) = said else { return Self::none() };
+    fn push(message: &RespValue) -> Self {
+        let RespValue::Array(words) = message else { return Self::none() };
         let words = words.iter().filter_map(RespValue::text).map(|text| text.as_bytes().to_vec());
         Self { number: 0, command: words.collect() }
     }
@@ -82,13 +82,13 @@ impl Dialogue {
     /// Handles a reply, and returns the label of its request. `push`: it is a RESP3 push.
     pub(super) fn answered(&mut self, reply: &RespValue, push: bool) -> Label {
         let Some(command) = self.unanswered.front().map(|label| &label.command) else {
-            return if push { Label::unasked(reply) } else { Label::none() };
+            return if push { Label::push(reply) } else { Label::none() };
         };
         // A confirmation is an array in RESP2 and a push in RESP3. One request has several.
         let confirms = is(command, &SUBSCRIBING)
             && matches!(reply, RespValue::Array(values) if values.first().is_some_and(is_confirmation));
         if push && !confirms {
-            return Label::unasked(reply);
+            return Label::push(reply);
         }
         let streams =
             is(command, &["MONITOR", "SYNC", "PSYNC"]) && !matches!(reply, RespValue::Error(_));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_what_streams_or_silences_no_reply_is_matched() {
+    fn no_reply_is_matched_after_streams_and_silence() {
         for (words, own) in [("MONITOR", 1), ("CLIENT REPLY OFF", 0), ("client reply skip", 0)] {
             let mut dialogue = Dialogue::default();
             ask(&mut dialogue, words);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_unasked_is_told_by_its_own_words_and_answers_nothing() {
+    fn a_push_message_has_its_own_words_and_answers_nothing() {
         let mut dialogue = Dialogue::default();
         let word = |text: &str| RespValue::Bulk(text.as_bytes().to_vec());
         let said = |words: &[&str]| RespValue::Array(words.iter().map(|text| word(text)).collect());
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_of_unanswered_requests_is_bounded() {
+    fn the_list_of_unanswered_requests_is_bounded() {
         let mut dialogue = Dialogue::default();
         let large = "x".repeat(1024 * 1024);
         for _ in 0..70 {

@@ -6,10 +6,7 @@ use std::{
     collections::{BTreeMap, BinaryHeap, HashMap},
     io,
     net::SocketAddr,
-    sync::{
-        Arc,
-        mpsc::{Receiver, Sender},
-    },
+    sync::{Arc, mpsc::Receiver},
     time::{Duration, Instant},
 };
 
@@ -21,23 +18,16 @@ use super::{
     rule::{Rule, RuleId},
     socket::Socket,
     table::Table,
-    tokens::{Kind, ORDERS, meaning, token},
-    traffic::{ClosedBy, Traffic},
-    world::{Peer, World},
+    traffic::{ClosedBy, Traffic, TrafficEvent},
+    world::{Kind, ORDERS, Peer, World, meaning, token},
 };
 
 /// If no connection can be accepted (no more files are allowed), the thread tries again after this
 /// time.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// A request of a caller. The thread replies when it is executed.
-pub(super) enum Order {
-    Listen(std::net::TcpListener, Arc<str>, usize, Sender<io::Result<()>>),
-    Upstream(usize, Option<SocketAddr>, Sender<()>),
-    Strike(Rule, Sender<RuleId>),
-    Heal(RuleId, Sender<()>),
-    Stop,
-}
+/// A task of a caller for the thread. `None` ends the thread.
+pub(super) type Order = Option<Box<dyn FnOnce(&mut Engine) + Send>>;
 
 struct Listener {
     socket: TcpListener,
@@ -149,7 +139,7 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.serve(&mut self.scratch, &mut self.world);
         if let Some(by) = connection.ended() {
-            self.world.closed(&connection.who, by);
+            self.world.report_now(&connection.peer, TrafficEvent::Closed(by));
             self.connections.remove(&id);
         }
     }
@@ -182,9 +172,9 @@ impl Engine {
             let Ok(socket) = Socket::accepted(stream, token, &self.world.registry) else {
                 continue;
             };
-            let who = Peer { client: Arc::clone(&client), node, connection };
-            self.world.opened(&who);
-            self.connections.insert(connection, Connection::new(who, socket));
+            let peer = Peer { client: Arc::clone(&client), node, connection };
+            self.world.report_now(&peer, TrafficEvent::Opened);
+            self.connections.insert(connection, Connection::new(peer, socket));
             self.serve(connection);
         }
     }
@@ -192,30 +182,20 @@ impl Engine {
     /// Executes the orders. Returns whether to go on.
     fn obey(&mut self) -> bool {
         while let Ok(order) = self.orders.try_recv() {
-            // A caller that does not wait for the reply does not need it.
-            let _not_waiting = match order {
-                Order::Stop => return false,
-                Order::Listen(socket, client, node, done) => {
-                    done.send(self.listen(socket, client, node)).is_err()
-                }
-                Order::Upstream(node, address, done) => {
-                    match address {
-                        Some(address) => self.world.upstreams.insert(node, address),
-                        None => self.world.upstreams.remove(&node),
-                    };
-                    done.send(()).is_err()
-                }
-                Order::Strike(rule, done) => done.send(self.strike(rule)).is_err(),
-                Order::Heal(rule, done) => {
-                    self.heal(rule);
-                    done.send(()).is_err()
-                }
-            };
+            let Some(task) = order else { return false };
+            task(self);
         }
         true
     }
 
-    fn listen(
+    pub(super) fn upstream(&mut self, node: usize, address: Option<SocketAddr>) {
+        match address {
+            Some(address) => self.world.upstreams.insert(node, address),
+            None => self.world.upstreams.remove(&node),
+        };
+    }
+
+    pub(super) fn listen(
         &mut self,
         socket: std::net::TcpListener,
         client: Arc<str>,
@@ -230,10 +210,10 @@ impl Engine {
         Ok(())
     }
 
-    fn strike(&mut self, rule: Rule) -> RuleId {
+    pub(super) fn strike(&mut self, rule: Rule) -> RuleId {
         let id = self.world.rules.strike(rule.clone());
         for connection in self.connections.values_mut() {
-            if rule.strikes_connections(connection.who.link()) {
+            if rule.strikes_connections(connection.peer.link()) {
                 connection.struck(id, rule.fault, &mut self.world);
             }
         }
@@ -241,7 +221,7 @@ impl Engine {
         id
     }
 
-    fn heal(&mut self, rule: RuleId) {
+    pub(super) fn heal(&mut self, rule: RuleId) {
         self.world.rules.heal(rule);
         for connection in self.connections.values_mut() {
             connection.healed(rule, &mut self.world);
@@ -267,7 +247,7 @@ impl Engine {
     /// Sends duplicates. A duplicate whose master is not there is lost.
     fn copy(&mut self) {
         for duplicate in std::mem::take(&mut self.world.duplicates) {
-            let Some(&address) = self.world.upstreams.get(&duplicate.who.node) else { continue };
+            let Some(&address) = self.world.upstreams.get(&duplicate.peer.node) else { continue };
             let id = next(&mut self.last[2]);
             let copy = Copy::new(duplicate, address, token(id, Kind::Copy), &self.world);
             if let Ok(copy) = copy {

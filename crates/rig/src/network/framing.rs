@@ -1,21 +1,19 @@
-//! Cuts one direction's bytes into frames. Called by `connection.rs`.
+//! Cuts one direction's bytes into frames. Called by `connection.rs` and `copies.rs`.
 
-use crate::resp::scan::{Grammar, Scan, Scanner};
+use super::rule::Side;
+use crate::{
+    RespValue,
+    resp::{self, Unparsed},
+};
 
-/// A larger frame is passed on in parts: the rules see only its start.
-pub(super) const LARGE: usize = 4 * 1024 * 1024;
+/// A larger frame is passed on like bytes that are not RESP.
+const LARGE: usize = 4 * 1024 * 1024;
 
 /// The next piece.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Piece {
-    /// A whole frame.
-    Frame(Vec<u8>),
-    /// The start of a large frame.
-    Start(Vec<u8>),
-    /// More of it.
-    Middle(Vec<u8>),
-    /// The last of it.
-    Last(Vec<u8>),
+    Request(Vec<Vec<u8>>, Vec<u8>),
+    Reply(RespValue, Vec<u8>),
     /// The following bytes are not RESP. Reported once.
     Strange,
     /// Bytes that are not RESP.
@@ -25,19 +23,17 @@ pub(super) enum Piece {
 /// Cuts bytes into frames, until one is not RESP.
 #[derive(Debug)]
 pub(super) struct Framing {
-    scanner: Scanner,
+    side: Side,
     buffer: Vec<u8>,
     /// The start of the next frame in the buffer, so that many frames are cut out at the cost of
     /// one move.
     start: usize,
-    in_large: bool,
     strange: bool,
 }
 
 impl Framing {
-    pub(super) fn new(grammar: Grammar) -> Self {
-        let scanner = Scanner::new(grammar);
-        Self { scanner, buffer: Vec::new(), start: 0, in_large: false, strange: false }
+    pub(super) fn new(side: Side) -> Self {
+        Self { side, buffer: Vec::new(), start: 0, strange: false }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
@@ -50,28 +46,19 @@ impl Framing {
     pub(super) fn next(&mut self) -> Option<Piece> {
         let rest = &self.buffer[self.start..];
         if self.strange {
-            return (!rest.is_empty()).then(|| Piece::Bytes(self.take(self.len())));
+            return (!rest.is_empty()).then(|| Piece::Bytes(self.rest()));
         }
-        match self.scanner.scan(rest) {
-            Scan::Complete(length) => {
-                let bytes = self.take(length);
-                let large = std::mem::take(&mut self.in_large);
-                Some(if large { Piece::Last(bytes) } else { Piece::Frame(bytes) })
-            }
-            Scan::Strange => {
+        let parsed = if self.side == Side::Requests {
+            resp::request(rest).map(|(words, length)| Piece::Request(words, self.take(length)))
+        } else {
+            resp::reply(rest).map(|(reply, length)| Piece::Reply(reply, self.take(length)))
+        };
+        match parsed {
+            Ok(piece) => Some(piece),
+            Err(Unparsed::Incomplete) if self.len() < LARGE => None,
+            Err(_) => {
                 self.strange = true;
                 Some(Piece::Strange)
-            }
-            Scan::More => {
-                let done = self.scanner.done_with();
-                let first = !self.in_large;
-                if done == 0 || (first && rest.len() < LARGE) {
-                    return None;
-                }
-                self.in_large = true;
-                self.scanner.forget(done);
-                let bytes = self.take(done);
-                Some(if first { Piece::Start(bytes) } else { Piece::Middle(bytes) })
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::{
     cmp::Reverse,
     collections::VecDeque,
-    io::{self, IoSlice, Write},
+    io::IoSlice,
     time::{Duration, Instant},
 };
 
@@ -15,9 +15,9 @@ use super::{
     rule::{RuleId, Side},
     socket::Socket,
     table::{Gate, Table},
+    traffic::TrafficEvent,
     world::{Peer, World},
 };
-use crate::resp::scan::Grammar;
 
 /// The largest size of waiting data in one direction, beyond which reading stops: the sender sees a
 /// network that is stuck.
@@ -35,10 +35,9 @@ const TRICKLE_LAG: Duration = Duration::from_millis(10);
 /// An item in a lane.
 #[derive(Debug)]
 pub(super) enum Cargo {
-    /// A message, or the last part of a large one. If there is a session, the request is to be sent
-    /// once more.
+    /// A message. If there is a session, the request is to be sent once more.
     Message(Label, Option<Session>),
-    /// Bytes that are not reported: parts of large messages, and bytes that are not RESP.
+    /// Bytes that are not RESP.
     Bytes,
     /// The sender will send no more.
     Fin,
@@ -89,10 +88,9 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(side: Side) -> Self {
-        let grammar = if side == Side::Requests { Grammar::Requests } else { Grammar::Replies };
         Self {
             side,
-            framing: Framing::new(grammar),
+            framing: Framing::new(side),
             queue: VecDeque::new(),
             waiting: 0,
             written: 0,
@@ -117,16 +115,16 @@ impl Lane {
     }
 
     /// Drops everything that waits.
-    pub(super) fn discard(&mut self, who: &Peer, world: &mut World) {
+    pub(super) fn discard(&mut self, peer: &Peer, world: &mut World) {
         while let Some(item) = self.pop() {
             if let Cargo::Message(label, _) = item.cargo {
-                world.lost(who, self.side, label, self.dropped);
+                world.lost(peer, self.side, label, self.dropped);
             }
         }
     }
 
     /// Writes as much as the rules allow.
-    pub(super) fn flush(&mut self, sink: &mut Socket, who: &Peer, world: &mut World) -> Flow {
+    pub(super) fn flush(&mut self, sink: &mut Socket, peer: &Peer, world: &mut World) -> Flow {
         while sink.can_write() {
             // Before the write, and after all of it was read: see `Traffic`.
             let now = Instant::now();
@@ -135,7 +133,7 @@ impl Lane {
             let result = match (&front.cargo, ready) {
                 (_, Ready::Never) => return Flow::Waits,
                 (_, Ready::At(at)) => {
-                    self.wake(at, who, world);
+                    self.wake(at, peer, world);
                     return Flow::Waits;
                 }
                 (Cargo::Fin | Cargo::Rst, _) => {
@@ -149,13 +147,13 @@ impl Lane {
                 (_, Ready::Slowly(rate)) => {
                     let next = self.next_byte.map_or(now, |next| next.max(now - TRICKLE_LAG));
                     if next > now {
-                        self.wake(next, who, world);
+                        self.wake(next, peer, world);
                         return Flow::Waits;
                     }
                     let rest = &front.bytes[self.written..];
                     let due = bytes_due(now - next, rate).min(rest.len());
-                    let result = sink.stream.write(&rest[..due]);
-                    let count = *result.as_ref().unwrap_or(&0) as u64;
+                    let result = sink.write(&[IoSlice::new(&rest[..due])]);
+                    let count = result.as_ref().map_or(0, |count| count.unwrap_or(0)) as u64;
                     let each = Duration::from_nanos(count * 1_000_000_000 / u64::from(rate));
                     self.next_byte = Some(next + each);
                     result
@@ -167,21 +165,19 @@ impl Lane {
                     });
                     let mut slices = vec![IoSlice::new(&front.bytes[self.written..])];
                     slices.extend(rest.map(|item| IoSlice::new(&item.bytes)));
-                    sink.stream.write_vectored(&slices)
+                    sink.write(&slices)
                 }
             };
             match result {
-                Ok(0) => sink.broken = true,
-                Ok(count) => self.wrote(count, now, who, world),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sink.blocked = true,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => sink.broken = true,
+                Ok(Some(0)) | Err(_) => sink.broken = true,
+                Ok(Some(count)) => self.wrote(count, now, peer, world),
+                Ok(None) => {}
             }
         }
         Flow::Waits
     }
 
-    fn wrote(&mut self, mut count: usize, at: Instant, who: &Peer, world: &mut World) {
+    fn wrote(&mut self, mut count: usize, at: Instant, peer: &Peer, world: &mut World) {
         while count > 0 {
             let Some(front) = self.queue.front() else { return };
             let rest = front.bytes.len() - self.written;
@@ -193,14 +189,15 @@ impl Lane {
             let Some(Item { bytes, cargo: Cargo::Message(label, session), .. }) = self.pop() else {
                 continue;
             };
+            let Label { number, command } = label.clone();
             if self.side == Side::Replies {
-                world.delivered(at, who, label);
+                world.report(at, peer, TrafficEvent::Delivered { number, command });
                 continue;
             }
-            world.forwarded(at, who, label.clone(), false);
+            world.report(at, peer, TrafficEvent::Forwarded { number, command, duplicate: false });
             if let Some(session) = session {
-                let who = who.clone();
-                world.duplicates.push(Duplicate { who, label, session, request: bytes });
+                let peer = peer.clone();
+                world.duplicates.push(Duplicate { peer, label, session, request: bytes });
             }
         }
     }
@@ -213,10 +210,10 @@ impl Lane {
     }
 
     /// Asks to be served at that time.
-    fn wake(&mut self, at: Instant, who: &Peer, world: &mut World) {
+    fn wake(&mut self, at: Instant, peer: &Peer, world: &mut World) {
         if self.timer != Some(at) {
             self.timer = Some(at);
-            world.timers.push(Reverse((at, who.connection)));
+            world.timers.push(Reverse((at, peer.connection)));
         }
     }
 }

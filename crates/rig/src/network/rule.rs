@@ -70,7 +70,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// This harm for every message of both sides, on all links. Use it as a base: `Rule { nodes:
+    /// This fault for every message of both sides, on all links. Use it as a base: `Rule { nodes:
     /// Some(vec![1]), ..Rule::all(MessageFault::Hold) }`.
     pub fn all(fault: MessageFault) -> Self {
         let (clients, nodes, matches) = (None, None, None);
@@ -108,8 +108,7 @@ pub enum MessageFault {
     /// data behind it waits. Healing releases what still waits.
     Delay(Duration),
     /// The request is passed on, and then sent once more on a separate connection of the network.
-    /// The observer receives the second reply, which is then dropped. Has no effect on replies, and
-    /// on requests that are too large to be kept (4 MiB).
+    /// The observer receives the second reply, which is then dropped. Has no effect on replies.
     ///
     /// The new connection first repeats the `AUTH`, `HELLO` and `SELECT` of the client's.
     Duplicate,

@@ -1,7 +1,7 @@
 //! One end of a connection. Called by `connection.rs` and `lane.rs`.
 
 use std::{
-    io,
+    io::{self, IoSlice, Read, Write},
     net::{Shutdown, SocketAddr},
     time::Duration,
 };
@@ -39,7 +39,7 @@ impl Socket {
         registry: &Registry,
     ) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        // On loopback it is connected by now. A later check would make the fate of the first
+        // On loopback it is connected by now. A later check would make the delivery of the first
         // message depend on the order of events.
         let connected = stream.peer_addr().is_ok();
         Self::new(stream, connected, token, registry)
@@ -80,6 +80,18 @@ impl Socket {
         self.connected && !self.blocked && !self.broken
     }
 
+    /// Reads what has arrived. `None`: nothing for now.
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
+        let result = self.stream.read(into);
+        unless_blocked(result, || self.readable = false)
+    }
+
+    /// Writes as much as there is room for. `None`: there is no room now.
+    pub(super) fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        let result = self.stream.write_vectored(slices);
+        unless_blocked(result, || self.blocked = true)
+    }
+
     pub(super) fn finish(&self) {
         // If it is already dead, reading shows it.
         let _dead = self.stream.shutdown(Shutdown::Write);
@@ -89,5 +101,17 @@ impl Socket {
     pub(super) fn reset(self) {
         // Without it the drop closes the socket in the usual way, which is close enough.
         let _closed = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}
+
+fn unless_blocked(result: io::Result<usize>, block: impl FnOnce()) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            block();
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }

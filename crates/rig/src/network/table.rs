@@ -16,7 +16,7 @@ pub(super) enum Gate {
     Rate(u32),
 }
 
-/// The fate of a message.
+/// The delivery of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
     Pass,
@@ -38,7 +38,7 @@ impl Delivery {
 /// The joint decision of all rules about a message.
 #[derive(Debug)]
 pub(super) struct Verdict {
-    pub(super) fate: Delivery,
+    pub(super) delivery: Delivery,
     pub(super) gates: Vec<(RuleId, Gate)>,
     pub(super) duplicate: bool,
     /// The rules that struck it, the oldest first.
@@ -82,35 +82,30 @@ impl Table {
     }
 
     /// The effect on a message that arrived just now.
-    pub(super) fn judge(&mut self, message: &Message<'_>, now: Instant) -> Verdict {
+    pub(super) fn on_message(&mut self, message: &Message<'_>, now: Instant) -> Verdict {
         let link = Link { client: message.client, node: message.node };
-        let mut verdict = Verdict::pass();
-        for (&id, living) in &mut self.rules {
-            if living.concerns(link, message.side)
-                && living.rule.matches.as_ref().is_none_or(|matches| matches(message))
-                && living.counts()
-            {
-                verdict.add(id, living.rule.fault, now);
-                if verdict.fate != Delivery::Pass {
-                    break;
-                }
-            }
-        }
-        verdict.settled()
+        self.effect(link, message.side, now, |living| {
+            living.rule.matches.as_ref().is_none_or(|matches| matches(message)) && living.counts()
+        })
     }
 
     /// The effect on an arrival that is no message: an end, or bytes that are not RESP.
-    pub(super) fn judge_all_that_passes(
-        &self,
+    pub(super) fn on_bytes(&mut self, link: Link<'_>, side: Side, now: Instant) -> Verdict {
+        self.effect(link, side, now, |living| living.rule.is_about_everything())
+    }
+
+    fn effect(
+        &mut self,
         link: Link<'_>,
         side: Side,
         now: Instant,
+        strikes: impl Fn(&mut Living) -> bool,
     ) -> Verdict {
         let mut verdict = Verdict::pass();
-        for (&id, living) in &self.rules {
-            if living.concerns(link, side) && living.rule.is_about_everything() {
+        for (&id, living) in &mut self.rules {
+            if living.concerns(link, side) && strikes(living) {
                 verdict.add(id, living.rule.fault, now);
-                if verdict.fate != Delivery::Pass {
+                if verdict.delivery != Delivery::Pass {
                     break;
                 }
             }
@@ -119,7 +114,7 @@ impl Table {
     }
 
     /// Whether no connection to the master can be made, and whether an attempt is lost.
-    pub(super) fn judge_connect(&self, link: Link<'_>) -> Option<(RuleId, MessageFault)> {
+    pub(super) fn on_connect(&self, link: Link<'_>) -> Option<(RuleId, MessageFault)> {
         let about = |living: &Living| living.rule.is_about_everything() && living.rule.is_on(link);
         let of = |fault| {
             let mut rules = self.rules.iter();
@@ -179,15 +174,15 @@ impl Rule {
 
 impl Verdict {
     pub(super) fn pass() -> Self {
-        Self { fate: Delivery::Pass, gates: Vec::new(), duplicate: false, struck: Vec::new() }
+        Self { delivery: Delivery::Pass, gates: Vec::new(), duplicate: false, struck: Vec::new() }
     }
 
     fn add(&mut self, id: RuleId, fault: MessageFault, now: Instant) {
         self.struck.push(id);
         match fault {
-            MessageFault::Drop => self.fate = Delivery::Drop(id),
-            MessageFault::HalfOpen(end) => self.fate = Delivery::HalfOpen(id, end),
-            MessageFault::Reset => self.fate = Delivery::Reset(id),
+            MessageFault::Drop => self.delivery = Delivery::Drop(id),
+            MessageFault::HalfOpen(end) => self.delivery = Delivery::HalfOpen(id, end),
+            MessageFault::Reset => self.delivery = Delivery::Reset(id),
             MessageFault::Hold | MessageFault::Trickle(0) => self.gates.push((id, Gate::Hold)),
             MessageFault::Trickle(rate) => self.gates.push((id, Gate::Rate(rate))),
             MessageFault::Delay(delay) => {

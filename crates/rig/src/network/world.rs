@@ -9,14 +9,14 @@ use std::{
     time::Instant,
 };
 
-use mio::Registry;
+use mio::{Registry, Token};
 
 use super::{
     copies::Duplicate,
     dialogue::Label,
     rule::{RuleId, Side},
     table::{Link, Table},
-    traffic::{ClosedBy, Traffic},
+    traffic::{Traffic, TrafficEvent},
 };
 
 pub(super) struct World {
@@ -47,92 +47,45 @@ impl Peer {
 }
 
 impl World {
-    pub(super) fn opened(&mut self, who: &Peer) {
-        let Peer { client, node, connection } = who.clone();
-        (self.observer)(Traffic::Opened { at: Instant::now(), client, node, connection });
+    pub(super) fn report(&mut self, at: Instant, peer: &Peer, event: TrafficEvent) {
+        let Peer { client, node, connection } = peer.clone();
+        (self.observer)(Traffic { at, client, node, connection, event });
     }
 
-    pub(super) fn closed(&mut self, who: &Peer, by: ClosedBy) {
-        let Peer { client, node, connection } = who.clone();
-        (self.observer)(Traffic::Closed { at: Instant::now(), client, node, connection, by });
+    pub(super) fn report_now(&mut self, peer: &Peer, event: TrafficEvent) {
+        self.report(Instant::now(), peer, event);
     }
 
-    pub(super) fn forwarded(&mut self, at: Instant, who: &Peer, label: Label, duplicate: bool) {
-        let Peer { client, node, connection } = who.clone();
+    pub(super) fn lost(&mut self, peer: &Peer, side: Side, label: Label, rule: Option<RuleId>) {
         let Label { number, command } = label;
-        (self.observer)(Traffic::Forwarded {
-            at,
-            client,
-            node,
-            connection,
-            number,
-            command,
-            duplicate,
-        });
+        self.report_now(peer, TrafficEvent::Lost { number, side, command, rule });
     }
 
-    pub(super) fn replied(
-        &mut self,
-        at: Instant,
-        who: &Peer,
-        label: &Label,
-        reply: crate::RespValue,
-        duplicate: bool,
-    ) {
-        let Peer { client, node, connection } = who.clone();
-        let Label { number, command } = label.clone();
-        (self.observer)(Traffic::Replied {
-            at,
-            client,
-            node,
-            connection,
-            number,
-            command,
-            reply,
-            duplicate,
-        });
-    }
-
-    pub(super) fn delivered(&mut self, at: Instant, who: &Peer, label: Label) {
-        let Peer { client, node, connection } = who.clone();
+    pub(super) fn struck(&mut self, peer: &Peer, side: Side, label: Label, rule: RuleId) {
         let Label { number, command } = label;
-        (self.observer)(Traffic::Delivered { at, client, node, connection, number, command });
+        self.report_now(peer, TrafficEvent::Struck { number, side, command, rule });
     }
+}
 
-    pub(super) fn lost(&mut self, who: &Peer, side: Side, label: Label, rule: Option<RuleId>) {
-        let Peer { client, node, connection } = who.clone();
-        let Label { number, command } = label;
-        let at = Instant::now();
-        (self.observer)(Traffic::Lost {
-            at,
-            client,
-            node,
-            connection,
-            number,
-            side,
-            command,
-            rule,
-        });
-    }
+/// The token of the orders.
+pub(super) const ORDERS: Token = Token(usize::MAX);
 
-    pub(super) fn struck(&mut self, who: &Peer, side: Side, label: Label, rule: RuleId) {
-        let Peer { client, node, connection } = who.clone();
-        let Label { number, command } = label;
-        let at = Instant::now();
-        (self.observer)(Traffic::Struck {
-            at,
-            client,
-            node,
-            connection,
-            number,
-            side,
-            command,
-            rule,
-        });
-    }
+/// The kind of a token's socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Listener,
+    Client,
+    Master,
+    Copy,
+}
 
-    pub(super) fn unparsed(&mut self, who: &Peer, side: Side) {
-        let Peer { client, node, connection } = who.clone();
-        (self.observer)(Traffic::Unparsed { at: Instant::now(), client, node, connection, side });
-    }
+/// The token by which the system names a listener, an end of a connection, or a copy.
+pub(super) fn token(id: u64, kind: Kind) -> Token {
+    Token(usize::try_from(id).expect("fewer connections than addresses") << 2 | kind as usize)
+}
+
+/// The socket of a token: its number and kind.
+pub(super) fn meaning(token: Token) -> (u64, Kind) {
+    let kind = [Kind::Listener, Kind::Client, Kind::Master, Kind::Copy][token.0 & 3];
+    ((token.0 >> 2) as u64, kind)
 }

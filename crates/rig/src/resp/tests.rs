@@ -4,37 +4,33 @@
 use proptest::prelude::*;
 
 use super::{
-    RespValue, decode, encode,
-    scan::{Grammar, Scan, Scanner},
+    RespValue,
+    Unparsed::{self, Incomplete, Strange},
+    encode, reply, request,
 };
 
-/// The length of every frame, or how it ended, if the bytes arrive in these pieces. After each
-/// piece the processed bytes are forgotten, as for a frame that is too large to be kept.
-fn frames(grammar: Grammar, pieces: &[&[u8]], forgetful: bool) -> (Vec<usize>, Scan) {
-    let mut scanner = Scanner::new(grammar);
-    let (mut buffer, mut forgotten, mut lengths) = (Vec::new(), 0, Vec::new());
+/// The length of each frame, and why there is no further one, as the bytes arrive in these pieces.
+fn frames(requests: bool, pieces: &[&[u8]]) -> (Vec<usize>, Unparsed) {
+    let (mut buffer, mut lengths) = (Vec::new(), Vec::new());
     for piece in pieces {
         buffer.extend_from_slice(piece);
         loop {
-            match scanner.scan(&buffer) {
-                Scan::Complete(length) => {
+            let length = |bytes| match requests {
+                true => request(bytes).map(|(_, length)| length),
+                false => reply(bytes).map(|(_, length)| length),
+            };
+            match length(&buffer) {
+                Ok(length) => {
                     assert!(length > 0 && length <= buffer.len());
                     buffer.drain(..length);
-                    lengths.push(forgotten + length);
-                    forgotten = 0;
+                    lengths.push(length);
                 }
-                Scan::More => break,
-                Scan::Strange => return (lengths, Scan::Strange),
+                Err(Incomplete) => break,
+                Err(Strange) => return (lengths, Strange),
             }
         }
-        if forgetful {
-            let done = scanner.done_with();
-            buffer.drain(..done);
-            scanner.forget(done);
-            forgotten += done;
-        }
     }
-    (lengths, if buffer.is_empty() && forgotten == 0 { Scan::Complete(0) } else { Scan::More })
+    (lengths, Incomplete)
 }
 
 fn cut<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
@@ -77,34 +73,11 @@ fn replies() -> impl Strategy<Value = RespValue> {
 
 /// Bytes that are almost RESP in many cases.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
+    const PIECES: &str = "* $ % | > ~ = ! #t _ : + - \r\n \n \r 1 2 -1 0 9223372036854775807 \
+                          99999999999999999999 PING";
     let piece = prop_oneof![
-        prop::sample::select(vec![
-            "*",
-            "$",
-            "%",
-            "|",
-            ">",
-            "~",
-            "=",
-            "!",
-            "#t",
-            "_",
-            ":",
-            "+",
-            "-",
-            "\r\n",
-            "\n",
-            "\r",
-            "1",
-            "2",
-            "-1",
-            "0",
-            "9223372036854775807",
-            "99999999999999999999",
-            " ",
-            "PING",
-        ])
-        .prop_map(|text| text.as_bytes().to_vec()),
+        prop::sample::select(PIECES.split(' ').collect::<Vec<_>>())
+            .prop_map(|text| text.as_bytes().to_vec()),
         prop::collection::vec(any::<u8>(), 0..4),
     ];
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
@@ -122,13 +95,9 @@ proptest! {
             let before = bytes.len();
             write(reply, &mut bytes);
             lengths.push(bytes.len() - before);
-            prop_assert_eq!(&decode::reply(&bytes[before..]), reply);
+            prop_assert_eq!(super::reply(&bytes[before..]), Ok((reply.clone(), bytes.len() - before)));
         }
-        let expected = (lengths, Scan::Complete(0));
-        prop_assert_eq!(&frames(Grammar::Replies, &[&bytes], false), &expected);
-        for forgetful in [false, true] {
-            prop_assert_eq!(&frames(Grammar::Replies, &cut(&bytes, &cuts), forgetful), &expected);
-        }
+        prop_assert_eq!(frames(false, &cut(&bytes, &cuts)), (lengths, Incomplete));
     }
 
     #[test]
@@ -137,32 +106,23 @@ proptest! {
     ) {
         let mut bytes = Vec::new();
         encode(&sent.iter().map(Vec::as_slice).collect::<Vec<_>>(), &mut bytes);
-        prop_assert_eq!(decode::words(&bytes), sent);
+        prop_assert_eq!(request(&bytes), Ok((sent, bytes.len())));
         let pieces: Vec<&[u8]> = bytes.chunks(1).collect();
-        prop_assert_eq!(
-            frames(Grammar::Requests, &pieces, true), (vec![bytes.len()], Scan::Complete(0))
-        );
+        prop_assert_eq!(frames(true, &pieces), (vec![bytes.len()], Incomplete));
     }
 
     #[test]
-    fn whatever_comes_is_read_alike_in_one_piece_and_in_many(
+    fn the_result_does_not_depend_on_the_pieces(
         bytes in garbage(),
         cuts in prop::collection::vec(any::<usize>(), 0..20),
         requests in any::<bool>(),
     ) {
-        let grammar = if requests { Grammar::Requests } else { Grammar::Replies };
-        let whole = frames(grammar, &[&bytes], false);
-        for forgetful in [false, true] {
-            prop_assert_eq!(&frames(grammar, &cut(&bytes, &cuts), forgetful), &whole);
-        }
-        // Neither of them panics on a frame that is cut short, or on other bytes.
-        let _reply = decode::reply(&bytes);
-        let _words = decode::words(&bytes);
+        prop_assert_eq!(frames(requests, &cut(&bytes, &cuts)), frames(requests, &[&bytes]));
     }
 }
 
 #[test]
-fn what_only_resp3_has_becomes_what_resp2_has() {
+fn resp3_types_become_resp2_types() {
     let number = RespValue::Integer;
     let status = |text: &str| RespValue::Status(text.to_owned());
     for (frame, reply) in [
@@ -180,44 +140,27 @@ fn what_only_resp3_has_becomes_what_resp2_has() {
         ("*-1\r\n", RespValue::Nil),
         ("*0\r\n", RespValue::Array(Vec::new())),
     ] {
-        let bytes = frame.as_bytes();
-        let expected = (vec![bytes.len()], Scan::Complete(0));
-        assert_eq!(frames(Grammar::Replies, &[bytes], false), expected, "{frame:?}");
-        assert_eq!(decode::reply(bytes), reply, "{frame:?}");
+        assert_eq!(super::reply(frame.as_bytes()), Ok((reply, frame.len())), "{frame:?}");
     }
 }
 
 #[test]
 fn inline_commands_are_words_up_to_the_end_of_the_line() {
     let bytes = b"SET  key value\r\nPING\n\r\n";
-    assert_eq!(frames(Grammar::Requests, &[bytes], false).0, [16, 5, 2]);
-    assert_eq!(decode::words(&bytes[..16]), [&b"SET"[..], b"key", b"value"]);
-    assert!(decode::words(b"\r\n").is_empty());
+    assert_eq!(frames(true, &[bytes]), (vec![16, 5, 2], Incomplete));
+    let words = ["SET", "key", "value"].map(|word| word.as_bytes().to_vec());
+    assert_eq!(request(bytes), Ok((words.to_vec(), 16)));
+    assert_eq!(request(b"\r\n"), Ok((Vec::new(), 2)));
 }
 
 #[test]
-fn what_is_not_resp_is_strange() {
-    for strange in ["?\r\n", ":x\r\n", "*1\n", "$1\r\nabc\r\n", "$x\r\n", "#x\r\n", "\r\n"] {
-        let (_, end) = frames(Grammar::Replies, &[strange.as_bytes()], false);
-        assert_eq!(end, Scan::Strange, "{strange:?}");
-    }
-    for strange in ["*1\r\n:1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n", "*x\r\n"] {
-        let (_, end) = frames(Grammar::Requests, &[strange.as_bytes()], false);
-        assert_eq!(end, Scan::Strange, "{strange:?}");
-    }
+fn bytes_that_are_not_resp_are_strange() {
     let deep = "*1\r\n".repeat(1000);
-    assert_eq!(frames(Grammar::Replies, &[deep.as_bytes()], false).1, Scan::Strange);
-    assert_eq!(frames(Grammar::Requests, &[&[b'x'; 70_000]], false).1, Scan::Strange);
-}
-
-#[test]
-fn of_a_frame_that_is_cut_short_the_part_that_is_there_is_decoded() {
-    assert_eq!(
-        decode::words(b"*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$9\r\nva"),
-        [&b"SET"[..], b"key", b"va"]
-    );
-    assert_eq!(
-        decode::reply(b"*3\r\n:1\r\n$9\r\nva"),
-        RespValue::Array(vec![RespValue::Integer(1), RespValue::Bulk(b"va".to_vec())])
-    );
+    for bytes in ["?\r\n", ":x\r\n", "*1\n", "$1\r\nabc\r\n", "$x\r\n", "#x\r\n", "\r\n", &deep] {
+        assert_eq!(reply(bytes.as_bytes()), Err(Strange), "{bytes:?}");
+    }
+    let long = "x".repeat(70_000);
+    for bytes in ["*1\r\n:1\r\n", "*1\r\n$-1\r\n", "*1\r\n*1\r\n", "*x\r\n", &long] {
+        assert_eq!(request(bytes.as_bytes()), Err(Strange), "{bytes:?}");
+    }
 }

@@ -3,64 +3,60 @@
 
 use std::{thread, time::Duration};
 
-use redquorum_rig::{Cluster, Containers, IMAGE_VARIABLE, trials::Case};
+use redquorum_rig::{
+    containers::{IMAGE_VARIABLE, sweep},
+    trials::Case,
+};
 
-use crate::support::{EmptyImage, Holder, command, eventually, exists, of_process, said};
+use crate::{
+    both::eventually,
+    support::{EmptyImage, Holder, command, containers, of_process, output_of},
+};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_containers: nothing_is_left_after_a_drop,
         with_containers: nothing_is_left_after_a_failed_start,
-        with_containers: what_a_killed_process_left_is_swept_by_the_next_start_and_reported,
+        with_containers: a_sweep_removes_containers_of_killed_processes_only,
         with_containers: nothing_is_left_after_kill_9_at_any_moment_of_the_start,
-        with_containers: what_a_live_process_uses_is_not_swept,
     ]
 }
 
 fn nothing_is_left_after_a_drop() {
-    let containers = Containers::start(3).unwrap();
-    let ids: Vec<String> = (1..=3).map(|node| containers.id(node).to_owned()).collect();
-    assert!(ids.iter().all(|id| exists(id)));
-    containers.pause(2).unwrap();
-    containers.kill(3).unwrap();
-    drop(containers);
-    // At once, without waiting.
-    assert!(!ids.iter().any(|id| exists(id)));
+    let report = output_of("drop", &[]);
+    assert_eq!(report, "there: 3\nleft: 0\ndirectory: false\n");
 }
 
 fn nothing_is_left_after_a_failed_start() {
     // The child counts its own containers before it ends, because later another start may sweep
     // them.
-    let left = said("fail", &[]);
+    let left = output_of("fail", &[]);
     assert!(left.contains("no-such-directive") && left.ends_with("left: 0\n"), "{left}");
     // This image has no server in it, so its container is created, but does not start.
     let empty = EmptyImage::create();
-    let left = said("fail", &[(IMAGE_VARIABLE, &empty.name)]);
+    let left = output_of("fail", &[(IMAGE_VARIABLE, &empty.name)]);
     assert!(left.contains("could not start master 1: ") && left.ends_with("left: 0\n"), "{left}");
 }
 
-fn what_a_killed_process_left_is_swept_by_the_next_start_and_reported() {
-    // Concurrent tests start containers, too, so the next start may be one of theirs.
+fn a_sweep_removes_containers_of_killed_processes_only() {
+    // Concurrent tests start containers, too, so the next sweep may be one of theirs.
     for _ in 0..20 {
         let mut holder = Holder::start();
-        holder.kill();
-        let next = Containers::start(1).unwrap();
+        let mark = holder.mark();
+        let swept = || sweep().unwrap().iter().filter(|name| name.contains(&mark)).count();
+        assert_eq!(swept(), 0);
+        assert!(holder.is_complete());
+        holder.child.kill().unwrap();
+        holder.child.wait().unwrap();
+        let swept = swept();
         eventually("they are gone", || holder.nothing_is_left());
-        if next.swept().iter().filter(|name| name.contains(&holder.mark())).count() == 2 {
+        if swept == 2 {
             return;
         }
+        // A start sweeps, too.
+        drop(containers().count(1).start().unwrap());
     }
-    panic!("no start reported what it swept");
-}
-
-fn what_a_live_process_uses_is_not_swept() {
-    let mut holder = Holder::start();
-    let swept = Containers::sweep().unwrap();
-    assert!(!swept.iter().any(|name| name.contains(&holder.mark())), "{swept:?}");
-    assert!(holder.is_complete());
-    holder.kill();
-    Containers::sweep().unwrap();
-    eventually("they are gone", || holder.nothing_is_left());
+    panic!("no sweep reported what it removed");
 }
 
 fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
@@ -74,7 +70,7 @@ fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
         // The engine may still be carrying out its last request.
         eventually("they are gone, and stay so", || {
             thread::sleep(Duration::from_millis(300));
-            Containers::sweep().unwrap();
+            sweep().unwrap();
             of_process(child.id()) == 0
         });
     }

@@ -4,18 +4,19 @@
 #[macro_use(cases)]
 extern crate redquorum_rig;
 
-mod clocks;
+#[path = "../both/mod.rs"]
+mod both;
 mod left_behind;
 mod missing;
-mod start;
 mod support;
-mod verbs;
 
 fn main() -> std::process::ExitCode {
     if let Some(part) = std::env::var_os(support::CHILD) {
         return support::child(&part.to_string_lossy());
     }
-    let cases =
-        [start::cases(), verbs::cases(), clocks::cases(), left_behind::cases(), missing::cases()];
-    redquorum_rig::trials::run(cases.into_iter().flatten())
+    let both = both::tests().map(|(name, test)| {
+        redquorum_rig::trials::with_containers(name, move || test(support::containers()))
+    });
+    let own = [left_behind::cases(), missing::cases()];
+    redquorum_rig::trials::run(both.chain(own.into_iter().flatten()))
 }

@@ -4,49 +4,58 @@
 use std::{
     env,
     io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{self, Child, Command, ExitCode, Output, Stdio},
     thread,
-    time::{Duration, Instant},
 };
 
-use redquorum_rig::{Containers, clocks_supported, engine};
+use redquorum_rig::{Builder, Masters, clocks_supported, containers::prepare};
 
 /// Set for a child: the name of its task.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD";
 
+pub(crate) fn containers() -> Builder {
+    Masters::builder().containers(None)
+}
+
 pub(crate) fn child(part: &str) -> ExitCode {
     match part {
         "hold" => {
-            let mut builder = Containers::builder().count(2);
-            if clocks_supported().is_ok() {
-                builder = builder.clocks();
-            }
-            let containers = builder.start().unwrap();
-            let directory = containers.clock(1).and_then(|clock| clock.dir().parent());
-            let directory = directory.unwrap_or(Path::new("none")).display();
-            println!("{} {} {directory}", containers.id(1), containers.id(2));
+            let builder = containers().count(2);
+            let clocks = clocks_supported().is_ok();
+            let masters = if clocks { builder.clocks() } else { builder }.start().unwrap();
+            println!("{}", masters.dir(1).parent().unwrap().display());
             loop {
                 thread::park();
             }
         }
-        "start" => match Containers::start(1) {
-            Ok(containers) => println!("started from {}", containers.image()),
+        "start" => match containers().count(1).start() {
+            Ok(masters) => println!("started {}", masters.describe()),
             Err(error) => println!("{error}"),
         },
+        "drop" => {
+            let masters = containers().count(3).start().unwrap();
+            let directory = masters.dir(1).parent().unwrap().to_owned();
+            println!("there: {}", of_process(process::id()));
+            masters.pause(2).unwrap();
+            masters.kill(3).unwrap();
+            drop(masters);
+            // At once, without waiting.
+            println!("left: {}\ndirectory: {}", of_process(process::id()), directory.exists());
+        }
         "fail" => {
-            let builder = Containers::builder().count(2).config("no-such-directive", "1");
+            let builder = containers().count(2).config("no-such-directive", "1");
             println!("{}", builder.start().unwrap_err());
             println!("left: {}", of_process(process::id()));
         }
         "five" => {
-            let _containers = Containers::start(5).unwrap();
+            let _masters = containers().start().unwrap();
             loop {
                 thread::park();
             }
         }
-        "engine" => match engine() {
-            Ok(engine) => println!("{engine}"),
+        "prepare" => match prepare(None) {
+            Ok(image) => println!("{image}"),
             Err(error) => println!("{error}"),
         },
         other => panic!("no part {other:?}"),
@@ -62,17 +71,16 @@ pub(crate) fn command(part: &str, variables: &[(&str, &str)]) -> Command {
 }
 
 /// The output of a child until it ends.
-pub(crate) fn said(part: &str, variables: &[(&str, &str)]) -> String {
+pub(crate) fn output_of(part: &str, variables: &[(&str, &str)]) -> String {
     let Output { stdout, status, .. } = command(part, variables).output().unwrap();
     let text = String::from_utf8(stdout).unwrap();
     assert!(status.success(), "{text}");
     text
 }
 
-/// A child that owns two containers, and a directory if there are clocks.
+/// A child that owns two containers, and their directory.
 pub(crate) struct Holder {
-    child: Child,
-    ids: Vec<String>,
+    pub(crate) child: Child,
     directory: PathBuf,
 }
 
@@ -81,11 +89,7 @@ impl Holder {
         let mut child = command("hold", &[]).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let [first, second, directory] = &words[..] else { panic!("it said {line:?}") };
-        let directory = PathBuf::from(directory);
-        assert!(directory.exists() || clocks_supported().is_err());
-        Self { child, ids: vec![first.clone(), second.clone()], directory }
+        Self { child, directory: line.trim_end().into() }
     }
 
     /// Part of the names of its containers.
@@ -93,24 +97,13 @@ impl Holder {
         format!("-{}-", self.child.id())
     }
 
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
     pub(crate) fn is_complete(&self) -> bool {
-        self.ids.iter().all(|id| exists(id))
+        of_process(self.child.id()) == 2 && self.directory.exists()
     }
 
     pub(crate) fn nothing_is_left(&self) -> bool {
-        !self.ids.iter().any(|id| exists(id)) && !self.directory.exists()
+        of_process(self.child.id()) == 0 && !self.directory.exists()
     }
-}
-
-/// Whether the engine has a container with this id.
-pub(crate) fn exists(id: &str) -> bool {
-    let filter = format!("id={id}");
-    !docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]).is_empty()
 }
 
 /// The number of containers that belong to this process.
@@ -147,14 +140,5 @@ impl EmptyImage {
 impl Drop for EmptyImage {
     fn drop(&mut self) {
         docker(&["image", "rm", &self.name]);
-    }
-}
-
-/// Waits until `is_true` returns true. The bound allows for a busy machine.
-pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !is_true() {
-        assert!(Instant::now() < until, "not in time: {what}");
-        thread::sleep(Duration::from_millis(5));
     }
 }

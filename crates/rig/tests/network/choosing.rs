@@ -7,29 +7,15 @@ use std::{
 
 use redquorum_rig::{
     RespValue,
-    network::{Message, MessageFault, Network, Rule, Side},
-    trials::Case,
+    network::{Message, MessageFault::*, Network, Rule, Side::*},
 };
 
 use crate::support::{Half, PING, PONG, Wire, about, on, request};
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        plain: a_rule_counts_over_all_its_links,
-        plain: a_rule_is_about_its_nodes_only,
-        plain: a_rule_sees_the_message_the_command_and_the_reply,
-        plain: a_reply_is_a_gate_for_a_fault,
-        plain: a_message_that_was_dropped_does_not_count_for_younger_rules,
-        plain: a_rule_is_not_about_what_was_held_before_it,
-        plain: the_observer_may_not_call_the_network,
-        plain: a_panic_of_the_observer_is_not_a_hang,
-    ]
-}
-
+#[test]
 fn a_rule_counts_over_all_its_links() {
     let wire = Wire::new();
-    let rule =
-        Rule { from: 2, count: Some(2), ..about("PING", Side::Requests, MessageFault::Hold) };
+    let rule = Rule { from: 2, count: Some(2), ..about("PING", Requests, Hold) };
     let (mut one, mut one_master) = wire.pair();
     let (mut two, mut two_master) = wire.pair();
     let rule = wire.network.strike(rule);
@@ -50,19 +36,21 @@ fn a_rule_counts_over_all_its_links() {
     two_master.gets(PING);
 }
 
-fn a_rule_is_about_its_nodes_only() {
+#[test]
+fn a_rule_strikes_only_its_nodes() {
     let wire = Wire::new();
     let second = wire.network.listen("c1", 2).unwrap();
     wire.network.upstream(2, Some(wire.master.local_addr().unwrap()));
-    wire.network.strike(Rule { nodes: Some(vec![2]), ..Rule::all(MessageFault::Hold) });
+    wire.network.strike(Rule { nodes: Some(vec![2]), ..Rule::all(Hold) });
     let (mut client, mut master) = wire.pair();
     client.send(PING);
     master.gets(PING);
     let mut other = Half::new(TcpStream::connect(second).unwrap());
     other.send(PING);
-    assert!(wire.nobody_knocks());
+    assert!(wire.no_connection_arrives());
 }
 
+#[test]
 fn a_rule_sees_the_message_the_command_and_the_reply() {
     let wire = Wire::new();
     let seen = Arc::new(Mutex::new(Vec::new()));
@@ -77,7 +65,7 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
             false
         }
     };
-    wire.network.strike(Rule { matches: Some(Arc::new(matches)), ..Rule::all(MessageFault::Drop) });
+    wire.network.strike(Rule { matches: Some(Arc::new(matches)), ..Rule::all(Drop) });
     let (mut client, mut master) = wire.pair();
     client.send(&request("GET k"));
     master.gets(&request("GET k"));
@@ -88,18 +76,18 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
     assert_eq!(
         *seen.lock().unwrap(),
         [
-            (link.clone(), (Side::Requests, 1, command.clone()), None),
-            (link, (Side::Replies, 1, command), Some(RespValue::Bulk(b"v".to_vec())))
+            (link.clone(), (Requests, 1, command.clone()), None),
+            (link, (Replies, 1, command), Some(RespValue::Bulk(b"v".to_vec())))
         ]
     );
 }
 
+#[test]
 fn a_reply_is_a_gate_for_a_fault() {
     // "Before c1's third reply, reset all": the reply waits until the reset is done.
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     let (mut other, _other_master) = wire.pair();
-    let gate = Rule { from: 3, count: Some(1), ..on(Side::Replies, MessageFault::Hold) };
+    let gate = Rule { from: 3, count: Some(1), ..on(Replies, Hold) };
     let gate = wire.network.strike(gate);
     client.send(&PING.repeat(3));
     master.gets(&PING.repeat(3));
@@ -107,7 +95,7 @@ fn a_reply_is_a_gate_for_a_fault() {
     client.gets(&PONG.repeat(2));
     wire.seen.wait_for("struck reply 3 PING", 1);
     client.gets_nothing();
-    let fault = wire.network.strike(about("GET", Side::Requests, MessageFault::Reset));
+    let fault = wire.network.strike(about("GET", Requests, Reset));
     other.send(&request("GET k"));
     other.is_reset();
     wire.network.heal(gate);
@@ -115,11 +103,11 @@ fn a_reply_is_a_gate_for_a_fault() {
     wire.network.heal(fault);
 }
 
+#[test]
 fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
     let wire = Wire::new();
-    let old =
-        wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, MessageFault::Drop) });
-    wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, MessageFault::Hold) });
+    let old = wire.network.strike(Rule { count: Some(1), ..on(Requests, Drop) });
+    wire.network.strike(Rule { count: Some(1), ..on(Requests, Hold) });
     let (mut one, _one_master) = wire.pair();
     one.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
@@ -131,17 +119,17 @@ fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
     one.is_reset();
 }
 
-fn a_rule_is_not_about_what_was_held_before_it() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let hold = wire.network.strike(on(Side::Requests, MessageFault::Hold));
+#[test]
+fn a_rule_does_not_strike_messages_that_were_held_before() {
+    let (wire, mut client, mut master, hold) = Wire::struck(on(Requests, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
-    wire.network.strike(on(Side::Requests, MessageFault::Drop));
+    wire.network.strike(on(Requests, Drop));
     wire.network.heal(hold);
     master.gets(PING);
 }
 
+#[test]
 fn the_observer_may_not_call_the_network() {
     let slot: Arc<Mutex<Option<Network>>> = Arc::default();
     let (told, result) = std::sync::mpsc::channel();
@@ -161,6 +149,7 @@ fn the_observer_may_not_call_the_network() {
     drop(network);
 }
 
+#[test]
 fn a_panic_of_the_observer_is_not_a_hang() {
     let network = Network::start(|_| panic!("the observer of a test")).unwrap();
     let address = network.listen("c1", 1).unwrap();

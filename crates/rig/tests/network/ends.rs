@@ -1,26 +1,10 @@
 //! How connections begin and end: closes, resets, masters that are not there.
 
-use redquorum_rig::trials::Case;
-
 use crate::support::{Half, PING, PONG, Wire};
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        plain: a_close_comes_behind_what_was_sent_before,
-        plain: a_reset_is_passed_on_behind_what_was_sent_before,
-        plain: replies_to_a_client_that_closed_reset_the_master,
-        plain: a_client_may_end_its_side_and_still_be_answered,
-        plain: half_a_message_passes_when_its_sender_closes,
-        plain: a_master_that_is_nowhere_resets_at_once,
-        plain: a_master_that_moved_is_found,
-        plain: a_master_that_is_not_listening_resets,
-        plain: a_drop_closes_everything,
-    ]
-}
-
+#[test]
 fn replies_to_a_client_that_closed_reset_the_master() {
-    let wire = Wire::new();
-    let (client, mut master) = wire.pair();
+    let (wire, client, mut master) = Wire::open();
     drop(client);
     master.is_finished();
     master.send(PONG);
@@ -30,9 +14,9 @@ fn replies_to_a_client_that_closed_reset_the_master() {
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 
-fn a_close_comes_behind_what_was_sent_before() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+#[test]
+fn a_close_passes_behind_earlier_data() {
+    let (wire, mut client, mut master) = Wire::open();
     client.send(&PING.repeat(1000));
     drop(client);
     master.gets(&PING.repeat(1000));
@@ -47,9 +31,9 @@ fn a_close_comes_behind_what_was_sent_before() {
     wire.seen.wait_for("closed Master", 1);
 }
 
-fn a_reset_is_passed_on_behind_what_was_sent_before() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+#[test]
+fn a_reset_passes_behind_earlier_data() {
+    let (wire, mut client, mut master) = Wire::open();
     client.send(PING);
     master.gets(PING);
     client.reset();
@@ -64,9 +48,9 @@ fn a_reset_is_passed_on_behind_what_was_sent_before() {
     wire.seen.wait_for("closed Master", 1);
 }
 
+#[test]
 fn a_client_may_end_its_side_and_still_be_answered() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     client.send(PING);
     client.finish();
     master.gets(PING);
@@ -78,9 +62,9 @@ fn a_client_may_end_its_side_and_still_be_answered() {
     wire.seen.wait_for("closed Client", 1);
 }
 
+#[test]
 fn half_a_message_passes_when_its_sender_closes() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     client.send(&PING[..7]);
     master.gets_nothing();
     drop(client);
@@ -91,6 +75,7 @@ fn half_a_message_passes_when_its_sender_closes() {
     assert_eq!(wire.seen.lines(), ["opened", "closed Client"], "it was never forwarded");
 }
 
+#[test]
 fn a_master_that_is_nowhere_resets_at_once() {
     let wire = Wire::new();
     wire.network.upstream(1, None);
@@ -101,6 +86,7 @@ fn a_master_that_is_nowhere_resets_at_once() {
     wire.seen.wait_for("closed Refused", 2);
 }
 
+#[test]
 fn a_master_that_moved_is_found() {
     let mut wire = Wire::new();
     let (mut old, mut old_master) = wire.pair();
@@ -113,6 +99,7 @@ fn a_master_that_moved_is_found() {
     }
 }
 
+#[test]
 fn a_master_that_is_not_listening_resets() {
     let Wire { network, master, address, seen } = Wire::new();
     drop(master);
@@ -121,15 +108,15 @@ fn a_master_that_is_not_listening_resets() {
     drop(network);
 }
 
+#[test]
 fn a_drop_closes_everything() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     client.send(PING);
     master.gets(PING);
     let Wire { network, address, seen, .. } = wire;
     drop(network);
     client.is_reset();
     master.is_reset();
-    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens");
+    assert!(std::net::TcpStream::connect(address).is_err(), "no listener is left");
     assert_eq!(seen.lines().last().unwrap(), "closed Network");
 }

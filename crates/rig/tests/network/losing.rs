@@ -1,37 +1,12 @@
 //! Faults that lose messages or connections: drop, reset, half-open.
 
-use redquorum_rig::{
-    network::{End, MessageFault, Rule, Side},
-    trials::Case,
-};
+use redquorum_rig::network::{End, MessageFault::*, Rule, Side::*};
 
 use crate::support::{PING, PONG, Wire, about, on, request};
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        plain: dropped_requests_are_lost_and_healing_resets,
-        plain: dropped_replies_are_lost_though_the_master_answered,
-        plain: a_drop_takes_all_that_is_behind_it_the_other_way_goes_on,
-        plain: a_partition_loses_closes_and_new_connections_too,
-        plain: a_partition_leaves_idle_connections_alone,
-        plain: a_drop_strikes_new_connections_while_it_lives,
-        plain: a_drop_of_one_message_leaves_new_connections_alone,
-        plain: a_client_that_gives_up_in_a_partition_leaves_nothing_behind,
-        plain: strange_bytes_are_dropped_by_a_partition,
-        plain: a_reset_strikes_open_connections_at_once_and_only_once,
-        plain: a_reset_strikes_a_request_before_the_master_sees_it,
-        plain: a_reset_strikes_a_reply_after_the_master_sent_it,
-        plain: half_open_at_the_client,
-        plain: half_open_at_the_master,
-        plain: half_open_at_a_message,
-        plain: what_was_held_is_delivered_on_a_half_open_connection,
-    ]
-}
-
+#[test]
 fn dropped_requests_are_lost_and_healing_resets() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(on(Side::Requests, MessageFault::Drop));
+    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Drop));
     client.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
     master.gets_nothing();
@@ -50,10 +25,9 @@ fn dropped_requests_are_lost_and_healing_resets() {
     );
 }
 
+#[test]
 fn dropped_replies_are_lost_though_the_master_answered() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(on(Side::Replies, MessageFault::Drop));
+    let (wire, mut client, mut master, rule) = Wire::struck(on(Replies, Drop));
     client.send(PING);
     master.gets(PING);
     master.send(PONG);
@@ -65,10 +39,9 @@ fn dropped_replies_are_lost_though_the_master_answered() {
     master.is_reset();
 }
 
+#[test]
 fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("GET", Side::Requests, MessageFault::Drop));
+    let (wire, mut client, mut master, rule) = Wire::struck(about("GET", Requests, Drop));
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
@@ -83,17 +56,17 @@ fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
     master.is_reset();
 }
 
+#[test]
 fn a_partition_loses_closes_and_new_connections_too() {
-    let wire = Wire::new();
-    let (client, mut master) = wire.pair();
+    let (wire, client, mut master) = Wire::open();
     let (mut other, other_master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
+    let rule = wire.network.strike(Rule::all(Drop));
     drop(client);
     master.gets_nothing();
     drop(other_master);
     other.gets_nothing();
     let mut new = wire.client();
-    assert!(wire.nobody_knocks(), "the handshake is lost");
+    assert!(wire.no_connection_arrives(), "the handshake is lost");
     new.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
     new.gets_nothing();
@@ -104,29 +77,18 @@ fn a_partition_loses_closes_and_new_connections_too() {
     wire.seen.wait_for("closed Rule(RuleId(1))", 1);
 }
 
+#[test]
 fn a_partition_leaves_idle_connections_alone() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
+    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(Drop));
     wire.network.heal(rule);
     client.send(PING);
     master.gets(PING);
 }
 
-fn a_drop_strikes_new_connections_while_it_lives() {
-    let wire = Wire::new();
-    let rule = wire.network.strike(about("GET", Side::Requests, MessageFault::Drop));
-    let (mut client, mut master) = wire.pair();
-    client.send(&[PING, &request("GET k")].concat());
-    master.gets(PING);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-}
-
+#[test]
 fn a_drop_of_one_message_leaves_new_connections_alone() {
     let wire = Wire::new();
-    let rule = Rule { count: Some(1), ..on(Side::Requests, MessageFault::Drop) };
+    let rule = Rule { count: Some(1), ..on(Requests, Drop) };
     let rule = wire.network.strike(rule);
     let (mut struck, mut struck_master) = wire.pair();
     struck.send(PING);
@@ -141,36 +103,37 @@ fn a_drop_of_one_message_leaves_new_connections_alone() {
     client.gets(PONG);
 }
 
+#[test]
 fn a_client_that_gives_up_in_a_partition_leaves_nothing_behind() {
     let wire = Wire::new();
-    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
+    let rule = wire.network.strike(Rule::all(Drop));
     for _ in 0..20 {
         wire.client().send(PING);
     }
     wire.seen.wait_for("closed Client", 20);
     wire.network.heal(rule);
-    assert!(wire.nobody_knocks());
+    assert!(wire.no_connection_arrives());
 }
 
+#[test]
 fn strange_bytes_are_dropped_by_a_partition() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     client.send(b"*strange\r\n");
     master.gets(b"*strange\r\n");
-    let rule = wire.network.strike(Rule::all(MessageFault::Drop));
+    let rule = wire.network.strike(Rule::all(Drop));
     client.send(b"stranger");
     master.gets_nothing();
     wire.network.heal(rule);
     client.is_reset();
 }
 
+#[test]
 fn a_reset_strikes_open_connections_at_once_and_only_once() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     let other = wire.network.listen("c2", 1).unwrap();
     let mut spared = crate::support::Half::new(std::net::TcpStream::connect(other).unwrap());
     let mut spared_master = wire.accept();
-    let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(MessageFault::Reset) };
+    let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(Reset) };
     let rule = wire.network.strike(rule);
     client.is_reset();
     master.is_reset();
@@ -185,10 +148,9 @@ fn a_reset_strikes_open_connections_at_once_and_only_once() {
     wire.seen.wait_for("struck connection", 1);
 }
 
+#[test]
 fn a_reset_strikes_a_request_before_the_master_sees_it() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    wire.network.strike(about("GET", Side::Requests, MessageFault::Reset));
+    let (wire, mut client, mut master, _) = Wire::struck(about("GET", Requests, Reset));
     client.send(&[PING, &request("GET k")].concat());
     client.is_reset();
     master.gets(PING);
@@ -198,10 +160,9 @@ fn a_reset_strikes_a_request_before_the_master_sees_it() {
     wire.seen.wait_for("lost request 2 GET k by rule", 1);
 }
 
+#[test]
 fn a_reset_strikes_a_reply_after_the_master_sent_it() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    wire.network.strike(about("GET", Side::Replies, MessageFault::Reset));
+    let (wire, mut client, mut master, _) = Wire::struck(about("GET", Replies, Reset));
     client.send(&[PING, &request("GET k")].concat());
     master.gets(PING);
     master.gets(&request("GET k"));
@@ -213,10 +174,9 @@ fn a_reset_strikes_a_reply_after_the_master_sent_it() {
     wire.seen.wait_for("lost reply 2 GET k by rule", 1);
 }
 
+#[test]
 fn half_open_at_the_client() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(MessageFault::HalfOpen(End::Client)));
+    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(HalfOpen(End::Client)));
     client.is_reset();
     master.gets_nothing();
     master.send(PONG);
@@ -227,10 +187,9 @@ fn half_open_at_the_client() {
     wire.seen.wait_for("closed Rule(RuleId(1))", 1);
 }
 
+#[test]
 fn half_open_at_the_master() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(Rule::all(MessageFault::HalfOpen(End::Master)));
+    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(HalfOpen(End::Master)));
     master.is_reset();
     client.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
@@ -240,13 +199,10 @@ fn half_open_at_the_master() {
     wire.seen.wait_for("closed Rule(RuleId(1))", 1);
 }
 
+#[test]
 fn half_open_at_a_message() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = Rule {
-        count: Some(1),
-        ..about("GET", Side::Requests, MessageFault::HalfOpen(End::Client))
-    };
+    let (wire, mut client, mut master) = Wire::open();
+    let rule = Rule { count: Some(1), ..about("GET", Requests, HalfOpen(End::Client)) };
     let rule = wire.network.strike(rule);
     client.send(&[PING, &request("GET k"), PING].concat());
     client.is_reset();
@@ -257,13 +213,12 @@ fn half_open_at_a_message() {
     master.is_reset();
 }
 
-fn what_was_held_is_delivered_on_a_half_open_connection() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let hold = wire.network.strike(on(Side::Requests, MessageFault::Hold));
+#[test]
+fn held_messages_arrive_on_a_half_open_connection() {
+    let (wire, mut client, mut master, hold) = Wire::struck(on(Requests, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
-    let cut = wire.network.strike(Rule::all(MessageFault::HalfOpen(End::Client)));
+    let cut = wire.network.strike(Rule::all(HalfOpen(End::Client)));
     client.is_reset();
     master.gets_nothing();
     wire.network.heal(hold);

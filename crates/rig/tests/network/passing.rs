@@ -2,28 +2,13 @@
 
 use std::time::Duration;
 
-use redquorum_rig::{
-    network::{Network, Traffic},
-    trials::Case,
-};
+use redquorum_rig::network::{Network, TrafficEvent};
 
 use crate::support::{Half, PING, PONG, Seen, Wire, request};
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        plain: a_round_trip_is_told_in_its_order,
-        plain: pipelined_messages_pass_wherever_they_are_cut,
-        plain: what_is_not_resp_passes_as_it_is,
-        plain: replies_without_a_request_have_no_command,
-        plain: replies_are_matched_again_behind_resp3_pushes,
-        plain: links_and_connections_are_told_apart,
-        plain: four_hundred_connections_pass_at_once,
-    ]
-}
-
-fn a_round_trip_is_told_in_its_order() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+#[test]
+fn a_round_trip_is_reported_in_order() {
+    let (wire, mut client, mut master) = Wire::open();
     client.send(PING);
     master.gets(PING);
     master.send(PONG);
@@ -37,12 +22,13 @@ fn a_round_trip_is_told_in_its_order() {
         ["opened", "forwarded 1 PING", "replied 1 PING", "delivered 1 PING", "closed Client"]
     );
     let all = wire.seen.all();
-    assert!(all.is_sorted_by_key(Traffic::at));
+    assert!(all.is_sorted_by_key(|traffic| traffic.at));
     for traffic in &all {
-        assert_eq!((&**traffic.client(), traffic.node(), traffic.connection()), ("c1", 1, 1));
+        assert_eq!((&*traffic.client, traffic.node, traffic.connection), ("c1", 1, 1));
     }
 }
 
+#[test]
 fn pipelined_messages_pass_wherever_they_are_cut() {
     let wire = Wire::new();
     let requests = [request("SET k v"), b"PING\r\n".to_vec(), request("GET k")].concat();
@@ -66,9 +52,9 @@ fn pipelined_messages_pass_wherever_they_are_cut() {
     }
 }
 
-fn what_is_not_resp_passes_as_it_is() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+#[test]
+fn bytes_that_are_not_resp_pass_unchanged() {
+    let (wire, mut client, mut master) = Wire::open();
     client.send(PING);
     master.gets(PING);
     client.send(b"*nonsense\r\nmore");
@@ -84,9 +70,9 @@ fn what_is_not_resp_passes_as_it_is() {
     );
 }
 
+#[test]
 fn replies_without_a_request_have_no_command() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     master.send(b"-ERR max number of clients reached\r\n");
     client.gets(b"-ERR max number of clients reached\r\n");
     client.send(&request("SUBSCRIBE a b"));
@@ -104,9 +90,9 @@ fn replies_without_a_request_have_no_command() {
     assert_eq!(told, ["replied 0", "replied 1 SUBSCRIBE a b", "replied 0"]);
 }
 
+#[test]
 fn replies_are_matched_again_behind_resp3_pushes() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     client.send(&[request("HELLO 3"), request("SUBSCRIBE a b"), request("GET k")].concat());
     let replies = b"%1\r\n+proto\r\n:3\r\n>3\r\n+subscribe\r\n+a\r\n:1\r\n\
         >3\r\n+message\r\n+a\r\n+x\r\n>3\r\n+subscribe\r\n+b\r\n:2\r\n$1\r\nv\r\n";
@@ -127,7 +113,8 @@ fn replies_are_matched_again_behind_resp3_pushes() {
     );
 }
 
-fn links_and_connections_are_told_apart() {
+#[test]
+fn reports_name_the_link_and_the_connection() {
     let seen = Seen::default();
     let network = Network::start(seen.observer()).unwrap();
     let masters = [1, 2].map(|node| {
@@ -147,13 +134,14 @@ fn links_and_connections_are_told_apart() {
     let mut told: Vec<_> = seen
         .all()
         .iter()
-        .filter(|traffic| matches!(traffic, Traffic::Opened { .. }))
-        .map(|traffic| (traffic.client().to_string(), traffic.node(), traffic.connection()))
+        .filter(|traffic| traffic.event == TrafficEvent::Opened)
+        .map(|traffic| (traffic.client.to_string(), traffic.node, traffic.connection))
         .collect();
     told.sort_by_key(|told| told.2);
     assert_eq!(told, expected);
 }
 
+#[test]
 fn four_hundred_connections_pass_at_once() {
     let wire = Wire::new();
     let mut pairs: Vec<_> = (0..400).map(|_| wire.pair()).collect();

@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redquorum_rig::network::{Message, MessageFault, Network, Rule, Side, Traffic};
+use redquorum_rig::network::{
+    Message, MessageFault, Network, Rule, RuleId, Side, Traffic, TrafficEvent,
+};
 
 /// A limit that allows for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +67,7 @@ impl Seen {
         while seen.iter().filter(|traffic| line(traffic) == wanted).count() < times {
             let left = until.saturating_duration_since(Instant::now());
             let lines: Vec<String> = seen.iter().map(line).collect();
-            assert!(!left.is_zero(), "never told: {wanted}, but {lines:#?}");
+            assert!(!left.is_zero(), "not reported: {wanted}, but {lines:#?}");
             seen = self.0.1.wait_timeout(seen, left).unwrap().0;
         }
     }
@@ -77,27 +79,27 @@ fn line(traffic: &Traffic) -> String {
     };
     let again = |duplicate: &bool| if *duplicate { " again" } else { "" };
     let of = |side: &Side| if *side == Side::Requests { "request" } else { "reply" };
-    match traffic {
-        Traffic::Opened { .. } => "opened".to_owned(),
-        Traffic::Closed { by, .. } => format!("closed {by:?}"),
-        Traffic::Forwarded { number, command, duplicate, .. } => {
+    match &traffic.event {
+        TrafficEvent::Opened => "opened".to_owned(),
+        TrafficEvent::Closed(by) => format!("closed {by:?}"),
+        TrafficEvent::Forwarded { number, command, duplicate } => {
             format!("forwarded {number}{}{}", words(command), again(duplicate))
         }
-        Traffic::Replied { number, command, duplicate, .. } => {
+        TrafficEvent::Replied { number, command, duplicate, .. } => {
             format!("replied {number}{}{}", words(command), again(duplicate))
         }
-        Traffic::Delivered { number, command, .. } => {
+        TrafficEvent::Delivered { number, command } => {
             format!("delivered {number}{}", words(command))
         }
-        Traffic::Lost { number, side, command, rule, .. } => {
+        TrafficEvent::Lost { number, side, command, rule } => {
             let rule = if rule.is_some() { "by rule" } else { "by end" };
             format!("lost {} {number}{} {rule}", of(side), words(command))
         }
-        Traffic::Struck { side: Side::Both, .. } => "struck connection".to_owned(),
-        Traffic::Struck { number, side, command, .. } => {
+        TrafficEvent::Struck { side: Side::Both, .. } => "struck connection".to_owned(),
+        TrafficEvent::Struck { number, side, command, .. } => {
             format!("struck {} {number}{}", of(side), words(command))
         }
-        Traffic::Unparsed { side, .. } => format!("unparsed {}", of(side)),
+        TrafficEvent::Unparsed(side) => format!("unparsed {}", of(side)),
         other => panic!("unknown: {other:?}"),
     }
 }
@@ -115,6 +117,20 @@ impl Wire {
         let seen = Seen::default();
         let observer = seen.observer();
         Self { seen, ..Self::observed_by(observer) }
+    }
+
+    /// With a client's connection, and the master's end of it.
+    pub(crate) fn open() -> (Self, Half, Half) {
+        let wire = Self::new();
+        let (client, master) = wire.pair();
+        (wire, client, master)
+    }
+
+    /// With a connection, and a rule that was struck after that.
+    pub(crate) fn struck(rule: Rule) -> (Self, Half, Half, RuleId) {
+        let (wire, client, master) = Self::open();
+        let rule = wire.network.strike(rule);
+        (wire, client, master, rule)
     }
 
     /// A network with this observer; `seen` stays empty.
@@ -140,7 +156,7 @@ impl Wire {
     }
 
     /// Whether no connection reaches the master.
-    pub(crate) fn nobody_knocks(&self) -> bool {
+    pub(crate) fn no_connection_arrives(&self) -> bool {
         self.master.set_nonblocking(true).unwrap();
         std::thread::sleep(SILENCE);
         let knocked = self.master.accept().is_ok();

@@ -2,39 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use redquorum_rig::{
-    network::{MessageFault, Rule, Side, Traffic},
-    trials::Case,
-};
+use redquorum_rig::network::{MessageFault::*, Rule, Side::*, TrafficEvent};
 
 use crate::support::{PING, PONG, Wire, about, on, request};
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        plain: held_requests_wait_and_are_let_go_in_order,
-        plain: held_replies_wait_and_are_let_go_in_order,
-        plain: held_requests_of_a_client_that_went_away_arrive,
-        plain: held_requests_of_a_client_that_reset_arrive,
-        plain: a_held_close_of_the_master_waits_behind_its_replies,
-        plain: a_hold_keeps_new_connections_from_the_master,
-        plain: a_hold_of_a_dead_master_resets_when_healed,
-        plain: what_two_hold_waits_for_both,
-        plain: delayed_messages_come_late_and_in_order,
-        plain: a_delay_is_let_go_when_healed,
-        plain: delays_add_up,
-        plain: what_is_held_is_not_delayed_besides,
-        plain: a_delayed_close_comes_late,
-        plain: a_trickle_is_slow_and_cuts_messages,
-        plain: a_trickle_is_over_when_healed,
-        plain: a_fast_trickle_keeps_its_rate,
-        plain: requests_that_were_cut_when_the_master_died_were_not_forwarded,
-    ]
-}
-
-fn held_requests_wait_and_are_let_go_in_order() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("GET", Side::Requests, MessageFault::Hold));
+#[test]
+fn held_requests_wait_and_pass_in_order() {
+    let (wire, mut client, mut master, rule) = Wire::struck(about("GET", Requests, Hold));
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
@@ -47,10 +21,10 @@ fn held_requests_wait_and_are_let_go_in_order() {
     master.gets(&request("GET k"));
 }
 
-fn held_replies_wait_and_are_let_go_in_order() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = Rule { from: 2, count: Some(1), ..on(Side::Replies, MessageFault::Hold) };
+#[test]
+fn held_replies_wait_and_pass_in_order() {
+    let (wire, mut client, mut master) = Wire::open();
+    let rule = Rule { from: 2, count: Some(1), ..on(Replies, Hold) };
     let rule = wire.network.strike(rule);
     client.send(&PING.repeat(3));
     master.gets(&PING.repeat(3));
@@ -63,10 +37,9 @@ fn held_replies_wait_and_are_let_go_in_order() {
     wire.seen.wait_for("struck reply 2 PING", 1);
 }
 
+#[test]
 fn held_requests_of_a_client_that_went_away_arrive() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("SET", Side::Requests, MessageFault::Hold));
+    let (wire, mut client, mut master, rule) = Wire::struck(about("SET", Requests, Hold));
     client.send(&request("SET k v"));
     drop(client);
     master.gets_nothing();
@@ -77,10 +50,9 @@ fn held_requests_of_a_client_that_went_away_arrive() {
     wire.seen.wait_for("closed Client", 1);
 }
 
+#[test]
 fn held_requests_of_a_client_that_reset_arrive() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(about("SET", Side::Requests, MessageFault::Hold));
+    let (wire, mut client, mut master, rule) = Wire::struck(about("SET", Requests, Hold));
     client.send(&request("SET k v"));
     wire.seen.wait_for("struck request 1 SET k v", 1);
     client.reset();
@@ -94,11 +66,11 @@ fn held_requests_of_a_client_that_reset_arrive() {
     wire.seen.wait_for("closed Client", 1);
 }
 
+#[test]
 fn a_held_close_of_the_master_waits_behind_its_replies() {
     for reset in [false, true] {
-        let wire = Wire::new();
-        let (mut client, mut master) = wire.pair();
-        let rule = wire.network.strike(on(Side::Replies, MessageFault::Hold));
+        let (wire, mut client, mut master) = Wire::open();
+        let rule = wire.network.strike(on(Replies, Hold));
         client.send(PING);
         master.gets(PING);
         master.send(PONG);
@@ -115,20 +87,22 @@ fn a_held_close_of_the_master_waits_behind_its_replies() {
     }
 }
 
+#[test]
 fn a_hold_keeps_new_connections_from_the_master() {
     let wire = Wire::new();
-    let rule = wire.network.strike(Rule::all(MessageFault::Hold));
+    let rule = wire.network.strike(Rule::all(Hold));
     let mut client = wire.client();
     client.send(PING);
-    assert!(wire.nobody_knocks());
+    assert!(wire.no_connection_arrives());
     wire.network.heal(rule);
     wire.accept().gets(PING);
 }
 
+#[test]
 fn a_hold_of_a_dead_master_resets_when_healed() {
     let wire = Wire::new();
     wire.network.upstream(1, None);
-    let rule = wire.network.strike(Rule::all(MessageFault::Hold));
+    let rule = wire.network.strike(Rule::all(Hold));
     let mut client = wire.client();
     client.send(PING);
     client.gets_nothing();
@@ -138,11 +112,10 @@ fn a_hold_of_a_dead_master_resets_when_healed() {
     wire.seen.wait_for("closed Refused", 1);
 }
 
-fn what_two_hold_waits_for_both() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let first = wire.network.strike(on(Side::Requests, MessageFault::Hold));
-    let second = wire.network.strike(on(Side::Requests, MessageFault::Hold));
+#[test]
+fn a_message_that_two_rules_hold_waits_for_both() {
+    let (wire, mut client, mut master, first) = Wire::struck(on(Requests, Hold));
+    let second = wire.network.strike(on(Requests, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 2);
     wire.network.heal(first);
@@ -152,11 +125,11 @@ fn what_two_hold_waits_for_both() {
     master.gets(PING);
 }
 
+#[test]
 fn delayed_messages_come_late_and_in_order() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     let delay = Duration::from_millis(60);
-    wire.network.strike(about("GET", Side::Both, MessageFault::Delay(delay)));
+    wire.network.strike(about("GET", Both, Delay(delay)));
     let sent = Instant::now();
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
@@ -169,17 +142,17 @@ fn delayed_messages_come_late_and_in_order() {
     client.gets(b"+2\r\n+3\r\n");
     assert!(sent.elapsed() >= delay);
     wire.seen.wait_for("delivered 2 GET k", 1);
-    let at =
-        |wanted: fn(&Traffic) -> bool| wire.seen.all().iter().find(|t| wanted(t)).unwrap().at();
-    let late = at(|t| matches!(t, Traffic::Delivered { number: 2, .. }))
-        - at(|t| matches!(t, Traffic::Replied { number: 2, .. }));
+    let at = |wanted: fn(&TrafficEvent) -> bool| {
+        wire.seen.all().iter().find(|t| wanted(&t.event)).unwrap().at
+    };
+    let late = at(|t| matches!(t, TrafficEvent::Delivered { number: 2, .. }))
+        - at(|t| matches!(t, TrafficEvent::Replied { number: 2, .. }));
     assert!(late >= delay, "{late:?}");
 }
 
-fn a_delay_is_let_go_when_healed() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let rule = wire.network.strike(on(Side::Requests, MessageFault::Delay(Duration::MAX)));
+#[test]
+fn a_delayed_message_passes_when_healed() {
+    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Delay(Duration::MAX)));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
     master.gets_nothing();
@@ -187,11 +160,11 @@ fn a_delay_is_let_go_when_healed() {
     master.gets(PING);
 }
 
+#[test]
 fn delays_add_up() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     for delay in [40, 60] {
-        wire.network.strike(on(Side::Requests, MessageFault::Delay(Duration::from_millis(delay))));
+        wire.network.strike(on(Requests, Delay(Duration::from_millis(delay))));
     }
     let sent = Instant::now();
     client.send(PING);
@@ -199,32 +172,30 @@ fn delays_add_up() {
     assert!(sent.elapsed() >= Duration::from_millis(100));
 }
 
-fn what_is_held_is_not_delayed_besides() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, MessageFault::Delay(Duration::MAX)));
-    let hold = wire.network.strike(on(Side::Requests, MessageFault::Hold));
+#[test]
+fn a_held_message_is_not_delayed_too() {
+    let (wire, mut client, mut master, _) = Wire::struck(on(Requests, Delay(Duration::MAX)));
+    let hold = wire.network.strike(on(Requests, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 2);
     wire.network.heal(hold);
     master.gets(PING);
 }
 
+#[test]
 fn a_delayed_close_comes_late() {
-    let wire = Wire::new();
-    let (client, mut master) = wire.pair();
+    let (wire, client, mut master) = Wire::open();
     let delay = Duration::from_millis(60);
-    wire.network.strike(Rule::all(MessageFault::Delay(delay)));
+    wire.network.strike(Rule::all(Delay(delay)));
     let closed = Instant::now();
     drop(client);
     master.is_finished();
     assert!(closed.elapsed() >= delay);
 }
 
+#[test]
 fn a_trickle_is_slow_and_cuts_messages() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, MessageFault::Trickle(200)));
+    let (wire, mut client, mut master, _) = Wire::struck(on(Requests, Trickle(200)));
     let sent = Instant::now();
     client.send(&PING.repeat(2));
     master.gets(&PING[..3]);
@@ -238,11 +209,11 @@ fn a_trickle_is_slow_and_cuts_messages() {
     client.gets(PONG);
 }
 
+#[test]
 fn a_trickle_is_over_when_healed() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
+    let (wire, mut client, mut master) = Wire::open();
     for rate in [0, 1] {
-        let rule = wire.network.strike(on(Side::Requests, MessageFault::Trickle(rate)));
+        let rule = wire.network.strike(on(Requests, Trickle(rate)));
         client.send(&PING.repeat(100));
         if rate > 0 {
             master.gets(&PING[..1]);
@@ -253,10 +224,9 @@ fn a_trickle_is_over_when_healed() {
     }
 }
 
+#[test]
 fn a_fast_trickle_keeps_its_rate() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, MessageFault::Trickle(1_000_000)));
+    let (_wire, mut client, mut master, _) = Wire::struck(on(Requests, Trickle(1_000_000)));
     let bytes = PING.repeat(100_000 / PING.len());
     let sent = Instant::now();
     client.send(&bytes);
@@ -265,10 +235,9 @@ fn a_fast_trickle_keeps_its_rate() {
     assert!(took >= Duration::from_millis(85), "{took:?}");
 }
 
+#[test]
 fn requests_that_were_cut_when_the_master_died_were_not_forwarded() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    wire.network.strike(on(Side::Requests, MessageFault::Trickle(200)));
+    let (wire, mut client, mut master, _) = Wire::struck(on(Requests, Trickle(200)));
     client.send(PING);
     master.gets(&PING[..3]);
     master.reset();

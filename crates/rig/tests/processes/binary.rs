@@ -1,24 +1,22 @@
 //! The `masters` binary, and the harness that runs these tests.
 
 use std::{
-    env,
     io::{Read, Write},
     net::TcpStream,
-    process::{Command, Output},
+    process::Command,
 };
 
 use redquorum_rig::{REQUIRE_VARIABLE, SERVER_VARIABLE, trials::Case};
 
-use crate::support::Owner;
+use crate::{both::tests_without, support::Owner};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: ctrl_c_ends_the_binary_with_130_and_nothing_is_left,
         with_masters: sigterm_ends_the_binary_with_143_and_nothing_is_left,
-        with_masters: kill_9_of_the_binary_leaves_nothing,
-        plain: bad_arguments_are_answered_with_64_and_the_usage,
-        plain: a_missing_server_is_answered_with_3_and_what_to_install,
-        plain: without_a_server_tests_are_ignored_and_where_it_is_required_they_fail,
+        plain: bad_arguments_exit_with_64_and_the_usage,
+        plain: without_a_server_the_exit_code_is_3_and_the_error_names_the_package,
+        plain: without_a_server_tests_are_ignored_or_fail_if_it_is_required,
     ]
 }
 
@@ -55,26 +53,14 @@ fn sigterm_ends_the_binary_with_143_and_nothing_is_left() {
     owner.nothing_is_left();
 }
 
-fn kill_9_of_the_binary_leaves_nothing() {
-    let mut owner = Owner::binary("5", "binary_kill");
-    owner.read_until("redis://");
-    assert!(owner.processes() >= 5);
-    owner.child.kill().unwrap();
-    owner.child.wait().unwrap();
-    owner.nothing_is_left();
-}
-
 fn masters(args: &[&str], server: &str) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_masters"));
-    outcome(command.args(args).env(SERVER_VARIABLE, server).output().unwrap())
-}
-
-fn outcome(output: Output) -> (Option<i32>, String, String) {
+    let output = command.args(args).env(SERVER_VARIABLE, server).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-fn bad_arguments_are_answered_with_64_and_the_usage() {
+fn bad_arguments_exit_with_64_and_the_usage() {
     for args in [&["0"][..], &["101"], &["-1"], &["five"], &[""], &["--count=5"], &["1", "2"]] {
         let (code, out, err) = masters(args, "");
         assert_eq!((code, out.as_str()), (Some(64), ""), "{args:?}");
@@ -84,7 +70,7 @@ fn bad_arguments_are_answered_with_64_and_the_usage() {
     assert!(code == Some(0) && out.starts_with("usage: masters [N]"), "{out}");
 }
 
-fn a_missing_server_is_answered_with_3_and_what_to_install() {
+fn without_a_server_the_exit_code_is_3_and_the_error_names_the_package() {
     let (code, out, err) = masters(&[], "/nowhere/redis-server");
     assert_eq!((code, out.as_str()), (Some(3), ""));
     assert!(err.starts_with("masters: no redis-server: "), "{err}");
@@ -92,22 +78,11 @@ fn a_missing_server_is_answered_with_3_and_what_to_install() {
     assert!(err.contains("apt-get install redis-server"), "{err}");
 }
 
-fn without_a_server_tests_are_ignored_and_where_it_is_required_they_fail() {
-    // Runs this program as a test harness, with this word as the filter.
-    let harness = |required| {
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.arg("answer").env(SERVER_VARIABLE, "/nowhere/redis-server");
-        outcome(command.env(REQUIRE_VARIABLE, required).output().unwrap())
-    };
-    let (code, out, err) = harness("0");
-    assert_eq!(code, Some(0), "{out}");
-    let ignored = out.lines().find(|line| line.starts_with("test five_masters_start_and_all_an"));
-    assert!(ignored.unwrap().ends_with("ignored"), "{out}");
-    assert!(err.contains("are ignored: no redis-server: "), "{err}");
-
-    let (code, out, err) = harness("1");
-    assert_eq!(code, Some(101), "{out}");
-    let failed = out.lines().find(|line| line.starts_with("test five_masters_start_and_all_an"));
-    assert!(failed.unwrap().ends_with("FAILED"), "{out}");
-    assert!(err.contains("are required: no redis-server: "), "{err}");
+fn without_a_server_tests_are_ignored_or_fail_if_it_is_required() {
+    let missing = (SERVER_VARIABLE, "/nowhere/redis-server");
+    tests_without(
+        missing,
+        REQUIRE_VARIABLE,
+        ["are ignored: no redis-server: ", "are required: no redis-server: "],
+    );
 }

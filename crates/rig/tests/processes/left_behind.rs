@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use redquorum_rig::{Builder, Masters, Persistence, clocks_supported, trials::Case};
+use redquorum_rig::{
+    Builder, Masters, Persistence, clocks_supported,
+    trials::{Case, with_masters},
+};
 
 use crate::support::{Owner, exists};
 
@@ -19,17 +22,28 @@ use crate::support::{Owner, exists};
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD_ENDS_BY";
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![
+    let mut cases = cases![
         with_masters: nothing_is_left_after_a_drop,
         with_masters: nothing_is_left_after_a_panic,
         with_masters: nothing_is_left_after_a_failed_start,
-        with_masters: nothing_is_left_after_exit,
-        with_masters: nothing_is_left_after_abort,
-        with_masters: nothing_is_left_after_ctrl_c_in_a_process_that_does_not_catch_it,
-        with_masters: nothing_is_left_after_kill_9,
         with_masters: nothing_is_left_after_kill_9_at_any_moment_of_the_start,
-        with_masters: the_look_for_leftovers_finds_what_is_there,
-    ]
+        with_masters: the_search_for_leftovers_finds_what_is_there,
+    ];
+    // The way in which a process ends, the signal to its group, and its exit code.
+    for (name, end, signal, code) in [
+        ("nothing_is_left_after_exit", "exit", "0", Some(7)),
+        ("nothing_is_left_after_abort", "abort", "0", None),
+        ("nothing_is_left_after_ctrl_c_that_is_not_caught", "signal", "INT", None),
+        ("nothing_is_left_after_kill_9", "signal", "KILL", None),
+    ] {
+        cases.push(with_masters(name, move || {
+            let mut owner = owner(end, &format!("{end}_{signal}"));
+            owner.signal_group(signal);
+            assert_eq!(owner.child.wait().unwrap().code(), code);
+            owner.nothing_is_left();
+        }));
+    }
+    cases
 }
 
 /// The child's side of [`owner`].
@@ -111,32 +125,6 @@ fn nothing_is_left_after_a_failed_start() {
     owner.nothing_is_left();
 }
 
-fn nothing_is_left_after_exit() {
-    let mut owner = owner("exit", "exit");
-    assert_eq!(owner.child.wait().unwrap().code(), Some(7));
-    owner.nothing_is_left();
-}
-
-fn nothing_is_left_after_abort() {
-    let mut owner = owner("abort", "abort");
-    assert_eq!(owner.child.wait().unwrap().code(), None);
-    owner.nothing_is_left();
-}
-
-fn nothing_is_left_after_ctrl_c_in_a_process_that_does_not_catch_it() {
-    let mut owner = owner("signal", "ctrl_c");
-    owner.signal_group("INT");
-    assert_eq!(owner.child.wait().unwrap().code(), None);
-    owner.nothing_is_left();
-}
-
-fn nothing_is_left_after_kill_9() {
-    let mut owner = owner("signal", "kill_9");
-    owner.signal_group("KILL");
-    owner.child.wait().unwrap();
-    owner.nothing_is_left();
-}
-
 fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
     // The moments cover a start: before, between and after the five spawns.
     for moment in 0..16 {
@@ -156,7 +144,7 @@ fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
     }
 }
 
-fn the_look_for_leftovers_finds_what_is_there() {
+fn the_search_for_leftovers_finds_what_is_there() {
     let owner = owner("signal", "look");
     let all = owner.processes();
     assert!(all >= 2, "found {all} of itself, two keepers and two servers");

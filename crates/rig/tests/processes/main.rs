@@ -8,41 +8,42 @@ extern crate redquorum_rig;
 #[cfg(unix)]
 mod binary;
 #[cfg(unix)]
-mod clock_clients;
+#[path = "../both/mod.rs"]
+mod both;
 #[cfg(unix)]
-mod clocks;
+mod clock_clients;
 #[cfg(unix)]
 mod left_behind;
 #[cfg(unix)]
-mod persistence;
+mod network;
 #[cfg(unix)]
-mod replicas;
-#[cfg(unix)]
-mod start;
+mod own;
 #[cfg(unix)]
 mod support;
 #[cfg(unix)]
-mod verbs;
+#[path = "../network/support.rs"]
+#[expect(dead_code, reason = "the tests of the network use the rest")]
+mod wire;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
     if let Some(end) = std::env::var_os(left_behind::CHILD) {
         return left_behind::child(&end);
     }
-    if let Ok(task) = std::env::var(clock_clients::CHILD) {
-        return clock_clients::child(&task);
+    if std::env::var_os(clock_clients::CHILD).is_some() {
+        return clock_clients::child();
     }
-    let cases = [
-        start::cases(),
-        verbs::cases(),
-        persistence::cases(),
-        replicas::cases(),
-        clocks::cases(),
+    let both = both::tests().map(|(name, test)| {
+        redquorum_rig::trials::with_masters(name, move || test(redquorum_rig::Masters::builder()))
+    });
+    let own = [
+        own::cases(),
+        network::cases(),
         clock_clients::cases(),
         left_behind::cases(),
         binary::cases(),
     ];
-    redquorum_rig::trials::run(cases.into_iter().flatten())
+    redquorum_rig::trials::run(both.chain(own.into_iter().flatten()))
 }
 
 #[cfg(not(unix))]

@@ -5,9 +5,9 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
+
+use crate::both::eventually;
 
 /// A process that owns masters, with a temporary directory of its own.
 pub(crate) struct Owner {
@@ -115,13 +115,4 @@ pub(crate) fn exists(pid: u32) -> bool {
 fn send(signal: &str, to: &str) -> bool {
     let script = format!("kill -{signal} {to} 2>/dev/null");
     Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success()
-}
-
-/// Waits until `is_true` returns true. The bound allows for a busy machine.
-pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(10);
-    while !is_true() {
-        assert!(Instant::now() < until, "not in time: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }

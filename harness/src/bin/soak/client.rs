@@ -1,28 +1,28 @@
-//! A client process: some tasks that acquire, extend, release, drop and cancel, over one lock. It
-//! prints its figures on stdout, one line a second, and ends when its stdin does.
+//! A client process: some tasks that acquire, extend, keep, release, drop and cancel leases. It
+//! prints the begins and ends of its critical sections on stdout, and its figures once a second. It
+//! ends when its stdin does.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use redquorum::{Lease, Redlock};
+use redquorum_harness::history::Ns;
+use redquorum_harness::stamp;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::faults::Random;
 use crate::figures::{Line, resident};
 use crate::parent::TTL;
-use crate::referee::Referee;
-use crate::troubles::Chance;
 
 /// The task of a client process.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) urls: Vec<String>,
-    /// The port of the [`Referee`].
-    pub(crate) referee: u16,
     /// The number of clients, each a Tokio task.
     pub(crate) clients: u32,
     pub(crate) resources: u32,
@@ -34,14 +34,44 @@ pub(crate) struct Task {
     pub(crate) apart: bool,
 }
 
+/// A message of a client process. Stamps are of `CLOCK_MONOTONIC`, which all processes share.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Message {
+    pub(crate) at: Ns,
+    pub(crate) event: Event,
+}
+
+/// See [`Message`].
+#[derive(Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// The process was started. The parent adds this message.
+    Start,
+    /// A client holds a resource.
+    Begin { section: u64, resource: String },
+    /// A client held its resource until this instant, for certain.
+    End { section: u64, held_until: Ns },
+    /// Once a second, and at the end.
+    Figures(Line),
+    /// The process has ended. The parent adds this message.
+    Gone,
+}
+
+/// Sends a message to the parent, and returns its stamp. Messages are in the order of their stamps.
+fn send(event: Event) -> Ns {
+    let mut out = std::io::stdout().lock();
+    let message = Message { at: stamp::now(), event };
+    let text = serde_json::to_string(&message).expect("it is JSON");
+    // The parent is gone: then this process ends soon.
+    drop(writeln!(out, "{text}"));
+    message.at
+}
+
 /// The number of contended resources.
 const HOT: u64 = 8;
 
 #[derive(Default)]
 struct Counts {
     over: AtomicBool,
-    sections: AtomicU64,
-    overlaps: AtomicU64,
     given_up: AtomicU64,
 }
 
@@ -72,15 +102,15 @@ async fn run(task: &Task) {
             let client = Client {
                 lock,
                 counts: counts.clone(),
-                chance: Chance::new(seed),
+                random: Random::new(seed),
                 resources: u64::from(task.resources),
             };
-            tokio::spawn(client.run(task.referee))
+            tokio::spawn(client.run())
         })
         .collect();
     while !counts.over.load(Relaxed) {
         sleep(Duration::from_secs(1)).await;
-        tell(&locks, &counts, false, 0);
+        send(Event::Figures(line(&locks, &counts)));
     }
     for client in clients {
         client.await.expect("no client panics");
@@ -101,7 +131,7 @@ async fn run(task: &Task) {
         sleep(Duration::from_millis(20)).await;
     }
     (last.last, last.tasks, last.unfinished) = (true, alive(), unfinished);
-    println!("{}", serde_json::to_string(&last).expect("it is JSON"));
+    send(Event::Figures(last));
 }
 
 async fn locks(task: &Task) -> Vec<Redlock> {
@@ -126,13 +156,8 @@ fn left(locks: &[Redlock]) -> u64 {
 }
 
 fn line(locks: &[Redlock], counts: &Counts) -> Line {
-    let mut line = Line {
-        sections: counts.sections.load(Relaxed),
-        overlaps: counts.overlaps.load(Relaxed),
-        given_up: counts.given_up.load(Relaxed),
-        resident: resident(),
-        ..Line::default()
-    };
+    let mut line =
+        Line { given_up: counts.given_up.load(Relaxed), resident: resident(), ..Line::default() };
     for lock in locks {
         let stats = lock.stats();
         line.acquired += stats.acquired;
@@ -146,33 +171,27 @@ fn line(locks: &[Redlock], counts: &Counts) -> Line {
     line
 }
 
-fn tell(locks: &[Redlock], counts: &Counts, last: bool, tasks: u64) {
-    let line = Line { last, tasks, ..line(locks, counts) };
-    println!("{}", serde_json::to_string(&line).expect("it is JSON"));
-}
-
 struct Client {
     lock: Redlock,
     counts: Arc<Counts>,
-    chance: Chance,
+    random: Random,
     resources: u64,
 }
 
 impl Client {
-    async fn run(mut self, port: u16) {
-        let mut referee = Referee::connect(port).await.expect("the referee is there");
+    async fn run(mut self) {
         while !self.counts.over.load(Relaxed) {
-            let hot = self.chance.below(2) == 0;
+            let hot = self.random.below(2) == 0;
             let most = if hot { self.resources.min(HOT) } else { self.resources };
-            let resource = format!("soak-{}", self.chance.below(most));
-            let policy = match self.chance.below(5) {
-                0 => self.chance.millis(50),
+            let resource = format!("soak-{}", self.random.below(most));
+            let policy = match self.random.below(5) {
+                0 => self.random.millis(50),
                 _ => 2 * TTL,
             };
             match timeout(policy, self.lock.acquire(&resource)).await {
-                Ok(Ok(lease)) => self.hold(&mut referee, &resource, lease).await,
+                Ok(Ok(lease)) => self.hold(resource, lease).await,
                 // Without the pause, the client would mostly retry while masters are down.
-                Ok(Err(_)) => sleep(self.chance.millis(20)).await,
+                Ok(Err(_)) => sleep(self.random.millis(20)).await,
                 Err(_) => {
                     self.counts.given_up.fetch_add(1, Relaxed);
                 }
@@ -181,24 +200,39 @@ impl Client {
     }
 
     /// The critical section.
-    async fn hold(&mut self, referee: &mut Referee, resource: &str, lease: Lease) {
-        let who = self.chance.next();
-        let alone = referee.mark(resource, who, lease.validity()).await;
-        let alone = alone.expect("the referee answers");
-        self.counts.sections.fetch_add(1, Relaxed);
-        if !alone && !lease.validity().is_zero() {
-            self.counts.overlaps.fetch_add(1, Relaxed);
+    async fn hold(&mut self, resource: String, lease: Lease) {
+        let section = self.random.next();
+        let mut held_until = send(Event::Begin { section, resource });
+        if lease.validity().is_zero() {
+            send(Event::End { section, held_until });
+            return;
         }
-        sleep(self.chance.millis(8)).await;
-        if self.chance.below(10) == 0 {
-            // A failed extension leaves the lease as it is.
-            drop(lease.extend().await);
+        let mut look = |lease: &Lease| {
+            let now = stamp::now();
+            if !lease.validity().is_zero() {
+                held_until = now;
+            }
+        };
+        match self.random.below(1000) {
+            0 => {
+                lease.keep_alive(TTL + TTL / 3);
+                // Sometimes longer than the TTL. The result is an error if the lease is lost.
+                drop(lease.run(sleep(self.random.millis(5_000))).await);
+            }
+            // A failed or cancelled extension leaves the lease as it is.
+            1..100 => {
+                sleep(self.random.millis(8)).await;
+                look(&lease);
+                drop(lease.extend().await);
+            }
+            100..150 => drop(timeout(Duration::from_millis(1), lease.extend()).await),
+            _ => sleep(self.random.millis(8)).await,
         }
-        if alone {
-            referee.unmark(resource, who).await.expect("the referee answers");
-        }
-        match self.chance.below(5) {
+        look(&lease);
+        send(Event::End { section, held_until });
+        match self.random.below(5) {
             0 => drop(lease),
+            1 => drop(timeout(Duration::from_micros(50), lease.release()).await),
             _ => drop(lease.release().await),
         }
     }

@@ -1,4 +1,4 @@
-//! Figures: the sum of what the clients report, and the findings in it.
+//! Figures: the sum of what the clients report, and the violations in it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sections::Sections;
+
 /// What a client process reports every second: counts since its start.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Line {
-    pub(crate) sections: u64,
-    pub(crate) overlaps: u64,
     /// Acquires that their callers dropped.
     pub(crate) given_up: u64,
     pub(crate) acquired: u64,
@@ -33,9 +33,11 @@ pub(crate) struct Line {
 /// See the [module](self).
 #[derive(Default)]
 pub(crate) struct Figures {
-    pub(crate) overlaps: u64,
+    pub(crate) sections: Sections,
     pub(crate) master_kills: u64,
     pub(crate) client_kills: u64,
+    /// How often masters were paused, or lost their connections or scripts.
+    pub(crate) disturbances: u64,
     /// Processes that were asked to end, and those of them that did not.
     pub(crate) processes: u64,
     pub(crate) hung: u64,
@@ -53,14 +55,13 @@ pub(crate) struct Figures {
 const ALLOWANCE: u64 = 8 * 1024;
 
 impl Figures {
-    pub(crate) fn hear(&mut self, process: u32, at: Duration, line: Line) {
+    pub(crate) fn receive(&mut self, process: u32, at: Duration, line: Line) {
         self.most_waiting = self.most_waiting.max(line.waiting);
         self.most_listens = self.most_listens.max(line.listens);
         if !line.last {
             self.resident.entry(process).or_default().push((at, line.resident));
         }
         self.lines.insert(process, line);
-        self.overlaps = self.sum(|line| line.overlaps);
     }
 
     fn sum(&self, of: impl Fn(&Line) -> u64) -> u64 {
@@ -75,8 +76,8 @@ impl Figures {
     pub(crate) fn line(&self) -> String {
         format!(
             "{} critical sections, {} overlaps, {} masters and {} clients killed, {} leases lost",
-            self.sum(|line| line.sections),
-            self.overlaps,
+            self.sections.ended,
+            self.sections.overlaps,
             self.master_kills,
             self.client_kills,
             self.sum(|line| line.lost)
@@ -92,8 +93,8 @@ impl Figures {
         let mut table = String::new();
         let (first, last) = self.thirds().unwrap_or_default();
         for (what, number) in [
-            ("critical sections", self.sum(|line| line.sections)),
-            ("overlaps", self.overlaps),
+            ("critical sections", self.sections.ended),
+            ("overlaps", self.sections.overlaps),
             ("leases granted", self.sum(|line| line.acquired)),
             ("acquires given up", self.sum(|line| line.given_up)),
             ("acquires that found it taken to the end", self.sum(|line| line.taken)),
@@ -101,13 +102,14 @@ impl Figures {
             ("leases lost", self.sum(|line| line.lost)),
             ("masters killed", self.master_kills),
             ("client processes killed", self.client_kills),
+            ("masters paused, or without connections", self.disturbances),
             ("most resources waited for in a process", self.most_waiting),
-            ("most ears of a process", self.most_listens),
+            ("most subscriptions of a process", self.most_listens),
             ("left: keys", self.keys.len() as u64),
             ("left: channels", self.channels.len() as u64),
             ("left: waiting", self.last(|line| line.waiting)),
-            ("left: ears", self.last(|line| line.listens)),
-            ("left: owed", self.last(|line| line.owed)),
+            ("left: subscriptions", self.last(|line| line.listens)),
+            ("left: clean-ups", self.last(|line| line.owed)),
             ("left: tasks", self.last(|line| line.tasks)),
             ("memory in the first third, KiB", first),
             ("memory in the last third, KiB", last),
@@ -127,20 +129,21 @@ impl Figures {
             }
         };
         let last = |of: fn(&Line) -> u64| self.last(of);
-        must_be(self.overlaps == 0, format!("{} critical sections overlapped", self.overlaps));
-        must_be(self.sum(|line| line.sections) > 0, "nobody was granted anything".to_owned());
+        let overlaps = self.sections.overlaps;
+        must_be(overlaps == 0, format!("{overlaps} critical sections overlapped"));
+        must_be(self.sections.ended > 0, "no client was granted anything".to_owned());
         must_be(self.keys.is_empty(), format!("keys are left: {:?}", head(&self.keys)));
         must_be(self.channels.is_empty(), format!("channels are left: {:?}", head(&self.channels)));
-        must_be(last(|line| line.waiting) == 0, "queues of who waits are left".to_owned());
-        must_be(last(|line| line.listens) == 0, "links still listen".to_owned());
-        must_be(last(|line| line.owed) == 0, "clean-ups are still owed".to_owned());
+        must_be(last(|line| line.waiting) == 0, "queues of waiters are left".to_owned());
+        must_be(last(|line| line.listens) == 0, "links are still subscribed".to_owned());
+        must_be(last(|line| line.owed) == 0, "clean-ups are still pending".to_owned());
         must_be(last(|line| line.tasks) == 0, "tasks of the library are left".to_owned());
         must_be(last(|line| line.unfinished) == 0, "a shutdown did not finish".to_owned());
         must_be(self.hung == 0, format!("{} client processes did not end", self.hung));
         let ended = self.lines.values().filter(|line| line.last).count() as u64;
         must_be(
             ended == self.processes,
-            format!("only {ended} of {} processes told what is left", self.processes),
+            format!("only {ended} of {} processes reported what is left", self.processes),
         );
         let grows = |(first, last): (u64, u64)| last > first + first / 5 + ALLOWANCE;
         must_be(
@@ -181,11 +184,12 @@ mod tests {
     fn well() -> Figures {
         let mut figures = Figures { processes: 1, ..Figures::default() };
         for second in 0..30 {
-            let line = Line { sections: second, resident: 20_000, ..Line::default() };
-            figures.hear(1, Duration::from_secs(second), line);
+            let line = Line { resident: 20_000, ..Line::default() };
+            figures.receive(1, Duration::from_secs(second), line);
         }
-        let line = Line { sections: 30, last: true, ..Line::default() };
-        figures.hear(1, Duration::from_secs(30), line);
+        figures.sections.ended = 30;
+        let line = Line { last: true, ..Line::default() };
+        figures.receive(1, Duration::from_secs(30), line);
         figures
     }
 
@@ -198,14 +202,14 @@ mod tests {
     fn each_thing_that_must_not_be_is_found() {
         type Spoil = fn(&mut Figures);
         let spoilt: [(&str, Spoil); 10] = [
-            ("overlapped", |it| it.overlaps = 1),
+            ("overlapped", |it| it.sections.overlaps = 1),
             ("keys are left", |it| it.keys.push("k".to_owned())),
             ("channels are left", |it| it.channels.push("c".to_owned())),
             ("did not end", |it| it.hung = 1),
             ("only 1 of 2", |it| it.processes = 2),
             ("queues", |it| last(it, Line { waiting: 1, ..Line::default() })),
-            ("still listen", |it| last(it, Line { listens: 1, ..Line::default() })),
-            ("still owed", |it| last(it, Line { owed: 1, ..Line::default() })),
+            ("still subscribed", |it| last(it, Line { listens: 1, ..Line::default() })),
+            ("still pending", |it| last(it, Line { owed: 1, ..Line::default() })),
             ("tasks", |it| last(it, Line { tasks: 1, ..Line::default() })),
             ("shutdown", |it| last(it, Line { unfinished: 1, ..Line::default() })),
         ];
@@ -218,7 +222,7 @@ mod tests {
     }
 
     fn last(figures: &mut Figures, line: Line) {
-        figures.hear(1, Duration::from_secs(31), Line { sections: 30, last: true, ..line });
+        figures.receive(1, Duration::from_secs(31), Line { last: true, ..line });
     }
 
     #[test]
@@ -226,7 +230,7 @@ mod tests {
         let mut figures = well();
         for second in 0..60 {
             let line = Line { resident: 20_000 + 500 * second, ..Line::default() };
-            figures.hear(2, Duration::from_secs(second), line);
+            figures.receive(2, Duration::from_secs(second), line);
         }
         let found = figures.findings();
         assert!(found.len() == 1 && found[0].contains("grows"), "{found:?}");

@@ -1,13 +1,14 @@
-//! The command `redquorum-soak`: many clients on real masters for a long time, while masters and
-//! clients are killed, one at a time, and come back.
+//! The command `redquorum-soak`: many clients on real masters for a long time, under one fault at a
+//! time: masters and clients are killed and come back; masters are paused, and lose their
+//! connections and scripts.
 //!
 //! Masters sync every write, so that all faults are within the assumptions of the lock. No two
 //! clients may be in a critical section at once. In the end nothing may be left, neither on a
 //! master nor in a client, and the memory of a client may not have grown.
 //!
 //! - `client.rs` has the client processes.
-//! - `referee.rs` detects overlaps.
-//! - `troubles.rs` kills masters and clients.
+//! - `sections.rs` passes their critical sections to the checker, which detects overlaps.
+//! - `faults.rs` strikes masters and clients.
 //! - `figures.rs` counts, and reports findings.
 //!
 //! Exit codes: 0 no finding, 1 a finding, 3 no server program, 64 wrong usage.
@@ -15,11 +16,11 @@
 #[cfg(unix)]
 mod client;
 #[cfg(unix)]
+mod faults;
+#[cfg(unix)]
 mod figures;
 #[cfg(unix)]
-mod referee;
-#[cfg(unix)]
-mod troubles;
+mod sections;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
@@ -42,8 +43,8 @@ mod parent {
     use redquorum_rig::{Masters, Persistence, RespValue, RigError};
 
     use crate::client::{self, Task};
+    use crate::faults::{Processes, Random, strike};
     use crate::figures::Figures;
-    use crate::troubles::{Chance, Herd, trouble};
 
     /// The TTL of a lease. After this time, nothing is left of a killed client's leases.
     pub(crate) const TTL: Duration = Duration::from_secs(3);
@@ -53,19 +54,20 @@ mod parent {
 
     const NODES: usize = 5;
 
-    /// Lets clients take locks on real masters for a long time while masters and clients are
-    /// killed.
+    /// Lets clients take locks on real masters for a long time while faults strike, one at a time.
     #[derive(Parser)]
     #[command(name = "redquorum-soak")]
     struct Options {
         /// How long
-        #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+        #[arg(long = "for", value_name = "TIME", default_value = "10m")]
+        #[arg(value_parser = humantime::parse_duration)]
         time: Duration,
         /// Client processes; those but the first half are killed now and then
         #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
         processes: u32,
         /// Clients in all processes together
-        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+        #[arg(long, default_value_t = 64)]
+        #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
         clients: u32,
         /// Resources; half of all acquires are of the first eight
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
@@ -129,10 +131,8 @@ mod parent {
         );
         let masters =
             Masters::builder().count(NODES).persistence(Persistence::AofAlways).start()?;
-        let referee = Masters::start(1)?;
         let task = Task {
             urls: masters.urls(),
-            referee: referee.port(1),
             clients: options.clients.div_ceil(options.processes),
             resources: options.resources,
             seed,
@@ -143,22 +143,21 @@ mod parent {
         let seen = sight(&task);
         println!("clients of masters that know nothing of each other: {seen} overlaps are seen");
         if seen == 0 {
-            findings
-                .push("the referee is blind: it saw no overlap where there must be some".into());
+            findings.push("the check is blind: it saw no overlap where there must be some".into());
         }
         let mut figures = Figures::default();
-        let mut herd = Herd::start(&task, options.processes as usize);
-        let mut chance = Chance::new(seed);
-        let (begin, mut told) = (Instant::now(), Instant::now());
+        let mut processes = Processes::start(&task, options.processes as usize);
+        let mut random = Random::new(seed);
+        let (begin, mut printed) = (Instant::now(), Instant::now());
         while begin.elapsed() < options.time {
-            trouble(&masters, &mut herd, &mut chance, &mut figures)?;
-            herd.listen(begin, &mut figures);
-            if told.elapsed() >= PROGRESS {
-                told = Instant::now();
+            strike(&masters, &mut processes, &mut random, &mut figures)?;
+            processes.receive(begin, &mut figures);
+            if printed.elapsed() >= PROGRESS {
+                printed = Instant::now();
                 println!("{:>5} s  {}", begin.elapsed().as_secs(), figures.line());
             }
         }
-        herd.stop(begin, &mut figures);
+        processes.stop(begin, &mut figures);
         std::thread::sleep(TTL + TTL / 3);
         let mut keys = left(&masters, &["KEYS", "*"])?;
         // A client could not leave the queues if it was killed or its master was down. Positions
@@ -184,10 +183,10 @@ mod parent {
     fn sight(task: &Task) -> u64 {
         let apart = Task { apart: true, clients: 10, resources: 4, ..task.clone() };
         let mut figures = Figures::default();
-        let mut herd = Herd::start(&apart, 1);
+        let mut processes = Processes::start(&apart, 1);
         std::thread::sleep(Duration::from_millis(1500));
-        herd.stop(Instant::now(), &mut figures);
-        figures.overlaps
+        processes.stop(Instant::now(), &mut figures);
+        figures.sections.overlaps
     }
 
     /// What is left on all masters together.

@@ -1,16 +1,15 @@
 //! Which masters a process with a guard may rightly distrust, and until when.
 
 use super::{Faults, RECONNECT, Strike};
-use crate::checker::time::{self, MS, Span};
+use crate::checker::time::{self, MS};
 use crate::checker::world::World;
-use crate::history::Ns;
+use crate::history::{Ns, Window};
 use crate::scenario::{ClockFault, FaultKind, NodeFault, Persistence, Scenario};
 
 /// How long it may take until a client looks at a distrusted master again.
 const LOOK: Ns = 1_200 * MS;
 
-/// The guards of the processes of a run.
-pub(super) struct Guards<'a> {
+pub(crate) struct Guards<'a> {
     all: Vec<Guard<'a>>,
     /// Whether masters are distrusted when the run begins.
     new: bool,
@@ -29,7 +28,7 @@ struct Guard<'a> {
 }
 
 impl<'a> Guards<'a> {
-    pub(super) fn of(scenario: &'a Scenario) -> Self {
+    pub(crate) fn of(scenario: &'a Scenario) -> Self {
         let locks = scenario.processes().into_iter().map(|name| (name, scenario.options_of(name)));
         let guarded: Vec<_> = locks.filter(|(_, lock)| lock.guard.is_some()).collect();
         // The process that first marks a master shuts the others out for good.
@@ -54,11 +53,11 @@ impl Faults<'_> {
     /// Whether a process may rightly distrust a master at some time in a span, so that its grants
     /// do not count. `asked` returns when the process first sent a request from an instant on: the
     /// process sees only then that a marker is gone from a master whose connection stays up.
-    pub(in crate::checker) fn distrusted(
+    pub(crate) fn distrusted(
         &self,
         process: &str,
         node: usize,
-        within: Span,
+        within: Window,
         asked: impl Fn(Ns) -> Option<Ns>,
     ) -> bool {
         let Some(guard) = self.guards.all.iter().find(|guard| guard.process == process) else {
@@ -69,30 +68,29 @@ impl Faults<'_> {
         // client watches another one.
         let long = guard.quarantine.saturating_mul(2).saturating_add(RECONNECT);
         let long = long.saturating_add(2 * LOOK);
-        let forgot = self.strikes.iter();
-        let forgot = forgot.filter(|strike| self.unmarks(strike) && strike.hits_node(node));
+        let forgot = self.of_node(node).filter(|strike| self.unmarks(strike));
         // By the process's own clock the masters' clocks run at other rates, and quarantines take
         // another time.
         let paced = self.hinders(process).filter(|strike| !strike.fault_kind.pauses_clients());
         let apart = guard.unnoticed.into_iter().flat_map(|by| self.clocks_apart(node, by));
-        let since_new = self.guards.new.then_some(Span::new(Ns::MIN, 0));
+        let since_new = self.guards.new.then_some(Window::new(Ns::MIN, 0));
         let noticed = forgot.map(|strike| {
-            let Span { from, to } = strike.span();
+            let Window { from, to } = strike.span();
             let silent = matches!(strike.fault_kind, FaultKind::Node(NodeFault::Flush { .. }));
-            Span::new(from, if silent { asked(from).unwrap_or(Ns::MAX).max(to) } else { to })
+            Window::new(from, if silent { asked(from).unwrap_or(Ns::MAX).max(to) } else { to })
         });
         let mut spans =
             noticed.chain(apart.map(Strike::span)).chain(paced.map(Strike::span)).chain(since_new);
         guard.at_odds
             || spans.any(|span| {
                 let until = self.watched(process, node, span, long);
-                Span::new(span.from, until).touches(within)
+                Window::new(span.from, until).touches(within)
             })
     }
 
     /// Whether the masters have, or may have, the markers of processes with another guard than this
     /// one.
-    pub(in crate::checker) fn is_at_odds(&self, process: &str) -> bool {
+    pub(crate) fn is_at_odds(&self, process: &str) -> bool {
         let own = self.guards.all.iter().find(|guard| guard.process == process);
         own.is_some_and(|guard| guard.at_odds || guard.quarantine == Ns::MAX)
     }
@@ -109,34 +107,23 @@ impl Faults<'_> {
         })
     }
 
-    /// Whether a fault removes the markers of the masters that it hits, or replaces their
-    /// processes.
     const fn unmarks(&self, strike: &Strike<'_>) -> bool {
-        match strike.fault_kind {
-            FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. }) => true,
-            FaultKind::Node(
-                NodeFault::Kill { .. }
-                | NodeFault::Stop { .. }
-                | NodeFault::Restart { .. }
-                | NodeFault::PowerLoss { .. },
-            ) => !self.guards.durable,
-            _ => false,
-        }
+        strike.fault_kind.removes_markers(self.guards.durable)
     }
 
     /// Whether a guard may rightly refuse every request of a process, because one of its masters
     /// also belongs to another set of masters.
-    pub(in crate::checker) fn refuses(&self, world: &World<'_>, process: &str) -> bool {
+    pub(crate) fn refuses(&self, world: &World<'_>, process: &str) -> bool {
         let lost = self.strikes.iter().any(|strike| self.unmarks(strike));
-        world.is_of_two_fleets(process, lost)
+        world.is_of_two_sets(process, lost)
     }
 
     /// Until when a process may have to watch a master that it distrusts since a span. The watch
     /// begins anew after every fault that breaks the connection or removes the probation key.
-    fn watched(&self, process: &str, node: usize, since: Span, long: Ns) -> Ns {
+    fn watched(&self, process: &str, node: usize, since: Window, long: Ns) -> Ns {
         let mut until = since.to.saturating_add(long);
         loop {
-            let within = Span::new(since.from, until);
+            let within = Window::new(since.from, until);
             let disturb = self.strikes.iter().filter(|strike| {
                 let hits = match strike.fault_kind {
                     FaultKind::Node(NodeFault::Flush { .. }) | FaultKind::Clock(_) => {

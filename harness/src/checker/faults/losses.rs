@@ -6,11 +6,10 @@ use crate::scenario::{Cause, FaultKind, NodeFault};
 
 /// A loss of the commands that a master executed after some instant.
 #[derive(Clone, Copy)]
-pub(in crate::checker) struct Loss {
-    /// The number of the fault in the scenario.
-    pub(in crate::checker) fault: usize,
-    pub(in crate::checker) cause: Cause,
-    pub(in crate::checker) at: Window,
+pub(crate) struct Loss {
+    pub(crate) fault: usize,
+    pub(crate) cause: Cause,
+    pub(crate) at: Window,
     /// Commands that were executed before this are kept. Commands that were executed after it are
     /// lost.
     until: Window,
@@ -23,12 +22,12 @@ pub(in crate::checker) struct Loss {
 impl Loss {
     /// Whether the effect of a command that was executed within a window, before the loss, is
     /// certainly there after it.
-    pub(in crate::checker) fn keeps(&self, done: Window) -> bool {
+    pub(crate) fn keeps(&self, done: Window) -> bool {
         done.to <= self.until.from
     }
 
     /// Whether the effect of a command that was executed within a window is certainly gone.
-    pub(in crate::checker) fn takes(&self, done: Window) -> bool {
+    pub(crate) fn takes(&self, done: Window) -> bool {
         if !self.sure || done.from <= self.until.to {
             return false;
         }
@@ -40,14 +39,14 @@ impl Loss {
 }
 
 /// The loss of everything that the master ever executed.
-const ALL: Window = Window { from: Ns::MIN, to: Ns::MIN };
+const ALL: Window = Window::at(Ns::MIN);
 
 /// The loss that a fault caused; none: nothing was lost. A master `forgets` at a restart if it has
 /// nothing on disk. The state that is `kept` over a loss of power, or by a replica, is on record.
-pub(super) fn of(strike: &Strike<'_>, forgets: bool, kept: Option<Window>) -> Option<Loss> {
+pub(crate) fn of(strike: &Strike<'_>, forgets: bool, kept: Option<Window>) -> Option<Loss> {
     let FaultKind::Node(fault_kind) = strike.fault_kind else { return None };
     // Without a record, the state that was kept is unknown.
-    let some = kept.unwrap_or(Window { from: Ns::MIN, to: Ns::MAX });
+    let some = kept.unwrap_or(Window::new(Ns::MIN, Ns::MAX));
     let (cause, until, deadly) = match fault_kind {
         NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::Restart { .. } if forgets => {
             (Cause::NodeRestart, ALL, true)

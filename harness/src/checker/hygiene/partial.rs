@@ -1,16 +1,13 @@
 //! All or nothing: did a client that asked for several resources keep one of them while it waited
 //! for the others, or after a refusal?
 
-use crate::checker::keys::Presence;
+use crate::checker::case::CLEANS_UP;
 use crate::checker::requests::Request;
-use crate::checker::time::{MS, Ms, Span};
-use crate::checker::{Case, Observed, Violation};
-use crate::history::Ns;
+use crate::checker::time::Ms;
+use crate::checker::{Case, Violation};
+use crate::history::{Ns, Window};
 
-/// How long a client may need to clean up, in addition to the node timeouts.
-const CLEANS_UP: Ns = 100 * MS;
-
-pub(super) fn check<'c>(case: &'c Case<'_>) -> impl Iterator<Item = Violation> + use<'c> {
+pub(crate) fn check<'c>(case: &'c Case<'_>) -> impl Iterator<Item = Violation> + use<'c> {
     let several = case.requests.iter().filter(|request| !request.with.is_empty());
     several.filter(|request| request.is_acquire()).filter_map(|request| kept(case, request))
 }
@@ -27,7 +24,7 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if others.into_iter().any(|other| other.resource == Some(resource)) {
         return None;
     }
-    let during = Span::new(request.asked, request.answered().min(case.world.end));
+    let during = Window::new(request.asked, request.answered().min(case.world.end));
     let own = case.keys.all.iter().filter(|key| {
         key.process == request.process
             && key.resource == Some(resource)
@@ -39,17 +36,17 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let rounds = if case.world.scenario.options_of(request.process).fencing { 5 } else { 3 };
     let timeouts = case.world.node_timeout.saturating_mul(rounds);
     let bound = timeouts.saturating_add(CLEANS_UP);
-    own.filter(|key| !is_excused(case, key)).find_map(|key| {
+    own.filter(|key| !case.is_helpless(key, key.possible, 0)).find_map(|key| {
         let delays = case.faults.delays(request.process, key.possible).saturating_mul(4);
         let bound = bound.saturating_add(delays);
         // Once the key is granted with the others, the client keeps it by right.
         let lease = case.leases.iter().find(|lease| lease.token == Some(key.token));
         let right = lease.map_or(Ns::MAX, |lease| lease.start.from);
-        let kept = Span::new(key.certain.from, key.certain.to.min(right));
+        let kept = Window::new(key.certain.from, key.certain.to.min(right));
         (kept.length() > bound).then(|| {
             let line = format!(
-                "{} asked for {resource} and {} at {}, and kept {resource} on master {} from {} to {} without \
-                 the others: at most {} would do",
+                "{} asked for {resource} and {} at {}, and kept {resource} on master {} from {} to \
+                 {} without the others: at most {} would do",
                 request.client,
                 request.with.join(" and "),
                 Ms(request.asked),
@@ -58,18 +55,7 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
                 Ms(kept.to),
                 Ms(bound)
             );
-            super::finding(Observed::Violated, line, kept.from, kept.to)
+            super::bug(line, kept.from, kept.to)
         })
     })
-}
-
-/// Whether the owner could not delete the key: it is dead, was stopped or cut off, or cannot know
-/// of the key.
-fn is_excused(case: &Case<'_>, key: &Presence<'_>) -> bool {
-    let there = key.possible;
-    key.is_back
-        || case.death(key.process).is_some_and(|at| at.from <= there.to)
-        || case.faults.keeps_from(key.process, key.node, there, CLEANS_UP)
-        || case.faults.repeats(key.process, key.node, key.made.to)
-        || case.faults.hinders(key.process).any(|pause| pause.span().touches(there))
 }

@@ -7,10 +7,10 @@ use super::{Delete, Deleted, ExtendedKey, Foreign, Keys, Life, Presence};
 use crate::checker::clocks::Clocks;
 use crate::checker::commands::Command;
 use crate::checker::faults::{Faults, Loss};
-use crate::checker::time::{self, Span};
+use crate::checker::time;
 
 /// The state of one key on one master between two commands.
-pub(super) struct OneKey<'w, 'a> {
+pub(crate) struct OneKey<'w, 'a> {
     resource: Option<&'a str>,
     faults: &'w Faults<'a>,
     clocks: &'w Clocks,
@@ -21,7 +21,7 @@ pub(super) struct OneKey<'w, 'a> {
 }
 
 impl<'w, 'a> OneKey<'w, 'a> {
-    pub(super) const fn new(
+    pub(crate) const fn new(
         resource: Option<&'a str>,
         faults: &'w Faults<'a>,
         clocks: &'w Clocks,
@@ -30,14 +30,14 @@ impl<'w, 'a> OneKey<'w, 'a> {
     }
 
     /// Takes the next command, in the order in which they were sent.
-    pub(super) fn take(&mut self, keys: &mut Keys<'a>, command: &Command<'a>) {
+    pub(crate) fn take(&mut self, keys: &mut Keys<'a>, command: &Command<'a>) {
         let when = command.when;
         self.open.retain(|index| keys.all[*index].possible.to >= when.from);
         self.gone.retain(|(until, _)| *until >= when.from);
         match command.act {
             Act::Set { token, ttl_ms, .. } => match command.result {
                 Outcome::Done | Outcome::Created => {
-                    self.replace(keys, command);
+                    self.missing(keys, None, command.when);
                     self.create(keys, command, token, *ttl_ms, true);
                 }
                 Outcome::Silent => self.create(keys, command, token, *ttl_ms, true),
@@ -80,8 +80,8 @@ impl<'w, 'a> OneKey<'w, 'a> {
             sure,
             is_back: false,
             granted,
-            certain: Span::new(certain_from, certain_to),
-            possible: Span::new(command.when.from, possible_to),
+            certain: Window::new(certain_from, certain_to),
+            possible: Window::new(command.when.from, possible_to),
             life,
             deleted: None,
         });
@@ -93,7 +93,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         let ttl = ttl_ms.map(time::of_ms);
         let expires = match ttl {
             Some(ttl) => self.clocks.expiry(node, set, ttl),
-            None => Window { from: Ns::MAX, to: Ns::MAX },
+            None => Window::at(Ns::MAX),
         };
         let (mut certain, mut possible) = (expires.from, expires.to);
         let mut lost = None;
@@ -109,16 +109,6 @@ impl<'w, 'a> OneKey<'w, 'a> {
             lost.get_or_insert(loss);
         }
         (Life { set, ttl, expires, lost }, certain, possible)
-    }
-
-    /// A command set the key, so no key was there.
-    fn replace(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
-        for index in &self.open {
-            let old = &mut keys.all[*index];
-            if old.made.to <= command.when.from {
-                old.ends(command.when);
-            }
-        }
     }
 
     /// A master replied that it prolonged a token, or created it.
@@ -165,10 +155,10 @@ impl<'w, 'a> OneKey<'w, 'a> {
             }
             (Outcome::Created, Some(token)) => {
                 Self::kept(keys, command);
-                self.replace(keys, command);
+                self.missing(keys, None, command.when);
                 self.create(keys, command, token, ttl_ms, false);
             }
-            (Outcome::Refused, Some(token)) => self.missing(keys, token, when),
+            (Outcome::Refused, Some(_)) => self.missing(keys, token, when),
             (Outcome::Done | Outcome::Silent, token) => {
                 if token.is_none() && command.result == Outcome::Done {
                     self.foreign(keys, command, false);
@@ -181,14 +171,14 @@ impl<'w, 'a> OneKey<'w, 'a> {
                     }
                     // The command can only have prolonged the key while it was there.
                     let until = when.to.min(old.possible.to).max(when.from);
-                    let set = Window { from: when.from, to: until };
+                    let set = Window::new(when.from, until);
                     let (life, certain_to, possible_to) = self.life(command.node, set, ttl_ms);
                     old.certain.to = old.certain.to.min(certain_to).max(old.certain.from);
                     if possible_to > old.possible.to {
                         old.possible.to = possible_to;
                         // The old life stands if the key was not prolonged: keep the earlier start.
                         let from = old.life.expires.from.min(life.expires.from);
-                        let expires = Window { from, to: life.expires.to };
+                        let expires = Window::new(from, life.expires.to);
                         old.life = Life { expires, set: old.life.set, ..life };
                     }
                 }
@@ -204,15 +194,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
         match (command.result, token) {
             (Outcome::Error, _) => {}
-            (Outcome::Refused, Some(token)) => self.missing(keys, token, when),
-            (Outcome::Refused, None) => {
-                for index in &self.open {
-                    let old = &mut keys.all[*index];
-                    if old.made.to <= when.from {
-                        old.ends(when);
-                    }
-                }
-            }
+            (Outcome::Refused, token) => self.missing(keys, token, when),
             (Outcome::Silent, token) => {
                 self.gone.push((when.to, token));
                 for index in &self.open {
@@ -266,8 +248,8 @@ impl<'w, 'a> OneKey<'w, 'a> {
             sure: false,
             is_back: true,
             granted: false,
-            certain: Span::new(loss.at.to, loss.at.to),
-            possible: Span::new(loss.at.from, until.max(loss.at.to)),
+            certain: Window::new(loss.at.to, loss.at.to),
+            possible: Window::new(loss.at.from, until.max(loss.at.to)),
             life: Life { lost: None, ..old.life },
             deleted: None,
             ..*old
@@ -309,11 +291,11 @@ impl<'w, 'a> OneKey<'w, 'a> {
         sure.find(|index| keys.all[**index].sure).copied().or(first)
     }
 
-    /// A token was not there at some time within a window.
-    fn missing(&self, keys: &mut Keys<'a>, token: &str, when: Window) {
+    /// A token was not there at some time within a window; none: no token was there.
+    fn missing(&self, keys: &mut Keys<'a>, token: Option<&str>, when: Window) {
         for index in &self.open {
             let old = &mut keys.all[*index];
-            if old.token == token && old.made.to <= when.from {
+            if token.is_none_or(|token| old.token == token) && old.made.to <= when.from {
                 old.ends(when);
             }
         }

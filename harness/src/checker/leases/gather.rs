@@ -6,84 +6,57 @@ use crate::checker::maps::Map;
 use super::{Ending, Lease};
 use crate::checker::keys::Keys;
 use crate::checker::requests::{Answer, Request};
-use crate::checker::time::{self, Span};
+use crate::checker::time;
 use crate::checker::world::World;
 use crate::history::{Event, Ns, Record, Window};
 
-/// A record about a lease, with the index of its request.
-enum Turn {
-    Answered(usize),
-    Released(usize),
-    /// A client asked for an extension, and the result is unknown.
-    Tried(usize),
-}
-
-pub(super) fn gather<'a>(
+pub(crate) fn gather<'a>(
     world: &World<'a>,
     requests: &[Request<'a>],
     keys: &Keys<'a>,
 ) -> Vec<Lease<'a>> {
-    let mut turns: Vec<Option<Turn>> = Vec::new();
-    turns.resize_with(world.records.len(), || None);
+    // The request that changes a lease at each record.
+    let mut changes: Vec<Option<usize>> = vec![None; world.records.len()];
     for (index, request) in requests.iter().enumerate() {
-        match (request.op, request.answer) {
-            ("release", _) => {
-                turns[request.record] = Some(Turn::Released(index));
-            }
-            ("acquire" | "extend", Some(answer)) if answer.ok => {
-                turns[answer.record] = Some(Turn::Answered(index));
-            }
-            ("extend", _) => turns[request.record] = Some(Turn::Tried(index)),
+        match (request.op, request.answer.filter(|answer| answer.ok)) {
+            ("acquire" | "extend", Some(answer)) => changes[answer.record] = Some(index),
+            ("release" | "extend", _) => changes[request.record] = Some(index),
             _ => {}
         }
     }
     let mut leases: Vec<Lease<'a>> = Vec::new();
     let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
-    for (record, Record { event, .. }) in world.records.iter().enumerate() {
+    for (Record { event, .. }, change) in world.records.iter().zip(changes) {
         match event {
             Event::Asked { .. } | Event::Answered { .. } => {
-                let Some(turn) = &turns[record] else { continue };
-                let (Turn::Answered(index) | Turn::Released(index) | Turn::Tried(index)) = turn;
-                let request = &requests[*index];
+                let Some(index) = change else { continue };
+                let request = &requests[index];
                 let Some(resource) = request.resource else { continue };
                 let known = of_client.entry((request.client, resource)).or_default();
-                let latest = known.last().copied();
-                match (turn, request.answer) {
-                    (Turn::Released(_), _) => {
-                        if let Some(lease) = latest {
-                            leases[lease].give_back(*index);
-                        }
+                let latest = known.last().map(|latest| &mut leases[*latest]);
+                match (request.op, request.answer.filter(|answer| answer.ok), latest) {
+                    ("release", _, Some(lease)) => lease.give_back(index),
+                    ("acquire", Some(answer), Some(lease)) if answer.handles > Some(1) => {
+                        lease.reenter(index, request, answer);
                     }
-                    (Turn::Answered(_), Some(answer))
-                        if request.is_acquire() && answer.handles > Some(1) && latest.is_some() =>
-                    {
-                        if let Some(lease) = latest {
-                            leases[lease].reenter(*index, request, answer);
-                        }
-                    }
-                    (Turn::Answered(_), Some(answer)) if request.is_acquire() => {
+                    ("acquire", Some(answer), _) => {
                         known.push(leases.len());
-                        leases.push(granted(*index, request, resource, answer, world, keys));
+                        leases.push(granted(index, request, resource, answer, world, keys));
                     }
-                    (Turn::Answered(_), Some(answer)) => {
-                        if let Some(lease) = latest
-                            && let Some(deadline) = promised(request, answer)
-                        {
-                            leases[lease].extend(answer.at, deadline, Some(*index));
+                    ("extend", Some(answer), Some(lease)) => {
+                        if let Some(deadline) = promised(request, answer) {
+                            lease.extend(answer.at, deadline, Some(index));
                         }
                     }
-                    (Turn::Tried(_), _) => {
-                        if let Some(lease) = latest {
-                            leases[lease].may_shorten(request);
-                        }
-                    }
-                    (Turn::Answered(_), None) => {}
+                    // The result is unknown.
+                    ("extend", None, Some(lease)) => lease.may_shorten(request),
+                    _ => {}
                 }
             }
             Event::Extended { client, resource, deadline } => {
                 let known = of_client.get(&(client.as_str(), resource.as_str()));
                 if let Some(lease) = known.and_then(|known| known.last()) {
-                    let deadline = Window { from: *deadline, to: *deadline };
+                    let deadline = Window::at(*deadline);
                     leases[*lease].extend(None, deadline, None);
                 }
             }
@@ -130,7 +103,7 @@ impl<'a> Lease<'a> {
         let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
         let shorter = request.asked.saturating_add(time::of_ms(ttl));
         if shorter < now.from {
-            self.extend(None, Window { from: shorter, to: now.to }, None);
+            self.extend(None, Window::new(shorter, now.to), None);
         }
     }
 }
@@ -138,13 +111,13 @@ impl<'a> Lease<'a> {
 /// The deadline that an answer promises, if it promises one.
 fn promised(request: &Request<'_>, answer: Answer<'_>) -> Option<Window> {
     if let Some(deadline) = answer.deadline {
-        return Some(Window { from: deadline, to: deadline });
+        return Some(Window::at(deadline));
     }
     let valid = time::of_ms(answer.valid_ms?);
     // The remaining validity counts from the return of the library, if that time is known.
     let from = answer.at.unwrap_or(request.asked).saturating_add(valid);
-    let to = answer.at.unwrap_or(answer.ns).saturating_add(valid);
-    Some(Window { from, to })
+    let to = answer.returned().saturating_add(valid);
+    Some(Window::new(from, to))
 }
 
 fn granted<'a>(
@@ -155,22 +128,22 @@ fn granted<'a>(
     world: &World<'a>,
     keys: &Keys<'a>,
 ) -> Lease<'a> {
-    let during = Span::new(request.asked, answer.ns);
-    let said = answer.token.filter(|token| keys.knows(token));
+    let during = Window::new(request.asked, answer.ns);
+    let reported = answer.token.filter(|token| keys.knows(token));
     let enough = world.lock_of(request.process).q;
-    let token = said.or_else(|| keys.last_set(request.process, resource, during, enough));
+    let token = reported.or_else(|| keys.last_set(request.process, resource, during, enough));
     // No interpretable command set a key: then nothing can be concluded about its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
     let token = if opaque { None } else { token.or(answer.token) };
     let start = if let Some(at) = answer.at {
-        Window { from: at, to: at }
+        Window::at(at)
     } else {
-        Window { from: quorum(request, resource, token, answer.ns, world, keys), to: answer.ns }
+        Window::new(quorum(request, resource, token, answer.ns, world, keys), answer.ns)
     };
     let deadline = promised(request, answer).unwrap_or_else(|| {
         // A lock without deadlines: its lease is good for one TTL at most.
         let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
-        Window { from: request.asked.saturating_add(ttl), to: answer.ns.saturating_add(ttl) }
+        Window::new(request.asked.saturating_add(ttl), answer.ns.saturating_add(ttl))
     });
     Lease {
         request: index,
@@ -181,7 +154,7 @@ fn granted<'a>(
         phase: request.phase,
         asked: request.asked,
         answer,
-        start: time::tidy(start),
+        start: start.tidy(),
         deadline,
         extensions: Vec::new(),
         others: 0,
@@ -204,7 +177,7 @@ fn quorum(
     keys: &Keys<'_>,
 ) -> Ns {
     let Some(token) = token else { return request.asked };
-    let during = Span::new(request.asked, until);
+    let during = Window::new(request.asked, until);
     let mut learnt: Vec<Ns> = keys
         .of_token(token, resource, during)
         .filter(|key| key.granted && key.made.from >= request.asked)

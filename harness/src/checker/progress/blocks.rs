@@ -6,8 +6,8 @@ use crate::checker::Case;
 use crate::checker::keys::Presence;
 use crate::checker::leases::Lease;
 use crate::checker::requests::Request;
-use crate::checker::time::{MS, Span};
-use crate::history::Ns;
+use crate::checker::time::MS;
+use crate::history::{Ns, Window};
 
 use super::CLEANS_UP;
 
@@ -15,14 +15,14 @@ use super::CLEANS_UP;
 const WAKES_UP: Ns = 500 * MS;
 
 /// The keys that may be in the way, by master.
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     /// Indices among all keys, sorted by when each key may first have been there.
     of_node: Map<usize, Vec<usize>>,
     longest: Ns,
 }
 
 impl Blocks {
-    pub(super) fn of(case: &Case<'_>) -> Self {
+    pub(crate) fn of(case: &Case<'_>) -> Self {
         let mut of_node: Map<usize, Vec<usize>> = Map::default();
         for (index, key) in case.keys.all.iter().enumerate() {
             of_node.entry(key.node).or_default().push(index);
@@ -37,12 +37,12 @@ impl Blocks {
     /// From when on a quorum of masters could have granted a request; none: not before it ended.
     /// With `counting`, a master whose counter was at its end does not count if the lease needs a
     /// number.
-    pub(super) fn until(
+    pub(crate) fn until(
         &self,
         case: &Case<'_>,
         request: &Request<'_>,
         resource: &str,
-        within: Span,
+        within: Window,
         counting: bool,
     ) -> Option<Ns> {
         if case.faults.refuses(&case.world, request.process) {
@@ -70,7 +70,7 @@ impl Blocks {
 
     /// Whether a master granted a request so late, without any fault, that the client may have
     /// given up before: the machine is busy. A client that makes only one attempt cannot help that.
-    fn is_late(&self, case: &Case<'_>, node: usize, request: &Request<'_>, within: Span) -> bool {
+    fn is_late(&self, case: &Case<'_>, node: usize, request: &Request<'_>, within: Window) -> bool {
         let policy = case.world.node_timeout / 5 * 4;
         let all = self.of_node.get(&node).map_or(&[][..], Vec::as_slice);
         let set = all.iter().map(|index| &case.keys.all[*index]).filter(|key| {
@@ -91,7 +91,7 @@ impl Blocks {
         node: usize,
         request: &Request<'_>,
         resource: &str,
-        within: Span,
+        within: Window,
     ) -> Ns {
         let all = self.of_node.get(&node).map_or(&[][..], Vec::as_slice);
         let of = |index: &usize| &case.keys.all[*index];
@@ -114,16 +114,13 @@ impl Blocks {
 /// - Its owner cannot know that the key was set again.
 /// - Its owner has lost the lease and not released it.
 /// - Its owner is this client, which is about to delete the key.
-fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
-    let helpless = key.is_back
-        || case.death(key.process).is_some_and(|at| at.from <= within.to)
-        || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
-        || case.faults.repeats(key.process, key.node, key.made.to)
-        || case.faults.hinders(key.process).any(|pause| {
-            let span = pause.span();
-            Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)
-        });
-    if helpless {
+fn excused(
+    case: &Case<'_>,
+    key: &Presence<'_>,
+    request: &Request<'_>,
+    within: Window,
+) -> Option<Ns> {
+    if case.is_helpless(key, within, WAKES_UP) {
         return Some(key.possible.to);
     }
     let soon = case.world.node_timeout.saturating_mul(2).saturating_add(CLEANS_UP);

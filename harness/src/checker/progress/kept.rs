@@ -3,25 +3,20 @@
 //! that was refused although the client held the lease.
 
 use crate::checker::Case;
+use crate::checker::Violation;
 use crate::checker::leases::{Ending, Lease};
 use crate::checker::maps::count;
 use crate::checker::requests::Request;
-use crate::checker::time::{self, MS, Ms, Span};
-use crate::checker::{Observed, Violation};
+use crate::checker::time::{self, MS, Ms};
 use crate::client_protocol::FailureReason;
-use crate::history::{Ns, Phase};
-use crate::scenario::{Cause, Property, Step};
+use crate::history::{Ns, Phase, Window};
+use crate::scenario::{Property, Step};
 
-pub(super) fn check(case: &Case<'_>) -> impl Iterator<Item = Violation> {
+pub(crate) fn check(case: &Case<'_>) -> impl Iterator<Item = Violation> {
     let refused = case.requests.iter().filter_map(|request| refused(case, request));
     let let_go = case.leases.iter().filter_map(|lease| let_go(case, lease));
     let shut_out = case.requests.iter().filter_map(|request| shut_out(case, request));
     refused.chain(let_go).chain(shut_out)
-}
-
-fn bug(story: Vec<String>, from: Ns, to: Ns) -> Violation {
-    let (layer, seen, causes) = (Property::Progress, Observed::Violated, vec![Cause::Bug]);
-    Violation { layer, seen, story, causes, from, to }
 }
 
 /// An extension that failed although a quorum had agreed in good time.
@@ -34,13 +29,10 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if request.op != "extend" || !failed || request.phase != Phase::Run {
         return None;
     }
-    let mut own = case.leases.iter().filter(|lease| lease.client == request.client);
-    let lease = own.rfind(|lease| {
-        Some(lease.resource) == request.resource && lease.start.from <= request.asked
-    })?;
+    let lease = case.lease_at(request)?;
     let alive = lease.deadline.from >= answer.ns && lease.lost.is_none_or(|at| at >= answer.ns);
-    let during = Span::new(request.asked, answer.ns);
-    let paused = case.faults.hinders(request.process).any(|pause| pause.span().touches(during));
+    let during = Window::new(request.asked, answer.ns);
+    let paused = case.faults.is_hindered(request.process, during, 0);
     if !alive || paused {
         return None;
     }
@@ -61,8 +53,8 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     }
     // A client that receives a reply this late may have given up before, on a busy machine.
     let late = request.asked.saturating_add(case.world.node_timeout / 2);
-    let by = late.min(answer.at.unwrap_or(answer.ns));
-    let through = Span::new(before.unwrap_or(request.asked), by);
+    let by = late.min(answer.returned());
+    let through = Window::new(before.unwrap_or(request.asked), by);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // A master counts only if the client knew, when it first extended, that the master had granted.
     // For a grant that was still in flight then, the client may wait for the next round, or for
@@ -80,9 +72,9 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let nodes = count(yes.map(|kept| kept.node));
     let lock = case.world.lock_of(lease.process);
     (nodes >= lock.q).then(|| {
-        let story = vec![format!(
-            "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} it was \
-             told that it failed",
+        let lines = vec![format!(
+            "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} the \
+             request failed",
             request.client,
             Ms(request.asked),
             lease.resource,
@@ -90,7 +82,7 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
             lock.n,
             Ms(answer.ns)
         )];
-        bug(story, request.asked, answer.ns)
+        Violation::bug(Property::Progress, lines, request.asked, answer.ns)
     })
 }
 
@@ -102,14 +94,11 @@ fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if !request.again || request.ttl_ms.is_some() || unable || request.phase != Phase::Run {
         return None;
     }
-    let mut own = case.leases.iter().filter(|lease| lease.client == request.client);
-    let lease = own.rfind(|lease| {
-        Some(lease.resource) == request.resource && lease.start.from <= request.asked
-    })?;
-    let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
+    let lease = case.lease_at(request)?;
+    let released = case.released(lease);
     let end = lease.deadline.from.min(lease.lost.unwrap_or(Ns::MAX)).min(released);
     (answer.ns < end).then(|| {
-        let story = vec![format!(
+        let lines = vec![format!(
             "{} acquired {} again at {}, and was refused at {}, though it held it until {}",
             request.client,
             lease.resource,
@@ -117,7 +106,7 @@ fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
             Ms(answer.ns),
             Ms(end)
         )];
-        bug(story, request.asked, answer.ns)
+        Violation::bug(Property::Progress, lines, request.asked, answer.ns)
     })
 }
 
@@ -143,18 +132,18 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let least = case.world.node_timeout.saturating_add(case.world.deducted_from(longest));
     let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
-    let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
-    let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+    let next = case.replaced(lease);
+    let over = case.world.until(Phase::Heal);
     // At the last moment before the end there is no time for a round.
     if keep.asked.saturating_add(case.world.node_timeout) >= end {
         return None;
     }
     // For one TTL before its end, nothing kept the lease from being extended.
-    let through = Span::new(end.saturating_sub(ttl), end);
+    let through = Window::new(end.saturating_sub(ttl), end);
     if end >= most.min(next).min(over) {
         return None;
     }
-    let paused = case.faults.hinders(lease.process).any(|pause| pause.span().touches(through));
+    let paused = case.faults.is_hindered(lease.process, through, 0);
     if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
         return None;
     }
@@ -176,16 +165,16 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let nodes = count(nodes);
     let lock = case.world.lock_of(lease.process);
     (nodes >= lock.q).then(|| {
-        let story = vec![format!(
-            "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key and \
-             could be reached for a TTL before",
+        let lines = vec![format!(
+            "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key \
+             and could be reached for a TTL before",
             lease.resource,
             lease.client,
             Ms(end),
             nodes,
             lock.n
         )];
-        bug(story, through.from, end)
+        Violation::bug(Property::Progress, lines, through.from, end)
     })
 }
 

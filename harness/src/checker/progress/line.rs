@@ -5,8 +5,8 @@ use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
 use crate::checker::Case;
 use crate::checker::faults::Strike;
 use crate::checker::requests::Request;
-use crate::checker::time::{self, Span};
-use crate::history::Ns;
+use crate::checker::time;
+use crate::history::{Ns, Window};
 
 use super::LOOKS;
 
@@ -17,11 +17,11 @@ use super::LOOKS;
 /// noticed keeps its turn for a while. A process that is paused, or cannot reach a master, keeps
 /// its position there until it lapses. So does a command that arrives late and enters the queue
 /// again.
-pub(super) fn kept_until(
+pub(crate) fn kept_until(
     case: &Case<'_>,
     request: &Request<'_>,
     resource: &str,
-    within: Span,
+    within: Window,
 ) -> Option<Ns> {
     let is_fair = |process: &str| case.world.scenario.options_of(process).fair;
     if !is_fair(request.process) {
@@ -38,12 +38,12 @@ pub(super) fn kept_until(
 
 /// How long positions of a process stay in the queues. A span begins at each instant from which on
 /// the process could no longer leave the queues, or could do so again.
-fn helpless<'c>(case: &'c Case<'_>, process: &'c str) -> impl Iterator<Item = Span> + use<'c> {
+fn helpless<'c>(case: &'c Case<'_>, process: &'c str) -> impl Iterator<Item = Window> + use<'c> {
     let lock = case.world.lock_of(process);
     let ends = |strike: &Strike<'_>| [strike.at.to, strike.span().to];
     let paused = case.faults.hinders(process).flat_map(ends);
-    let cut = lock.masters.iter().flat_map(|node| case.faults.unheard(process, *node));
+    let cut = lock.masters.iter().flat_map(|node| case.faults.cut_off(process, *node));
     let died = case.death(process).map(|at| at.to);
-    let kept = |ms| move |at: Ns| Span::new(at, at.saturating_add(time::of_ms(ms) + LOOKS));
+    let kept = |ms| move |at: Ns| Window::new(at, at.saturating_add(time::of_ms(ms) + LOOKS));
     paused.chain(cut).map(kept(LAPSE_MS)).chain(died.map(kept(TURN_MS)))
 }

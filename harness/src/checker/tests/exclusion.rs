@@ -1,150 +1,122 @@
+//! When two leases overlap.
+
 use proptest::prelude::*;
 
 use super::super::exclusion::overlaps;
 use super::super::leases::Hold;
-use super::super::time::Span;
-use super::*;
-
-const ME: Property = Property::MutualExclusion;
+use super::notation::check;
+use crate::history::Window;
 
 #[test]
 fn one_after_the_other_is_safe() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3, 4, 5]);
-    run.release("c1", "t1", 500.0, &[1, 2, 3, 4, 5]);
-    run.grant("c2", "t2", 700.0, 2678.0, &[1, 2, 3, 4, 5]);
-    run.release("c2", "t2", 900.0, &[1, 2, 3, 4, 5]);
-    let verdict = run.ended(3000.0);
-    verdict.only(&[]).because(&[]);
-    assert_eq!(verdict.outcome, Outcome::AsExpected, "{verdict:#?}");
-    assert_eq!(verdict.measures.grants, 2);
-    assert_eq!(verdict.measures.margins, [3, 3]);
-    assert_eq!(verdict.measures.hollow_ns, 0);
-    assert_eq!(verdict.measures.acquire_ns, Some(ns(1.0)));
+    check(
+        "10 c1 gets t1 on 12345 until 1988; 500 c1 releases t1 on 12345
+        700 c2 gets t2 on 12345 until 2678; 900 c2 releases t2 on 12345; 3000 ends c1 c2
+        => all safe
+        => as-expected
+        => grants 2
+        => margins 3 3
+        => hollow 0
+        => acquire 1",
+    );
 }
 
 #[test]
-fn leases_that_only_touch_do_not_overlap() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1000.0, &[1, 2, 3]);
-    run.grant("c2", "t2", 1000.0, 1900.0, &[3, 4, 5]);
-    assert_eq!(run.judge().seen(ME), Observed::Safe);
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1000.0, &[1, 2, 3]);
-    run.grant("c2", "t2", 999.999, 1900.0, &[3, 4, 5]);
-    assert_eq!(run.judge().seen(ME), Observed::Violated);
+fn only_leases_of_one_resource_overlap_and_only_where_they_do_not_just_touch() {
+    check(
+        "10 c1 gets t1 on 123 until 1000
+        - 1000 c2 gets t2 on 345 until 1900 => mutual-exclusion safe
+        - 999.999 c2 gets t2 on 345 until 1900 => mutual-exclusion violated
+        - 500 c2 gets t2 on 345 until 500; 600 c2 gets t3 on 345 until 550
+          => mutual-exclusion safe
+        - 20 c2 gets t2 of M until 1000 => mutual-exclusion safe",
+    );
 }
 
 #[test]
-fn a_lease_of_no_length_overlaps_nothing() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1000.0, &[1, 2, 3]);
-    run.grant("c2", "t2", 500.0, 500.0, &[3, 4, 5]);
-    run.grant("c2", "t3", 600.0, 550.0, &[3, 4, 5]);
-    assert_eq!(run.judge().seen(ME), Observed::Safe);
-}
-
-#[test]
-fn other_resources_are_other_locks() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1000.0, &[1, 2, 3]);
-    let id = run.ask(20.0, "c2", "acquire", Some("M"), 0);
-    run.granted(21.0, "c2", id, "t2", 1000.0);
-    assert_eq!(run.judge().seen(ME), Observed::Safe);
-}
-
-#[test]
-fn a_release_ends_a_lease_where_it_was_called_and_a_loss_where_it_was_told() {
-    for end in ["release", "lost", "kill"] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        match end {
-            "release" => run.release("c1", "t1", 500.0, &[1, 2, 3]),
-            "lost" => run.lost("c1", 500.0),
-            _ => run.struck(499.5, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]),
-        };
-        run.grant("c2", "t2", 501.0, 2000.0, &[1, 2, 3]);
-        assert_eq!(run.judge().seen(ME), Observed::Safe, "{end}");
-    }
-}
-
-#[test]
-fn an_extension_moves_the_end() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2, 3]);
-    run.grant("c2", "t2", 2500.0, 4000.0, &[1, 2, 3]);
-    assert_eq!(run.judge().seen(ME), Observed::Violated);
+fn the_ends_of_a_lease() {
+    check(
+        "10 c1 gets t1 on 123 until 1988; 501 c2 gets t2 on 123 until 2000
+        - 500 c1 releases t1 on 123 => mutual-exclusion safe
+        - 500 c1 loses => mutual-exclusion safe
+        - 499.5 fault client.kill c1 => mutual-exclusion safe",
+    );
+    check(
+        "10 c1 gets t1 on 123 until 1988
+        - 1000 c1 extends t1 on 123 until 2978; 2500 c2 gets t2 on 123 until 4000
+          => mutual-exclusion violated
+        # The watchdog extends the lease.
+        - 600 c1 extended until 2578; 2300 c2 gets t2 on 345 until 4000
+          => mutual-exclusion violated",
+    );
     // An extension after the end leaves a gap.
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 500.0, &[1, 2, 3]);
-    run.grant("c2", "t2", 600.0, 800.0, &[3, 4, 5]);
-    run.extend("c1", "t1", 900.0, 1500.0, &[1, 2, 3]);
-    assert_eq!(run.judge().seen(ME), Observed::Safe);
-    // An extension by the watchdog counts, too.
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    let (client, resource) = ("c1".into(), "L".into());
-    run.record(600.0, Event::Extended { client, resource, deadline: ns(2578.0) });
-    run.grant("c2", "t2", 2300.0, 4000.0, &[3, 4, 5]);
-    assert_eq!(run.judge().seen(ME), Observed::Violated);
+    check(
+        "10 c1 gets t1 on 123 until 500; 600 c2 gets t2 on 345 until 800
+        900 c1 extends t1 on 123 until 1500 => mutual-exclusion safe",
+    );
 }
 
 #[test]
 fn without_stamps_only_what_is_certain_counts() {
-    // c2 reports no times. It counted on the lease from 620 to 900 for certain, and perhaps from
-    // 610, when its third master had replied.
-    let without = |deadline| {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, deadline, &[1, 2, 3]);
-        let id = run.ask(600.0, "c2", "acquire", Some("L"), 0);
-        for node in [3, 4, 5] {
-            run.set("c2", node, "t2", 609.0, Some(609.9));
-        }
-        let answer = Answer { token: Some("t2"), valid: Some(280), ..Answer::default() };
-        run.answer(620.0, "c2", id, answer).judge()
-    };
-    assert_eq!(without(605.0).seen(ME), Observed::Safe);
-    assert_eq!(without(615.0).seen(ME), Observed::Inconclusive);
-    assert_eq!(without(625.0).seen(ME), Observed::Violated);
+    // c2 counted on the lease from 620 to 900 for certain, and perhaps from 610, when its third
+    // master had replied.
+    check(
+        "600 c2 asks; 609 c2 sets t2 on 345 replied 609.9; 620 c2 gets t2 unstamped valid 280
+        - 10 c1 gets t1 on 123 until 605 => mutual-exclusion safe
+        - 10 c1 gets t1 on 123 until 615 => mutual-exclusion inconclusive
+        - 10 c1 gets t1 on 123 until 625 => mutual-exclusion violated",
+    );
+    // A release is called between its request and its first deletion.
+    check(
+        "10 c1 gets t1 on 123 until 1988; 500 c1 asks release; 510 c1 deletes t1 on 123 replied 511
+        520 c1 answers unstamped
+        - 499 c2 gets t2 on 123 until 2000 => mutual-exclusion violated
+        - 505 c2 gets t2 on 123 until 2000 => mutual-exclusion inconclusive
+        - 511 c2 gets t2 on 123 until 2000 => mutual-exclusion safe",
+    );
+}
+
+/// A lease that its owner acquired again lasts until the release of the last handle.
+#[test]
+fn leases_with_several_handles() {
+    check(
+        "10 c1 gets t1 on 12345 until 1988; 99.9 c1 asks again; 100 c1 gets t1 until 1988 handles 2
+        - 500 c1 releases t1 on 12345; 700 c2 gets t2 on 12345 until 2678
+          => mutual-exclusion violated
+        # Another handle is no other lease.
+        - 500 c1 releases t1; 600 c1 releases t1 on 12345; 700 c2 gets t2 on 12345 until 2678
+          3000 ends c1 c2 => all safe
+          => grants 2
+        - 500 c1 releases t1; 550 c2 gets t2 on 345 until 2538; 600 c1 releases t1 on 12345
+          => mutual-exclusion violated
+        # A client that says that a handle is the only one has a new lease.
+        - 199.9 c1 asks again; 200 c1 gets t1 until 1988 handles 1; 500 c1 releases t1 on 12345
+          700 c2 gets t2 on 12345 until 2678 => mutual-exclusion safe
+        - 1499.9 c1 asks again; 1500 c1 gets t1 until 1988 handles 3 => validity safe
+        - 1989.9 c1 asks again; 1990 c1 gets t1 until 1988 handles 3 => validity violated
+        # A pause before the request excuses nothing: the client awaited no reply of a master.
+        - 1000 fault client.pause c1; 1980 healed 1
+          1989.9 c1 asks again; 1990 c1 gets t1 until 1988 handles 3 => validity violated
+        # No quorum has confirmed the later deadline.
+        - 199.9 c1 asks again; 200 c1 gets t1 until 2100 handles 3 => validity violated",
+    );
 }
 
 #[test]
-fn a_release_without_a_stamp_is_called_between_its_request_and_its_first_deletion() {
-    let with = |grant| {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        let id = run.ask(500.0, "c1", "release", Some("L"), 0);
-        for node in [1, 2, 3] {
-            run.delete("c1", node, Some("t1"), 510.0, Some(511.0), Said::Done);
-        }
-        run.answer(520.0, "c1", id, Answer::default());
-        run.grant("c2", "t2", grant, 2000.0, &[1, 2, 3]).judge()
-    };
-    assert_eq!(with(499.0).seen(ME), Observed::Violated);
-    assert_eq!(with(505.0).seen(ME), Observed::Inconclusive);
-    assert_eq!(with(511.0).seen(ME), Observed::Safe);
-}
-
-#[test]
-fn the_story_says_who_believed_what_and_who_let_whom_in() {
-    let mut run = Run::two();
-    run.grant("c1", "3f2a55aa77", 12.3, 1978.3, &[1, 2, 3]);
-    run.struck(14.2, 2, "clock.step = { node = 1, by = \"3s\" }", &[1], &[]);
-    run.clock(14.2, 1, 3000.0, 1.0);
-    run.grant("c2", "t2", 310.1, 912.0, &[1, 4, 5]);
-    let verdict = run.judge();
-    verdict.because(&[Cause::ClockStep]);
-    for part in [
-        "c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a55aa…",
-        "c2 believed that it holds L from 310.1 ms to 912 ms (deadline), token t2",
-        "c1 was granted by masters 1, 2, 3 (margin 1)",
-        "master 1 let c2 in at 309.5 ms: its clock was set 3000 ms forward at 14.2 ms (fault 2, \
-         clock.step), and c1's key was gone 1702.2 ms before its time",
-    ] {
-        verdict.tells(ME, part);
-    }
-    assert!(verdict.measures.hollow_ns > ns(1900.0), "{verdict:#?}");
+fn the_report_names_beliefs_and_masters() {
+    check(
+        "12.3 c1 gets 3f2a55aa77 on 123 until 1978.3; 14 fault node.slow 5 by 1ms
+        14.2 fault clock.step 1 by 3s; 14.2 clock 1 ahead 3000
+        310.1 c2 gets t2 on 145 until 912
+        => mutual-exclusion violated because clock.step
+        ~ c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a55aa…
+        ~ c2 believed that it holds L from 310.1 ms to 912 ms (deadline), token t2
+        ~ c1 was granted by masters 1, 2, 3 (margin 1)
+        ~ c2 was granted by masters 1, 4, 5
+        ~ both believed that they hold L from 310.1 ms to 912 ms
+        ~ master 1 let c2 in at 309.5 ms: its clock was set 3000 ms forward at 14.2 ms (fault 2, clock.step), and c1's key was gone 1702.2 ms before its time
+        => hollow 1963.9",
+    );
 }
 
 proptest! {
@@ -153,7 +125,7 @@ proptest! {
         spans in prop::collection::vec((0..40i64, 0..10i64), 0..12)
     ) {
         let hold = |(lease, (from, length)): (usize, &(i64, i64))| {
-            let span = Span::new(*from, from + length);
+            let span = Window::new(*from, from + length);
             Hold { lease, inner: span, outer: span }
         };
         let mut holds: Vec<Hold> = spans.iter().enumerate().map(hold).collect();

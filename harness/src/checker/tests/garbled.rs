@@ -1,244 +1,221 @@
 //! For any history, the checker reaches a verdict, and does so soon.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use super::notation::Run;
 use super::*;
 
-fn time() -> impl Strategy<Value = Ns> {
-    prop_oneof![
-        8 => (0..4000i64).prop_map(|ms| ms * 1_000_000),
-        1 => Just(i64::MIN),
-        1 => Just(i64::MAX),
-        1 => any::<i64>(),
-    ]
-}
+/// The choices that make an event: numbers by chance.
+struct Choices(std::vec::IntoIter<u64>);
 
-fn windows() -> impl Strategy<Value = Window> {
-    (time(), time()).prop_map(|(from, to)| Window { from, to })
-}
+impl Choices {
+    fn any(&mut self) -> u64 {
+        self.0.next().unwrap_or_default()
+    }
 
-fn name(of: &'static [&'static str]) -> impl Strategy<Value = Name> {
-    prop::sample::select(of).prop_map(Name::from)
-}
+    fn one<T: Clone>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.any() % of.len() as u64).unwrap()].clone()
+    }
 
-fn client() -> impl Strategy<Value = Name> {
-    name(&["c1", "c2", "nobody"])
-}
+    fn some<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.one(&[true, false]).then(|| value(self))
+    }
 
-fn resource() -> impl Strategy<Value = Name> {
-    name(&["L", "M", "x:L", ""])
-}
+    fn name(&mut self, of: &[&str]) -> Name {
+        self.one(of).into()
+    }
 
-fn token() -> impl Strategy<Value = Name> {
-    name(&["t1", "t2", "t3", "ü…"])
-}
+    fn resource(&mut self) -> Name {
+        self.name(&["L", "M", "x:L", ""])
+    }
 
-fn ttl() -> impl Strategy<Value = Option<u64>> {
-    prop::option::of(prop_oneof![Just(2000), Just(0), Just(u64::MAX)])
-}
+    fn token(&mut self) -> Name {
+        self.name(&["t1", "t2", "t3", "ü…"])
+    }
 
-fn fault_kind() -> impl Strategy<Value = crate::scenario::FaultKind> {
-    prop::sample::select(
-        &[
-            "node.kill = { nodes = [1, 2] }",
-            "node.restart = { nodes = [1, 2, 3, 4, 5] }",
-            "node.pause = { node = 1 }",
-            "node.slow = { node = 1, by = \"1s\" }",
-            "clock.step = { node = 2, by = \"-3s\" }",
-            "net.cut = {}",
-            "net.delay = { by = \"1ms\" }",
-            "client.pause = { client = \"c1\" }",
-            "client.kill = { client = \"c2\" }",
-        ][..],
-    )
-    .prop_map(|fault_kind| toml::from_str(fault_kind).unwrap())
-}
+    fn number(&mut self, below: usize) -> usize {
+        self.one(&(0..below).collect::<Vec<_>>())
+    }
 
-fn act() -> impl Strategy<Value = Act> {
-    prop_oneof![
-        4 => (resource(), token(), ttl())
-            .prop_map(|(key, token, ttl_ms)| Act::Set { key, token, ttl_ms }),
-        2 => (resource(), prop::option::of(token()), ttl())
-            .prop_map(|(key, token, ttl_ms)| Act::Keep { key, token, ttl_ms }),
-        2 => (resource(), prop::option::of(token()))
-            .prop_map(|(key, token)| Act::Delete { key, token }),
-        1 => (resource(), prop::option::of(token()))
-            .prop_map(|(key, token)| Act::Certify { key, token }),
-        1 => prop::option::of(resource())
-            .prop_map(|key| Act::Other { key, command: "GETDEL".into() }),
-    ]
-}
+    /// Mostly within four seconds.
+    fn time(&mut self) -> Ns {
+        let any = self.any();
+        let usual = Ns::try_from(any % 4000).unwrap() * 1_000_000;
+        self.one(&[usual, usual, usual, usual, usual, usual, Ns::MIN, Ns::MAX, any.cast_signed()])
+    }
 
-fn said() -> impl Strategy<Value = Said> {
-    prop::sample::select(
-        &[Said::Done, Said::Done, Said::Created, Said::Refused, Said::Error, Said::Silent][..],
-    )
-}
+    fn window(&mut self) -> Window {
+        Window { from: self.time(), to: self.time() }
+    }
 
-fn event() -> impl Strategy<Value = Event> {
-    let id = 0..6u64;
-    let asked = (client(), id.clone(), name(&["acquire", "extend", "release", "step", "?"]))
-        .prop_flat_map(|(client, id, op)| {
-            let with = prop::collection::vec(resource(), 0..3);
-            let wait = prop::option::of(any::<u64>());
-            (prop::option::of(resource()), with, any::<bool>(), ttl(), wait).prop_map(
-                move |(resource, with, again, ttl_ms, wait_ms)| Event::Asked {
-                    client: client.clone(),
-                    id,
-                    op: op.to_string().into(),
-                    resource,
-                    with,
-                    again,
-                    ttl_ms,
-                    wait_ms,
-                },
-            )
-        });
-    let stamps = (
-        prop::option::of(time()),
-        prop::option::of(time()),
-        prop::option::of(time()),
-        prop::option::of(any::<u64>()),
-    );
-    let answered = (client(), id, any::<bool>(), prop::option::of(token()), stamps).prop_map(
-        |(client, id, ok, token, (from, at, deadline, valid_ms))| Event::Answered {
-            client,
-            id,
-            ok,
-            token,
-            from,
-            at,
-            deadline,
-            valid_ms,
-            fence: valid_ms.map(|ms| ms % 4),
-            handles: valid_ms.map(|ms| ms % 3),
-            why: (!ok).then_some(FailureReason::Taken),
-            text: None,
-        },
-    );
-    let command = (client(), 0..6usize, 0..4u64, 0..9u64, act(), said()).prop_flat_map(
-        |(process, node, connection, number, act, result)| {
-            (time(), prop::option::of(time()), prop::option::of(time())).prop_map(
-                move |(sent, replied, delivered)| Event::Command {
-                    process: process.clone(),
-                    node,
-                    connection,
-                    number,
-                    act: act.clone(),
-                    sent,
-                    replied,
-                    delivered,
-                    result,
-                },
-            )
-        },
-    );
-    let phase = prop::sample::select(
-        &[Phase::Run, Phase::Heal, Phase::Witness, Phase::Settle, Phase::End][..],
-    );
-    let rate =
-        prop_oneof![Just(1.0), Just(0.0), Just(f64::NAN), Just(-1e300), Just(2.0), Just(1e300)];
-    prop_oneof![
-        4 => asked,
-        4 => answered,
-        8 => command,
-        1 => phase.prop_map(|phase| Event::Phase { phase }),
-        1 => client().prop_map(|process| Event::Ready { process, can: vec![Capability::Lost] }),
-        1 => (client(), resource(), time())
-            .prop_map(|(client, resource, at)| Event::Lost { client, resource, at }),
-        1 => (client(), resource(), time())
-            .prop_map(|(client, resource, deadline)| Event::Extended { client, resource, deadline }),
-        2 => (client(), any::<bool>(), any::<u64>(), 0..3u64).prop_map(
-            |(client, write, seen, version)| Event::Touched {
-                sent: (seen > version).then_some(0),
+    fn act(&mut self) -> Act {
+        let (key, token) = (self.resource(), self.token());
+        let optional = self.some(|_| token.clone());
+        let ttl_ms = self.one(&[None, Some(2000), Some(0), Some(u64::MAX)]);
+        match self.number(10) {
+            0..4 => Act::Set { key, token, ttl_ms },
+            4..6 => Act::Keep { key, token: optional, ttl_ms },
+            6..8 => Act::Delete { key, token: optional },
+            8 => Act::Certify { key, token: optional },
+            _ => Act::Other { key: optional.map(|_| key), command: "GETDEL".into() },
+        }
+    }
+
+    fn event(&mut self) -> Event {
+        let client = self.name(&["c1", "c2", "nobody"]);
+        let (process, resource) = (client.clone(), self.resource());
+        let (node, fault, at) = (self.number(6), self.number(3), self.window());
+        let id = self.any() % 6;
+        let number = self.any();
+        match self.number(30) {
+            0..4 => Event::Asked {
+                client,
+                id,
+                op: self.one(&["acquire", "extend", "release", "step", "?"]).into(),
+                with: vec![self.resource(); self.number(3)],
+                again: self.one(&[true, false]),
+                ttl_ms: self.one(&[None, Some(2000), Some(0), Some(u64::MAX)]),
+                wait_ms: self.some(Self::any),
+                resource: self.some(|_| resource),
+            },
+            4..8 => Event::Answered {
+                client,
+                id,
+                ok: node % 2 == 0,
+                token: self.some(Self::token),
+                from: self.some(Self::time),
+                at: self.some(Self::time),
+                deadline: self.some(Self::time),
+                valid_ms: self.some(Self::any),
+                fence: self.some(|_| number % 4),
+                handles: self.some(|_| number % 3),
+                why: (node % 2 == 1).then_some(FailureReason::Taken),
+                text: None,
+            },
+            8..16 => Event::Command {
+                process,
+                node,
+                connection: self.any() % 4,
+                number: number % 9,
+                act: self.act(),
+                sent: at.from,
+                replied: self.some(Self::time),
+                delivered: self.some(Self::time),
+                result: self.one(&[
+                    Said::Done,
+                    Said::Done,
+                    Said::Created,
+                    Said::Refused,
+                    Said::Error,
+                    Said::Silent,
+                ]),
+            },
+            16..18 => Event::Touched {
                 client,
                 register: "R".into(),
-                way: if write { AccessKind::Write } else { AccessKind::Read },
-                seen: seen % 3,
-                version,
-                fence: (version % 2 == 0).then_some(seen),
-                refused: version % 3 == 0,
-            }
-        ),
-        1 => (0..3usize, fault_kind(), windows(), any::<bool>()).prop_map(|(fault, fault_kind, at, failed)| {
-            Event::Struck {
+                way: self.one(&[AccessKind::Read, AccessKind::Write]),
+                seen: number % 3,
+                version: self.any() % 3,
+                sent: self.some(|_| 0),
+                fence: self.some(|_| number),
+                refused: number.is_multiple_of(5),
+            },
+            18 => Event::Phase {
+                phase: self.one(&[
+                    Phase::Run,
+                    Phase::Heal,
+                    Phase::Witness,
+                    Phase::Settle,
+                    Phase::End,
+                ]),
+            },
+            19 => Event::Ready { process, can: vec![Capability::Lost] },
+            20 => Event::Lost { client, resource, at: at.from },
+            21 => Event::Extended { client, resource, deadline: at.from },
+            22..24 => Event::Struck {
                 fault,
-                fault_kind: Box::new(fault_kind),
+                fault_kind: Box::new(toml::from_str(self.one(&FAULTS)).unwrap()),
                 nodes: Vec::new(),
                 processes: Vec::new(),
                 at,
-                failed: failed.then(String::new),
-            }
-        }),
-        1 => (0..3usize, windows())
-            .prop_map(|(fault, at)| Event::Cured { fault, at, failed: None }),
-        1 => (0..6usize, windows(), time(), rate, time()).prop_map(
-            |(node, since, ahead, rate, strobe_by)| Event::Clock {
+                failed: self.some(|_| String::new()),
+            },
+            24 => Event::Healed { fault, at, failed: None },
+            25 => Event::Clock {
                 node,
-                since,
-                ahead,
-                rate,
-                strobe_by,
+                since: at,
+                ahead: self.time(),
+                rate: self.one(&[1.0, 0.0, f64::NAN, -1e300, 2.0, 1e300]),
+                strobe_by: self.time(),
                 strobe_every: 1,
-            }
-        ),
-        1 => (0..3usize, 0..6usize, windows())
-            .prop_map(|(fault, node, until)| Event::Kept { fault, node, until }),
-        1 => (client()).prop_map(|process| Event::Broken { process, why: String::new() }),
-        1 => (0..6usize, any::<bool>()).prop_map(|(node, any)| Event::Keys {
-            node,
-            keys: any.then(Vec::new),
-        }),
-    ]
+            },
+            26 => Event::Kept { fault, node, until: at },
+            27 => Event::Broken { process, why: String::new() },
+            _ => Event::Keys { node, keys: self.some(|_| Vec::new()) },
+        }
+    }
 }
+
+const FAULTS: [&str; 9] = [
+    "node.kill = { nodes = [1, 2] }",
+    "node.restart = { nodes = [1, 2, 3, 4, 5] }",
+    "node.pause = { node = 1 }",
+    "node.slow = { node = 1, by = '1s' }",
+    "clock.step = { node = 2, by = '-3s' }",
+    "net.cut = {}",
+    "net.delay = { by = '1ms' }",
+    "client.pause = { client = 'c1' }",
+    "client.kill = { client = 'c2' }",
+];
 
 proptest! {
     #[test]
     fn any_history_comes_to_a_verdict(
-        records in prop::collection::vec((time(), event()), 0..60),
+        events in prop::collection::vec(prop::collection::vec(any::<u64>(), 40), 0..60),
         nodes in prop_oneof![Just(5usize), Just(0), Just(usize::MAX)],
     ) {
-        let mut run = Run::two();
-        run.scenario.cluster.nodes = nodes;
-        run.records = records.into_iter().map(|(ns, event)| Record { ns, event }).collect();
-        let history = run.history();
-        let verdict = judge(&history);
+        let mut history = Run::of("").history();
+        history.header.scenario.cluster.nodes = nodes;
+        history.records = events.into_iter().map(|choices| {
+            let mut choices = Choices(choices.into_iter());
+            Record { ns: choices.time(), event: choices.event() }
+        }).collect();
+        history.records.sort_by_key(|record| record.ns);
+        let verdict = check_history(&history);
         prop_assert_eq!(verdict.observed.len(), Property::ALL.len());
         // The verdict is always the same.
-        prop_assert_eq!(judge(&history), verdict);
+        prop_assert_eq!(check_history(&history), verdict);
     }
 }
 
 #[test]
 fn a_verdict_reads_back_as_it_was_written() {
-    let verdict = Run::two().judge();
+    let verdict = Run::of("").verdict();
     let json = serde_json::to_string(&verdict).unwrap();
     assert_eq!(serde_json::from_str::<Verdict>(&json).unwrap(), verdict);
 }
 
-/// `count` leases of two clients, one after the other, on five masters.
-fn long(count: u32) -> Run {
-    let mut run = Run::two();
-    let all = [1, 2, 3, 4, 5];
-    for round in 0..count {
-        let at = 2.0 + f64::from(round) * 5.0;
-        let (client, token) = (if round % 2 == 0 { "c1" } else { "c2" }, format!("t{round}"));
-        run.grant(client, &token, at, at + 1978.0, &all);
-        run.release(client, &token, at + 2.0, &all);
-    }
-    run.witnessed(10.0 + f64::from(count) * 5.0, &["c1", "c2"]);
-    run
+/// The verdict on a history, and how long the checker took.
+fn timed(text: &str) -> (Verdict, Duration) {
+    let history = Run::of(text).history();
+    let begun = Instant::now();
+    (check_history(&history), begun.elapsed())
 }
 
 #[test]
-fn ten_thousand_leases_are_judged_in_the_blink_of_an_eye() {
-    let run = long(10_000);
-    let history = run.history();
-    let begun = Instant::now();
-    let verdict = judge(&history);
-    let took = begun.elapsed();
+fn ten_thousand_leases_are_checked_soon() {
+    // The leases of two clients, one after the other, on five masters.
+    let mut text = "50010 ends c1 c2\n".to_owned();
+    for round in 0..10_000 {
+        let (at, client) = (2 + round * 5, 1 + round % 2);
+        let (until, release) = (at + 1978, at + 2);
+        _ = writeln!(text, "{at} c{client} gets t{round} on 12345 until {until}");
+        _ = writeln!(text, "{release} c{client} releases t{round} on 12345");
+    }
+    let (verdict, took) = timed(&text);
     assert_eq!(verdict.outcome, Outcome::AsExpected, "{:?}", verdict.differences);
     assert_eq!(verdict.measures.grants, 10_000);
     // This is the bound without optimisation, beside other work. Optimised code is some ten times
@@ -247,21 +224,17 @@ fn ten_thousand_leases_are_judged_in_the_blink_of_an_eye() {
 }
 
 #[test]
-fn a_lock_that_is_none_is_judged_soon_as_well() {
+fn a_lock_that_is_none_is_checked_soon_too() {
     // Every request is granted at once or refused at once. All keys stay, and all have one token.
-    let mut run = Run::two();
+    let mut text = String::new();
     for round in 0..400 {
-        let at = 2.0 + f64::from(round) * 2.0;
-        let client = if round % 2 == 0 { "c1" } else { "c2" };
-        run.grant(client, "t", at, at + 1978.0, &[1, 2, 3, 4, 5]);
-        run.read(at + 0.1, client, 0).write(at + 0.2, client, 7, u64::from(round == 0));
-        run.refused(client, at + 0.5, at + 0.6, 0, FailureReason::Taken);
-        run.set(client, 1, "t", at + 0.5, None);
+        let (at, client) = (2 + round * 2, 1 + round % 2);
+        let (until, version) = (at + 1978, u64::from(round == 0));
+        _ = writeln!(text, "{at} c{client} gets t on 12345 until {until}");
+        _ = writeln!(text, "{at}.1 c{client} reads 0; {at}.2 c{client} writes 7 {version}");
+        _ = writeln!(text, "{at}.5 c{client} refused; {at}.5 c{client} sets t on 1 silent");
     }
-    let history = run.history();
-    let begun = Instant::now();
-    let verdict = judge(&history);
-    assert_eq!(verdict.seen(Property::MutualExclusion), Observed::Violated);
-    let took = begun.elapsed();
+    let (verdict, took) = timed(&text);
+    assert_eq!(verdict.observed[&Property::MutualExclusion], Observed::Violated);
     assert!(took < Duration::from_secs(10), "{took:?}");
 }

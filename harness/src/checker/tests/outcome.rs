@@ -1,231 +1,261 @@
-//! The comparison with the expectation.
+//! Liveness and hygiene at the end of a run, and the comparison with the expectation.
 
-use super::*;
+use super::notation::{Run, check};
+use crate::history::Event;
+use crate::scenario::Scenario;
 
-/// A run with this expectation in which c1 holds and the clock of master 3 steps. With `steps`, c2
-/// gets in; otherwise it is refused.
-fn run(expect: &str, steps: bool) -> Run {
-    let fault = "[[fault]]\nat = \"100ms\"\nclock.step = { node = 3, by = \"3s\" }";
-    let mut run = Run::with(&format!("[expect]\n{expect}\n{fault}"));
-    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    run.struck(100.0, 1, "clock.step = { node = 3, by = \"3s\" }", &[3], &[]);
-    run.clock(100.0, 3, 3000.0, 1.0);
-    if steps {
-        run.grant("c2", "t2", 300.0, 2200.0, &[3, 4, 5]);
-    } else {
-        run.refused("c2", 299.0, 300.0, 0, FailureReason::Taken);
+#[test]
+fn each_process_that_lives_must_be_granted_after_the_healing() {
+    check(
+        "- 100 ends c1 c2 => liveness safe
+        - 100 ends c1 => liveness violated
+          ~ c2 was never asked
+        - 50 fault client.kill c2; 100 ends c1 => liveness safe
+        - 100 ends c1; 150 c2 asks; 160 c2 refused => liveness violated
+          ~ c2 asked for L after the healing, and was refused at 160 ms
+        - 100 ends c1; 150 c2 refused; 200 c2 gets t2 on 123 until 2000 => liveness safe
+        - 100 ends c1; 150 c2 asks => liveness violated
+          ~ had no answer
+        - 100 ends => liveness violated
+          ~ no client answered
+        - 50 fault client.kill c1; 50 fault client.kill c2; 100 ends => liveness violated
+          ~ no client process is left for the final acquire
+        - 10 c1 gets t1 on 123 until 30; 40 c1 releases t1 on 123 => inconclusive
+          => liveness inconclusive
+          => hygiene inconclusive
+          ! liveness: expected safe, observed inconclusive
+          ! hygiene: expected safe, observed inconclusive
+          ! the run broke off before its end
+        # A client that knows fewer masters than its quorum can never acquire.
+        - c1: nodes = [1, 1]; 100 ends c2; 150 c1 refused no-quorum
+          => liveness violated because node-lists
+          => hygiene safe
+          ~ it knows 1 master, and its quorum is 2
+        # The harness is to blame for a fault that it could not heal.
+        - 10 c1 gets t1 on 123 until 1988; 100 c1 releases t1 on 123
+          150 fault node.kill 123; 3000 stays 1; 3000 ends
+          3020 c1 asks waiting 5000; 3020 c2 asks waiting 5000
+          3450 c1 refused no-quorum; 3450 c2 refused no-quorum
+          => liveness inconclusive
+          => inconclusive
+          ! liveness: expected safe, observed inconclusive
+          ! fault 1, node.kill could not be healed",
+    );
+}
+
+#[test]
+fn a_key_that_is_left_is_a_leak_unless_it_belongs_to_the_bookkeeping() {
+    // The last reply counts.
+    check(
+        "10 c1 gets t1 on 123 until 300; 50 c1 releases t1 on 12; 100 ends c1 c2
+        605 left 3 L=t1
+        - 615 left 3 => hygiene safe
+        - 615 left 3 redquorum:fence:L=7 => hygiene safe
+        - 615 left 3 unknown => hygiene inconclusive
+        - 615 left 3 redquorum:line:L= => hygiene violated
+          ~ master 3 still has redquorum:line:L at 615 ms: positions of processes that are gone
+        - 615 left 3 L=t1 => hygiene violated because bug
+          ~ master 3 still has L at 615 ms, for 100 ms more: it was set by c1, token t1",
+    );
+}
+
+#[test]
+fn no_client_deletes_or_prolongs_the_key_of_another() {
+    // c1's key is on master 1 from 10 to some 2010, for certain or perhaps.
+    for act in ["deletes", "keeps"] {
+        check(&format!(
+            "3000 ends c1 c2
+            - 10 c1 sets t1 on 1; 500 c2 {act} any on 1 => hygiene violated
+            - 10 c1 sets t1 on 1 silent; 500 c2 {act} any on 1 => hygiene inconclusive
+            # It may be c2's own key.
+            - 10 c1 sets t1 on 1 silent; 498 c2 sets t2 on 1 silent; 500 c2 {act} any on 1
+              => hygiene safe
+            - 10 c1 sets t1 on 1; 2500 c2 {act} any on 1 => hygiene safe
+            # The key was created between 10 and 10.2, and may have expired.
+            - 10 c1 sets t1 on 1; 2010 c2 {act} any on 1 => hygiene inconclusive"
+        ));
     }
-    run.witnessed(3000.0, &["c1", "c2"]);
-    run
-}
-
-#[track_caller]
-pub(super) fn expect(run: &Run, outcome: Outcome, differences: &[&str]) {
-    let verdict = run.judge();
-    assert_eq!(verdict.differences, differences, "{verdict:#?}");
-    assert_eq!(verdict.outcome, outcome);
-}
-
-const VIOLATED: &str = "mutual-exclusion = \"violated\"";
-
-#[test]
-fn as_expected() {
-    expect(&run("", false), Outcome::AsExpected, &[]);
-    expect(&run(VIOLATED, true), Outcome::AsExpected, &[]);
-    let because = format!("{VIOLATED}\nbecause = [\"clock.step\"]");
-    expect(&run(&because, true), Outcome::AsExpected, &[]);
+    // A client deletes its own key without a token.
+    check(
+        "10 c1 gets t1 on 123 until 1988; 500 c1 releases any on 123; 3000 ends c1 c2
+        => all safe",
+    );
 }
 
 #[test]
-fn a_violation_that_was_not_expected_differs() {
-    let line = "mutual-exclusion: expected safe, observed violated";
-    expect(&run("", true), Outcome::Differs, &[line]);
-}
-
-#[test]
-fn a_violation_that_did_not_show_is_not_seen() {
-    let line = "mutual-exclusion: expected violated, observed safe";
-    expect(&run(VIOLATED, false), Outcome::NotSeen, &[line]);
-    // The causes of the violation are missing, too.
-    let because = format!("{VIOLATED}\nbecause = [\"clock.step\"]");
-    expect(&run(&because, false), Outcome::NotSeen, &[line]);
-    // A broken process does not change the outcome; a violation does.
-    let broken = Event::Broken { process: "c1".into(), why: "it left".into() };
-    let mut blind = run(VIOLATED, false);
-    blind.record(4000.0, broken);
-    expect(&blind, Outcome::NotSeen, &[line, "process c1: it left"]);
-    let mut dirty = run(VIOLATED, false);
-    dirty.keys(3515.0, 1, Some(&[("L", "t1")]));
-    let second = "hygiene: expected safe, observed violated";
-    let third = "because: observed bug, which was not expected";
-    expect(&dirty, Outcome::Differs, &[line, second, third]);
-}
-
-#[test]
-fn another_cause_differs() {
-    let restart = format!("{VIOLATED}\nbecause = [\"node.restart\"]");
-    let line = "because: expected node.restart, which is no cause of what was observed";
-    expect(&run(&restart, true), Outcome::Differs, &[line]);
-    // A bug is expected only if the scenario names it.
-    let because = format!("{VIOLATED}\nvalidity = \"violated\"");
-    let mut buggy = run(&because, true);
-    buggy.grant("c1", "t9", 2200.0, 2199.0, &[1, 2, 4]);
-    expect(&buggy, Outcome::Differs, &["because: observed bug, which was not expected"]);
-    let because = format!("{because}\nbecause = [\"bug\", \"clock.step\"]");
-    let mut buggy = run(&because, true);
-    buggy.grant("c1", "t9", 2200.0, 2199.0, &[1, 2, 4]);
-    expect(&buggy, Outcome::AsExpected, &[]);
-}
-
-#[test]
-fn what_is_not_known_is_inconclusive_either_way() {
-    for expected in ["safe", "violated"] {
-        let mut vague = run(&format!("mutual-exclusion = \"{expected}\""), false);
-        // c2 reports no stamps: it may have had a lease from 1987 on, or from 1990 on.
-        let id = vague.ask(1986.0, "c2", "acquire", Some("L"), 0);
-        for node in [3, 4, 5] {
-            vague.set("c2", node, "t2", 1986.2, Some(1986.4));
-        }
-        let answer = Answer { token: Some("t2"), valid: Some(500), ..Answer::default() };
-        vague.answer(1990.0, "c2", id, answer);
-        let line = format!("mutual-exclusion: expected {expected}, observed inconclusive");
-        if expected == "violated" {
-            vague.scenario.expect.because.push(Cause::ClockStep);
-        }
-        expect(&vague, Outcome::Inconclusive, &[&line]);
-    }
+fn expected_violations_and_causes() {
+    check(
+        "10 c1 gets t1 on 123 until 1988; 100 fault clock.step 3 by 3s; 100 clock 3 ahead 3000
+        300 c2 gets t2 on 345 until 2200; 3000 ends c1 c2
+        - expect.mutual-exclusion = 'violated' => as-expected
+        - expect.mutual-exclusion = 'violated'; expect.because = ['clock.step'] => as-expected
+        - => differs
+          ! mutual-exclusion: expected safe, observed violated
+        - expect.mutual-exclusion = 'violated'; expect.because = ['node.restart'] => differs
+          ! because: expected node.restart, which is no cause of what was observed
+        # A bug is expected only if the scenario names it.
+        - expect.mutual-exclusion = 'violated'; expect.validity = 'violated'
+          2200 c1 gets t9 on 124 until 2199 => differs
+          ! because: observed bug, which was not expected
+        - expect.mutual-exclusion = 'violated'; expect.validity = 'violated'
+          expect.because = ['bug', 'clock.step']; 2200 c1 gets t9 on 124 until 2199
+          => as-expected",
+    );
+    check(
+        "10 c1 gets t1 on 123 until 1988; 100 fault clock.step 3 by 3s; 100 clock 3 ahead 3000
+        299 c2 asks; 300 c2 refused; 3000 ends c1 c2
+        - => as-expected
+        - 5000 c1 breaks it ended with status 101 => differs
+          ! process c1: it ended with status 101
+        # A violation that did not show has no cause.
+        - expect.mutual-exclusion = 'violated'; expect.because = ['clock.step'] => not-seen
+          ! mutual-exclusion: expected violated, observed safe
+        # A broken process does not change the outcome; a violation does.
+        - expect.mutual-exclusion = 'violated'; 4000 c1 breaks it left => not-seen
+          ! mutual-exclusion: expected violated, observed safe
+          ! process c1: it left
+        - expect.mutual-exclusion = 'violated'; 3515 left 1 L=t1 => differs
+          ! mutual-exclusion: expected violated, observed safe
+          ! hygiene: expected safe, observed violated
+          ! because: observed bug, which was not expected
+        # c2 reports no stamps: it may have had a lease from 1987 on, or from 1990 on.
+        - 1986 c2 asks; 1986.2 c2 sets t2 on 345; 1990 c2 gets t2 unstamped valid 500
+          => inconclusive
+          ! mutual-exclusion: expected safe, observed inconclusive
+        - 1986 c2 asks; 1986.2 c2 sets t2 on 345; 1990 c2 gets t2 unstamped valid 500
+          expect.mutual-exclusion = 'violated'; expect.because = ['clock.step'] => inconclusive
+          ! mutual-exclusion: expected violated, observed inconclusive",
+    );
 }
 
 #[test]
 fn a_run_must_have_gone_as_it_should_to_mean_anything() {
-    for (wanted, what) in [
-        ("c1 = \"granted\"", None),
-        ("c1 = \"all-granted\"", None),
-        ("c2 = \"refused\"", None),
-        ("c2 = \"taken\"", None),
-        ("c1 = \"refused\"", Some("c1 was not refused (1 of 1 granted)")),
-        ("c2 = \"granted\"", Some("c2 was never granted (0 of 1 granted)")),
-        ("c2 = \"all-granted\"", Some("c2 was not granted every time (0 of 1 granted)")),
-        ("c2 = \"late\"", Some("c2 was not refused as late (0 of 1 granted)")),
-        ("c2 = \"no-quorum\"", Some("c2 was not refused for want of a quorum (0 of 1 granted)")),
-        ("c3 = \"refused\"", Some("c3 was not refused (0 of 0 granted)")),
-        ("c = \"granted\"", None),
-        ("c = \"all-granted\"", Some("c was not granted every time (1 of 2 granted)")),
-    ] {
-        let run = run(&format!("acquires = {{ {wanted} }}"), false);
-        match what {
-            None => expect(&run, Outcome::AsExpected, &[]),
-            Some(what) => expect(&run, Outcome::NotSeen, &[&format!("acquires: {what}")]),
-        }
-    }
+    check(
+        "10 c1 gets t1 on 123 until 1988; 299 c2 asks; 300 c2 refused; 3000 ends c1 c2
+        - expect.acquires = { c1 = 'granted', c2 = 'refused', c = 'granted' } => as-expected
+        - expect.acquires = { c1 = 'all-granted', c2 = 'taken' } => as-expected
+        - expect.acquires = { c1 = 'refused', c2 = 'granted', c3 = 'refused' } => not-seen
+          ! acquires: c1 was not refused (1 of 1 granted)
+          ! acquires: c2 was never granted (0 of 1 granted)
+          ! acquires: c3 was not refused (0 of 0 granted)
+        - expect.acquires = { c = 'all-granted', c2 = 'all-granted' } => not-seen
+          ! acquires: c was not granted every time (1 of 2 granted)
+          ! acquires: c2 was not granted every time (0 of 1 granted)
+        - expect.acquires = { c2 = 'late' } => not-seen
+          ! acquires: c2 was not refused as late (0 of 1 granted)
+        - expect.acquires = { c2 = 'no-quorum' } => not-seen
+          ! acquires: c2 was not refused for want of a quorum (0 of 1 granted)
+        - expect.margin = { c1 = 1 } => as-expected
+        - expect.margin = { c1 = 2, c2 = 1 } => not-seen
+          ! margin: the first grant of c1 has 1, expected 2
+          ! margin: c2 was never granted",
+    );
+    check(
+        "fault = [{ at = '100ms', clock.step = { node = 3, by = '3s' } }]; 1000 ends c1 c2
+        - 100 fault clock.step 3 by 3s => as-expected
+        - => not-seen
+          ! fault 1 (clock.step) never struck
+        - 100 fails clock.step 3 by 3s => not-seen
+          ! fault 1 (clock.step) failed to strike",
+    );
 }
 
 #[test]
-fn the_first_grant_must_have_the_margin() {
-    expect(&run("margin = { c1 = 1 }", false), Outcome::AsExpected, &[]);
-    let line = "margin: the first grant of c1 has 1, expected 2";
-    expect(&run("margin = { c1 = 2 }", false), Outcome::NotSeen, &[line]);
-    expect(&run("margin = { c2 = 1 }", false), Outcome::NotSeen, &["margin: c2 was never granted"]);
+fn bounds_of_times_and_commands() {
+    check(
+        "0 c1 asks waiting 5000; 3000 ends c1 c2
+        - expect.within = { c1 = '600ms' }; 600 c1 gets t1 on 123 until 1600 => as-expected
+        - expect.within = { c1 = '600ms', c = '600ms', c2 = '1s' }
+          600.1 c1 gets t1 on 123 until 1600
+          => differs
+          ! within: c1 asked at 0 ms and was granted after 600.1 ms, expected at most 600ms
+          ! within: c1 asked at 0 ms and was granted after 600.1 ms, expected at most 600ms
+          ! within: c2 was never granted",
+    );
+    // The commands of final acquires do not count.
+    check(
+        "10 c1 gets t1 on 123 until 1988; 100 c1 releases t1 on 123
+        500 c2 gets t2 on 123 until 1988; 600 c2 releases t2 on 123; 3000 ends c1 c2
+        - expect.commands = { c1 = 6 } => as-expected
+        - expect.commands = { c1 = 5 } => differs
+          ! commands: c1 sent 6, expected at most 5",
+    );
 }
 
 #[test]
-fn who_is_granted_must_be_granted_soon_enough() {
-    let slow = |within: &str, granted: f64| {
-        let mut run = Run::with(&format!("[expect]\nwithin = {{ {within} }}"));
-        let id = run.ask(0.0, "c1", "acquire", Some("L"), 5000);
-        for node in [1, 2, 3] {
-            run.set("c1", node, "t1", granted - 1.0, Some(granted - 0.5));
-        }
-        run.granted(granted, "c1", id, "t1", granted + 1000.0);
-        run.witnessed(3000.0, &["c1", "c2"]);
-        run
-    };
-    expect(&slow("c1 = \"600ms\"", 600.0), Outcome::AsExpected, &[]);
-    let line = "within: c1 asked at 0 ms and was granted after 600.1 ms, expected at most 600ms";
-    expect(&slow("c1 = \"600ms\"", 600.1), Outcome::Differs, &[line]);
-    expect(&slow("c = \"600ms\"", 600.1), Outcome::Differs, &[line]);
-    let line = "within: c2 was never granted";
-    expect(&slow("c2 = \"1s\"", 600.0), Outcome::NotSeen, &[line]);
+fn requests_that_came_later_and_were_granted_first() {
+    // c2 waits from 10 ms on, and is in the fair queue 100 ms later.
+    check(
+        "10 c2 asks waiting 5000; 3000 ends c1 c2; 1 c1 gets t1 on 123 until 1900
+        50 c1 releases t1 on 123
+        # c1 asked before c2 was in the queue.
+        - expect.overtaken = { c2 = 0 }; 110 c1 gets t2 on 123 until 1900; 159 c1 releases t2 on 123
+          200 c2 gets t3 on 123 until 2000; 210 c2 releases t3 on 123 => as-expected
+        # A request that does not wait is never in the queue.
+        - expect.overtaken = { c2 = 'some', c1 = 0 }; 200 c2 gets t3 on 123 until 2000
+          210 c2 releases t3 on 123 => not-seen
+          ! overtaken: c1 was never in the fair queue
+          ! overtaken: c2 never was, expected at least once
+        - expect.overtaken = { c2 = 'some' }; 201 c1 gets t2 on 123 until 1900
+          250 c1 releases t2 on 123; 300 c2 gets t3 on 123 until 2000; 310 c2 releases t3 on 123
+          => as-expected",
+    );
+    // c1 comes later twice. The last time is after the grant.
+    let line = "! overtaken: c2 asked at 10 ms, and was in the fair queue from 110 ms on: c1 got \
+                it 2 times before, though it came later each time, expected at most 1";
+    check(&format!(
+        "10 c2 asks waiting 5000; 3000 ends c1 c2
+        201 c1 gets t1 on 123 until 1900; 250 c1 releases t1 on 123
+        301 c1 gets t2 on 123 until 1900; 350 c1 releases t2 on 123
+        400 c2 gets t3 on 123 until 2000; 410 c2 releases t3 on 123
+        1101 c1 gets t4 on 123 until 1900; 1150 c1 releases t4 on 123
+        - expect.overtaken = {{ c2 = 2 }} => as-expected
+        - expect.overtaken = {{ c2 = 1 }} => differs
+          {line}
+        - expect.overtaken = {{ c = 1 }} => differs
+          {line}"
+    ));
 }
 
 #[test]
-fn a_process_must_not_send_more_commands_than_expected() {
-    let busy = |most: usize| {
-        let mut run = Run::with(&format!("[expect]\ncommands = {{ c1 = {most} }}"));
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        run.release("c1", "t1", 100.0, &[1, 2, 3]);
-        run.grant("c2", "t2", 500.0, 1988.0, &[1, 2, 3]);
-        run.release("c2", "t2", 600.0, &[1, 2, 3]);
-        // The commands of final acquires do not count.
-        run.witnessed(3000.0, &["c1", "c2"]);
-        run
-    };
-    expect(&busy(6), Outcome::AsExpected, &[]);
-    expect(&busy(5), Outcome::Differs, &["commands: c1 sent 6, expected at most 5"]);
+fn clients_of_one_process_are_in_one_queue() {
+    // c2 is in the queue 100 ms after the lease of its own process ended, at 300 ms.
+    check(
+        "c1: process = 'p'; c2: process = 'p'; c3: script = ['acquire L', 'release L']
+        expect.overtaken = { c2 = 0 }; 3000 ends p c3
+        0 c1 asks waiting 5000; 10 c2 asks waiting 5000; 1 c1 gets t1 until 1900
+        300 c1 releases t1; 600 c2 gets t2 until 2500; 700 c2 releases t2
+        - 391 c3 gets t3 on 123 until 1990; 500 c3 releases t3 on 123 => overtaken no
+        - 411 c3 gets t3 on 123 until 1990; 500 c3 releases t3 on 123 => overtaken yes",
+    );
+    // Clients of a process that ask at once may be served in any order.
+    check(
+        "c1: process = 'p'; c3: process = 'p'; expect.overtaken = { c2 = 0 }; 3000 ends p c2
+        0 c1 asks waiting 5000; 0.1 c3 asks waiting 5000; 5 c2 asks waiting 5000
+        200 c3 gets t3 until 1900; 250 c3 releases t3; 300 c2 gets t2 until 1990
+        350 c2 releases t2; 400 c1 gets t1 until 2000; 450 c1 releases t1 => overtaken no",
+    );
 }
 
 #[test]
 fn the_example_goes_as_it_says() {
-    let mut run = Run::of(include_str!("../../../../scenarios/clock-step-one-holder.toml"));
-    run.ready("c1", &[Capability::Deadline, Capability::Lost])
-        .ready("c2", &[Capability::Deadline, Capability::Lost]);
-    let drop = "net.drop = { client = \"c1\", nodes = [4, 5], what = \"request\" }";
-    run.struck(0.0, 1, drop, &[4, 5], &["c1"]);
-    run.grant("c1", "t1", 3.0, 1980.0, &[1, 2, 3]);
-    run.struck(3.2, 2, "clock.step = { node = \"holder(c1)\", by = \"3s\" }", &[1], &[]);
-    run.clock(3.2, 1, 3000.0, 1.0).read(3.9, "c1", 0).cured(150.0, 1);
-    run.grant("c2", "t2", 301.0, 2278.0, &[1, 4, 5]);
-    run.read(302.0, "c2", 0).write(402.0, "c2", 0, 1);
-    run.release("c2", "t2", 403.0, &[1, 4, 5]);
-    run.write(604.0, "c1", 0, 2).release("c1", "t1", 605.0, &[2, 3]);
-    run.witnessed(700.0, &["c1", "c2"]);
-    expect(&run, Outcome::AsExpected, &[]);
-    let verdict = run.judge();
-    verdict.because(&[Cause::ClockStep]);
-    assert_eq!(verdict.measures.margins, [1, 1]);
+    let text = include_str!("../../../../scenarios/clock-step-one-holder.toml");
+    let scenario: Scenario = toml::from_str(text).unwrap();
+    let mut run = Run::of(
+        "0 c1 can deadline lost; 0 c2 can deadline lost; 0 fault net.drop c1 45 what request
+        3 c1 gets t1 on 123 until 1980; 3.2 fault clock.step 1 by 3s; 3.2 clock 1 ahead 3000
+        3.9 c1 reads 0; 150 healed 1; 301 c2 gets t2 on 145 until 2278
+        302 c2 reads 0; 402 c2 writes 0 1; 403 c2 releases t2 on 145
+        604 c1 writes 0 2; 605 c1 releases t1 on 23; 700 ends c1 c2",
+    );
+    let checked = |run: &Run| super::check_history(&run.history_of(scenario.clone()));
+    let verdict = checked(&run);
+    assert_eq!(verdict.outcome, super::Outcome::AsExpected, "{:?}", verdict.differences);
     // The run has the intended fault, but no step: the harness is blind.
     run.records.retain(|record| !matches!(record.event, Event::Clock { .. }));
-    let line = "because: expected clock.step, which is no cause of what was observed";
-    let second = "because: observed unknown, which was not expected";
-    expect(&run, Outcome::Differs, &[line, second]);
-}
-
-#[test]
-fn every_fault_must_strike() {
-    let of = |strike: &str| {
-        let fault = "[[fault]]\nat = \"100ms\"\nclock.step = { node = 3, by = \"3s\" }";
-        let mut run = Run::with(fault);
-        run.witnessed(1000.0, &["c1", "c2"]);
-        let fault_kind = "clock.step = { node = 3, by = \"3s\" }";
-        match strike {
-            "not" => {}
-            "badly" => {
-                run.struck_or_failed(100.0, 1, fault_kind, &[], &[], Some("no shim"));
-            }
-            _ => {
-                run.struck(100.0, 1, fault_kind, &[3], &[]);
-            }
-        }
-        run
-    };
-    expect(&of("well"), Outcome::AsExpected, &[]);
-    expect(&of("not"), Outcome::NotSeen, &["fault 1 (clock.step) never struck"]);
-    expect(&of("badly"), Outcome::NotSeen, &["fault 1 (clock.step) failed to strike"]);
-}
-
-#[test]
-fn a_process_that_breaks_differs() {
-    let mut broken = run("", false);
-    let why = "it ended with status 101".to_owned();
-    broken.record(5000.0, Event::Broken { process: "c1".into(), why });
-    expect(&broken, Outcome::Differs, &["process c1: it ended with status 101"]);
-}
-
-#[test]
-fn a_run_that_broke_off_is_inconclusive_whatever_it_showed() {
-    let mut cut = run("", false);
-    cut.records.retain(|record| !matches!(record.event, Event::Phase { phase: Phase::End }));
-    let lines =
-        ["liveness: expected safe, observed inconclusive", "the run broke off before its end"];
-    expect(&cut, Outcome::Inconclusive, &lines);
+    let lines = [
+        "because: expected clock.step, which is no cause of what was observed",
+        "because: observed unknown, which was not expected",
+    ];
+    assert_eq!(checked(&run).differences, lines);
 }

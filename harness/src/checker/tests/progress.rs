@@ -1,440 +1,371 @@
-use super::*;
+//! Progress: which refusals and delays nothing excuses.
 
-const PROGRESS: Property = Property::Progress;
-
-fn refused_at(run: &mut Run, at: f64) -> Observed {
-    run.refused("c2", at, at + 5.0, 0, FailureReason::Taken);
-    run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
-}
+use super::notation::check;
 
 #[test]
 fn a_refusal_with_nothing_in_the_way_is_a_violation() {
-    let mut run = Run::two();
-    run.refused("c1", 10.0, 20.0, 0, FailureReason::NoQuorum);
-    let verdict = run.judge();
-    assert_eq!(verdict.seen(PROGRESS), Observed::Violated);
-    verdict
-        .because(&[Cause::Bug])
-        .tells(PROGRESS, "c1 asked for L at 10 ms, and was refused at 20 ms (no-quorum)");
-}
-
-#[test]
-fn refusals_that_were_wanted_are_none() {
-    for why in [FailureReason::Cancelled, FailureReason::Unsupported] {
-        let mut run = Run::two();
-        run.refused("c1", 10.0, 20.0, 0, why);
-        assert_eq!(run.judge().seen(PROGRESS), Observed::Safe);
-    }
-    // Final acquires do not count.
-    let mut run = Run::two();
-    run.phase(5.0, Phase::Witness).refused("c1", 10.0, 20.0, 0, FailureReason::Taken);
-    assert_eq!(run.judge().seen(PROGRESS), Observed::Safe);
-}
-
-#[test]
-fn another_lease_and_another_request_are_in_the_way() {
-    let held = |at| {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        run.release("c1", "t1", 500.0, &[1, 2, 3]);
-        refused_at(&mut run, at)
-    };
-    assert_eq!(held(300.0), Observed::Safe);
-    assert_eq!(held(640.0), Observed::Safe, "the deletions may be on their way");
-    assert_eq!(held(651.0), Observed::Violated);
-    let mut run = Run::two();
-    run.refused("c1", 10.0, 20.0, 0, FailureReason::Taken).refused(
-        "c2",
-        15.0,
-        25.0,
-        0,
-        FailureReason::Taken,
+    check(
+        "- 10 c1 asks; 20 c1 refused no-quorum => progress violated because bug
+          ~ c1 asked for L at 10 ms, and was refused at 20 ms (no-quorum)
+        - 10 c1 refused cancelled => progress safe
+        - 10 c1 refused unsupported => progress safe
+        # Final acquires do not count.
+        - 5 phase witness; 10 c1 refused => progress safe
+        # A request without an answer fails where there was time.
+        - 100 c1 asks; 200 phase heal => progress safe
+        - 100 c1 asks; 1000 phase heal => progress violated
+          ~ had no answer by 1000 ms",
     );
-    assert_eq!(run.judge().seen(PROGRESS), Observed::Safe, "they split the votes");
 }
 
 #[test]
-fn keys_of_a_lost_lease_are_in_the_way_until_it_is_released() {
-    let lost = |released: Option<f64>, at| {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]).lost("c1", 500.0);
-        if let Some(released) = released {
-            // This release deletes nothing.
-            run.release("c1", "t1", released, &[]);
-        }
-        refused_at(&mut run, at)
-    };
-    assert_eq!(lost(None, 1000.0), Observed::Safe, "the holder may not have stopped yet");
-    assert_eq!(lost(Some(1500.0), 1000.0), Observed::Safe, "it stops later");
-    assert_eq!(lost(Some(600.0), 1000.0), Observed::Violated, "a leak");
-    assert_eq!(lost(None, 2200.0), Observed::Violated, "the keys have expired");
+fn leases_and_requests_are_in_the_way() {
+    check(
+        "50000 phase heal
+        - 10 c1 gets t1 on 123 until 1988; 500 c1 releases t1 on 123; 300 c2 refused
+          => progress safe
+        # The deletions may be on their way.
+        - 10 c1 gets t1 on 123 until 1988; 500 c1 releases t1 on 123; 640 c2 refused
+          => progress safe
+        - 10 c1 gets t1 on 123 until 1988; 500 c1 releases t1 on 123; 651 c2 refused
+          => progress violated
+        # A client's own lease is in its way.
+        - 10 c2 gets t1 on 123 until 1988; 300 c2 refused => progress safe
+        # Requests at the same time may split the votes.
+        - 10 c1 asks; 15 c2 asks; 20 c1 refused; 25 c2 refused => progress safe
+        # A dead waiter is in the way of no other client.
+        - 10 c1 asks waiting 60000; 100 fault client.kill c1; 200 c2 refused => progress safe
+        - 10 c1 asks waiting 60000; 100 fault client.kill c1; 300 c2 refused
+          => progress violated",
+    );
 }
 
 #[test]
-fn a_grant_that_takes_too_long_is_a_violation() {
-    for (at, wait, seen) in [
-        (250.0, 0, Observed::Safe),
-        (251.1, 0, Observed::Violated),
-        (700.0, 5000, Observed::Safe),
-        (701.1, 5000, Observed::Violated),
-    ] {
-        let mut run = Run::two();
-        let id = run.ask(0.0, "c1", "acquire", Some("L"), wait);
-        for node in [1, 2, 3] {
-            run.set("c1", node, "t1", at - 1.0, Some(at - 0.5));
-        }
-        run.granted(at, "c1", id, "t1", at + 1000.0);
-        assert_eq!(run.judge().seen(PROGRESS), seen, "{at} {wait}");
-    }
+fn keys_are_in_the_way_while_their_owner_cannot_or_need_not_delete_them() {
+    // The keys of a lost lease stay until its release, which deletes nothing here.
+    check(
+        "50000 phase heal; 10 c1 gets t1 on 123 until 1988; 500 c1 loses
+        # The holder may not have stopped yet.
+        - 1000 c2 refused => progress safe
+        - 1500 c1 releases t1; 1000 c2 refused => progress safe
+        - 600 c1 releases t1; 1000 c2 refused => progress violated
+        # The keys have expired.
+        - 2200 c2 refused => progress violated",
+    );
+    // c1's keys stay until 2009.6 at the most.
+    check(
+        "50000 phase heal; 10 c1 gets t1 on 123 until 300
+        # c1 may be cleaning up.
+        - 400 c2 refused => progress safe
+        - 500 c2 refused => progress violated
+        - 100 fault client.kill c1; 500 c2 refused => progress safe
+        - 100 fault client.kill c1; 2015 c2 refused => progress violated
+        - 100 fault client.pause c1; 1800 c2 refused => progress safe
+        - 100 fault net.cut c1; 1800 c2 refused => progress safe
+        # Unreachable and blocked masters count together. Only master 1 forgot the key.
+        - 100 fault client.kill c1; 100 fault node.kill 4; 110 c2 deletes any on 1; 500 c2 refused
+          => progress safe",
+    );
+    check(
+        "50000 phase heal
+        # Three masters are free.
+        - 9 c1 sets t1 on 12 silent; 1 fault client.kill c1; 500 c2 refused
+          => progress violated
+        # c2's own keys excuse its next refusal, for a moment.
+        - 100 c2 asks; 100.2 c2 sets t2 on 123; 100.3 c2 refused cancelled; 150 c2 refused
+          => progress safe
+        - 100 c2 asks; 100.2 c2 sets t2 on 123; 100.3 c2 refused cancelled; 400 c2 refused
+          => progress violated
+        # All acquires after 450 ms detect the leak, although c2 asks again and again.
+        - 10 c1 gets t1 on 123 until 300; 449 c2 refused; 449.5 c2 refused => progress safe
+        - 10 c1 gets t1 on 123 until 300; 440 c2 refused; 460 c2 refused => progress violated
+          ~ c2 asked for L at 460 ms
+          !~ c2 asked for L at 440 ms",
+    );
+    // Masters remember the release, or lose it with their power. The links are up again.
+    check(
+        "50000 phase heal; 10 c1 gets t1 on 123 until 1988; 500 c1 releases t1 on 123
+        600 fault node.power-loss 123; 650 healed 1; 2003 c2 refused
+        - 600 kept 1 until 100 to 101; 600 kept 2 until 100 to 101; 600 kept 3 until 100 to 101
+          => progress safe
+        - 600 kept 1 until 590 to 591; 600 kept 2 until 590 to 591; 600 kept 3 until 590 to 591
+          => progress violated",
+    );
 }
 
 #[test]
-fn who_waits_is_granted_soon_after_the_way_is_free() {
+fn a_grant_must_come_soon_after_the_way_is_free() {
+    check(
+        "0 c1 asks
+        - 250 c1 gets t1 on 123 until 1250 => progress safe
+        - 251.1 c1 gets t1 on 123 until 1250 => progress violated",
+    );
+    check(
+        "0 c1 asks waiting 5000
+        - 700 c1 gets t1 on 123 until 1700 => progress safe
+        - 701.1 c1 gets t1 on 123 until 1700 => progress violated",
+    );
     // c1 releases at 1000, and has until 1150.4 to clean up; then c2 has 700.
-    for (at, granted, seen) in [
-        (1850.0, true, Observed::Safe),
-        (1852.0, true, Observed::Violated),
-        (1850.0, false, Observed::Safe),
-        (1852.0, false, Observed::Violated),
-    ] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        run.release("c1", "t1", 1000.0, &[1, 2, 3]);
-        if granted {
-            let id = run.ask(100.0, "c2", "acquire", Some("L"), 5000);
-            for node in [1, 2, 3] {
-                run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
-            }
-            run.granted(at, "c2", id, "t2", at + 100.0);
-        } else {
-            run.refused("c2", 100.0, at, 1700, FailureReason::Taken);
-        }
-        let verdict = run.judge();
-        assert_eq!(verdict.seen(PROGRESS), seen, "{at} {granted}");
-        if granted {
-            assert_eq!(verdict.measures.hand_over_ns, Some(ns(at - 1000.0)));
-        }
-    }
-}
-
-#[test]
-fn who_waits_may_have_to_look_where_keys_are_lost_and_no_master_says_so() {
-    // All keys are lost at 600; then c2 has a second to look, and 700 as usual.
-    for (at, seen) in [(2250.0, Observed::Safe), (2450.0, Observed::Violated)] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 4000.0, &[1, 2, 3]);
-        run.struck(300.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
-        run.struck(600.0, 2, "node.flush = { nodes = \"all\" }", &[1, 2, 3, 4, 5], &[]);
-        let id = run.ask(100.0, "c2", "acquire", Some("L"), 5000);
-        for node in [1, 2, 3] {
-            run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
-        }
-        run.granted(at, "c2", id, "t2", at + 100.0);
-        assert_eq!(run.judge().seen(PROGRESS), seen, "{at}");
-    }
-}
-
-#[test]
-fn who_waits_may_have_to_look_where_a_key_expires_that_was_set_meanwhile() {
-    // c1 dies. Its keys are set at 150 and expire at 2150. A client that asked before may have seen
+    check(
+        "10 c1 gets t1 on 123 until 1988; 1000 c1 releases t1 on 123; 100 c2 asks waiting 5000
+        - 1850 c2 gets t2 on 123 until 1950 => progress safe
+          => hand-over 850
+        - 1852 c2 gets t2 on 123 until 1950 => progress violated
+        - 1850 c2 refused => progress safe
+        - 1852 c2 refused => progress violated",
+    );
+    // All keys are lost at 600, and no master says so; then c2 has a second to look, and 700.
+    check(
+        "10 c1 gets t1 on 123 until 4000; 300 fault client.kill c1; 600 fault node.flush all
+        100 c2 asks waiting 5000
+        - 2250 c2 gets t2 on 123 until 2350 => progress safe
+        - 2450 c2 gets t2 on 123 until 2550 => progress violated",
+    );
+    // c1 dies. Its keys expire at 2150. A client that asked before they were set may have seen
     // another client's keys, and may sleep until those expire.
-    for (asked, at, seen) in [
-        (100.0, 3800.0, Observed::Safe),
-        (100.0, 4000.0, Observed::Violated),
-        (250.0, 3800.0, Observed::Violated),
-    ] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 150.0, 2000.0, &[1, 2, 3]);
-        run.struck(300.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
-        let id = run.ask(asked, "c2", "acquire", Some("L"), 5000);
-        for node in [1, 2, 3] {
-            run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
-        }
-        run.granted(at, "c2", id, "t2", at + 100.0);
-        assert_eq!(run.judge().seen(PROGRESS), seen, "{asked} {at}");
+    check(
+        "150 c1 gets t1 on 123 until 2000; 300 fault client.kill c1
+        - 100 c2 asks waiting 5000; 3800 c2 gets t2 on 123 until 3900 => progress safe
+        - 100 c2 asks waiting 5000; 4000 c2 gets t2 on 123 until 4100 => progress violated
+        - 250 c2 asks waiting 5000; 3800 c2 gets t2 on 123 until 3900 => progress violated",
+    );
+}
+
+#[test]
+fn clients_that_wait_together_must_not_wait_for_long() {
+    for (granted, seen) in [(1200, "safe"), (2100, "violated")] {
+        let (then, released) = (granted + 20, granted + 10);
+        check(&format!(
+            "50 c1 gets t0 on 12345 until 2028; 60 c1 releases t0 on 12; 6000 ends c1 c2
+            400 c1 asks waiting 5000; 400 c2 asks waiting 5000
+            {granted} c1 gets t1 on 12345 until 4000; {released} c1 releases t1 on 12345
+            {then} c2 gets t2 on 12345 until 4000; {} c2 releases t2 on 12345
+            => progress {seen}",
+            granted + 30
+        ));
     }
+    // Keys that a client left itself are in its way for a moment only.
+    check(
+        "50 c1 gets t0 on 12345 until 2028; 60 c1 releases t0 on 12; 61 c1 asks waiting 5000
+        - 700 c1 gets t1 on 12345 until 2678 => progress safe
+        - 2060 c1 gets t1 on 12345 until 4038 => progress violated",
+    );
 }
 
 #[test]
 fn without_a_majority_nothing_is_asked() {
-    let with = |fault_kind: &str, nodes: &[usize], processes: &[&str], cured: Option<f64>, at| {
-        let mut run = Run::two();
-        run.struck(100.0, 1, fault_kind, nodes, processes);
-        if let Some(cured) = cured {
-            run.cured(cured, 1);
-        }
-        refused_at(&mut run, at)
-    };
-    let three = [1, 2, 3];
-    assert_eq!(with("node.kill = { nodes = [1, 2, 3] }", &three, &[], None, 200.0), Observed::Safe);
-    assert_eq!(
-        with("node.kill = { nodes = [1, 2] }", &[1, 2], &[], None, 200.0),
-        Observed::Violated,
-        "three masters are enough"
-    );
-    // After a fault is healed, the links need a while; broken links need longer.
-    let kill = "node.kill = { nodes = [1, 2, 3] }";
-    assert_eq!(with(kill, &three, &[], Some(900.0), 2000.0), Observed::Safe);
-    assert_eq!(with(kill, &three, &[], Some(900.0), 2200.0), Observed::Violated);
-    let pause = "node.pause = { nodes = [1, 2, 3] }";
-    assert_eq!(with(pause, &three, &[], Some(900.0), 1000.0), Observed::Safe);
-    assert_eq!(with(pause, &three, &[], Some(900.0), 1010.0), Observed::Violated);
-    let restart = "node.restart = { nodes = [1, 2, 3] }";
-    assert_eq!(with(restart, &three, &[], None, 1200.0), Observed::Safe);
-    assert_eq!(with(restart, &three, &[], None, 1400.0), Observed::Violated);
-    // Network faults hit only the named clients.
-    let cut = "net.cut = { client = \"c2\", nodes = [1, 2, 3] }";
-    assert_eq!(with(cut, &three, &["c2"], None, 200.0), Observed::Safe);
-    let cut = "net.cut = { client = \"c1\", nodes = [1, 2, 3] }";
-    assert_eq!(with(cut, &three, &["c1"], None, 200.0), Observed::Violated);
-    let cut = "net.duplicate = { client = \"c2\", nodes = [1, 2, 3] }";
-    assert_eq!(with(cut, &three, &["c2"], None, 200.0), Observed::Violated);
-    // A delay matters if it is long enough for timeouts.
-    let slow = "node.slow = { nodes = [1, 2, 3], by = \"30ms\" }";
-    assert_eq!(with(slow, &three, &[], None, 200.0), Observed::Safe);
-    let slow = "node.slow = { nodes = [1, 2, 3], by = \"20ms\" }";
-    assert_eq!(with(slow, &three, &[], None, 200.0), Observed::Violated);
-    let step = "clock.step = { nodes = [1, 2, 3], by = \"3s\" }";
-    assert_eq!(with(step, &three, &[], None, 200.0), Observed::Violated, "clocks cut no links");
-    let pause = "client.pause = { client = \"c2\" }";
-    assert_eq!(
-        with(pause, &[], &["c2"], Some(900.0), 950.0),
-        Observed::Safe,
-        "it was stopped itself"
-    );
-}
-
-#[test]
-fn keys_of_the_dead_are_in_the_way_and_those_of_the_careless_are_not() {
-    // c1's keys stay until 2009.6 at the most.
-    let left = |fault_kind: Option<(&str, f64)>, at| {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
-        if let Some((fault_kind, when)) = fault_kind {
-            run.struck(when, 1, fault_kind, &[], &["c1"]);
-        }
-        refused_at(&mut run, at)
-    };
-    assert_eq!(left(None, 400.0), Observed::Safe, "it may be cleaning up");
-    assert_eq!(left(None, 500.0), Observed::Violated);
-    let kill = "client.kill = { client = \"c1\" }";
-    assert_eq!(left(Some((kill, 100.0)), 500.0), Observed::Safe);
-    assert_eq!(left(Some((kill, 100.0)), 2015.0), Observed::Violated);
-    let pause = "client.pause = { client = \"c1\" }";
-    assert_eq!(left(Some((pause, 100.0)), 1800.0), Observed::Safe);
-    let cut = "net.cut = { client = \"c1\" }";
-    assert_eq!(left(Some((cut, 100.0)), 1800.0), Observed::Safe);
-    // There are too few keys to be in the way: three masters are free.
-    let mut run = Run::two();
-    run.set("c1", 1, "t1", 9.0, None).set("c1", 2, "t1", 9.0, None);
-    run.struck(1.0, 1, kill, &[], &["c1"]);
-    assert_eq!(refused_at(&mut run, 500.0), Observed::Violated);
-}
-
-#[test]
-fn unreachable_and_blocked_masters_count_together() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
-    run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
-    run.struck(100.0, 2, "node.kill = { nodes = [4] }", &[4], &[]);
-    // Only master 1 forgot the key.
-    run.delete("c2", 1, None, 110.0, Some(110.2), Said::Done);
-    assert_eq!(refused_at(&mut run, 500.0), Observed::Safe);
-}
-
-#[test]
-fn a_request_that_is_never_answered_fails_where_there_was_time() {
-    let mut run = Run::two();
-    run.ask(100.0, "c1", "acquire", Some("L"), 0);
-    assert_eq!(run.phase(200.0, Phase::Heal).judge().seen(PROGRESS), Observed::Safe);
-    let mut run = Run::two();
-    run.ask(100.0, "c1", "acquire", Some("L"), 0);
-    run.phase(1000.0, Phase::Heal).judge().tells(PROGRESS, "had no answer by 1000 ms");
-}
-
-#[test]
-fn who_asks_again_is_not_in_its_own_way_but_its_keys_may_be() {
-    // A client that asks repeatedly also detects another client's leak.
-    let mut run = Run::two();
-    run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
-    for round in 0..10 {
-        let at = 400.0 + 20.0 * f64::from(round);
-        run.refused("c2", at, at + 1.0, 0, FailureReason::Taken);
+    for (seen, fault, healed, at) in [
+        ("safe", "node.kill 123", "", 200),
+        ("violated", "node.kill 12", "", 200),
+        // After a fault is healed, the links need a while; broken links need longer.
+        ("safe", "node.kill 123", "900 healed 1", 2000),
+        ("violated", "node.kill 123", "900 healed 1", 2200),
+        ("safe", "node.pause 123", "900 healed 1", 1000),
+        ("violated", "node.pause 123", "900 healed 1", 1010),
+        ("safe", "node.restart 123", "", 1200),
+        ("violated", "node.restart 123", "", 1400),
+        // Network faults hit only the named clients.
+        ("safe", "net.cut c2 123", "", 200),
+        ("violated", "net.cut c1 123", "", 200),
+        ("violated", "net.duplicate c2 123", "", 200),
+        // A delay matters if it is long enough for timeouts.
+        ("safe", "node.slow 123 by 30ms", "", 200),
+        ("violated", "node.slow 123 by 20ms", "", 200),
+        ("violated", "clock.step 123 by 3s", "", 200),
+        ("safe", "client.pause c2", "900 healed 1", 950),
+    ] {
+        check(&format!(
+            "50000 phase heal; 100 fault {fault}
+            {healed}
+            {at} c2 refused => progress {seen}"
+        ));
     }
-    let verdict = run.judge();
-    let found = verdict.findings.iter().filter(|finding| finding.layer == PROGRESS).count();
-    assert_eq!(found, 7, "those that asked after 450 ms: {verdict:#?}");
-    // Keys that the client set and could not clean up yet excuse the next refusal, for a moment.
-    let again = |at| {
-        let mut run = Run::two();
-        let id = run.ask(100.0, "c2", "acquire", Some("L"), 0);
-        for node in [1, 2, 3] {
-            run.set("c2", node, "t2", 100.2, Some(100.4));
-        }
-        let cancelled =
-            Answer { ok: false, why: Some(FailureReason::Cancelled), ..Answer::default() };
-        run.answer(100.3, "c2", id, cancelled);
-        refused_at(&mut run, at)
-    };
-    assert_eq!(again(150.0), Observed::Safe);
-    assert_eq!(again(400.0), Observed::Violated, "it never cleaned up");
-}
-
-#[test]
-fn its_own_lease_is_in_its_way() {
-    let mut run = Run::two();
-    run.grant("c2", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    assert_eq!(refused_at(&mut run, 300.0), Observed::Safe);
-}
-
-#[test]
-fn a_dead_waiter_is_in_nobodys_way() {
-    let mut run = Run::two();
-    run.ask(10.0, "c1", "acquire", Some("L"), 60_000);
-    run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
-    assert_eq!(refused_at(&mut run, 200.0), Observed::Safe);
-    assert_eq!(refused_at(&mut run, 300.0), Observed::Violated);
-}
-
-#[test]
-fn masters_that_answer_late_on_a_busy_machine_are_nobody_s_fault() {
-    for (replied, seen) in [(12.0, Observed::Violated), (62.0, Observed::Safe)] {
-        let mut run = Run::two();
-        run.struck(0.0, 1, "net.cut = { nodes = [4, 5] }", &[4, 5], &["c1", "c2"]);
-        for node in 1..=3 {
-            run.set("c1", node, "t1", 11.0, Some(if node == 3 { replied } else { 12.0 }));
-        }
-        run.refused("c1", 10.0, 61.5, 0, FailureReason::NoQuorum);
-        for node in 1..=3 {
-            run.delete("c1", node, Some("t1"), 61.2, Some(63.0), Said::Done);
-        }
-        run.cured(1000.0, 1);
-        assert_eq!(run.ended(3000.0).seen(PROGRESS), seen, "{replied}");
-    }
+    // Too few of the masters that a client knows are up.
+    check(
+        "3000 ends c1 c2; 1 fault node.kill 12; 10 c1 refused no-quorum
+        - c1: nodes = [1, 2, 3] => progress safe
+        - c1: nodes = [3, 4, 5] => progress violated
+        - => progress violated",
+    );
+    // Masters that reply late on a busy machine.
+    check(
+        "0 fault net.cut 45; 1000 healed 1; 3000 ends c1 c2; 10 c1 asks; 61.5 c1 refused no-quorum
+        11 c1 sets t1 on 12 replied 12; 61.2 c1 deletes t1 on 123 replied 63
+        - 11 c1 sets t1 on 3 replied 12 => progress violated
+        - 11 c1 sets t1 on 3 replied 62 => progress safe",
+    );
 }
 
 #[test]
 fn counters_at_their_end_are_the_cause_where_too_few_others_are_left() {
-    let refused = |more: &str, nodes: &[usize], resource: &str, ahead: &str| {
-        let mut run = Run::with(more);
-        let fault_kind = format!(
-            "node.counter = {{ nodes = {nodes:?}, resource = \"{resource}\", ahead = \"{ahead}\" }}"
-        );
-        run.struck(5.0, 1, &fault_kind, nodes, &[]).refused(
-            "c1",
-            10.0,
-            20.0,
-            0,
-            FailureReason::NoQuorum,
-        );
-        run.judge()
-    };
-    let fenced = "[lock]\nfencing = true";
-    for ahead in ["last", "end"] {
-        let verdict = refused(fenced, &[1, 2, 3], "L", ahead);
-        assert_eq!(verdict.seen(PROGRESS), Observed::Violated);
-        verdict.because(&[Cause::NodeCounter]).tells(PROGRESS, "to their end on masters 1, 2, 3");
-    }
-    // In turn: enough masters are left; it is another resource; the counter is only far ahead;
-    // leases have no tokens.
-    for verdict in [
-        refused(fenced, &[1, 2], "L", "end"),
-        refused(fenced, &[1, 2, 3], "M", "end"),
-        refused(fenced, &[1, 2, 3], "L", "1d"),
-        refused("", &[1, 2, 3], "L", "end"),
-    ] {
-        assert_eq!(verdict.seen(PROGRESS), Observed::Violated);
-        verdict.because(&[Cause::Bug]);
-    }
+    check(
+        "10 c1 refused no-quorum
+        - lock.fencing = true; 5 fault node.counter 123 resource L ahead last
+          => progress violated because node.counter
+          ~ to their end on masters 1, 2, 3
+        - lock.fencing = true; 5 fault node.counter 123 resource L ahead end
+          => progress violated because node.counter
+        # Enough masters are left.
+        - lock.fencing = true; 5 fault node.counter 12 resource L ahead end
+          => progress violated because bug
+        - lock.fencing = true; 5 fault node.counter 123 resource M ahead end
+          => progress violated because bug
+        # The counter is only far ahead.
+        - lock.fencing = true; 5 fault node.counter 123 resource L ahead 1d
+          => progress violated because bug
+        - 5 fault node.counter 123 resource L ahead end => progress violated because bug",
+    );
 }
 
 #[test]
-fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
-    let guarded = "[lock]\nrestart-guard = \"2s\"\nclock-guard = \"500ms\"";
-    for (more, nodes, by, seen) in [
-        (guarded, &[1, 2, 3][..], "2s", Observed::Safe),
-        (guarded, &[1, 2, 3], "251ms", Observed::Safe),
-        // In turn: the client may not notice the step; enough masters are left; the client does not
-        // look.
-        (guarded, &[1, 2, 3], "250ms", Observed::Violated),
-        (guarded, &[1, 2], "2s", Observed::Violated),
-        ("[lock]\nrestart-guard = \"2s\"", &[1, 2, 3], "2s", Observed::Violated),
+fn guards_may_refuse() {
+    // A guard distrusts clocks that stepped, if the process may notice.
+    for (clock_guard, nodes, by, seen) in [
+        ("lock.clock-guard = '500ms'", 123, "2s", "safe"),
+        ("lock.clock-guard = '500ms'", 123, "251ms", "safe"),
+        ("lock.clock-guard = '500ms'", 123, "250ms", "violated"),
+        ("lock.clock-guard = '500ms'", 12, "2s", "violated"),
+        ("", 123, "2s", "violated"),
         // All other clocks are ahead of this one.
-        (guarded, &[1], "-2s", Observed::Safe),
-        (guarded, &[1], "-250ms", Observed::Violated),
+        ("lock.clock-guard = '500ms'", 1, "-2s", "safe"),
+        ("lock.clock-guard = '500ms'", 1, "-250ms", "violated"),
     ] {
-        let mut run = Run::with(more);
-        let fault_kind = format!("clock.step = {{ nodes = {nodes:?}, by = \"{by}\" }}");
-        run.struck(5.0, 1, &fault_kind, nodes, &[]).refused(
-            "c1",
-            10.0,
-            20.0,
-            0,
-            FailureReason::NoQuorum,
-        );
-        assert_eq!(run.judge().seen(PROGRESS), seen, "{more} {nodes:?} {by}");
+        check(&format!(
+            "lock.restart-guard = '2s'
+            {clock_guard}
+            5 fault clock.step {nodes} by {by}; 10 c1 refused no-quorum => progress {seen}"
+        ));
     }
+    // A master that two lists share has the marker of the first client.
+    check(
+        "50000 phase heal
+        - lock.restart-guard = '2s'; c1: nodes = [1, 2, 3]; c2: nodes = [3, 4, 5]; 10 c2 refused
+          => progress safe
+        - lock.restart-guard = '2s'; c1: nodes = [1, 2, 3]; c2: nodes = [3, 4, 5]; 10 c1 refused
+          => progress violated
+        - lock.restart-guard = '2s'; c1: nodes = [1, 2]; c2: nodes = [3, 4, 5]; 10 c2 refused
+          => progress violated
+        - lock.restart-guard = '2s'; c1: nodes = [1, 2, 3]; c2: nodes = [3, 2, 1]; 10 c2 refused
+          => progress violated
+        - c1: nodes = [1, 2, 3]; c2: nodes = [3, 4, 5]; 10 c2 refused => progress violated
+        # The first client that comes marks new masters.
+        - lock.restart-guard = '100ms'; lock.ttl = '100ms'; lock.initialized = false
+          c1: nodes = [1, 2, 3]; c2: nodes = [3, 4, 5]; 10 c1 refused => progress safe",
+    );
 }
 
-/// A lease that is lost, dropped, or ends with its client's death keeps others out for its lock
-/// delay, and no longer. After a release, there is no lock delay.
 #[test]
-fn a_grace_is_in_the_way_of_others_unless_the_lease_was_released() {
-    let held = |more: &str, release: Option<f64>, at| {
-        let mut run = Run::with(more);
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        if let Some(at) = release {
-            run.release("c1", "t1", at, &[1, 2, 3]);
-        }
-        refused_at(&mut run, at)
-    };
-    let grace = "[lock]\nlock-delay = \"1s\"";
+fn a_lock_delay_is_in_the_way_unless_the_lease_was_released() {
     // These are 1 s, 1 % of 3 s and 2 ms, and the time for a clean-up.
-    assert_eq!(held(grace, None, 3150.0), Observed::Safe);
-    assert_eq!(held(grace, None, 3172.0), Observed::Violated);
-    assert_eq!(held("", None, 2150.0), Observed::Violated);
-    assert_eq!(held(grace, Some(500.0), 651.0), Observed::Violated);
-}
-
-#[test]
-fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() {
-    let refused = |more: &str, who: &str, first: &str, second: &str| {
-        let mut run = Run::with(more);
-        for (client, nodes) in run.scenario.clients.iter_mut().zip([first, second]) {
-            client.nodes = Some(nodes.split(',').map(|node| node.parse().unwrap()).collect());
-        }
-        run.refused(who, 10.0, 20.0, 0, FailureReason::NoQuorum);
-        run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
-    };
-    let guard = "[lock]\nrestart-guard = \"2s\"";
-    assert_eq!(refused(guard, "c2", "1,2,3", "3,4,5"), Observed::Safe);
-    // The masters that both clients know have the marker of the first one.
-    assert_eq!(refused(guard, "c1", "1,2,3", "3,4,5"), Observed::Violated);
-    assert_eq!(refused(guard, "c2", "1,2", "3,4,5"), Observed::Violated, "no master in common");
-    assert_eq!(refused(guard, "c2", "1,2,3", "3,2,1"), Observed::Violated, "the same");
-    assert_eq!(refused("", "c2", "1,2,3", "3,4,5"), Observed::Violated, "no guard");
-    // The first client that comes marks new masters.
-    let new = "[lock]\nrestart-guard = \"100ms\"\nttl = \"100ms\"\ninitialized = false";
-    assert_eq!(refused(new, "c1", "1,2,3", "3,4,5"), Observed::Safe);
+    check(
+        "50000 phase heal; 10 c1 gets t1 on 123 until 1988
+        - lock.lock-delay = '1s'; 3150 c2 refused => progress safe
+        - lock.lock-delay = '1s'; 3172 c2 refused => progress violated
+        - 2150 c2 refused => progress violated
+        - lock.lock-delay = '1s'; 500 c1 releases t1 on 123; 651 c2 refused
+          => progress violated",
+    );
 }
 
 #[test]
 fn a_waiter_that_dies_is_in_the_way_for_one_turn() {
-    let behind = |more: &str, at: f64| {
-        let mut run = Run::with(more);
-        run.ask(10.0, "c1", "acquire", Some("L"), 20_000);
-        run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
-        let id = run.ask(50.0, "c2", "acquire", Some("L"), 20_000);
-        for node in [1, 2, 3] {
-            run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
-        }
-        run.granted(at, "c2", id, "t2", at + 1900.0);
-        run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
-    };
-    let fair = "[lock]\nfair = true";
     // These are a turn of three seconds, one second until the next look, and the time for an
     // acquire.
-    assert_eq!(behind(fair, 4800.0), Observed::Safe);
-    assert_eq!(behind(fair, 4802.0), Observed::Violated);
-    assert_eq!(behind("", 4000.0), Observed::Violated);
+    check(
+        "50000 phase heal; 10 c1 asks waiting 20000; 100 fault client.kill c1
+        50 c2 asks waiting 20000
+        - lock.fair = true; 4800 c2 gets t2 on 123 until 6700 => progress safe
+        - lock.fair = true; 4802 c2 gets t2 on 123 until 6700 => progress violated
+        - 4000 c2 gets t2 on 123 until 5900 => progress violated",
+    );
+}
+
+#[test]
+fn an_extension_that_a_quorum_did_must_not_fail() {
+    check(
+        "100 c1 gets t1 on 12345 until 2078; 999 c1 asks extend; 1050 c1 refused no-quorum
+        - 999.5 c1 keeps t1 on 123 replied 1000 => progress violated
+        - 999.5 c1 keeps t1 on 12 replied 1000 => progress safe
+        # The replies are so late that the client may have given up.
+        - 999.5 c1 keeps t1 on 123 replied 1040 => progress safe",
+    );
+}
+
+#[test]
+fn an_owner_must_not_be_refused_what_it_holds() {
+    check(
+        "10 c1 gets t1 on 12345 until 1988; 99.9 c1 asks again; 100 c1 gets t1 until 1988 handles 2
+        - 200 c1 refused again => progress violated
+        # The client still has one handle.
+        - 400 c1 releases t1 on 12345; 400.5 c1 refused again => progress violated
+        # A client has no right to a resource that it has released or lost.
+        - 400 c1 releases t1 on 12345; 401 c1 releases t1 on 12345; 402 c1 refused again
+          => progress safe
+        - 1987.5 c1 refused again => progress safe",
+    );
+}
+
+#[test]
+fn a_lease_that_is_kept_alive_must_not_end_while_a_majority_can_be_reached() {
+    check(
+        "c1: script = ['acquire L', 'keep L for 10s', 'work 4s', 'release L']
+        100 c1 gets t1 on 12345 until 2078; 101 c1 asks keep_alive; 102 c1 answers; 5000 ends c1 c2
+        - 2078 c1 loses => progress violated
+          ~ that c1 kept alive ended at 2078 ms
+        - 1500 fault net.cut c1 123; 2078 c1 loses => progress safe
+        - 1500 fault client.pause c1; 2100 healed 1; 2101 c1 loses => progress safe
+        - 500 fault node.restart 123; 2078 c1 loses => progress safe
+        # The clocks step after the last extension by a quorum, and before the next one.
+        - 1500 fault clock.step 123 by 3s; 1500 clock 1 ahead 3000; 1500 clock 2 ahead 3000
+          1500 clock 3 ahead 3000; 1600 c1 loses => progress safe
+        - 1500 c1 releases t1 on 12345 => progress safe",
+    );
+}
+
+/// A client that asks for L and M gets both, or neither.
+#[test]
+fn requests_for_several_resources() {
+    check(
+        "100 c2 asks with M; 100 c2 asks of M with L; 101 c2 refused; 101 c2 refused
+        # L is held, so M is not granted either.
+        - 10 c1 gets t1 on 123 until 1988 => progress safe
+        - => progress violated",
+    );
+    // c1 releases at 1000, and has until 1150.4 to clean up; then c2 has 700.
+    check(
+        "10 c1 gets t1 on 123 until 1988; 1000 c1 releases t1 on 123
+        20 c2 asks with M waiting 5000; 20 c2 asks of M with L waiting 5000
+        - 1850 c2 refused; 1850 c2 refused => progress safe
+        - 1852 c2 refused; 1852 c2 refused => progress violated",
+    );
+}
+
+#[test]
+fn a_client_must_not_keep_some_of_several_resources() {
+    // The bound is three node timeouts and 100 ms more.
+    for (deleted, refused, more, seen) in [
+        (101, 102, "", "inconclusive"),
+        (350, 351, "", "inconclusive"),
+        (352, 4000, "", "violated"),
+        (352, 102, "", "violated"),
+        (1000, 4000, "", "violated"),
+        (1000, 4000, "200 fault client.pause c2; 900 healed 1", "inconclusive"),
+        (1000, 4000, "200 fault client.kill c2", "inconclusive"),
+    ] {
+        let told = if seen == "violated" { "~" } else { "!~" };
+        check(&format!(
+            "100 c2 asks with M waiting 5000; 100 c2 asks of M with L waiting 5000
+            100.2 c2 sets t2 on 123; {deleted} c2 deletes t2 on 123
+            {more}
+            {refused} c2 refused; {refused} c2 refused => hygiene {seen}
+            {told} c2 asked for L and M at 100 ms, and kept L on master 1"
+        ));
+    }
+    check(
+        "100 c2 asks with M waiting 5000; 100 c2 asks of M with L waiting 5000
+        100.2 c2 sets t2 on 123
+        - 101 c2 gets t2 until 2050 => hygiene inconclusive
+        # Before the grant, the keys are not kept by right.
+        - 1000 c2 gets t2 until 2050 => hygiene violated",
+    );
 }

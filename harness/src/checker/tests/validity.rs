@@ -1,285 +1,227 @@
-use super::*;
+//! Validity: leases that are late, untrue, without a quorum, revived or not reported as lost.
 
-const VALIDITY: Property = Property::Validity;
+use super::notation::check;
 
 #[test]
-fn a_lease_handed_out_at_its_deadline_is_late() {
-    for (deadline, seen) in
-        [(100.0, Observed::Violated), (99.0, Observed::Violated), (100.1, Observed::Safe)]
+fn a_lease_that_is_handed_out_or_extended_at_its_deadline_is_late() {
+    check(
+        "- 100 c1 gets t1 on 123 until 100 => validity violated
+        - 100 c1 gets t1 on 123 until 99 => validity violated
+        - 100 c1 gets t1 on 123 until 100.1 => validity safe
+        - 100 c1 gets t1 on 123 until 2078; 500 c1 extends t1 on 123 until 499
+          => validity violated because bug
+          ~ nothing was left of it
+        # The client was stopped after the third grant, which was delivered at 99.7.
+        - 100 c1 gets t1 on 123 until 99.9; 99.8 fault client.pause c1; 99.9 healed 1
+          => validity safe
+        - 100 c1 gets t1 on 123 until 99.9; 50 fault client.pause c1; 50.1 healed 1
+          => validity violated
+        # Without a stamp, a client is late if its quorum was.
+        - 99 c1 asks; 99.4 c1 sets t1 on 123; 2101 c1 gets t1 unstamped until 2078
+          => validity safe
+        - 99 c1 asks; 99.4 c1 sets t1 on 12; 99.4 c1 sets t1 on 3 replied 2100
+          2101 c1 gets t1 unstamped until 2078 => validity violated",
+    );
+}
+
+#[test]
+fn a_lease_that_promises_more_than_the_masters_keep_is_untrue() {
+    check(
+        "# The keys live until 2099.4 + 1.2 at the most.
+        - 100 c1 gets t1 on 1234 until 2150 => validity violated because bug
+          ~ for longer than the master keeps the key
+        - 100 c1 gets t1 on 1234 until 2101 => validity safe
+        # The extension reaches a minority, or a quorum. On the other masters the key may expire.
+        - 100 c1 gets t1 on 123 until 2078; 1000 c1 extends t1 on 12 until 2978
+          => validity violated because bug
+          ~ master 3
+        - 100 c1 gets t1 on 12345 until 2078; 1000 c1 extends t1 on 123 until 2978
+          => validity safe
+        - 100 c1 gets t1 on 123 until 2078; 200 c1 deletes t1 on 2 replied 200.3
+          => validity violated because bug
+          ~ c1 deleted the key of c1 there at 200 ms
+        # The client deletes the key shortly before its loss notice.
+        - 100 c1 gets t1 on 123 until 2078; 200 c1 deletes t1 on 2 replied 200.3; 210 c1 loses
+          => validity safe",
+    );
+}
+
+#[test]
+fn a_lease_that_a_fault_makes_untrue_is_so_by_design() {
+    check(
+        "100 c1 gets t1 on 123 until 2078
+        # The simulation records the setting exactly, to the nanosecond.
+        - 500 fault clock.step 1 by 3s; 500 clock 1 ahead 3000 exactly => validity safe
+        - 1000 c1 extends t1 on 123 until 2978
+          1100 fault clock.step 1 by 3s; 1100 clock 1 ahead 3000 => validity safe
+          => hollow 1877.8
+        - 200 fault node.restart 1 => validity safe
+          => hollow 1877.5
+        # With persistence to a file, the master forgets nothing.
+        - cluster.persistence = 'aof-everysec'; 200 fault node.restart 1 => hollow 0",
+    );
+}
+
+#[test]
+fn a_lease_needs_a_quorum_when_it_is_handed_out() {
+    check(
+        "- 100 c1 gets t1 on 12 until 2078 => validity violated because bug
+          ~ 2 of 5 masters granted, and it takes 3
+        - 100 c1 gets t1 on 12 until 2078; 99.4 c1 sets t1 on 3 silent
+          => validity violated because bug
+          ~ when 2 of 5 masters had granted it
+        - 100 c1 gets t1 on 12 until 2078; 99.4 c1 sets t1 on 345 replied 99.9
+          => validity safe
+        - 100 c1 gets t1 on 12 until 2078; 99.4 c1 sets t1 on 345 replied 103
+          => validity violated",
+    );
+}
+
+#[test]
+fn an_extension_needs_a_quorum_that_still_has_the_key() {
+    check(
+        "100 c1 gets t1 on 12345 until 2078
+        - 1000 c1 extends t1 on 123 until 2078 => validity safe
+        - 1000 c1 extends t1 on 12 until 2078 => validity violated
+        # A key that had to be created anew is not a vote for an extension.
+        - 1000 c1 extends t1 on 12 until 2078; 999.4 c1 keeps t1 on 3 created
+          => validity violated
+          ~ when 2 of 5 masters had replied that they still have the key
+        # Commands without a token prove nothing.
+        - 999 c1 asks extend; 999.4 c1 keeps any on 123; 1000 c1 answers until 2978
+          => validity safe
+        # A lease that is over cannot be extended.
+        - 500 c1 loses; 1000 c1 extends t1 on 123 until 2978 => validity violated
+          ~ when it was over since 500 ms",
+    );
+    check(
+        "1000 c1 extends t1 on 123 until 2978
+        - 100 c1 gets t1 on 123 until 1005 => validity safe
+        - 100 c1 gets t1 on 123 until 900 => validity violated",
+    );
+}
+
+/// An extension creates keys anew that were gone.
+#[test]
+fn an_extension_over_a_gap_is_a_bug_if_the_client_had_replies_that_show_the_gap() {
+    check(
+        "100 c1 gets t1 on 123 until 2078; 200 fault node.flush 1
+        - 999.4 c1 keeps t1 on 4 created; 1199.4 c1 keeps t1 on 1 created
+          1300 c1 extends t1 on 123 until 3278 => validity violated because bug
+          ~ a quorum of masters lacked its key
+        - 1199.4 c1 keeps t1 on 1 created; 1300 c1 extends t1 on 123 until 3278
+          => validity violated because bug
+          ~ a quorum of masters lacked its key
+        # The fourth key is there before the first is gone.
+        - 149.4 c1 keeps t1 on 4 created; 1199.4 c1 keeps t1 on 1 created
+          1300 c1 extends t1 on 123 until 3278 => validity safe
+        - 149.4 c1 keeps t1 on 45 created; 1199.4 c1 keeps t1 on 1 created
+          1300 c1 extends t1 on 123 until 3278 => validity safe
+        # The key is created anew when the old one would have expired anyway.
+        - 999.4 c1 keeps t1 on 4 created; 1000 c1 extends t1 on 23 until 2978
+          2199.4 c1 keeps t1 on 1 created; 2300 c1 extends t1 on 1234 until 2978
+          !~ a quorum of masters lacked its key
+        # The reply comes too late.
+        - 999.4 c1 keeps t1 on 4 created; 1000 c1 extends t1 on 23 until 2978
+          1199.4 c1 keeps t1 on 1 created; 1210 c1 extends t1 on 1234 until 2978
+          !~ a quorum of masters lacked its key",
+    );
+}
+
+#[test]
+fn a_client_must_be_notified_of_its_loss_in_time() {
+    // c2 cannot report losses.
+    check(
+        "0 c1 can lost; 0 c2 can deadline
+        10 c1 gets t1 on 123 until 1988; 2100 c2 gets t2 on 123 until 2200; 6000 ends c1 c2
+        - 1988 c1 loses => validity safe
+        - 500 c1 loses => validity safe
+        - 2238 c1 loses => validity safe
+        - 2239 c1 loses => validity violated because bug
+          ~ 251 ms after the deadline
+        - => validity violated because bug
+          ~ it was never notified of its loss
+        - 1000 fault client.pause c1; 3400 healed 1; 3600 c1 loses => validity safe
+        - 1000 fault client.pause c1; 3400 healed 1; 3700 c1 loses => validity violated
+        - 1000 fault client.pause c1; 1900 healed 1; 2400 c1 loses => validity violated",
+    );
+    check(
+        "0 c1 can lost; 10 c1 gets t1 on 123 until 1988; 5000 phase end
+        - => validity violated
+        - 2000 c1 releases t1 => validity safe
+        - 2100 fault client.kill c1 => validity safe
+        - 2100 phase settle => validity safe",
+    );
+}
+
+#[test]
+fn a_token_must_not_come_again() {
+    check(
+        "100 c1 gets t1 on 123 until 2078; 200 c1 releases t1 on 123
+        - 300 c1 gets t1 on 123 until 2278 => validity violated because bug
+          ~ and in another attempt
+        - 300 c1 gets t2 on 123 until 2278 => validity safe",
+    );
+}
+
+/// Not every client reports its token, and not every command can be interpreted.
+#[test]
+fn the_token_of_a_lease_is_found_among_the_commands() {
+    check(
+        "99 c1 asks
+        - 99.2 c1 sets t1 on 123; 100 c1 gets t1 untold valid 1978 => validity safe
+          => margins 1
+        - 99.2 c1 runs EVALSHA on 12345; 100 c1 gets t1 until 2078 => validity safe
+          => margins
+        # The process gives up an attempt that has a quorum. The fourth master is slow, and sets that
+        # key after the quorum of the next attempt.
+        - 99.1 c1 sets t1 on 123 replied 99.2; 99.2 c1 deletes t1 on 123 replied 99.3
+          99.3 c1 sets t2 on 123 replied 99.4; 99.5 c1 sets t1 on 4 replied 99.6
+          100 c1 gets t2 untold until 2078; 100.1 c1 deletes t1 on 4 => validity safe
+        # One master of three replies. The client gives the attempt up, and tries again. The others
+        # resume, and execute both attempts: the keys of the first one last.
+        - 98 c1 sets t1 on 1 replied 98.1; 98.2 c1 deletes t1 on 1 replied 98.3
+          99.1 c1 sets t2 on 1 replied 99.2; 99.3 c1 sets t2 on 234 replied 99.4
+          99.5 c1 sets t1 on 234 replied 99.6; 99.7 c1 deletes t1 on 234 replied 99.8
+          100 c1 gets t2 untold until 2078 => validity safe",
+    );
+    // Clients of one process: only c1 has a quorum.
+    check(
+        "c1: process = 'p'; c2: process = 'p'; 99 c1 asks; 99.1 c2 asks
+        99.4 p sets t1 on 123; 99.5 p sets t2 on 45; 100 c1 gets t1 untold until 2078
+        100 c2 refused => validity safe",
+    );
+}
+
+#[test]
+fn stamps_of_another_clock_prove_nothing() {
+    // The leases overlap. c1's stamps are a day ahead.
+    let day = 86_400_000.0;
+    check(&format!(
+        "99 c1 asks; 99.4 c1 sets t1 on 123; 100 c1 gets t1 stamped {} until {}
+        200 c2 gets t2 on 345 until 2178; 3000 ends c1 c2
+        => differs
+        ! validity: expected safe, observed violated
+        ! process c1: its answer to acquire, asked at 99 ms and given at 100 ms, is stamped 86400100 ms: stamps are nanoseconds of CLOCK_MONOTONIC",
+        100.0 + day,
+        2078.0 + day,
+    ));
+    for (from, at, right) in
+        [(100, 110, true), (98, 110, false), (100, 113, false), (108, 101, false)]
     {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 100.0, deadline, &[1, 2, 3]);
-        assert_eq!(run.judge().seen(VALIDITY), seen, "{deadline}");
+        let result = if right { "as-expected" } else { "differs" };
+        let run = format!("100 c1 asks release; 111 c1 answers called {from} stamped {at}");
+        let stamp = if from == 98 { from } else { at };
+        let line = format!(
+            "! process c1: its answer to release, asked at 100 ms and given at 111 ms, is stamped \
+             {stamp} ms: stamps are nanoseconds of CLOCK_MONOTONIC"
+        );
+        let line = if right { "" } else { &line };
+        check(&format!("{run}; 3000 ends c1 c2\n=> {result}\n{line}"));
     }
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.extend("c1", "t1", 500.0, 499.0, &[1, 2, 3]);
-    run.judge().because(&[Cause::Bug]).tells(VALIDITY, "nothing was left of it");
-}
-
-#[test]
-fn a_client_that_was_stopped_after_its_last_look_is_not_late() {
-    // The third grant was delivered at 99.7.
-    for (from, seen) in [(99.8, Observed::Safe), (50.0, Observed::Violated)] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 100.0, 99.9, &[1, 2, 3]);
-        run.struck(from, 1, "client.pause = { client = \"c1\" }", &[], &["c1"]);
-        run.cured(from + 0.1, 1);
-        assert_eq!(run.judge().seen(VALIDITY), seen, "{from}");
-    }
-}
-
-#[test]
-fn a_deadline_beyond_the_end_of_the_keys_is_a_bug() {
-    // The keys live until 2099.4 + 1.2 at the most.
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2150.0, &[1, 2, 3, 4]);
-    let verdict = run.judge();
-    assert_eq!(verdict.seen(VALIDITY), Observed::Violated);
-    verdict.because(&[Cause::Bug]).tells(VALIDITY, "for longer than the master keeps the key");
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2101.0, &[1, 2, 3, 4]);
-    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe, "within what cannot be told apart");
-}
-
-#[test]
-fn an_extend_that_counts_a_minority_is_a_bug() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2]);
-    run.judge().because(&[Cause::Bug]).tells(VALIDITY, "master 3");
-    // A quorum is enough, and on the other masters the key may expire.
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3, 4, 5]);
-    run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2, 3]);
-    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe);
-}
-
-#[test]
-fn a_lease_that_is_not_true_from_the_instant_of_a_step_is_so_by_design() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.struck(500.0, 1, "clock.step = { node = 1, by = \"3s\" }", &[1], &[]);
-    // The simulation records the setting exactly, to the nanosecond.
-    let (ahead, rate, since) = (ns(3000.0), 1.0, window(500.0, 500.0));
-    let (strobe_by, strobe_every) = (0, 0);
-    run.record(500.0, Event::Clock { node: 1, since, ahead, rate, strobe_by, strobe_every });
-    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe);
-}
-
-#[test]
-fn an_extend_without_a_spare_master_and_a_clock_that_steps_is_by_design() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3, 4]);
-    run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2, 3]);
-    run.struck(1100.0, 1, "clock.step = { node = 1, by = \"3s\" }", &[1], &[]);
-    run.clock(1100.0, 1, 3000.0, 1.0);
-    let verdict = run.judge();
-    assert_eq!(verdict.seen(VALIDITY), Observed::Safe, "{verdict:#?}");
-    assert!(verdict.measures.hollow_ns > ns(870.0), "{verdict:#?}");
-}
-
-#[test]
-fn a_lease_that_its_owner_deleted_and_goes_on_believing_is_a_bug() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.delete("c1", 2, Some("t1"), 200.0, Some(200.3), Said::Done);
-    run.judge().because(&[Cause::Bug]).tells(VALIDITY, "c1 deleted the key of c1 there at 200 ms");
-    // A key that the client deletes shortly before its loss notice does not count.
-    run.lost("c1", 210.0);
-    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe);
-}
-
-#[test]
-fn a_lease_that_too_few_granted_is_a_bug() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2]);
-    run.judge().because(&[Cause::Bug]).tells(VALIDITY, "2 of 5 masters granted, and it takes 3");
-}
-
-#[test]
-fn a_master_that_forgot_is_no_bug() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.struck(200.0, 1, "node.restart = { node = 1 }", &[1], &[]);
-    let verdict = run.judge();
-    assert_eq!(verdict.seen(VALIDITY), Observed::Safe);
-    assert_eq!(verdict.measures.hollow_ns, ns(2078.0 - 200.5));
-    // With persistence to a file, the master forgets nothing.
-    let mut run = Run::with("[cluster]\npersistence = \"aof-everysec\"");
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.struck(200.0, 1, "node.restart = { node = 1 }", &[1], &[]);
-    assert_eq!(run.judge().measures.hollow_ns, 0);
-}
-
-#[test]
-fn keys_that_nobody_understands_prove_nothing() {
-    let mut run = Run::two();
-    let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
-    for node in 1..=5 {
-        let act = Act::Other { key: Some("L".into()), command: "EVALSHA".into() };
-        run.command("c1", node, act, 99.2, Some(99.4), Said::Done);
-    }
-    run.granted(100.0, "c1", id, "t1", 2078.0);
-    let verdict = run.judge();
-    assert_eq!(verdict.seen(VALIDITY), Observed::Safe);
-    assert_eq!(verdict.measures.margins, [0; 0]);
-}
-
-#[test]
-fn a_token_that_was_not_said_is_found_among_the_commands() {
-    let mut run = Run::two();
-    let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
-    for node in 1..=3 {
-        run.set("c1", node, "t1", 99.2, Some(99.4));
-    }
-    let answer = Answer { at: Some(100.0), valid: Some(1978), ..Answer::default() };
-    let verdict = run.answer(100.1, "c1", id, answer).judge();
-    assert_eq!(verdict.seen(VALIDITY), Observed::Safe);
-    assert_eq!(verdict.measures.margins, [1]);
-}
-
-fn told(lost: Option<f64>, pause: Option<(f64, f64)>) -> Verdict {
-    let mut run = Run::two();
-    run.ready("c1", &[Capability::Lost]).ready("c2", &[]);
-    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    // This client cannot report losses.
-    run.grant("c2", "t2", 2100.0, 2200.0, &[1, 2, 3]);
-    if let Some(at) = lost {
-        run.lost("c1", at);
-    }
-    if let Some((from, to)) = pause {
-        run.struck(from, 1, "client.pause = { client = \"c1\" }", &[], &["c1"]).cured(to, 1);
-    }
-    run.ended(6000.0)
-}
-
-#[test]
-fn a_loss_is_told_in_time() {
-    assert_eq!(told(Some(1988.0), None).seen(VALIDITY), Observed::Safe);
-    assert_eq!(told(Some(500.0), None).seen(VALIDITY), Observed::Safe, "the quorum is gone");
-    assert_eq!(told(Some(2238.0), None).seen(VALIDITY), Observed::Safe);
-    told(Some(2239.0), None).because(&[Cause::Bug]).tells(VALIDITY, "251 ms after the deadline");
-    told(None, None).because(&[Cause::Bug]).tells(VALIDITY, "it was never told of its loss");
-    assert_eq!(told(Some(3600.0), Some((1000.0, 3400.0))).seen(VALIDITY), Observed::Safe);
-    assert_eq!(told(Some(3700.0), Some((1000.0, 3400.0))).seen(VALIDITY), Observed::Violated);
-    assert_eq!(told(Some(2400.0), Some((1000.0, 1900.0))).seen(VALIDITY), Observed::Violated);
-}
-
-#[test]
-fn who_releases_or_dies_or_whose_run_ends_needs_no_telling() {
-    for end in ["release", "kill", "end"] {
-        let mut run = Run::two();
-        run.ready("c1", &[Capability::Lost]);
-        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-        match end {
-            "release" => run.release("c1", "t1", 2000.0, &[]),
-            "kill" => run.struck(2100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]),
-            _ => run.phase(2100.0, Phase::Settle),
-        };
-        run.phase(5000.0, Phase::End);
-        assert_eq!(run.judge().seen(VALIDITY), Observed::Safe, "{end}");
-    }
-}
-
-#[test]
-fn a_token_that_comes_again_is_a_bug() {
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.release("c1", "t1", 200.0, &[1, 2, 3]);
-    run.grant("c1", "t1", 300.0, 2278.0, &[1, 2, 3]);
-    run.judge().because(&[Cause::Bug]).tells(VALIDITY, "and in another attempt");
-    let mut run = Run::two();
-    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-    run.release("c1", "t1", 200.0, &[1, 2, 3]);
-    run.grant("c1", "t2", 300.0, 2278.0, &[1, 2, 3]);
-    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe);
-}
-
-#[test]
-fn a_client_without_stamps_is_late_if_its_quorum_was() {
-    for (replied, seen) in [(99.6, Observed::Safe), (2100.0, Observed::Violated)] {
-        let mut run = Run::two();
-        let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
-        for node in 1..=3 {
-            run.set("c1", node, "t1", 99.4, Some(if node == 3 { replied } else { 99.6 }));
-        }
-        let answer = Answer { token: Some("t1"), deadline: Some(2078.0), ..Answer::default() };
-        run.answer(2101.0, "c1", id, answer);
-        assert_eq!(run.judge().seen(VALIDITY), seen, "{replied}");
-    }
-}
-
-/// An extension creates the key anew on these masters.
-fn anew(run: &mut Run, nodes: &[usize], at: f64) {
-    for node in nodes {
-        let act = Act::Keep { key: "L".into(), token: Some("t1".into()), ttl_ms: Some(2000) };
-        run.command("c1", *node, act, at - 0.6, Some(at - 0.4), Said::Created);
-    }
-}
-
-#[test]
-fn an_extension_over_a_gap_that_the_client_was_told_of_is_a_bug() {
-    // In turn: the fourth key is created anew after the first is gone; before that; not at all;
-    // before that, with the fifth.
-    for (made, others, seen) in [
-        (1000.0, &[4][..], Observed::Violated),
-        (150.0, &[4], Observed::Safe),
-        (1000.0, &[], Observed::Violated),
-        (150.0, &[4, 5], Observed::Safe),
-    ] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-        if made < 200.0 {
-            anew(&mut run, others, made);
-        }
-        run.struck(200.0, 1, "node.flush = { node = 1 }", &[1], &[]);
-        if made > 200.0 {
-            anew(&mut run, others, made);
-        }
-        anew(&mut run, &[1], 1200.0);
-        run.extend("c1", "t1", 1300.0, 3278.0, &[1, 2, 3]);
-        let verdict = run.judge();
-        assert_eq!(verdict.seen(VALIDITY), seen, "{made} {others:?} {verdict:#?}");
-        if seen == Observed::Violated {
-            verdict.because(&[Cause::Bug]).tells(VALIDITY, "a quorum of masters lacked its key");
-        }
-    }
-}
-
-#[test]
-fn an_extension_over_a_gap_that_the_client_was_not_told_of_is_no_bug() {
-    // In turn: the key is created anew when the old one would have expired anyway; the reply comes
-    // too late.
-    for (made, extended) in [(2200.0, 2300.0), (1200.0, 1210.0)] {
-        let mut run = Run::two();
-        run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
-        run.struck(200.0, 1, "node.flush = { node = 1 }", &[1], &[]);
-        anew(&mut run, &[4], 1000.0);
-        run.extend("c1", "t1", 1000.0, 2978.0, &[2, 3]);
-        anew(&mut run, &[1], made);
-        run.extend("c1", "t1", extended, 2978.0, &[1, 2, 3, 4]);
-        let verdict = run.judge();
-        let tells = format!("{verdict:?}").contains("a quorum of masters lacked its key");
-        assert!(!tells, "{made} {verdict:#?}");
-    }
-}
-
-#[test]
-fn the_token_of_a_lease_is_the_last_one_that_reached_a_quorum() {
-    let mut run = Run::two();
-    let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
-    // The process gives up an attempt that has a quorum. The fourth master is slow, and sets that
-    // key after the quorum of the next attempt.
-    for node in [1, 2, 3] {
-        run.set("c1", node, "t1", 99.1, Some(99.2));
-        run.delete("c1", node, Some("t1"), 99.2, Some(99.3), Said::Done);
-        run.set("c1", node, "t2", 99.3, Some(99.4));
-    }
-    run.set("c1", 4, "t1", 99.5, Some(99.6));
-    // The client does not report its token.
-    let (at, deadline) = (Some(100.0), Some(2078.0));
-    run.answer(100.0, "c1", id, Answer { ok: true, at, deadline, ..Answer::default() });
-    run.delete("c1", 4, Some("t1"), 100.1, Some(100.2), Said::Done);
-    assert_eq!(run.judge().seen(VALIDITY), Observed::Safe);
+    check(
+        "10 c1 gets t1 on 123 until 1988; 500 c1 loses stamped 5000; 3000 ends c1 c2
+        => differs
+        ! process c1: its loss, reported at 500 ms, is stamped 5000 ms: stamps are nanoseconds of CLOCK_MONOTONIC",
+    );
 }

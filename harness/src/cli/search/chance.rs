@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::finds::{self, Find};
-use super::told::{self, End};
+use super::finds;
+use super::output::{self, End};
 use super::{SearchOptions, Shape};
 use crate::cli::Code;
 use crate::cli::words::say;
@@ -17,7 +17,7 @@ use crate::search::plan::Space;
 /// The duration of a search without an option for it.
 const USUALLY: Duration = Duration::from_secs(60);
 
-pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
+pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
     let search = Search {
         space: Space { inside: !options.outside, nodes: options.nodes.map(usize::from) },
         seed: options.seed(),
@@ -28,7 +28,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
     };
     let time = if options.runs.is_some() { None } else { Some(options.time.unwrap_or(USUALLY)) };
     if options.format == Shape::Human {
-        say(&told::begin(&search));
+        say(&output::begin(&search))?;
     }
     let start = Instant::now();
     let bar = bar(options.runs, time);
@@ -49,20 +49,23 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
         match kept {
             Ok(find) => {
                 wrong |= find.is_wrong(&search);
-                tell(options, &search, &find, sight.runs);
+                say(&match options.format {
+                    Shape::Human => output::find(&search, &find, sight.runs),
+                    Shape::Json => output::find_json(&search, &find, sight.runs),
+                })?;
             }
             // An error with one find does not keep the others from being reported.
             Err(Code::Internal) => broken = true,
-            Err(code) => return code,
+            Err(code) => return Err(code),
         }
     }
     let end = End { report: &report, took, interrupted: interrupted() };
     say(&match options.format {
-        Shape::Human => told::end(&end),
-        Shape::Json => told::end_json(&search, &end),
-    });
+        Shape::Human => output::end(&end),
+        Shape::Json => output::end_json(&search, &end),
+    })?;
     let missed = options.require_coverage && report.missed().next().is_some();
-    if end.interrupted {
+    Ok(if end.interrupted {
         Code::Interrupted
     } else if broken {
         Code::Internal
@@ -72,14 +75,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
         Code::NotSeen
     } else {
         Code::AsExpected
-    }
-}
-
-fn tell(options: &SearchOptions, search: &Search, find: &Find, runs: u64) {
-    say(&match options.format {
-        Shape::Human => told::find(search, find, runs),
-        Shape::Json => told::find_json(search, find, runs),
-    });
+    })
 }
 
 /// A progress bar on standard error; hidden if standard error is no terminal.
@@ -102,7 +98,7 @@ fn show(bar: &ProgressBar, report: &Report, passed: Duration, time: Option<Durat
         return;
     }
     bar.set_position(time.map_or(report.runs, |_| millis(passed)));
-    let rate = told::rate(report.runs, passed);
+    let rate = output::rate(report.runs, passed);
     bar.set_message(format!(
         "{} runs, {rate}/s, {} kinds of finds",
         report.runs,

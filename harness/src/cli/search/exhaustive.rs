@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
+use serde_json::json;
 
 use super::finds;
 use super::{SearchOptions, Shape};
 use crate::cli::Code;
-use crate::cli::words::say;
+use crate::cli::words::{say, unwritten};
 use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::Out;
@@ -29,7 +29,7 @@ const FEW: usize = 4;
 /// asks for.
 const COLUMNS: [usize; 4] = [1, 3, 4, 5];
 
-pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
+pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Result<Code, Code> {
     let nodes = options.nodes.map_or(USUALLY, usize::from);
     let plan = |nodes, faults| Plan {
         mutant: options.mutant,
@@ -39,82 +39,47 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
     let human = options.format == Shape::Human;
     let asked = plan(nodes, faults);
     if human {
-        for lesson in &asked.lessons {
-            say(&listing(lesson));
+        for base in &asked.bases {
+            say(&listing(base))?;
         }
     }
     let start = Instant::now();
-    let run = |plan: &Plan| search(options, plan, start);
+    let mut tallies = vec![search(options, &asked, start)];
     if options.defended {
-        let without = run(&asked);
-        let asked = asked.defended();
-        let with = run(&asked);
-        let took = start.elapsed();
-        return compared(options, (nodes, faults), (&without, &with), took, out);
+        tallies.push(search(options, &asked.defended(), start));
     }
-    let tally = run(&asked);
     let took = start.elapsed();
-    if human {
-        say(&told(nodes, faults, &tally, took));
-    } else {
-        say(&json(nodes, faults, &tally, (took, false)));
+    for (number, tally) in tallies.iter().enumerate() {
+        let title = match (options.defended, number) {
+            (false, _) => "",
+            (true, 0) => "without defences: ",
+            (true, _) => "with all defences: ",
+        };
+        say(&match options.format {
+            Shape::Human => format!("{title}{}", summary(nodes, faults, tally, took)),
+            Shape::Json => json(nodes, faults, tally, (took, number > 0)),
+        })?;
     }
     if interrupted() {
-        return Code::Interrupted;
+        return Err(Code::Interrupted);
     }
-    if options.mutant == Mutant::None && faults > 0 {
-        if let Err(code) = classes(options, &tally, out) {
-            return code;
+    let finds = options.mutant == Mutant::None && faults > 0;
+    if let (true, Some(tally)) = (finds, tallies.last()) {
+        classes(options, tally, out)?;
+    }
+    match &tallies[..] {
+        [without, with] if human => drop(say(&defences(without, with))?),
+        [tally] if human && finds => {
+            smallest(&plan, nodes, tally)?;
+            say(&protection(tally))?;
         }
-        if human {
-            smallest(&plan, nodes, &tally);
-            say(&protection(&tally));
-        }
+        _ => {}
     }
-    match wrongs(options, &tally, out) {
-        Ok(()) if is_wrong(&tally) => Code::Differs,
-        Ok(()) => Code::AsExpected,
-        Err(code) => code,
+    for tally in &tallies {
+        wrongs(options, tally, out)?;
     }
-}
-
-/// Searches the same schedules without the lock's defences and with them. Reports and writes what
-/// is violated in spite of them.
-fn compared(
-    options: &SearchOptions,
-    (nodes, faults): (usize, usize),
-    (without, with): (&Tally, &Tally),
-    took: Duration,
-    out: &Out,
-) -> Code {
-    if options.format == Shape::Human {
-        say(&format!("without defences: {}", told(nodes, faults, without, took)));
-        say(&format!("with all defences: {}", told(nodes, faults, with, took)));
-    } else {
-        say(&json(nodes, faults, without, (took, false)));
-        say(&json(nodes, faults, with, (took, true)));
-    }
-    if interrupted() {
-        return Code::Interrupted;
-    }
-    if options.mutant == Mutant::None
-        && faults > 0
-        && let Err(code) = classes(options, with, out)
-    {
-        return code;
-    }
-    if options.format == Shape::Human {
-        say(&defences(without, with));
-    }
-    match wrongs(options, without, out).and_then(|()| wrongs(options, with, out)) {
-        Ok(()) if is_wrong(without) || is_wrong(with) => Code::Differs,
-        Ok(()) => Code::AsExpected,
-        Err(code) => code,
-    }
-}
-
-const fn is_wrong(tally: &Tally) -> bool {
-    tally.broken + tally.unexplained > 0
+    let is_wrong = tallies.iter().any(|tally| tally.broken + tally.unexplained > 0);
+    Ok(if is_wrong { Code::Differs } else { Code::AsExpected })
 }
 
 fn search(options: &SearchOptions, plan: &Plan, start: Instant) -> Tally {
@@ -133,7 +98,7 @@ fn search(options: &SearchOptions, plan: &Plan, start: Instant) -> Tally {
 }
 
 /// The counts of a search.
-fn told(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
+fn summary(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
     let all: u64 = tally.schedules.iter().sum();
     let by_size: Vec<String> = tally.schedules.iter().map(u64::to_string).collect();
     let mut text = format!(
@@ -152,42 +117,37 @@ fn told(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
         _ => {
             let _ = writeln!(
                 text,
-                "cut for want of time: {cut} of {parts} first faults, with all that begins with them"
+                "cut for want of time: {cut} of {parts} first faults, with all that begins with \
+                 them"
             );
         }
     }
-    for ((layer, cause), count) in &tally.kinds {
-        let _ = writeln!(text, "  {layer} ({cause}): {count}");
+    for ((property, cause), count) in &tally.kinds {
+        let _ = writeln!(text, "  {property} ({cause}): {count}");
     }
     text
 }
 
 /// The table. Numbers of masters other than the requested one are searched with few faults.
-fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) {
-    let mut columns: Vec<usize> = COLUMNS.into_iter().filter(|nodes| *nodes != asked).collect();
-    columns.push(asked);
-    columns.sort_unstable();
-    let others: Vec<(usize, Tally)> = columns
-        .iter()
-        .filter(|nodes| **nodes != asked)
-        .map(|nodes| (*nodes, plan(*nodes, 1).search(&|_, _| !interrupted())))
-        .collect();
-    let column = |nodes: usize| {
-        let other = others.iter().find(|(known, _)| *known == nodes);
-        (nodes, other.map_or(tally, |(_, tally)| tally))
-    };
-    say(&table(&columns.into_iter().map(column).collect::<Vec<_>>()));
+fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) -> Result<(), Code> {
+    let others = COLUMNS.into_iter().filter(|nodes| *nodes != asked);
+    let others: Vec<(usize, Tally)> =
+        others.map(|nodes| (nodes, plan(nodes, 1).search(&|_, _| !interrupted()))).collect();
+    let mut columns: Vec<_> = others.iter().map(|(nodes, tally)| (*nodes, tally)).collect();
+    columns.push((asked, tally));
+    columns.sort_unstable_by_key(|(nodes, _)| *nodes);
+    say(&table(&columns)).map(drop)
 }
 
 /// Writes a file for each class that the search found, with as few faults as possible.
 fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
-    for class in Class::ALL {
+    for class in Class::ALL.iter().copied() {
         let none = [true, false].into_iter().all(|bare| tally.smallest(class, bare).is_none());
         if none {
             continue;
         }
         let Some((found, kind)) = smallest_of(class, tally) else {
-            say(&format!("{class}: only where all links are alike"));
+            say(&format!("{}: only where all links are alike", class.about()))?;
             continue;
         };
         let name = match options.defended {
@@ -199,7 +159,7 @@ fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code
             let names = found.scenario.faults.iter().map(|fault| fault.fault_kind.name());
             let names: Vec<&str> = names.collect();
             let names = if names.is_empty() { "no fault".to_owned() } else { names.join(", ") };
-            say(&format!("{class}: {names}\n  {}", file.display()));
+            say(&format!("{}: {names}\n  {}", class.about(), file.display()))?;
         }
     }
     Ok(())
@@ -258,75 +218,51 @@ fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code>
             continue;
         }
         let inside = if wrong.inside { "inside the assumptions" } else { "for no reason" };
-        say(&format!("✗ {inside}: {}", wrong.lines.join("\n  ")));
+        say(&format!("✗ {inside}: {}", wrong.lines.join("\n  ")))?;
         match (found, kind) {
             (Some(found), Some(kind)) => {
                 let find = finds::keep(&found, &kind, out)?;
-                say(&format!("  {}", find.again));
+                say(&format!("  {}", find.again))?;
                 kinds.push(kind);
             }
             // The failure shows only where all links are alike.
             _ => {
                 let text = toml::to_string(&wrong.scenario).unwrap_or_default();
                 let name = format!("even-{number}.toml");
-                if let Err(error) = out.replace(&name, text.as_bytes()) {
-                    say(&format!("{name} cannot be written: {error}"));
-                    return Err(Code::Environment);
-                }
-                say(&format!("  only where all links are alike: {name}"));
+                let written = out.replace(&name, text.as_bytes());
+                unwritten(written, &name, out.folder(), "name another folder with --out")?;
+                say(&format!("  only where all links are alike: {name}"))?;
             }
         }
     }
     Ok(())
 }
 
-#[derive(Serialize)]
-struct Line {
-    event: &'static str,
-    nodes: usize,
-    faults: usize,
-    defended: bool,
-    schedules: Vec<u64>,
-    inside: u64,
-    violated: u64,
-    broken: u64,
-    unexplained: u64,
-    cut: usize,
-    seconds: f64,
-    smallest: Vec<Smallest>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Smallest {
-    class: &'static str,
-    bare_quorum: bool,
-    faults: usize,
-    masters: usize,
-}
-
 fn json(nodes: usize, faults: usize, tally: &Tally, (took, defended): (Duration, bool)) -> String {
-    let smallest = tally.smallest.iter().map(|((class, bare), found)| Smallest {
-        class: class.name(),
-        bare_quorum: *bare,
-        faults: found.first().map_or(0, |found| found.faults),
-        masters: found.first().map_or(0, |found| found.masters),
+    let smallest = tally.smallest.iter().map(|((class, bare), found)| {
+        let first = found.first();
+        json!({
+            "class": class.name(),
+            "bare-quorum": bare,
+            "faults": first.map_or(0, |found| found.faults),
+            "masters": first.map_or(0, |found| found.masters),
+        })
     });
-    let line = Line {
-        event: "exhaustive",
-        nodes,
-        faults,
-        defended,
-        schedules: tally.schedules.clone(),
-        inside: tally.inside,
-        violated: tally.violated,
-        broken: tally.broken,
-        unexplained: tally.unexplained,
-        cut: tally.cut,
-        seconds: took.as_secs_f64(),
-        smallest: smallest.collect(),
-    };
-    serde_json::to_string(&line).unwrap_or_default()
+    json!({
+        "event": "exhaustive",
+        "nodes": nodes,
+        "faults": faults,
+        "defended": defended,
+        "schedules": tally.schedules,
+        "inside": tally.inside,
+        "violated": tally.violated,
+        "broken": tally.broken,
+        "unexplained": tally.unexplained,
+        "cut": tally.cut,
+        "seconds": took.as_secs_f64(),
+        "smallest": smallest.collect::<Vec<_>>(),
+    })
+    .to_string()
 }
 
 fn wide(count: usize) -> u64 {

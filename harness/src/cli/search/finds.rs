@@ -1,20 +1,19 @@
 //! Shrinks a find and writes it as a scenario file.
 
-use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::checker::{Outcome, judge};
+use crate::checker::{Outcome, check};
 use crate::cli::Code;
-use crate::cli::words::{complain, shell_word};
+use crate::cli::words::{complain, program, shell_word, unwritten};
 use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::Out;
 use crate::scenario;
 use crate::search::chance::Search;
-use crate::search::{Found, Kind, shrink, story};
+use crate::search::{Found, Kind, scenario_file, shrink};
 use crate::sim;
 
 /// A find after shrinking, and its file.
@@ -31,7 +30,7 @@ pub(super) struct Find {
 /// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
     let small = shrunk(found, kind);
-    let file = write(&story::name(kind, found.mutant), &small, kind, out)?;
+    let file = write(&scenario_file::name(kind, found.mutant), &small, kind, out)?;
     let again = again(&file, &small);
     Ok(Find { kind: kind.clone(), small, number: found.seed, file, again })
 }
@@ -45,9 +44,9 @@ pub(super) fn keep_history(
     out: &Out,
 ) -> Result<Find, Code> {
     let number = found.seed;
-    let name = story::name(kind, found.mutant);
-    let file =
-        out.history(&name, 0, &search.history(number)).map_err(|error| unwritten(&name, &error))?;
+    let name = scenario_file::name(kind, found.mutant);
+    let file = out.history(&name, 0, &search.history(number));
+    let file = unwritten(file, &name, out.folder(), FIX)?;
     let outside = if search.space.inside { "" } else { " --outside" };
     let nodes = search.space.nodes.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();
     let program = program();
@@ -56,11 +55,7 @@ pub(super) fn keep_history(
     Ok(Find { kind: kind.clone(), small: found.clone(), number, file, again })
 }
 
-fn unwritten(name: &str, error: &io::Error) -> Code {
-    let wrong = format!("{name} cannot be written: {error}");
-    complain(&wrong, "name another folder with --out");
-    Code::Environment
-}
+const FIX: &str = "name another folder with --out";
 
 /// The shrunk find. An interrupt ends the shrinker early, and the result is what it has at that
 /// time.
@@ -84,14 +79,14 @@ pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
 /// Writes a find as it is, and runs the file once. A file that `run` refuses, or that differs from
 /// its own expectation, is a defect of this program.
 pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<PathBuf, Code> {
-    let text = story::file_named(name, found, kind);
+    let text = scenario_file::file_named(name, found, kind);
     let name = format!("{name}.toml");
-    out.replace(&name, text.as_bytes()).map_err(|error| unwritten(&name, &error))?;
+    unwritten(out.replace(&name, text.as_bytes()), &name, out.folder(), FIX)?;
     let file = out.folder().join(&name);
     if let Err(why) = tried(&name, &text, found.seed) {
         let wrong = format!("{} cannot be used: {why}", file.display());
-        complain(&wrong, "report this, with the command line and the seed");
-        return Err(Code::Internal);
+        let fix = "report this, with the command line and the seed";
+        return Err(complain(Code::Internal, &wrong, fix));
     }
     Ok(file)
 }
@@ -99,7 +94,7 @@ pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result
 /// Reads the text of a file and runs it in virtual time, as `run` does.
 fn tried(name: &str, text: &str, seed: u64) -> Result<(), String> {
     let scenario = scenario::read(name, text).map_err(|problems| problems.to_string())?;
-    match judge(&sim::run(&scenario, seed, Mutant::None)).outcome {
+    match check(&sim::run(&scenario, seed, Mutant::None)).outcome {
         Outcome::AsExpected => Ok(()),
         outcome => Err(format!("it comes out as {outcome:?} from seed {seed}")),
     }
@@ -123,10 +118,6 @@ fn again(file: &Path, small: &Found) -> String {
             "{program} run {file} --backend process --client \"redquorum-mutant --mutant {mutant}\""
         ),
     }
-}
-
-fn program() -> &'static str {
-    if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn number(masters: usize) -> Finding {
     match masters {
         1 => Finding::warn(
             "number",
-            "one master: its end is the end of the lock, and what it forgets nobody else knows",
+            "one master: its end is the end of the lock, and no other master knows what it forgets",
             "use three or five that do not fail together",
         ),
         even if even % 2 == 0 => Finding::warn(
@@ -43,11 +43,11 @@ fn number(masters: usize) -> Finding {
 /// One server under several URLs would have several votes.
 fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
     let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
-    for said in all {
-        let Some(id) = said.info().and_then(|info| info.run_id.as_deref()) else { continue };
+    for server in all {
+        let Some(id) = server.info().and_then(|info| info.run_id.as_deref()) else { continue };
         match known.iter_mut().find(|(other, _)| *other == id) {
-            Some((_, names)) => names.push(&said.name),
-            None => known.push((id, vec![&said.name])),
+            Some((_, names)) => names.push(&server.name),
+            None => known.push((id, vec![&server.name])),
         }
     }
     let twice = known.iter().filter(|(_, names)| names.len() > 1);
@@ -59,14 +59,14 @@ fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
 }
 
 fn reachable(all: &[ServerInfo]) -> Finding {
-    let useful = |said: &&ServerInfo| {
-        said.visit.as_ref().is_ok_and(|visit| visit.info.as_ref().map_or(true, Info::is_master))
+    let useful = |server: &&ServerInfo| {
+        server.visit.as_ref().is_ok_and(|visit| visit.info.as_ref().map_or(true, Info::is_master))
     };
     let (useful, needed) = (all.iter().filter(useful).count(), quorum(all.len()));
     let text = format!("{useful} of {} masters can be used, {needed} are needed", all.len());
     if useful < needed {
-        let mend = "mend the masters that cannot be used: until then nothing can be acquired";
-        Finding::error("quorum", text, mend)
+        let fix = "fix the masters that cannot be used: until then nothing can be acquired";
+        Finding::error("quorum", text, fix)
     } else {
         Finding::ok("quorum", text)
     }
@@ -75,9 +75,9 @@ fn reachable(all: &[ServerInfo]) -> Finding {
 /// The two clocks that are farthest apart.
 fn apart(all: &[ServerInfo]) -> Option<Finding> {
     let look =
-        |said: &ServerInfo| said.visit.as_ref().ok()?.clock.as_ref().ok().map(|looks| looks[1]);
+        |server: &ServerInfo| server.visit.as_ref().ok()?.clock.as_ref().ok().map(|looks| looks[1]);
     let looks: Vec<(&str, Look)> =
-        all.iter().filter_map(|said| Some((&*said.name, look(said)?))).collect();
+        all.iter().filter_map(|server| Some((&*server.name, look(server)?))).collect();
     let (slow, first) = looks.iter().min_by_key(|(_, look)| look.ahead)?;
     let (fast, last) = looks.iter().max_by_key(|(_, look)| look.ahead)?;
     if looks.len() < 2 {
@@ -89,57 +89,61 @@ fn apart(all: &[ServerInfo]) -> Option<Finding> {
     Some(clocks::finding_of("clock-spread", sure, text))
 }
 
+/// The name of a master, and what its marker says.
+type Named<'a, T> = (&'a str, T);
+
+/// What the first marker says, and a marker that says something else.
+fn compare<'a, T: PartialEq>(
+    all: &'a [ServerInfo],
+    of: impl Fn(&str) -> Option<T>,
+) -> Option<(Named<'a, T>, Option<Named<'a, T>>)> {
+    let mut marked = all.iter().filter_map(|server| Some((&*server.name, of(server.marker()?)?)));
+    let first = marked.next()?;
+    let other = marked.find(|(_, other)| *other != first.1);
+    Some((first, other))
+}
+
 /// Whether the masters have boot markers, and all for the same set of masters.
 fn markers(all: &[ServerInfo]) -> Option<Finding> {
-    if all.iter().all(|said| said.visit.is_err()) {
+    if all.iter().all(|server| server.visit.is_err()) {
         return None;
     }
-    let lengths =
-        all.iter().filter_map(|said| Some((&*said.name, marker::max_ttl(said.marker()?)?)));
-    let lengths: Vec<(&str, Duration)> = lengths.collect();
-    let Some((name, length)) = lengths.first() else {
-        let none = all.iter().all(|said| said.marker().is_none());
+    let Some(((name, length), other)) = compare(all, marker::max_ttl) else {
+        let none = all.iter().all(|server| server.marker().is_none());
         let text = "no master has a marker: a lock without a guard needs none";
         return none.then(|| Finding::ok("markers", text));
     };
-    if let Some((else_name, other)) = lengths.iter().find(|(_, other)| other != length) {
+    if let Some((else_name, other)) = other {
         return Some(Finding::error(
             "markers",
             format!("{name} has the marker of a guard of {length:?}, {else_name} of {other:?}"),
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
         ));
     }
-    let fleets = all.iter().filter_map(|said| Some((&*said.name, masters_id_of(said.marker()?))));
-    let fleets: Vec<(&str, Option<Fingerprint>)> = fleets.collect();
-    let told = |fleet: Option<Fingerprint>| {
-        fleet.map_or_else(
-            || "a set that it does not name".to_owned(),
-            |fleet| format!("the set {fleet}"),
-        )
+    let told = |fleet: Option<Fingerprint>| match fleet {
+        Some(fleet) => format!("the set {fleet}"),
+        None => "a set that it does not name".to_owned(),
     };
-    let differs = fleets.iter().find(|(_, fleet)| *fleet != fleets[0].1);
-    Some(match differs {
-        Some((else_name, other)) => Finding::error(
+    Some(match compare(all, |marker| Some(masters_id_of(marker))) {
+        Some(((name, fleet), Some((else_name, other)))) => Finding::error(
             "markers",
             format!(
                 "{name} has the marker of locks over {}, {else_name} over {}: both can be granted",
-                told(fleets[0].1),
-                told(*other)
+                told(fleet),
+                told(other)
             ),
             "give all clients the same list of masters, or one `masters_id`; stop those that have another, \
              then delete `redquorum:boot` where it is wrong",
         ),
-        None => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),
+        _ => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),
     })
 }
 
 /// Whether all markers belong to locks with the same clock guard.
 fn clock_guards(all: &[ServerInfo]) -> Option<Finding> {
-    let marked = all.iter().filter_map(|said| Some((&*said.name, said.marker()?)));
-    let bounds: Vec<_> = marked.map(|(name, marker)| (name, marker::clock_bound(marker))).collect();
-    let (name, bound) = bounds.first()?;
-    let (else_name, other) = bounds.iter().find(|(_, other)| other != bound)?;
-    let words = |bound: &Option<Duration>| match bound {
+    let ((name, bound), other) = compare(all, |marker| Some(marker::clock_bound(marker)))?;
+    let (else_name, other) = other?;
+    let words = |bound: Option<Duration>| match bound {
         Some(bound) => format!("a clock guard of {bound:?}"),
         None => "no clock guard".to_owned(),
     };

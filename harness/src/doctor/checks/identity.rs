@@ -7,8 +7,8 @@ use crate::doctor::server_info::Info;
 pub(super) fn check(info: &Info) -> Vec<Finding> {
     let mut found = vec![version(info)];
     if info.mode.as_deref() == Some("sentinel") {
-        let mend = "give the URLs of masters: no Sentinel is one, and none must move them";
-        found.push(Finding::error("role", "it is a Sentinel", mend));
+        let fix = "give the URLs of masters: no Sentinel is one, and none must move them";
+        found.push(Finding::error("role", "it is a Sentinel", fix));
         return found;
     }
     found.push(match info.role.as_deref() {
@@ -32,8 +32,8 @@ pub(super) fn check(info: &Info) -> Vec<Finding> {
         ));
     }
     if info.loading {
-        let mend = "wait until it has read its file, then look again";
-        found.push(Finding::warn("loading", "it is still loading its data", mend));
+        let fix = "wait until it has read its file, then look again";
+        found.push(Finding::warn("loading", "it is still loading its data", fix));
     }
     if info.is_master() {
         found.push(match info.replicas {
@@ -52,8 +52,8 @@ pub(super) fn check(info: &Info) -> Vec<Finding> {
 
 fn version(info: &Info) -> Finding {
     let Some((name, version, least)) = info.release() else {
-        let mend = "use Redis 6.2 or newer, or Valkey 7.2 or newer";
-        return Finding::warn("version", "it does not say its version", mend);
+        let fix = "use Redis 6.2 or newer, or Valkey 7.2 or newer";
+        return Finding::warn("version", "it does not say its version", fix);
     };
     let mut numbers = version.split('.').map(str::parse::<u64>);
     match (numbers.next(), numbers.next()) {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sort_of_server_that_is_no_independent_master_is_told() {
+    fn each_server_that_is_no_independent_master_is_reported() {
         let table = [
             ("redis_version:7.0.15\r\nrole:master\r\n", "version", Some(Level::Ok)),
             ("redis_version:6.2.0\r\n", "version", Some(Level::Ok)),

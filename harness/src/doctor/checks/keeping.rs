@@ -7,25 +7,25 @@ use crate::doctor::server_info::{Info, QueryResult, Settings};
 /// Whether the master may evict keys of a lock when memory is short.
 pub(super) fn eviction(info: &Info) -> Option<Finding> {
     let policy = info.policy.as_deref()?;
-    let mend = "CONFIG SET maxmemory-policy noeviction, and in its redis.conf";
+    let fix = "CONFIG SET maxmemory-policy noeviction, and in its redis.conf";
     Some(match info.maxmemory {
         _ if policy == "noeviction" => Finding::ok("eviction", "it evicts nothing"),
         Some(0) => Finding::warn(
             "eviction",
             format!("it would evict keys of locks (`{policy}`), were `maxmemory` set"),
-            mend,
+            fix,
         ),
         _ => Finding::error(
             "eviction",
             format!("it evicts keys of locks when memory is short: `maxmemory-policy {policy}`"),
-            mend,
+            fix,
         ),
     })
 }
 
 /// What a restart loses.
 pub(super) fn persistence(info: Option<&Info>, settings: &QueryResult<Settings>) -> Finding {
-    let warn = |text: &str, mend: &str| Finding::warn("persistence", text, mend);
+    let warn = |text: &str, fix: &str| Finding::warn("persistence", text, fix);
     let always = "set `appendonly yes` and `appendfsync always`, or give the lock a guard, which \
                   waits after a restart";
     if info.is_some_and(|info| info.appends == Some(false)) {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restart_forgets_is_told_and_what_is_not_known_is_no_ok() {
+    fn what_a_restart_forgets_is_reported_and_unknown_settings_are_no_ok() {
         let settings = |appends: &str, syncs: &str, rewrite: &str| {
             let words =
                 ["appendonly", appends, "appendfsync", syncs, "no-appendfsync-on-rewrite", rewrite];

@@ -16,11 +16,11 @@ pub(super) fn check(pings: &[Duration], node_timeout: Duration) -> Option<Findin
         short(worst),
         sorted.len()
     );
-    let mend = "give the lock a longer node timeout, or bring the master nearer or to rest";
+    let fix = "give the lock a longer node timeout, or bring the master nearer or to rest";
     Some(if median > node_timeout {
-        Finding::error("latency", text, mend)
+        Finding::error("latency", text, fix)
     } else if median > node_timeout / 4 || worst > node_timeout {
-        Finding::warn("latency", text, mend)
+        Finding::warn("latency", text, fix)
     } else {
         Finding::ok("latency", text)
     })

@@ -37,8 +37,8 @@ pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, Tr
         Err(text) => {
             let level = if guard.is_some() { Level::Error } else { Level::Warn };
             let text = format!("its marker `redquorum:boot` cannot be read: {text}");
-            let mend = "allow +get on the key redquorum:boot; delete the key if it holds no text";
-            return (Some(Finding::bad(level, "marker", text, mend)), Trust::Never);
+            let fix = "allow +get on the key redquorum:boot; delete the key if it holds no text";
+            return (Some(Finding::bad(level, "marker", text, fix)), Trust::Never);
         }
     };
     if marker.is_none() && guard.is_none() {
@@ -67,7 +67,7 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
     let text = format!("a lock with a guard does not trust it: {why}");
     let quarantine =
         guard.map_or("a quarantine".to_owned(), |guard| format!("{:?}", guard.quarantine()));
-    let mend = match why {
+    let fix = match why {
         Distrust::Unmarked => format!(
             "if no lease can be alive on it, mark it by --init; else a lock trusts it after {quarantine}"
         ),
@@ -79,9 +79,9 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
             "give all clients the same clock guard, then delete `redquorum:boot` where it is wrong"
                 .to_owned()
         }
-        Distrust::OtherFleet { .. } => {
+        Distrust::OtherMasters { .. } => {
             "give all clients the same list of masters, or one `masters_id`, and this program the same \
-             (--fleet NAME); if the list was changed on purpose, stop the old clients, then delete \
+             (--masters-id NAME); if the list was changed on purpose, stop the old clients, then delete \
              `redquorum:boot` where it is wrong"
                 .to_owned()
         }
@@ -89,7 +89,7 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
         _ => format!("nothing: a lock with a guard watches it for {quarantine}, then trusts it"),
     };
     let level = if why.passes() { Level::Warn } else { Level::Error };
-    Finding::bad(level, "marker", text, mend)
+    Finding::bad(level, "marker", text, fix)
 }
 
 #[cfg(test)]
@@ -97,36 +97,21 @@ mod tests {
     use redquorum_protocol::Fingerprint;
 
     use super::*;
-    use crate::doctor::server_info::{Info, Settings};
-
-    fn visit(marker: Option<&str>, info: &str, always: bool) -> Visit {
-        let words =
-            ["appendonly", "yes", "appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
-        Visit {
-            info: Ok(Info::read(info)),
-            settings: Ok(if always {
-                Settings::read(&words.map(str::to_owned))
-            } else {
-                Settings::default()
-            }),
-            pings: Ok(Vec::new()),
-            clock: Err(String::new()),
-            marker: Ok(marker.map(str::to_owned)),
-            init: None,
-            trials: Vec::new(),
-        }
-    }
+    use crate::doctor::server_info::Settings;
 
     fn found(
         marker: Option<&str>,
         info: &str,
         always: bool,
-        guarded: bool,
+        guard: Option<Guard>,
     ) -> (Option<Level>, Trust) {
-        let visit = visit(marker, info, always);
-        let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
-        let guard = guard.over(Fingerprint::of_name("f"));
-        let (finding, trusted) = check(&visit, guarded.then_some(guard));
+        let words =
+            ["appendonly", "yes", "appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
+        let mut visit = Visit::with(info, marker);
+        if always {
+            visit.settings = Ok(Settings::read(&words.map(str::to_owned)));
+        }
+        let (finding, trusted) = check(&visit, guard);
         (finding.map(|finding| finding.level), trusted)
     }
 
@@ -139,14 +124,15 @@ mod tests {
             ("a 30000 clock=501", (Some(Level::Error), Trust::Never)),
             ("a 30000", (Some(Level::Error), Trust::Never)),
         ] {
-            let (finding, trusted) =
-                check(&visit(Some(marker), "run_id:a\r\n", false), Some(guard));
-            assert_eq!((finding.map(|finding| finding.level), trusted), wanted, "{marker}");
+            let result = found(Some(marker), "run_id:a\r\n", false, Some(guard));
+            assert_eq!(result, wanted, "{marker}");
         }
     }
 
     #[test]
     fn a_marker_is_judged_as_the_lock_does() {
+        let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
+        let guard = guard.over(Fingerprint::of_name("f"));
         let (ours, other) = ("run_id:a\r\n", "run_id:b\r\n");
         let of = |name| Fingerprint::of_name(name).to_string();
         let (f, g) = (format!("fleet={}", of("f")), format!("fleet={}", of("g")));
@@ -175,8 +161,8 @@ mod tests {
             (None, ours, false, false, None, Trust::Later),
         ];
         for (marker, info, always, guarded, level, trusted) in table {
-            let said = found(marker, info, always, guarded);
-            assert_eq!(said, (level, trusted), "{marker:?} {info} {always} {guarded}");
+            let result = found(marker, info, always, guarded.then_some(guard));
+            assert_eq!(result, (level, trusted), "{marker:?} {info} {always} {guarded}");
         }
     }
 }

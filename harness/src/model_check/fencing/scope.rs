@@ -1,7 +1,8 @@
 //! The bounds of a run.
 
 use super::super::counted;
-use super::{MASTERS, Number, Scheme};
+use super::{MASTERS, Number};
+use crate::mutants::Mutant;
 
 /// The bounds. There are always three masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,8 +12,6 @@ pub struct Scope {
     pub name: &'static str,
     /// The number of clients, two or three.
     pub clients: usize,
-    /// How often each client may ask, once or twice.
-    pub attempts: usize,
     /// The possible readings of a client's clock when it asks; 0 stands for one that is far behind.
     pub hints: &'static [Number],
     /// The largest number of rounds for one token.
@@ -30,15 +29,14 @@ pub struct Scope {
     /// The largest number.
     pub end: Number,
     /// Whether states that differ only in the order of masters and clients count as one.
-    pub fold: bool,
+    pub canonicalize: bool,
 }
 
 impl Scope {
-    /// Two clients that ask once.
+    /// Two clients. Each asks once.
     pub const BASE: Self = Self {
         name: "two clients",
         clients: 2,
-        attempts: 1,
         hints: &[0, 2],
         rounds: 1,
         hand_overs: 0,
@@ -47,10 +45,10 @@ impl Scope {
         unfenced: 0,
         forgets: 0,
         end: 60,
-        fold: true,
+        canonicalize: true,
     };
 
-    /// All runs of `redquorum-chaos prove fencing`. Each has another wide bound.
+    /// All runs of `redquorum-chaos model-check fencing`. Each has another wide bound.
     pub const ALL: [Self; 5] = [
         Self { name: "leases handed over", rounds: 2, hand_overs: 1, ..Self::BASE },
         Self { name: "keys repaired", rounds: 2, extensions: 1, ..Self::BASE },
@@ -59,16 +57,20 @@ impl Scope {
         Self { name: "at the end of the numbers", end: 3, hand_overs: 1, ..Self::BASE },
     ];
 
-    /// The bounds in which a wrong scheme shows its error. The correct one has [`Scope::ALL`].
-    pub const fn against(scheme: Scheme) -> Self {
-        match scheme {
-            Scheme::RepairWithoutBump => Self { hand_overs: 1, extensions: 1, ..Self::BASE },
-            Scheme::OldTokenHandedOver => Self { hand_overs: 1, ..Self::BASE },
-            Scheme::StaysAtTheEnd => Self { end: 3, ..Self::BASE },
-            Scheme::AnyMajority => Self { hints: &[0], ..Self::BASE },
-            Scheme::ForgetsCounters => Self { hints: &[0], forgets: 1, ..Self::BASE },
-            _ => Self::BASE,
-        }
+    /// The correct protocol, on a master that forgets its counter, which violates the assumptions.
+    pub const FORGETS: Self =
+        Self { name: "a master that forgets its counter", hints: &[0], forgets: 1, ..Self::BASE };
+
+    /// The bounds in which a mutant of the protocol shows its error; none for other mutants.
+    pub const fn against(mutant: Mutant) -> Option<Self> {
+        Some(match mutant {
+            Mutant::RepairsUncounted => Self { hand_overs: 1, extensions: 1, ..Self::BASE },
+            Mutant::HandsOverToken => Self { hand_overs: 1, ..Self::BASE },
+            Mutant::StaysAtEnd => Self { end: 3, ..Self::BASE },
+            Mutant::CertifiesAnywhere => Self { hints: &[0], ..Self::BASE },
+            Mutant::LargestGrant | Mutant::MedianGrant | Mutant::FollowsLargest => Self::BASE,
+            _ => return None,
+        })
     }
 
     /// The bounds in words.
@@ -76,8 +78,6 @@ impl Scope {
         let hints: Vec<String> = self.hints.iter().map(Number::to_string).collect();
         let parts = [
             Some(format!("{MASTERS} masters, {} clients", self.clients)),
-            counted(u8::try_from(self.attempts).unwrap_or(u8::MAX), "attempt")
-                .map(|text| text + " of each"),
             Some(format!("hints {}", hints.join(" and "))),
             counted(self.rounds, "round").map(|text| text + " a token"),
             counted(self.hand_overs, "hand-over").map(|text| text + " of each"),

@@ -9,7 +9,7 @@ use redquorum_protocol::{
 use super::canonical::{Canonical, ORDERS};
 use super::connection::{number, token};
 use super::scope::Scope;
-use super::{MachineMutant, is_over};
+use super::{Mutant, is_over};
 
 /// One step of a claim's clock.
 pub(super) const TICK: Duration = Duration::from_millis(1);
@@ -36,7 +36,7 @@ pub(super) struct Caller {
     /// The tokens of attempts that the votes refused, one bit each.
     pub(super) refused: u8,
     /// Whether the links have registered its waiter.
-    pub(super) listens: bool,
+    pub(super) subscribed: bool,
     pub(super) clock: Time,
     /// The earliest time at which masters may drop the latest token's key: by the attempt, and by
     /// each round.
@@ -57,7 +57,7 @@ impl Caller {
             tokens: 0,
             asked: (0, 0),
             refused: 0,
-            listens: false,
+            subscribed: false,
             clock: START,
             kept: Vec::new(),
             watched: false,
@@ -128,11 +128,11 @@ impl Caller {
     }
 
     /// Whether a key with this token, which this round created or extended, may expire.
-    pub(super) fn may_expire(&self, of: u8, round: u8, mutant: MachineMutant) -> bool {
+    pub(super) fn may_expire(&self, of: u8, round: u8, mutant: Mutant) -> bool {
         if self.dead || self.live() != Some(of) {
             return true;
         }
-        let early = if mutant == MachineMutant::NoDrift { TICK } else { Duration::ZERO };
+        let early = if mutant == Mutant::DriftIgnored { TICK } else { Duration::ZERO };
         self.kept.get(usize::from(round)).is_none_or(|kept| self.clock.plus(early) >= *kept)
     }
 
@@ -175,29 +175,29 @@ impl Caller {
     }
 
     /// Its hashes, for each order of the masters. Its clock is the origin of all instants.
-    pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
+    pub(super) fn hashes(&self, canonical: bool) -> [u128; ORDERS] {
         use std::hash::Hash;
         let mut fold = Canonical::at(self.clock);
         self.claim.hash(&mut fold);
         // None of these values is a list directly after an instant, which would look like votes.
         (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
-        (self.asked, self.refused, self.listens).hash(&mut fold);
+        (self.asked, self.refused, self.subscribed).hash(&mut fold);
         self.kept.hash(&mut fold);
         self.lost.hash(&mut fold);
-        fold.hashes(folded)
+        fold.hashes(canonical)
     }
 }
 
 /// The external decisions of a claim. Here none of them is random.
 pub(super) struct Numbered {
     pub(super) tokens: u8,
-    pub(super) mutant: MachineMutant,
+    pub(super) mutant: Mutant,
 }
 
 impl Rng for Numbered {
     fn token(&mut self) -> Token {
         self.tokens += 1;
-        token(if self.mutant == MachineMutant::OneToken { 1 } else { self.tokens })
+        token(if self.mutant == Mutant::OneToken { 1 } else { self.tokens })
     }
 
     fn hint(&mut self) -> u64 {

@@ -54,7 +54,7 @@ pub(super) struct Canonical {
     /// The indices of words that are sets of masters.
     sets: Vec<usize>,
     /// The indices of the words of each master's vote, for each vote list.
-    ballots: Vec<Votes>,
+    vote_lists: Vec<Votes>,
     /// Whether the previous word was an instant.
     after_instant: bool,
     /// The number of votes of the last vote list that are still to come.
@@ -74,7 +74,7 @@ impl Canonical {
             now,
             words: Vec::with_capacity(128),
             sets: Vec::new(),
-            ballots: Vec::new(),
+            vote_lists: Vec::new(),
             after_instant: false,
             awaited: 0,
         }
@@ -87,14 +87,14 @@ impl Canonical {
 
     /// The number of vote lists that the hasher found.
     #[cfg(test)]
-    pub(super) const fn ballots(&self) -> usize {
-        self.ballots.len()
+    pub(super) const fn vote_lists(&self) -> usize {
+        self.vote_lists.len()
     }
 
     /// The hashes of the words, for each order of the masters. All are equal unless orders are
     /// canonicalized.
-    pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
-        if folded { ORDER.map(|order| self.hash(order)) } else { [self.hash(ORDER[0]); ORDERS] }
+    pub(super) fn hashes(&self, canonical: bool) -> [u128; ORDERS] {
+        if canonical { ORDER.map(|order| self.hash(order)) } else { [self.hash(ORDER[0]); ORDERS] }
     }
 
     fn hash(&self, order: [usize; MASTERS]) -> u128 {
@@ -109,7 +109,7 @@ impl Canonical {
             }
         };
         let mut at = 0;
-        for votes in &self.ballots {
+        for votes in &self.vote_lists {
             say(at, votes.starts[0], &mut wide);
             let masters = votes.starts.len();
             for master in order.into_iter().filter(|master| *master < masters) {
@@ -150,7 +150,7 @@ impl Hasher for Canonical {
         self.say(0);
         self.awaited -= 1;
         let next = self.words.len();
-        let votes = self.ballots.last_mut().expect("its votes are heard");
+        let votes = self.vote_lists.last_mut().expect("its votes are heard");
         if self.awaited == 0 {
             votes.end = next;
         } else {
@@ -178,7 +178,7 @@ impl Hasher for Canonical {
         self.say(word as u64);
         if votes {
             self.awaited = word;
-            self.ballots.push(Votes { starts: vec![self.words.len()], end: 0 });
+            self.vote_lists.push(Votes { starts: vec![self.words.len()], end: 0 });
         }
     }
 
@@ -189,8 +189,8 @@ impl Hasher for Canonical {
 
 impl Machines {
     /// Identifies a state: the least hash of all orders, if these are canonicalized.
-    pub(super) fn folded(&self, state: &State) -> u128 {
-        if !self.scope.fold {
+    pub(super) fn canonical_key(&self, state: &State) -> u128 {
+        if !self.scope.canonicalize {
             return self.hash(state, 0, 0);
         }
         let Scope { masters, clients, wakes, .. } = self.scope;
@@ -239,8 +239,8 @@ impl Machines {
         }
         wide.word(keys);
         wide.word(queues);
-        let Spent { cuts, stalls, errors, deaths, words, lapses } = state.spent;
-        wide.word(u64::from_le_bytes([cuts, stalls, errors, deaths, words, lapses, 0, 0]));
+        let Spent([cuts, stalls, errors, deaths, wake_ups, lapses]) = state.spent;
+        wide.word(u64::from_le_bytes([cuts, stalls, errors, deaths, wake_ups, lapses, 0, 0]));
         let held = |place: usize| state.held[place ^ first];
         let looked = |place: usize| state.looked[place ^ first];
         let lossy = |place: usize| state.lossy >> (place ^ first) & 1;

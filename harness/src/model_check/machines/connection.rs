@@ -10,8 +10,8 @@ use redquorum_protocol::{
     Time, Token, VoteRequest, WaiterId, WakeUp,
 };
 
-use super::MachineMutant;
 use super::master::{MasterReply, Request};
+use crate::mutants::Mutant;
 
 /// The tag that a link returns with a reply: the number of the claim, the round, and the token.
 pub(super) type Tag = (u8, RoundId);
@@ -40,6 +40,8 @@ pub(super) struct Connection {
     pub(super) set: u8,
     /// The first token for which a second `SET` was written.
     pub(super) twice: Option<u8>,
+    /// The mutation of the driver.
+    mutant: Mutant,
 }
 
 /// A connection.
@@ -54,16 +56,7 @@ pub(super) struct Wire {
     /// Replies and push messages that are not read.
     pub(super) replies: VecDeque<MasterReply>,
     /// Whether it is subscribed to the client's inbox.
-    pub(super) listens: bool,
-}
-
-/// A request of a claim to a link.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
-    VoteRequest { ask: VoteRequest, round: u8 },
-    CleanUp { token: Token, call: WakeUp, leave: Option<WaiterId> },
-    Enqueue { waiter_id: WaiterId, position: Position, again: bool },
-    Dequeue { waiter_id: WaiterId, call: bool },
+    pub(super) subscribed: bool,
 }
 
 /// The notifications for claims.
@@ -82,7 +75,7 @@ pub(super) struct Entries {
     /// Tokens that are wanted, one bit each.
     pub(super) claimed: u8,
     /// Tokens whose clean-up is pending, one bit each.
-    pub(super) owed: u8,
+    pub(super) pending: u8,
     /// The number of entries by the ledger's own count.
     pub(super) count: usize,
 }
@@ -95,7 +88,7 @@ pub(super) enum Entry {
     /// It is wanted; its clean-up will be pending.
     Claimed,
     /// Its clean-up is pending.
-    Owed,
+    Pending,
 }
 
 pub(super) fn token(number: u8) -> Token {
@@ -106,7 +99,7 @@ pub(super) const fn number(token: Token) -> u8 {
     token.as_bytes()[0]
 }
 
-fn key() -> Key {
+pub(super) fn key() -> Key {
     thread_local!(static KEY: Key = Arc::from(&b"r"[..]));
     KEY.with(Arc::clone)
 }
@@ -119,14 +112,14 @@ fn run_id() -> RunId {
 impl Wire {
     /// The client drops the connection.
     fn leave(&mut self) {
-        (self.open, self.listens) = (false, false);
+        (self.open, self.subscribed) = (false, false);
         self.replies.clear();
     }
 }
 
 impl Connection {
     /// A connection that is up, subscribed or not, before any other request.
-    pub(super) fn connected(subscribed: bool) -> Self {
+    pub(super) fn connected(subscribed: bool, mutant: Mutant) -> Self {
         let bounds = Bounds {
             stall: STALL,
             retry_min: RETRY,
@@ -135,96 +128,73 @@ impl Connection {
         };
         let mut out = Vec::new();
         let link = Link::start(bounds, &mut out).woken_at(INBOX);
-        let (wires, set) = (Vec::new(), 0);
-        let mut side = Self { link: Some(link), dialling: None, wires, set, twice: None };
-        side.carry_out(out, 0, MachineMutant::None, &mut Vec::new());
-        side.connect(MachineMutant::None, &mut Vec::new());
+        let mut side = Self {
+            link: Some(link),
+            dialling: None,
+            wires: Vec::new(),
+            set: 0,
+            twice: None,
+            mutant: Mutant::None,
+        };
+        side.carry_out(out, 0);
+        side.connect();
         if subscribed {
-            side.listen(TICKET, MachineMutant::None, &mut Vec::new());
+            side.subscribe(TICKET);
             while side.is_pending() {
                 side.reply(0, MasterReply::Alive);
-                side.hear(Duration::ZERO, MachineMutant::None, &mut Vec::new());
+                side.read_reply(Duration::ZERO);
             }
-            side.unlisten(MachineMutant::None);
+            side.unsubscribe();
         }
-        side
+        Self { mutant, ..side }
     }
 
-    /// Passes a claim's request to the link.
-    pub(super) fn order(
-        &mut self,
-        order: Order,
-        tag: Tag,
-        mutant: MachineMutant,
-        told: &mut Notifications,
-    ) {
-        let (input, round) = match order {
-            Order::VoteRequest { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
-            Order::CleanUp { token, call, leave } => {
-                (LinkInput::CleanUp { key: key(), token, call, leave, tag }, 0)
-            }
-            Order::Enqueue { waiter_id, position, again } => {
-                (LinkInput::Enqueue { key: key(), waiter_id, position, tag }, again.into())
-            }
-            Order::Dequeue { waiter_id, call } => {
-                (LinkInput::Dequeue { key: key(), waiter_id, call }, 0)
-            }
-        };
-        self.handle(NOW, input, round, mutant, told);
+    /// Passes the link an input. `round` is the round of extending that a request belongs to, or 1
+    /// for a look at a position.
+    pub(super) fn input(&mut self, input: LinkInput<Tag>, round: u8) -> Notifications {
+        self.handle(NOW, input, round)
     }
 
     /// Registers the waiter of a claim.
-    pub(super) fn listen(
-        &mut self,
-        waiter_id: WaiterId,
-        mutant: MachineMutant,
-        told: &mut Notifications,
-    ) {
-        self.handle(NOW, LinkInput::Subscribe { key: key(), waiter_id }, 0, mutant, told);
+    pub(super) fn subscribe(&mut self, waiter_id: WaiterId) -> Notifications {
+        self.handle(NOW, LinkInput::Subscribe { key: key(), waiter_id }, 0)
     }
 
     /// Removes the waiter.
-    pub(super) fn unlisten(&mut self, mutant: MachineMutant) {
-        self.handle(NOW, LinkInput::Unsubscribe(TICKET), 0, mutant, &mut Vec::new());
+    pub(super) fn unsubscribe(&mut self) {
+        self.handle(NOW, LinkInput::Unsubscribe(TICKET), 0);
     }
 
-    fn handle(
-        &mut self,
-        now: Time,
-        input: LinkInput<Tag>,
-        round: u8,
-        mutant: MachineMutant,
-        told: &mut Notifications,
-    ) {
-        let Some(link) = &mut self.link else { return };
+    fn handle(&mut self, now: Time, input: LinkInput<Tag>, round: u8) -> Notifications {
+        let Some(link) = &mut self.link else { return Vec::new() };
         let mut out = Vec::new();
         link.handle(now, input, &mut out);
-        self.carry_out(out, round, mutant, told);
+        self.carry_out(out, round)
     }
 
-    fn carry_out(
-        &mut self,
-        effects: Vec<LinkEffect<Tag>>,
-        round: u8,
-        mutant: MachineMutant,
-        told: &mut Notifications,
-    ) {
+    fn carry_out(&mut self, effects: Vec<LinkEffect<Tag>>, round: u8) -> Notifications {
+        let mut notifications = Notifications::new();
         for effect in effects {
             match effect {
-                LinkEffect::Write(command) => self.write(&command, round, mutant),
+                LinkEffect::Write(command) => self.write(&command, round),
                 LinkEffect::Dial(epoch) => self.dialling = Some(epoch),
                 LinkEffect::Close(epoch) => {
                     self.dialling = self.dialling.filter(|other| *other != epoch);
                     self.close(epoch);
                 }
-                LinkEffect::Reply(tag, answer) => told.push(Notification::Reply(tag, answer)),
-                LinkEffect::QueueEvent(_, word) => told.push(Notification::QueueEvent(word)),
+                LinkEffect::Reply(tag, answer) => {
+                    notifications.push(Notification::Reply(tag, answer));
+                }
+                LinkEffect::QueueEvent(_, word) => {
+                    notifications.push(Notification::QueueEvent(word));
+                }
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }
+        notifications
     }
 
-    fn write(&mut self, command: &Command, round: u8, mutant: MachineMutant) {
+    fn write(&mut self, command: &Command, round: u8) {
         let epoch = self.link.as_ref().and_then(Link::epoch);
         let request = match command {
             Command::Set { token, .. } => {
@@ -255,7 +225,7 @@ impl Connection {
             }
             Command::Hello => Request::Hello,
             Command::Subscribe { .. } => Request::Subscribe,
-            Command::Kill { .. } if mutant == MachineMutant::KillsNobody => Request::Ping,
+            Command::Kill { .. } if self.mutant == Mutant::KillsNone => Request::Ping,
             Command::Kill { client_id } => Request::Kill(*client_id),
             Command::Load(script) => Request::Load(*script),
             Command::Probe => Request::Ping,
@@ -263,7 +233,7 @@ impl Connection {
         let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
             return;
         };
-        if mutant == MachineMutant::CleansUpFirst && matches!(request, Request::Delete(..)) {
+        if self.mutant == Mutant::CleansUpFirst && matches!(request, Request::Delete(..)) {
             wire.requests.push_front(request);
         } else {
             wire.requests.push_back(request);
@@ -292,24 +262,25 @@ impl Connection {
     }
 
     /// The handshake of the new connection succeeds.
-    pub(super) fn connect(&mut self, mutant: MachineMutant, told: &mut Notifications) {
-        let Some(epoch) = self.dialling.take() else { return };
-        let unheard = self.unheard_sets();
+    pub(super) fn connect(&mut self) -> Notifications {
+        let Some(epoch) = self.dialling.take() else { return Vec::new() };
+        let unread = self.unread_sets();
         let (requests, replies) = (VecDeque::new(), VecDeque::new());
-        self.wires.push(Wire { epoch, open: true, requests, replies, listens: false });
+        self.wires.push(Wire { epoch, open: true, requests, replies, subscribed: false });
         let (client_id, run_id) = (Some(epoch), Some(run_id()));
         let greeting = Greeting { client_id, run_id, ..Greeting::default() };
         let input = LinkInput::Connected { epoch, greeting };
-        self.handle(NOW, input, 0, mutant, told);
-        if mutant == MachineMutant::SendsAgain
+        let notifications = self.handle(NOW, input, 0);
+        if self.mutant == Mutant::SendsAgain
             && let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch)
         {
-            wire.requests.extend(unheard.iter().map(|token| Request::Again(*token)));
-            unheard.into_iter().for_each(|token| self.note_set(token));
+            wire.requests.extend(unread.iter().map(|token| Request::Again(*token)));
+            unread.into_iter().for_each(|token| self.note_set(token));
         }
+        notifications
     }
 
-    fn unheard_sets(&self) -> Vec<u8> {
+    fn unread_sets(&self) -> Vec<u8> {
         let requests = self.wires.iter().flat_map(|wire| &wire.requests);
         let of = |request: &Request| match request {
             Request::Set(token) => Some(*token),
@@ -319,40 +290,38 @@ impl Connection {
     }
 
     /// The attempt to connect fails.
-    pub(super) fn fail_to_connect(&mut self, mutant: MachineMutant, told: &mut Notifications) {
-        let Some(epoch) = self.dialling.take() else { return };
-        self.closed(epoch, mutant, told);
+    pub(super) fn fail_to_connect(&mut self) -> Notifications {
+        let Some(epoch) = self.dialling.take() else { return Vec::new() };
+        self.closed(epoch)
     }
 
     /// The client's connection breaks.
-    pub(super) fn cut(&mut self, mutant: MachineMutant, told: &mut Notifications) {
-        let Some(epoch) = self.wires.iter().find(|wire| wire.open).map(|wire| wire.epoch) else {
-            return;
-        };
-        if mutant == MachineMutant::TakesSilenceForPaid {
-            self.take_silence_for_paid(epoch, told);
+    pub(super) fn cut(&mut self) -> Notifications {
+        let Some(wire) = self.wires.iter().find(|wire| wire.open) else { return Vec::new() };
+        let (epoch, mut notifications) = (wire.epoch, Vec::new());
+        if self.mutant == Mutant::AssumesCleanUps {
+            notifications = self.assume_clean_ups(wire.clone());
         }
         self.close(epoch);
-        self.closed(epoch, mutant, told);
+        notifications.extend(self.closed(epoch));
+        notifications
     }
 
-    fn closed(&mut self, epoch: u64, mutant: MachineMutant, told: &mut Notifications) {
-        let input = LinkInput::Closed { epoch, why: "cut".into(), random: 0 };
-        self.handle(NOW, input, 0, mutant, told);
+    fn closed(&mut self, epoch: u64) -> Notifications {
+        self.handle(NOW, LinkInput::Closed { epoch, why: "cut".into(), random: 0 }, 0)
     }
 
     /// If a connection breaks between two clean-ups, the second also counts as complete.
-    fn take_silence_for_paid(&mut self, epoch: u64, told: &mut Notifications) {
-        let Some(wire) = self.wires.iter().find(|wire| wire.epoch == epoch) else { return };
-        let heard = wire.replies.iter().filter_map(|reply| reply.answer(Duration::ZERO));
+    fn assume_clean_ups(&mut self, wire: Wire) -> Notifications {
+        let epoch = wire.epoch;
+        let unread = wire.replies.iter().filter_map(|reply| reply.answer(Duration::ZERO));
         let silent = wire.requests.iter().map(|request| match request {
             Request::Delete(..) => Reply::Absent,
             Request::Kill(_) | Request::Load(_) | Request::Ping => Reply::Alive,
             _ => Reply::Unknown(Cause::Silent),
         });
-        for answer in heard.chain(silent).collect::<Vec<_>>() {
-            self.handle(NOW, LinkInput::Answered { epoch, answer }, 0, MachineMutant::None, told);
-        }
+        let answers = unread.chain(silent).map(|answer| LinkInput::Answered { epoch, answer });
+        answers.flat_map(|input| self.handle(NOW, input, 0)).collect()
     }
 
     /// The next wake-up to be read is lost.
@@ -363,18 +332,18 @@ impl Connection {
     }
 
     /// The client reads the next reply.
-    pub(super) fn hear(&mut self, left: Duration, mutant: MachineMutant, told: &mut Notifications) {
-        if mutant == MachineMutant::NeverReads {
-            return;
+    pub(super) fn read_reply(&mut self, left: Duration) -> Notifications {
+        if self.mutant == Mutant::NeverReads {
+            return Vec::new();
         }
-        let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return };
-        let Some(reply) = wire.replies.pop_front() else { return };
+        let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return Vec::new() };
+        let Some(reply) = wire.replies.pop_front() else { return Vec::new() };
         let epoch = wire.epoch;
         let input = match reply.answer(left) {
             Some(answer) => LinkInput::Answered { epoch, answer },
             None => LinkInput::Woken { epoch, waiter_id: TICKET },
         };
-        self.handle(NOW, input, 0, mutant, told);
+        self.handle(NOW, input, 0)
     }
 
     /// The due time of its next timer, and whether that timer treats the connection as stalled.
@@ -384,10 +353,9 @@ impl Connection {
     }
 
     /// Its next timer fires.
-    pub(super) fn wake(&mut self, mutant: MachineMutant, told: &mut Notifications) {
-        if let Some((due, _)) = self.timer() {
-            self.handle(due, LinkInput::Wake, 0, mutant, told);
-        }
+    pub(super) fn wake(&mut self) -> Notifications {
+        let Some((due, _)) = self.timer() else { return Vec::new() };
+        self.handle(due, LinkInput::Wake, 0)
     }
 
     /// The master removes the next command of a connection from its buffer, and replies to it.
@@ -400,11 +368,8 @@ impl Connection {
         if self.wires[wire].open && !matches!(request, Request::Again(_)) {
             self.wires[wire].replies.push_back(reply);
         }
-        match request {
-            Request::Subscribe if reply == MasterReply::Alive => {
-                self.wires[wire].listens = self.wires[wire].open;
-            }
-            _ => {}
+        if request == Request::Subscribe && reply == MasterReply::Alive {
+            self.wires[wire].subscribed = self.wires[wire].open;
         }
         if let Request::Kill(id) = request
             && reply == MasterReply::Alive
@@ -417,7 +382,7 @@ impl Connection {
 
     /// The master wakes the client's waiter.
     pub(super) fn freed(&mut self) {
-        for wire in self.wires.iter_mut().filter(|wire| wire.listens) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.subscribed) {
             wire.replies.push_back(MasterReply::Freed);
         }
     }
@@ -453,7 +418,7 @@ impl Connection {
 
     /// Whether a message to the client's inbox reaches a connection.
     pub(super) fn is_called(&self) -> bool {
-        self.wires.iter().any(|wire| wire.listens)
+        self.wires.iter().any(|wire| wire.subscribed)
     }
 
     /// The data that was written to a connection that is gone is lost.
@@ -478,12 +443,12 @@ impl Connection {
     /// The contents of the ledger, for this many tokens.
     pub(super) fn entries(&self, tokens: u8) -> Entries {
         let count = self.link.as_ref().map_or(0, |link| link.owed() + link.claimed());
-        let mut entries = Entries { claimed: 0, owed: 0, count };
+        let mut entries = Entries { claimed: 0, pending: 0, count };
         for token in (1..=tokens).filter(|_| count > 0) {
             match self.entry(token) {
                 Entry::None => {}
                 Entry::Claimed => entries.claimed |= 1 << token,
-                Entry::Owed => entries.owed |= 1 << token,
+                Entry::Pending => entries.pending |= 1 << token,
             }
         }
         entries
@@ -493,7 +458,7 @@ impl Connection {
     /// can read its ledger.
     pub(super) fn entry(&self, of: u8) -> Entry {
         let Some(link) = &self.link else { return Entry::None };
-        let says = |input| {
+        let reports = |input| {
             let mut copy = link.clone();
             let mut out = Vec::new();
             copy.handle(NOW, LinkInput::ShutDown, &mut out);
@@ -503,15 +468,15 @@ impl Connection {
         let (token, tag) = (token(of), (0, RoundId::Release));
         // For a token that it does not know, the link reports completion without a request.
         let call = WakeUp::None;
-        let settle = LinkInput::CleanUp { key: key(), token, call, leave: None, tag };
-        if says(settle) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::ShutDown))) {
+        let clean_up = LinkInput::CleanUp { key: key(), token, call, leave: None, tag };
+        if reports(clean_up) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::ShutDown))) {
             return Entry::None;
         }
         // The link sends nothing for a token that was given up.
         let ask = VoteRequest::Keep { token, ttl_ms: 1, repair: false, fence: None };
         let send = LinkInput::Send { key: key(), ask, tag };
-        if says(send) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::GivenUp))) {
-            Entry::Owed
+        if reports(send) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::GivenUp))) {
+            Entry::Pending
         } else {
             Entry::Claimed
         }

@@ -7,7 +7,8 @@ use super::caller::Caller;
 use super::connection::Connection;
 use super::local::MoveResult;
 use super::master::{Key, MasterReply, Request, STRANGER};
-use super::{MachineMutant, Machines, Scope, Spent, State, Withheld, is_over};
+use super::scope::Fault;
+use super::{Machines, Mutant, Scope, State, Withheld, is_over};
 
 /// An event. Clients and masters are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub enum LinkEvent {
     /// The master executes the next command of this connection, but has lost its scripts.
     Unload(u8),
     /// The client reads the next reply or wake-up.
-    Hear,
+    Read,
     /// A wake-up is lost.
     Miss,
     /// The handshake of a new connection succeeds.
@@ -123,7 +124,8 @@ impl Machines {
             if stands && matches!(of.client_event, ClientEvent::Act(Act::Wake | Act::Tick)) {
                 continue;
             }
-            if of.fairness == fairness && self.scope.affords(state.spent, of.cost, withheld) {
+            let affords = |fault| self.scope.affords(state.spent, fault, withheld);
+            if of.fairness == fairness && of.fault.is_none_or(affords) {
                 out.push((fairness, Event::Move(small(client), index)));
             }
         }
@@ -149,10 +151,8 @@ impl Machines {
     ) {
         for (master, queue) in (0..).zip(&state.queues) {
             for (place, _) in (0..).zip(queue.iter()) {
-                if state.spent.lapses < self.scope.lapses {
+                if self.scope.affords(state.spent, Fault::Lapse, withheld) {
                     out.push((Fairness::Free, Event::Lapse(master, place)));
-                } else {
-                    withheld.lapses += 1;
                 }
             }
         }
@@ -166,16 +166,16 @@ impl Machines {
     /// that client, in the same way at any time, and prevents no other event. A rule that is broken
     /// before it is also broken after it.
     fn only(&self, state: &State) -> Option<Event> {
-        let Spent { cuts, stalls, errors, words, .. } = state.spent;
-        let (scope, spent) = (&self.scope, cuts + stalls + errors + words);
-        if !scope.reduce || spent < scope.cuts + scope.stalls + scope.errors + scope.words {
+        let scope = &self.scope;
+        let breaks = [Fault::Cut, Fault::Stall, Fault::Error, Fault::LostWakeUp];
+        if !scope.reduce || breaks.iter().any(|of| state.spent.of(*of) < scope.bound(*of)) {
             return None;
         }
         (0..scope.clients).find_map(|client| {
             let known = self.known(state, client);
             let moves = known.moves.as_ref().filter(|_| known.over)?;
             let index = moves.iter().position(|of| match (of.client_event, &of.then) {
-                (ClientEvent::Between(_, LinkEvent::Hear), _) => true,
+                (ClientEvent::Between(_, LinkEvent::Read), _) => true,
                 (
                     ClientEvent::Between(master, _),
                     MoveResult::Asks(Request::Delete(token, WakeUp::None, None), _),
@@ -196,38 +196,27 @@ fn small(number: usize) -> u8 {
     u8::try_from(number).expect("there are few")
 }
 
-/// The bound that an event uses up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cost {
-    Nothing,
-    Cut,
-    Stall,
-    Error,
-    Death,
-    QueueEvent,
-}
-
-/// A possible event, whether it must happen, and its cost.
-pub(super) type Possible = (Fairness, ClientEvent, Cost);
+/// A possible event, whether it must happen, and the fault that it is.
+pub(super) type Possible = (Fairness, ClientEvent, Option<Fault>);
 
 /// Lists all events that can happen to a client, and counts those that the bounds prevent.
 pub(super) fn possible(
     caller: &Caller,
     sides: &[&Connection],
-    (scope, mutant): (&Scope, MachineMutant),
+    (scope, mutant): (&Scope, Mutant),
     withheld: &mut Withheld,
 ) -> Vec<Possible> {
     let mut out = Vec::new();
     for (master, side) in (0..).zip(sides) {
-        let mut list = |fairness, link_event, cost| {
-            out.push((fairness, ClientEvent::Between(master, link_event), cost));
+        let mut list = |fairness, link_event, fault| {
+            out.push((fairness, ClientEvent::Between(master, link_event), fault));
         };
         messages(side, mutant, &mut list);
         faults(side, &mut list);
     }
     if !caller.dead {
-        acts(caller, scope, withheld, &mut |fairness, act, cost| {
-            out.push((fairness, ClientEvent::Act(act), cost));
+        acts(caller, scope, withheld, &mut |fairness, act, fault| {
+            out.push((fairness, ClientEvent::Act(act), fault));
         });
     }
     // Due events come first. Within each group the order of the list stays.
@@ -238,47 +227,47 @@ pub(super) fn possible(
 /// The messages that move between a client and a master.
 fn messages(
     side: &Connection,
-    mutant: MachineMutant,
-    list: &mut impl FnMut(Fairness, LinkEvent, Cost),
+    mutant: Mutant,
+    list: &mut impl FnMut(Fairness, LinkEvent, Option<Fault>),
 ) {
     for (number, wire) in (0..).zip(&side.wires) {
         if wire.open && !wire.replies.is_empty() {
-            list(Fairness::Due, LinkEvent::Hear, Cost::Nothing);
+            list(Fairness::Due, LinkEvent::Read, None);
         }
         if !wire.requests.is_empty() {
-            list(Fairness::Due, LinkEvent::Execute(number), Cost::Nothing);
+            list(Fairness::Due, LinkEvent::Execute(number), None);
             if !wire.open {
-                list(Fairness::Free, LinkEvent::Lose(number), Cost::Nothing);
+                list(Fairness::Free, LinkEvent::Lose(number), None);
             }
         }
     }
     if side.dialling.is_some() {
-        list(Fairness::Due, LinkEvent::Connect, Cost::Nothing);
+        list(Fairness::Due, LinkEvent::Connect, None);
     }
     if let Some((_, false)) = side.timer()
-        && mutant != MachineMutant::NeverTriesAgain
+        && mutant != Mutant::NeverRetries
     {
-        list(Fairness::Due, LinkEvent::Retry, Cost::Nothing);
+        list(Fairness::Due, LinkEvent::Retry, None);
     }
 }
 
 /// The faults between them.
-fn faults(side: &Connection, list: &mut impl FnMut(Fairness, LinkEvent, Cost)) {
+fn faults(side: &Connection, list: &mut impl FnMut(Fairness, LinkEvent, Option<Fault>)) {
     if side.wires.iter().any(|wire| wire.open) {
-        list(Fairness::Free, LinkEvent::Cut, Cost::Cut);
+        list(Fairness::Free, LinkEvent::Cut, Some(Fault::Cut));
     }
     if side.dialling.is_some() {
-        list(Fairness::Free, LinkEvent::FailToConnect, Cost::Cut);
+        list(Fairness::Free, LinkEvent::FailToConnect, Some(Fault::Cut));
     }
     if let Some((_, true)) = side.timer() {
-        list(Fairness::Free, LinkEvent::Stall, Cost::Stall);
+        list(Fairness::Free, LinkEvent::Stall, Some(Fault::Stall));
     }
     if side.wires.iter().any(|wire| wire.replies.front() == Some(&MasterReply::Freed)) {
-        list(Fairness::Free, LinkEvent::Miss, Cost::QueueEvent);
+        list(Fairness::Free, LinkEvent::Miss, Some(Fault::LostWakeUp));
     }
     for (number, wire) in (0..).zip(&side.wires) {
         let Some(request) = wire.requests.front() else { continue };
-        list(Fairness::Free, LinkEvent::Refuse(number), Cost::Error);
+        list(Fairness::Free, LinkEvent::Refuse(number), Some(Fault::Error));
         let is_script = matches!(
             request,
             Request::Delete(..)
@@ -287,7 +276,7 @@ fn faults(side: &Connection, list: &mut impl FnMut(Fairness, LinkEvent, Cost)) {
                 | Request::Dequeue { .. }
         );
         if is_script {
-            list(Fairness::Free, LinkEvent::Unload(number), Cost::Error);
+            list(Fairness::Free, LinkEvent::Unload(number), Some(Fault::Error));
         }
     }
 }
@@ -297,10 +286,10 @@ fn acts(
     caller: &Caller,
     scope: &Scope,
     withheld: &mut Withheld,
-    list: &mut impl FnMut(Fairness, Act, Cost),
+    list: &mut impl FnMut(Fairness, Act, Option<Fault>),
 ) {
     let mut list = |fairness, act| {
-        list(fairness, act, if act == Act::Die { Cost::Death } else { Cost::Nothing });
+        list(fairness, act, if act == Act::Die { Some(Fault::Death) } else { None });
     };
     if let Claim::Acquiring(acquire) = &caller.claim
         && acquire.is_won()

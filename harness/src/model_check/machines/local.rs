@@ -8,8 +8,9 @@ use super::super::wide::Wide;
 use super::caller::{Caller, TICK};
 use super::canonical::ORDERS;
 use super::connection::{Connection, Entries};
-use super::event::{ClientEvent, Cost, LinkEvent, possible};
+use super::event::{ClientEvent, LinkEvent, possible};
 use super::master::{MasterReply, Request};
+use super::scope::Fault;
 use super::{Fairness, MASTERS, Machines, Withheld, is_over};
 
 /// A client: the numbers of its claim and of its connections in their pools.
@@ -39,13 +40,13 @@ pub(super) struct Known {
     /// Whether a wake-up was sent to it that it has not read.
     pub(super) has_wake_up: bool,
     /// The local after a master wakes its waiter, once computed.
-    pub(super) told: [u32; MASTERS],
+    pub(super) woken: [u32; MASTERS],
     /// Whether its process is dead.
     pub(super) dead: bool,
     /// Whether its claim is over.
     pub(super) over: bool,
     /// Whether no clean-up is pending for any master.
-    pub(super) owes_nothing: bool,
+    pub(super) has_nothing_pending: bool,
     /// A rule that it breaks on its own.
     pub(super) broken: Option<Broken>,
     /// Its possible moves, once computed: due moves first.
@@ -59,7 +60,7 @@ pub(super) struct Known {
 pub(super) struct Move {
     pub(super) fairness: Fairness,
     pub(super) client_event: ClientEvent,
-    pub(super) cost: Cost,
+    pub(super) fault: Option<Fault>,
     pub(super) then: MoveResult,
 }
 
@@ -87,7 +88,7 @@ impl Known {
 impl Machines {
     pub(super) fn first_local(&mut self) -> u32 {
         let caller = self.callers.enter(Caller::new(), |caller| caller.hashes(true));
-        let side = self.enter_side(Connection::connected(self.scope.subscribed));
+        let side = self.enter_side(Connection::connected(self.scope.subscribed, self.mutant));
         self.enter_local(Local { caller, sides: [side; MASTERS] })
     }
 
@@ -114,8 +115,8 @@ impl Machines {
         let caller = self.callers.get(local.caller);
         let sides = local.sides.map(|side| self.sides.get(side));
         let live = caller.live();
-        let covered = sides.map(|(_, Entries { claimed, owed, .. })| {
-            owed | live.map_or(0, |token| claimed & 1 << token)
+        let covered = sides.map(|(_, Entries { claimed, pending, .. })| {
+            pending | live.map_or(0, |token| claimed & 1 << token)
         });
         let mut may_expire = [0; 8];
         for (round, tokens) in (0..).zip(&mut may_expire) {
@@ -134,10 +135,10 @@ impl Machines {
                 .sum(),
             pending: sides.iter().any(|(side, _)| side.is_pending()),
             has_wake_up: sides.iter().any(|(side, _)| side.has_wake_up()),
-            told: [u32::MAX; MASTERS],
+            woken: [u32::MAX; MASTERS],
             dead: caller.dead,
             over: is_over(&caller.claim),
-            owes_nothing: sides.iter().all(|(_, entries)| entries.count == 0),
+            has_nothing_pending: sides.iter().all(|(_, entries)| entries.count == 0),
             broken: self.check_local(caller, &sides, &covered).err(),
             moves: None,
             withheld: Withheld::default(),
@@ -157,9 +158,9 @@ impl Machines {
             let sides = &sides[..self.scope.masters];
             possible(caller, sides, (&self.scope, self.mutant), &mut withheld)
         };
-        let moves = possible.into_iter().map(|(fairness, client_event, cost)| {
+        let moves = possible.into_iter().map(|(fairness, client_event, fault)| {
             let then = self.then(local, client_event);
-            Move { fairness, client_event, cost, then }
+            Move { fairness, client_event, fault, then }
         });
         let mut moves: Vec<Move> = moves.collect();
         let possible = moves.len();

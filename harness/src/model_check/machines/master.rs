@@ -1,4 +1,8 @@
 //! A master: one key that is there or not, the queue of its waiters, and the commands on both.
+//!
+//! `crates/redis-model` cannot stand here: its keys expire by a wall clock, and a state of this
+//! model has none (a key may expire at any time from an instant of its owner's clock on), and must
+//! be a few bytes. A test compares the two models, reply by reply.
 
 use std::time::Duration;
 

@@ -6,38 +6,43 @@ use super::super::Broken;
 use super::caller::{Caller, TICK};
 use super::connection::{Connection, Entries};
 use super::master::{Key, MasterReply, Queue, Request, STRANGER};
-use super::{Machines, Spent, State};
+use super::scope::Fault;
+use super::{Machines, State};
 
 /// Clean-ups complete: once no event is due any more, no clean-up is pending and no key is left.
-pub(super) const DEBTS_ARE_PAID: &str = "debts are paid";
+pub(in crate::model_check) const CLEAN_UPS_COMPLETE: &str = "clean-ups complete";
 /// No key outlives its clean-up: each key that is on a master, or may still be created there, is in
 /// the ledger.
-pub(super) const NO_KEY_OUTLIVES_ITS_DEBT: &str = "no key outlives its debt";
+pub(in crate::model_check) const NO_KEY_OUTLIVES_ITS_CLEAN_UP: &str =
+    "no key outlives its clean-up";
 /// R4: a token is never `SET` on a master twice.
-pub(super) const A_TOKEN_IS_SET_ONCE: &str = "a token is set once";
+pub(in crate::model_check) const A_TOKEN_IS_SET_ONCE: &str = "a token is set once";
 /// R5: a clean-up comes behind the command that it cleans up, or behind the kill of that
 /// connection.
-pub(super) const A_CLEAN_UP_COMES_BEHIND: &str = "a clean-up comes behind what it cleans up";
+pub(in crate::model_check) const A_CLEAN_UP_COMES_BEHIND: &str =
+    "a clean-up comes behind what it cleans up";
 /// R7: after a loss the lease is never held again, and its deadline does not move.
-pub(super) const LOST_IS_FINAL: &str = "lost is final";
+pub(in crate::model_check) const LOST_IS_FINAL: &str = "lost is final";
 /// R6: a deadline moves only after a round that succeeded, and only forward.
-pub(super) const A_DEADLINE_MOVES_BY_SUCCESS: &str =
+pub(in crate::model_check) const A_DEADLINE_MOVES_BY_SUCCESS: &str =
     "a deadline moves only by a round that succeeded";
 /// R1: no lease is returned at or past its deadline.
-pub(super) const HANDED_OUT_IN_TIME: &str = "a lease is handed out before its deadline";
+pub(in crate::model_check) const HANDED_OUT_IN_TIME: &str =
+    "a lease is handed out before its deadline";
 /// If a client believes in a lease, a quorum of masters has its key.
-pub(super) const A_BELIEVED_HOLD_IS_TRUE: &str = "a believed hold is a true one";
+pub(in crate::model_check) const A_BELIEVED_HOLD_IS_TRUE: &str = "a believed hold is a true one";
 /// No waiter is forgotten. Once a quorum of masters was released, and no message is under way
 /// between these and a waiter, it sleeps no longer than for a pause, or another client goes on. If
 /// a wake-up was lost, that holds from its next look on.
-pub(super) const NO_WAITER_IS_FORGOTTEN: &str = "no waiter is forgotten";
+pub(in crate::model_check) const NO_WAITER_IS_FORGOTTEN: &str = "no waiter is forgotten";
 /// An attempt that its votes refused wakes no waiter. Otherwise two waiters would wake each other
 /// for ever.
-pub(super) const A_FAILURE_WAKES_NOBODY: &str = "an attempt that failed wakes no client";
+pub(in crate::model_check) const A_FAILURE_WAKES_NO_WAITER: &str =
+    "an attempt that failed wakes no client";
 /// At an end no queue has a position of a client that is done, unless a message was lost.
-pub(super) const NO_POSITION_STAYS: &str = "no position stays behind";
+pub(in crate::model_check) const NO_POSITION_STAYS: &str = "no position stays behind";
 /// Two clients never believe in a lease at once.
-pub(super) const MUTUAL_EXCLUSION: &str = "believed holds do not overlap";
+pub(in crate::model_check) const MUTUAL_EXCLUSION: &str = "believed holds do not overlap";
 
 fn broken<T>(rule: &'static str, why: impl Into<String>) -> Result<T, Broken> {
     Err(Broken { rule, why: why.into() })
@@ -86,7 +91,7 @@ impl Machines {
             }
             if let Some(token) = side.calls().find(|token| caller.refused & 1 << token != 0) {
                 let why = format!("the clean-up of token {token} wakes one, on master {master}");
-                return broken(A_FAILURE_WAKES_NOBODY, why);
+                return broken(A_FAILURE_WAKES_NO_WAITER, why);
             }
             side.check_order().or_else(|why| {
                 broken(A_CLEAN_UP_COMES_BEHIND, format!("for master {master}: {why}"))
@@ -96,9 +101,9 @@ impl Machines {
                 .find_map(|request| request.creates().filter(|token| covered & 1 << token == 0));
             if let Some(token) = orphan.filter(|_| !caller.dead) {
                 let why = format!(
-                    "token {token} is on its way to master {master}, and its clean-up is not owed"
+                    "token {token} is on its way to master {master}, and its clean-up is not pending"
                 );
-                return broken(NO_KEY_OUTLIVES_ITS_DEBT, why);
+                return broken(NO_KEY_OUTLIVES_ITS_CLEAN_UP, why);
             }
         }
         Ok(())
@@ -117,9 +122,9 @@ impl Machines {
             if self.known(state, client.into()).covered[master - 1] & 1 << token == 0 {
                 let c = client + 1;
                 let why = format!(
-                    "token {token} of c{c} is on master {master}, and its clean-up is not owed"
+                    "token {token} of c{c} is on master {master}, and its clean-up is not pending"
                 );
-                return broken(NO_KEY_OUTLIVES_ITS_DEBT, why);
+                return broken(NO_KEY_OUTLIVES_ITS_CLEAN_UP, why);
             }
         }
         self.check_sleep(state)?;
@@ -172,20 +177,20 @@ impl Machines {
                 continue;
             }
             if !known.over {
-                return broken(DEBTS_ARE_PAID, format!("the claim of c{c} never ends"));
+                return broken(CLEAN_UPS_COMPLETE, format!("the claim of c{c} never ends"));
             }
-            let Spent { cuts, stalls, errors, .. } = state.spent;
+            let faults = [Fault::Cut, Fault::Stall, Fault::Error];
             let stays = |queue: &Queue| queue.iter().any(|it| usize::from(it.client) == client);
             if let Some(master) = state.queues.iter().position(stays)
-                && cuts + stalls + errors == 0
+                && faults.iter().all(|fault| state.spent.of(*fault) == 0)
             {
                 let why = format!("c{c} is done, and is in the queue of master {}", master + 1);
                 return broken(NO_POSITION_STAYS, why);
             }
             let ours = |key: Key| usize::from(key.client) == client;
-            if !known.owes_nothing || state.keys.iter().flatten().any(|key| ours(*key)) {
+            if !known.has_nothing_pending || state.keys.iter().flatten().any(|key| ours(*key)) {
                 return broken(
-                    DEBTS_ARE_PAID,
+                    CLEAN_UPS_COMPLETE,
                     format!("c{c} is done, and leaves something for ever"),
                 );
             }

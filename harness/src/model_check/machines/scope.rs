@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::super::counted;
-use super::event::Cost;
+use crate::mutants::Mutant;
 
 /// The bounds. Everything without a bound here is unlimited: messages, timers, ends of claims and
 /// expiries come in every order.
@@ -45,7 +45,7 @@ pub struct Scope {
     /// The number of client processes that die.
     pub deaths: u8,
     /// The number of wake-ups that are lost.
-    pub words: u8,
+    pub lost_wake_ups: u8,
     /// The number of queue positions that lapse while their clients live.
     pub lapses: u8,
     /// Whether clocks of claims move. Otherwise no claim times out and no lease reaches its
@@ -55,7 +55,7 @@ pub struct Scope {
     /// actions.
     pub still: bool,
     /// Whether states that differ only in the order of masters or of clients count as one.
-    pub fold: bool,
+    pub canonicalize: bool,
     /// Whether an event is taken alone if no other event needs to be tried before it.
     pub reduce: bool,
 }
@@ -74,58 +74,41 @@ pub enum Start {
     Others,
 }
 
-/// The part of the bounds that is used up on the way to a state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Spent {
-    /// See [`Scope::cuts`].
-    pub cuts: u8,
-    /// See [`Scope::stalls`].
-    pub stalls: u8,
-    /// See [`Scope::errors`].
-    pub errors: u8,
-    /// See [`Scope::deaths`].
-    pub deaths: u8,
-    /// See [`Scope::words`].
-    pub words: u8,
-    /// See [`Scope::lapses`].
-    pub lapses: u8,
+/// A fault of which a [`Scope`] allows a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Cut,
+    Stall,
+    Error,
+    Death,
+    LostWakeUp,
+    Lapse,
 }
 
+/// The number of kinds of faults.
+const FAULTS: usize = 6;
+
+/// How often each fault has happened on the way to a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Spent(pub(super) [u8; FAULTS]);
+
 impl Spent {
-    /// Deducts the cost of an event.
-    pub(super) const fn spend(&mut self, cost: Cost) {
-        match cost {
-            Cost::Nothing => {}
-            Cost::Cut => self.cuts += 1,
-            Cost::Stall => self.stalls += 1,
-            Cost::Error => self.errors += 1,
-            Cost::Death => self.deaths += 1,
-            Cost::QueueEvent => self.words += 1,
-        }
+    pub(super) const fn spend(&mut self, fault: Fault) {
+        self.0[fault as usize] += 1;
+    }
+
+    pub(super) const fn of(&self, fault: Fault) -> u8 {
+        self.0[fault as usize]
     }
 }
 
-/// How often each bound has prevented an event.
+/// How often each bound of a [`Scope`] has prevented an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Withheld {
-    /// A claim that was not started.
-    pub claims: u64,
-    /// A further attempt of a claim.
-    pub attempts: u64,
-    /// A round of extending.
-    pub rounds: u64,
-    /// A connection, or an attempt to connect, that did not break.
-    pub cuts: u64,
-    /// A link that did not stall.
-    pub stalls: u64,
-    /// A command without an error.
-    pub errors: u64,
-    /// A process that did not die.
-    pub deaths: u64,
-    /// A wake-up that was not lost.
-    pub words: u64,
-    /// A position that did not lapse.
-    pub lapses: u64,
+    pub(super) claims: u64,
+    pub(super) attempts: u64,
+    pub(super) rounds: u64,
+    faults: [u64; FAULTS],
 }
 
 impl Withheld {
@@ -138,25 +121,37 @@ impl Withheld {
 }
 
 impl Scope {
-    /// Whether the bounds allow an event. If not, it is counted.
-    pub(super) const fn affords(&self, spent: Spent, cost: Cost, withheld: &mut Withheld) -> bool {
-        let (spent, bound, withheld) = match cost {
-            Cost::Nothing => return true,
-            Cost::Cut => (spent.cuts, self.cuts, &mut withheld.cuts),
-            Cost::Stall => (spent.stalls, self.stalls, &mut withheld.stalls),
-            Cost::Error => (spent.errors, self.errors, &mut withheld.errors),
-            Cost::Death => (spent.deaths, self.deaths, &mut withheld.deaths),
-            Cost::QueueEvent => (spent.words, self.words, &mut withheld.words),
-        };
-        if spent >= bound {
-            *withheld += 1;
+    /// How often a fault may happen.
+    pub(super) const fn bound(&self, fault: Fault) -> u8 {
+        match fault {
+            Fault::Cut => self.cuts,
+            Fault::Stall => self.stalls,
+            Fault::Error => self.errors,
+            Fault::Death => self.deaths,
+            Fault::LostWakeUp => self.lost_wake_ups,
+            Fault::Lapse => self.lapses,
         }
-        spent < bound
+    }
+
+    /// Whether the bounds allow a fault. If not, it is counted.
+    pub(super) const fn affords(
+        &self,
+        spent: Spent,
+        fault: Fault,
+        withheld: &mut Withheld,
+    ) -> bool {
+        let affords = spent.of(fault) < self.bound(fault);
+        if !affords {
+            withheld.faults[fault as usize] += 1;
+        }
+        affords
     }
 
     /// Whether a waiter may have to find by itself that the resource is free.
     pub(super) const fn loses_wake_ups(&self) -> bool {
-        self.words > 0 || self.lapses > 0 || self.deaths > 0 && matches!(self.start, Start::Others)
+        self.lost_wake_ups > 0
+            || self.lapses > 0
+            || self.deaths > 0 && matches!(self.start, Start::Others)
     }
 
     /// No bound is exceeded, and no fault happens: the base of the others.
@@ -178,11 +173,11 @@ impl Scope {
         stalls: 0,
         errors: 0,
         deaths: 0,
-        words: 0,
+        lost_wake_ups: 0,
         lapses: 0,
         clocks: false,
         still: false,
-        fold: true,
+        canonicalize: true,
         reduce: true,
     };
 
@@ -196,7 +191,7 @@ impl Scope {
         Self { name: "two waiters", masters: 1, clocks: false, cuts: 1, deaths: 1, ..Self::WAIT },
     ];
 
-    /// All runs of `redquorum-chaos prove`. Each has another wide bound.
+    /// All runs of `redquorum-chaos model-check`. Each has another wide bound.
     pub const ALL: [Self; 21] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
@@ -245,7 +240,7 @@ impl Scope {
             start: Start::Awaited,
             still: true,
             cuts: 1,
-            words: 1,
+            lost_wake_ups: 1,
             ..Self::WAKES
         },
         Self {
@@ -307,6 +302,45 @@ impl Scope {
         Self { name: "two waiters on two masters", masters: 2, clocks: false, ..Self::WAIT },
     ];
 
+    /// One client with every action on one lease.
+    pub(super) const ONE: Self =
+        Self { name: "one", claims: 2, attempts: 2, waits: true, clocks: true, ..Self::ALONE };
+    /// One client holds the lease, and the other waits for it.
+    pub(super) const WAITER: Self = Self { masters: 1, start: Start::Awaited, ..Self::WAKES };
+    /// Both clients wait for the lease of another process.
+    const WAITERS: Self = Self { masters: 1, still: true, ..Self::WAIT };
+
+    /// The bounds in which a mutant of the driver breaks a rule; none for other mutants.
+    pub const fn against(mutant: Mutant) -> Option<Self> {
+        let cut = Self { cuts: 1, ..Self::ONE };
+        let one = Self { masters: 1, ..cut };
+        let lease = Self { cuts: 0, claims: 1, attempts: 1, ..one };
+        Some(match mutant {
+            Mutant::ReleaseAcknowledgedOnly
+            | Mutant::LeavesLost
+            | Mutant::CleansUpFirst
+            | Mutant::OneToken
+            | Mutant::NoDeadlineCheck
+            | Mutant::RevivesLost
+            | Mutant::NeverReads => Self::ONE,
+            Mutant::AssumesCleanUps
+            | Mutant::KillsNone
+            | Mutant::SendsAgain
+            | Mutant::ErrorIsYes => cut,
+            Mutant::DriftIgnored => Self { rounds: 1, ..lease },
+            Mutant::MixesRounds => Self { rounds: 2, ..lease },
+            Mutant::ExtendsByLess => Self { rounds: 1, ..one },
+            Mutant::NeverRetries => Self { cuts: 2, ..one },
+            Mutant::DeafForEver | Mutant::WakesNone | Mutant::CallsAlways | Mutant::KeepsPlace => {
+                Self::WAITER
+            }
+            Mutant::DropsLooks => Self { lost_wake_ups: 1, ..Self::WAITER },
+            Mutant::LeavesInSilence => Self::WAITERS,
+            Mutant::WakesGone => Self { deaths: 1, ..Self::WAITERS },
+            _ => return None,
+        })
+    }
+
     /// The base for claims that wait in queues and are woken.
     pub(super) const WAKES: Self =
         Self { attempts: 2, waits: true, wakes: true, clocks: true, ..Self::CALM };
@@ -344,7 +378,7 @@ impl Scope {
             counted(self.stalls, "stalled connection"),
             counted(self.errors, "error"),
             counted(self.deaths, "death"),
-            counted(self.words, "lost wake-up"),
+            counted(self.lost_wake_ups, "lost wake-up"),
             counted(self.lapses, "lapsed position"),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -353,11 +387,12 @@ impl Scope {
 
 impl fmt::Display for Withheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths, words, lapses } = self;
+        let Self { claims, attempts, rounds, faults } = self;
+        let [cuts, stalls, errors, deaths, wake_ups, lapses] = faults;
         write!(
             f,
             "{claims} claims, {attempts} attempts, {rounds} rounds, {cuts} cuts, {stalls} stalls, \
-             {errors} errors, {deaths} deaths, {words} wake-ups, {lapses} lapses"
+             {errors} errors, {deaths} deaths, {wake_ups} wake-ups, {lapses} lapses"
         )
     }
 }

@@ -6,17 +6,19 @@
 //! last.
 
 use redquorum_protocol::{
-    Claim, Effect, Input, NodeId, QueueEvent, Reply, RoundId, Time, WaiterId, WakeUp, quorum,
+    Claim, Effect, Input, LinkInput, NodeId, QueueEvent, Reply, RoundId, Time, WaiterId, WakeUp,
+    quorum,
 };
 
 use super::super::Broken;
 use super::caller::{Caller, Numbered, TICK, round_of, terms};
-use super::connection::{Connection, Notification, Notifications, Order};
-use super::event::{Act, ClientEvent, Cost, Event, LinkEvent};
+use super::connection::{Connection, Notification, Notifications, key};
+use super::event::{Act, ClientEvent, Event, LinkEvent};
 use super::local::{Local, Move, MoveResult};
 use super::master::{Key, Master, MasterReply, Request, left};
 use super::rules;
-use super::{CLIENTS, MASTERS, MachineMutant, Machines, Scope, State};
+use super::scope::Fault;
+use super::{CLIENTS, MASTERS, Machines, Mutant, Scope, State};
 
 /// All clients, one bit each.
 const ALL: u8 = (1 << CLIENTS) - 1;
@@ -24,7 +26,7 @@ const ALL: u8 = (1 << CLIENTS) - 1;
 /// The changes that one event makes to one client.
 struct Turn<'m> {
     scope: &'m Scope,
-    mutant: MachineMutant,
+    mutant: Mutant,
     caller: Caller,
     sides: [Option<Connection>; MASTERS],
     known: [&'m Connection; MASTERS],
@@ -54,7 +56,7 @@ impl Machines {
                 let queue = &mut state.queues[usize::from(master)];
                 let lapsed = queue.iter().nth(place.into()).expect("it was listed");
                 queue.leave(lapsed);
-                state.spent.lapses += 1;
+                state.spent.spend(Fault::Lapse);
                 state.lossy = ALL;
                 return Ok(state);
             }
@@ -62,11 +64,11 @@ impl Machines {
         };
         let number = from.locals[usize::from(client)];
         let known = &self.known[number as usize];
-        let Move { client_event, cost, then, .. } = &known.moves()[index];
-        state.spent.spend(*cost);
+        let Move { client_event, fault, then, .. } = &known.moves()[index];
+        fault.iter().for_each(|fault| state.spent.spend(*fault));
         match client_event {
             ClientEvent::Between(_, LinkEvent::Miss) => state.lossy = ALL,
-            ClientEvent::Between(..) | ClientEvent::Act(Act::Die) if *cost != Cost::Nothing => {
+            ClientEvent::Between(..) | ClientEvent::Act(Act::Die) if fault.is_some() => {
                 // It may have had its turn, and it may have been about to wake another waiter.
                 if known.has_wake_up || known.goes_on() {
                     state.lossy |= ALL ^ 1 << client;
@@ -107,7 +109,7 @@ impl Machines {
             queue: &mut state.queues[at],
             waits: self.scope.wakes,
             reaches: move |client: u8| subscribed[usize::from(client)],
-            passes: !self.scope.fresh && self.mutant != MachineMutant::PassesOverNobody,
+            passes: !self.scope.fresh && self.mutant != Mutant::WakesGone,
         }
     }
 
@@ -122,14 +124,14 @@ impl Machines {
             return;
         }
         let number = state.locals[client];
-        let told = &self.known[number as usize].told;
-        state.locals[client] = match told[master] {
+        let woken_local = &self.known[number as usize].woken;
+        state.locals[client] = match woken_local[master] {
             u32::MAX => {
-                let told = self.told(number, master);
-                self.known[number as usize].told[master] = told;
-                told
+                let after = self.woken(number, master);
+                self.known[number as usize].woken[master] = after;
+                after
             }
-            told => told,
+            after => after,
         };
     }
 
@@ -197,7 +199,7 @@ impl Machines {
     }
 
     /// The local after this master wakes its waiter.
-    fn told(&mut self, number: u32, master: usize) -> u32 {
+    fn woken(&mut self, number: u32, master: usize) -> u32 {
         let mut local = *self.locals.get(number);
         let mut side = self.sides.get(local.sides[master]).0.clone();
         side.freed();
@@ -224,14 +226,14 @@ impl Machines {
                 turn.between(master.into(), link_event, reply);
             }
         }
-        turn.unlisten();
+        turn.unsubscribe();
         turn.caller.tidy();
         let Turn { caller, sides, broken, .. } = turn;
         if let Some(broken) = broken {
             return Err(broken);
         }
-        let folded = !self.scope.wakes;
-        local.caller = self.callers.enter(caller, |caller| caller.hashes(folded));
+        let canonical = !self.scope.wakes;
+        local.caller = self.callers.enter(caller, |caller| caller.hashes(canonical));
         for (number, side) in local.sides.iter_mut().zip(sides) {
             if let Some(side) = side {
                 *number = self.enter_side(side);
@@ -253,7 +255,7 @@ impl Turn<'_> {
             Act::Extend => {
                 let terms = terms(self.scope.masters);
                 let less = terms.with_ttl(terms.ttl() - TICK).expect("they fit each other");
-                let by_less = self.mutant == MachineMutant::ExtendsByLess;
+                let by_less = self.mutant == Mutant::ExtendsByLess;
                 self.claim(Input::Extend(if by_less { less } else { terms }));
             }
             Act::Watch => {
@@ -300,7 +302,7 @@ impl Turn<'_> {
 
     fn collect(&mut self) {
         let clock = self.caller.clock;
-        if self.mutant == MachineMutant::CollectsLate
+        if self.mutant == Mutant::NoDeadlineCheck
             && let Claim::Acquiring(acquire) = &self.caller.claim
         {
             self.caller.clock = acquire.votes().opened();
@@ -317,11 +319,11 @@ impl Turn<'_> {
     /// Passes one input to the claim and executes its effects.
     fn claim(&mut self, input: Input) {
         let mut effects = Vec::new();
-        self.tell_claim(input, &mut effects);
+        self.handle_claim(input, &mut effects);
         self.carry_out(effects);
     }
 
-    fn tell_claim(&mut self, input: Input, effects: &mut Vec<Effect>) {
+    fn handle_claim(&mut self, input: Input, effects: &mut Vec<Effect>) {
         let before = self.caller.claim.clone();
         let mut rng = Numbered { tokens: self.caller.tokens, mutant: self.mutant };
         let Caller { claim, clock, .. } = &mut self.caller;
@@ -336,10 +338,10 @@ impl Turn<'_> {
             && let Some(loss) = now.lost()
         {
             self.caller.lost.get_or_insert((loss, now.deadline()));
-            if self.mutant == MachineMutant::RevivesLost {
+            if self.mutant == Mutant::RevivesLost {
                 self.caller.claim = before;
             }
-            if self.mutant == MachineMutant::LeavesTheLost {
+            if self.mutant == Mutant::LeavesLost {
                 effects.retain(|effect| !matches!(effect, Effect::CleanUp { .. }));
             }
         }
@@ -349,67 +351,72 @@ impl Turn<'_> {
         let mut next = 0;
         while let Some(effect) = effects.get(next).cloned() {
             next += 1;
-            let (node, step, order) = match effect {
+            let (claim, key) = (self.caller.claims, key());
+            let (node, input, round) = match effect {
                 Effect::Send { node, step, ask } => {
                     let round = round_of(step);
                     self.looks = false;
                     self.note_kept(round);
                     self.note_asked(step);
-                    (node, step, Order::VoteRequest { ask, round })
+                    (node, LinkInput::Send { key, ask, tag: (claim, step) }, round)
                 }
                 Effect::CleanUp { node, .. } if self.is_left_alone(node) => continue,
                 Effect::CleanUp { node, step, token, call, leave } => {
-                    let leave = leave.filter(|_| self.mutant != MachineMutant::NeverLeaves);
-                    (node, step, Order::CleanUp { token, call: self.calls(call), leave })
+                    let leave = leave.filter(|_| self.mutant != Mutant::KeepsPlace);
+                    let (call, tag) = (self.calls(call), (claim, step));
+                    (node, LinkInput::CleanUp { key, token, call, leave, tag }, 0)
                 }
                 Effect::Enqueue { node, step, waiter_id, position } => {
-                    (node, step, Order::Enqueue { waiter_id, position, again: self.looks })
+                    let tag = (claim, step);
+                    let looks = self.looks.into();
+                    (node, LinkInput::Enqueue { key, waiter_id, position, tag }, looks)
                 }
-                Effect::Dequeue { .. } if self.mutant == MachineMutant::NeverLeaves => continue,
+                Effect::Dequeue { .. } if self.mutant == Mutant::KeepsPlace => continue,
                 Effect::Dequeue { node, waiter_id, call } => {
-                    let call = call && self.mutant != MachineMutant::LeavesInSilence;
-                    (node, RoundId::Release, Order::Dequeue { waiter_id, call })
+                    let call = call && self.mutant != Mutant::LeavesInSilence;
+                    (node, LinkInput::Dequeue { key, waiter_id, call }, 0)
                 }
                 Effect::Subscribe { waiter_id } => {
-                    self.listen(waiter_id, &mut effects);
+                    self.subscribe(waiter_id, &mut effects);
                     continue;
                 }
                 _ => continue,
             };
-            let tag = (self.caller.claims, step);
-            let (mut told, mutant) = (Notifications::new(), self.mutant);
-            self.side(node.index()).order(order, tag, mutant, &mut told);
-            self.tell_all(node, told, &mut effects);
+            let notifications = self.side(node.index()).input(input, round);
+            self.notify_all(node, notifications, &mut effects);
         }
     }
 
-    fn tell_all(&mut self, node: NodeId, told: Notifications, effects: &mut Vec<Effect>) {
-        for said in told {
-            if let Some(input) = self.heard(node, said) {
-                self.tell_claim(input, effects);
+    fn notify_all(
+        &mut self,
+        node: NodeId,
+        notifications: Notifications,
+        effects: &mut Vec<Effect>,
+    ) {
+        for notification in notifications {
+            if let Some(input) = self.input_of(node, notification) {
+                self.handle_claim(input, effects);
             }
         }
     }
 
-    fn listen(&mut self, waiter_id: WaiterId, effects: &mut Vec<Effect>) {
-        self.caller.listens = true;
+    fn subscribe(&mut self, waiter_id: WaiterId, effects: &mut Vec<Effect>) {
+        self.caller.subscribed = true;
         for master in 0..self.scope.masters {
-            let (mut told, mutant) = (Notifications::new(), self.mutant);
-            self.side(master).listen(waiter_id, mutant, &mut told);
-            self.tell_all(NodeId::new(master), told, effects);
+            let notifications = self.side(master).subscribe(waiter_id);
+            self.notify_all(NodeId::new(master), notifications, effects);
         }
     }
 
     /// The links drop the waiter of a claim that does not wait. A claim that has won leaves the
     /// queues later, with its release.
-    fn unlisten(&mut self) {
+    fn unsubscribe(&mut self) {
         let waits =
             matches!(&self.caller.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
-        if waits || !std::mem::take(&mut self.caller.listens) || self.caller.dead {
+        if waits || !std::mem::take(&mut self.caller.subscribed) || self.caller.dead {
             return;
         }
-        let mutant = self.mutant;
-        (0..self.scope.masters).for_each(|master| self.side(master).unlisten(mutant));
+        (0..self.scope.masters).for_each(|master| self.side(master).unsubscribe());
     }
 
     /// The waiter that a clean-up wakes.
@@ -417,8 +424,8 @@ impl Turn<'_> {
         match self.mutant {
             // Without queues it makes no difference, and states that differ only in it are equal.
             _ if !self.scope.wakes => WakeUp::None,
-            MachineMutant::WakesNobody => WakeUp::None,
-            MachineMutant::AlwaysWakes => WakeUp::First,
+            Mutant::WakesNone => WakeUp::None,
+            Mutant::CallsAlways => WakeUp::First,
             _ => call,
         }
     }
@@ -448,39 +455,34 @@ impl Turn<'_> {
             Claim::Holding(hold) => !hold.members().contains(node),
             _ => false,
         };
-        silent && self.mutant == MachineMutant::LeavesTheSilent
+        silent && self.mutant == Mutant::ReleaseAcknowledgedOnly
     }
 
     /// The input for a claim from a reply or push message, if it belongs to this claim.
-    fn heard(&self, node: NodeId, said: Notification) -> Option<Input> {
-        let ((claim, step), answer) = match said {
+    fn input_of(&self, node: NodeId, notification: Notification) -> Option<Input> {
+        let ((claim, step), answer) = match notification {
             Notification::Reply(tag, answer) => (tag, answer),
-            Notification::QueueEvent(QueueEvent::Free(_))
-                if self.mutant == MachineMutant::DropsWakeUps =>
-            {
+            Notification::QueueEvent(QueueEvent::Free(_)) if self.mutant == Mutant::DeafForEver => {
                 return None;
             }
             Notification::QueueEvent(word) => {
-                return self.caller.listens.then_some(Input::QueueEvent { node, word });
+                return self.caller.subscribed.then_some(Input::QueueEvent { node, word });
             }
         };
         let is_free = matches!(answer, Reply::Place { holder: None, .. });
-        if is_free && self.mutant == MachineMutant::DropsLooks {
+        if is_free && matches!(self.mutant, Mutant::DropsLooks | Mutant::DeafForEver) {
             return None;
         }
         let answer = match answer {
             Reply::Unknown(_)
-                if self.mutant == MachineMutant::TakesSilenceForGranted
-                    && matches!(step, RoundId::Attempt(_)) =>
+                if self.mutant == Mutant::ErrorIsYes && matches!(step, RoundId::Attempt(_)) =>
             {
                 Reply::Created
             }
             answer => answer,
         };
         let step = match (step, &self.caller.claim) {
-            (RoundId::Extend(_), Claim::Holding(hold))
-                if self.mutant == MachineMutant::MixesRounds =>
-            {
+            (RoundId::Extend(_), Claim::Holding(hold)) if self.mutant == Mutant::MixesRounds => {
                 RoundId::Extend(hold.extension().0)
             }
             (step, _) => step,
@@ -489,22 +491,23 @@ impl Turn<'_> {
     }
 
     fn between(&mut self, master: usize, link_event: LinkEvent, reply: Option<MasterReply>) {
-        let (mut told, mutant, left) = (Notifications::new(), self.mutant, left(self.scope));
+        let left = left(self.scope);
         let side = self.side(master);
+        let mut notifications = Notifications::new();
         match link_event {
             LinkEvent::Execute(wire) => side.reply(wire.into(), reply.expect("the master answers")),
             LinkEvent::Refuse(wire) => side.reply(wire.into(), MasterReply::Error),
             LinkEvent::Unload(wire) => side.reply(wire.into(), MasterReply::NoScript),
-            LinkEvent::Hear => side.hear(left, mutant, &mut told),
+            LinkEvent::Read => notifications = side.read_reply(left),
             LinkEvent::Miss => side.miss(),
-            LinkEvent::Connect => side.connect(mutant, &mut told),
-            LinkEvent::Retry | LinkEvent::Stall => side.wake(mutant, &mut told),
-            LinkEvent::Cut => side.cut(mutant, &mut told),
-            LinkEvent::FailToConnect => side.fail_to_connect(mutant, &mut told),
+            LinkEvent::Connect => notifications = side.connect(),
+            LinkEvent::Retry | LinkEvent::Stall => notifications = side.wake(),
+            LinkEvent::Cut => notifications = side.cut(),
+            LinkEvent::FailToConnect => notifications = side.fail_to_connect(),
             LinkEvent::Lose(wire) => side.lose(wire.into()),
         }
-        for said in told {
-            if let Some(input) = self.heard(NodeId::new(master), said) {
+        for notification in notifications {
+            if let Some(input) = self.input_of(NodeId::new(master), notification) {
                 self.claim(input);
             }
         }
@@ -515,7 +518,7 @@ impl Caller {
     /// Whether its next timer would start an attempt, or a round, beyond the bounds.
     pub(super) fn would_exceed(&self, scope: &Scope, now: Time) -> bool {
         let mut copy = self.claim.clone();
-        let mut rng = Numbered { tokens: self.tokens, mutant: MachineMutant::None };
+        let mut rng = Numbered { tokens: self.tokens, mutant: Mutant::None };
         copy.handle(now, Input::Wake, &mut rng, &mut Vec::new());
         let rounds = match &copy {
             Claim::Holding(hold) => hold.extension().0,

@@ -14,7 +14,6 @@ impl Injector {
         &mut self,
         nodes: &[usize],
         fault_kind: Option<&ClockFault>,
-        tell: &mut dyn FnMut(Input),
     ) -> Result<(), String> {
         let change = fault_kind.map_or(ClockChange::Cure, change);
         for &node in nodes {
@@ -24,7 +23,7 @@ impl Injector {
             let clock = self.clocks.get(&node).copied().unwrap_or(WallClock::REAL);
             let clock = clock.changed(to, fault_kind);
             self.clocks.insert(node, clock);
-            tell(Input::Recorded(clock.event(node, Window { from, to })));
+            self.report(Input::Recorded(clock.event(node, Window { from, to })));
             done.map_err(|error| error.to_string())?;
         }
         Ok(())

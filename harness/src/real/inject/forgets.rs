@@ -5,7 +5,7 @@
 
 use std::sync::Mutex;
 
-use redquorum_rig::Persisted;
+use redquorum_rig::{Masters, Persisted, RigError};
 
 use super::Injector;
 use crate::history::{Event, Ns, Window};
@@ -18,17 +18,12 @@ use crate::orchestrator::Input;
 const HAND_OVER: Ns = 250_000_000;
 
 impl Injector {
-    pub(super) fn power_loss(
-        &self,
-        fault: usize,
-        nodes: &[usize],
-        tell: &mut dyn FnMut(Input),
-    ) -> Result<(), String> {
+    pub(super) fn power_loss(&self, fault: usize, nodes: &[usize]) -> Result<(), String> {
         let all = Mutex::new(Vec::new());
-        let done = self.each_said(nodes, |rig, node| {
-            let kept = rig.power_loss(node).map_err(|error| error.to_string())?;
+        let done = self.each(nodes, |rig, node| {
+            let kept = rig.power_loss(node)?;
             unpoisoned(&all).push((node, kept));
-            Ok(())
+            Ok::<_, RigError>(())
         });
         for (node, kept) in std::mem::take(&mut *unpoisoned(&all)) {
             let until = match kept {
@@ -39,14 +34,14 @@ impl Injector {
                 }
                 _ => Window { from: Ns::MIN, to: Ns::MIN },
             };
-            told(fault, node, until, tell);
+            self.kept_until(fault, node, until);
         }
         done
     }
 
     pub(super) fn lag(&mut self, nodes: &[usize]) -> Result<(), String> {
         let from = self.clock.now();
-        let done = self.each(nodes, |rig, node| rig.lag(node));
+        let done = self.each(nodes, Masters::lag);
         let cut = Window { from, to: self.clock.now() };
         if done.is_ok() {
             for node in nodes {
@@ -60,26 +55,21 @@ impl Injector {
         for node in nodes {
             self.lags.remove(node);
         }
-        self.each(nodes, |rig, node| rig.catch_up(node))
+        self.each(nodes, Masters::catch_up)
     }
 
-    pub(super) fn fail_over(
-        &self,
-        fault: usize,
-        nodes: &[usize],
-        tell: &mut dyn FnMut(Input),
-    ) -> Result<(), String> {
+    pub(super) fn fail_over(&self, fault: usize, nodes: &[usize]) -> Result<(), String> {
         let from = self.clock.now();
-        let done = self.each(nodes, |rig, node| rig.fail_over(node));
+        let done = self.each(nodes, Masters::fail_over);
         let now = Window { from, to: self.clock.now() };
         for node in nodes {
             self.network.upstream(*node, Some(self.cluster.address(*node)));
-            told(fault, *node, self.lags.get(node).copied().unwrap_or(now), tell);
+            self.kept_until(fault, *node, self.lags.get(node).copied().unwrap_or(now));
         }
         done
     }
-}
 
-fn told(fault: usize, node: usize, until: Window, tell: &mut dyn FnMut(Input)) {
-    tell(Input::Recorded(Event::Kept { fault: fault + 1, node, until }));
+    fn kept_until(&self, fault: usize, node: usize, until: Window) {
+        self.report(Input::Recorded(Event::Kept { fault: fault + 1, node, until }));
+    }
 }

@@ -6,9 +6,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use redquorum_protocol::wire::counter_of;
-use redquorum_rig::{Cluster, RespValue};
+use redquorum_rig::{Masters, RespValue};
 
-use crate::client_protocol::FENCING_MEMORY;
+use crate::client_protocol::FENCING_COUNTER_TTL;
 use crate::scenario::Ahead;
 
 /// Timeout of an eviction, which takes milliseconds if there are few keys.
@@ -22,22 +22,22 @@ const NONE_LEFT: &[u8] = b"1";
 const NO_BOUND: &[u8] = b"0";
 
 /// Lets the master refuse every write that needs more memory.
-pub(super) fn fill(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+pub(super) fn fill(rig: &Masters, node: usize) -> Result<(), String> {
     set(rig, node, b"maxmemory", NONE_LEFT)
 }
 
 /// Removes the bound.
-pub(super) fn free(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+pub(super) fn free(rig: &Masters, node: usize) -> Result<(), String> {
     set(rig, node, b"maxmemory", NO_BOUND)
 }
 
 /// `FLUSHALL`.
-pub(super) fn flush(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+pub(super) fn flush(rig: &Masters, node: usize) -> Result<(), String> {
     ok(rig, node, &[b"FLUSHALL"])
 }
 
 /// Sets the fencing counter of a resource, by the master's own clock. Bypasses the proxies, like an
-/// operator who types into the wrong terminal. The counter never goes back.
+/// operator's mistake in a terminal. The counter never goes back.
 const COUNT: &[u8] = b"\
 local time = redis.call('TIME')
 local number = tonumber(ARGV[2]) or time[1] * 1000000 + time[2] + ARGV[1]
@@ -47,7 +47,7 @@ return redis.call('SET', KEYS[1], string.format('%.0f', number), 'PX', ARGV[3])
 
 /// Sets a fencing counter.
 pub(super) fn count(
-    rig: &dyn Cluster,
+    rig: &Masters,
     node: usize,
     resource: &str,
     ahead: Ahead,
@@ -58,7 +58,7 @@ pub(super) fn count(
     };
     let number = ahead.number().map_or_else(|| "none".to_owned(), |number| number.to_string());
     let key = counter_of(resource.as_bytes());
-    let memory = FENCING_MEMORY.as_millis().to_string();
+    let memory = FENCING_COUNTER_TTL.as_millis().to_string();
     let args = [&by, &number, &memory].map(String::as_bytes);
     ok(rig, node, &[b"EVAL", COUNT, b"1", &key, args[0], args[1], args[2]])
 }
@@ -66,7 +66,7 @@ pub(super) fn count(
 /// Lets a master evict every key that has a TTL, then restores its memory bound and policy. The
 /// master's key counts show whether all are gone. No key is looked at, since a look lets keys
 /// expire.
-pub(super) fn evict(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+pub(super) fn evict(rig: &Masters, node: usize) -> Result<(), String> {
     let before = [b"maxmemory-policy".as_slice(), b"maxmemory"].map(|name| get(rig, node, name));
     let [policy, bound] = before;
     let (policy, bound) = (policy?, bound?);
@@ -80,11 +80,11 @@ pub(super) fn evict(rig: &dyn Cluster, node: usize) -> Result<(), String> {
 }
 
 /// Waits until no key with a TTL is left.
-fn gone(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+fn gone(rig: &Masters, node: usize) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     loop {
         // On any command, Redis evicts the keys for which it has no memory.
-        let info = info(rig, node, b"keyspace")?;
+        let info = rig.info(node, "keyspace").map_err(|error| error.to_string())?;
         let left = mortal(&info);
         if left == 0 {
             return Ok(());
@@ -103,33 +103,27 @@ fn mortal(info: &str) -> u64 {
     counts.filter_map(|count| count.parse::<u64>().ok()).sum()
 }
 
-fn info(rig: &dyn Cluster, node: usize, section: &[u8]) -> Result<String, String> {
-    let said = rig.command(node, &[b"INFO", section]).map_err(|error| error.to_string())?;
-    let text = said.text().map(std::borrow::Cow::into_owned);
-    text.ok_or_else(|| format!("master {node} does not tell about itself: {said:?}"))
-}
-
-fn get(rig: &dyn Cluster, node: usize, name: &[u8]) -> Result<Vec<u8>, String> {
+fn get(rig: &Masters, node: usize, name: &[u8]) -> Result<Vec<u8>, String> {
     let words: [&[u8]; 3] = [b"CONFIG", b"GET", name];
-    match rig.command(node, &words).map_err(|error| error.to_string())? {
-        RespValue::Array(pair) => match pair.into_iter().nth(1) {
-            Some(RespValue::Bulk(value)) => Ok(value),
-            other => Err(format!("master {node} does not tell how it is set: {other:?}")),
-        },
-        other => Err(format!("master {node} does not tell how it is set: {other:?}")),
+    let reply = rig.command(node, &words).map_err(|error| error.to_string())?;
+    if let RespValue::Array(pair) = &reply
+        && let [_, RespValue::Bulk(value)] = pair.as_slice()
+    {
+        return Ok(value.clone());
     }
+    Err(format!("master {node} replies {reply:?} to CONFIG GET"))
 }
 
-fn set(rig: &dyn Cluster, node: usize, name: &[u8], value: &[u8]) -> Result<(), String> {
+fn set(rig: &Masters, node: usize, name: &[u8], value: &[u8]) -> Result<(), String> {
     ok(rig, node, &[b"CONFIG", b"SET", name, value])
 }
 
-fn ok(rig: &dyn Cluster, node: usize, words: &[&[u8]]) -> Result<(), String> {
+fn ok(rig: &Masters, node: usize, words: &[&[u8]]) -> Result<(), String> {
     match rig.command(node, words).map_err(|error| error.to_string())? {
         RespValue::Status(ok) if ok == "OK" => Ok(()),
         said => {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
-            Err(format!("master {node} says {said:?} to {}", words.join(" ")))
+            Err(format!("master {node} replies {said:?} to {}", words.join(" ")))
         }
     }
 }

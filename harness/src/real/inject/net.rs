@@ -12,10 +12,10 @@ use crate::scenario::{Class, End, LinkSelector, NetworkFault, Side};
 
 impl Injector {
     /// Closes a gate for a fault.
-    pub(in crate::real) fn gate(
+    pub(super) fn gate(
         &mut self,
         fault: usize,
-        process: Name,
+        process: &Name,
         side: Side,
         class: Class,
         number: u64,
@@ -34,7 +34,7 @@ impl Injector {
     }
 
     /// Opens the gate of a fault.
-    pub(in crate::real) fn open(&mut self, fault: usize) {
+    pub(super) fn open(&mut self, fault: usize) {
         let mut gates = unpoisoned(&self.gates);
         let rule = gates.iter().find(|(_, gated)| **gated == fault).map(|(rule, _)| *rule);
         if let Some(rule) = rule {

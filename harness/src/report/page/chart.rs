@@ -3,21 +3,32 @@
 
 use serde::Serialize;
 
+use super::Run;
+use super::run::Names;
 use super::text::ms;
+use crate::checker::Case;
 use crate::history::{Ns, Window};
 
-/// The height of a row with text.
 pub(super) const ROW: u32 = 16;
 
-/// The time axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     from: Ns,
     to: Ns,
 }
 
-/// A drawing.
-#[derive(Debug, Serialize)]
+/// What the lanes of a drawing show.
+pub(super) struct Drawing<'a> {
+    pub(super) run: &'a Run<'a>,
+    pub(super) case: &'a Case<'a>,
+    pub(super) scale: Scale,
+    pub(super) names: &'a Names<'a>,
+    /// Whether the drawing shows commands and steps.
+    pub(super) full: bool,
+}
+
+/// A finished drawing.
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Chart {
     pub(super) lanes: Vec<Lane>,
     pub(super) ticks: Vec<Tick>,
@@ -31,15 +42,14 @@ pub(super) struct Chart {
     pub(super) to: f64,
 }
 
-/// A position on the axis.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Tick {
     pub(super) x: String,
     pub(super) text: String,
 }
 
 /// A row with captions at the left, and its bars and marks.
-#[derive(Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Lane {
     pub(super) label: String,
     pub(super) note: String,
@@ -51,8 +61,7 @@ pub(super) struct Lane {
     pub(super) marks: Vec<Mark>,
 }
 
-/// The name of a row within a lane.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Caption {
     pub(super) y: u32,
     pub(super) text: String,
@@ -119,7 +128,7 @@ impl Scale {
     }
 
     /// The text of a window's two ends. An end outside the axis is unknown, or comes later.
-    pub(super) fn told(self, window: Window) -> String {
+    pub(super) fn span_text(self, window: Window) -> String {
         if window.to >= Ns::MAX / 2 {
             format!("from {} on", ms(window.from))
         } else {
@@ -147,7 +156,6 @@ impl Scale {
         ticks
     }
 
-    /// Both ends in milliseconds.
     #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
     pub(super) fn ends(self) -> (f64, f64) {
         (self.from as f64 / 1e6, self.to as f64 / 1e6)
@@ -162,7 +170,10 @@ impl Bar {
 }
 
 impl Lane {
-    /// Adds a caption for a row.
+    pub(super) fn new(label: impl Into<String>, class: &str) -> Self {
+        Self { label: label.into(), class: class.to_owned(), ..Self::default() }
+    }
+
     pub(super) fn caption(&mut self, y: u32, text: &str) {
         self.rows.push(Caption { y, text: text.to_owned() });
     }

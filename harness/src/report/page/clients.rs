@@ -1,29 +1,20 @@
 //! The lane of a client: its requests, when it believed that it held a lease, and when a quorum of
 //! masters had its token.
 
-use super::Run;
-use super::chart::{Bar, Lane, Mark, ROW, Room, Scale};
-use super::run::{Detail, Names};
+use super::chart::{Bar, Drawing, Lane, Mark, ROW, Room};
 use super::text::{cut, line, ms, name, token};
-use crate::checker::timeline::{LeaseSpan, RequestSpan, Timeline};
-use crate::client_protocol::FailureReason;
-use crate::history::Window;
+use crate::checker::{Lease, Request, believed, name_of, named};
+use crate::history::{Ns, Window};
 use crate::scenario::{ClientFault, FaultKind};
 
 /// The largest number of client lanes.
 const MOST_CLIENTS: usize = 40;
 
-pub(super) fn lanes(
-    run: &Run<'_>,
-    timeline: &Timeline,
-    scale: Scale,
-    names: &Names<'_>,
-    detail: Detail,
-) -> Vec<Lane> {
-    let clients = &run.history.header.scenario.clients;
+pub(super) fn lanes(drawing: &Drawing<'_>) -> Vec<Lane> {
+    let clients = &drawing.run.history.header.scenario.clients;
     let lanes = clients.iter().take(MOST_CLIENTS).map(|client| {
-        let mut lane = lane(&client.id, timeline, scale, names, detail);
-        faults(client.process(), timeline, scale, &mut lane);
+        let mut lane = lane(drawing, &client.id);
+        faults(drawing, client.process(), &mut lane);
         lane
     });
     let mut lanes: Vec<Lane> = lanes.collect();
@@ -33,45 +24,38 @@ pub(super) fn lanes(
     lanes
 }
 
-fn lane(
-    client: &str,
-    timeline: &Timeline,
-    scale: Scale,
-    names: &Names<'_>,
-    detail: Detail,
-) -> Lane {
-    let mut lane = Lane {
-        label: name(client),
-        class: format!("client {}", names.class(client)),
-        ..Lane::default()
-    };
+fn lane(drawing: &Drawing<'_>, client: &str) -> Lane {
+    let Drawing { case, scale, .. } = *drawing;
+    let mut lane = Lane::new(name(client), &format!("client {}", drawing.names.class(client)));
     let mut y = 3;
     lane.caption(y, "requests");
-    let own = || timeline.requests.iter().filter(|request| request.client == client);
-    let steps = own().filter(|request| detail == Detail::Full && request.op == "step");
-    lane.marks.extend(steps.map(|request| step(request, scale, y)));
+    let own = || case.requests.iter().filter(|request| request.client == client);
+    let steps = own().filter(|request| drawing.full && request.op == "step");
+    lane.marks.extend(steps.map(|request| step(drawing, request, y)));
     let mut own_requests = own().filter(|request| request.op != "step").peekable();
     let mut room = Room::default();
     while let Some(request) = own_requests.next() {
-        let next = own_requests.peek().map_or(1.0, |next| scale.part(next.span.from));
-        let at = scale.part(request.span.from);
-        let bar = asked(request, scale, y);
+        let next = own_requests.peek().map_or(1.0, |next| scale.part(next.asked));
+        let (text, title) = texts(drawing, request);
+        let class = match request.ok() {
+            Some(true) => "request done",
+            Some(false) => "request refused",
+            None => "request silent",
+        };
+        let bar = scale.bar(request.span(), y, ROW - 3, class, &text).titled(title);
         if bar.text.is_empty() {
             // A bar that is too short for its text has the text beside it, where there is room.
-            let (symbol, word) = result(request);
-            let text = format!("{symbol} {}: {word}", what(request));
-            let mut mark = Mark { title: bar.title.clone(), ..step(request, scale, y) };
-            mark.class = if request.ok == Some(true) { "quiet" } else { "bad" }.to_owned();
-            room.place(&mut mark, at, next, text);
+            let mut mark = step(drawing, request, y);
+            mark.class = if request.ok() == Some(true) { "quiet" } else { "bad" }.to_owned();
+            room.place(&mut mark, scale.part(request.asked), next, text);
             lane.marks.push(mark);
         }
-        room.cover(scale.part(request.span.to));
+        room.cover(scale.part(request.answered()));
         lane.bars.push(bar);
     }
     y += ROW;
-    let own: Vec<&LeaseSpan> =
-        timeline.leases.iter().filter(|lease| lease.client == client).collect();
-    let mut resources: Vec<&str> = own.iter().map(|lease| lease.resource.as_str()).collect();
+    let own: Vec<&Lease<'_>> = case.leases.iter().filter(|lease| lease.client == client).collect();
+    let mut resources: Vec<&str> = own.iter().map(|lease| lease.resource).collect();
     resources.sort_unstable();
     resources.dedup();
     for resource in resources.iter().take(4) {
@@ -80,7 +64,7 @@ fn lane(
         lane.caption(y, &format!("believes{suffix}"));
         lane.caption(y + ROW, &format!("quorum{suffix}"));
         for lease in own.iter().filter(|lease| lease.resource == *resource) {
-            hold(lease, scale, names, y, &mut lane.bars);
+            hold(drawing, lease, y, &mut lane.bars);
         }
         y += 2 * ROW;
     }
@@ -90,149 +74,108 @@ fn lane(
 
 /// The period in which a client believed that it held the lease, and below it the period in which a
 /// quorum had the token.
-fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut Vec<Bar>) {
-    let (client, resource) = (name(&lease.client), name(&lease.resource));
-    let class = names.class(&lease.client);
-    let key =
-        lease.token.as_deref().map_or_else(String::new, |of| format!(", token {}", token(of)));
-    for believed in lease.believed.iter().filter(|window| window.from < window.to) {
+fn hold(drawing: &Drawing<'_>, lease: &Lease<'_>, y: u32, bars: &mut Vec<Bar>) {
+    let Drawing { case, scale, .. } = *drawing;
+    let (client, resource) = (name(lease.client), name(lease.resource));
+    let class = |what: &str| format!("{what} {}", drawing.names.class(lease.client));
+    let key = lease.token.map_or_else(String::new, |of| format!(", token {}", token(of)));
+    let title = |what: &str, window: Window| format!("{what}: {}{key}", scale.span_text(window));
+    for believed_in in lease.believed().filter(|window| !window.is_empty()) {
         let text = format!("{client} believes that it holds {resource}");
         let title = format!(
             "{}; {}; deadline {}; line {}",
-            cut(&lease.sentence),
-            granted(lease),
-            ms(lease.deadline),
-            line(lease.record)
+            cut(&believed(lease)),
+            granted(drawing, lease),
+            ms(lease.deadline.to),
+            line(lease.answer.record)
         );
-        let class = format!("believed {class}");
-        bars.push(scale.bar(*believed, y, ROW - 2, &class, &text).titled(title));
+        bars.push(scale.bar(believed_in, y, ROW - 2, &class("believed"), &text).titled(title));
     }
-    for perhaps in &lease.supported {
-        let title = format!(
-            "Perhaps a quorum of masters has the token of {client} for {resource}, the record \
-             does not tell: {}{key}",
-            scale.told(*perhaps)
-        );
+    let mut quorum = |window, class: &str, text: &str, title| {
+        bars.push(scale.bar(window, y + ROW, ROW - 3, class, text).titled(title));
+    };
+    let certain = case.surely_supported(lease);
+    for perhaps in case.supported(lease) {
         // Usually the true period is known. Then the bar below covers this one.
-        let uncovered = lease.certain.iter().map(|of| of.to).max().unwrap_or(perhaps.from);
-        let rest = Window { from: uncovered.clamp(perhaps.from, perhaps.to), to: perhaps.to };
-        if rest.to.saturating_sub(rest.from) > 2_000_000 {
-            let class = format!("possible {class}");
-            bars.push(scale.bar(rest, y + ROW, ROW - 3, &class, "perhaps a quorum").titled(title));
+        let uncovered = certain.iter().map(|of| of.to).max().unwrap_or(perhaps.from);
+        let rest = Window::new(uncovered.clamp(perhaps.from, perhaps.to), perhaps.to);
+        if rest.length() > 2_000_000 {
+            let what = format!(
+                "Perhaps a quorum of masters has the token of {client} for {resource}, the record \
+                 does not tell"
+            );
+            quorum(rest, &class("possible"), "perhaps a quorum", title(&what, perhaps));
         }
     }
-    for supported in &lease.certain {
+    for supported in certain {
         let text = format!("quorum has the token of {client}");
-        let title = format!(
-            "A quorum of masters has the token of {client} for {resource}: {}{key}",
-            scale.told(*supported)
-        );
-        let class = format!("supported {class}");
-        bars.push(scale.bar(*supported, y + ROW, ROW - 3, &class, &text).titled(title));
+        let what = format!("A quorum of masters has the token of {client} for {resource}");
+        quorum(supported, &class("supported"), &text, title(&what, supported));
     }
-    for gap in &lease.gaps {
-        let text = "no quorum: the belief is wrong";
-        let title = format!(
+    for gap in case.hollow(lease) {
+        let what = format!(
             "Gap: {client} believes that it holds {resource}, and no quorum of masters has its \
-             token: {}{key}",
-            scale.told(*gap)
+             token"
         );
-        bars.push(scale.bar(*gap, y + ROW, ROW - 3, "gap", text).titled(title));
+        quorum(*gap, "gap", "no quorum: the belief is wrong", title(&what, *gap));
     }
 }
 
 /// The masters that granted a lease.
-pub(super) fn granted(lease: &LeaseSpan) -> String {
-    let masters: Vec<String> = lease.masters.iter().map(usize::to_string).collect();
-    let fence = lease.fence.map_or_else(String::new, |of| format!(", fencing token {of}"));
-    match masters.len() {
-        0 => format!("the masters that granted it are not known{fence}"),
-        1 => format!("granted by master {}{fence}", masters[0]),
-        _ => format!("granted by masters {}{fence}", masters.join(", ")),
+pub(super) fn granted(drawing: &Drawing<'_>, lease: &Lease<'_>) -> String {
+    let fence = lease.answer.fence.map_or_else(String::new, |of| format!(", fencing token {of}"));
+    match &lease.masters(&drawing.case.keys)[..] {
+        [] => format!("the masters that granted it are not known{fence}"),
+        nodes => format!("granted by {}{fence}", named(nodes)),
     }
 }
 
-/// The request and its result: a symbol and a word.
-fn result(request: &RequestSpan) -> (&'static str, String) {
-    match (request.ok, request.why) {
-        (Some(true), _) => ("✓", "done".to_owned()),
-        (Some(false), why) => ("✗", why.map_or("refused", word).to_owned()),
-        (None, _) => ("?", "no reply".to_owned()),
-    }
-}
-
-const fn word(why: FailureReason) -> &'static str {
-    match why {
-        FailureReason::Taken => "taken",
-        FailureReason::NoQuorum => "no quorum",
-        FailureReason::Late => "late",
-        FailureReason::Lost => "lost",
-        FailureReason::Cancelled => "cancelled",
-        FailureReason::Unsupported => "unsupported",
-        FailureReason::Error => "error",
-    }
-}
-
-fn asked(request: &RequestSpan, scale: Scale, y: u32) -> Bar {
-    let (symbol, word) = result(request);
-    let what = what(request);
-    let class = match request.ok {
-        Some(true) => "request done",
-        Some(false) => "request refused",
-        None => "request silent",
+/// The text of a request with its result, and its title.
+fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
+    let why = request.answer.and_then(|answer| answer.why);
+    let (symbol, word) = match request.ok() {
+        Some(true) => ("✓", "done".to_owned()),
+        Some(false) => ("✗", why.map_or("refused".to_owned(), name_of).replace('-', " ")),
+        None => ("?", "no reply".to_owned()),
     };
-    scale
-        .bar(request.span, y, ROW - 3, class, &format!("{symbol} {what}: {word}"))
-        .titled(title(request, &what, &word, scale))
+    let op = name(request.op);
+    let what = request.resource.map_or_else(|| op.clone(), |of| format!("{op} {}", name(of)));
+    let asked = line(request.record);
+    let lines = match request.answer {
+        Some(answer) => format!("lines {asked} and {}", line(answer.record)),
+        None => format!("line {asked}"),
+    };
+    let (client, when) = (name(request.client), drawing.scale.span_text(request.span()));
+    (format!("{symbol} {what}: {word}"), format!("{client}: {what}: {word}, {when}, {lines}"))
 }
 
-fn step(request: &RequestSpan, scale: Scale, y: u32) -> Mark {
-    let (_, word) = result(request);
+fn step(drawing: &Drawing<'_>, request: &Request<'_>, y: u32) -> Mark {
     Mark {
-        x: scale.x(request.span.from),
+        x: drawing.scale.x(request.asked),
         y: y + 6,
-        class: if request.ok == Some(false) { "bad" } else { "quiet" }.to_owned(),
+        class: if request.ok() == Some(false) { "bad" } else { "quiet" }.to_owned(),
         symbol: "tick",
-        title: title(request, &what(request), &word, scale),
+        title: texts(drawing, request).1,
         ..Mark::default()
     }
 }
 
-fn what(request: &RequestSpan) -> String {
-    let op = name(&request.op);
-    request.resource.as_deref().map_or_else(|| op.clone(), |of| format!("{op} {}", name(of)))
-}
-
-fn title(request: &RequestSpan, what: &str, word: &str, scale: Scale) -> String {
-    let (asked, answered) = request.records;
-    let lines = match answered {
-        Some(answered) => format!("lines {} and {}", line(asked), line(answered)),
-        None => format!("line {}", line(asked)),
-    };
-    format!("{}: {what}: {word}, {}, {lines}", name(&request.client), scale.told(request.span))
-}
-
 /// The faults that hit the client itself.
-fn faults(process: &str, timeline: &Timeline, scale: Scale, lane: &mut Lane) {
-    for fault in timeline.faults.iter().filter(|fault| !fault.failed) {
-        let FaultKind::Client(fault_kind) = &fault.fault_kind else { continue };
-        if !fault.processes.iter().any(|hit| hit == process) {
+fn faults(drawing: &Drawing<'_>, process: &str, lane: &mut Lane) {
+    let Drawing { case, scale, .. } = *drawing;
+    for strike in case.faults.strikes().iter().filter(|strike| !strike.failed) {
+        let FaultKind::Client(fault_kind) = strike.fault_kind else { continue };
+        if !strike.clients(case).contains(&process) {
             continue;
         }
+        let span = strike.span();
         let (class, text, window) = match fault_kind {
-            ClientFault::Pause { .. } => ("state paused", "paused", fault.span),
-            ClientFault::Suspend { .. } => ("state paused", "suspended", fault.span),
-            ClientFault::Kill { .. } => {
-                ("state down", "dead", Window { from: fault.span.from, to: i64::MAX })
-            }
-            _ => ("state odd", fault.fault_kind.name(), fault.span),
+            ClientFault::Pause { .. } => ("state paused", "paused", span),
+            ClientFault::Suspend { .. } => ("state paused", "suspended", span),
+            ClientFault::Kill { .. } => ("state down", "dead", Window::new(span.from, Ns::MAX)),
+            _ => ("state odd", strike.fault_kind.name(), span),
         };
-        let title = format!(
-            "fault {}, {}: {text}, {}",
-            fault.fault,
-            fault.fault_kind.name(),
-            scale.told(window)
-        );
+        let title = format!("{}: {text}, {}", strike.name(), scale.span_text(window));
         let y = lane.height;
         lane.bars.push(scale.bar(window, y, ROW - 3, class, text).titled(title));
         lane.caption(y, "state");

@@ -1,10 +1,8 @@
 //! The lane of a master: the token on it, the commands that reached it, and its state.
 
-use super::Run;
-use super::chart::{Bar, Lane, Mark, ROW, Scale, pack};
-use super::run::{Detail, Names};
-use super::text::{line, ms, name, token};
-use crate::checker::timeline::{FaultSpan, KeySpan, Timeline};
+use super::chart::{Bar, Drawing, Lane, Mark, ROW, pack};
+use super::text::{cut, line, ms, name, token};
+use crate::checker::{Presence, Strike};
 use crate::history::{Act, Event, Ns, Outcome, Window};
 use crate::scenario::{FaultKind, NodeFault};
 
@@ -12,45 +10,38 @@ use crate::scenario::{FaultKind, NodeFault};
 const MOST: usize = 12;
 const MOST_RESOURCES: usize = 4;
 
-pub(super) fn lanes(
-    run: &Run<'_>,
-    timeline: &Timeline,
-    scale: Scale,
-    names: &Names<'_>,
-    detail: Detail,
-) -> Vec<Lane> {
-    let nodes = run.history.header.scenario.cluster.nodes.min(MOST);
+pub(super) fn lanes(drawing: &Drawing<'_>) -> Vec<Lane> {
+    let history = drawing.run.history;
+    let nodes = history.header.scenario.cluster.nodes.min(MOST);
     let mut commands: Vec<Vec<Mark>> = vec![Vec::new(); nodes + 1];
-    if detail == Detail::Full {
-        for (record, entry) in run.history.records.iter().enumerate() {
-            if let Event::Command { node, .. } = &entry.event
-                && let Some(of_node) = commands.get_mut(*node)
-            {
-                of_node.extend(command(&entry.event, record, scale, names));
-            }
+    for (record, entry) in history.records.iter().enumerate().filter(|_| drawing.full) {
+        if let Event::Command { node, .. } = &entry.event
+            && let Some(of_node) = commands.get_mut(*node)
+        {
+            of_node.extend(command(&entry.event, record, drawing));
         }
     }
     let lanes = (1..=nodes).map(|node| {
-        let mut lane =
-            Lane { label: format!("master {node}"), class: "master".to_owned(), ..Lane::default() };
-        let y = keys(node, timeline, scale, names, &mut lane);
+        let mut lane = Lane::new(format!("master {node}"), "master");
+        let y = keys(node, drawing, &mut lane);
         let mut own = std::mem::take(&mut commands[node]);
         own.iter_mut().for_each(|mark| mark.y = y + 5);
         if !own.is_empty() {
             lane.caption(y, "commands");
         }
         lane.marks = own;
-        let y = y + if detail == Detail::Full { 14 } else { 0 };
-        lane.height = states(node, run, timeline, scale, y, &mut lane) + 4;
+        let y = y + if drawing.full { 14 } else { 0 };
+        lane.height = states(node, drawing, y, &mut lane) + 4;
         lane
     });
     lanes.collect()
 }
 
 /// The tokens on a master, a row for each resource.
-fn keys(node: usize, timeline: &Timeline, scale: Scale, names: &Names<'_>, lane: &mut Lane) -> u32 {
-    let own: Vec<&KeySpan> = timeline.keys.iter().filter(|key| key.node == node).collect();
-    let mut resources: Vec<Option<&str>> = own.iter().map(|key| key.resource.as_deref()).collect();
+fn keys(node: usize, drawing: &Drawing<'_>, lane: &mut Lane) -> u32 {
+    let all = drawing.case.keys.all.iter();
+    let own: Vec<&Presence<'_>> = all.filter(|key| key.node == node).collect();
+    let mut resources: Vec<Option<&str>> = own.iter().map(|key| key.resource).collect();
     resources.sort_unstable();
     resources.dedup();
     let mut y = 3;
@@ -58,8 +49,8 @@ fn keys(node: usize, timeline: &Timeline, scale: Scale, names: &Names<'_>, lane:
         let caption =
             resource.map_or_else(|| "token".to_owned(), |of| format!("token on {}", name(of)));
         lane.caption(y, &caption);
-        for key in own.iter().filter(|key| key.resource.as_deref() == *resource) {
-            lane.bars.extend(presence(key, scale, names, y));
+        for key in own.iter().filter(|key| key.resource == *resource) {
+            lane.bars.extend(presence(key, drawing, y));
         }
         y += ROW;
     }
@@ -68,47 +59,39 @@ fn keys(node: usize, timeline: &Timeline, scale: Scale, names: &Names<'_>, lane:
 
 /// The period in which a token is on the master for certain, and around it the period in which it
 /// may be.
-fn presence(key: &KeySpan, scale: Scale, names: &Names<'_>, y: u32) -> Vec<Bar> {
-    let owner = names.of_token(&key.token).unwrap_or(&key.process);
-    let class = names.class(owner);
+fn presence(key: &Presence<'_>, drawing: &Drawing<'_>, y: u32) -> Vec<Bar> {
+    let Drawing { case, scale, .. } = *drawing;
+    let owner = drawing.names.of_token(key.token).unwrap_or(key.process);
+    let class = |what: &str| format!("{what} {}", drawing.names.class(owner));
+    let (owner, end) = (name(owner), key.end(case));
     let title = |what: &str| {
-        format!(
-            "master {}: {what} of {} ({}), {}; {}",
-            key.node,
-            name(owner),
-            token(&key.token),
-            scale.told(key.possible),
-            name_of_end(key)
-        )
+        let (possible, end) = (scale.span_text(key.possible), cut(&end));
+        format!("master {}: {what} of {owner} ({}), {possible}; {end}", key.node, token(key.token))
     };
     let mut bars = Vec::new();
-    let doubt = key.certain.from >= key.certain.to
-        || key.possible.to.saturating_sub(key.certain.to) > 2_000_000
-        || key.certain.from.saturating_sub(key.possible.from) > 2_000_000;
+    let (certain, possible) = (key.surely(), key.possible);
+    let known = !certain.is_empty();
+    let doubt = !known
+        || possible.to.saturating_sub(certain.to) > 2_000_000
+        || certain.from.saturating_sub(possible.from) > 2_000_000;
     if doubt {
-        let class = format!("possible {class}");
-        let known = key.certain.from < key.certain.to;
-        let from = if known { key.certain.to } else { key.possible.from };
-        let rest = Window { from, to: key.possible.to };
-        let text = match (known, key.end.starts_with("expired")) {
-            (true, true) => format!("{}: expired, perhaps not yet removed", name(owner)),
-            _ => format!("{}: perhaps", name(owner)),
+        let from = if known { certain.to } else { possible.from };
+        let text = match (known, end.starts_with("expired")) {
+            (true, true) => format!("{owner}: expired, perhaps not yet removed"),
+            _ => format!("{owner}: perhaps"),
         };
-        bars.push(scale.bar(rest, y, ROW - 2, &class, &text).titled(title("perhaps the token")));
+        let bar = scale.bar(Window::new(from, possible.to), y, ROW - 2, &class("possible"), &text);
+        bars.push(bar.titled(title("perhaps the token")));
     }
-    if key.certain.from < key.certain.to {
-        let class = format!("key {class}");
-        let text = name(owner);
-        bars.push(scale.bar(key.certain, y, ROW - 2, &class, &text).titled(title("the token")));
+    if known {
+        let bar = scale.bar(certain, y, ROW - 2, &class("key"), &owner);
+        bars.push(bar.titled(title("the token")));
     }
     bars
 }
 
-fn name_of_end(key: &KeySpan) -> String {
-    super::text::cut(&key.end)
-}
-
-fn command(event: &Event, record: usize, scale: Scale, names: &Names<'_>) -> Option<Mark> {
+fn command(event: &Event, record: usize, drawing: &Drawing<'_>) -> Option<Mark> {
+    let Drawing { scale, names, .. } = *drawing;
     let Event::Command { process, act, sent, replied, result, .. } = event else { return None };
     let verb = match act {
         Act::Set { .. } => "set",
@@ -138,26 +121,21 @@ fn command(event: &Event, record: usize, scale: Scale, names: &Names<'_>) -> Opt
     Some(Mark { x: scale.x(at), class, symbol, title, ..Mark::default() })
 }
 
+/// A state of a master: when, its class, its text and its title.
+type State = (Window, &'static str, String, String);
+
 /// Whether the master is down, paused or cut off, and what its clock shows.
-fn states(
-    node: usize,
-    run: &Run<'_>,
-    timeline: &Timeline,
-    scale: Scale,
-    y: u32,
-    lane: &mut Lane,
-) -> u32 {
-    let mut all: Vec<(Window, &'static str, String, String)> = clock(node, run);
-    for fault in &timeline.faults {
-        if !fault.nodes.contains(&node)
-            || fault.failed
-            || matches!(fault.fault_kind, FaultKind::Clock(_))
-        {
+fn states(node: usize, drawing: &Drawing<'_>, y: u32, lane: &mut Lane) -> u32 {
+    let Drawing { case, scale, .. } = *drawing;
+    let mut all: Vec<State> = clock(node, drawing);
+    for strike in case.faults.strikes() {
+        let is_clock = matches!(strike.fault_kind, FaultKind::Clock(_));
+        if !strike.hits_node(node) || strike.failed || is_clock {
             continue;
         }
-        let (class, text) = state(fault);
-        let title = format!("fault {}, {text}: {}", fault.fault, scale.told(fault.span));
-        all.push((fault.span, class, text, title));
+        let (class, text) = state(strike, drawing);
+        let title = format!("fault {}, {text}: {}", strike.fault, scale.span_text(strike.span()));
+        all.push((strike.span(), class, text, title));
     }
     all.sort_by_key(|(window, ..)| (window.from, window.to));
     let windows: Vec<Window> = all.iter().map(|(window, ..)| *window).collect();
@@ -178,27 +156,27 @@ fn states(
     y + count * ROW
 }
 
-fn state(fault: &FaultSpan) -> (&'static str, String) {
-    let name = fault.fault_kind.name();
-    match &fault.fault_kind {
+fn state(strike: &Strike<'_>, drawing: &Drawing<'_>) -> (&'static str, String) {
+    let kind = strike.fault_kind.name();
+    match strike.fault_kind {
         FaultKind::Node(
             NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
-        ) => ("state down", format!("down ({name})")),
+        ) => ("state down", format!("down ({kind})")),
         FaultKind::Node(NodeFault::Pause { .. }) => ("state paused", "paused".to_owned()),
         FaultKind::Net(_) => {
-            let all: Vec<String> = fault.processes.iter().map(|of| super::text::name(of)).collect();
+            let all: Vec<String> = strike.clients(drawing.case).into_iter().map(name).collect();
             let hit = if all.len() > 3 { format!("{} clients", all.len()) } else { all.join(", ") };
-            ("state net", format!("{name} {hit}"))
+            ("state net", format!("{kind} {hit}"))
         }
-        _ => ("state odd", name.to_owned()),
+        _ => ("state odd", kind.to_owned()),
     }
 }
 
 /// The periods in which the wall clock of a master was wrong.
-fn clock(node: usize, run: &Run<'_>) -> Vec<(Window, &'static str, String, String)> {
-    let mut all: Vec<(Window, &'static str, String, String)> = Vec::new();
+fn clock(node: usize, drawing: &Drawing<'_>) -> Vec<State> {
+    let mut all: Vec<State> = Vec::new();
     let mut open: Option<usize> = None;
-    for (record, entry) in run.history.records.iter().enumerate() {
+    for (record, entry) in drawing.run.history.records.iter().enumerate() {
         let Event::Clock { node: of, since, ahead, rate, strobe_by, .. } = &entry.event else {
             continue;
         };
@@ -225,7 +203,7 @@ fn clock(node: usize, run: &Run<'_>) -> Vec<(Window, &'static str, String, Strin
         let text = text.join(", ");
         let title = format!("master {node}: {text} since {}, line {}", ms(since.to), line(record));
         open = Some(all.len());
-        all.push((Window { from: since.to, to: Ns::MAX }, "state clock", text, title));
+        all.push((Window::new(since.to, Ns::MAX), "state clock", text, title));
     }
     all
 }

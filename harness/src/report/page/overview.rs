@@ -8,7 +8,6 @@ use crate::report::human::observed;
 use crate::report::{Ended, Entry};
 use crate::scenario::{Property, Wanted};
 
-/// A row: a run on a backend.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     pub(super) id: usize,
@@ -37,16 +36,8 @@ pub(super) struct Cell {
 }
 
 /// The name of a property in the report.
-pub(super) const fn title(layer: Property) -> &'static str {
-    match layer {
-        Property::MutualExclusion => "mutual exclusion",
-        Property::UnfencedResource => "unfenced resource",
-        Property::FencedResource => "fenced resource",
-        Property::Validity => "validity",
-        Property::Progress => "progress",
-        Property::Liveness => "liveness",
-        Property::Hygiene => "hygiene",
-    }
+pub(super) fn title(layer: Property) -> String {
+    layer.name().replace('-', " ")
 }
 
 /// The meaning of a violation of a property.
@@ -101,30 +92,21 @@ fn cell(entry: &Entry, layer: Property) -> Cell {
         Ended::Judged(verdict) => verdict.observed.get(&layer).copied(),
         _ => None,
     };
-    match (entry.expect.of(layer), seen) {
-        (Wanted::Safe, Some(Observed::Safe)) => {
-            Cell { class: "holds", symbol: "✓", word: "holds", expected: "" }
+    let must = match entry.expect.of(layer) {
+        Wanted::Safe => "must hold",
+        Wanted::Violated => "must break",
+    };
+    let word = match seen {
+        Some(Observed::Safe) => "holds",
+        Some(Observed::Violated) => "breaks",
+        Some(Observed::Inconclusive) => {
+            return Cell { class: "open", symbol: "?", word: "unclear", expected: must };
         }
-        (Wanted::Violated, Some(Observed::Violated)) => {
-            Cell { class: "breaks", symbol: "✗", word: "breaks", expected: "" }
-        }
-        (Wanted::Safe, Some(Observed::Violated)) => {
-            Cell { class: "wrong", symbol: "‼", word: "breaks", expected: "must hold" }
-        }
-        (Wanted::Violated, Some(Observed::Safe)) => {
-            Cell { class: "wrong", symbol: "‼", word: "holds", expected: "must break" }
-        }
-        (Wanted::Safe, Some(Observed::Inconclusive)) => {
-            Cell { class: "open", symbol: "?", word: "unclear", expected: "must hold" }
-        }
-        (Wanted::Violated, Some(Observed::Inconclusive)) => {
-            Cell { class: "open", symbol: "?", word: "unclear", expected: "must break" }
-        }
-        (Wanted::Safe, None) => {
-            Cell { class: "none", symbol: "–", word: "not judged", expected: "must hold" }
-        }
-        (Wanted::Violated, None) => {
-            Cell { class: "none", symbol: "–", word: "not judged", expected: "must break" }
-        }
+        None => return Cell { class: "none", symbol: "–", word: "not judged", expected: must },
+    };
+    match (must, word) {
+        ("must hold", "holds") => Cell { class: word, symbol: "✓", word, expected: "" },
+        ("must break", "breaks") => Cell { class: word, symbol: "✗", word, expected: "" },
+        _ => Cell { class: "wrong", symbol: "‼", word, expected: must },
     }
 }

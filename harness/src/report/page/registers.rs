@@ -2,40 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::Run;
-use super::chart::{Lane, Mark, ROW, Room, Scale};
-use super::run::Names;
+use super::chart::{Drawing, Lane, Mark, ROW, Room};
 use super::text::{line, ms, name};
-use crate::history::Event;
+use crate::history::{Event, Ns};
 use crate::scenario::AccessKind;
 
 /// The largest number of registers, and of clients of each, that have a row of their own.
 const MOST_REGISTERS: usize = 8;
 const MOST_ROWS: usize = 6;
 
-pub(super) fn lanes(run: &Run<'_>, scale: Scale, names: &Names<'_>) -> Vec<Lane> {
+pub(super) fn lanes(drawing: &Drawing<'_>) -> Vec<Lane> {
     let mut of: BTreeMap<&str, Vec<(usize, &Event)>> = BTreeMap::new();
-    for (record, entry) in run.history.records.iter().enumerate() {
+    for (record, entry) in drawing.run.history.records.iter().enumerate() {
         if let Event::Touched { register, .. } = &entry.event {
             of.entry(register).or_default().push((record, &entry.event));
         }
     }
     let lanes = of.into_iter().take(MOST_REGISTERS);
-    lanes.map(|(register, touches)| lane(register, &touches, run, scale, names)).collect()
+    lanes.map(|(register, touches)| lane(register, &touches, drawing)).collect()
 }
 
-fn lane(
-    register: &str,
-    touches: &[(usize, &Event)],
-    run: &Run<'_>,
-    scale: Scale,
-    names: &Names<'_>,
-) -> Lane {
-    let mut lane = Lane {
-        label: format!("register {}", name(register)),
-        class: "register".to_owned(),
-        ..Lane::default()
-    };
+fn lane(register: &str, touches: &[(usize, &Event)], drawing: &Drawing<'_>) -> Lane {
+    let mut lane = Lane::new(format!("register {}", name(register)), "register");
     let mut clients: Vec<&str> = Vec::new();
     let mut rooms: Vec<Room> = Vec::new();
     let mut ats: Vec<f64> = Vec::new();
@@ -50,9 +38,9 @@ fn lane(
         if rooms.len() <= row {
             rooms.push(Room::default());
         }
-        let at = run.history.records[*record].ns;
-        let Some(mut mark) = mark(touch, at, *record, scale, names) else { continue };
-        ats.push(scale.part(at));
+        let at = drawing.run.history.records[*record].ns;
+        let Some(mut mark) = mark(touch, at, *record, drawing) else { continue };
+        ats.push(drawing.scale.part(at));
         mark.y = 3 + 6 + u32::try_from(row).unwrap_or(0) * ROW;
         lane.marks.push(mark);
     }
@@ -73,7 +61,8 @@ fn lane(
     lane
 }
 
-fn mark(touch: &Event, at: i64, record: usize, scale: Scale, names: &Names<'_>) -> Option<Mark> {
+fn mark(touch: &Event, at: Ns, record: usize, drawing: &Drawing<'_>) -> Option<Mark> {
+    let Drawing { scale, names, .. } = *drawing;
     let Event::Touched { client, register, way, seen, version, sent, fence, refused } = touch
     else {
         return None;

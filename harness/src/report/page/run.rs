@@ -5,12 +5,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::Serialize;
 
-use super::chart::{Chart, ROW, Scale, Tick};
+use super::chart::{Chart, Drawing, ROW, Scale, Tick};
 use super::clients::granted;
 use super::text::{cut, line, ms, name};
 use super::violations::{self, ViolationView};
-use super::{Run, clients, faults, masters, registers};
-use crate::checker::timeline::{LeaseSpan, Timeline, timeline};
+use super::{Run, clients, faults, figures, masters, registers};
+use crate::checker::{Case, prepare};
 use crate::history::{Event, Ns, Phase, Window};
 
 /// A run with more events is summarised: the drawing omits commands and steps.
@@ -18,15 +18,8 @@ pub(super) const MOST_EVENTS: usize = 20_000;
 /// The largest number of leases in the table.
 const MOST_LEASES: usize = 60;
 
-/// The level of detail of a drawing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Detail {
-    Full,
-    Summary,
-}
-
 /// The values of a run that the template shows.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Section {
     about: String,
     source: Option<String>,
@@ -34,16 +27,17 @@ pub(super) struct Section {
     violations: Vec<ViolationView>,
     more_violations: usize,
     notes: Vec<String>,
-    chart: Option<Chart>,
+    pub(super) chart: Option<Chart>,
     leases: Vec<LeaseRow>,
+    figures: Vec<figures::Figure>,
     /// The position of the first violation on the axis, from 0 to 1.
     focus: Option<(f64, f64)>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct LeaseRow {
     client: String,
-    class: String,
+    class: &'static str,
     resource: String,
     believed: String,
     ending: &'static str,
@@ -62,17 +56,15 @@ pub(super) struct Names<'a> {
 const CLASSES: [&str; 8] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"];
 
 impl<'a> Names<'a> {
-    fn new(run: &Run<'a>, timeline: &'a Timeline) -> Self {
+    fn new(run: &'a Run<'_>, case: &Case<'a>) -> Self {
         let mut classes = BTreeMap::new();
         for (index, client) in run.history.header.scenario.clients.iter().enumerate() {
             let class = CLASSES[index % CLASSES.len()];
             classes.insert(client.id.as_str(), class);
             classes.entry(client.process().as_str()).or_insert(class);
         }
-        let of_token = |lease: &'a LeaseSpan| {
-            lease.token.as_deref().map(|token| (token, lease.client.as_str()))
-        };
-        Self { classes, tokens: timeline.leases.iter().filter_map(of_token).collect() }
+        let tokens = case.leases.iter().filter_map(|lease| Some((lease.token?, lease.client)));
+        Self { classes, tokens: tokens.collect() }
     }
 
     /// The CSS class of a client, or of a process.
@@ -90,53 +82,51 @@ impl Section {
     /// The section of a run. A history that cannot be drawn yields a section that says so.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let scenario = &run.history.header.scenario;
-        let (violations, more_violations) = violations::told(run.entry);
-        let mut section = Self {
+        let (violations, more_violations) = violations::views(run.entry);
+        let section = Self {
             violations,
             more_violations,
             about: cut(&scenario.about),
             source: scenario.source.as_deref().map(cut),
             setting: setting(run),
             notes: run.entry.repeated.clone(),
-            chart: None,
-            leases: Vec::new(),
-            focus: None,
+            ..Self::default()
+        };
+        let with_note = |mut section: Self, note: &str| {
+            section.notes.push(note.to_owned());
+            section
         };
         if run.history.records.is_empty() {
-            section.notes.push("The history has no events.".to_owned());
-            return section;
+            return with_note(section, "The history has no events.");
         }
         // The history may come from any program. If the checkers panic on it, the other runs remain
         // in the report.
-        let Ok(timeline) = catch_unwind(AssertUnwindSafe(|| timeline(run.history))) else {
-            section.notes.push("The checkers failed on this history: no timeline.".to_owned());
-            return section;
-        };
+        let drawn = || prepare(run.history, |case| section.clone().drawn(run, case));
+        catch_unwind(AssertUnwindSafe(drawn)).unwrap_or_else(|_| {
+            with_note(section, "The checkers failed on this history: no timeline.")
+        })
+    }
+
+    fn drawn(mut self, run: &Run<'_>, case: &Case<'_>) -> Self {
         let events = run.history.records.len();
-        let detail = if events > MOST_EVENTS { Detail::Summary } else { Detail::Full };
-        if detail == Detail::Summary {
-            section.notes.push(format!(
+        let full = events <= MOST_EVENTS;
+        if !full {
+            self.notes.push(format!(
                 "Summarised: {events} events. Commands and steps are left out, and of each lane \
                  all but the first bars; history.jsonl has them."
             ));
         }
-        let names = Names::new(run, &timeline);
-        let scale = scale(run, &timeline);
-        section.focus = violations::focus(run, scale);
-        section.leases = leases(&timeline, &names, scale);
-        if timeline.leases.len() > MOST_LEASES {
-            let more = timeline.leases.len() - MOST_LEASES;
-            section.notes.push(format!("The table of leases leaves out {more}."));
+        let (names, scale) = (Names::new(run, case), scale(run, case));
+        let drawing = Drawing { run, case, scale, names: &names, full };
+        self.focus = violations::focus(run, scale);
+        self.leases = leases(&drawing);
+        self.figures = figures::of(case);
+        if case.leases.len() > MOST_LEASES {
+            let more = case.leases.len() - MOST_LEASES;
+            self.notes.push(format!("The table of leases leaves out {more}."));
         }
-        section.chart = Some(chart(run, &timeline, scale, &names, detail));
-        section
-    }
-}
-
-#[cfg(test)]
-impl Section {
-    pub(super) fn into_chart(self) -> Option<Chart> {
-        self.chart
+        self.chart = Some(chart(&drawing));
+        self
     }
 }
 
@@ -145,9 +135,10 @@ fn setting(run: &Run<'_>) -> String {
     let scenario = &run.history.header.scenario;
     let (n, q) = (scenario.cluster.nodes, scenario.cluster.quorum());
     format!(
-        "{n} masters. A client holds a resource while its token is on {q} of them, a quorum. A \
-         master drops the token {} after it was set, by its own clock. Masters of this run: {}. \
-         Harness {}.",
+        "{n} masters. To hold a resource, a client sets a key with its token on at least {q} of \
+         them, a quorum. A master drops the key {} later, by its own clock. The margin of a grant is \
+         the number of masters that must forget the key before another client can get a quorum. \
+         Masters of this run: {}. Harness {}.",
         scenario.lock.ttl,
         cut(&run.history.header.masters),
         cut(&run.history.header.harness)
@@ -155,19 +146,20 @@ fn setting(run: &Run<'_>) -> String {
 }
 
 /// From the first event that matters to the last one.
-fn scale(run: &Run<'_>, timeline: &Timeline) -> Scale {
+fn scale(run: &Run<'_>, case: &Case<'_>) -> Scale {
     let records = &run.history.records;
     let end = records.iter().map(|record| record.ns).max().unwrap_or(0);
-    let first = timeline.requests.iter().map(|request| request.span.from).min().unwrap_or(0);
+    let first = case.requests.iter().map(|request| request.asked).min().unwrap_or(0);
     let first = first.clamp(-10_000_000_000, 0);
     // A little room at both ends, so that marks there are complete.
     let room = end.saturating_sub(first) / 60;
     Scale::new(first.saturating_sub(room), end.saturating_add(room))
 }
 
-fn leases(timeline: &Timeline, names: &Names<'_>, scale: Scale) -> Vec<LeaseRow> {
+fn leases(drawing: &Drawing<'_>) -> Vec<LeaseRow> {
+    let Drawing { case, scale, names, .. } = *drawing;
     let spans = |all: &[Window]| {
-        let some: Vec<String> = all.iter().take(3).map(|window| scale.told(*window)).collect();
+        let some: Vec<String> = all.iter().take(3).map(|window| scale.span_text(*window)).collect();
         let more =
             if all.len() > 3 { format!(" and {} more", all.len() - 3) } else { String::new() };
         if some.is_empty() { "—".to_owned() } else { some.join("; ") + &more }
@@ -176,39 +168,34 @@ fn leases(timeline: &Timeline, names: &Names<'_>, scale: Scale) -> Vec<LeaseRow>
         let all = all.iter().map(|window| window.to.saturating_sub(window.from));
         all.fold(0, Ns::saturating_add)
     };
-    let rows = timeline.leases.iter().take(MOST_LEASES).map(|lease| LeaseRow {
-        client: name(&lease.client),
-        class: names.class(&lease.client).to_owned(),
-        resource: name(&lease.resource),
-        believed: spans(&lease.believed),
-        ending: lease.ending,
-        supported: spans(&lease.supported),
-        gap: match length(&lease.gaps) {
+    let rows = case.leases.iter().take(MOST_LEASES).map(|lease| LeaseRow {
+        client: name(lease.client),
+        class: names.class(lease.client),
+        resource: name(lease.resource),
+        believed: spans(&lease.believed().collect::<Vec<_>>()),
+        ending: lease.ending.name(),
+        supported: spans(&case.supported(lease)),
+        gap: match length(case.hollow(lease)) {
             0 => "none".to_owned(),
             gap => ms(gap),
         },
-        granted: granted(lease),
-        line: line(lease.record),
+        granted: granted(drawing, lease),
+        line: line(lease.answer.record),
     });
     rows.collect()
 }
 
-fn chart(
-    run: &Run<'_>,
-    timeline: &Timeline,
-    scale: Scale,
-    names: &Names<'_>,
-    detail: Detail,
-) -> Chart {
+fn chart(drawing: &Drawing<'_>) -> Chart {
+    let Drawing { run, case, scale, .. } = *drawing;
     let mut lanes = Vec::new();
     lanes.extend(violations::lane(run, scale));
-    lanes.extend(faults::lane(run, timeline, scale));
-    lanes.extend(clients::lanes(run, timeline, scale, names, detail));
-    lanes.extend(masters::lanes(run, timeline, scale, names, detail));
-    lanes.extend(registers::lanes(run, scale, names));
+    lanes.extend(faults::lane(drawing));
+    lanes.extend(clients::lanes(drawing));
+    lanes.extend(masters::lanes(drawing));
+    lanes.extend(registers::lanes(drawing));
     let mut y = 22;
     for lane in &mut lanes {
-        lane.limit(if detail == Detail::Full { 3_000 } else { 500 });
+        lane.limit(if drawing.full { 3_000 } else { 500 });
         // Captions, and therefore the name of the lane, need a line of their own.
         lane.height = lane.height.max(ROW + 6);
         lane.y = y;
@@ -223,8 +210,8 @@ fn chart(
         }),
         _ => None,
     });
-    let strikes = timeline.faults.iter().filter(|fault| !fault.failed).take(100);
-    let strikes = strikes.map(|fault| Tick { x: scale.x(fault.span.from), text: String::new() });
+    let strikes = case.faults.strikes().iter().filter(|strike| !strike.failed).take(100);
+    let strikes = strikes.map(|strike| Tick { x: scale.x(strike.at.from), text: String::new() });
     let (from, to) = scale.ends();
     Chart {
         lanes,

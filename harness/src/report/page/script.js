@@ -12,7 +12,7 @@
     let shown = 0;
     for (const part of all("[data-run]")) {
       const text = texts.get(part.dataset.run) || "";
-      const fits = wanted.every((word) => text.includes(word)) && !(differs.checked && part.dataset.good === "true");
+      const fits = wanted.every((word) => text.includes(word)) && !(differs.checked && !("differs" in part.dataset));
       part.hidden = !fits;
       if (fits && part.tagName === "TR") shown += 1;
     }
@@ -26,7 +26,8 @@
   // A link to a run opens it.
   const open = () => {
     const part = location.hash.startsWith("#run-") && document.getElementById(location.hash.slice(1));
-    if (part) { part.closest("details").open = true; part.scrollIntoView(); }
+    const run = part && part.closest("details");
+    if (run) { run.open = true; run.scrollIntoView(); }
   };
   addEventListener("hashchange", open);
   open();

@@ -1,71 +1,32 @@
 //! Tests of the page for a run, from a history written by hand.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::chart::{Chart, Lane};
 use super::render;
 use super::run::Section;
 use super::*;
-use crate::checker;
-use crate::checker::timeline::timeline;
+use crate::checker::{self, notation};
 use crate::history::Window;
 
 const MS: i64 = 1_000_000;
 
-/// Three masters: c1 gets grants from two of them, and one of these two is down from 100 ms to 400
-/// ms.
+/// Three masters: a client gets grants from two of them, and one of these two is down from 100 ms
+/// to 400 ms.
 fn history(client: &str, token: &str) -> History {
-    let scenario = serde_json::json!({
-        "name": "by-hand", "about": "A holder loses a master.", "cluster": { "nodes": 3 },
-        "lock": { "ttl": "1s" }, "client": [{ "id": client, "script": ["acquire L", "release L"] }],
-        "fault": [{ "at": "100ms", "for": "300ms", "node": { "kill": { "nodes": 1 } } }],
-    });
-    let header = serde_json::json!({ "schema": 2, "scenario": scenario, "seed": 1, "backend": "sim",
-        "masters": "none", "harness": "0" });
-    let set = |node: usize, number: u64| {
-        serde_json::json!({ "ns": 2 * MS, "event": "command", "process": client, "node": node,
-            "connection": node, "number": number, "act": "set", "key": "L", "token": token,
-            "ttl_ms": 1000, "sent": MS, "replied": MS, "delivered": 2 * MS, "result": "done" })
-    };
-    let at = |ms: i64| serde_json::json!({ "from": ms * MS, "to": ms * MS });
-    let records = [
-        serde_json::json!({ "ns": 0, "event": "phase", "phase": "run" }),
-        serde_json::json!({ "ns": 0, "event": "asked", "client": client, "id": 1, "op": "acquire",
-            "resource": "L", "ttl_ms": 1000, "wait_ms": 0 }),
-        set(1, 1),
-        set(2, 1),
-        serde_json::json!({ "ns": 3 * MS, "event": "answered", "client": client, "id": 1, "ok": true,
-            "token": token, "from": 0, "at": 2 * MS, "deadline": 900 * MS }),
-        serde_json::json!({ "ns": 100 * MS, "event": "struck", "fault": 1,
-            "fault_kind": { "node": { "kill": { "nodes": 1 } } }, "nodes": [1], "at": at(100) }),
-        serde_json::json!({ "ns": 400 * MS, "event": "cured", "fault": 1, "at": at(400) }),
-        serde_json::json!({ "ns": 500 * MS, "event": "asked", "client": client, "id": 2,
-            "op": "release", "resource": "L" }),
-        serde_json::json!({ "ns": 501 * MS, "event": "answered", "client": client, "id": 2, "ok": true,
-            "from": 500 * MS, "at": 501 * MS }),
-        serde_json::json!({ "ns": 600 * MS, "event": "phase", "phase": "end" }),
-    ];
-    let lines: Vec<String> =
-        std::iter::once(&header).chain(&records).map(serde_json::Value::to_string).collect();
-    History::read(lines.join("\n").as_bytes()).unwrap()
+    let run = notation::Run::of(&format!(
+        "cluster.nodes = 3; lock.ttl = '1s'; {client}: script = ['acquire L', 'release L']
+        fault = [{{ at = '100ms', for = '300ms', node = {{ kill = {{ nodes = 1 }} }} }}]
+        2 {client} gets {token} on 12 until 900; 100 fault node.kill 1 exactly
+        400 healed 1 exactly; 500 {client} releases {token}; 600 phase end"
+    ));
+    run.history()
 }
 
 fn entry(history: &History) -> Entry {
-    Entry {
-        name: history.header.scenario.name.clone(),
-        backend: "sim".to_owned(),
-        seed: 1,
-        time: 0,
-        expect: history.header.scenario.expect.clone(),
-        ended: Ended::Judged(Box::new(checker::judge(history))),
-        took: Duration::ZERO,
-        history: None,
-        file: None,
-        line: 1,
-        again: "redquorum-chaos run by-hand".to_owned(),
-        repeated: Vec::new(),
-    }
+    let scenario = &history.header.scenario;
+    let ended = Ended::Judged(Box::new(checker::check(history)));
+    Entry { expect: scenario.expect.clone(), ..Entry::of(&scenario.name, ended) }
 }
 
 fn page(history: &History) -> String {
@@ -74,7 +35,7 @@ fn page(history: &History) -> String {
 
 fn drawn(history: &History) -> Chart {
     let entry = entry(history);
-    Section::new(&Run { entry: &entry, history }).into_chart().unwrap()
+    Section::new(&Run { entry: &entry, history }).chart.unwrap()
 }
 
 fn lane<'c>(chart: &'c Chart, label: &str) -> &'c Lane {
@@ -95,28 +56,23 @@ fn spans(lane: &Lane, class: &str) -> Vec<(i64, i64)> {
 }
 
 #[test]
-fn belief_truth_and_the_gap_between_them_come_from_the_checkers() {
-    let timeline = timeline(&history("c1", "t1"));
-    let lease = &timeline.leases[0];
-    let of = |from: i64, to: i64| vec![Window { from: from * MS, to: to * MS }];
-    assert_eq!(lease.believed, of(2, 500));
-    assert_eq!(lease.certain, of(1, 100));
-    assert_eq!(lease.gaps, of(100, 500));
-    assert_eq!((lease.masters.as_slice(), lease.ending), ([1, 2].as_slice(), "release"));
-    let lost = timeline.keys.iter().find(|key| key.node == 1).unwrap();
-    assert_eq!(lost.end, "lost by fault 1, node.kill");
-    assert_eq!(timeline.faults[0].span, of(100, 400)[0]);
-    assert_eq!(timeline.faults[0].nodes, [1]);
-}
-
-#[test]
 fn belief_truth_gap_and_downtime_are_drawn_in_their_lanes() {
-    let chart = drawn(&history("c1", "t1"));
+    let history = history("c1", "t1");
+    checker::prepare(&history, |case| {
+        let of = |from: i64, to: i64| Window { from: from * MS, to: to * MS };
+        let lease = &case.leases[0];
+        assert_eq!(lease.believed().collect::<Vec<_>>(), [of(2, 500)]);
+        assert_eq!(case.hollow(lease), [of(100, 500)]);
+        assert_eq!((lease.masters(&case.keys), lease.ending.name()), (vec![1, 2], "release"));
+        let lost = case.keys.all.iter().find(|key| key.node == 1).unwrap();
+        assert_eq!(lost.end(case), "lost by fault 1, node.kill");
+    });
+    let chart = drawn(&history);
     let client = lane(&chart, "c1");
     assert_eq!(spans(client, "believed"), [(2, 500)]);
-    assert_eq!(spans(client, "supported"), [(1, 100)]);
+    assert_eq!(spans(client, "supported"), [(2, 100)]);
     assert_eq!(spans(client, "gap"), [(100, 500)]);
-    assert_eq!(spans(lane(&chart, "master 1"), "key"), [(1, 100)]);
+    assert_eq!(spans(lane(&chart, "master 1"), "key"), [(2, 100)]);
     assert_eq!(spans(lane(&chart, "master 1"), "down"), [(100, 400)]);
     assert_eq!(spans(lane(&chart, "master 2"), "down"), []);
     assert_eq!(lane(&chart, "faults").marks[0].text, "1 node.kill on master 1");

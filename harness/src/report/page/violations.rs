@@ -4,23 +4,54 @@ use serde::Serialize;
 
 use super::chart::{Bar, Lane, ROW, Scale, pack};
 use super::text::cut;
-use super::{Run, causes, overview};
+use super::{Run, overview};
 use crate::checker::{Observed, Violation};
 use crate::history::Window;
 use crate::report::{Ended, Entry};
-use crate::scenario::{Property, Wanted};
+use crate::scenario::{Cause, Property, Wanted};
 
 /// The largest number of violations in the list.
 const MOST_FINDINGS: usize = 20;
 
-/// A violation as text.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct ViolationView {
-    layer: &'static str,
+    layer: String,
     certain: bool,
     causes: Vec<(&'static str, &'static str)>,
     expected: bool,
     lines: Vec<String>,
+}
+
+/// One sentence for each cause.
+const fn meaning(cause: Cause) -> &'static str {
+    match cause {
+        Cause::ClockStep => "the clock of a master was set forward, so a key expired early.",
+        Cause::ClockRate => "the clock of a master ran too fast, so a key expired early.",
+        Cause::ClockStrobe => "the clock of a master jumped to and fro, so a key expired early.",
+        Cause::NodeRestart => "a master restarted and forgot the keys that it had.",
+        Cause::NodeFlush => "FLUSHALL on a master removed the keys that it had.",
+        Cause::NodeEvict => "a master that ran out of memory evicted keys.",
+        Cause::NodePowerLoss => "a master lost its power, and the keys that were not on its disk.",
+        Cause::NodeFailover => "a replica without the newest keys replaced its master.",
+        Cause::NodeCounter => "the fencing counters of masters are at their end.",
+        Cause::ClientClock => {
+            "a lost fencing counter began anew from a client's wall clock that is behind."
+        }
+        Cause::ClientRate => "the clock by which a client measures its leases ran too slow.",
+        Cause::ClientPause => {
+            "a client was paused between its last look at the deadline and its write."
+        }
+        Cause::ResourceDelay => {
+            "a write that a client sent in time arrived after the end of its lease."
+        }
+        Cause::NodeLists => "clients know different masters, and their quorums need not share one.",
+        Cause::MaxTtl => "guards of clients have different longest TTLs.",
+        Cause::LateWrite => {
+            "a client wrote after its lease had ended, without looking at the deadline."
+        }
+        Cause::Bug => "no fault explains it: a bug of the lock under test.",
+        Cause::Unknown => "the record does not tell.",
+    }
 }
 
 fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
@@ -31,19 +62,19 @@ fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
 }
 
 /// The violations, in the words of the checkers.
-pub(super) fn told(entry: &Entry) -> (Vec<ViolationView>, usize) {
+pub(super) fn views(entry: &Entry) -> (Vec<ViolationView>, usize) {
     let Ended::Judged(verdict) = &entry.ended else { return (Vec::new(), 0) };
     let mut findings: Vec<&Violation> = verdict.findings.iter().collect();
     // Mutual exclusion comes first: the other violations usually follow from it.
-    findings.sort_by_key(|finding| (finding.layer, finding.from));
+    findings.sort_by_key(|finding| (finding.property, finding.from));
     let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
-        let causes = finding.causes.iter().map(|cause| (cause.name(), causes::meaning(*cause)));
+        let causes = finding.causes.iter().map(|cause| (cause.name(), meaning(*cause)));
         ViolationView {
-            layer: overview::title(finding.layer),
+            layer: overview::title(finding.property),
             certain: finding.seen == Observed::Violated,
             causes: causes.collect(),
-            expected: entry.expect.of(finding.layer) == Wanted::Violated,
-            lines: finding.story.iter().map(|line| cut(line)).collect(),
+            expected: entry.expect.of(finding.property) == Wanted::Violated,
+            lines: finding.explanation.iter().map(|line| cut(line)).collect(),
         }
     });
     (all.collect(), verdict.findings.len().saturating_sub(MOST_FINDINGS))
@@ -51,7 +82,8 @@ pub(super) fn told(entry: &Entry) -> (Vec<ViolationView>, usize) {
 
 /// The first violation, and a short period around it.
 pub(super) fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
-    let exclusion = findings(run).iter().find(|finding| finding.layer == Property::MutualExclusion);
+    let exclusion =
+        findings(run).iter().find(|finding| finding.property == Property::MutualExclusion);
     let first = exclusion.or_else(|| findings(run).first())?;
     let (from, to) = (scale.part(first.from), scale.part(first.to));
     let around = ((to - from) * 0.5).max(0.002);
@@ -62,11 +94,11 @@ pub(super) fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
 /// lanes.
 pub(super) fn overlaps(run: &Run<'_>, scale: Scale, height: u32) -> Vec<Bar> {
     let certain = findings(run).iter().filter(|finding| {
-        finding.layer == Property::MutualExclusion && finding.seen == Observed::Violated
+        finding.property == Property::MutualExclusion && finding.seen == Observed::Violated
     });
     let bars = certain.take(200).map(|finding| {
         let window = Window { from: finding.from, to: finding.to };
-        let title = cut(&finding.story.join("; "));
+        let title = cut(&finding.explanation.join("; "));
         scale.bar(window, 20, height - 20, "overlap", "").titled(title)
     });
     bars.collect()
@@ -77,19 +109,24 @@ pub(super) fn lane(run: &Run<'_>, scale: Scale) -> Option<Lane> {
     if findings.is_empty() {
         return None;
     }
-    let mut lane =
-        Lane { label: "violations".to_owned(), class: "violations".to_owned(), ..Lane::default() };
+    let mut lane = Lane::new("violations", "violations");
     let some = &findings[..findings.len().min(200)];
     let windows: Vec<Window> =
         some.iter().map(|finding| Window { from: finding.from, to: finding.to }).collect();
-    let (rows, count) = pack(scale, &windows, 0.0);
+    let (rows, count) = pack(scale, &windows, 0.2);
     for ((finding, window), row) in some.iter().zip(&windows).zip(rows) {
         let certain = finding.seen == Observed::Violated;
         let verb = if certain { "violated" } else { "perhaps violated" };
-        let text = format!("✗ {} {verb}", overview::title(finding.layer));
+        let text = format!("✗ {} {verb}", overview::title(finding.property));
         let class = if certain { "violation" } else { "violation open" };
-        let title = format!("{text}, {}: {}", scale.told(*window), cut(&finding.story.join("; ")));
-        lane.bars.push(scale.bar(*window, 3 + row * ROW, ROW - 3, class, &text).titled(title));
+        let title = format!(
+            "{text}, {}: {}",
+            scale.span_text(*window),
+            cut(&finding.explanation.join("; "))
+        );
+        // The text may go beyond its bar: the row is free there.
+        let bar = Bar { text, ..scale.bar(*window, 3 + row * ROW, ROW - 3, class, "") };
+        lane.bars.push(bar.titled(title));
     }
     lane.height = 6 + count * ROW;
     Some(lane)

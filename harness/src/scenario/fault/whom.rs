@@ -1,17 +1,18 @@
 //! The masters and clients that a fault hits: masters by number or by role, clients by name. The
 //! orchestrator resolves roles when the fault strikes.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
 
 /// Masters: by number, or by their role when the fault strikes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "NodesForm", into = "NodesForm")]
+#[schemars(with = "NodesForm")]
 pub enum Nodes {
     /// All masters.
     #[default]
@@ -22,6 +23,58 @@ pub enum Nodes {
     Role(Role),
 }
 
+/// Masters: a number from 1, a list of numbers, or a role.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "masters: a number from 1, a list of numbers, or a role such as `holder(c1)`"
+)]
+#[schemars(rename = "Nodes")]
+enum NodesForm {
+    One(i64),
+    List(Vec<i64>),
+    /// `all`, `holder(c1)`, `holders(c1, 2)`, `others(c1)`.
+    Role(String),
+}
+
+impl TryFrom<NodesForm> for Nodes {
+    type Error = String;
+
+    fn try_from(form: NodesForm) -> Result<Self, String> {
+        let list = match form {
+            NodesForm::Role(text) => return text.parse(),
+            NodesForm::One(number) => vec![number],
+            NodesForm::List(list) => list,
+        };
+        if list.is_empty() {
+            return Err("no master is named: leave `nodes` out for all".to_owned());
+        }
+        let mut numbers = Vec::new();
+        for number in list {
+            match usize::try_from(number) {
+                Ok(number) if numbers.contains(&number) => {
+                    return Err(format!("master {number} is there twice"));
+                }
+                Ok(number) if number > 0 => numbers.push(number),
+                _ => return Err(format!("there is no master {number}: count from 1")),
+            }
+        }
+        Ok(Self::Some(numbers))
+    }
+}
+
+impl From<Nodes> for NodesForm {
+    fn from(nodes: Nodes) -> Self {
+        match nodes {
+            Nodes::All => Self::Role("all".to_owned()),
+            Nodes::Some(numbers) => Self::List(
+                numbers.into_iter().filter_map(|number| number.try_into().ok()).collect(),
+            ),
+            Nodes::Role(role) => Self::Role(role.to_string()),
+        }
+    }
+}
+
 impl Nodes {
     /// Whether all masters are selected.
     pub const fn is_all(&self) -> bool {
@@ -30,116 +83,35 @@ impl Nodes {
 }
 
 const ROLES: &str = "`all`, `holder(c1)` for one master that granted c1's latest lease, \
-                     `holders(c1)` for all of them, `holders(c1, 2)` for two, `others(c1)` for those \
-                     that did not";
+                     `holders(c1)` for all of them, `holders(c1, 2)` for two, `others(c1)` for \
+                     those that did not";
 
 impl FromStr for Nodes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` names no masters: write {ROLES}, or numbers from 1");
-        if text == "all" {
-            return Ok(Self::All);
-        }
-        let (part, rest) = text.split_once('(').ok_or_else(wrong)?;
-        let inside = rest.strip_suffix(')').ok_or_else(wrong)?;
-        let (client, first) = match inside.split_once(',') {
-            Some((client, first)) => {
-                let first: usize = first.trim().parse().map_err(|_| wrong())?;
-                (client, Some(Some(first).filter(|first| *first > 0).ok_or_else(wrong)?))
-            }
-            None => (inside, None),
+        let role = || {
+            let (part, rest) = text.split_once('(')?;
+            let inside = rest.strip_suffix(')')?;
+            let (client, first) = match inside.split_once(',') {
+                Some((client, first)) => (client, Some(first.trim().parse().ok()?)),
+                None => (inside, None),
+            };
+            let (granted, first) = match (part.trim(), first) {
+                ("holder", None) => (true, Some(1)),
+                ("holders", first) => (true, first),
+                ("others", first) => (false, first),
+                _ => return None,
+            };
+            let client = Name::from(client.trim());
+            (!client.is_empty() && first != Some(0)).then_some(Role { client, granted, first })
         };
-        let client: Name = client.trim().into();
-        let (granted, first) = match (part.trim(), first) {
-            ("holder", None) => (true, Some(1)),
-            ("holders", first) => (true, first),
-            ("others", first) => (false, first),
-            _ => return Err(wrong()),
-        };
-        if client.is_empty() {
-            return Err(wrong());
+        match text {
+            "all" => Ok(Self::All),
+            _ => role().map(Self::Role).ok_or_else(|| {
+                format!("`{text}` names no masters: write {ROLES}, or numbers from 1")
+            }),
         }
-        Ok(Self::Role(Role { client, granted, first }))
-    }
-}
-
-impl Serialize for Nodes {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::All => to.serialize_str("all"),
-            Self::Some(numbers) => numbers.serialize(to),
-            Self::Role(role) => to.collect_str(role),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Nodes {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        fn number<E: de::Error>(number: i64) -> Result<usize, E> {
-            usize::try_from(number)
-                .ok()
-                .filter(|number| *number > 0)
-                .ok_or_else(|| E::custom(format!("there is no master {number}: count from 1")))
-        }
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Nodes;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "masters: a number from 1, a list of numbers, or a role such as `holder(c1)`",
-                )
-            }
-
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Nodes, E> {
-                Ok(Nodes::Some(vec![number(value)?]))
-            }
-
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Nodes, E> {
-                Ok(Nodes::Some(vec![number(i64::try_from(value).unwrap_or(i64::MAX))?]))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Nodes, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Nodes, A::Error> {
-                let mut numbers = Vec::new();
-                while let Some(value) = list.next_element::<i64>()? {
-                    let value = number(value)?;
-                    if numbers.contains(&value) {
-                        return Err(de::Error::custom(format!("master {value} is there twice")));
-                    }
-                    numbers.push(value);
-                }
-                if numbers.is_empty() {
-                    return Err(de::Error::custom("no master is named: leave `nodes` out for all"));
-                }
-                Ok(Nodes::Some(numbers))
-            }
-        }
-
-        from.deserialize_any(Visitor)
-    }
-}
-
-impl JsonSchema for Nodes {
-    fn schema_name() -> Cow<'static, str> {
-        "Nodes".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "masters: a number from 1, a list of numbers, or a role",
-            "oneOf": [
-                { "type": "integer", "minimum": 1 },
-                { "type": "array", "items": { "type": "integer", "minimum": 1 }, "minItems": 1 },
-                { "type": "string", "examples": ["all", "holder(c1)", "holders(c1, 2)", "others(c1)"] },
-            ],
-        })
     }
 }
 
@@ -168,13 +140,49 @@ impl fmt::Display for Role {
 }
 
 /// Clients, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "ClientsForm", into = "ClientsForm")]
+#[schemars(with = "ClientsForm")]
 pub enum Clients {
     /// All clients.
     #[default]
     All,
     /// These clients.
     Some(Vec<Name>),
+}
+
+/// Clients: a name, a list of names, or `all`.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "clients: a name such as `c1`, a list of names, or `all`")]
+#[schemars(rename = "Clients")]
+enum ClientsForm {
+    One(Name),
+    List(Vec<Name>),
+}
+
+impl TryFrom<ClientsForm> for Clients {
+    type Error = &'static str;
+
+    fn try_from(form: ClientsForm) -> Result<Self, Self::Error> {
+        match form {
+            ClientsForm::One(name) if name == "all" => Ok(Self::All),
+            ClientsForm::One(name) => Ok(Self::Some(vec![name])),
+            ClientsForm::List(list) if list.is_empty() => {
+                Err("no client is named: leave `clients` out for all")
+            }
+            ClientsForm::List(list) => Ok(Self::Some(list)),
+        }
+    }
+}
+
+impl From<Clients> for ClientsForm {
+    fn from(clients: Clients) -> Self {
+        match clients {
+            Clients::All => Self::One("all".into()),
+            Clients::Some(names) if names.len() == 1 => Self::One(names[0].clone()),
+            Clients::Some(names) => Self::List(names),
+        }
+    }
 }
 
 impl Clients {
@@ -189,64 +197,5 @@ impl Clients {
             Self::All => true,
             Self::Some(names) => names.iter().any(|name| name == client),
         }
-    }
-}
-
-impl Serialize for Clients {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::All => to.serialize_str("all"),
-            Self::Some(names) if names.len() == 1 => names[0].serialize(to),
-            Self::Some(names) => names.serialize(to),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Clients {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Clients;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("clients: a name such as `c1`, a list of names, or `all`")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Clients, E> {
-                Ok(if text == "all" { Clients::All } else { Clients::Some(vec![text.into()]) })
-            }
-
-            fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Clients, A::Error> {
-                let mut names = Vec::new();
-                while let Some(name) = list.next_element::<Name>()? {
-                    names.push(name);
-                }
-                if names.is_empty() {
-                    return Err(de::Error::custom(
-                        "no client is named: leave `clients` out for all",
-                    ));
-                }
-                Ok(Clients::Some(names))
-            }
-        }
-
-        from.deserialize_any(Visitor)
-    }
-}
-
-impl JsonSchema for Clients {
-    fn schema_name() -> Cow<'static, str> {
-        "Clients".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "clients: a name, a list of names, or all",
-            "oneOf": [
-                { "type": "string", "examples": ["c1", "all"] },
-                { "type": "array", "items": { "type": "string" }, "minItems": 1 },
-            ],
-        })
     }
 }

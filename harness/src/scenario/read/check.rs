@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use super::tree::Place;
 use crate::name::Name;
-use crate::scenario::{Client, Cluster, Expect, Fault, Lock, Scenario, Step, Variant};
+use crate::scenario::near::guess;
+use crate::scenario::{
+    Client, Cluster, Expect, Fault, Lock, Scenario, Step, Variant, is_name_char,
+};
 
 mod clients;
 mod expect;
@@ -23,7 +25,7 @@ const MOST_NODES: usize = 9;
 pub(super) struct Found {
     pub(super) place: Place,
     pub(super) message: String,
-    pub(super) mend: String,
+    pub(super) fix: String,
     pub(super) also: Option<(Place, String)>,
 }
 
@@ -51,12 +53,9 @@ pub(super) fn check(file: &str, scenario: &Scenario) -> Vec<Found> {
             scenario.variants[..index].iter().position(|other| other.name == variant.name)
         {
             let first = Place::default().key("variant").index(first).key("name");
-            run.found.push(Found {
-                place: place.key("name"),
-                message: format!("there are two variants `{}`", variant.name),
-                mend: "give each a name of its own".to_owned(),
-                also: Some((first, "the first".to_owned())),
-            });
+            let message = format!("there are two variants `{}`", variant.name);
+            let fix = "give each a name of its own";
+            run.wrong_beside(&place.key("name"), message, fix, (first, "the first"));
         }
         run.check();
         for problem in run.found {
@@ -64,10 +63,10 @@ pub(super) fn check(file: &str, scenario: &Scenario) -> Vec<Found> {
                 found.push(problem);
             } else if !found.iter().any(|known| known.message == problem.message) {
                 // The variant caused the problem, but the problem is elsewhere.
-                let Found { place: elsewhere, message, mend, .. } = problem;
+                let Found { place: elsewhere, message, fix, .. } = problem;
                 let message = format!("in the variant `{}`: {message}", variant.name);
                 let also = Some((elsewhere, "here".to_owned()));
-                found.push(Found { place: place.key("name"), message, mend, also });
+                found.push(Found { place: place.key("name"), message, fix, also });
             }
         }
     }
@@ -118,13 +117,31 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn wrong(&mut self, place: &Place, message: impl Into<String>, mend: impl Into<String>) {
-        self.found.push(Found {
-            place: place.clone(),
-            message: message.into(),
-            mend: mend.into(),
-            also: None,
-        });
+    fn wrong(&mut self, place: &Place, message: impl Into<String>, fix: impl Into<String>) {
+        let (message, fix) = (message.into(), fix.into());
+        self.found.push(Found { place: place.clone(), message, fix, also: None });
+    }
+
+    /// A problem of two places.
+    fn wrong_beside(&mut self, place: &Place, message: String, fix: &str, other: (Place, &str)) {
+        self.wrong(place, message, fix);
+        if let Some(found) = self.found.last_mut() {
+            found.also = Some((other.0, other.1.to_owned()));
+        }
+    }
+
+    /// Reports that a name is not among the known ones.
+    fn unknown<'n>(
+        &mut self,
+        place: &Place,
+        name: &str,
+        known: impl IntoIterator<Item = &'n str>,
+        message: String,
+        fix: &str,
+    ) {
+        let guess = guess(name, known);
+        let or = if guess.is_empty() { "" } else { "or " };
+        self.wrong(place, message, format!("{guess}{or}{fix}"));
     }
 
     fn name(&mut self, file: &str, scenario: &Scenario) {
@@ -133,8 +150,8 @@ impl<'a> Run<'a> {
         self.word("the scenario's name", &place, name);
         let path = Path::new(file);
         let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        let told = !self.found.is_empty();
-        if path.extension().is_some_and(|end| end == "toml") && stem != name && !told {
+        let is_wrong = !self.found.is_empty();
+        if path.extension().is_some_and(|end| end == "toml") && stem != name && !is_wrong {
             self.wrong(
                 &place,
                 format!("the scenario is called `{name}` and its file `{stem}`"),
@@ -144,23 +161,22 @@ impl<'a> Run<'a> {
         for (key, text) in [("about", Some(&scenario.about)), ("source", scenario.source.as_ref())]
         {
             if text.is_some_and(|text| text.trim().is_empty()) {
-                let mend = "say in one sentence what the scenario shows, or where it comes from";
-                self.wrong(&Place::default().key(key), format!("`{key}` is empty"), mend);
+                let fix = "say in one sentence what the scenario shows, or where it comes from";
+                self.wrong(&Place::default().key(key), format!("`{key}` is empty"), fix);
             }
         }
     }
 
     fn word(&mut self, what: &str, place: &Place, name: &str) {
-        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if name.is_empty() || !name.chars().all(good) {
-            let better: String =
-                name.to_lowercase().chars().map(|c| if good(c) { c } else { '-' }).collect();
+        if name.is_empty() || !name.chars().all(is_name_char) {
+            let valid = |c: char| if is_name_char(c) { c } else { '-' };
+            let better: String = name.to_lowercase().chars().map(valid).collect();
             let better = better.trim_matches('-');
-            let mend = match better {
+            let fix = match better {
                 "" => "use lower-case letters, digits and `-`".to_owned(),
                 better => format!("use lower-case letters, digits and `-`: `{better}`"),
             };
-            self.wrong(place, format!("{what} is `{name}`"), mend);
+            self.wrong(place, format!("{what} is `{name}`"), fix);
         }
     }
 
@@ -173,16 +189,14 @@ impl<'a> Run<'a> {
     }
 
     fn cluster(&mut self) {
-        let (place, cluster) = self.cluster.clone();
-        let place = place.key("nodes");
-        match cluster.nodes {
-            0 => self.wrong(&place, "there are no masters", "write 1 to 9; 5 is usual"),
-            1..=MOST_NODES => {}
-            many => {
-                let message = format!("{many} masters are too many");
-                self.wrong(&place, message, format!("write 1 to {MOST_NODES}; 5 is usual"));
-            }
-        }
+        let (place, cluster) = &self.cluster;
+        let message = match cluster.nodes {
+            1..=MOST_NODES => return,
+            0 => "there are no masters".to_owned(),
+            many => format!("{many} masters are too many"),
+        };
+        let fix = format!("write 1 to {MOST_NODES}; 5 is usual");
+        self.wrong(&place.key("nodes"), message, fix);
     }
 
     /// Every name of a client, and its index in the list of clients.
@@ -202,20 +216,20 @@ impl<'a> Run<'a> {
         let found = names.get(name).copied();
         if found.is_none() {
             let several = self.clients.iter().find(|(_, client)| client.id == name);
-            let mend = match several {
+            let fix = match several {
                 Some((_, client)) => {
                     let last = format!("{name}{}", client.count);
                     format!("`{name}` stands for `{name}1` to `{last}`: name one of those")
                 }
                 None => {
-                    let guess = crate::scenario::near::guess(name, names.keys().map(Name::as_str));
+                    let guess = guess(name, names.keys().map(Name::as_str));
                     let list: Vec<String> =
                         names.keys().take(8).map(|name| format!("`{name}`")).collect();
                     let more = if names.len() > list.len() { ", …" } else { "" };
                     format!("{guess}the clients are {}{more}", list.join(", "))
                 }
             };
-            self.wrong(place, format!("there is no client `{name}`"), mend);
+            self.wrong(place, format!("there is no client `{name}`"), fix);
         }
         found
     }
@@ -224,13 +238,14 @@ impl<'a> Run<'a> {
         &self.clients[client].1.script
     }
 
-    /// The shortest time of a client's run.
-    fn least(client: &Client) -> Duration {
-        let works = client.script.iter().filter_map(|step| match step {
-            Step::Work(length) => Some(length.0),
-            _ => None,
-        });
-        works.fold(Duration::ZERO, Duration::saturating_add)
+    /// Checks the number of a master.
+    fn master(&mut self, place: &Place, number: usize) {
+        let all = self.cluster.1.nodes;
+        if number == 0 || number > all {
+            let message = format!("there is no master {number}");
+            let fix = format!("there are {all}, counted from 1: write 1 to {all}");
+            self.wrong(place, message, fix);
+        }
     }
 }
 

@@ -9,9 +9,8 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::explain;
+use super::explain::{self, Explanation};
 use super::tree::narrowed;
-use crate::scenario::near::guess;
 use crate::scenario::problem::Problem;
 use crate::scenario::{Client, Cluster, Expect, Fault, Lock, Scenario, Step, Variant};
 
@@ -45,13 +44,13 @@ struct Shape<'a> {
 impl Shape<'_> {
     /// An error about a whole value has no place of its own: it takes the value's place.
     fn problem(&mut self, why: &toml::de::Error, value: Range<usize>) {
-        let span = why.span().unwrap_or(value);
-        let told = explain::shape(why.message());
-        let span = match &told.word {
-            Some(word) => narrowed(self.text, span, word),
-            None => span,
-        };
-        self.problems.push(Problem::new(self.text, span, told.message, told.mend));
+        self.explained(explain::shape(why.message()), why.span().unwrap_or(value));
+    }
+
+    fn explained(&mut self, explained: Explanation, span: Range<usize>) {
+        let Explanation { message, fix, word } = explained;
+        let span = word.map_or(span.clone(), |word| narrowed(self.text, span, &word));
+        self.problems.push(Problem::new(self.text, span, message, fix));
     }
 
     /// The pieces of a scenario or of a variant.
@@ -60,11 +59,7 @@ impl Shape<'_> {
             let name = key.get_ref().as_ref();
             match name {
                 _ if !known.contains(&name) => {
-                    let list: Vec<String> = known.iter().map(|name| format!("`{name}`")).collect();
-                    let mend = format!("known here: {}", list.join(", "));
-                    let mend = guess(name, known.iter().copied()) + &mend;
-                    let what = format!("unknown field `{name}`");
-                    self.problems.push(Problem::new(self.text, key.span(), what, mend));
+                    self.explained(explain::unknown_field(name, known), key.span());
                 }
                 "client" => self.each(key, value, Self::client),
                 "fault" => self.each(key, value, Self::piece::<Fault>),
@@ -77,9 +72,7 @@ impl Shape<'_> {
         }
         for name in needed {
             if !table.keys().any(|key| key.get_ref() == name) {
-                let told = explain::shape(&format!("missing field `{name}`"));
-                let problem = Problem::new(self.text, span.clone(), told.message, told.mend);
-                self.problems.push(problem);
+                self.explained(explain::shape(&format!("missing field `{name}`")), span.clone());
             }
         }
     }
@@ -101,8 +94,8 @@ impl Shape<'_> {
             _ => {
                 let name = key.get_ref();
                 let what = format!("there can be several: `{name}` is a list");
-                let mend = format!("write the header with two brackets: `[[{name}]]`");
-                self.problems.push(Problem::new(self.text, key.span(), what, mend));
+                let fix = format!("write the header with two brackets: `[[{name}]]`");
+                self.problems.push(Problem::new(self.text, key.span(), what, fix));
             }
         }
     }

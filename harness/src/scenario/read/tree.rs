@@ -1,11 +1,10 @@
 //! The place of a value in the text. The checks of values note places as paths; this module finds
 //! them in the tree that the TOML parser leaves.
 
-use std::fmt;
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 /// A path into a scenario file, such as `fault[1].net.drop.nodes[2]`, and the part of the value at
 /// this path that is meant.
@@ -57,18 +56,17 @@ impl Place {
     /// exists.
     pub(super) fn span(&self, text: &str, root: &DeTable<'_>) -> Range<usize> {
         let mut span = 0..0;
-        let mut here = TreeNode::Table(root);
-        for (number, step) in self.steps.iter().enumerate() {
+        let (mut table, mut array) = (Some(root), None);
+        for (number, next) in self.steps.iter().enumerate() {
             let last = number + 1 == self.steps.len();
-            let Some((key, value)) = here.step(step) else { return span };
-            let is_table = matches!(value.as_ref(), DeValue::Table(_));
+            let Some((key, value)) = step(table, array, next) else { return span };
+            (table, array) = (value.as_ref().as_table(), value.as_ref().as_array());
             span = match key {
                 // A table from a header has the span of the header; a table from dotted keys has
                 // that of the last key.
-                Some(key) if (last && self.key) || is_table => key,
+                Some(key) if (last && self.key) || table.is_some() => key,
                 _ => value.span(),
             };
-            here = TreeNode::Value(value.as_ref());
         }
         match &self.word {
             Some(word) => narrowed(text, span, word),
@@ -91,39 +89,19 @@ pub(super) fn narrowed(text: &str, span: Range<usize>, word: &str) -> Range<usiz
     }
 }
 
-enum TreeNode<'a, 'i> {
-    Table(&'a DeTable<'i>),
-    Value(&'a DeValue<'i>),
-}
-
-impl<'a, 'i> TreeNode<'a, 'i> {
-    fn step(&self, step: &Step) -> Option<(Option<Range<usize>>, &'a Spanned<DeValue<'i>>)> {
-        let table = match self {
-            Self::Table(table) => *table,
-            Self::Value(DeValue::Table(table)) => table,
-            Self::Value(DeValue::Array(array)) => match step {
-                Step::Index(index) => return array.get(*index).map(|value| (None, value)),
-                Step::Key(_) => return None,
-            },
-            Self::Value(_) => return None,
-        };
-        let Step::Key(key) = step else { return None };
-        // `node = 1` is read as `nodes = [1]`.
-        let find = |name: &str| table.iter().find(|(key, _)| key.get_ref() == name);
-        let (key, value) = find(key).or_else(|| find(key.strip_suffix('s')?))?;
-        Some((Some(key.span()), value))
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (number, step) in self.steps.iter().enumerate() {
-            match step {
-                Step::Key(key) if number == 0 => f.write_str(key)?,
-                Step::Key(key) => write!(f, ".{key}")?,
-                Step::Index(index) => write!(f, "[{index}]")?,
-            }
+/// The value of a step from a table or a list, with the span of its key.
+fn step<'a, 'i>(
+    table: Option<&'a DeTable<'i>>,
+    array: Option<&'a DeArray<'i>>,
+    step: &Step,
+) -> Option<(Option<Range<usize>>, &'a Spanned<DeValue<'i>>)> {
+    match step {
+        Step::Index(index) => Some((None, array?.get(*index)?)),
+        Step::Key(key) => {
+            // `node = 1` is read as `nodes = [1]`.
+            let find = |name: &str| table?.iter().find(|(key, _)| key.get_ref() == name);
+            let (key, value) = find(key).or_else(|| find(key.strip_suffix('s')?))?;
+            Some((Some(key.span()), value))
         }
-        Ok(())
     }
 }

@@ -66,10 +66,11 @@ impl EventKind {
     }
 }
 
-const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `refused`, `extended`, \
-                       `lost`, `releases`, `released` with a resource, `presents`, `reads`, `writes` with a \
-                       register, `c1 request 3`, `c1 reply 3` with `of acquire`, `of extend`, `of \
-                       release` or `of any`; behind it a time if you like: `c1 granted L + 10ms`";
+const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `refused`, \
+                       `extended`, `lost`, `releases`, `released` with a resource, `presents`, \
+                       `reads`, `writes` with a register, `c1 request 3`, `c1 reply 3` with `of \
+                       acquire`, `of extend`, `of release` or `of any`; behind it a time if you \
+                       like: `c1 granted L + 10ms`";
 
 impl Moment {
     /// Whether the moment waits for this event of this client.
@@ -93,30 +94,50 @@ impl FromStr for Moment {
                     _ => return Err(words.wrong(format_args!("`{number}` is no count from 1"))),
                 };
                 let class = match words.rest.next_if_eq(&"of") {
-                    Some(_) => words.next("the class after `of`")?.parse()?,
+                    Some(_) => class(words.next("the class after `of`")?)?,
                     None => Class::Acquire,
                 };
-                if verb == "request" {
-                    EventKind::Request(number, class)
-                } else {
-                    EventKind::Reply(number, class)
+                match verb {
+                    "reply" => EventKind::Reply(number, class),
+                    _ => EventKind::Request(number, class),
                 }
             }
-            "presents" => EventKind::Presents(words.name("the register")?),
-            "reads" => EventKind::Reads(words.name("the register")?),
-            "writes" => EventKind::Writes(words.name("the register")?),
-            "asks" => EventKind::Asks(words.name("the resource")?),
-            "granted" => EventKind::Granted(words.name("the resource")?),
-            "refused" => EventKind::Refused(words.name("the resource")?),
-            "extended" => EventKind::Extended(words.name("the resource")?),
-            "lost" => EventKind::Lost(words.name("the resource")?),
-            "releases" => EventKind::Releases(words.name("the resource")?),
-            "released" => EventKind::Released(words.name("the resource")?),
-            other => return Err(words.wrong(format_args!("`{other}` is nothing that happens"))),
+            verb => {
+                let mut verbs = VERBS.iter();
+                let Some((_, what, of)) = verbs.find(|(known, ..)| *known == verb) else {
+                    return Err(words.wrong(format_args!("`{verb}` is nothing that happens")));
+                };
+                of(words.name(what)?)
+            }
         };
         let plus = words.option("+")?.unwrap_or_default();
         words.end(Self { client, what, plus })
     }
+}
+
+type OfName = fn(Name) -> EventKind;
+
+/// The events of a resource or a register.
+const VERBS: [(&str, &str, OfName); 10] = [
+    ("asks", "the resource", EventKind::Asks),
+    ("granted", "the resource", EventKind::Granted),
+    ("refused", "the resource", EventKind::Refused),
+    ("extended", "the resource", EventKind::Extended),
+    ("lost", "the resource", EventKind::Lost),
+    ("releases", "the resource", EventKind::Releases),
+    ("released", "the resource", EventKind::Released),
+    ("presents", "the register", EventKind::Presents),
+    ("reads", "the register", EventKind::Reads),
+    ("writes", "the register", EventKind::Writes),
+];
+
+fn class(word: &str) -> Result<Class, String> {
+    let found = Class::ALL.into_iter().find(|class| class.name() == word);
+    found.ok_or_else(|| {
+        format!(
+            "`{word}` is no class of messages: write acquire, extend, release, line, wake-up or any"
+        )
+    })
 }
 
 impl fmt::Display for Moment {
@@ -128,27 +149,22 @@ impl fmt::Display for Moment {
 
 impl fmt::Display for EventKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (verb, name) = match self {
-            Self::Asks(name) => ("asks", name),
-            Self::Granted(name) => ("granted", name),
-            Self::Refused(name) => ("refused", name),
-            Self::Extended(name) => ("extended", name),
-            Self::Lost(name) => ("lost", name),
-            Self::Releases(name) => ("releases", name),
-            Self::Released(name) => ("released", name),
-            Self::Presents(name) => ("presents", name),
-            Self::Reads(name) => ("reads", name),
-            Self::Writes(name) => ("writes", name),
-            Self::Request(number, class) | Self::Reply(number, class) => {
-                let word = if matches!(self, Self::Request(..)) { "request" } else { "reply" };
-                write!(f, "{word} {number}")?;
-                return match class {
-                    Class::Acquire => Ok(()),
-                    class => write!(f, " of {class}"),
-                };
-            }
-        };
-        write!(f, "{verb} {name}")
+        match self {
+            Self::Asks(name) => write!(f, "asks {name}"),
+            Self::Granted(name) => write!(f, "granted {name}"),
+            Self::Refused(name) => write!(f, "refused {name}"),
+            Self::Extended(name) => write!(f, "extended {name}"),
+            Self::Lost(name) => write!(f, "lost {name}"),
+            Self::Releases(name) => write!(f, "releases {name}"),
+            Self::Released(name) => write!(f, "released {name}"),
+            Self::Presents(name) => write!(f, "presents {name}"),
+            Self::Reads(name) => write!(f, "reads {name}"),
+            Self::Writes(name) => write!(f, "writes {name}"),
+            Self::Request(number, Class::Acquire) => write!(f, "request {number}"),
+            Self::Request(number, class) => write!(f, "request {number} of {class}"),
+            Self::Reply(number, Class::Acquire) => write!(f, "reply {number}"),
+            Self::Reply(number, class) => write!(f, "reply {number} of {class}"),
+        }
     }
 }
 

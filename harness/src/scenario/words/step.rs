@@ -4,19 +4,20 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Words, compact};
+use crate::client_protocol::Capability;
 use crate::name::Name;
+use crate::named::named;
 use crate::scenario::length::{Length, as_text};
 
 /// One step of a client's script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// `acquire L [and M]… [again] [wait 5s] [ttl 2s] [cancel 100ms]`: acquire the resource.
+    /// `acquire L [and M]… [wait 5s] [ttl 2s] [cancel 100ms]`, or `reacquire L [wait 5s] …`:
+    /// acquire the resource.
     ///
     /// - `and`: acquire all of the resources, or none.
-    /// - `again`: acquire as the owner of the lease that the client has, which yields another
+    /// - `reacquire`: acquire as the owner of the lease that the client has, which yields another
     ///   handle of it. Each handle has a `release` of its own.
     /// - `wait`: wait at most this long. Default: one attempt.
     /// - `ttl`: use this TTL in place of the lock's.
@@ -75,30 +76,21 @@ pub enum Step {
     Work(Length),
 }
 
-/// The kind of access to a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AccessKind {
-    /// Present a fencing token, which the register keeps if it is the largest.
-    Present,
-    /// Read the version.
-    Read,
-    /// Write a new version, based on the one that was read.
-    Write,
-}
-
-impl fmt::Display for AccessKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Present => "present",
-            Self::Read => "read",
-            Self::Write => "write",
-        })
+named! {
+    /// The kind of access to a register.
+    pub enum AccessKind {
+        /// Present a fencing token, which the register keeps if it is the largest.
+        Present = "present",
+        /// Read the version.
+        Read = "read",
+        /// Write a new version, based on the one that was read.
+        Write = "write",
     }
 }
 
 const STEPS: &str = "one of `acquire L [and M] [wait 5s] [ttl 2s] [cancel 1s]`, \
-                     `reacquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
+                     `reacquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
+                     `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
                      [if L]`, `present R under L`, `release L [and M]`";
 
 impl Step {
@@ -121,9 +113,7 @@ impl Step {
             Self::Work(_) => None,
         }
     }
-}
 
-impl Step {
     /// The resources that the step acquires.
     pub fn acquires(&self) -> impl Iterator<Item = &Name> {
         let of = match self {
@@ -146,15 +136,38 @@ impl Step {
     pub const fn is_of_several(&self) -> bool {
         matches!(self, Self::Acquire { also, .. } | Self::Release { also, .. } if !also.is_empty())
     }
+
+    /// The features that a client needs for the step, beyond acquire, release and step.
+    pub(crate) fn needs(&self) -> impl Iterator<Item = Capability> {
+        let kind = match self {
+            Self::Acquire { again: true, .. } => Some(Capability::Reenter),
+            Self::Extend { .. } => Some(Capability::Extend),
+            Self::Keep { .. } => Some(Capability::KeepAlive),
+            Self::Touch { under: Some(_), .. } => Some(Capability::Fence),
+            step if step.is_of_several() => Some(Capability::Several),
+            _ => None,
+        };
+        let cancels = matches!(self, Self::Acquire { cancel: Some(_), .. });
+        kind.into_iter().chain(cancels.then_some(Capability::Cancel))
+    }
+
+    /// All times of the step.
+    pub(crate) fn lengths_mut(&mut self) -> Vec<&mut Length> {
+        match self {
+            Self::Acquire { wait, ttl, cancel, .. } => {
+                std::iter::once(wait).chain(ttl).chain(cancel).collect()
+            }
+            Self::Extend { ttl, .. } => ttl.iter_mut().collect(),
+            Self::Keep { most: length, .. } | Self::Work(length) => vec![length],
+            Self::Release { .. } | Self::Touch { .. } => Vec::new(),
+        }
+    }
 }
 
 /// The names after `and`.
 fn also(words: &mut Words<'_>) -> Result<Vec<Name>, String> {
-    let mut also = Vec::new();
-    while words.rest.next_if_eq(&"and").is_some() {
-        also.push(words.name("the resource after `and`")?);
-    }
-    Ok(also)
+    let next = || words.name_after("and", "the resource after `and`").transpose();
+    std::iter::from_fn(next).collect()
 }
 
 impl FromStr for Step {
@@ -203,17 +216,11 @@ impl FromStr for Step {
             }
             verb @ ("present" | "read" | "write") => {
                 let register = words.name("the register")?;
-                let under = match words.rest.next_if_eq(&"under") {
-                    Some(_) => Some(words.name("the lease after `under`")?),
-                    None if verb == "present" => {
-                        return Err(words.wrong("`under` and a lease are missing"));
-                    }
-                    None => None,
-                };
-                let held = match words.rest.next_if_eq(&"if") {
-                    Some(_) => Some(words.name("the lease after `if`")?),
-                    None => None,
-                };
+                let under = words.name_after("under", "the lease after `under`")?;
+                if verb == "present" && under.is_none() {
+                    return Err(words.wrong("`under` and a lease are missing"));
+                }
+                let held = words.name_after("if", "the lease after `if`")?;
                 let way = match verb {
                     "present" => AccessKind::Present,
                     "read" => AccessKind::Read,
@@ -230,33 +237,28 @@ impl FromStr for Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let option = |word: &str, length: &Option<Length>| {
+            length.map_or_else(String::new, |length| format!(" {word} {}", compact(length)))
+        };
+        let names = |word: &str, names: &mut dyn Iterator<Item = &Name>| -> String {
+            names.map(|name| format!(" {word} {name}")).collect()
+        };
         match self {
             Self::Acquire { resource, also, wait, ttl, cancel, again } => {
-                write!(f, "{} {resource}", if *again { "reacquire" } else { "acquire" })?;
-                also.iter().try_for_each(|other| write!(f, " and {other}"))?;
-                let wait = Some(wait).filter(|wait| !wait.is_zero());
-                for (word, length) in
-                    [("wait", wait), ("ttl", ttl.as_ref()), ("cancel", cancel.as_ref())]
-                {
-                    if let Some(length) = length {
-                        write!(f, " {word} {}", compact(*length))?;
-                    }
-                }
-                Ok(())
+                let verb = if *again { "reacquire" } else { "acquire" };
+                let wait = option("wait", &Some(*wait).filter(|wait| !wait.is_zero()));
+                let (ttl, cancel) = (option("ttl", ttl), option("cancel", cancel));
+                write!(f, "{verb} {resource}{}{wait}{ttl}{cancel}", names("and", &mut also.iter()))
             }
-            Self::Extend { resource, ttl: None } => write!(f, "extend {resource}"),
-            Self::Extend { resource, ttl: Some(ttl) } => {
-                write!(f, "extend {resource} ttl {}", compact(*ttl))
-            }
+            Self::Extend { resource, ttl } => write!(f, "extend {resource}{}", option("ttl", ttl)),
             Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),
             Self::Release { resource, also } => {
-                write!(f, "release {resource}")?;
-                also.iter().try_for_each(|other| write!(f, " and {other}"))
+                write!(f, "release {resource}{}", names("and", &mut also.iter()))
             }
             Self::Touch { register, way, under, held } => {
-                write!(f, "{way} {register}")?;
-                under.as_ref().map_or(Ok(()), |under| write!(f, " under {under}"))?;
-                held.as_ref().map_or(Ok(()), |held| write!(f, " if {held}"))
+                let (under, held) =
+                    (names("under", &mut under.iter()), names("if", &mut held.iter()));
+                write!(f, "{way} {register}{under}{held}")
             }
             Self::Work(length) => write!(f, "work {}", compact(*length)),
         }

@@ -2,11 +2,11 @@
 //! situations, whether or not this one does. The search detects them in the history, as the
 //! checkers see it.
 
-use crate::checker::{DISTRUSTED, Verdict};
+use crate::checker::{Case, DISTRUSTED, Request, Verdict, prepare, verdict};
 use crate::client_protocol::FailureReason;
 use crate::history::{Act, Event, History, Ns, Outcome, Phase};
 use crate::name::Name;
-use crate::scenario::{FaultKind, NodeFault, Persistence, Scenario};
+use crate::scenario::{FaultKind, Persistence, Scenario};
 
 mod again;
 mod goal;
@@ -15,16 +15,18 @@ mod waits;
 
 pub use goal::Goal;
 
-/// The goals that a run reached, in no order, each once.
-pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
-    let mut seen = RunView {
-        scenario: &history.header.scenario,
-        requests: Vec::new(),
-        granted: Vec::new(),
-        forgot: Vec::new(),
-        goals: Vec::new(),
-    };
-    let scenario = seen.scenario;
+/// The verdict on a run, and the goals that it reached, in no order, each once.
+pub(super) fn checked(history: &History) -> (Verdict, Vec<Goal>) {
+    prepare(history, |case| {
+        let verdict = verdict(case);
+        let goals = reached(case, &verdict);
+        (verdict, goals)
+    })
+}
+
+fn reached(case: &Case<'_>, verdict: &Verdict) -> Vec<Goal> {
+    let scenario = case.world.scenario;
+    let mut seen = RunView { case, scenario, forgot: Vec::new(), goals: Vec::new() };
     let nodes = i64::try_from(scenario.cluster.nodes).unwrap_or(i64::MAX);
     let bare = 2 * i64::try_from(scenario.cluster.quorum()).unwrap_or(i64::MAX) - nodes;
     // For a lock that knows all masters.
@@ -38,32 +40,20 @@ pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
     if verdict.measures.hand_over_ns.is_some() {
         seen.reach(Goal::HandOver);
     }
-    seen.answers(history);
-    seen.deaths(history);
-    let attempts = seen.commands(history);
+    seen.answers();
+    seen.deaths();
+    let attempts = seen.commands();
     let several = several::reached(&seen, &attempts);
-    let waits = waits::reached(&seen, history);
-    for goal in again::reached(history).into_iter().chain(several).chain(waits) {
+    let waits = waits::reached(&seen);
+    for goal in again::reached(case.world.records).into_iter().chain(several).chain(waits) {
         seen.reach(goal);
     }
     seen.goals
 }
 
-/// A request, from its start to its end.
-struct Request<'a> {
-    id: u64,
-    client: &'a str,
-    op: &'a str,
-    resource: Option<&'a str>,
-    /// The other resources of the same request.
-    with: &'a [Name],
-    asked: Ns,
-    answered: Ns,
-    /// The latest end of the lease that it returned.
-    deadline: Option<Ns>,
-    /// The value of the lease that it returned.
-    token: Option<&'a Name>,
-    cancelled: bool,
+/// The value of the lease that a request returned.
+fn token<'a>(request: &Request<'a>) -> Option<&'a str> {
+    request.answer.filter(|answer| answer.ok)?.token
 }
 
 /// The result of all SETs of a token.
@@ -79,68 +69,45 @@ struct Attempt<'a> {
     quorum: usize,
 }
 
-struct RunView<'a> {
+struct RunView<'c, 'a> {
+    case: &'c Case<'a>,
     scenario: &'a Scenario,
-    requests: Vec<Request<'a>>,
-    /// The tokens of leases with a fencing token.
-    granted: Vec<&'a Name>,
     /// The masters that may have forgotten, and when.
     forgot: Vec<(usize, Ns)>,
     goals: Vec<Goal>,
 }
 
-impl<'a> RunView<'a> {
+impl<'a> RunView<'_, 'a> {
     fn reach(&mut self, goal: Goal) {
         if !self.goals.contains(&goal) {
             self.goals.push(goal);
         }
     }
 
-    /// The requests, and the results in their replies.
-    fn answers(&mut self, history: &'a History) {
-        for record in &history.records {
-            let ns = record.ns;
+    /// The answers to requests, and the notices of clients.
+    fn answers(&mut self) {
+        for request in &self.case.requests {
+            let Some(answer) = request.answer else { continue };
+            if !answer.ok && answer.text.is_some_and(|text| text.contains(DISTRUSTED)) {
+                self.reach(Goal::Distrusted);
+            }
+            self.reach(match (request.op, answer.why) {
+                ("extend", Some(FailureReason::Lost)) => Goal::ExtendAfterLoss,
+                ("step", Some(FailureReason::Lost)) => Goal::StoppedInTime,
+                ("acquire", Some(FailureReason::Cancelled)) => Goal::GivenUp,
+                ("acquire", Some(FailureReason::Late)) => Goal::Late,
+                ("acquire", Some(FailureReason::NoQuorum)) => Goal::NoQuorum,
+                _ => continue,
+            });
+        }
+        for (index, record) in self.case.world.records.iter().enumerate() {
             match &record.event {
-                Event::Asked { client, id, op, resource, with, .. } => {
-                    self.requests.push(Request {
-                        id: *id,
-                        client,
-                        op,
-                        resource: resource.as_deref(),
-                        with,
-                        asked: ns,
-                        answered: Ns::MAX,
-                        deadline: None,
-                        token: None,
-                        cancelled: false,
-                    });
-                }
-                Event::Answered { id, ok, why, deadline, token, fence, text, .. } => {
-                    self.granted.extend(token.as_ref().filter(|_| fence.is_some()));
-                    if !ok && text.as_ref().is_some_and(|text| text.contains(DISTRUSTED)) {
-                        self.reach(Goal::Distrusted);
-                    }
-                    let asked = self.requests.iter_mut().rev().find(|request| request.id == *id);
-                    let Some(request) = asked else { continue };
-                    request.answered = ns;
-                    request.deadline = deadline.filter(|_| *ok);
-                    request.token = token.as_ref().filter(|_| *ok);
-                    request.cancelled = *why == Some(FailureReason::Cancelled);
-                    let goal = match (request.op, why) {
-                        ("extend", Some(FailureReason::Lost)) => Goal::ExtendAfterLoss,
-                        ("step", Some(FailureReason::Lost)) => Goal::StoppedInTime,
-                        ("acquire", Some(FailureReason::Cancelled)) => Goal::GivenUp,
-                        ("acquire", Some(FailureReason::Late)) => Goal::Late,
-                        ("acquire", Some(FailureReason::NoQuorum)) => Goal::NoQuorum,
-                        _ => continue,
-                    };
-                    self.reach(goal);
-                }
                 Event::Lost { client, .. } => {
-                    let extends = self.requests.iter().any(|request| {
+                    let extends = self.case.requests.iter().any(|request| {
                         request.op == "extend"
                             && request.client == client.as_str()
-                            && request.answered == Ns::MAX
+                            && request.record < index
+                            && request.answer.is_none_or(|answer| answer.record > index)
                     });
                     if extends {
                         self.reach(Goal::LossInExtend);
@@ -154,19 +121,21 @@ impl<'a> RunView<'a> {
     }
 
     /// Clients and masters that died.
-    fn deaths(&mut self, history: &'a History) {
+    fn deaths(&mut self) {
+        let durable = self.scenario.cluster.persistence == Persistence::AofAlways;
         let mut dead: Vec<usize> = Vec::new();
-        for record in &history.records {
+        for record in self.case.world.records {
             match &record.event {
                 Event::Struck { fault_kind, processes, at, failed: None, .. }
                     if fault_kind.kills_clients() =>
                 {
-                    let orphan = self.requests.iter().any(|request| {
-                        let process = self.process(request.client);
-                        processes.iter().any(|gone| gone.as_str() == process)
-                            && request.op == "acquire"
-                            && request.answered <= at.from
-                            && request.deadline.is_some_and(|deadline| deadline > at.to)
+                    let orphan = self.case.requests.iter().any(|request| {
+                        let deadline = request.answer.filter(|answer| answer.ok);
+                        let deadline = deadline.and_then(|answer| answer.deadline);
+                        processes.iter().any(|gone| gone == request.process)
+                            && request.is_acquire()
+                            && request.answered() <= at.from
+                            && deadline.is_some_and(|deadline| deadline > at.to)
                             && !self.is_released(request, at.from)
                     });
                     if orphan {
@@ -174,7 +143,7 @@ impl<'a> RunView<'a> {
                     }
                 }
                 Event::Struck { fault, fault_kind, nodes, at, failed: None, .. } => {
-                    if self.forgets(fault_kind) {
+                    if fault_kind.removes_markers(durable) {
                         self.forgot.extend(nodes.iter().map(|node| (*node, at.to)));
                     }
                     if matches!(**fault_kind, FaultKind::Node(_))
@@ -183,7 +152,7 @@ impl<'a> RunView<'a> {
                         dead.push(*fault);
                     }
                 }
-                Event::Cured { fault, failed: None, .. } if dead.contains(fault) => {
+                Event::Healed { fault, failed: None, .. } if dead.contains(fault) => {
                     self.reach(Goal::MasterBack);
                 }
                 Event::Phase { phase: Phase::Heal } => return,
@@ -192,23 +161,8 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Whether a guard distrusts the masters that this fault hits.
-    fn forgets(&self, fault_kind: &FaultKind) -> bool {
-        let durable = self.scenario.cluster.persistence == Persistence::AofAlways;
-        fault_kind.starts_again() && !durable
-            || matches!(
-                fault_kind,
-                FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. })
-            )
-    }
-
-    fn process(&self, client: &str) -> &'a str {
-        let known = self.scenario.clients.iter().find(|known| known.id == client);
-        known.map_or("", |client| client.process().as_str())
-    }
-
     fn is_released(&self, acquire: &Request<'_>, by: Ns) -> bool {
-        self.requests.iter().any(|request| {
+        self.case.requests.iter().any(|request| {
             request.op == "release"
                 && request.client == acquire.client
                 && request.resource == acquire.resource
@@ -218,21 +172,30 @@ impl<'a> RunView<'a> {
 
     /// Whether a process has a request under way at this time.
     fn is_asking(&self, process: &str, key: &str, at: Ns) -> bool {
-        self.requests.iter().any(|request| {
-            request.op == "acquire"
+        self.waits(process, key, (at, at))
+    }
+
+    /// Whether one request of a process is under way throughout, from one instant to another.
+    fn waits(&self, process: &str, key: &str, (from, to): (Ns, Ns)) -> bool {
+        self.case.requests.iter().any(|request| {
+            request.is_acquire()
                 && request.resource.is_some_and(|resource| key.ends_with(resource))
-                && request.asked <= at
-                && at <= request.answered
-                && self.process(request.client) == process
+                && request.asked <= from
+                && to <= request.answered()
+                && request.process == process
         })
     }
 
     /// The commands on the masters. Returns the attempts.
-    fn commands(&mut self, history: &'a History) -> Vec<Attempt<'a>> {
+    fn commands(&mut self) -> Vec<Attempt<'a>> {
         let mut attempts: Vec<Attempt<'a>> = Vec::new();
+        // The tokens of leases with a fencing token.
+        let fenced = self.case.requests.iter().filter_map(|request| request.answer);
+        let fenced = fenced.filter(|answer| answer.fence.is_some());
+        let fenced: Vec<&str> = fenced.filter_map(|answer| answer.token).collect();
         // Where each token was set: token, master, connection.
         let mut set: Vec<(&Name, usize, u64)> = Vec::new();
-        for record in &history.records {
+        for record in self.case.world.records {
             let Event::Command { process, node, connection, act, sent, delivered, result, .. } =
                 &record.event
             else {
@@ -264,7 +227,7 @@ impl<'a> RunView<'a> {
                     }
                 }
                 (Act::Certify { token: Some(token), .. }, Outcome::Done)
-                    if self.granted.contains(&token) =>
+                    if fenced.contains(&token.as_str()) =>
                 {
                     self.reach(Goal::Certified);
                 }

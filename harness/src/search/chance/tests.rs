@@ -4,7 +4,6 @@
 use std::ops::RangeInclusive;
 
 use super::{Goal, Report, Search, Through, goals};
-use crate::checker::judge;
 use crate::mutants::Mutant;
 use crate::scenario::embedded_runs;
 use crate::search::plan::Space;
@@ -31,7 +30,7 @@ fn every_goal_is_reached() {
 fn among(all: RangeInclusive<Goal>, name: &str, seed: u64) -> Vec<Goal> {
     let run = embedded_runs().find(|run| run.name == name).expect("it is there");
     let history = sim::run(&run, seed, Mutant::None);
-    let mut goals = goals::reached(&history, &judge(&history));
+    let (_, mut goals) = goals::checked(&history);
     goals.retain(|goal| all.contains(goal));
     goals.sort_unstable();
     goals
@@ -42,7 +41,7 @@ fn of_waits(name: &str, seed: u64) -> Vec<Goal> {
 }
 
 #[test]
-fn handles_and_several_resources_are_told_apart() {
+fn goals_of_handles_and_multi_locks_are_distinguished() {
     for seed in 0..5 {
         for (name, goals) in [
             ("calm", &[][..]),
@@ -62,19 +61,19 @@ fn handles_and_several_resources_are_told_apart() {
 }
 
 #[test]
-fn what_becomes_of_those_who_wait_is_told_apart() {
+fn goals_of_waiters_are_distinguished() {
     for seed in 0..5 {
         for (name, goals) in [
             ("one-master-hung", &[][..]),
             ("wake-up-lost/calm", &[Goal::Woken]),
             ("wake-up-lost/nobody-says", &[Goal::FoundOut]),
             ("waiter-gone/queued", &[Goal::Woken]),
-            ("waiter-gone/heir", &[Goal::Heir, Goal::HeirGone]),
+            ("waiter-gone/heir", &[Goal::HandOff, Goal::HandedOffGone]),
         ] {
             assert_eq!(of_waits(name, seed), goals, "{name} with seed {seed}");
         }
         for (name, goal) in [
-            ("herd", Goal::Guest),
+            ("herd", Goal::Yielded),
             ("first-master/left-key", Goal::RefusedFirst),
             ("first-master/left-key", Goal::Disbelieved),
         ] {
@@ -92,7 +91,7 @@ fn outside_of_the_assumptions_something_goes_wrong_for_a_reason() {
 }
 
 #[test]
-fn who_says_stop_is_heard() {
+fn a_search_stops_when_its_caller_says_so() {
     let search = Search {
         space: Space::INSIDE,
         seed: 0,

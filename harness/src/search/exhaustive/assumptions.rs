@@ -1,16 +1,16 @@
 //! Decides which schedules are inside the assumptions of the lock (A1 to A6 of `docs/safety.md`),
 //! and which violations must not occur in those, or in any schedule.
 
-use super::lessons::{BaseScenario, TTL};
+use super::base_scenarios::{BaseScenario, TTL};
 use crate::checker::{Verdict, Violation};
 use crate::scenario::{
     Cause, ClientFault, ClockFault, Fault, FaultKind, NodeFault, Persistence, Property, Scenario,
 };
-use crate::search::{Kind, contradictions, defences, fenced};
+use crate::search::{Kind, contradictions, fenced, sees_amnesia};
 
 /// Whether a schedule does nothing that is outside the assumptions. Returns `false` in case of
 /// doubt.
-pub(super) fn inside(lesson: &BaseScenario, faults: &[Fault]) -> bool {
+pub(super) fn inside(base: &BaseScenario, faults: &[Fault]) -> bool {
     let is_rate = |fault: &&Fault| {
         matches!(
             fault.fault_kind,
@@ -19,39 +19,32 @@ pub(super) fn inside(lesson: &BaseScenario, faults: &[Fault]) -> bool {
     };
     let rates = faults.iter().filter(is_rate).count();
     // The rates of one clock add up, and so do those of a master and of a client.
-    let sees = defences::sees_amnesia(&lesson.scenario.lock);
-    let is_assumed = |fault: &Fault| is_assumed(lesson, fault) || sees && is_seen(fault);
-    !lesson.parted && rates <= 1 && faults.iter().all(is_assumed)
-}
-
-/// Whether a guard detects that masters may have forgotten (A2).
-fn is_seen(fault: &Fault) -> bool {
-    fault.fault_kind.starts_again()
-        || matches!(
-            fault.fault_kind,
-            FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. })
-        )
+    // A guard detects that masters may have forgotten (A2).
+    let sees = sees_amnesia(&base.scenario.lock);
+    let is_assumed =
+        |fault: &Fault| is_assumed(base, fault) || sees && fault.fault_kind.removes_markers(false);
+    !base.parted && rates <= 1 && faults.iter().all(is_assumed)
 }
 
 /// Whether a fault is inside the assumptions of a lock without defences.
-pub(super) fn is_assumed(lesson: &BaseScenario, fault: &Fault) -> bool {
+pub(super) fn is_assumed(base: &BaseScenario, fault: &Fault) -> bool {
     match &fault.fault_kind {
         fault_kind if fault_kind.starts_again() => {
-            let ttl = super::lessons::length(TTL);
+            let ttl = crate::search::lengths::of_millis(TTL);
             // A master that comes back after all its keys would have expired has forgotten nothing
             // (A2).
-            lesson.scenario.cluster.persistence == Persistence::AofAlways
+            base.scenario.cluster.persistence == Persistence::AofAlways
                 || fault.lasts.is_some_and(|lasts| lasts > ttl)
         }
         FaultKind::Clock(ClockFault::Rate { factor, .. }) => {
-            let share = f64::from(lesson.scenario.lock.drift_ppm) / 1e6;
+            let share = f64::from(base.scenario.lock.drift_ppm) / 1e6;
             (1.0..=1.0 + share).contains(factor)
         }
         FaultKind::Clock(_) => false,
         // A clock that runs fast ends leases early, but it counts as outside: it shortens
         // quarantines too.
         FaultKind::Client(ClientFault::Rate { factor, .. }) => {
-            let share = f64::from(lesson.scenario.lock.drift_ppm) / 1e6;
+            let share = f64::from(base.scenario.lock.drift_ppm) / 1e6;
             (1.0 - share..=1.0).contains(factor)
         }
         FaultKind::Node(
@@ -69,7 +62,7 @@ pub(super) fn is_assumed(lesson: &BaseScenario, fault: &Fault) -> bool {
 
 /// The errors of a run whose faults are all inside, one line each.
 pub(super) fn wrong_inside(
-    lesson: &BaseScenario,
+    base: &BaseScenario,
     scenario: &Scenario,
     verdict: &Verdict,
 ) -> Vec<String> {
@@ -77,7 +70,7 @@ pub(super) fn wrong_inside(
     let counters = fenced::may_fail(scenario);
     let lost = |finding: &Violation| counters && Kind::of(finding).is_by_design();
     let excused = |finding: &Violation| {
-        is_by_design(lesson, finding) || finding.layer == Property::FencedResource && lost(finding)
+        is_by_design(base, finding) || finding.property == Property::FencedResource && lost(finding)
     };
     let bad = verdict.findings.iter().filter(|finding| !excused(finding));
     bad.map(line).chain(contradictions(verdict).cloned()).collect()
@@ -100,18 +93,18 @@ pub(super) fn wrong_outside(verdict: &Verdict) -> Vec<String> {
 
 /// Some late writes no lock can prevent: the client is paused after its last check, or does not
 /// check, or its write is delayed on its way.
-fn is_by_design(lesson: &BaseScenario, finding: &Violation) -> bool {
+fn is_by_design(base: &BaseScenario, finding: &Violation) -> bool {
     let late = |cause: &Cause| match cause {
         Cause::ClientPause | Cause::ResourceDelay => true,
-        Cause::LateWrite => !lesson.looks,
+        Cause::LateWrite => !base.looks,
         _ => false,
     };
-    finding.layer == Property::UnfencedResource
+    finding.property == Property::UnfencedResource
         && !finding.causes.is_empty()
         && finding.causes.iter().all(late)
 }
 
 fn line(finding: &Violation) -> String {
-    let (layer, seen, story) = (finding.layer, finding.seen, finding.story.join("; "));
-    format!("{layer} {seen:?} because {:?}: {story}", finding.causes)
+    let Violation { property, seen, explanation, causes, .. } = finding;
+    format!("{property} {seen:?} because {causes:?}: {}", explanation.join("; "))
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
 use super::assumptions::is_assumed;
+use super::base_scenarios::BaseScenario;
 use super::classes::Class;
-use super::lessons::BaseScenario;
 use super::tally::{Broken, Tally};
 use crate::history::{Event, History};
 use crate::scenario::{ClockFault, Fault, FaultKind, NodeFault};
@@ -27,11 +27,11 @@ pub enum Row {
 }
 
 impl Row {
-    pub(super) fn of(lesson: &BaseScenario, faults: &[Fault]) -> Self {
-        let outside = faults.iter().filter(|fault| !is_assumed(lesson, fault));
+    pub(super) fn of(base: &BaseScenario, faults: &[Fault]) -> Self {
+        let outside = faults.iter().filter(|fault| !is_assumed(base, fault));
         let rows: BTreeSet<Self> = outside.filter_map(Self::of_fault).collect();
         match (rows.len(), rows.first()) {
-            (0, _) if lesson.parted => Self::NodeLists,
+            (0, _) if base.parted => Self::NodeLists,
             // Two rates of one clock add up.
             (0, _) => Self::Nothing,
             (1, Some(row)) => *row,
@@ -61,19 +61,19 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.pad("nothing"),
-            Self::NodeLists => Class::NodeLists.fmt(f),
-            Self::Of(class) => class.fmt(f),
-            Self::ClockBack => f.pad("clock set back"),
-            Self::Several => f.pad("several of these"),
-        }
+        f.write_str(match self {
+            Self::Nothing => "nothing",
+            Self::NodeLists => Class::NodeLists.about(),
+            Self::Of(class) => class.about(),
+            Self::ClockBack => "clock set back",
+            Self::Several => "several of these",
+        })
     }
 }
 
 /// Whether every fault of a schedule struck. Otherwise the schedule does not show their effect.
-pub(super) fn all_struck(lesson: &BaseScenario, history: &History) -> bool {
-    let own = lesson.scenario.faults.len();
+pub(super) fn all_struck(base: &BaseScenario, history: &History) -> bool {
+    let own = base.scenario.faults.len();
     let struck = |fault: usize| {
         history.records.iter().any(|record| {
             matches!(&record.event, Event::Struck { fault: of, failed: None, .. } if *of == fault)
@@ -85,8 +85,9 @@ pub(super) fn all_struck(lesson: &BaseScenario, history: &History) -> bool {
 /// The table of two searches, without the lock's defences and with them. In Markdown, as it stands
 /// in `docs/evidence.md`.
 pub fn defences(without: &Tally, with: &Tally) -> String {
-    let mut text = "| outside the assumptions | schedules | two held at once | defended | an update lost | \
-                    defended | under fencing tokens | defended |\n|---|---|---|---|---|---|---|---|\n"
+    let mut text = "| outside the assumptions | schedules | two held at once | defended | an \
+                    update lost | defended | under fencing tokens | defended \
+                    |\n|---|---|---|---|---|---|---|---|\n"
         .to_owned();
     let rows: BTreeSet<Row> = without.rows.keys().chain(with.rows.keys()).copied().collect();
     for row in rows {

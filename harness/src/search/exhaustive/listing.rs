@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::lessons::BaseScenario;
+use super::base_scenarios::BaseScenario;
 use super::vocabulary::{Symmetry, vocabulary};
 use crate::scenario::{Fault, FaultTime};
 
@@ -18,9 +18,9 @@ struct FaultPlaces {
 }
 
 /// A base scenario and its vocabulary.
-pub fn listing(lesson: &BaseScenario) -> String {
-    let faults = vocabulary(lesson, Symmetry::Folded);
-    let scenario = &lesson.scenario;
+pub fn listing(base: &BaseScenario) -> String {
+    let faults = vocabulary(base, Symmetry::Folded);
+    let scenario = &base.scenario;
     let mut text = format!("{}: {} faults. {}\n", scenario.name, faults.len(), scenario.about);
     for client in &scenario.clients {
         let steps: Vec<String> = client.script.iter().map(ToString::to_string).collect();

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use super::classes::Class;
 use super::tally::{Broken, Family, Tally};
+use crate::units::plural;
 
 /// The table of these searches, by their number of masters.
 pub fn table(searches: &[(usize, &Tally)]) -> String {
@@ -16,13 +17,17 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
     text.push_str("\n|---|---|");
     text.push_str(&"---|".repeat(searches.len()));
     text.push('\n');
-    for class in Class::ALL {
+    for class in Class::ALL.iter().copied() {
         if !class.forgets() {
-            let _ = write!(text, "| {class} | any |");
+            let _ = write!(text, "| {} | any |", class.about());
             for (_, tally) in searches {
                 let both = [true, false].map(|bare| tally.smallest(class, bare));
                 let least = both.into_iter().flatten().map(|found| found.faults).min();
-                let _ = write!(text, " {} |", least.map_or("–".to_owned(), count));
+                let _ = write!(
+                    text,
+                    " {} |",
+                    least.map_or("–".to_owned(), |faults| plural(faults, "fault"))
+                );
             }
             text.push('\n');
             continue;
@@ -32,7 +37,7 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
                 continue;
             }
             let by = if bare { "a bare quorum" } else { "all" };
-            let _ = write!(text, "| {class} | {by} |");
+            let _ = write!(text, "| {} | {by} |", class.about());
             for (nodes, tally) in searches {
                 let _ = write!(text, " {} |", cell(*nodes, tally, class, bare));
             }
@@ -77,14 +82,10 @@ fn cell(nodes: usize, tally: &Tally, class: Class, bare: bool) -> String {
         // With one master, a bare quorum is all masters.
         return if bare && nodes == 1 { "as all".to_owned() } else { "–".to_owned() };
     };
-    let quorum = nodes / 2 + 1;
+    let quorum = redquorum_protocol::quorum(nodes);
     let granted = if bare { quorum } else { nodes };
     let margin = granted + quorum - nodes;
     let sign = if margin == found.masters { '=' } else { '≠' };
-    let (faults, masters) = (count(found.faults), found.masters);
+    let (faults, masters) = (plural(found.faults, "fault"), found.masters);
     format!("{faults}, {masters} {sign} {granted} + {quorum} − {nodes}")
-}
-
-fn count(faults: usize) -> String {
-    format!("{faults} fault{}", if faults == 1 { "" } else { "s" })
 }

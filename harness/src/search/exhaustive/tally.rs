@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::assumptions::{inside, wrong_inside, wrong_outside};
+use super::base_scenarios::BaseScenario;
 use super::classes::Class;
 use super::defended::{self, Row};
-use super::lessons::BaseScenario;
 use super::walk::SearchSpace;
-use crate::checker::{Observed, Verdict, Violation, judge};
+use crate::checker::{Observed, Verdict, Violation, check};
 use crate::history::History;
 use crate::scenario::{Cause, Fault, Property, Scenario};
 use crate::search::fenced;
@@ -103,9 +103,10 @@ pub struct Broken {
 
 impl Broken {
     fn add(&mut self, verdict: &Verdict) {
-        let seen = |layer: Property| {
-            let bad =
-                |finding: &Violation| finding.layer == layer && finding.seen == Observed::Violated;
+        let seen = |property: Property| {
+            let bad = |finding: &Violation| {
+                finding.property == property && finding.seen == Observed::Violated
+            };
             u64::from(verdict.findings.iter().any(bad))
         };
         self.schedules += 1;
@@ -123,9 +124,9 @@ impl Broken {
     }
 }
 
-fn family(scenario: &Scenario, lesson: &BaseScenario, faults: &[Fault]) -> Family {
+fn family(scenario: &Scenario, base: &BaseScenario, faults: &[Fault]) -> Family {
     match faults {
-        [] if lesson.parted => Family::NodeLists,
+        [] if base.parted => Family::NodeLists,
         [] => Family::None,
         [fault] => Family::One(fault.fault_kind.name()),
         _ => Family::Many { forgets: fenced::may_fail(scenario) },
@@ -134,40 +135,40 @@ fn family(scenario: &Scenario, lesson: &BaseScenario, faults: &[Fault]) -> Famil
 
 impl Tally {
     /// Counts a schedule that was run.
-    pub(super) fn add(&mut self, ground: &SearchSpace, faults: &[usize], history: &History) {
-        let (lesson, verdict) = (&ground.lesson, &judge(history));
+    pub(super) fn add(&mut self, space: &SearchSpace, faults: &[usize], history: &History) {
+        let (base, verdict) = (&space.base, &check(history));
         let faults: Vec<Fault> =
-            faults.iter().map(|fault| ground.vocabulary[*fault].clone()).collect();
+            faults.iter().map(|fault| space.vocabulary[*fault].clone()).collect();
         let faults = &faults[..];
         let size = faults.len();
         if self.schedules.len() <= size {
             self.schedules.resize(size + 1, 0);
         }
         self.schedules[size] += 1;
-        let inside = inside(lesson, faults);
+        let inside = inside(base, faults);
         self.inside += u64::from(inside);
         let mut lines = if inside {
-            wrong_inside(lesson, &history.header.scenario, verdict)
+            wrong_inside(base, &history.header.scenario, verdict)
         } else {
             wrong_outside(verdict)
         };
         let scenario = &history.header.scenario;
         lines.extend(fenced::refuted(scenario, verdict));
-        let of = self.families.entry(family(scenario, lesson, faults)).or_default();
+        let of = self.families.entry(family(scenario, base, faults)).or_default();
         of.add(verdict);
-        if defended::all_struck(lesson, history) {
-            self.rows.entry(Row::of(lesson, faults)).or_default().add(verdict);
+        if defended::all_struck(base, history) {
+            self.rows.entry(Row::of(base, faults)).or_default().add(verdict);
         }
         if !lines.is_empty() {
             let count = if inside { &mut self.broken } else { &mut self.unexplained };
             *count += 1;
             if self.wrong.len() < KEPT {
-                self.wrong.push(FailedSchedule { scenario: lesson.with(faults), inside, lines });
+                self.wrong.push(FailedSchedule { scenario: base.with(faults), inside, lines });
             }
         }
         let bad = verdict.findings.iter().filter(|finding| finding.seen == Observed::Violated);
         let mut kinds: Vec<(Property, Cause)> = bad
-            .flat_map(|finding| finding.causes.iter().map(|cause| (finding.layer, *cause)))
+            .flat_map(|finding| finding.causes.iter().map(|cause| (finding.property, *cause)))
             .collect();
         if kinds.is_empty() {
             return;
@@ -178,11 +179,11 @@ impl Tally {
         for kind in kinds {
             *self.kinds.entry(kind).or_default() += 1;
         }
-        for class in Class::ALL {
+        for class in Class::ALL.iter().copied() {
             let Some(masters) = class.shown(history, verdict) else { continue };
-            let known = self.smallest.entry((class, lesson.bare)).or_default();
+            let known = self.smallest.entry((class, base.bare)).or_default();
             if room(known, (size, masters)) {
-                known.push(Found { scenario: lesson.with(faults), faults: size, masters });
+                known.push(Found { scenario: base.with(faults), faults: size, masters });
             }
         }
     }

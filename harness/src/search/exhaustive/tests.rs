@@ -1,16 +1,18 @@
 //! Tests that a schedule of the search gives the same result as its scenario file, and that the
 //! search detects failures.
 
+use super::vocabulary::fault;
 use super::walk::{SEED, SearchSpace};
 use super::*;
+use crate::checker::{Observed, check};
 use crate::history::History;
-use crate::scenario::{Cause, Property};
+use crate::scenario::{Cause, Fault, Property, Scenario};
 use crate::sim::{Course, Latency, trace_hash};
 
 /// The base scenarios of these names.
 fn some(nodes: usize, names: &[&str]) -> Vec<BaseScenario> {
-    let mut all = lessons(nodes);
-    all.retain(|lesson| names.contains(&lesson.scenario.name.as_str()));
+    let mut all = base_scenarios(nodes);
+    all.retain(|base| names.contains(&base.scenario.name.as_str()));
     assert_eq!(all.len(), names.len());
     all
 }
@@ -19,9 +21,9 @@ fn search(plan: &Plan) -> Tally {
     plan.search(&|_, _| true)
 }
 
-/// The history of the same scenario, run from its beginning.
-fn replayed(history: &History) -> History {
-    let mut course = Course::new(&history.header.scenario, SEED, Latency::Even, Mutant::None);
+/// The history of a scenario, run from its beginning.
+fn played(scenario: &Scenario) -> History {
+    let mut course = Course::new(scenario, SEED, Latency::Even, Mutant::None);
     while course.step() {}
     course.finish()
 }
@@ -31,23 +33,23 @@ fn what_is_forked_is_what_is_replayed_to_the_byte() {
     let mut count = 0;
     let defended = some(3, &["bare", "extends", "cleared-bare", "replicas-bare"]);
     let defended = defended.into_iter().map(BaseScenario::defended);
-    for lesson in lessons(3).into_iter().chain(defended) {
-        let ground = SearchSpace { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
+    for base in base_scenarios(3).into_iter().chain(defended) {
+        let space = SearchSpace { vocabulary: vocabulary(&base, Symmetry::Folded), base };
         let mut same = |faults: &[usize], history: &History| {
             count += 1;
-            let replay = replayed(history);
+            let replay = played(&history.header.scenario);
             assert!(*history == replay, "{}", toml::to_string(&replay.header.scenario).unwrap());
             if faults.is_empty() {
                 assert_eq!(trace_hash(history), trace_hash(&replay));
             }
         };
-        let starts = ground.starts(Mutant::None, &mut same);
+        let starts = space.starts(Mutant::None, &mut same);
         for (number, start) in starts.iter().enumerate() {
             // Every other first fault alone, and a few of them with every second fault.
             if number % 201 == 100 {
-                ground.walk(start, 2, &mut same);
+                space.walk(start, 2, &mut same);
             } else if number % 2 == 0 {
-                ground.walk(start, 1, &mut same);
+                space.walk(start, 1, &mut same);
             }
         }
     }
@@ -61,7 +63,7 @@ fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions()
         panic!("{}\n{}", wrong.lines.join("\n"), toml::to_string(&wrong.scenario).unwrap());
     }
     assert!(tally.inside > 1_000, "{tally:?}");
-    for class in Class::ALL {
+    for class in Class::ALL.iter().copied() {
         let found = [true, false].iter().find_map(|bare| tally.smallest(class, *bare));
         let faults = usize::from(class != Class::NodeLists);
         assert_eq!(found.map(|found| found.faults), Some(faults), "{class}");
@@ -130,10 +132,10 @@ fn masters_that_are_alike_are_folded_and_nothing_is_missed_by_it() {
     }
 }
 
-fn folded_and_not(lessons: &[BaseScenario]) {
+fn folded_and_not(bases: &[BaseScenario]) {
     let of = |symmetry| {
-        let lessons = lessons.to_vec();
-        let tally = search(&Plan { lessons, symmetry, threads: 2, ..Plan::new(3, 1) });
+        let bases = bases.to_vec();
+        let tally = search(&Plan { bases, symmetry, threads: 2, ..Plan::new(3, 1) });
         let kinds: Vec<(Property, Cause)> = tally.kinds.keys().copied().collect();
         let size =
             |(class, bare)| tally.smallest(class, bare).map(|found| (found.faults, found.masters));
@@ -147,12 +149,12 @@ fn folded_and_not(lessons: &[BaseScenario]) {
 
 /// The search would try a place that never comes in vain, without any notice.
 #[test]
-fn whatever_can_befall_who_waits_has_its_place() {
+fn each_fault_of_a_waiter_has_its_place() {
     for (nodes, name) in [(3, "wakes"), (3, "takes-over"), (5, "wakes"), (5, "takes-over")] {
-        let lesson = some(nodes, &[name]).remove(0);
-        let ground = SearchSpace { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
-        let starts = ground.starts(Mutant::None, &mut |_: &[usize], _: &History| ());
-        assert_eq!(starts.len(), ground.vocabulary.len(), "{name} with {nodes} masters");
+        let base = some(nodes, &[name]).remove(0);
+        let space = SearchSpace { vocabulary: vocabulary(&base, Symmetry::Folded), base };
+        let starts = space.starts(Mutant::None, &mut |_: &[usize], _: &History| ());
+        assert_eq!(starts.len(), space.vocabulary.len(), "{name} with {nodes} masters");
         assert!(starts.len() > 200, "{}", starts.len());
     }
 }
@@ -162,16 +164,11 @@ fn whatever_can_befall_who_waits_has_its_place() {
 #[test]
 fn what_masters_keep_shows_only_where_one_starts_again() {
     let [bare, durable]: [BaseScenario; 2] = some(3, &["bare", "durable"]).try_into().unwrap();
-    let play = |lesson: &BaseScenario, fault: &crate::scenario::Fault| {
-        let scenario = lesson.with(std::slice::from_ref(fault));
-        let mut course = Course::new(&scenario, SEED, Latency::Even, Mutant::None);
-        while course.step() {}
-        course.finish()
-    };
+    let play = |base: &BaseScenario, fault: &Fault| played(&base.with(std::slice::from_ref(fault)));
     let (mut same, mut differ) = (0, 0);
     for fault in vocabulary(&durable, Symmetry::Folded) {
         let (one, other) = (play(&bare, &fault), play(&durable, &fault));
-        let verdicts = [&one, &other].map(|history| crate::checker::judge(history).observed);
+        let verdicts = [&one, &other].map(|history| check(history).observed);
         if durable.is_its_own(std::iter::once(&fault)) {
             differ += usize::from(one.records != other.records);
         } else {
@@ -184,8 +181,8 @@ fn what_masters_keep_shows_only_where_one_starts_again() {
 }
 
 #[test]
-fn clients_that_lie_are_found_out() {
-    for (mutant, lesson, faults) in [
+fn mutants_are_found() {
+    for (mutant, base, faults) in [
         (Mutant::SmallQuorum, "bare", 0),
         (Mutant::PlainDel, "full", 0),
         (Mutant::NoDeadlineCheck, "bare", 1),
@@ -193,8 +190,8 @@ fn clients_that_lie_are_found_out() {
         (Mutant::ErrorIsYes, "full", 1),
         (Mutant::DeafForEver, "wakes", 0),
     ] {
-        let lessons = some(3, &[lesson]);
-        let tally = search(&Plan { lessons, mutant, threads: 2, ..Plan::new(3, faults) });
+        let bases = some(3, &[base]);
+        let tally = search(&Plan { bases, mutant, threads: 2, ..Plan::new(3, faults) });
         assert!(tally.broken > 0, "{mutant}");
     }
 }
@@ -202,16 +199,16 @@ fn clients_that_lie_are_found_out() {
 #[test]
 fn the_result_does_not_hang_on_the_number_of_threads() {
     let of = |threads| {
-        let lessons = some(3, &["full"]);
-        let tally = search(&Plan { lessons, threads, ..Plan::new(3, 1) });
+        let bases = some(3, &["full"]);
+        let tally = search(&Plan { bases, threads, ..Plan::new(3, 1) });
         format!("{tally:?}")
     };
     assert_eq!(of(1), of(3));
 }
 
 #[test]
-fn what_there_was_no_time_for_is_counted() {
-    let plan = Plan { lessons: some(3, &["full"]), ..Plan::new(3, 1) };
+fn parts_without_time_are_counted() {
+    let plan = Plan { bases: some(3, &["full"]), ..Plan::new(3, 1) };
     let tally = plan.search(&|done, _| done < 5);
     assert_eq!(tally.cut, tally.parts - 5);
     assert_eq!(tally.schedules, [1, 5]);
@@ -221,26 +218,9 @@ fn what_there_was_no_time_for_is_counted() {
 /// clock is set right. The run must wait for its end.
 #[test]
 fn what_a_fast_clock_leaves_behind_is_no_leak() {
-    let lesson = some(5, &["extends"]).remove(0);
-    let text = r#"
-        [[fault]]
-        at = "0s"
-        clock.rate = { nodes = "all", factor = 2.0 }
-        [[fault]]
-        before = "c1 reply 3 of extend"
-        client.kill = { client = "c1" }"#;
-    #[derive(serde::Deserialize)]
-    struct Faults {
-        fault: Vec<crate::scenario::Fault>,
-    }
-    let Faults { fault: faults } = toml::from_str(text).unwrap();
-    let scenario = lesson.with(&faults);
-    let mut course = Course::new(&scenario, SEED, Latency::Even, Mutant::None);
-    while course.step() {}
-    let verdict = crate::checker::judge(&course.finish());
-    assert_eq!(
-        verdict.observed[&Property::Hygiene],
-        crate::checker::Observed::Safe,
-        "{verdict:#?}"
-    );
+    let base = some(5, &["extends"]).remove(0);
+    let fast = fault("at = '0s'", "clock.rate = { nodes = 'all', factor = 2.0 }");
+    let dies = fault("before = 'c1 reply 3 of extend'", "client.kill = { client = 'c1' }");
+    let verdict = check(&played(&base.with(&[fast, dies])));
+    assert_eq!(verdict.observed[&Property::Hygiene], Observed::Safe, "{verdict:#?}");
 }

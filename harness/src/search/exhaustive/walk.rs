@@ -1,7 +1,7 @@
 //! The walk through all schedules, depth first. The search simulates a run up to the place where
 //! the next fault strikes, clones it there, and continues with the fault.
 
-use super::lessons::BaseScenario;
+use super::base_scenarios::BaseScenario;
 use crate::history::History;
 use crate::mutants::Mutant;
 use crate::orchestrator::Place;
@@ -13,7 +13,7 @@ pub const SEED: u64 = 1;
 
 /// A base scenario and its vocabulary.
 pub(super) struct SearchSpace {
-    pub(super) lesson: BaseScenario,
+    pub(super) base: BaseScenario,
     pub(super) vocabulary: Vec<Fault>,
 }
 
@@ -40,7 +40,7 @@ struct Branch {
 impl SearchSpace {
     /// Plays the run without a fault, and returns the places where the first fault can be added.
     pub(super) fn starts(&self, mutant: Mutant, each: &mut impl Each) -> Vec<Start> {
-        let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, mutant);
+        let mut course = Course::new(&self.base.scenario, SEED, Latency::Even, mutant);
         course.warm_up();
         let (history, next) = self.play(&course);
         if self.is_its_own(&[]) {
@@ -134,7 +134,7 @@ impl SearchSpace {
     }
 
     fn is_its_own(&self, faults: &[usize]) -> bool {
-        self.lesson.is_its_own(faults.iter().map(|fault| &self.vocabulary[*fault]))
+        self.base.is_its_own(faults.iter().map(|fault| &self.vocabulary[*fault]))
     }
 
     fn fails_over(&self, fault: usize) -> bool {

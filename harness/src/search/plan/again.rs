@@ -2,14 +2,10 @@
 //! not. They release the handles before the end of the first one, after it, or never.
 
 use super::rng::Rng;
-use super::{people, ttl};
+use super::{clients, ttl};
 use crate::name::Name;
 use crate::scenario::{AccessKind, Lock, Scenario, Step};
 use crate::search::lengths::{millis, of_millis};
-
-/// Derives another number from that of the scenario, so that the other choices are the same with
-/// these handles and without.
-pub(super) const CHANCE: u64 = 0x0061_6761_696e;
 
 /// The longest TTL of a lock. No guard covers a shorter one.
 const LONGEST: u64 = 6_000;
@@ -55,7 +51,7 @@ fn reentered(rng: &mut Rng, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
     let handles = section.iter().flat_map(Step::acquires).count();
     if section.iter().flat_map(Step::releases).count() < handles {
         // Here, and not at the end: the steps between are skipped if the next section is refused.
-        people::stay(lock, &mut section);
+        clients::stay(lock, &mut section);
     }
     section
 }
@@ -84,7 +80,7 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
             section.push(work(rng));
             section.extend(
                 read.and_then(written)
-                    .map(|register| people::touch(&register, AccessKind::Write, resource)),
+                    .map(|register| clients::touch(&register, AccessKind::Write, resource)),
             );
             section.push(release());
         }
@@ -96,7 +92,7 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
 }
 
 fn work(rng: &mut Rng) -> Step {
-    Step::Work(of_millis(rng.within(1, people::WORKS)))
+    Step::Work(of_millis(rng.within(1, clients::WORKS)))
 }
 
 fn is_read(step: &Step) -> bool {

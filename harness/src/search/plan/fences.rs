@@ -5,10 +5,6 @@ use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{AccessKind, Scenario, Step};
 
-/// Derives another number from that of the scenario, so that the clients and faults of a number are
-/// the same with fencing tokens and without.
-pub(super) const CHANCE: u64 = 0x66_656e_6365;
-
 pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario) {
     if rng.chance(1, 2) {
         return;

@@ -2,17 +2,13 @@
 //! a loss of power, by a failover; and masters whose counters another client sets. All of it is
 //! outside the assumptions, except for locks with a guard that detects it.
 
-use super::aims;
 use super::rng::Rng;
+use super::targets;
 use crate::name::Name;
 use crate::scenario::{
     Ahead, Fault, FaultKind, FaultTime, Length, NodeFault, Nodes, Persistence, Scenario, Step,
 };
 use crate::search::lengths::of_millis;
-
-/// Derives another number from that of the scenario, so that its other faults do not depend on
-/// these.
-pub(super) const CHANCE: u64 = 0x666f_7267_6574;
 
 /// Adds such faults to every other scenario; `inside` the assumptions only those that a guard
 /// detects.
@@ -22,8 +18,8 @@ pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
     if kind > 4 || inside && unseen {
         return;
     }
-    let nodes = aims::nodes(rng, scenario);
-    let when = aims::when(rng, scenario);
+    let nodes = targets::nodes(rng, scenario);
+    let when = targets::when(rng, scenario);
     let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
     let add = |scenario: &mut Scenario, when, lasts: Option<Length>, fault_kind| {
         scenario.faults.push(Fault { when, lasts, fault_kind: FaultKind::Node(fault_kind) });
@@ -57,7 +53,7 @@ pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
             if rng.chance(3, 4) {
                 let from_the_start = FaultTime::At(of_millis(0));
                 let since =
-                    if rng.chance(1, 2) { from_the_start } else { aims::when(rng, scenario) };
+                    if rng.chance(1, 2) { from_the_start } else { targets::when(rng, scenario) };
                 let fault_kind = FaultKind::Node(NodeFault::Lag { nodes: Nodes::All });
                 scenario.faults.push(Fault { when: since, lasts, fault_kind });
             }

@@ -6,12 +6,8 @@ use std::time::Duration;
 use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{Client, OwnGuard, Scenario, Step};
-use crate::search::defences;
 use crate::search::lengths::of_millis;
-
-/// Derives another number from that of the scenario, so that all else of a number is the same with
-/// defences and without.
-pub(super) const CHANCE: u64 = 0x0067_7561_7264;
+use crate::search::{defend, sees_amnesia};
 
 /// It comes before the faults: those that a guard detects are inside the assumptions of clients
 /// with a guard.
@@ -19,7 +15,7 @@ pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
     if rng.chance(1, 2) {
         let spare = if rng.chance(1, 2) { 0 } else { rng.within(1, 500) };
         let longest = scenario.longest_ttl() + Duration::from_millis(spare);
-        defences::defend(&mut scenario.lock, longest);
+        defend(&mut scenario.lock, longest);
         scenario.lock.initialized = !rng.chance(1, 8);
         if rng.chance(1, 4) {
             for process in some(rng, scenario) {
@@ -58,5 +54,5 @@ fn without_tokens(client: &mut Client) {
 
 /// Whether every client detects masters that may have forgotten.
 pub(super) fn all_see_amnesia(scenario: &Scenario) -> bool {
-    scenario.clients.iter().all(|client| defences::sees_amnesia(&client.options(&scenario.lock)))
+    scenario.clients.iter().all(|client| sees_amnesia(&client.options(&scenario.lock)))
 }

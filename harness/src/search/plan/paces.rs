@@ -1,14 +1,10 @@
 //! Clients whose lease clocks run at other rates. Inside the assumptions the difference is at most
 //! the drift allowance, and then no master's clock differs.
 
-use super::aims;
 use super::rng::Rng;
+use super::targets;
 use crate::scenario::{ClientFault, Fault, FaultKind, Scenario};
 use crate::search::lengths::of_millis;
-
-/// Derives another number from that of the scenario, so that its other faults do not depend on
-/// these.
-pub(super) const CHANCE: u64 = 0x0070_6163_6573;
 
 /// Adds such a fault to every sixth scenario.
 pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
@@ -17,12 +13,12 @@ pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
         return;
     }
     let factor = if inside {
-        let share = super::trouble::allowed(rng, scenario);
+        let share = super::faults::allowed(rng, scenario);
         if rng.chance(3, 4) { 1.0 - share } else { 1.0 + share }
     } else {
         rng.pick(&[0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
     };
-    let (when, clients) = (aims::when(rng, scenario), aims::one(rng, scenario));
+    let (when, clients) = (targets::when(rng, scenario), targets::one(rng, scenario));
     let lasts = rng.maybe(2, 3, |rng| of_millis(rng.within(1, 2_400)));
     let fault_kind = FaultKind::Client(ClientFault::Rate { clients, factor });
     scenario.faults.push(Fault { when, lasts, fault_kind });

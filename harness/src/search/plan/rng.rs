@@ -12,6 +12,13 @@ impl Rng {
         Self(ChaCha8Rng::seed_from_u64(number))
     }
 
+    /// A source for one purpose. Its choices do not change those of other purposes: the rest of a
+    /// scenario is the same with them and without.
+    pub(super) fn of(number: u64, purpose: &str) -> Self {
+        let salt = purpose.bytes().fold(0, |salt, byte| salt << 8 | u64::from(byte));
+        Self::new(number ^ salt)
+    }
+
     /// A number less than a bound.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0.next_u64() % bound.max(1)

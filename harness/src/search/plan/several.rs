@@ -1,15 +1,11 @@
 //! Clients that want several resources at once, beside clients that want one of them. Their sets
 //! overlap, and each client names its set in an order of its own.
 
-use super::people;
+use super::clients;
 use super::rng::Rng;
 use crate::name::Name;
 use crate::scenario::{AccessKind, Lock, Scenario, Step};
 use crate::search::lengths::{millis, of_millis};
-
-/// Derives another number from that of the scenario, so that the other clients of a number are the
-/// same without these.
-pub(super) const CHANCE: u64 = 0x0073_6576_6572_616c;
 
 /// The resources, each with the register that it protects.
 const ALL: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
@@ -23,7 +19,7 @@ pub(super) fn add(rng: &mut Rng, scenario: &mut Scenario) {
     let shared = rng.chance(1, 3);
     for number in 1..=rng.within(1, 3) {
         let script = section(rng, &scenario.lock);
-        scenario.clients.push(people::client(rng, format!("s{number}").into(), script, shared));
+        scenario.clients.push(clients::client(rng, format!("s{number}").into(), script, shared));
     }
 }
 
@@ -36,10 +32,10 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
         .map(|(resource, register)| (resource.into(), register.into()))
         .collect();
     let names: Vec<Name> = some.iter().map(|(resource, _)| resource.clone()).collect();
-    let mut script = vec![people::acquire(rng, lock, &names)];
+    let mut script = vec![clients::acquire(rng, lock, &names)];
     // An update builds on a read under the same lease.
     let touched: Vec<_> = some.iter().filter(|_| rng.chance(1, 2)).collect();
-    let touch = |way| touched.iter().map(move |(of, register)| people::touch(register, way, of));
+    let touch = |way| touched.iter().map(move |(of, register)| clients::touch(register, way, of));
     script.extend(touch(AccessKind::Read));
     let resource = rng.pick(&names);
     match rng.below(8) {
@@ -52,7 +48,7 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
         2 => script.push(Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))),
         _ => {}
     }
-    script.push(Step::Work(of_millis(rng.within(1, people::WORKS / 2))));
+    script.push(Step::Work(of_millis(rng.within(1, clients::WORKS / 2))));
     script.extend(touch(AccessKind::Write));
     if rng.chance(3, 4) {
         script.extend(release(names));
@@ -62,7 +58,7 @@ fn section(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
             script.push(Step::Work(of_millis(rng.within(1, 100))));
         }
         // A refusal of a register skips all steps up to one of these.
-        people::stay(lock, &mut script);
+        clients::stay(lock, &mut script);
     }
     script
 }

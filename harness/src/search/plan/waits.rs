@@ -2,17 +2,13 @@
 //! others. Some give up while they wait or are queued. Faults also hit the messages that wake them.
 
 use super::rng::Rng;
-use super::{aims, people, ttl};
+use super::{clients, targets, ttl};
 use crate::name::Name;
 use crate::scenario::{
     AccessKind, Class, Client, Fault, FaultKind, FaultTime, LinkSelector, Lock, NetworkFault,
     Nodes, Scenario, Side, Step,
 };
 use crate::search::lengths::of_millis;
-
-/// Derives another number from that of the scenario, so that the other clients of a number are the
-/// same with a crowd and without.
-pub(super) const CHANCE: u64 = 0x0063_726f_7764;
 
 /// The largest crowd: twice the number of leases that a process may have in a row, and one more.
 const MOST: u64 = 9;
@@ -43,7 +39,7 @@ fn member(
     (number, process, start): (u64, Option<Name>, u64),
 ) -> Client {
     let (resource, register) = (Name::from("L"), Name::from("R"));
-    let touch = |way| people::touch(&register, way, &resource);
+    let touch = |way| clients::touch(&register, way, &resource);
     let mut script = vec![Step::Acquire {
         resource: resource.clone(),
         wait: of_millis(rng.within(50, 4_000)),
@@ -60,29 +56,18 @@ fn member(
         script.push(Step::Work(of_millis(rng.within(1, 120))));
     }
     script.push(Step::Release { resource, also: Vec::new() });
-    Client {
-        id: format!("q{number}").into(),
-        process,
-        nodes: None,
-        guard: None,
-        fencing: None,
-        fair: None,
-        start: of_millis(start),
-        script,
-        count: 1,
-        rounds: None,
-        think: of_millis(0),
-    }
+    let start = of_millis(start);
+    Client { process, start, ..Client::new(format!("q{number}"), script) }
 }
 
 /// Adds faults of the masters' push messages, to every fourth scenario.
-pub(super) fn trouble(rng: &mut Rng, scenario: &mut Scenario) {
+pub(super) fn faults(rng: &mut Rng, scenario: &mut Scenario) {
     if !rng.chance(1, 4) {
         return;
     }
-    let nodes = if rng.chance(1, 2) { Nodes::All } else { aims::nodes(rng, scenario) };
+    let nodes = if rng.chance(1, 2) { Nodes::All } else { targets::nodes(rng, scenario) };
     let which = LinkSelector {
-        clients: aims::clients(rng, scenario),
+        clients: targets::clients(rng, scenario),
         nodes,
         what: Side::Reply,
         command: Class::WakeUp,
@@ -95,7 +80,7 @@ pub(super) fn trouble(rng: &mut Rng, scenario: &mut Scenario) {
         _ => NetworkFault::Drop(which),
     };
     let when =
-        if rng.chance(1, 2) { FaultTime::At(of_millis(0)) } else { aims::when(rng, scenario) };
+        if rng.chance(1, 2) { FaultTime::At(of_millis(0)) } else { targets::when(rng, scenario) };
     let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
     scenario.faults.push(Fault { when, lasts, fault_kind: FaultKind::Net(fault_kind) });
 }

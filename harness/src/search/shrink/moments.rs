@@ -7,7 +7,7 @@ use crate::history::{Event, History, Ns};
 use crate::name::Name;
 use crate::scenario::{
     AccessKind, ClientFault, ClockFault, EventKind, FaultKind, FaultTime, Moment, NetworkFault,
-    Nodes, Role,
+    Nodes, Role, Scenario,
 };
 use crate::search::lengths::{self, of_millis};
 use crate::units::nanos;
@@ -60,9 +60,7 @@ fn triggers(trial: &mut Trial<'_>) {
 }
 
 fn offer_when(trial: &mut Trial<'_>, fault: usize, when: FaultTime) -> bool {
-    let mut other = trial.scenario().clone();
-    other.faults[fault].when = when;
-    trial.offer(other)
+    trial.attempt(|other| other.faults[fault].when = when)
 }
 
 /// The moments for which a fault could wait, each at its first occurrence, in the order of time.
@@ -139,11 +137,13 @@ fn parts(trial: &mut Trial<'_>) {
             for (granted, first) in
                 [(true, Some(count)), (false, Some(count)), (true, None), (false, None)]
             {
-                let mut other = trial.scenario().clone();
-                if let Some(nodes) = other.faults[index].fault_kind.nodes_mut() {
-                    *nodes = Nodes::Role(Role { client: client.clone(), granted, first });
-                }
-                if trial.offer(other) {
+                let role = Role { client: client.clone(), granted, first };
+                let change = |other: &mut Scenario| {
+                    if let Some(nodes) = other.faults[index].fault_kind.nodes_mut() {
+                        *nodes = Nodes::Role(role);
+                    }
+                };
+                if trial.attempt(change) {
                     break 'parts;
                 }
             }
@@ -154,52 +154,41 @@ fn parts(trial: &mut Trial<'_>) {
 /// Rounds times, each separately.
 fn times(trial: &mut Trial<'_>) {
     for index in 0..lengths::count(&mut trial.scenario().clone()) {
-        for unit in ROUND {
-            let up = |_, ms: u64| rounder(ms, ms.next_multiple_of(unit));
-            let down = |_, ms: u64| rounder(ms, ms / unit * unit);
-            let other = lengths::changed(trial.scenario(), index, up);
-            if other.is_some_and(|other| trial.offer(other)) {
-                break;
-            }
-            let other = lengths::changed(trial.scenario(), index, down);
-            if other.is_some_and(|other| trial.offer(other)) {
-                break;
-            }
-        }
+        let round = |trial: &mut Trial<'_>, to: &dyn Fn(u64) -> u64| {
+            let rounder =
+                |_, ms| Some(to(ms)).filter(|to| *to > 0 && roughness(*to) < roughness(ms));
+            lengths::changed(trial.scenario(), index, rounder).is_some_and(|it| trial.offer(it))
+        };
+        ROUND.into_iter().any(|unit| {
+            round(trial, &|ms| ms.next_multiple_of(unit)) || round(trial, &|ms| ms / unit * unit)
+        });
     }
-}
-
-fn rounder(ms: u64, other: u64) -> Option<u64> {
-    (other > 0 && roughness(other) < roughness(ms)).then_some(other)
 }
 
 /// Rounds rates and amounts.
 fn numbers(trial: &mut Trial<'_>) {
+    const DIGITS: [f64; 8] = [1.0, 2.0, 10.0, 20.0, 100.0, 200.0, 1_000.0, 10_000.0];
     for index in 0..trial.scenario().faults.len() {
-        for digits in [1.0, 2.0, 10.0, 20.0, 100.0, 200.0, 1_000.0, 10_000.0] {
-            let mut other = trial.scenario().clone();
-            match &mut other.faults[index].fault_kind {
-                FaultKind::Clock(ClockFault::Rate { factor, .. })
-                | FaultKind::Client(ClientFault::Rate { factor, .. }) => {
+        let rate = |digits: f64| {
+            move |other: &mut Scenario| {
+                if let FaultKind::Clock(ClockFault::Rate { factor, .. })
+                | FaultKind::Client(ClientFault::Rate { factor, .. }) =
+                    &mut other.faults[index].fault_kind
+                {
                     *factor = (*factor * digits).round() / digits;
                 }
-                _ => break,
             }
-            if trial.offer(other) {
-                break;
-            }
-        }
-        for unit in [1_000, 100, 10] {
-            let mut other = trial.scenario().clone();
-            match &mut other.faults[index].fault_kind {
-                FaultKind::Net(NetworkFault::Trickle { bytes, .. }) => {
+        };
+        let amount = |unit: u32| {
+            move |other: &mut Scenario| {
+                if let FaultKind::Net(NetworkFault::Trickle { bytes, .. }) =
+                    &mut other.faults[index].fault_kind
+                {
                     *bytes = *bytes / unit * unit;
                 }
-                _ => break,
             }
-            if trial.offer(other) {
-                break;
-            }
-        }
+        };
+        let _ = DIGITS.into_iter().any(|digits| trial.attempt(rate(digits)))
+            || [1_000, 100, 10].into_iter().any(|unit| trial.attempt(amount(unit)));
     }
 }

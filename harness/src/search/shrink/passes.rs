@@ -7,7 +7,7 @@ use crate::scenario::{
     NetworkFault, NodeFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step,
     Touches,
 };
-use crate::search::defences::defend;
+use crate::search::defend;
 
 pub(super) fn all(trial: &mut Trial<'_>) {
     faults(trial);
@@ -28,10 +28,8 @@ fn faults(trial: &mut Trial<'_>) {
     while size > 0 {
         let mut from = 0;
         while from < trial.scenario().faults.len() {
-            let mut fewer = trial.scenario().clone();
-            let to = (from + size).min(fewer.faults.len());
-            fewer.faults.drain(from..to);
-            if !trial.offer(fewer) {
+            let to = (from + size).min(trial.scenario().faults.len());
+            if !trial.attempt(|fewer| drop(fewer.faults.drain(from..to))) {
                 from += size;
             }
         }
@@ -39,24 +37,16 @@ fn faults(trial: &mut Trial<'_>) {
     }
 }
 
+/// Leaves out clients, each with everything that concerns only this client. One must remain.
 fn clients(trial: &mut Trial<'_>) {
-    let mut index = 0;
-    while index < trial.scenario().clients.len() {
-        if !without_client(trial.scenario(), index).is_some_and(|fewer| trial.offer(fewer)) {
-            index += 1;
-        }
-    }
-}
-
-/// A scenario without a client, and without everything that concerns only this client.
-fn without_client(scenario: &Scenario, index: usize) -> Option<Scenario> {
-    if scenario.clients.len() < 2 {
-        return None;
-    }
-    let mut fewer = scenario.clone();
-    let gone = fewer.clients.remove(index).id;
-    fewer.faults.retain_mut(|fault| forget(fault, &gone));
-    Some(fewer)
+    let count = |scenario: &Scenario| match scenario.clients.len() {
+        0 | 1 => 0,
+        count => count,
+    };
+    trial.leave_out(count, |fewer, index| {
+        let gone = fewer.clients.remove(index).id;
+        fewer.faults.retain_mut(|fault| forget(fault, &gone));
+    });
 }
 
 /// Whether a fault still has an effect when a client is gone.
@@ -83,10 +73,11 @@ fn forget(fault: &mut Fault, gone: &Name) -> bool {
 
 fn masters(trial: &mut Trial<'_>) {
     for nodes in trial.masters..trial.scenario().cluster.nodes {
-        for moved in [false, true] {
-            if trial.offer(with_masters(trial.scenario(), nodes, moved)) {
-                return;
-            }
+        let with = |trial: &mut Trial<'_>, moved| {
+            trial.attempt(|fewer| limit_masters(fewer, nodes, moved))
+        };
+        if with(trial, false) || with(trial, true) {
+            return;
         }
     }
 }
@@ -94,8 +85,7 @@ fn masters(trial: &mut Trial<'_>) {
 /// The scenario with fewer masters. A fault on a removed master hits no master, or the last one
 /// that is left. A client that knew a removed master does not know it any more, or knows the last
 /// one.
-fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
-    let mut fewer = scenario.clone();
+fn limit_masters(fewer: &mut Scenario, nodes: usize, moved: bool) {
     fewer.cluster.nodes = nodes;
     for list in fewer.clients.iter_mut().filter_map(|client| client.nodes.as_mut()) {
         list.retain(|number| moved || *number <= nodes);
@@ -117,49 +107,46 @@ fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
         }
         _ => true,
     });
-    fewer
 }
 
 /// A client with its own list of masters knows all masters, or fewer. Clients of one process know
 /// the same masters.
 fn lists(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().clients.len() {
-        if trial.scenario().clients[index].nodes.is_none() {
-            continue;
-        }
-        if trial.offer(with_list(trial.scenario(), index, None)) {
-            continue;
-        }
-        let mut place = 0;
-        while let Some(mut list) = trial.scenario().clients[index].nodes.clone()
-            && place < list.len()
+        if trial.scenario().clients[index].nodes.is_none()
+            || trial.attempt(|less| set_list(less, index, None))
         {
-            list.remove(place);
-            if !trial.offer(with_list(trial.scenario(), index, Some(list))) {
-                place += 1;
-            }
+            continue;
         }
+        let list = move |scenario: &Scenario| scenario.clients[index].nodes.clone();
+        trial.leave_out(
+            |scenario| list(scenario).map_or(0, |list| list.len()),
+            |less, place| {
+                let mut fewer = list(less).unwrap_or_default();
+                fewer.remove(place);
+                set_list(less, index, Some(fewer));
+            },
+        );
     }
 }
 
-fn with_list(scenario: &Scenario, index: usize, list: Option<Vec<usize>>) -> Scenario {
-    let mut less = scenario.clone();
+fn set_list(less: &mut Scenario, index: usize, list: Option<Vec<usize>>) {
     let process = less.clients[index].process().clone();
     let own = less.clients.iter_mut().filter(|client| *client.process() == process);
     own.for_each(|client| client.nodes.clone_from(&list));
-    less
 }
 
 fn loops(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().clients.len() {
         for rounds in [None, Some(2), Some(3), Some(5), Some(10), Some(20)] {
-            let mut less = trial.scenario().clone();
-            let client = &mut less.clients[index];
-            client.rounds = rounds.map(Rounds::Times);
-            if rounds.is_none() {
-                client.think = Length::default();
-            }
-            if trial.offer(less) {
+            let fewer = trial.attempt(|less| {
+                let client = &mut less.clients[index];
+                client.rounds = rounds.map(Rounds::Times);
+                if rounds.is_none() {
+                    client.think = Length::default();
+                }
+            });
+            if fewer {
                 break;
             }
         }
@@ -168,17 +155,12 @@ fn loops(trial: &mut Trial<'_>) {
 
 fn steps(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().clients.len() {
-        let mut size = trial.scenario().clients[index].script.len();
-        while size > 0 {
-            let mut from = 0;
-            while from + size <= trial.scenario().clients[index].script.len() {
-                let mut less = trial.scenario().clone();
-                less.clients[index].script.drain(from..from + size);
-                if !trial.offer(less) {
-                    from += 1;
-                }
-            }
-            size -= 1;
+        let steps = move |scenario: &Scenario| scenario.clients[index].script.len();
+        for size in (1..=steps(trial.scenario())).rev() {
+            trial.leave_out(
+                |scenario| (steps(scenario) + 1).saturating_sub(size),
+                |less, from| drop(less.clients[index].script.drain(from..from + size)),
+            );
         }
     }
 }
@@ -191,11 +173,11 @@ fn resources(trial: &mut Trial<'_>) {
         let mut wanted: Vec<Name> = several.flat_map(Step::acquires).cloned().collect();
         wanted.dedup();
         for resource in wanted {
-            let mut less = trial.scenario().clone();
-            let script = std::mem::take(&mut less.clients[index].script);
-            less.clients[index].script =
-                script.into_iter().filter_map(|step| without(step, &resource)).collect();
-            trial.offer(less);
+            trial.attempt(|less| {
+                let script = &mut less.clients[index].script;
+                let steps = std::mem::take(script).into_iter();
+                script.extend(steps.filter_map(|step| without(step, &resource)));
+            });
         }
     }
 }
@@ -226,7 +208,9 @@ fn options(trial: &mut Trial<'_>) {
         &|less| less.lock = usual.clone(),
         &|less| {
             less.lock = usual.clone();
-            own_locks(less, |client| (client.guard, client.fencing) = (None, None));
+            for client in &mut less.clients {
+                (client.guard, client.fencing) = (None, None);
+            }
         },
         &|less| less.lock.initialized = true,
         &|less| less.lock.ttl = usual.ttl,
@@ -242,9 +226,7 @@ fn options(trial: &mut Trial<'_>) {
         &|less| less.cluster.replicas = false,
     ];
     for change in changes {
-        let mut less = trial.scenario().clone();
-        change(&mut less);
-        trial.offer(less);
+        trial.attempt(change);
     }
     for index in 0..trial.scenario().clients.len() {
         let changes: [fn(&mut Client); 5] = [
@@ -255,22 +237,14 @@ fn options(trial: &mut Trial<'_>) {
             |client| client.think = Length::default(),
         ];
         for change in changes {
-            let mut less = trial.scenario().clone();
-            change(&mut less.clients[index]);
-            trial.offer(less);
+            trial.attempt(|less| change(&mut less.clients[index]));
         }
         for step in 0..trial.scenario().clients[index].script.len() {
             for option in 0..4 {
-                let mut less = trial.scenario().clone();
-                plain(&mut less.clients[index].script[step], option);
-                trial.offer(less);
+                trial.attempt(|less| plain(&mut less.clients[index].script[step], option));
             }
         }
     }
-}
-
-fn own_locks(scenario: &mut Scenario, change: fn(&mut Client)) {
-    scenario.clients.iter_mut().for_each(change);
 }
 
 /// A step without one of its options. The check of the lease before a write is not such an option:
@@ -323,9 +297,7 @@ fn each_fault(trial: &mut Trial<'_>) {
             },
         ];
         for change in changes {
-            let mut less = trial.scenario().clone();
-            change(&mut less.faults[index]);
-            trial.offer(less);
+            trial.attempt(|less| change(&mut less.faults[index]));
         }
         fewer_masters(trial, index);
     }

@@ -4,7 +4,8 @@
 
 use super::Trial;
 use super::weight::roughness;
-use crate::history::{Act, Event, History, Outcome};
+use crate::checker::prepare;
+use crate::history::History;
 use crate::name::Name;
 use crate::scenario::{
     Clients, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault, NodeFault, Nodes, Property,
@@ -53,7 +54,7 @@ fn score_of(trial: &mut Trial<'_>, scenario: &Scenario) -> u32 {
         }
         let seed = trial.best.seed + index;
         let Some(lasts) = trial.lasts(&scenario, seed) else { continue };
-        let short = trial.kind.layer == Some(Property::MutualExclusion) && lasts < LONG;
+        let short = trial.kind.property == Some(Property::MutualExclusion) && lasts < LONG;
         score += if short { 1 } else { WELL };
     }
     score
@@ -107,22 +108,10 @@ fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
 
 /// The client that is granted a lease first, and by which masters.
 fn first_grant(history: &History) -> Option<(Name, Vec<usize>)> {
-    let granted = history.records.iter().find_map(|record| match &record.event {
-        Event::Answered { client, ok: true, token: Some(token), .. } => {
-            Some((client.clone(), token, record.ns))
-        }
-        _ => None,
-    });
-    let (client, token, by) = granted?;
-    let masters = history.records.iter().filter_map(|record| match &record.event {
-        Event::Command { act: Act::Set { token: set, .. }, node, sent, result, .. }
-            if set == token && *sent <= by && *result == Outcome::Done =>
-        {
-            Some(*node)
-        }
-        _ => None,
-    });
-    Some((client, masters.collect()))
+    prepare(history, |case| {
+        let lease = case.leases.first()?;
+        Some((lease.client.into(), lease.masters(&case.keys)))
+    })
 }
 
 /// Scales all planned times up, so that unplanned delays matter less.

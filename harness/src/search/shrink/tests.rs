@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::{EFFORT, shrink, weight};
 use crate::mutants::Mutant;
 use crate::scenario::{Property, Scenario, Step};
-use crate::search::{Found, Kind, story};
+use crate::search::{Found, Kind, scenario_file};
 
 /// Two essential faults among six others.
 const PLANTED: &str = r#"
@@ -56,7 +56,7 @@ client.pause = { client = "c3" }
 fn planted() -> Found {
     let scenario: Scenario = toml::from_str(PLANTED).unwrap();
     let found = Found::of(&scenario, 7, Mutant::None).unwrap();
-    assert_eq!(found.kind().layer, Some(Property::MutualExclusion));
+    assert_eq!(found.kind().property, Some(Property::MutualExclusion));
     found
 }
 
@@ -98,13 +98,13 @@ fn the_same_find_shrinks_to_the_same_scenario() {
 
 #[test]
 fn times_become_moments_and_numbers_become_parts() {
-    let text = story::file(&small(&planted()));
+    let text = scenario_file::file(&small(&planted()));
     assert!(text.contains("after = \"c1 granted L\""), "{text}");
     assert!(text.contains("nodes = \"holder(c1)\""), "{text}");
 }
 
 #[test]
-fn a_lie_is_kept_where_the_truth_passes() {
+fn a_mutant_is_kept_where_the_client_passes() {
     let mut scenario: Scenario = toml::from_str(PLANTED).unwrap();
     scenario.faults.clear();
     let found = Found::of(&scenario, 7, Mutant::PlainDel).unwrap();
@@ -123,7 +123,7 @@ fn handles_and_several_resources_that_do_not_matter_go() {
         .replace("\"write R\", \"release L\"]", "\"write R\", \"release N and L\"]");
     let scenario: Scenario = toml::from_str(&text).unwrap();
     let found = Found::of(&scenario, 7, Mutant::None).unwrap();
-    assert_eq!(found.kind().layer, Some(Property::MutualExclusion));
+    assert_eq!(found.kind().property, Some(Property::MutualExclusion));
     let small = small(&found);
     let mut steps = small.scenario.clients.iter().flat_map(|client| &client.script);
     let more =
@@ -132,7 +132,7 @@ fn handles_and_several_resources_that_do_not_matter_go() {
 }
 
 #[test]
-fn who_has_enough_gets_what_there_is() {
+fn a_shrink_that_is_stopped_returns_its_best() {
     let found = planted();
     let mut tries = 0;
     let rest = shrink(&found, EFFORT, &mut |progress| {

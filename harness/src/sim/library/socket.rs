@@ -1,7 +1,7 @@
 //! The connections of the library, as bytes in memory: a connection of the simulation carries whole
 //! commands and replies.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use redquorum::connect::{Connecting, Connection, Hello, Node};
-use redquorum_protocol::wire::{Expect, Greeting, parse};
-use redquorum_protocol::{Reply, WaiterId};
+use redquorum_protocol::wire::Greeting;
+use redquorum_redis_model::{Request, ServerReply, greet};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::wire;
 use crate::client_machine::ProcessEffect;
 use crate::mutex::unpoisoned;
 
@@ -40,7 +39,7 @@ struct State {
     last: u64,
     open: BTreeMap<Id, Stream>,
     /// The effects that the simulation has not carried out yet.
-    wishes: Vec<ProcessEffect>,
+    effects: Vec<ProcessEffect>,
     /// The directions of connections that wait for the next event.
     blocked: Vec<(Id, Direction)>,
     random: u64,
@@ -57,8 +56,6 @@ struct Stream {
     greeted: usize,
     /// The start of a command.
     outgoing: Vec<u8>,
-    /// The commands without a reply.
-    asked: VecDeque<Expect>,
     /// The bytes that the library has not read.
     incoming: Vec<u8>,
     /// Why no more bytes will come.
@@ -80,12 +77,12 @@ impl Sockets {
     }
 
     /// Takes the effects since the last call.
-    pub(super) fn take_wishes(&self) -> Vec<ProcessEffect> {
+    pub(super) fn take_effects(&self) -> Vec<ProcessEffect> {
         let mut state = unpoisoned(&self.state);
         if let Some(fault) = state.fault.take() {
             panic!("{fault}");
         }
-        std::mem::take(&mut state.wishes)
+        std::mem::take(&mut state.effects)
     }
 
     /// A connection opened.
@@ -98,17 +95,9 @@ impl Sockets {
         self.change(id, |stream| stream.closed = Some(why));
     }
 
-    /// The master replied to the oldest command of a connection.
-    pub(super) fn answered(&self, id: Id, answer: &Reply) {
-        self.change(id, |stream| {
-            let expect = stream.asked.pop_front().expect("an answer needs a command");
-            wire::encode(expect, answer, &mut stream.incoming);
-        });
-    }
-
-    /// The master woke a waiter.
-    pub(super) fn woken(&self, id: Id, waiter_id: WaiterId) {
-        self.change(id, |stream| wire::wake(waiter_id, &mut stream.incoming));
+    /// The master replied, or woke a waiter.
+    pub(super) fn received(&self, id: Id, message: &ServerReply) {
+        self.change(id, |stream| message.encode(&mut stream.incoming));
     }
 
     /// Changes a connection, and wakes the tasks that wait for it. Does nothing if the library has
@@ -151,10 +140,10 @@ impl State {
         outgoing.extend_from_slice(bytes);
         let mut used = 0;
         loop {
-            match parse(&outgoing[used..], usize::MAX) {
-                Ok(Some((frame, length))) => {
+            match Request::parse(&outgoing[used..]) {
+                Ok(Some((request, length))) => {
                     used += length;
-                    if let Err(fault) = self.command(id, &wire::words(&frame), handshake) {
+                    if let Err(fault) = self.command(id, request, handshake) {
                         self.fault = Some(fault);
                     }
                 }
@@ -169,16 +158,20 @@ impl State {
         self.stream(id).outgoing = outgoing;
     }
 
-    fn command(&mut self, id: Id, words: &[&[u8]], handshake: usize) -> Result<(), String> {
+    fn command(&mut self, id: Id, request: Request, handshake: usize) -> Result<(), String> {
         let stream = self.stream(id);
         if stream.greeted < handshake {
             stream.greeted += 1;
             let greeting = stream.greeting.as_ref().ok_or("the library writes too early")?;
-            return wire::greet(words, greeting, &mut stream.incoming);
+            let reply = greet(&request, greeting);
+            let reply = reply.ok_or_else(|| format!("no command of a handshake: {request:?}"))?;
+            reply.frame().encode(&mut stream.incoming);
+            return Ok(());
         }
-        let command = wire::decode(words)?;
-        stream.asked.push_back(command.expect());
-        self.wishes.push(ProcessEffect::Write { node: id.0, epoch: id.1, command });
+        let Request::Lock(command) = request else {
+            return Err(format!("no command of a lock: {request:?}"));
+        };
+        self.effects.push(ProcessEffect::Write { node: id.0, epoch: id.1, command });
         Ok(())
     }
 }
@@ -226,7 +219,7 @@ impl Socket {
         state.last += 1;
         let id = (node, state.last);
         state.open.insert(id, Stream::default());
-        state.wishes.push(ProcessEffect::Dial { node, epoch: id.1 });
+        state.effects.push(ProcessEffect::Dial { node, epoch: id.1 });
         drop(state);
         Self { sockets, id }
     }
@@ -250,7 +243,7 @@ impl Drop for Socket {
         let (node, epoch) = self.id;
         let mut state = unpoisoned(&self.sockets.state);
         state.open.remove(&self.id);
-        state.wishes.push(ProcessEffect::Close { node, epoch });
+        state.effects.push(ProcessEffect::Close { node, epoch });
     }
 }
 

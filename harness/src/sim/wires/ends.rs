@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use redquorum_protocol::wire::Expect;
+use redquorum_redis_model::{Close, Request};
+
 use super::{Lane, Message, Wire, WireId};
 use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
 use crate::sim::process::ClientProcess;
 use crate::sim::rules::{Delivery, Rule};
-use crate::sim::server::{self, Close};
 use crate::sim::world::{Instant, World, WorldEvent};
 use crate::sim::{CONNECT, GREETING};
 
@@ -79,8 +81,15 @@ impl<P: ClientProcess> World<P> {
         master.wires.insert(connection, id);
         wire.connection = Some(connection);
         wire.master_open = true;
-        let (number, request, class) = (wire.requests, server::Request::Hello, Class::Any);
-        self.pass_up(id, Message { number, request, class, act: None, duplicate: false });
+        let message = Message {
+            number: wire.requests,
+            request: Request::Hello,
+            expect: Expect::Hello,
+            class: Class::Any,
+            act: None,
+            duplicate: false,
+        };
+        self.pass_up(id, message);
     }
 
     /// Ends a connection attempt that has timed out.
@@ -237,9 +246,9 @@ impl<P: ClientProcess> World<P> {
 
     /// Heals a rule: held messages move on, and the connections that suffered from the rule are
     /// reset.
-    pub(in crate::sim) fn heal(&mut self, rule: u64) {
-        if let Some(cured) = self.rules.heal(rule).filter(|rule| rule.slows()) {
-            self.hasten(&cured);
+    pub(in crate::sim) fn heal_rule(&mut self, rule: u64) {
+        if let Some(healed) = self.rules.heal(rule).filter(|rule| rule.slows()) {
+            self.hasten(&healed);
         }
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
@@ -275,14 +284,14 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Lets messages that a healed rule had slowed move on at once.
-    fn hasten(&mut self, cured: &Rule) {
+    fn hasten(&mut self, healed: &Rule) {
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
             let (actor, link) = (wire.actor, wire.link);
-            if !cured.is_about(actor, wire.node) {
+            if !healed.is_about(actor, wire.node) {
                 continue;
             }
-            if cured.is_on(Side::Request) {
+            if healed.is_on(Side::Request) {
                 let at = self.now + self.links.of_mut(actor, link).up.latency();
                 let (many, hangs_up) = (wire.up.hasten(at), wire.hangs_up);
                 (0..many).for_each(|_| self.enter(at, WorldEvent::AtMaster(id)));
@@ -291,7 +300,7 @@ impl<P: ClientProcess> World<P> {
                 }
             }
             let Some(wire) = self.wires.get_mut(id) else { continue };
-            if cured.is_on(Side::Reply) {
+            if healed.is_on(Side::Reply) {
                 let at = self.now + self.links.of_mut(actor, link).down.latency();
                 let (many, drops) = (wire.down.hasten(at), wire.drops);
                 (0..many).for_each(|_| self.enter(at, WorldEvent::AtClient(id)));

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Key, Reply, Token};
+use redquorum_redis_model::Request;
 
 use crate::history::{Act, Outcome, text_of};
 use crate::mutants::Mutant;
 use crate::name::Name;
 use crate::scenario::Class;
-use crate::sim::server::{Request, ServerReply};
 
 /// How many tokens are cached: enough for the few clients that are acquiring.
 const TOKENS: usize = 8;
@@ -109,13 +109,13 @@ pub(super) const fn class_of(command: &Command) -> Class {
 /// Encodes a command, as the mutant does, as a request.
 pub(super) fn request(mutant: Mutant, command: Command) -> Request {
     match (mutant, command) {
-        (Mutant::PlainDel, Command::Delete { key, .. }) => Request::Del(key),
+        (Mutant::PlainDel, Command::Delete { key, .. }) => Request::words(&[b"DEL", &key]),
         (Mutant::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
-            Request::PExpire(key, ttl_ms)
+            Request::words(&[b"PEXPIRE", &key, ttl_ms.to_string().as_bytes()])
         }
         (_, command) => {
             match mutant.script_mutant().filter(|script_mutant| script_mutant.is_about(&command)) {
-                Some(script_mutant) => Request::Lax(command, script_mutant),
+                Some(script_mutant) => Request::Mutant(command, script_mutant),
                 None if mutant == Mutant::OneToken => Request::Lock(mutant.with_token(&command)),
                 None => Request::Lock(command),
             }
@@ -126,22 +126,15 @@ pub(super) fn request(mutant: Mutant, command: Command) -> Request {
 /// Approximate size of a request in bytes.
 pub(super) fn size_of(request: &Request) -> u64 {
     match request {
-        Request::Lock(command) | Request::Lax(command, _) => command.size_hint() as u64,
+        Request::Lock(command) | Request::Mutant(command, _) => command.size_hint() as u64,
         _ => 400,
     }
 }
 
 /// The outcome of a command according to its reply.
-pub(super) fn outcome(act: &Act, reply: &ServerReply) -> Outcome {
-    let ServerReply::Reply(answer) = reply else { return Outcome::Refused };
-    match answer {
-        Reply::Stamped { answer, .. } => outcome_of(act, answer),
-        answer => outcome_of(act, answer),
-    }
-}
-
-fn outcome_of(act: &Act, answer: &Reply) -> Outcome {
+pub(super) fn outcome_of(act: &Act, answer: &Reply) -> Outcome {
     match (act, answer) {
+        (act, Reply::Stamped { answer, .. }) => outcome_of(act, answer),
         (Act::Keep { .. }, Reply::Created) => Outcome::Created,
         (
             _,
@@ -154,13 +147,5 @@ fn outcome_of(act: &Act, answer: &Reply) -> Outcome {
         ) => Outcome::Done,
         (_, Reply::Unknown(_)) => Outcome::Error,
         _ => Outcome::Refused,
-    }
-}
-
-/// How a client reads a reply.
-pub(super) fn answer_of(reply: ServerReply) -> Reply {
-    match reply {
-        ServerReply::Reply(answer) => answer,
-        _ => Reply::Alive,
     }
 }

@@ -2,20 +2,12 @@
 
 use super::*;
 use crate::doctor::Level;
-use crate::doctor::server_info::{Settings, Unreached, Visit};
+use crate::doctor::server_info::{Unreached, Visit};
 
 fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> ServerInfo {
     let look =
         Look { at: Duration::ZERO, slack: Duration::ZERO, micros: 0, ahead: ahead_ms * 1000 };
-    let visit = Visit {
-        info: Ok(Info::read(info)),
-        settings: Ok(Settings::default()),
-        pings: Ok(Vec::new()),
-        clock: Ok([look; 2]),
-        marker: Ok(marker.map(str::to_owned)),
-        init: None,
-        trials: Vec::new(),
-    };
+    let visit = Visit { clock: Ok([look; 2]), ..Visit::with(info, marker) };
     ServerInfo { name: name.to_owned(), visit: Ok(visit) }
 }
 
@@ -28,7 +20,7 @@ fn level(all: &[ServerInfo], check: &str) -> Option<Level> {
 }
 
 #[test]
-fn one_master_and_an_even_number_are_told_with_what_they_cost() {
+fn one_master_and_an_even_number_are_warnings() {
     assert_eq!(number(1).level, Level::Warn);
     assert!(number(4).text.contains("4 masters bear the loss of 1, as 3 do"), "{}", number(4).text);
     assert_eq!(
@@ -70,21 +62,22 @@ fn clocks_are_compared_with_each_other() {
 }
 
 #[test]
-fn markers_of_different_guards_are_an_error() {
-    let pair = |marker| [master("a", "", 0, Some("1 30000")), master("b", "", 0, marker)];
-    assert_eq!(level(&pair(Some("2 30000 always")), "markers"), Some(Level::Ok));
-    assert_eq!(level(&pair(Some("2 10000")), "markers"), Some(Level::Error));
-    assert_eq!(level(&pair(None), "markers"), Some(Level::Ok));
-    assert_eq!(level(&[master("a", "", 0, None)], "markers"), Some(Level::Ok));
-    assert_eq!(level(&[dead("a")], "markers"), None);
-}
-
-#[test]
-fn markers_of_locks_that_look_at_clocks_otherwise_are_an_error() {
-    let pair = |marker| [master("a", "", 0, Some("1 30000 clock=500")), master("b", "", 0, marker)];
-    assert_eq!(level(&pair(Some("2 30000 always clock=500")), "clock-guards"), None);
-    assert_eq!(level(&pair(None), "clock-guards"), None);
-    for other in ["2 30000", "2 30000 always clock=1000"] {
-        assert_eq!(level(&pair(Some(other)), "clock-guards"), Some(Level::Error), "{other}");
+fn markers_of_different_locks_are_an_error() {
+    let pair = |one, two| [master("a", "", 0, one), master("b", "", 0, two)];
+    let (plain, clock) = (Some("1 30000"), Some("1 30000 clock=500"));
+    for (one, two, markers, clock_guards) in [
+        (plain, Some("2 30000 always"), Some(Level::Ok), None),
+        (plain, Some("2 10000"), Some(Level::Error), None),
+        (plain, None, Some(Level::Ok), None),
+        (None, None, Some(Level::Ok), None),
+        (clock, Some("2 30000 always clock=500"), Some(Level::Ok), None),
+        (clock, None, Some(Level::Ok), None),
+        (clock, Some("2 30000"), Some(Level::Ok), Some(Level::Error)),
+        (clock, Some("2 30000 clock=1000"), Some(Level::Ok), Some(Level::Error)),
+    ] {
+        let all = pair(one, two);
+        let levels = (level(&all, "markers"), level(&all, "clock-guards"));
+        assert_eq!(levels, (markers, clock_guards), "{one:?} {two:?}");
     }
+    assert_eq!(level(&[dead("a")], "markers"), None);
 }

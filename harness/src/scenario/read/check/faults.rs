@@ -5,9 +5,8 @@ use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
 use crate::scenario::{
-    AccessKind, Ahead, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind,
-    FaultTime, Length, LinkSelector, Moment, NetworkFault, NodeFault, NodeList, Nodes,
-    ResourceFault, Step, Touches,
+    AccessKind, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
+    LinkSelector, Moment, NetworkFault, NodeFault, Nodes, ResourceFault, Side, Step, Touches,
 };
 
 /// The names in a step that a moment is about.
@@ -40,13 +39,13 @@ impl Run<'_> {
         let name = fault_kind.name();
         match (self.cluster.1.replicas, fault_kind) {
             (false, fault_kind) if fault_kind.needs_replicas() => {
-                let mend = "write `replicas = true` under `[cluster]`";
-                self.wrong(place, format!("`{name}` needs masters that have replicas"), mend);
+                let fix = "write `replicas = true` under `[cluster]`";
+                self.wrong(place, format!("`{name}` needs masters that have replicas"), fix);
             }
             (true, fault_kind) if fault_kind.starts_again() => {
-                let mend = "write `node.failover`, or leave `replicas` out";
+                let fix = "write `node.failover`, or leave `replicas` out";
                 let message = format!("`{name}`: a master that has a replica is not started again");
-                self.wrong(place, message, mend);
+                self.wrong(place, message, fix);
             }
             (true, FaultKind::Clock(_)) => {
                 let message = format!("`{name}`: masters that have replicas have no clocks to set");
@@ -91,55 +90,45 @@ impl Run<'_> {
                 let place = place.key("before");
                 self.moment(&place, moment);
                 if !moment.what.can_wait() {
-                    let mend = "only `asks`, `releases`, `reads`, `writes`, `request` and `reply` \
+                    let fix = "only `asks`, `releases`, `reads`, `writes`, `request` and `reply` \
                                 can: take one of them, or write `after`";
-                    let message = format!("nobody can hold back `{moment}`");
-                    self.wrong(&place, message, mend);
+                    let message = format!("no client can hold back `{moment}`");
+                    self.wrong(&place, message, fix);
                 }
                 if !moment.plus.is_zero() {
-                    let mend = "leave the time out, or write `after`";
-                    self.wrong(&place, "`before` cannot be later than its moment", mend);
+                    let fix = "leave the time out, or write `after`";
+                    self.wrong(&place, "`before` cannot be later than its moment", fix);
                 }
             }
         }
         let Some(lasts) = fault.lasts else { return };
         let place = place.key("for");
         let at_once = match &fault.fault_kind {
-            fault_kind if !fault_kind.has_cure() => true,
             // With a duration, the selected messages that pass within it are reset.
             FaultKind::Net(NetworkFault::Reset(which)) => !picks(which),
-            _ => false,
+            fault_kind => !fault_kind.can_heal(),
         };
         if at_once {
             let name = fault.fault_kind.name();
-            let message = format!("`{name}` happens at once and is not cured");
-            let mend = match &fault.fault_kind {
-                FaultKind::Node(NodeFault::Evict { .. }) => {
-                    "leave `for` out, or write `node.full`, which lasts"
-                }
-                FaultKind::Node(NodeFault::Flush { .. } | NodeFault::Failover { .. }) => {
-                    "leave `for` out: nothing brings it back"
-                }
-                FaultKind::Node(NodeFault::Counter { .. }) => {
-                    "leave `for` out: a counter never goes back"
-                }
-                FaultKind::Node(_) => {
-                    "leave `for` out, or write `node.kill`, which stays down so long"
-                }
-                FaultKind::Client(_) => "leave `for` out, or write `client.pause`, which ends",
+            let message = format!("`{name}` happens at once and is not healed");
+            let fix = match name {
+                "node.evict" => "leave `for` out, or write `node.full`, which lasts",
+                "node.flush" | "node.failover" => "leave `for` out: nothing brings it back",
+                "node.counter" => "leave `for` out: a counter never goes back",
+                "node.restart" => "leave `for` out, or write `node.kill`, which stays down so long",
+                "client.kill" => "leave `for` out, or write `client.pause`, which ends",
                 _ => "leave `for` out, or write `net.cut`, which lasts",
             };
-            self.wrong(&place.itself(), message, mend);
+            self.wrong(&place.itself(), message, fix);
         } else if lasts.is_zero() {
-            let mend =
+            let fix =
                 "write a time such as \"100ms\", or leave `for` out: until the end of the run";
-            self.wrong(&place, "the fault is over as it begins", mend);
+            self.wrong(&place, "the fault is over as it begins", fix);
         }
     }
 
     fn moment(&mut self, place: &Place, moment: &Moment) {
         let Some(client) = self.known(&place.word(&moment.client), &moment.client) else { return };
-        let script = self.script(client);
         let id = &moment.client;
         let (name, fits, what): (&str, Fits, &str) = match &moment.what {
             EventKind::Asks(name)
@@ -148,59 +137,53 @@ impl Run<'_> {
             | EventKind::Lost(name) => (name, acquired, "acquires"),
             EventKind::Extended(name) => (name, extended, "extends"),
             EventKind::Releases(name) | EventKind::Released(name) => (name, released, "releases"),
-            EventKind::Reads(name) => (name, read, "reads"),
-            EventKind::Writes(name) => (name, written, "writes"),
+            EventKind::Reads(name) => (name, |step| touched(step, AccessKind::Read), "reads"),
+            EventKind::Writes(name) => (name, |step| touched(step, AccessKind::Write), "writes"),
             _ => return,
         };
-        let there: Vec<&str> = script.iter().flat_map(fits).collect();
+        let there: Vec<&str> = self.script(client).iter().flat_map(fits).collect();
         if !there.contains(&name) {
             let guess = guess(name, there.iter().copied());
-            let mend = match there.first() {
+            let fix = match there.first() {
                 Some(first) if guess.is_empty() => {
                     format!("it {what} `{first}`: name that, or add the step")
                 }
                 _ => format!("{guess}name what its script does, or add the step"),
             };
-            self.wrong(&place.word(name), format!("`{id}` never {what} `{name}`"), mend);
+            self.wrong(&place.word(name), format!("`{id}` never {what} `{name}`"), fix);
         }
     }
 
     fn masters(&mut self, place: &Place, nodes: &Nodes) {
-        let all = self.cluster.1.nodes;
         match nodes {
             Nodes::All => {}
             Nodes::Some(numbers) => {
-                for (index, number) in numbers.iter().enumerate().filter(|(_, one)| **one > all) {
-                    let message = format!("there is no master {number}");
-                    let mend = format!("there are {all}, counted from 1: write 1 to {all}");
-                    self.wrong(&place.index(index), message, mend);
+                for (index, number) in numbers.iter().enumerate() {
+                    self.master(&place.index(index), *number);
                 }
             }
             Nodes::Role(role) => {
+                let all = self.cluster.1.nodes;
                 let client = self.known(&place.word(&role.client), &role.client);
-                let own = client.map(|client| NodeList::of(self.clients[client].1, all));
+                let own = client.map(|client| self.clients[client].1.list(all));
                 let all = own.map_or(all, |own| own.masters().len());
                 if let Some(first) = role.first.filter(|first| *first > all) {
                     let message = format!("`{role}` wants {first} masters");
-                    let mend = format!("`{}` knows {all}: write 1 to {all}", role.client);
-                    self.wrong(place, message, mend);
+                    let fix = format!("`{}` knows {all}: write 1 to {all}", role.client);
+                    self.wrong(place, message, fix);
                 }
             }
         }
     }
 
     fn fault_kind(&mut self, place: &Place, fault_kind: &FaultKind) {
+        if fault_kind.clone().lengths_mut().first().is_some_and(|by| by.is_zero()) {
+            let is_counter = matches!(fault_kind, FaultKind::Node(NodeFault::Counter { .. }));
+            let at = place.key(if is_counter { "ahead" } else { "by" });
+            self.wrong(&at, "the fault does nothing", "write a time such as \"100ms\"");
+        }
         match fault_kind {
-            FaultKind::Node(NodeFault::Slow { by, .. })
-            | FaultKind::Net(NetworkFault::Delay { by, .. }) => {
-                self.moves(&place.key("by"), *by);
-            }
-            FaultKind::Clock(ClockFault::Step { by, .. })
-            | FaultKind::Client(ClientFault::Clock { by, .. }) => {
-                self.moves(&place.key("by"), by.by);
-            }
-            FaultKind::Clock(ClockFault::Strobe { by, every, .. }) => {
-                self.moves(&place.key("by"), *by);
+            FaultKind::Clock(ClockFault::Strobe { every, .. }) => {
                 if every.0 < std::time::Duration::from_millis(1) {
                     let message = format!("a clock cannot jump every {every}");
                     self.wrong(&place.key("every"), message, "write at least \"1ms\"");
@@ -210,49 +193,36 @@ impl Run<'_> {
             | FaultKind::Client(ClientFault::Rate { factor, .. }) => {
                 if !(0.01..=100.0).contains(factor) {
                     let message = format!("a clock cannot run at {factor} seconds per second");
-                    let mend = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
-                    self.wrong(&place.key("factor"), message, mend);
+                    let fix = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
+                    self.wrong(&place.key("factor"), message, fix);
                 }
             }
-            FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
-                if let Ahead::By(by) = ahead {
-                    self.moves(&place.key("ahead"), *by);
-                }
+            FaultKind::Node(NodeFault::Counter { resource, .. }) => {
                 self.wanted(&place.key("resource"), resource);
             }
-            FaultKind::Resource(ResourceFault::Delay { clients, what, by }) => {
-                self.moves(&place.key("by"), *by);
+            FaultKind::Resource(ResourceFault::Delay { clients, what, .. }) => {
                 self.touches(place, clients, *what);
             }
             FaultKind::Net(NetworkFault::Trickle { bytes: 0, .. }) => {
-                let mend = "write 1 or more, or `net.hold`, which lets nothing pass";
-                self.wrong(&place.key("bytes"), "no bytes at all pass", mend);
+                let fix = "write 1 or more, or `net.hold`, which lets nothing pass";
+                self.wrong(&place.key("bytes"), "no bytes at all pass", fix);
             }
-            FaultKind::Net(NetworkFault::Duplicate(which)) => {
-                if which.what == crate::scenario::Side::Reply {
-                    let mend = "write `what = \"request\"`, or leave `what` out";
-                    self.wrong(&place.key("what"), "replies cannot arrive twice", mend);
-                }
-                self.which(place, which);
+            FaultKind::Net(NetworkFault::Duplicate(which)) if which.what == Side::Reply => {
+                let fix = "write `what = \"request\"`, or leave `what` out";
+                self.wrong(&place.key("what"), "replies cannot arrive twice", fix);
             }
-            FaultKind::Net(
-                NetworkFault::Cut(which)
-                | NetworkFault::Drop(which)
-                | NetworkFault::Hold(which)
-                | NetworkFault::Reset(which),
-            ) => self.which(place, which),
             _ => {}
         }
-    }
-
-    fn which(&mut self, place: &Place, which: &LinkSelector) {
-        for (key, number) in [("index", which.index), ("count", which.count)] {
-            if number == Some(0) {
-                let message = match key {
-                    "index" => "there is no message 0",
-                    _ => "no message at all is struck",
-                };
-                self.wrong(&place.key(key), message, "count from 1");
+        if let FaultKind::Net(net) = fault_kind
+            && let Some(which) = net.which()
+        {
+            for (key, number, message) in [
+                ("index", which.index, "there is no message 0"),
+                ("count", which.count, "no message at all is struck"),
+            ] {
+                if number == Some(0) {
+                    self.wrong(&place.key(key), message, "count from 1");
+                }
             }
         }
     }
@@ -271,8 +241,8 @@ impl Run<'_> {
             Touches::Write => ("writes", "write R"),
             Touches::Both => ("reads or writes", "read R"),
         };
-        let mend = format!("add a step such as `{step}` to its script, or name another client");
-        self.wrong(place, format!("nobody whom it hits {does} a register"), mend);
+        let fix = format!("add a step such as `{step}` to its script, or name another client");
+        self.wrong(place, format!("no client that it hits {does} a register"), fix);
     }
 
     /// Whether any client locks a resource.
@@ -280,16 +250,8 @@ impl Run<'_> {
         let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
         let known: Vec<&str> = scripts.flat_map(acquired).collect();
         if !known.contains(&resource) {
-            let guess = guess(resource, known.iter().copied());
-            let or = if guess.is_empty() { "" } else { "or " };
-            let mend = format!("{guess}{or}name a resource that a client acquires");
-            self.wrong(place, format!("nobody acquires `{resource}`"), mend);
-        }
-    }
-
-    fn moves(&mut self, place: &Place, by: Length) {
-        if by.is_zero() {
-            self.wrong(place, "the fault does nothing", "write a time such as \"100ms\"");
+            let message = format!("no client acquires `{resource}`");
+            self.unknown(place, resource, known, message, "name a resource that a client acquires");
         }
     }
 }
@@ -317,14 +279,6 @@ fn extended(step: &Step) -> Vec<&str> {
 
 fn released(step: &Step) -> Vec<&str> {
     step.releases().map(Name::as_str).collect()
-}
-
-fn read(step: &Step) -> Vec<&str> {
-    touched(step, AccessKind::Read)
-}
-
-fn written(step: &Step) -> Vec<&str> {
-    touched(step, AccessKind::Write)
 }
 
 fn touched(step: &Step, what: AccessKind) -> Vec<&str> {

@@ -13,24 +13,21 @@ impl Run<'_> {
     pub(super) fn options(&mut self) {
         let (place, lock) = self.lock.clone();
         for (key, length) in [
-            ("ttl", lock.ttl),
-            ("lock-delay", lock.grace),
-            ("node-timeout", lock.node_timeout),
-            ("drift", lock.drift),
+            ("ttl", Some(lock.ttl)),
+            ("lock-delay", Some(lock.grace)),
+            ("node-timeout", Some(lock.node_timeout)),
+            ("drift", Some(lock.drift)),
+            ("clock-guard", lock.clock_guard),
+            ("restart-guard", lock.guard),
         ] {
-            self.whole(&place.key(key), length);
+            length.into_iter().for_each(|length| self.whole(&place.key(key), length));
         }
-        if let Some(bound) = lock.clock_guard {
-            self.whole(&place.key("clock-guard"), bound);
-        }
-        if let Some(guard) = lock.guard {
-            self.whole(&place.key("restart-guard"), guard);
-        } else if !lock.initialized {
-            let mend = "add `restart-guard = \"2s\"`, or leave `initialized` out";
+        if lock.guard.is_none() && !lock.initialized {
+            let fix = "add `restart-guard = \"2s\"`, or leave `initialized` out";
             let at = place.key("initialized").itself();
-            self.wrong(&at, "only a guard distrusts masters that are new", mend);
+            self.wrong(&at, "only a guard distrusts masters that are new", fix);
         }
-        self.terms(&place, lock.ttl.0, &place.key("ttl"), lock.guard);
+        self.terms(lock.ttl.0, &place.key("ttl"), lock.guard);
     }
 
     /// The harness passes options to clients in milliseconds.
@@ -49,29 +46,22 @@ impl Run<'_> {
 
     /// Whether the library accepts a TTL with the other options. A problem with the TTL is reported
     /// at its place, which may be in a script. A client may have a `restart-guard` of its own.
-    pub(super) fn terms(
-        &mut self,
-        options: &Place,
-        ttl: Duration,
-        at: &Place,
-        guard: Option<Length>,
-    ) {
-        let lock = self.lock.1;
+    pub(super) fn terms(&mut self, ttl: Duration, at: &Place, guard: Option<Length>) {
+        let (options, lock) = &self.lock;
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
         let terms = LockConfig::new(nodes, ttl, drift, lock.node_timeout.0)
             .and_then(|terms| terms.with_lock_delay(lock.grace.0));
         // A client that opts out of the others' guard does not check clocks either.
         let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
-        let guarded = |terms: LockConfig| match (guard, looks) {
-            (Some(max_ttl), None) => Guard::new(max_ttl.0, drift, 0)
-                .and_then(|guard| terms.with_max_ttl(guard.max_ttl())),
-            (Some(max_ttl), Some(bound)) => Guard::new(max_ttl.0, drift, 0)
-                .and_then(|guard| guard.with_clock_bound(bound.0))
-                .and_then(|guard| terms.with_max_ttl(guard.max_ttl()))
-                .and_then(|terms| terms.with_clock_bound(bound.0)),
-            (None, Some(_)) => Err(BadOption::ClockBoundWithoutGuard),
-            (None, None) => Ok(terms),
+        let guarded = |terms: LockConfig| {
+            let Some(max_ttl) = guard else {
+                return looks.map_or(Ok(terms), |_| Err(BadOption::ClockBoundWithoutGuard));
+            };
+            let guard = Guard::new(max_ttl.0, drift, 0)?;
+            let Some(bound) = looks else { return terms.with_max_ttl(guard.max_ttl()) };
+            let guard = guard.with_clock_bound(bound.0)?;
+            terms.with_max_ttl(guard.max_ttl())?.with_clock_bound(bound.0)
         };
         let Err(bad) = terms.and_then(guarded) else { return };
         let place = match bad {
@@ -90,8 +80,8 @@ impl Run<'_> {
         let text = bad.to_string();
         // Messages of the library name the fix after a semicolon or a colon.
         let cut = text.rfind("; ").or_else(|| text.rfind(": "));
-        let (message, mend) =
+        let (message, fix) =
             cut.map_or((text.as_str(), "choose another"), |cut| (&text[..cut], &text[cut + 2..]));
-        self.wrong(&place, message, mend);
+        self.wrong(&place, message, fix);
     }
 }

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Goal;
-use crate::history::{Event, History};
+use crate::history::{Event, Record};
 
-pub(super) fn reached(history: &History) -> Vec<Goal> {
+pub(super) fn reached(records: &[Record]) -> Vec<Goal> {
     let mut goals = Vec::new();
     // By request number: the resource, the owner, and whether it is an acquire as the owner.
     let mut asked = BTreeMap::new();
     // The owners whose lease was lost, until they have another.
     let mut lost = BTreeSet::new();
-    for record in &history.records {
+    for record in records {
         match &record.event {
             Event::Asked { client, id, op, resource: Some(resource), again, .. } => {
                 asked.insert(*id, (op.as_ref(), (client, resource), *again));

@@ -1,10 +1,10 @@
 //! The goals of clients that want several resources at once.
 
-use super::{Attempt, Goal, Request, RunView};
+use super::{Attempt, Goal, Request, RunView, token};
 
-pub(super) fn reached(seen: &RunView<'_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
-    let several = |request: &&Request<'_>| request.op == "acquire" && !request.with.is_empty();
-    let several: Vec<&Request<'_>> = seen.requests.iter().filter(several).collect();
+pub(super) fn reached(seen: &RunView<'_, '_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
+    let several = |request: &&Request<'_>| request.is_acquire() && !request.with.is_empty();
+    let several: Vec<&Request<'_>> = seen.case.requests.iter().filter(several).collect();
     let mut goals = Vec::new();
     goals.extend(are_opposite(&several).then_some(Goal::OppositeOrders));
     goals.extend(several.iter().any(|one| is_undone(seen, one, attempts)).then_some(Goal::Undone));
@@ -18,7 +18,8 @@ fn are_opposite(several: &[&Request<'_>]) -> bool {
     // names in the request.
     let named = several.iter().flat_map(|first| {
         let twin = |second: &&&Request<'_>| {
-            (second.client, second.asked) == (first.client, first.asked) && second.id > first.id
+            (second.client, second.asked) == (first.client, first.asked)
+                && second.record > first.record
         };
         several.iter().filter(twin).map(|second| (*first, second.resource))
     });
@@ -27,23 +28,23 @@ fn are_opposite(several: &[&Request<'_>]) -> bool {
         named.iter().any(|(other, others_last)| {
             one.client != other.client
                 && (one.resource, *last) == (*others_last, other.resource)
-                && one.asked <= other.answered
-                && other.asked <= one.answered
+                && one.asked <= other.answered()
+                && other.asked <= one.answered()
         })
     })
 }
 
 /// Whether a quorum granted a resource, and the client gave it up since another was taken.
-fn is_undone(seen: &RunView<'_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
-    let process = seen.process(request.client);
-    let during = request.asked..=request.answered;
+fn is_undone(seen: &RunView<'_, '_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
+    let during = request.asked..=request.answered();
     let of = |name: &str| {
         let name = name.to_owned();
-        let own = attempts.iter().filter(|one| one.process.as_str() == process);
+        let own = attempts.iter().filter(|one| one.process == request.process);
         own.filter(move |one| one.key.ends_with(&name)).filter(|one| during.contains(&one.from))
     };
-    let is_lease =
-        |one: &Attempt<'_>| seen.requests.iter().any(|other| other.token == Some(one.token));
+    let is_lease = |one: &Attempt<'_>| {
+        seen.case.requests.iter().any(|other| token(other) == Some(one.token.as_str()))
+    };
     let won = of(request.resource.unwrap_or_default());
     let mut won = won.filter(|one| one.granted >= one.quorum && !is_lease(one));
     won.any(|won| {

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Goal, RunView};
-use crate::history::{Act, Event, History, Ns, Outcome};
+use super::{Goal, Request, RunView, token};
+use crate::client_protocol::FailureReason;
+use crate::history::{Act, Event, Ns, Outcome, Record};
 use crate::name::Name;
 
 const MS: Ns = 1_000_000;
@@ -19,7 +20,7 @@ const SOON: Ns = 15 * MS;
 /// A deletion and the SET of the next waiter of the same process are written at once.
 const BEHIND: Ns = MS / 5;
 /// After this many leases in a row, a waiter of another process is next.
-const HEIRS: usize = 3;
+const HAND_OFFS: usize = 3;
 
 /// The SETs of one attempt.
 struct Try<'a> {
@@ -32,7 +33,7 @@ struct Try<'a> {
     nodes: Vec<usize>,
     refused_by: Vec<usize>,
     /// It was written right behind the deletion of another lease of its process.
-    heir: bool,
+    handed_off: bool,
 }
 
 /// A deletion of a key. The script compares the value with an attempt's own token.
@@ -45,21 +46,23 @@ struct Delete<'a> {
     done: bool,
 }
 
-pub(super) fn reached(seen: &RunView<'_>, history: &History) -> Vec<Goal> {
-    let deletes = deletes(history);
-    let tries = tries(history, &deletes, |process, key, span| waits(seen, process, key, span));
-    let granted = |token: &Name| seen.requests.iter().any(|one| one.token == Some(token));
+pub(super) fn reached(seen: &RunView<'_, '_>) -> Vec<Goal> {
+    let records = seen.case.world.records;
+    let deletes = deletes(records);
+    let tries = tries(records, &deletes, |process, key, span| seen.waits(process, key, span));
+    let requests = || seen.case.requests.iter();
+    let granted = |of: &Name| requests().any(|one| token(one) == Some(of.as_str()));
     let mut goals = Vec::new();
     for (index, one) in tries.iter().enumerate() {
-        if one.heir {
-            goals.push(Goal::Heir);
-            let gone = seen.requests.iter().any(|request| {
-                request.cancelled
-                    && seen.process(request.client) == one.process.as_str()
+        if one.handed_off {
+            goals.push(Goal::HandOff);
+            let gone = requests().any(|request| {
+                request.answer.is_some_and(|it| it.why == Some(FailureReason::Cancelled))
+                    && one.process == request.process
                     && request.asked <= one.from
-                    && (one.from..one.from + 200 * MS).contains(&request.answered)
+                    && (one.from..one.from + 200 * MS).contains(&request.answered())
             });
-            goals.extend((gone && !granted(one.token)).then_some(Goal::HeirGone));
+            goals.extend((gone && !granted(one.token)).then_some(Goal::HandedOffGone));
         } else {
             goals.extend(woken(seen, (&deletes, &tries[..index]), one, granted));
         }
@@ -73,34 +76,23 @@ pub(super) fn reached(seen: &RunView<'_>, history: &History) -> Vec<Goal> {
             goals.extend(next.filter(without).map(|_| Goal::Disbelieved));
         }
     }
-    goals.extend(has_guest(seen, &tries).then_some(Goal::Guest));
+    goals.extend(has_yielded(seen, &tries).then_some(Goal::Yielded));
     goals.sort_unstable();
     goals.dedup();
     goals
 }
 
-/// Whether one request of a process is under way throughout, from one instant to another.
-fn waits(seen: &RunView<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> bool {
-    seen.requests.iter().any(|request| {
-        request.op == "acquire"
-            && request.resource.is_some_and(|resource| key.ends_with(resource))
-            && request.asked <= from
-            && to <= request.answered
-            && seen.process(request.client) == process
-    })
-}
-
 /// Why an attempt of a waiter was granted at that time: it was woken, or it found by itself that
 /// the lease of another process had ended early.
 fn woken(
-    seen: &RunView<'_>,
+    seen: &RunView<'_, '_>,
     (deletes, before): (&[Delete<'_>], &[Try<'_>]),
     one: &Try<'_>,
     granted: impl Fn(&Name) -> bool,
 ) -> Option<Goal> {
     let since = one.from - SOON;
     // Another waiter had its turn before.
-    if !waits(seen, one.process, one.key, (since, one.from)) || !granted(one.token) {
+    if !seen.waits(one.process, one.key, (since, one.from)) || !granted(one.token) {
         return None;
     }
     let released = deletes.iter().any(|delete| {
@@ -119,26 +111,27 @@ fn woken(
 
 /// Whether a waiter of another process came before the next one of a process that had several
 /// leases in a row.
-fn has_guest(seen: &RunView<'_>, tries: &[Try<'_>]) -> bool {
-    let lease = |request: &super::Request<'_>| {
-        let one = tries.iter().find(|one| Some(one.token) == request.token)?;
-        Some((request.answered, one))
+fn has_yielded(seen: &RunView<'_, '_>, tries: &[Try<'_>]) -> bool {
+    let lease = |request: &Request<'_>| {
+        let granted = token(request)?;
+        Some((request.answered(), tries.iter().find(|one| one.token == granted)?))
     };
-    let mut leases: Vec<(Ns, &Try<'_>)> = seen.requests.iter().filter_map(lease).collect();
+    let mut leases: Vec<(Ns, &Try<'_>)> = seen.case.requests.iter().filter_map(lease).collect();
     leases.sort_by_key(|(at, _)| *at);
-    leases.windows(HEIRS + 1).any(|some| {
-        let ((at, guest), before) = (some[HEIRS], &some[..HEIRS]);
+    leases.windows(HAND_OFFS + 1).any(|some| {
+        let ((at, other), before) = (some[HAND_OFFS], &some[..HAND_OFFS]);
         let (process, key) = (before[0].1.process, before[0].1.key);
-        let own = |(_, one): &(Ns, &Try<'_>)| one.heir && one.process == process && one.key == key;
+        let own =
+            |(_, one): &(Ns, &Try<'_>)| one.handed_off && one.process == process && one.key == key;
         before.iter().all(own)
-            && guest.process != process
-            && guest.key == key
+            && other.process != process
+            && other.key == key
             && seen.is_asking(process, key, at)
     })
 }
 
-fn deletes(history: &History) -> Vec<Delete<'_>> {
-    let all = history.records.iter().filter_map(|record| match &record.event {
+fn deletes(records: &[Record]) -> Vec<Delete<'_>> {
+    let all = records.iter().filter_map(|record| match &record.event {
         Event::Command {
             process,
             connection,
@@ -162,14 +155,14 @@ fn deletes(history: &History) -> Vec<Delete<'_>> {
 
 /// All attempts, in their order.
 fn tries<'a>(
-    history: &'a History,
+    records: &'a [Record],
     deletes: &[Delete<'a>],
     waits: impl Fn(&str, &str, (Ns, Ns)) -> bool,
 ) -> Vec<Try<'a>> {
     let places: BTreeMap<(u64, u64), &Delete<'a>> =
         deletes.iter().filter(|delete| delete.done).map(|delete| (delete.place, delete)).collect();
     let mut tries: BTreeMap<&Name, Try<'a>> = BTreeMap::new();
-    for record in &history.records {
+    for record in records {
         let Event::Command {
             process,
             node,
@@ -192,7 +185,7 @@ fn tries<'a>(
             expires: ttl_ms.map_or(Ns::MAX, |ttl| ms(ttl).saturating_add(*sent)),
             nodes,
             refused_by,
-            heir: false,
+            handed_off: false,
         });
         one.from = one.from.min(*sent);
         one.nodes.push(*node);
@@ -200,7 +193,7 @@ fn tries<'a>(
             one.refused_by.push(*node);
         }
         let before = places.get(&(*connection, number.wrapping_sub(1)));
-        one.heir |= before.is_some_and(|delete| {
+        one.handed_off |= before.is_some_and(|delete| {
             delete.key == key
                 && delete.token != token
                 && sent.saturating_sub(delete.sent) <= BEHIND

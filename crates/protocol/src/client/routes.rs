@@ -1,0 +1,220 @@
+//! Routes the effects of claims to links, and the replies of links to claims.
+//!
+//! A claim never receives a reply while the client routes the claim's own effects. Otherwise an
+//! attempt could fail before its last `SET` is queued, and its clean-up would be queued first.
+
+use alloc::vec::Vec;
+
+use super::{ClaimId, ClaimMachine, Client, ClientEffect, Context, ReplyTo, State};
+use crate::claim::{Claim, Input};
+use crate::effect::{Effect, Key, QueueEvent, RoundId};
+use crate::link::{LinkEffect, LinkInput};
+use crate::quorum::NodeId;
+use crate::time::Time;
+use crate::waiter::WaiterId;
+
+impl<C: ClaimMachine> Client<C> {
+    /// Passes a claim one input, routes its effects, and updates what depends on the claim.
+    pub(super) fn drive(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let State::Claim(claim) = &mut entry.state else { return };
+        let mut effects = core::mem::take(&mut self.effects);
+        claim.handle(cx.clocks, input, cx.rng, &mut effects);
+        if !effects.is_empty() {
+            self.route(id, &mut effects, cx);
+        }
+        self.effects = effects;
+        self.follow_up(id, cx);
+    }
+
+    /// Routes the effects of a claim to the links.
+    pub(super) fn route(
+        &mut self,
+        id: ClaimId,
+        effects: &mut Vec<Effect>,
+        cx: &mut Context<'_, C>,
+    ) {
+        let Some(entry) = self.claims.get(&id) else { return };
+        let key = entry.key.clone();
+        for effect in effects.drain(..) {
+            let key = key.clone();
+            let (node, input) = match effect {
+                Effect::Send { node, step, ask } => {
+                    (node, LinkInput::Send { key, ask, tag: ReplyTo::Claim(id, step) })
+                }
+                Effect::CleanUp { node, step, token, call, leave } => {
+                    let tag = ReplyTo::Claim(id, step);
+                    (node, LinkInput::CleanUp { key, token, call, leave, tag })
+                }
+                Effect::Leave { node, token, until } => {
+                    cx.out.push(ClientEffect::Rearm { node });
+                    (node, LinkInput::Leave { token, until })
+                }
+                Effect::Enqueue { node, step, waiter_id, position } => {
+                    let tag = ReplyTo::Claim(id, step);
+                    (node, LinkInput::Enqueue { key, waiter_id, position, tag })
+                }
+                Effect::Dequeue { node, waiter_id, call } => {
+                    (node, LinkInput::Dequeue { key, waiter_id, call })
+                }
+                Effect::Subscribe { waiter_id } => {
+                    self.subscribe(id, &key, waiter_id, cx);
+                    continue;
+                }
+                Effect::Decided => {
+                    self.changed(id, cx);
+                    continue;
+                }
+            };
+            self.enter(node, input, None, cx);
+        }
+    }
+
+    pub(super) fn changed(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        if let Some(entry) = self.claims.get_mut(&id) {
+            if core::mem::take(&mut entry.waits) {
+                entry.changed = cx.now();
+            }
+            cx.out.push(ClientEffect::Changed(id));
+        }
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        id: ClaimId,
+        key: &Key,
+        waiter_id: WaiterId,
+        cx: &mut Context<'_, C>,
+    ) {
+        if let Some(entry) = self.claims.get_mut(&id) {
+            entry.waiter_id = Some(waiter_id);
+        }
+        self.queues.subscribe(key, id);
+        for node in NodeId::all(self.links.len()) {
+            self.enter(node, LinkInput::Subscribe { key: key.clone(), waiter_id }, Some(id), cx);
+        }
+    }
+
+    pub(super) fn unsubscribe(
+        &mut self,
+        waiter_id: WaiterId,
+        key: &Key,
+        id: ClaimId,
+        cx: &mut Context<'_, C>,
+    ) {
+        self.queues.unsubscribe(key, id);
+        for node in NodeId::all(self.links.len()) {
+            self.enter(node, LinkInput::Unsubscribe(waiter_id), None, cx);
+        }
+    }
+
+    /// Passes a link one input, and keeps what claims are to receive for
+    /// [`deliver`](Self::deliver). Events of a resource go to one listener, or to all.
+    pub(super) fn enter(
+        &mut self,
+        node: NodeId,
+        input: LinkInput<ReplyTo>,
+        listener: Option<ClaimId>,
+        cx: &mut Context<'_, C>,
+    ) {
+        let mut effects = core::mem::take(&mut self.link_effects);
+        let now = cx.now();
+        self.links[node.index()].handle(now, input, &mut effects);
+        for effect in effects.drain(..) {
+            self.report(node, effect, listener, now, cx.out);
+        }
+        self.link_effects = effects;
+    }
+
+    pub(super) fn report(
+        &mut self,
+        node: NodeId,
+        effect: LinkEffect<ReplyTo>,
+        listener: Option<ClaimId>,
+        now: Time,
+        out: &mut Vec<ClientEffect>,
+    ) {
+        match effect {
+            LinkEffect::Write(command) => {
+                if let Some(epoch) = self.links[node.index()].epoch() {
+                    out.push(ClientEffect::Write { node, epoch, command });
+                }
+            }
+            LinkEffect::Dial(epoch) => out.push(ClientEffect::Dial { node, epoch }),
+            LinkEffect::Close(epoch) => out.push(ClientEffect::Close { node, epoch }),
+            LinkEffect::Reply(ReplyTo::Claim(id, step), answer) => {
+                if matches!(
+                    step,
+                    RoundId::Attempt(_) | RoundId::Certify { .. } | RoundId::Extend(_)
+                ) {
+                    self.votes[node.index()].count(&answer);
+                }
+                self.inputs.push_back((id, Input::Answered { node, step, answer }));
+            }
+            LinkEffect::Reply(ReplyTo::Caller(request), answer) => {
+                out.push(ClientEffect::Replied { request, node, answer });
+            }
+            LinkEffect::QueueEvent(key, QueueEvent::Waiters(others)) => {
+                self.queues.others(now, &key, others);
+            }
+            LinkEffect::QueueEvent(key, word) => {
+                let subscribers =
+                    listener.map_or_else(|| self.queues.subscribers(&key), |id| alloc::vec![id]);
+                let inputs =
+                    subscribers.into_iter().map(|id| (id, Input::QueueEvent { node, word }));
+                self.inputs.extend(inputs);
+            }
+        }
+    }
+
+    /// Passes the claims what links reported.
+    pub(super) fn deliver(&mut self, cx: &mut Context<'_, C>) {
+        while let Some((id, input)) = self.inputs.pop_front() {
+            if matches!(input, Input::QueueEvent { word: QueueEvent::Free(_), .. })
+                && self.is_unresponsive(id, cx)
+            {
+                self.pass_over(id, cx);
+            } else {
+                self.drive(id, input, cx);
+            }
+        }
+    }
+
+    /// Whether the caller of a waiting request has not looked at it for a long time.
+    pub(super) fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
+        let Some(entry) = self.claims.get(&id) else { return false };
+        !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
+    }
+
+    /// Updates the turns, the subscriptions and the timers after an input.
+    pub(super) fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        self.set_timer(id, cx);
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let State::Claim(claim) = &entry.state else { return };
+        let claim = claim.claim();
+        let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
+        let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
+        let owned = entry.request.reentry.is_some();
+        if !waits && let Some(waiter_id) = entry.waiter_id.take() {
+            let key = entry.key.clone();
+            self.unsubscribe(waiter_id, &key, id, cx);
+        }
+        if owned {
+            self.inform_owner(id, cx);
+        }
+        if ended {
+            self.forget(id, cx);
+        } else if done {
+            self.vacate(id, cx);
+        }
+    }
+}
+
+/// Whether a claim neither holds a lease nor tries to get one.
+fn is_done(claim: &Claim) -> bool {
+    match claim {
+        Claim::Acquiring(acquire) => acquire.failure().is_some(),
+        Claim::Holding(hold) => hold.lost().is_some(),
+        _ => true,
+    }
+}

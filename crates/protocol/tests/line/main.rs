@@ -1,7 +1,0 @@
-//! Processes in a fair queue, with the shipped machine and random timings: the order that
-//! `acquire/positions.rs` promises.
-
-#[path = "../support/chance.rs"]
-mod chance;
-mod order;
-mod world;

@@ -1,0 +1,245 @@
+//! Acquire: every product of outcomes in every order, drops, deadlines, tokens, waiting.
+
+use redquorum_protocol::{
+    Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Reply, Time, VoteRequest,
+    WaitPolicy,
+};
+
+use super::play::*;
+
+fn waiting(wait_ms: u32, explain: bool) -> WaitPolicy {
+    WaitPolicy { wait: wait_ms * MS, explain, ..WaitPolicy::default() }
+}
+
+fn check_acquire(masters: usize) {
+    for (number, said) in product(masters).enumerate() {
+        let mut verdicts = Vec::new();
+        let orders = orders(&said);
+        for (order_number, order) in orders.iter().enumerate() {
+            // Drops are checked in one of the orders.
+            let drops = order_number == number % orders.len();
+            let mut play = Play::acquire(masters, ONCE);
+            let mut expected = None;
+            for heard in 0..=order.len() {
+                if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
+                    play.now = play.now.plus(MS);
+                    play.reply(Attempt(1), at, vote(said[at], at));
+                }
+                let yes = count(&said, &order[..heard], &[Grants]);
+                // An early verdict is final: later replies change nothing.
+                expected = expected.or(stands(yes, masters - heard, masters));
+                assert_eq!(play.verdict(), expected, "{said:?} {order:?} after {heard}");
+                let wake = match expected {
+                    None => START.plus(50 * MS),
+                    // The caller must collect the lease before its deadline.
+                    Some(true) => START.plus(988 * MS),
+                    Some(false) => Time::NEVER,
+                };
+                assert_eq!(play.claim.next_wake(), wake, "{said:?} {order:?}");
+                if drops {
+                    check_drop(&play, &said);
+                }
+            }
+            play.wake_at(START.plus(50 * MS));
+            let won = expected.unwrap_or(false);
+            late(&said).for_each(|at| play.reply(Attempt(1), at, vote(said[at], at)));
+            assert_eq!(play.verdict(), Some(won), "{said:?} {order:?} at the end");
+            let cleaned_up = vec![usize::from(!won); masters];
+            assert_eq!(play.cleaned_up(masters, 1), cleaned_up, "{said:?} {order:?}");
+            let decided = play.effects.iter().filter(|effect| **effect == Effect::Decided).count();
+            assert_eq!(decided, 1, "{said:?} {order:?}");
+            check_failure(&play, &said);
+            if drops {
+                check_drop(&play, &said);
+                check_lease(play, masters);
+            }
+            verdicts.push(won);
+        }
+        assert!(verdicts.iter().all(|won| *won == verdicts[0]), "{said:?} depends on the order");
+    }
+}
+
+/// "Taken" needs a master that refused, "no quorum" a master that did not reply (R10).
+fn check_failure(play: &Play, said: &[CommandOutcome]) {
+    match play.acquiring().failure() {
+        Some(Failure::Taken) => assert!(said.contains(&Refuses), "{said:?}"),
+        Some(Failure::NoQuorum) => {
+            assert!(said.iter().any(|said| matches!(said, Error | Never | Late)), "{said:?}");
+        }
+        Some(other) => panic!("{other:?} {said:?}"),
+        None => {}
+    }
+}
+
+/// A drop enqueues the clean-up of every master once. Later replies change nothing.
+fn check_drop(play: &Play, said: &[CommandOutcome]) {
+    let mut dropped = play.fork();
+    dropped.effects.clone_from(&play.effects);
+    dropped.handle(Input::Abandon);
+    assert_eq!(dropped.claim, Claim::Ended);
+    assert_eq!(dropped.cleaned_up(said.len(), 1), vec![1; said.len()], "{said:?}");
+    dropped.effects.clear();
+    (0..said.len()).for_each(|at| dropped.reply(Attempt(1), at, vote(said[at], at)));
+    dropped.handle(Input::Abandon);
+    assert_eq!((dropped.effects, dropped.claim.next_wake()), (vec![], Time::NEVER));
+}
+
+/// A win enqueues no clean-up until a release, a loss or a drop, and then one for every master.
+fn check_lease(mut won: Play, masters: usize) {
+    won.handle(Input::Collect);
+    if !matches!(won.claim, Claim::Holding(_)) {
+        return;
+    }
+    assert_eq!(won.cleaned_up(masters, 1), vec![0; masters]);
+    assert_eq!(won.deadline(), START.plus(terms(masters).validity()), "from the start (R1)");
+    for way in 0..3 {
+        let mut play = won.fork();
+        match way {
+            0 => play.handle(Input::Release),
+            1 => play.wake_at(play.deadline()),
+            _ => {}
+        }
+        play.handle(Input::Abandon);
+        assert_eq!(play.cleaned_up(masters, 1), vec![1; masters], "by way {way}");
+    }
+}
+
+#[test]
+fn every_product_of_outcomes_gives_the_verdict_that_counting_gives_in_every_order() {
+    (1..=5).for_each(check_acquire);
+}
+
+#[test]
+fn a_master_that_answers_twice_counts_once_and_its_first_answer_stands() {
+    let mut play = Play::acquire(5, ONCE);
+    play.reply_all(Attempt(1), [0; 5], Created);
+    assert_eq!(play.verdict(), None);
+    play.reply_all(Attempt(1), 0..3, TAKEN);
+    play.reply_all(Attempt(1), 1..3, Created);
+    assert_eq!(play.verdict(), None, "one grant, two refusals");
+    play.reply_all(Attempt(1), 3..5, Created);
+    assert_eq!(play.verdict(), Some(true));
+}
+
+#[test]
+fn an_early_wake_does_nothing() {
+    let [mut pausing, mut explaining] = [100, 0].map(|wait| Play::acquire(5, waiting(wait, true)));
+    pausing.reply_all(Attempt(1), 0..3, TAKEN);
+    explaining.reply_all(Attempt(1), 0..3, TAKEN);
+    let held = |input| {
+        let mut play = Play::hold(&[Grants; 5]);
+        play.handle(input);
+        play
+    };
+    for mut play in [
+        Play::acquire(5, waiting(100, true)),
+        pausing,
+        explaining,
+        held(Input::KeepAlive(5_000 * MS)),
+        held(Input::Extend(terms(5))),
+        held(Input::Release),
+    ] {
+        let (before, said) = (play.claim.clone(), play.effects.len());
+        let early = play.claim.next_wake().as_nanos() - 1;
+        play.wake_at(Time::from_nanos(early));
+        assert_eq!((&play.claim, play.effects.len()), (&before, said));
+        play.wake_at(Time::from_nanos(early + 1));
+        assert_ne!(play.claim, before, "and the wake in time does something");
+    }
+}
+
+#[test]
+fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_count() {
+    let mut play = Play::acquire(5, waiting(100, false));
+    play.reply_all(Attempt(1), 0..3, TAKEN);
+    assert_eq!(play.cleaned_up(5, 1), [1; 5]);
+    play.effects.clear();
+    play.wake_at(START.plus(5 * MS));
+    let sets = |(_, ask): &(usize, VoteRequest)| matches!(ask, VoteRequest::Set { token: of, .. } if *of == token(2));
+    assert_eq!(play.asked().iter().filter(|asked| sets(asked)).count(), 5);
+    // Five late grants of the first attempt do not count for the second.
+    play.reply_all(Attempt(1), ALL, Created);
+    assert_eq!(play.verdict(), None);
+    let mut dropped = play.fork();
+    dropped.handle(Input::Abandon);
+    assert_eq!((dropped.cleaned_up(5, 2), dropped.cleaned_up(5, 1)), (vec![1; 5], vec![0; 5]));
+    // They say nothing about the lease of the second attempt either.
+    play.reply_all(Attempt(2), 0..3, Created);
+    play.handle(Input::Collect);
+    let before = play.claim.clone();
+    play.reply_all(Attempt(1), [3], Created);
+    play.reply_all(Attempt(1), [4], TAKEN);
+    assert_eq!(play.claim, before);
+    play.reply_all(Attempt(2), [3], Created);
+    assert_ne!(play.claim, before, "a late reply to its own attempt counts");
+}
+
+#[test]
+fn the_last_attempt_is_made_at_the_end_of_the_wait_and_none_behind_it() {
+    let mut play = Play::acquire(1, waiting(12, false));
+    let mut started = vec![];
+    for attempt in 1..10 {
+        started.push(play.now);
+        play.reply_all(Attempt(attempt), [0], TAKEN);
+        if play.verdict().is_some() {
+            break;
+        }
+        play.wake();
+    }
+    assert_eq!(started, [0, 5, 10, 12].map(|at| START.plus(at * MS)));
+}
+
+#[test]
+fn the_holder_is_waited_for_no_longer_than_for_the_last_clean_up() {
+    let refused = || {
+        let mut play = Play::acquire(5, waiting(0, true));
+        play.reply_all(Attempt(1), 0..3, TAKEN);
+        assert_eq!(play.verdict(), None);
+        play
+    };
+    // Without a holder to name, the other client has released meanwhile, or a master cannot reply.
+    for said in [Taken(Holder::NoExpiry), Absent, unknown(0)] {
+        let mut play = refused();
+        play.reply_all(Cleanup(1), 0..2, said.clone());
+        assert_eq!(play.verdict(), None, "the third refusal is not explained yet");
+        play.reply_all(Cleanup(1), [2], said);
+        assert_eq!(play.verdict(), Some(false));
+    }
+    // The claim waits for a silent master no longer than a node timeout.
+    let mut play = refused();
+    play.wake_at(START.plus(50 * MS));
+    assert_eq!(play.verdict(), Some(false));
+}
+
+fn distrusted(why: Distrust) -> Reply {
+    Unknown(Cause::Distrusted { why, left: None })
+}
+
+/// Three masters, one of which another set of masters lists, too. The other two are a quorum, but
+/// they may be in no quorum of the other set.
+#[test]
+fn one_master_of_another_set_refuses_the_attempt_whatever_the_others_say() {
+    let [marked, ours] = ["theirs", "ours"].map(Fingerprint::of_name);
+    let of_another_set = distrusted(Distrust::OtherMasters { marked: Some(marked), ours });
+    for other in 0..3 {
+        let mut play = Play::acquire(3, ONCE);
+        play.reply_all(Attempt(1), (0..3).filter(|at| *at != other).take(1), Created);
+        assert_eq!(play.verdict(), None);
+        play.reply_all(Attempt(1), [other], of_another_set.clone());
+        assert_eq!(play.verdict(), Some(false), "{other}");
+        assert_eq!(play.acquiring().failure(), Some(Failure::NoQuorum));
+        assert_eq!(play.cleaned_up(3, 1), [1, 1, 1]);
+    }
+    // Also after a quorum, if the lease is not collected yet.
+    let mut play = Play::acquire(3, ONCE);
+    play.reply_all(Attempt(1), 0..2, Created);
+    assert_eq!(play.verdict(), Some(true));
+    play.reply_all(Attempt(1), [2], of_another_set);
+    play.handle(Input::Collect);
+    assert_eq!((play.verdict(), play.cleaned_up(3, 1)), (Some(false), vec![1, 1, 1]));
+    // Any other distrust only costs a vote, so the test above can fail.
+    let mut play = Play::acquire(3, ONCE);
+    play.reply_all(Attempt(1), [0], distrusted(Distrust::Unmarked));
+    play.reply_all(Attempt(1), 1..3, Created);
+    assert_eq!(play.verdict(), Some(true));
+}

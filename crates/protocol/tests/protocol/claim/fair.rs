@@ -1,0 +1,377 @@
+//! A waiter in a fair queue: when it attempts, what it sends, and how it leaves.
+
+use std::time::Duration;
+
+use redquorum_protocol::{
+    Cause, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Time, Turn,
+    WaitPolicy, WaiterId, WakeUp,
+};
+
+use super::play::*;
+
+fn policy() -> WaitPolicy {
+    let (wait, explain, wake_ups) = (20_000 * MS, true, true);
+    WaitPolicy { wait, explain, wake_ups, fair: true, turn: Turn::First }
+}
+
+fn free(number: u64, ahead: u64) -> Reply {
+    Place { number, ahead, holder: None }
+}
+
+fn held(number: u64, ahead: u64) -> Reply {
+    let holder = Holder::Lease { token: token(9), left_ms: 10_000 };
+    Place { number, ahead, holder: Some(holder) }
+}
+
+impl Play {
+    /// A waiter that has just asked for a position.
+    fn queued(policy: WaitPolicy) -> Self {
+        let mut play = Self::acquire(5, policy);
+        play.effects.clear();
+        play
+    }
+
+    /// The masters' replies to the first round.
+    fn placed(&mut self, replies: impl IntoIterator<Item = Reply>) {
+        let replies = replies.into_iter().enumerate();
+        replies.for_each(|(at, answer)| self.reply(Enqueue(1), at, Some(answer)));
+    }
+
+    /// The round and the position of the enqueue requests since the last look.
+    fn stands(&mut self) -> Option<(u32, Position)> {
+        let asked = found!(
+            self,
+            Effect::Enqueue { step: Enqueue(round), position, .. } => (*round, *position)
+        );
+        self.effects.clear();
+        assert!(asked.is_empty() || asked.len() == 5 && asked.iter().all(|it| *it == asked[0]));
+        asked.first().copied()
+    }
+
+    /// A waiter behind another waiter, while a third client holds the resource.
+    fn behind() -> Self {
+        let mut play = Self::acquire(5, policy());
+        play.event(ALL, QueueEvent::Subscribed);
+        play.reply_all(Enqueue(1), ALL, held(2, 1));
+        play.effects.clear();
+        play
+    }
+
+    /// A waiter that one master has woken. A moment later it sends round 2 to all masters.
+    fn looking() -> Self {
+        let mut play = Self::behind();
+        play.woken([4]);
+        play.wake();
+        assert!(play.now <= START.plus(10 * MS), "{:?}", play.now);
+        assert_eq!(play.stands(), Some((2, Position::At(2))));
+        play
+    }
+
+    /// The single master that is checked next. The check asks it to keep the position.
+    fn looked_at(&mut self) -> usize {
+        self.wake();
+        let [Effect::Enqueue { node, position: Position::At(2), .. }] = self.effects[..] else {
+            panic!("{:?}", self.effects)
+        };
+        self.effects.clear();
+        node.index()
+    }
+}
+
+/// The waiter leaves the queues of all masters, which wake the next one.
+fn out() -> [(usize, bool); 5] {
+    ALL.map(|at| (at, true))
+}
+
+#[test]
+fn a_waiter_that_is_first_on_a_quorum_and_finds_the_resource_free_attempts() {
+    let mut play = Play::acquire(5, policy());
+    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Position::Last))));
+    play.reply_all(Enqueue(1), [3, 1], free(1, 0));
+    assert_eq!(play.asks().len(), 0);
+    play.reply_all(Enqueue(1), [0], free(1, 0));
+    assert_eq!(play.asks().len(), 5, "all masters at once");
+    play.reply_all(Attempt(1), 0..3, Created);
+    assert_eq!(play.leaves(), [], "it keeps its positions");
+    play.effects.clear();
+    play.handle(Input::Collect);
+    play.handle(Input::Release);
+    assert_eq!(play.cleans_up(), ALL.map(|at| (at, WakeUp::First)));
+    assert_eq!(play.left_with(), [Some(WAITER); 5]);
+}
+
+#[test]
+fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_masters() {
+    for (said, goes) in [
+        ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
+        ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(1, 0)], true),
+        ([free(1, 0), free(1, 0), held(1, 0), held(1, 0), held(1, 0)], false),
+        // First on some masters, and free on others.
+        ([free(2, 1), free(1, 0), free(1, 0), held(1, 0), held(1, 0)], false),
+    ] {
+        let mut play = Play::acquire(5, policy());
+        play.placed(said);
+        assert_eq!(!play.asks().is_empty(), goes);
+    }
+}
+
+#[test]
+fn a_waiter_subscribes_before_it_enqueues_and_one_round_is_enough() {
+    let mut play = Play::acquire(5, policy());
+    assert_eq!(play.effects[0], Effect::Subscribe { waiter_id: WAITER });
+    play.effects.clear();
+    play.reply_all(Enqueue(1), ALL, held(2, 1));
+    assert_eq!((play.stands(), play.verdict()), (None, None));
+    // The master may have dropped a waiter that it could not wake.
+    play.event([4], QueueEvent::Subscribed);
+    assert!(matches!(play.effects[..], [Effect::Enqueue { node, position: Position::At(2), .. }]
+        if node == NodeId::new(4)));
+    // A master would drop a waiter that it cannot wake, and the next one would go first.
+    let hurried = Play::acquire(5, WaitPolicy { wait: Duration::ZERO, ..policy() });
+    assert_eq!(hurried.effects[0], Effect::Subscribe { waiter_id: WAITER });
+}
+
+#[test]
+fn the_largest_number_is_sent_to_all_masters() {
+    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
+    play.placed([3, 1, 7, 2, 2].map(|number| free(number, 1)));
+    assert_eq!(play.stands(), Some((2, Position::NotBefore(7))));
+    play.reply_all(Enqueue(2), ALL, free(7, 1));
+    assert_eq!(play.stands(), None, "a quorum keeps it");
+    assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others are first");
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.stands(), Some((3, Position::At(7))));
+}
+
+#[test]
+fn a_waiter_that_a_quorum_wakes_attempts_at_once_and_no_other() {
+    let mut play = Play::behind();
+    play.event(ALL, QueueEvent::Free(WaiterId::new(77)));
+    assert_eq!((play.asks().len(), play.stands()), (0, None));
+    play.woken([4, 2]);
+    assert_eq!(play.asks().len(), 0);
+    play.woken([0]);
+    assert_eq!(play.asks().len(), 5);
+}
+
+#[test]
+fn where_wake_ups_are_lost_all_masters_are_asked_a_moment_after_the_first() {
+    let mut play = Play::looking();
+    play.reply_all(Enqueue(2), ALL, free(2, 0));
+    assert_eq!(play.asks().len(), 5);
+}
+
+#[test]
+fn a_wake_up_between_the_answers_of_a_round_counts() {
+    let mut play = Play::looking();
+    play.reply_all(Enqueue(2), [4], held(2, 1));
+    play.woken([0, 1]);
+    assert_eq!(play.asks().len(), 0);
+    play.reply_all(Enqueue(2), [2], free(2, 0));
+    assert_eq!(play.asks().len(), 5);
+}
+
+#[test]
+fn a_waiter_behind_others_looks_at_one_master_about_every_second() {
+    let mut play = Play::behind();
+    let (mut last, mut looked) = (START, Vec::new());
+    while play.now < START.plus(6_000 * MS) {
+        looked.push(play.looked_at());
+        let after = play.now.since(last);
+        assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
+        last = play.now;
+        // A free resource is for the waiter at the head.
+        play.reply_all(Enqueue(1), looked.last().copied(), free(2, 1));
+    }
+    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
+}
+
+#[test]
+fn a_look_that_finds_it_first_and_the_resource_free_asks_all_masters() {
+    let mut play = Play::behind();
+    let at = play.looked_at();
+    play.reply_all(Enqueue(1), [at], free(2, 0));
+    play.wake();
+    assert!(play.now < START.plus(510 * MS), "{:?}", play.now);
+    assert_eq!(play.stands(), Some((2, Position::At(2))));
+}
+
+#[test]
+fn a_waiter_that_masters_do_not_wake_asks_as_the_policy_has_it_and_keeps_its_position() {
+    let mut play = Play::acquire(5, WaitPolicy { wake_ups: false, ..policy() });
+    play.rng.pause = 300 * MS;
+    for _ in 0..6 {
+        let (round, _) = play.stands().expect("it asks again");
+        play.reply_all(Enqueue(round), ALL, held(2, 1));
+        play.wake_at(play.now.plus(300 * MS));
+    }
+    assert_eq!(play.rng.paused, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
+    let mut dropped = Play::behind();
+    dropped.handle(Input::Abandon);
+    assert_eq!(dropped.leaves(), out());
+    let mut over = Play::behind();
+    over.wake_at(START.plus(20_000 * MS));
+    let (round, _) = over.stands().unwrap();
+    over.reply_all(Enqueue(round), ALL, held(2, 1));
+    assert_eq!(over.leaves(), out());
+    let acquire = over.acquiring();
+    assert_eq!((acquire.failure(), acquire.attempt()), (Some(Failure::Taken), 0));
+    assert!(over.asked().is_empty() && over.claim.next_wake() == Time::NEVER);
+    // Later replies change nothing.
+    over.effects.clear();
+    over.reply_all(Enqueue(round), ALL, free(2, 0));
+    assert_eq!(over.effects, []);
+}
+
+#[test]
+fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
+    let once = WaitPolicy { wait: Duration::ZERO, ..policy() };
+    for (answer, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
+        let mut play = Play::queued(once);
+        play.reply_all(Enqueue(1), ALL, answer);
+        assert_eq!((play.asks().len(), play.verdict()), (asked, verdict));
+    }
+}
+
+#[test]
+fn where_no_quorum_keeps_queues_attempts_are_made_without() {
+    let mut play = Play::queued(policy());
+    play.reply_all(Enqueue(1), 0..2, free(9, 8));
+    play.reply_all(Enqueue(1), 2..4, NoQueue);
+    assert_eq!(play.asks().len(), 0, "one more may answer");
+    play.reply_all(Enqueue(1), [4], NoQueue);
+    assert_eq!((play.leaves(), play.asked().len()), (out().to_vec(), 5));
+    play.effects.clear();
+    // From then on the claim waits without queues.
+    play.reply_all(Attempt(1), ALL, TAKEN);
+    assert_eq!((play.leaves(), play.stands()), (vec![], None));
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.asks().len(), 5);
+    // A master that returns another error may still keep a queue.
+    let mut play = Play::queued(policy());
+    play.reply_all(Enqueue(1), ALL, Unknown(Cause::Error("LOADING".into())));
+    assert_eq!(play.asks().len(), 0);
+}
+
+#[test]
+fn with_one_queue_forbidden_and_one_master_down_the_only_queue_decides() {
+    let attempts = |said: [Reply; 3]| {
+        let mut play = Play::acquire(3, policy());
+        play.effects.clear();
+        play.placed(said);
+        play.asks().len()
+    };
+    let down = || Unknown(Cause::Disconnected);
+    assert_eq!(attempts([NoQueue, down(), free(1, 0)]), 3);
+    assert_eq!(attempts([NoQueue, down(), free(2, 1)]), 0, "others are before it");
+    assert_eq!(attempts([NoQueue, down(), held(1, 0)]), 0, "another holds it");
+    assert_eq!(attempts([down(), down(), free(1, 0)]), 0, "attempts would find no quorum either");
+}
+
+#[test]
+fn where_no_quorum_answers_a_waiter_lets_others_pass_and_asks_again() {
+    let mut play = Play::queued(policy());
+    play.reply_all(Enqueue(1), 0..2, free(1, 0));
+    assert_eq!(play.claim.next_wake(), START.plus(50 * MS));
+    play.wake_at(START.plus(50 * MS));
+    // Other waiters may be first there meanwhile.
+    assert_eq!((play.leaves(), play.asked().len()), (out().to_vec(), 0));
+    play.effects.clear();
+    play.reply_all(Enqueue(1), [4], free(1, 0));
+    assert_eq!(play.asks().len(), 0, "it keeps no position");
+    play.wake();
+    assert_eq!(play.stands(), Some((3, Position::NotBefore(1))), "the position that it had");
+    // A waiter that is first on no master does not delay other waiters.
+    let mut play = Play::queued(policy());
+    play.reply_all(Enqueue(1), 0..2, held(2, 1));
+    play.wake_at(START.plus(50 * MS));
+    assert_eq!(play.leaves(), []);
+    play.reply_all(Enqueue(1), 0..3, free(2, 0));
+    assert_eq!(play.asks().len(), 5, "late answers count");
+    let mut down = Play::queued(WaitPolicy { wait: Duration::ZERO, ..policy() });
+    down.reply_all(Enqueue(1), ALL, Unknown(Cause::Disconnected));
+    assert_eq!(down.acquiring().failure(), Some(Failure::NoQuorum));
+    assert_eq!(down.asked(), []);
+}
+
+#[test]
+fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
+    let mut play = Play::acquire(5, policy());
+    play.reply_all(Enqueue(1), ALL, free(4, 0));
+    play.effects.clear();
+    play.reply_all(Attempt(1), 0..3, Unknown(Cause::Disconnected));
+    assert_eq!(play.leaves(), out());
+    play.effects.clear();
+    // The earlier positions of the waiter are void.
+    play.reply_all(Cleanup(1), ALL, Absent);
+    assert_eq!(play.asked().len(), 0);
+    play.wake();
+    assert_eq!(play.stands(), Some((3, Position::Last)));
+    play.reply_all(Enqueue(1), ALL, free(4, 0));
+    assert_eq!(play.asked().len(), 0);
+}
+
+#[test]
+fn a_round_lasts_for_a_node_timeout_also_after_an_attempt_that_asked_for_a_number() {
+    let mut play = Play::acquire_on(terms(5).with_fencing(60_000 * MS).unwrap(), policy());
+    play.reply_all(Enqueue(1), ALL, free(1, 0));
+    for at in ALL {
+        play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+    }
+    play.reply_all(Certify { attempt: 1, round: 1 }, ALL, Absent);
+    play.effects.clear();
+    play.wake();
+    assert!(play.stands().is_some());
+    assert_eq!(play.claim.next_wake(), play.now.plus(50 * MS));
+}
+
+#[test]
+fn a_first_waiter_that_finds_the_resource_taken_keeps_its_position() {
+    let mut play = Play::acquire(5, policy());
+    play.reply_all(Enqueue(1), ALL, free(1, 0));
+    play.effects.clear();
+    play.reply_all(Attempt(1), ALL, TAKEN);
+    assert_eq!(play.leaves(), []);
+    // A clean-up that finds no key causes no attempt in the same instant.
+    play.reply_all(Cleanup(1), 0..3, Absent);
+    assert_eq!(play.asked().len(), 0);
+    play.effects.clear();
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.stands(), Some((2, Position::At(1))));
+}
+
+#[test]
+fn a_number_that_a_quorum_keeps_does_not_change() {
+    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
+    play.reply_all(Enqueue(1), 0..4, held(5, 1));
+    // The request reached this master late, behind later waiters.
+    play.reply_all(Enqueue(1), [4], held(9, 3));
+    assert_eq!(play.stands(), Some((2, Position::At(5))));
+}
+
+#[test]
+fn a_waiter_that_yields_or_does_not_collect_goes_to_the_end() {
+    let mut waiting = Play::behind();
+    waiting.handle(Input::Yield);
+    let mut standing = Play::looking();
+    standing.handle(Input::Yield);
+    let mut won = Play::acquire(5, policy());
+    won.reply_all(Enqueue(1), ALL, free(1, 0));
+    won.reply_all(Attempt(1), ALL, Created);
+    won.effects.clear();
+    won.wake();
+    let by_itself = (vec![], out().to_vec());
+    let with_clean_up = (vec![Some(WAITER); 5], vec![]);
+    for (mut play, left) in
+        [(waiting, by_itself.clone()), (standing, by_itself), (won, with_clean_up)]
+    {
+        assert_eq!((play.left_with(), play.leaves()), left);
+        play.effects.clear();
+        play.wake_at(play.claim.next_wake().max(play.now));
+        assert!(matches!(play.stands(), Some((_, Position::Last))));
+    }
+}

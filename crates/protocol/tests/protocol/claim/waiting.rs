@@ -1,0 +1,590 @@
+//! From a failed attempt to the next one: how long a waiter sleeps, what wakes it, and to which
+//! masters it sends.
+
+use std::time::Duration;
+
+use redquorum_protocol::{
+    Cause, Drift, Effect, Failure, Holder, Input, LockConfig, Position, QueueEvent, Reply, Time,
+    Turn, WaitPolicy, WaiterId, WakeUp,
+};
+
+use super::play::*;
+
+const FREE: Reply = Place { number: 2, ahead: 1, holder: None };
+
+fn policy(turn: Turn) -> WaitPolicy {
+    WaitPolicy { wait: 20_000 * MS, explain: true, wake_ups: true, fair: false, turn }
+}
+
+fn held(by: u64, left_ms: u64) -> Reply {
+    held_by(Holder::Lease { token: token(by), left_ms })
+}
+
+fn held_by(holder: Holder) -> Reply {
+    Place { number: 2, ahead: 1, holder: Some(holder) }
+}
+
+impl Play {
+    /// A request whose turn came first.
+    fn first() -> Self {
+        Self::acquire(5, policy(Turn::First))
+    }
+
+    fn refused(&mut self) {
+        self.reply_all(Attempt(self.attempt()), ALL, TAKEN);
+    }
+
+    fn attempt(&self) -> u32 {
+        self.acquiring().attempt()
+    }
+
+    /// These masters reply to the check that follows a refused attempt.
+    fn look(&mut self, masters: impl IntoIterator<Item = usize>, answer: Reply) {
+        // Each earlier attempt was refused, so there were as many rounds of checks.
+        self.reply_all(Enqueue(self.attempt()), masters, answer);
+    }
+
+    /// A refused waiter that all masters can wake.
+    fn subscribed(policy: WaitPolicy) -> Self {
+        let mut play = Self::acquire(5, policy);
+        play.refused();
+        play.event(ALL, QueueEvent::Subscribed);
+        play.effects.clear();
+        play
+    }
+
+    /// A waiter to which all masters reply that another client holds the resource for `left_ms`.
+    fn waiting(left_ms: u64) -> Self {
+        let mut play = Self::subscribed(policy(Turn::First));
+        play.look(ALL, held(9, left_ms));
+        play.effects.clear();
+        play
+    }
+
+    /// A waiter that asks the first master, since the lease that it waited for has expired.
+    fn asking_first() -> Self {
+        let mut play = Self::waiting(10);
+        play.wake_at(after(10));
+        assert_eq!(play.asks(), [0]);
+        play
+    }
+
+    /// The masters that received a request for a position. None of them wakes another waiter for
+    /// that.
+    fn enqueues(&self) -> Vec<usize> {
+        found!(
+            self,
+            Effect::Enqueue { node, position: Position::Any, waiter_id: WAITER, .. } => node.index()
+        )
+    }
+}
+
+fn after(ms: u64) -> Time {
+    START.plus(Duration::from_millis(ms))
+}
+
+/// All masters clean up, and wake this waiter.
+fn all_clean_up(call: WakeUp) -> [(usize, WakeUp); 5] {
+    ALL.map(|at| (at, call))
+}
+
+#[test]
+fn links_subscribe_once_before_the_clean_up_and_the_waiter_enqueues_behind_it() {
+    let mut play = Play::first();
+    play.effects.clear();
+    play.refused();
+    assert_eq!(play.effects[0], Effect::Subscribe { waiter_id: WAITER });
+    assert!(matches!(play.effects[1..6], [Effect::CleanUp { .. }, .., Effect::CleanUp { .. }]));
+    assert!(matches!(play.effects[6..11], [Effect::Enqueue { .. }, .., Effect::Enqueue { .. }]));
+    play.effects.clear();
+    play.wake();
+    play.refused();
+    assert_eq!(play.enqueues(), ALL);
+    assert!(!play.effects.iter().any(|effect| matches!(effect, Effect::Subscribe { .. })));
+}
+
+#[test]
+fn without_wake_ups_no_queue_is_used() {
+    let mut play = Play::acquire(5, WaitPolicy { wake_ups: false, ..policy(Turn::First) });
+    play.effects.clear();
+    play.refused();
+    assert_eq!(play.cleans_up(), all_clean_up(WakeUp::None));
+    assert_eq!(play.effects.len(), 6, "the clean-up, and what wakes the driver");
+}
+
+#[test]
+fn a_waiter_sleeps_until_the_keys_of_a_quorum_have_expired() {
+    let mut play = Play::subscribed(policy(Turn::First));
+    for (at, left) in [300, 100, 450, 200, 400].into_iter().enumerate() {
+        play.look([at], held(9, left));
+    }
+    assert_eq!(play.claim.next_wake(), after(300));
+    play.wake_at(after(299));
+    assert_eq!(play.asks(), []);
+    play.wake_at(after(300));
+    assert_eq!(play.asks(), [0], "one master first");
+}
+
+#[test]
+fn a_waiter_that_a_quorum_wakes_asks_all_masters_at_once_and_no_other_does() {
+    let mut play = Play::waiting(10_000);
+    let before = play.claim.clone();
+    play.event(ALL, QueueEvent::Free(WaiterId::new(8)));
+    assert_eq!(play.claim, before);
+    play.now = after(40);
+    play.woken([3, 1]);
+    assert_eq!(play.asks(), []);
+    play.woken([2]);
+    assert_eq!(play.asks(), ALL);
+}
+
+#[test]
+fn a_waiter_that_fewer_masters_wake_asks_the_first_master_a_moment_later() {
+    let mut play = Play::waiting(10_000);
+    play.now = after(40);
+    play.woken([4]);
+    let moment = after(46).plus(MS / 4);
+    assert_eq!(play.claim.next_wake(), moment);
+    play.wake_at(moment);
+    assert_eq!(play.asks(), [0], "the other messages may be lost");
+    // A quorum is free, but part of it may have woken other waiters.
+    let mut play = Play::waiting(10_000);
+    play.look([0, 1], FREE);
+    play.woken([4]);
+    assert_eq!(play.asks(), [0]);
+}
+
+#[test]
+fn a_wake_up_before_the_answer_to_the_look_is_about_an_earlier_lease() {
+    let mut play = Play::waiting(10);
+    for _ in 0..2 {
+        play.wake();
+        play.refused();
+        play.effects.clear();
+        play.woken(0..5);
+        assert_eq!(play.asks(), []);
+        play.look(ALL, held(9, 10_000));
+        play.wake_at(play.now.plus(5 * MS));
+        assert_eq!(play.asks(), [], "it sleeps");
+        play.woken(0..5);
+        assert_eq!(play.asks(), ALL);
+        play.refused();
+        play.look(ALL, held(9, 10));
+    }
+}
+
+#[test]
+fn a_master_that_wakes_it_only_from_now_on_is_looked_at_again() {
+    let mut play = Play::first();
+    play.refused();
+    play.look(ALL, held(9, 10_000));
+    play.effects.clear();
+    play.event([2], QueueEvent::Subscribed);
+    assert_eq!(play.enqueues(), [2]);
+    play.event(ALL, QueueEvent::Subscribed);
+    // The holder released in between.
+    play.look(0..3, FREE);
+    assert_eq!(play.asks(), [0]);
+}
+
+#[test]
+fn a_master_that_subscribes_late_is_asked_again_unless_it_is_over() {
+    // The master may have dropped a waiter that it could not wake.
+    let mut unanswered = Play::first();
+    unanswered.refused();
+    unanswered.event([2], QueueEvent::NotSubscribed);
+    unanswered.effects.clear();
+    unanswered.event([2], QueueEvent::Subscribed);
+    assert_eq!(unanswered.enqueues(), [2]);
+    let mut voting = Play::waiting(10);
+    voting.wake();
+    voting.effects.clear();
+    voting.event([2], QueueEvent::Subscribed);
+    assert_eq!(voting.enqueues(), [2]);
+    voting.wake();
+    voting.reply_all(Attempt(2), 0..3, Created);
+    voting.effects.clear();
+    voting.event([2], QueueEvent::Subscribed);
+    assert_eq!((voting.verdict(), voting.enqueues()), (Some(true), vec![]));
+    let mut first = Play::first();
+    first.effects.clear();
+    first.event([2], QueueEvent::Subscribed);
+    assert_eq!(first.enqueues(), [], "it has no position yet");
+}
+
+#[test]
+fn a_wake_up_before_the_first_look_counts_where_that_finds_the_resource_free() {
+    let refused = || {
+        let mut play = Play::waiting(10);
+        play.wake();
+        play.refused();
+        play.woken(0..3);
+        play.effects.clear();
+        play
+    };
+    let mut free = refused();
+    free.look([1], FREE);
+    assert_eq!(free.asks(), ALL, "a quorum has woken it");
+    let mut held_again = refused();
+    held_again.look([1], held(9, 10_000));
+    held_again.look([0], FREE);
+    assert_eq!(held_again.asks(), [], "one of the quorum is taken");
+    held_again.look([2], FREE);
+    held_again.wake();
+    assert_eq!(held_again.asks(), [0]);
+    // The first check follows the clean-up, which may itself have freed the resource.
+    let mut not_woken = refused();
+    not_woken.look([4], FREE);
+    assert_eq!(not_woken.asks(), []);
+}
+
+#[test]
+fn one_master_after_the_other_is_looked_at_about_every_second() {
+    let mut play = Play::waiting(60_000);
+    let mut looked = Vec::new();
+    while play.now < after(6_000) {
+        play.wake();
+        looked.extend(play.enqueues());
+        assert_eq!(play.effects.len(), 1, "{:?}", play.effects);
+        play.effects.clear();
+        play.look([*looked.last().unwrap()], held(9, 60_000));
+    }
+    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
+    assert!((6..=12).contains(&looked.len()), "{looked:?}");
+    // The wake-up was lost.
+    play.wake();
+    let at = play.enqueues()[0];
+    play.effects.clear();
+    play.look([at], FREE);
+    play.wake();
+    assert_eq!(play.asks(), [0]);
+}
+
+#[test]
+fn each_master_is_looked_at_before_a_position_lapses_there() {
+    let nodes = 64;
+    let terms = LockConfig::new(nodes, 60_000 * MS, Drift::default(), 50 * MS).unwrap();
+    let mut play = Play::acquire_on(terms, policy(Turn::First));
+    play.reply_all(Attempt(1), 0..nodes, TAKEN);
+    play.event(0..nodes, QueueEvent::Subscribed);
+    play.look(0..nodes, held(9, 60_000));
+    play.effects.clear();
+    while play.now < after(5_000) {
+        play.wake();
+    }
+    let mut looked = play.enqueues();
+    looked.sort_unstable();
+    looked.dedup();
+    assert_eq!(looked.len(), nodes);
+}
+
+#[test]
+fn a_waiter_that_too_few_masters_wake_tries_again_as_the_policy_has_it() {
+    let mut play = Play::first();
+    play.refused();
+    play.event(0..2, QueueEvent::Subscribed);
+    play.event(2..5, QueueEvent::NotSubscribed);
+    play.look(ALL, held(9, 60_000));
+    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
+    let mut play = Play::waiting(60_000);
+    play.event(0..3, QueueEvent::NotSubscribed);
+    assert_eq!(play.claim.next_wake(), after(5), "and from when connections break");
+}
+
+#[test]
+fn a_waiter_enqueues_on_no_master_that_refuses_to_wake_it() {
+    let mut play = Play::waiting(10);
+    play.event([1], QueueEvent::Refused);
+    play.wake_at(after(10));
+    play.refused();
+    assert_eq!(play.enqueues(), [0, 2, 3, 4]);
+    play.event([1], QueueEvent::Subscribed);
+    play.wake();
+    play.effects.clear();
+    play.refused();
+    assert_eq!(play.enqueues(), ALL, "it does on the next connection");
+}
+
+#[test]
+fn where_no_quorum_keeps_queues_a_waiter_leaves_them() {
+    let mut play = Play::subscribed(policy(Turn::First));
+    play.look([0, 2], NoQueue);
+    assert_eq!(play.leaves(), []);
+    play.look([4], NoQueue);
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
+    play.effects.clear();
+    play.wake_at(after(5));
+    assert_eq!(play.asks(), ALL);
+    play.refused();
+    assert_eq!(play.enqueues(), []);
+}
+
+#[test]
+fn the_others_are_asked_only_when_the_first_grants_or_is_silent_or_unknown() {
+    for (answer, asked) in [
+        (Some(Created), vec![1, 2, 3, 4]),
+        (Some(Unknown(Cause::Disconnected)), vec![1, 2, 3, 4]),
+        (Some(TAKEN), vec![]),
+        (None, vec![1, 2, 3, 4]),
+    ] {
+        let mut play = Play::asking_first();
+        play.reply(Attempt(2), 0, answer.clone());
+        if answer.is_none() {
+            play.wake_at(after(22));
+            assert_eq!(play.asks(), []);
+            play.wake_at(after(22).plus(MS / 2));
+        }
+        assert_eq!(play.asks(), asked, "{answer:?}");
+    }
+}
+
+#[test]
+fn only_masters_that_were_asked_are_cleaned_up() {
+    let mut refused = Play::asking_first();
+    refused.reply_all(Attempt(2), [0], TAKEN);
+    assert_eq!(refused.cleans_up(), [(0, WakeUp::None)]);
+    let mut silent = Play::asking_first();
+    silent.wake();
+    silent.refused();
+    assert_eq!(silent.cleans_up(), all_clean_up(WakeUp::None));
+    // A waiter that gives up leaves the queues of the others, too.
+    let mut dropped = Play::asking_first();
+    dropped.handle(Input::Abandon);
+    assert_eq!(dropped.cleans_up(), [(0, WakeUp::First)]);
+    assert_eq!(dropped.left_with(), [Some(WAITER)]);
+    let left: Vec<usize> = dropped.leaves().into_iter().map(|(at, _)| at).collect();
+    assert!((1..5).all(|at| left.contains(&at)), "{left:?}");
+}
+
+#[test]
+fn one_master_alone_does_not_end_the_wait() {
+    let mut play = Play::waiting(19_995);
+    play.wake_at(after(19_995));
+    assert_eq!(play.asks(), [0]);
+    // The wait ends when the first master refuses.
+    play.now = after(20_000);
+    play.reply_all(Attempt(2), [0], TAKEN);
+    assert_eq!((play.asks(), play.verdict()), (vec![1, 2, 3, 4], None));
+    play.reply_all(Attempt(2), 1..4, Created);
+    assert_eq!(play.verdict(), Some(true));
+}
+
+#[test]
+fn an_attempt_that_was_begun_with_one_master_is_judged_by_its_own_start() {
+    let mut play = Play::asking_first();
+    play.now = after(20);
+    play.reply_all(Attempt(2), 0..3, Created);
+    assert_eq!(play.verdict(), Some(true));
+    play.handle(Input::Collect);
+    assert_eq!(play.deadline(), after(10).plus(988 * MS), "t0 is when the first was asked (R1)");
+}
+
+#[test]
+fn a_first_master_that_no_other_agrees_with_is_not_believed() {
+    let mut play = Play::asking_first();
+    play.reply_all(Attempt(2), [0], TAKEN);
+    // The first master has a key that was left behind. The other masters are free, and the waiter
+    // is first there.
+    play.look([0], held(7, 60_000));
+    play.look(1..5, Place { number: 1, ahead: 0, holder: None });
+    play.effects.clear();
+    play.wake_at(after(15));
+    assert_eq!(play.asks(), ALL, "all at once");
+    play.refused();
+    play.look(ALL, held(9, 10));
+    play.effects.clear();
+    play.wake_at(after(25));
+    assert_eq!(play.asks(), [1], "and another one is the first from now on");
+}
+
+#[test]
+fn after_some_rounds_with_one_master_first_all_are_asked_at_once() {
+    let mut play = Play::first();
+    let mut sizes = Vec::new();
+    for _ in 0..9 {
+        sizes.push(play.asks().len());
+        // Other clients share the masters: no client wins or holds a quorum.
+        play.refused();
+        play.look(ALL, FREE);
+        play.effects.clear();
+        play.wake();
+    }
+    assert_eq!(sizes, [5, 1, 1, 1, 5, 1, 1, 1, 5]);
+}
+
+#[test]
+fn an_attempt_that_failed_wakes_no_waiter_and_what_kept_others_out_wakes_the_next() {
+    let mut play = Play::first();
+    play.refused();
+    assert_eq!(play.cleans_up(), all_clean_up(WakeUp::None));
+    let mut dropped = Play::first();
+    dropped.handle(Input::Abandon);
+    assert_eq!(dropped.cleans_up(), all_clean_up(WakeUp::First), "it may have had a quorum");
+    for (hands_on, call) in [(false, WakeUp::First), (true, WakeUp::Count)] {
+        let mut held = Play::hold(&[Grants; 5]);
+        if hands_on {
+            held.handle(Input::HandOn);
+        }
+        held.handle(Input::Release);
+        assert_eq!(held.cleans_up(), all_clean_up(call));
+    }
+}
+
+#[test]
+fn a_waiter_that_wins_keeps_its_positions_until_it_gives_the_lease_back() {
+    let won = || {
+        let mut play = Play::waiting(10_000);
+        play.woken(0..3);
+        play.reply_all(Attempt(2), ALL, Created);
+        assert_eq!((play.verdict(), play.leaves()), (Some(true), vec![]));
+        play
+    };
+    for way in 0..3 {
+        let mut play = won();
+        if way > 0 {
+            play.handle(Input::Collect);
+        }
+        play.effects.clear();
+        match way {
+            0 => play.handle(Input::Abandon),
+            1 => play.handle(Input::Release),
+            _ => play.wake_at(play.deadline()),
+        }
+        assert_eq!(play.cleans_up(), all_clean_up(WakeUp::First));
+        assert_eq!((play.left_with(), play.leaves()), (vec![Some(WAITER); 5], vec![]));
+    }
+    let mut uncontended = Play::hold(&[Grants; 5]);
+    uncontended.handle(Input::Release);
+    assert_eq!(uncontended.left_with(), [None; 5]);
+}
+
+#[test]
+fn a_win_that_is_not_collected_is_given_up_and_wakes_the_next() {
+    for (ttl_ms, timeout_ms, given_up_ms) in [(10_000, 50, 1_000), (10_000, 200, 1_600)] {
+        let [ttl, timeout] = [ttl_ms, timeout_ms].map(Duration::from_millis);
+        let terms = LockConfig::new(5, ttl, Drift::default(), timeout).unwrap();
+        let mut play = Play::acquire_on(terms, ONCE);
+        play.reply_all(Attempt(1), 0..3, Created);
+        assert_eq!(play.claim.next_wake(), after(given_up_ms));
+        play.wake_at(after(given_up_ms - 1));
+        assert_eq!(play.verdict(), Some(true));
+        play.effects.clear();
+        play.wake_at(after(given_up_ms));
+        assert_eq!(play.verdict(), Some(false));
+        assert_eq!(play.cleans_up(), all_clean_up(WakeUp::First));
+        assert_eq!(play.acquiring().failure(), Some(Failure::TooLate));
+    }
+    let mut play = Play::first();
+    play.reply_all(Attempt(1), 0..3, Created);
+    assert_eq!(play.claim.next_wake(), after(988), "no longer than until its deadline");
+    play.wake_at(after(988));
+    play.effects.clear();
+    play.wake();
+    assert_eq!(play.asks(), [0], "it goes on while there is time");
+}
+
+#[test]
+fn a_waiter_that_yields_leaves_wakes_the_next_and_goes_on_with_the_next_wake() {
+    let mut play = Play::waiting(10_000);
+    play.woken([4]);
+    play.handle(Input::Yield);
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    play.effects.clear();
+    // These messages were already on their way.
+    play.look(0..3, FREE);
+    play.woken(0..3);
+    assert_eq!(play.effects, []);
+    assert!(play.claim.next_wake() <= play.now);
+    play.handle(Input::Wake);
+    assert_eq!(play.asks(), [0]);
+    play.refused();
+    assert_eq!(play.enqueues(), ALL);
+    let mut voting = Play::first();
+    let before = voting.claim.clone();
+    voting.handle(Input::Yield);
+    assert_eq!(voting.claim, before, "an attempt is not interrupted");
+}
+
+#[test]
+fn attempts_that_masters_leave_unanswered_thin_out() {
+    // Each attempt sends to all masters.
+    let policy = WaitPolicy { wake_ups: false, ..policy(Turn::First) };
+    let mut play = Play::acquire(5, policy);
+    let (mut rounds, mut pauses) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        play.reply_all(Attempt(play.attempt()), 0..2, TAKEN);
+        rounds.push(play.claim.next_wake().since(play.now).as_millis());
+        play.wake();
+        pauses.push(play.claim.next_wake().since(play.now).as_millis());
+        play.effects.clear();
+        play.wake();
+        assert_eq!(play.asks(), ALL);
+    }
+    // Each round has more time than the one before, up to a quarter of the lease.
+    assert_eq!(rounds, [50, 100, 200, 247, 247, 247, 247]);
+    assert_eq!(pauses, [25, 50, 100, 200, 200, 200, 200]);
+    play.reply_all(Attempt(8), 0..3, TAKEN);
+    assert_eq!(play.claim.next_wake(), play.now.plus(5 * MS), "a quorum answers");
+    let mut down = Play::acquire(5, policy);
+    for _ in 0..3 {
+        down.reply_all(Attempt(down.attempt()), 0..3, Unknown(Cause::Stalled));
+        assert_eq!(down.claim.next_wake(), down.now.plus(5 * MS), "the masters were not asked");
+        down.wake();
+    }
+}
+
+#[test]
+fn a_handed_off_turn_that_does_not_win_wakes_the_next_waiter() {
+    for (turn, call) in [(Turn::First, WakeUp::None), (Turn::HandedOff, WakeUp::First)] {
+        let mut play = Play::acquire(5, WaitPolicy { wait: 12 * MS, ..policy(turn) });
+        play.refused();
+        play.effects.clear();
+        play.wake_at(after(12));
+        play.reply_all(Attempt(2), [4], Created);
+        play.reply_all(Attempt(2), 0..3, TAKEN);
+        assert_eq!(play.cleans_up(), all_clean_up(call), "{turn:?}: its wait is over");
+    }
+}
+
+#[test]
+fn a_yielded_turn_lets_others_go_first_and_a_handed_off_one_does_not_wait() {
+    let handed_off = Play::acquire(5, policy(Turn::HandedOff));
+    assert_eq!(handed_off.asked().len(), 5);
+    let mut other = Play::acquire(5, policy(Turn::Yielded));
+    assert_eq!(other.effects[0], Effect::Subscribe { waiter_id: WAITER });
+    assert_eq!((other.enqueues(), other.asks()), (ALL.to_vec(), vec![]));
+    other.wake();
+    assert!(other.now > START && other.now <= after(13), "{:?}", other.now);
+    assert_eq!(other.asks(), [0]);
+    let hurried = WaitPolicy { wait: Duration::ZERO, ..policy(Turn::Yielded) };
+    assert_eq!(Play::acquire(5, hurried).asked().len(), 5, "no time to wait");
+}
+
+#[test]
+fn no_waiter_sleeps_beyond_the_end_of_its_wait_and_the_last_attempt_asks_all() {
+    let mut play = Play::subscribed(WaitPolicy { wait: 700 * MS, ..policy(Turn::First) });
+    play.look(ALL, held_by(Holder::NoExpiry));
+    while play.now < after(700) {
+        assert!(play.claim.next_wake() <= after(700));
+        play.wake();
+    }
+    assert_eq!(play.asks(), ALL);
+    play.refused();
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    play.reply_all(Cleanup(play.attempt()), ALL, Taken(Holder::NoExpiry));
+    assert_eq!(play.verdict(), Some(false));
+}
+
+#[test]
+fn a_waiter_reports_why_its_latest_attempt_failed() {
+    let latest = |play: &Play| play.acquiring().latest_failure();
+    let mut play = Play::first();
+    assert_eq!(latest(&play), None);
+    play.refused();
+    assert_eq!(latest(&play), Some(Failure::Taken));
+    play.wake();
+    play.wake();
+    play.wake_at(play.now.plus(50 * MS));
+    assert_eq!((play.attempt(), latest(&play)), (2, Some(Failure::NoQuorum)));
+}

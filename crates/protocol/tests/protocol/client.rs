@@ -1,0 +1,325 @@
+//! The client of a process: turns of its requests, timers of its leases, and its servers.
+//!
+//! [`ClientTest`] is a world with one client. Messages travel only when a test says so, and time
+//! passes only in between.
+
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    AcquireRequest, Claim, ClaimId, Client, Context, Drift, Failure, Input, Key, LockConfig,
+    NodeId, Reply, RequestState, RunId,
+};
+
+use crate::support::MS;
+use crate::world::{Config, World, WorldEvent};
+
+mod owners;
+
+const NODES: usize = 3;
+const TTL: Duration = Duration::from_secs(10);
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+
+fn key(name: &str) -> Key {
+    Key::from(name.as_bytes())
+}
+
+fn terms() -> LockConfig {
+    LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap()
+}
+
+struct ClientTest {
+    world: World,
+}
+
+impl ClientTest {
+    fn new() -> Self {
+        let (masters, clients, node_timeout) = (NODES, 1, NODE_TIMEOUT);
+        let config = Config { masters, clients, node_timeout, ..Config::default() };
+        let mut test = Self { world: World::new(1, config) };
+        test.pass(MS * 1_000);
+        test.serve();
+        test
+    }
+
+    fn act<R>(&mut self, act: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R) -> R {
+        self.world.act(0, act)
+    }
+
+    fn client(&self) -> &Client {
+        &self.world.clients[0]
+    }
+
+    fn pass(&mut self, length: Duration) {
+        self.world.now = self.world.now.plus(length);
+    }
+
+    fn acquire(&mut self, name: &str, wait: Duration) -> ClaimId {
+        let request = AcquireRequest::for_member(terms(), wait, false, ());
+        self.act(|client, cx| client.acquire(key(name), request, cx))
+    }
+
+    /// Lets all masters reply until no command is left.
+    fn serve(&mut self) {
+        self.world.deliver();
+        self.world.events.retain(|event| !matches!(event, WorldEvent::Wrote(..)));
+    }
+
+    /// For each master, the commands that were written and have no reply yet.
+    fn written(&self) -> [Vec<&Command>; NODES] {
+        let mut written = [const { Vec::new() }; NODES];
+        for event in &self.world.events {
+            if let WorldEvent::Wrote(_, master, command) = event {
+                written[*master].push(command);
+            }
+        }
+        written
+    }
+
+    fn writes_nothing(&self) -> bool {
+        self.written().iter().all(Vec::is_empty)
+    }
+
+    fn has_changed(&self, id: ClaimId) -> bool {
+        self.world
+            .events
+            .iter()
+            .any(|event| matches!(event, WorldEvent::Changed(_, of) if *of == id))
+    }
+
+    /// Asserts that the next request is written behind the clean-up of the lease before it.
+    fn assert_handed_on(&self) {
+        for written in self.written() {
+            assert!(
+                matches!(written[..], [Command::Delete { .. }, Command::Set { .. }]),
+                "{written:?}"
+            );
+        }
+    }
+
+    /// Another client holds the resource for a minute.
+    fn occupy(&mut self, name: &str) {
+        self.world.occupy(&key(name), MS * 60_000);
+    }
+
+    fn collect(&mut self, id: ClaimId) {
+        self.act(|client, cx| client.handle(id, Input::Collect, cx));
+        assert!(self.client().hold(id).is_some());
+    }
+
+    fn granted(&mut self, key: &str) -> ClaimId {
+        let id = self.acquire(key, TTL);
+        self.serve();
+        self.collect(id);
+        id
+    }
+
+    fn look(&mut self, id: ClaimId) -> String {
+        self.act(|client, cx| match client.look(id, cx) {
+            Some(RequestState::Queued(_)) => "queued".to_owned(),
+            Some(RequestState::Over(why, _)) => format!("over: {why:?}"),
+            Some(RequestState::Claim(Claim::Acquiring(it))) => {
+                format!("acquiring: {:?}", it.failure())
+            }
+            Some(RequestState::Claim(Claim::Holding(hold))) => {
+                format!("holding: {:?}", hold.lost())
+            }
+            Some(RequestState::Claim(_)) => "released".to_owned(),
+            Some(RequestState::Extending(_)) => "extending".to_owned(),
+            Some(RequestState::Reentered(_)) => "reentered".to_owned(),
+            Some(RequestState::Refused(why)) => format!("refused: {why:?}"),
+            None => "gone".to_owned(),
+        })
+    }
+
+    fn is_queued(&self, id: ClaimId) -> bool {
+        matches!(self.client().standing(id), Some(RequestState::Queued(_)))
+    }
+}
+
+#[test]
+fn the_next_request_is_written_behind_the_release_of_the_one_before() {
+    let mut test = ClientTest::new();
+    let first = test.granted("r");
+    let [second, third] = [TTL, TTL].map(|wait| test.acquire("r", wait));
+    assert!(test.is_queued(second) && test.is_queued(third));
+    assert!(test.writes_nothing(), "requests in the queue send nothing");
+    test.act(|client, cx| client.give_back(first, Input::Release, cx));
+    test.assert_handed_on();
+    test.serve();
+    test.collect(second);
+    assert!(test.is_queued(third));
+    test.act(|client, cx| client.cancel(third, cx));
+    test.act(|client, cx| client.give_back(second, Input::Abandon, cx));
+    test.serve();
+    assert_eq!(test.client().resources_waited_for(), 0);
+    assert_eq!(test.look(second), "gone", "its caller dropped it");
+    assert_eq!(test.look(first), "released", "until its caller has the outcome");
+}
+
+#[test]
+fn a_cancelled_request_leaves_nothing_whatever_became_of_it() {
+    let mut test = ClientTest::new();
+    let asks = test.acquire("asks", TTL);
+    let holds = test.granted("holds");
+    test.act(|client, cx| client.handle(holds, Input::Reenter, cx));
+    assert_eq!(test.client().hold(holds).unwrap().handles(), 2);
+    for id in [asks, holds] {
+        test.act(|client, cx| client.cancel(id, cx));
+        for mut written in test.written() {
+            assert!(matches!(written.pop(), Some(Command::Delete { .. })), "{id:?}");
+        }
+        assert_eq!(test.look(id), "gone");
+    }
+    assert_eq!(test.client().resources_waited_for(), 0);
+}
+
+#[test]
+fn a_request_whose_wait_is_over_reports_what_the_one_before_it_found_and_sends_nothing() {
+    let mut test = ClientTest::new();
+    let holder = test.granted("r");
+    let waiter = test.acquire("r", MS * 20);
+    test.pass(MS * 19);
+    assert_eq!(test.look(waiter), "queued");
+    test.pass(MS);
+    assert_eq!(test.look(waiter), format!("over: {:?}", Failure::Taken));
+    assert!(test.writes_nothing());
+    test.act(|client, cx| client.cancel(waiter, cx));
+    assert_eq!(test.look(holder), "holding: None");
+    // The claim of `asks` has no replies yet, so `waiter` makes an attempt of its own.
+    let asks = test.acquire("s", TTL);
+    let waiter = test.acquire("s", MS * 20);
+    test.pass(MS * 20);
+    assert_eq!(test.look(waiter), "acquiring: None");
+    assert_eq!(test.written()[0].len(), 2, "one attempt of each: {:?}", test.written());
+    assert_eq!(test.look(asks), "acquiring: None");
+}
+
+#[test]
+fn a_request_whose_caller_does_not_look_at_it_lets_others_pass() {
+    for looks in [true, false] {
+        let mut test = ClientTest::new();
+        test.occupy("r");
+        let first = test.acquire("r", TTL * 6);
+        test.serve();
+        let second = test.acquire("r", TTL * 6);
+        for _ in 0..20 {
+            test.pass(MS * 100);
+            if looks {
+                test.look(first);
+            }
+            test.act(|client, cx| client.wake_leases(cx));
+            test.serve();
+        }
+        assert_eq!(test.is_queued(second), looks, "the first one looks: {looks}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_not_collected_is_given_up_and_the_next_request_starts() {
+    let mut test = ClientTest::new();
+    let first = test.acquire("r", TTL);
+    test.serve();
+    let second = test.acquire("r", TTL);
+    assert!(test.has_changed(first) && test.is_queued(second));
+    test.pass(MS * 999);
+    test.act(|client, cx| client.wake_leases(cx));
+    assert!(test.is_queued(second));
+    test.world.now = test.client().leases_wake_at();
+    test.act(|client, cx| client.wake_leases(cx));
+    assert!(!test.is_queued(second));
+    test.serve();
+    test.collect(second);
+    assert_eq!(test.look(first), "acquiring: None", "it goes on without a turn");
+}
+
+#[test]
+fn a_lease_is_lost_at_its_deadline_without_a_look_of_its_caller() {
+    let mut test = ClientTest::new();
+    let id = test.granted("r");
+    let deadline = test.client().hold(id).unwrap().deadline();
+    assert_eq!(test.client().leases_wake_at(), deadline);
+    test.world.events.clear();
+    test.world.now = deadline;
+    test.act(|client, cx| client.wake_leases(cx));
+    assert!(test.client().hold(id).unwrap().lost().is_some());
+    assert!(test.has_changed(id));
+}
+
+#[test]
+fn renewals_do_not_fill_the_links_and_all_leases_live_on() {
+    const LEASES: usize = 2_000;
+    let mut test = ClientTest::new();
+    let ids: Vec<_> = (0..LEASES).map(|number| test.granted(&format!("r{number}"))).collect();
+    for id in &ids {
+        test.act(|client, cx| client.handle(*id, Input::KeepAlive(TTL * 100), cx));
+    }
+    // All renewals are due at once, as after a suspend.
+    test.pass(TTL / 2);
+    for _ in 0..8 {
+        test.act(|client, cx| client.wake_leases(cx));
+    }
+    let sent = test.written()[0].len();
+    assert!((512..=640).contains(&sent), "{sent}");
+    assert_eq!(test.client().leases_wake_at(), test.world.now.plus(MS), "it looks again soon");
+    for _ in 0..20 {
+        test.serve();
+        test.pass(MS);
+        test.act(|client, cx| client.wake_leases(cx));
+    }
+    test.serve();
+    let renewed =
+        |id: &&ClaimId| test.client().hold(**id).unwrap().deadline() > test.world.now.plus(TTL / 2);
+    assert_eq!(ids.iter().filter(renewed).count(), LEASES);
+}
+
+#[test]
+fn one_server_under_two_addresses_votes_once() {
+    let mut test = ClientTest::new();
+    let [first, second] = [0, 1].map(NodeId::new);
+    let connect = |test: &mut ClientTest, epoch, server: RunId| {
+        let greeting = Greeting { run_id: Some(server), ..Greeting::default() };
+        test.act(|client, cx| client.connected(second, epoch, greeting, cx))
+    };
+    test.act(|client, cx| client.closed(second, 1, "reset".into(), 0, cx));
+    let same = test.world.masters[0].server.run_id();
+    assert_eq!(connect(&mut test, 2, same), Err(first));
+    test.act(|client, cx| client.closed(second, 2, "the same server".into(), 0, cx));
+    test.world.now = test.client().link(second).next_wake();
+    test.act(|client, cx| client.wake_link(second, cx));
+    let other = test.world.masters[1].server.run_id();
+    assert_eq!(connect(&mut test, 3, other), Ok(()));
+}
+
+#[test]
+fn masters_are_probed_and_a_client_that_is_shut_down_asks_them_nothing() {
+    let mut test = ClientTest::new();
+    let node = NodeId::new(0);
+    test.act(|client, cx| client.probe(node, 7, cx));
+    test.serve();
+    assert!(test.world.events.contains(&WorldEvent::Answered(7, Reply::Alive)));
+    test.act(|client, cx| client.initialize(node, 8, cx));
+    let refused = |event: &WorldEvent| matches!(event, WorldEvent::Answered(8, Reply::Unknown(_)));
+    assert!(test.world.events.iter().any(refused), "it has no guard");
+    let lease = test.granted("r");
+    test.world.events.clear();
+    test.act(|client, cx| client.shut_down(cx));
+    assert!(test.client().is_shut_down() && test.has_changed(lease));
+    let refused = test.acquire("s", Duration::ZERO);
+    assert_eq!(test.look(refused), format!("acquiring: {:?}", Some(Failure::NoQuorum)));
+    assert!(test.writes_nothing());
+    test.act(|client, cx| client.give_back(lease, Input::Release, cx));
+    assert!(test.written().iter().all(|written| written.len() == 1), "clean-ups go on");
+}
+
+#[test]
+fn a_lease_under_which_no_work_ran_is_handed_on_like_any_other_and_leaves_nothing() {
+    let mut test = ClientTest::new();
+    let lease = test.granted("r");
+    let next = test.acquire("r", TTL);
+    test.act(|client, cx| client.undo(lease, cx));
+    assert_eq!(test.look(lease), "gone");
+    test.assert_handed_on();
+    test.serve();
+    test.collect(next);
+}

@@ -1,0 +1,288 @@
+//! A link with a guard: what it sends, and when it trusts a master.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId, Time,
+};
+
+use super::bench::*;
+
+const S: Duration = Duration::from_secs(1);
+const MARKER: &str = "a 3000";
+
+fn guard() -> Guard {
+    Guard::new(3 * S, Drift::default(), 7).unwrap()
+}
+
+/// A link that is connected to run "a" of a master with this boot marker.
+fn greeted(boot: Option<&str>) -> Bench {
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
+    bench.greet(1, with_boot(1, "a", boot));
+    bench
+}
+
+fn with_boot(epoch: u64, run: &str, boot: Option<&str>) -> Greeting {
+    Greeting { boot: boot.map(Arc::from), ..greeting(epoch, run) }
+}
+
+fn guarded_set(number: u64) -> TestEffect {
+    LinkEffect::Write(Command::Guarded {
+        key: key(),
+        token: token(number),
+        ttl_ms: 1_000,
+        fence: None,
+        marker: Arc::from(MARKER),
+    })
+}
+
+fn shows(boot: &str, probation: &str) -> Reply {
+    let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
+    Reply::Marked { boot: text(boot), probation: text(probation) }
+}
+
+/// The guard's check, which must be the only effect.
+fn look(bench: &mut Bench) -> (Option<String>, Option<String>) {
+    match &bench.look()[..] {
+        [LinkEffect::Write(Command::Watch { begin, ended, run_id, marker, .. })] => {
+            assert_eq!((run_id, &**marker), (&RunId(Arc::from("a")), MARKER));
+            (begin.as_deref().map(str::to_owned), ended.as_deref().map(str::to_owned))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn distrusted(tag: u64, why: Distrust, left: Duration) -> TestEffect {
+    unknown(tag, Cause::Distrusted { why, left: Some(left) })
+}
+
+#[test]
+fn a_marked_master_is_asked_at_once_by_the_marker() {
+    let mut bench = greeted(Some(MARKER));
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [guarded_set(1)]);
+    bench.answer(1, Reply::Created);
+    assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Created)]);
+    assert_eq!(bench.link.next_wake(), Time::NEVER, "nothing to look for");
+}
+
+#[test]
+fn a_master_without_a_marker_gets_no_grants_but_extensions_and_clean_ups() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Unmarked, guard().quarantine())]);
+    assert_eq!(bench.link.claimed(), 0, "nothing was sent, so nothing is owed");
+    bench.keep(2, 2);
+    assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
+    bench.clean_up(2, 3);
+    assert_eq!(bench.look(), [write_delete(2)]);
+}
+
+#[test]
+fn the_probation_that_was_seen_for_a_quarantine_ends_in_the_marker() {
+    let mut bench = greeted(None);
+    let (begin, ended) = look(&mut bench);
+    let probation = begin.unwrap();
+    assert_eq!(ended, None);
+    bench.answer(1, shows("", &probation));
+    for second in 1..6 {
+        bench.pass(S);
+        let (_, ended) = look(&mut bench);
+        assert_eq!(ended, None, "after {second} s");
+        bench.answer(1, shows("", &probation));
+        bench.set(9, 9);
+        let left = guard().quarantine().saturating_sub(second * S);
+        assert_eq!(bench.look(), [distrusted(9, Distrust::Unmarked, left)]);
+    }
+    // The next check is at the end of the quarantine, not a second later.
+    bench.pass(guard().quarantine() - 5 * S);
+    let (_, ended) = look(&mut bench);
+    assert_eq!(ended, Some(probation));
+    bench.answer(1, shows(MARKER, ""));
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [guarded_set(1)]);
+}
+
+#[test]
+fn another_probation_than_before_begins_the_quarantine_anew() {
+    let mut bench = greeted(None);
+    let (mine, _) = look(&mut bench);
+    bench.answer(1, shows("", &mine.unwrap()));
+    for second in 1..20 {
+        bench.pass(S);
+        let (_, ended) = look(&mut bench);
+        assert_eq!(ended, None, "after {second} s");
+        // One client flushes the master every four seconds, and another one starts the probation
+        // again.
+        bench.answer(1, shows("", &format!("other.{}", second / 4)));
+    }
+}
+
+#[test]
+fn a_grant_that_met_another_marker_is_unknown_and_the_watch_begins() {
+    let mut bench = greeted(Some(MARKER));
+    bench.set(1, 1);
+    bench.set(2, 2);
+    bench.look();
+    bench.answer(1, shows("", ""));
+    bench.answer(1, shows("", ""));
+    let forgot = |tag| distrusted(tag, Distrust::Forgot, guard().quarantine());
+    assert_eq!(bench.look(), [forgot(1), forgot(2)]);
+    // The clean-up stays pending: the link does not rely on the script having set nothing.
+    assert_eq!(bench.link.claimed(), 2);
+    bench.pass(Duration::ZERO);
+    let (begin, _) = look(&mut bench);
+    bench.answer(1, shows("", &begin.unwrap()));
+    bench.set(3, 3);
+    assert_eq!(bench.look(), [forgot(3)], "why it began is remembered");
+}
+
+#[test]
+fn a_grant_that_met_a_newer_marker_of_the_same_process_costs_one_vote() {
+    let mut bench = greeted(Some("b 3000 always"));
+    look(&mut bench);
+    bench.answer(1, shows(MARKER, ""));
+    bench.set(1, 1);
+    bench.look();
+    bench.answer(1, shows("a 3000 always", ""));
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Forgot, Duration::ZERO)]);
+    bench.set(2, 2);
+    assert!(matches!(&bench.look()[..],
+        [LinkEffect::Write(Command::Guarded { marker, .. })] if &**marker == "a 3000 always"));
+}
+
+#[test]
+fn a_new_connection_trusts_by_its_own_greeting() {
+    let mut bench = greeted(Some(MARKER));
+    bench.close(1);
+    bench.greet(2, with_boot(2, "b", Some(MARKER)));
+    bench.look();
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Restarted, guard().quarantine())]);
+}
+
+#[test]
+fn a_probation_is_not_carried_over_the_end_of_a_connection() {
+    let mut bench = greeted(None);
+    let (begin, _) = look(&mut bench);
+    let probation = begin.unwrap();
+    bench.answer(1, shows("", &probation));
+    bench.close(1);
+    bench.now = bench.now.plus(guard().quarantine());
+    bench.greet(2, with_boot(2, "b", None));
+    let said = bench.look();
+    let watch = said.iter().find_map(|said| match said {
+        LinkEffect::Write(Command::Watch { ended, .. }) => Some(ended.clone()),
+        _ => None,
+    });
+    assert_eq!(watch, Some(None));
+}
+
+#[test]
+fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.pass(50 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(S);
+    assert!(matches!(bench.look()[..], [LinkEffect::Dial(2)]), "stalled");
+    bench.pass(S);
+    assert_eq!(bench.look(), []);
+}
+
+#[test]
+fn an_error_to_a_check_is_reported_and_the_check_repeated() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("NOPERM"))));
+    bench.set(1, 1);
+    let why = Distrust::Unwatched(Arc::from("NOPERM"));
+    assert_eq!(bench.look(), [distrusted(1, why, guard().quarantine())]);
+    bench.pass(S);
+    look(&mut bench);
+}
+
+#[test]
+fn an_initialized_master_is_trusted_as_soon_as_it_replies() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.handle(LinkInput::Initialize(5));
+    let bless = Command::Initialize { marker: Arc::from(MARKER) };
+    assert_eq!(bench.look(), [LinkEffect::Write(bless)]);
+    bench.answer(1, shows("", "x"));
+    bench.answer(1, Reply::Initialized);
+    assert_eq!(bench.look(), [LinkEffect::Reply(5, Reply::Initialized)]);
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [guarded_set(1)]);
+}
+
+#[test]
+fn a_master_of_another_set_is_checked_and_never_watched_until_its_marker_is_gone() {
+    let [ours, theirs] = ["ours", "theirs"].map(Fingerprint::of_name);
+    let own = format!("a 3000 fleet={ours}");
+    let other = format!("a 3000 fleet={theirs}");
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard().over(ours));
+    bench.greet(1, with_boot(1, "a", Some(&other)));
+    let look = |bench: &mut Bench| match &bench.look()[..] {
+        [LinkEffect::Write(Command::Watch { begin, ended, marker, .. })] => {
+            assert_eq!((&**marker, ended), (&*own, &None));
+            begin.is_some()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(!look(&mut bench), "no wait may initialize it as ours");
+    bench.set(1, 1);
+    let why = Distrust::OtherMasters { marked: Some(theirs), ours };
+    assert_eq!(bench.look(), [unknown(1, Cause::Distrusted { why, left: None })]);
+    for _ in 0..10 {
+        bench.answer(1, shows(&other, ""));
+        bench.pass(guard().quarantine());
+        assert!(!look(&mut bench));
+    }
+    // The marker was deleted: probation starts as for any other master.
+    bench.answer(1, shows("", ""));
+    bench.pass(S);
+    assert!(look(&mut bench));
+    bench.answer(1, shows(&own, ""));
+    bench.set(2, 2);
+    assert!(
+        matches!(&bench.look()[..], [LinkEffect::Write(Command::Guarded { marker, .. })] if **marker == *own)
+    );
+    // If the marker changes after the lock trusted it, the next command that would grant reports
+    // that.
+    bench.answer(1, shows(&other, ""));
+    let why = Distrust::OtherMasters { marked: Some(theirs), ours };
+    assert!(bench.look().contains(&unknown(2, Cause::Distrusted { why, left: None })));
+}
+
+#[test]
+fn a_probe_looks_at_the_marker_once_more_and_counts_only_where_it_is_there() {
+    let mut bench = greeted(Some(MARKER));
+    let probe = |bench: &mut Bench, tag| {
+        bench.handle(LinkInput::Probe(tag));
+        match &bench.look()[..] {
+            [LinkEffect::Write(look), LinkEffect::Write(Command::Probe)] => {
+                let Command::Watch { begin: None, ended: None, .. } = look else {
+                    panic!("it changes something: {look:?}")
+                };
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    probe(&mut bench, 1);
+    bench.answer(1, shows(MARKER, "").stamped(1));
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Alive)]);
+    probe(&mut bench, 2);
+    bench.answer(1, shows("", "").stamped(2));
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [distrusted(2, Distrust::Forgot, guard().quarantine())]);
+    // The link checks the marker anyway, so the probe adds no check.
+    bench.handle(LinkInput::Probe(3));
+    assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("READONLY"))));
+    assert_eq!(bench.look(), [unknown(3, Cause::Error(Arc::from("READONLY")))]);
+}

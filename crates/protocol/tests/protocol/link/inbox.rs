@@ -1,0 +1,238 @@
+//! The inbox of a link: one subscription per connection, through which the master wakes waiters.
+
+use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::{
+    Bounds, Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Waiter, WaiterId,
+    WakeUp,
+};
+
+use super::bench::*;
+
+const HELLO: TestEffect = LinkEffect::Write(Command::Hello);
+const SUBSCRIBE: TestEffect = LinkEffect::Write(Command::Subscribe { inbox: INBOX });
+
+fn resource(number: u64) -> Key {
+    Key::from(number.to_be_bytes())
+}
+
+fn waiter_id(number: u64) -> WaiterId {
+    WaiterId::new(2 * number)
+}
+
+/// The link notifies the waiter with this number. Each waiter waits for a resource of its own.
+fn event(number: u64, word: QueueEvent) -> TestEffect {
+    LinkEffect::QueueEvent(resource(number), word)
+}
+
+fn forbidden() -> Reply {
+    Reply::Unknown(Cause::Error("NOPERM".into()))
+}
+
+fn waiter(inbox: u64) -> Waiter {
+    Waiter { inbox, waiter_id: waiter_id(1) }
+}
+
+impl Bench {
+    fn listen(&mut self, number: u64) {
+        let (key, waiter_id) = (resource(number), waiter_id(number));
+        self.handle(LinkInput::Subscribe { key, waiter_id });
+    }
+
+    fn woken(&mut self, epoch: u64, number: u64) {
+        self.handle(LinkInput::Woken { epoch, waiter_id: waiter_id(number) });
+    }
+
+    /// A link that is subscribed for waiter 1.
+    fn listening() -> Self {
+        let mut bench = Self::connected();
+        bench.listen(1);
+        bench.answer(1, Reply::Alive);
+        bench.answer(1, Reply::Alive);
+        bench.look();
+        bench
+    }
+
+    /// The identity of waiter 1 in three commands: the request for a position, the leave, and a
+    /// release.
+    fn names(&mut self) -> [Waiter; 3] {
+        let (key, waiter_id) = (resource(1), waiter_id(1));
+        self.look();
+        self.handle(LinkInput::Enqueue {
+            key: key.clone(),
+            waiter_id,
+            position: Position::Last,
+            tag: 0,
+        });
+        self.handle(LinkInput::Dequeue { key: key.clone(), waiter_id, call: true });
+        let (token, call, leave) = (token(9), WakeUp::First, Some(waiter_id));
+        self.handle(LinkInput::CleanUp { key, token, call, leave, tag: 0 });
+        let name = |effect: &TestEffect| match effect {
+            LinkEffect::Write(
+                Command::Enqueue { waiter, .. } | Command::Dequeue { waiter, .. },
+            ) => *waiter,
+            LinkEffect::Write(Command::Delete { leave: Some(waiter), .. }) => *waiter,
+            other => panic!("{other:?}"),
+        };
+        let names: Vec<Waiter> = self.look().iter().map(name).collect();
+        names.try_into().expect("three commands")
+    }
+}
+
+#[test]
+fn a_link_subscribes_once_behind_an_answered_hello_and_notifies_its_waiters() {
+    let mut bench = Bench::connected();
+    bench.listen(1);
+    assert_eq!(bench.look(), [event(1, QueueEvent::NotSubscribed), HELLO]);
+    bench.listen(2);
+    assert_eq!(bench.look(), [event(2, QueueEvent::NotSubscribed)], "not yet");
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [SUBSCRIBE]);
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [event(1, QueueEvent::Subscribed), event(2, QueueEvent::Subscribed)]);
+    bench.listen(3);
+    assert_eq!(bench.look(), [event(3, QueueEvent::Subscribed)], "nothing more is written");
+    (1..=3).for_each(|number| bench.handle(LinkInput::Unsubscribe(waiter_id(number))));
+    bench.listen(4);
+    assert_eq!(
+        bench.look(),
+        [event(4, QueueEvent::Subscribed)],
+        "it stays subscribed without waiters"
+    );
+}
+
+#[test]
+fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connection() {
+    for answered in [vec![forbidden()], vec![Reply::Alive, forbidden()]] {
+        let mut bench = Bench::connected();
+        bench.listen(1);
+        answered.into_iter().for_each(|answer| bench.answer(1, answer));
+        assert_eq!(bench.look().last(), Some(&event(1, QueueEvent::Refused)));
+        bench.listen(2);
+        assert_eq!(bench.look(), [event(2, QueueEvent::Refused)]);
+        assert_eq!(bench.link.epoch(), Some(1), "the connection stays open");
+        bench.close(1);
+        bench.connect(2);
+        assert!(bench.look().contains(&HELLO));
+    }
+}
+
+#[test]
+fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
+    let mut bench = Bench::listening();
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), [event(1, QueueEvent::Free(waiter_id(1)))]);
+    bench.woken(1, 2);
+    bench.woken(9, 1);
+    assert_eq!(bench.look(), [], "an unknown waiter, a connection that is gone");
+    bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), [], "the message was under way as the waiter left");
+    assert_eq!(bench.link.listens(), 0);
+}
+
+#[test]
+fn a_new_connection_is_subscribed_again_and_until_then_waiters_are_not_woken() {
+    let mut bench = Bench::listening();
+    bench.close(1);
+    assert!(bench.look().contains(&event(1, QueueEvent::NotSubscribed)));
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), []);
+    bench.connect(2);
+    assert!(bench.look().contains(&HELLO));
+    bench.answer(2, Reply::Alive);
+    assert_eq!(bench.look(), [SUBSCRIBE]);
+    bench.answer(2, Reply::Alive);
+    assert_eq!(bench.look(), [event(1, QueueEvent::Subscribed)]);
+}
+
+#[test]
+fn a_hundred_thousand_waiters_cost_one_subscription() {
+    const MANY: usize = 100_000;
+    let mut bench = Bench::connected();
+    (0..100_000).for_each(|number| bench.listen(number));
+    assert_eq!((bench.link.listens(), bench.link.unanswered()), (MANY, 1));
+    bench.answer(1, Reply::Alive);
+    bench.look();
+    bench.answer(1, Reply::Alive);
+    assert_eq!((bench.look().len(), bench.link.unanswered()), (MANY, 0));
+}
+
+#[test]
+fn waiters_beyond_the_bound_are_not_woken() {
+    let mut bench = Bench::with(Bounds { listens: 1, ..Bounds::for_node_timeout(50 * MS) });
+    bench.connect(1);
+    bench.listen(2);
+    bench.answer(1, Reply::Alive);
+    bench.answer(1, Reply::Alive);
+    bench.look();
+    bench.listen(1);
+    assert_eq!(
+        (bench.look(), bench.link.listens()),
+        (vec![event(1, QueueEvent::NotSubscribed)], 1)
+    );
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), []);
+}
+
+#[test]
+fn the_master_knows_waiters_by_the_inbox_unless_it_cannot_wake_them() {
+    let mut bench = Bench::listening();
+    assert_eq!(bench.names(), [waiter(INBOX); 3]);
+    bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
+    assert_eq!(bench.names(), [waiter(INBOX); 3], "a lease that is given back keeps its waiter");
+    let mut early = Bench::connected();
+    early.listen(1);
+    assert_eq!(early.names(), [waiter(INBOX); 3], "before the subscription is confirmed");
+    early.answer(1, forbidden());
+    assert_eq!(early.names()[0], waiter(0));
+    assert_eq!(Bench::connected().names(), [waiter(0); 3], "it does not subscribe");
+}
+
+#[test]
+fn a_stalled_or_shut_down_link_subscribes_for_nothing() {
+    let mut bench = Bench::connected();
+    bench.set(1, 0);
+    bench.pass(100 * MS);
+    bench.look();
+    bench.listen(1);
+    assert_eq!(bench.look(), [event(1, QueueEvent::NotSubscribed)]);
+    bench.answer(1, Reply::Created);
+    assert!(bench.look().contains(&HELLO), "as soon as the master answers");
+    let mut bench = Bench::connected();
+    bench.handle(LinkInput::ShutDown);
+    bench.listen(1);
+    assert_eq!(bench.look(), [event(1, QueueEvent::NotSubscribed)]);
+}
+
+#[test]
+fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
+    for (call, reports) in [(WakeUp::None, false), (WakeUp::Count, true), (WakeUp::First, true)] {
+        let mut bench = Bench::connected();
+        bench.set(1, 0);
+        bench.answer(1, Reply::Created);
+        let (token, leave) = (token(1), Some(waiter_id(1)));
+        bench.handle(LinkInput::CleanUp { key: key(), token, call, leave, tag: 5 });
+        bench.look();
+        assert_eq!(bench.link.oldest().map(|(expect, _)| expect), Some(Expect::Delete));
+        bench.answer(1, Reply::Freed { listeners: 2 });
+        let mut effects = vec![LinkEffect::Reply(5, Reply::Deleted)];
+        if reports {
+            effects.insert(0, LinkEffect::QueueEvent(key(), QueueEvent::Waiters(2)));
+        }
+        assert_eq!(bench.look(), effects, "{call:?}");
+        assert_eq!(bench.link.claimed() + bench.link.owed(), 0);
+    }
+}
+
+#[test]
+fn a_release_that_is_sent_again_on_a_new_connection_leaves_the_position_to_lapse() {
+    let mut bench = Bench::connected();
+    bench.set(1, 0);
+    bench.answer(1, Reply::Created);
+    let (token, leave) = (token(1), Some(waiter_id(1)));
+    bench.handle(LinkInput::CleanUp { key: key(), token, call: WakeUp::First, leave, tag: 5 });
+    bench.close(1);
+    bench.look();
+    bench.connect(2);
+    assert!(bench.look().contains(&write_call(1)));
+}

@@ -1,0 +1,229 @@
+//! The ledger and the bounds: pending clean-ups, and requests that are refused without one.
+
+use std::sync::Arc;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState, Reply, Time};
+
+use super::bench::*;
+
+#[test]
+fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
+    let mut bench = Bench::connected();
+    bench.set(1, 7);
+    assert_eq!(bench.ledger(), (1, 0));
+    bench.clean_up(1, 8);
+    assert_eq!(bench.ledger(), (0, 1));
+    assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
+    bench.answer(1, Reply::Created);
+    assert_eq!(bench.link.owed(), 1, "the answer to the SET pays nothing");
+    bench.answer(1, Reply::Deleted);
+    assert_eq!(bench.ledger(), (0, 0));
+    let effects = [LinkEffect::Reply(7, Reply::Created), LinkEffect::Reply(8, Reply::Deleted)];
+    assert_eq!(bench.look(), effects);
+}
+
+#[test]
+fn every_reply_of_the_script_completes_the_clean_up_and_no_error_does() {
+    let holder = Holder::NoExpiry;
+    for (answer, owed) in [
+        (Reply::Deleted, 0),
+        (Reply::Absent, 0),
+        (Reply::Taken(holder), 0),
+        (Reply::Unknown(Cause::Error(Arc::from("BUSY"))), 1),
+        (Reply::Unknown(Cause::NoScript), 1),
+        (Reply::Unknown(Cause::Garbage), 1),
+    ] {
+        let mut bench = Bench::connected();
+        bench.set(1, 0);
+        bench.clean_up(1, 0);
+        bench.answer(1, Reply::Created);
+        bench.answer(1, answer.clone());
+        assert_eq!(bench.link.owed(), owed, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_link_that_is_down_or_shut_down_refuses_and_has_nothing_pending() {
+    let mut bench = Bench::dialling();
+    bench.set(1, 7);
+    bench.clean_up(1, 8);
+    let down = Cause::Down(Arc::from("connecting"));
+    let effects = [LinkEffect::Dial(1), unknown(7, down.clone()), unknown(8, down)];
+    assert_eq!(bench.look(), effects);
+    let mut bench = Bench::connected();
+    bench.handle(LinkInput::ShutDown);
+    bench.set(1, 7);
+    bench.clean_up(1, 8);
+    assert_eq!(bench.look(), [unknown(7, Cause::ShutDown), unknown(8, Cause::ShutDown)]);
+    assert_eq!(bench.ledger(), (0, 0));
+}
+
+#[test]
+fn a_stalled_link_refuses_new_keys_and_queues_clean_ups() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.pass(99 * MS);
+    assert_eq!(bench.link.state(), LinkState::Up);
+    bench.pass(MS);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    bench.look();
+    bench.set(2, 2);
+    bench.clean_up(2, 3);
+    assert_eq!(bench.look(), [unknown(2, Cause::Stalled), unknown(3, Cause::Stalled)]);
+    assert_eq!(bench.ledger(), (1, 0));
+    bench.clean_up(1, 4);
+    assert_eq!(bench.look(), [write_delete(1)]);
+}
+
+#[test]
+fn a_link_with_too_many_unanswered_commands_refuses_new_keys() {
+    let bounds = Bounds { unanswered: 2, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    (1..=3).for_each(|number| bench.set(number, number));
+    assert_eq!(bench.look()[1..], [write_set(1), write_set(2), unknown(3, Cause::Overloaded)]);
+    assert_eq!(bench.link.claimed(), 2);
+    bench.answer(1, Reply::Created);
+    bench.set(4, 4);
+    assert_eq!(bench.link.claimed(), 3);
+}
+
+#[test]
+fn bytes_that_were_answered_count_no_more_and_others_do() {
+    let bounds = Bounds { unanswered_bytes: 100, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    for number in 1..=20 {
+        bench.set(number, 0);
+        bench.set(number + 100, 1);
+        assert_eq!(bench.effects.last(), Some(&unknown(1, Cause::Overloaded)));
+        bench.answer(1, Reply::Created);
+    }
+    assert_eq!(bench.link.claimed(), 20);
+}
+
+#[test]
+fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
+    let bounds = Bounds { ledger: 2, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    (1..=3).for_each(|number| bench.set(number, number));
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Created);
+    bench.look();
+    bench.set(3, 3);
+    bench.clean_up(3, 4);
+    assert_eq!(bench.look(), [unknown(3, Cause::Overloaded), unknown(4, Cause::Overloaded)]);
+    // Two leases fill the ledger: a full ledger must not stop their renewals.
+    bench.keep(2, 5);
+    assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
+    bench.handle(LinkInput::Probe(6));
+    assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
+}
+
+#[test]
+fn nothing_that_could_create_a_key_is_written_for_a_token_that_was_given_up() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.clean_up(1, 2);
+    bench.look();
+    bench.keep(1, 3);
+    assert_eq!(bench.look(), [unknown(3, Cause::GivenUp)]);
+}
+
+#[test]
+fn keys_that_have_expired_on_a_master_that_is_down_are_pending_but_not_waited_for() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.close(1);
+    bench.clean_up(1, 2);
+    assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 1));
+    bench.pass(1_000 * MS);
+    assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 0));
+    bench.connect(2);
+    assert_eq!(bench.link.pending_still(bench.now), 1, "a master that is up says so itself");
+}
+
+#[test]
+fn a_ledger_full_of_long_names_takes_no_new_token() {
+    let bounds = Bounds { ledger_bytes: 2, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    bench.set(1, 1);
+    bench.set(2, 2);
+    bench.look();
+    bench.set(3, 3);
+    assert_eq!(bench.look(), [unknown(3, Cause::Overloaded)]);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Created);
+    bench.clean_up(1, 4);
+    bench.answer(1, Reply::Deleted);
+    bench.look();
+    bench.set(3, 5);
+    assert_eq!(bench.look().len(), 1, "what is paid makes room");
+    assert_eq!(bench.link.claimed(), 2);
+}
+
+fn leave(bench: &mut Bench, number: u64, until: Time) {
+    bench.handle(LinkInput::Leave { token: token(number), until });
+}
+
+#[test]
+fn a_key_that_is_left_alone_is_deleted_at_its_time() {
+    let mut bench = Bench::connected();
+    bench.set(1, 7);
+    bench.answer(1, Reply::Created);
+    bench.look();
+    let until = bench.now.plus(3_000 * MS);
+    leave(&mut bench, 1, until);
+    assert_eq!(bench.ledger(), (0, 0), "no shutdown waits for it");
+    assert_eq!(bench.link.next_wake(), until);
+    // No command may create the key any more.
+    bench.keep(1, 8);
+    assert_eq!(bench.look(), [unknown(8, Cause::GivenUp)]);
+    bench.pass(2_999 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(MS);
+    assert_eq!((bench.look(), bench.link.owed()), (vec![write_call(1)], 1));
+    bench.answer(1, Reply::Absent);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_new_connection_sends_the_pending_clean_ups_and_no_earlier_ones() {
+    let mut bench = Bench::connected();
+    for number in 1..=3 {
+        bench.set(number, 0);
+        bench.answer(1, Reply::Created);
+    }
+    let (soon, later) = (bench.now.plus(100 * MS), bench.now.plus(3_000 * MS));
+    leave(&mut bench, 1, soon);
+    leave(&mut bench, 2, later);
+    bench.close(1);
+    bench.clean_up(3, 0);
+    bench.pass(200 * MS);
+    bench.look();
+    assert_eq!(bench.link.owed(), 2, "the third, and the first, whose time came meanwhile");
+    bench.connect(2);
+    let mut effects = bench.look();
+    effects.retain(|effect| matches!(effect, LinkEffect::Write(_)));
+    assert_eq!(effects, [write_call(1), write_delete(3)]);
+    assert_eq!(bench.link.next_wake().min(later), bench.link.next_wake());
+    bench.answer(2, Reply::Deleted);
+    bench.answer(2, Reply::Deleted);
+    bench.pass(2_800 * MS);
+    assert_eq!(bench.look(), [write_call(2)]);
+}
+
+#[test]
+fn a_leave_changes_nothing_for_a_token_that_was_never_sent_or_is_already_pending() {
+    let mut bench = Bench::connected();
+    let until = bench.now.plus(1_000 * MS);
+    leave(&mut bench, 1, until);
+    assert_eq!(bench.link.next_wake(), Time::NEVER);
+    bench.set(2, 0);
+    bench.clean_up(2, 0);
+    leave(&mut bench, 2, until);
+    assert_eq!(bench.link.owed(), 1);
+}

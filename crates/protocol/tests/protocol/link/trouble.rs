@@ -1,0 +1,320 @@
+//! Faulty masters: lost scripts, errors, garbage, closed connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::{
+    Bounds, Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest,
+};
+
+use super::bench::*;
+
+#[test]
+fn flushed_scripts_are_loaded_again_before_clean_ups_and_no_set_is_sent_again() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.keep(2, 2);
+    bench.clean_up(1, 3);
+    bench.look();
+    let no_script = Reply::Unknown(Cause::NoScript);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, no_script.clone());
+    let loads: Vec<TestEffect> = Command::load_scripts(false).map(LinkEffect::Write).collect();
+    let failed = LinkEffect::Reply(2, no_script.clone());
+    let created = LinkEffect::Reply(1, Reply::Created);
+    assert_eq!(bench.look(), [&[created, failed], &loads[..]].concat());
+    bench.answer(1, no_script.clone());
+    assert_eq!(bench.look(), [LinkEffect::Reply(3, no_script)], "they are being loaded already");
+    for _ in 1..loads.len() {
+        bench.answer(1, Reply::Alive);
+        assert_eq!(bench.look(), []);
+    }
+    bench.answer(1, Reply::Alive);
+    assert_eq!(bench.look(), [write_delete(1)]);
+    bench.answer(1, Reply::Deleted);
+    assert_eq!(bench.ledger(), (1, 0));
+}
+
+#[test]
+fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.clean_up(1, 2);
+    bench.answer(1, Reply::Created);
+    let mut deletes = 0;
+    for _ in 0..100 {
+        deletes += bench.look().iter().filter(|said| **said == write_delete(1)).count();
+        match bench.link.oldest() {
+            Some((Expect::Delete, _)) => bench.answer(1, Reply::Unknown(Cause::NoScript)),
+            Some(_) => bench.answer(1, Reply::Alive),
+            None => break,
+        }
+    }
+    assert!(deletes <= 2, "{deletes}");
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (1, bench.now.plus(1_000 * MS)));
+}
+
+#[test]
+fn scripts_that_cannot_be_loaded_end_the_connection() {
+    let mut bench = Bench::connected();
+    bench.keep(1, 1);
+    bench.answer(1, Reply::Unknown(Cause::NoScript));
+    bench.look();
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("OOM"))));
+    assert_eq!(bench.look(), [LinkEffect::Close(1)]);
+    assert!(matches!(bench.link.state(), LinkState::Down(_)));
+    bench.pass(1_000 * MS);
+    assert_eq!(bench.look(), [LinkEffect::Dial(2)]);
+}
+
+#[test]
+fn a_clean_up_that_met_an_error_is_sent_again_after_a_pause() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.clean_up(1, 2);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("BUSY"))));
+    bench.look();
+    assert_eq!(bench.link.next_wake(), bench.now.plus(1_000 * MS));
+    bench.pass(999 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(MS);
+    assert_eq!(bench.look(), [write_delete(1)]);
+    bench.answer(1, Reply::Absent);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+/// A link with `count` clean-ups that each met an error.
+fn refused(count: u64) -> Bench {
+    let mut bench = Bench::connected();
+    for number in 1..=count {
+        bench.set(number, 0);
+        bench.clean_up(number, 0);
+        bench.answer(1, Reply::Created);
+        bench.answer(1, error());
+    }
+    bench.look();
+    bench
+}
+
+fn error() -> Reply {
+    Reply::Unknown(Cause::Error(Arc::from("NOPERM")))
+}
+
+/// The number of clean-ups that the link sends before it waits for its timer, if the master replies
+/// to each with `answer`.
+fn sent(bench: &mut Bench, answer: &Reply) -> usize {
+    let mut sent = 0;
+    loop {
+        let said = bench.look();
+        sent += said.iter().filter(|said| matches!(said, LinkEffect::Write(_))).count();
+        if bench.link.unanswered() == 0 {
+            return sent;
+        }
+        bench.answer(1, answer.clone());
+    }
+}
+
+#[test]
+fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time() {
+    let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
+    bench.connect(1);
+    for number in 1..=200 {
+        let ask = VoteRequest::Set { token: token(number), ttl_ms: 1_000_000, fence: None };
+        bench.handle(LinkInput::Send { key: key(), ask, tag: 0 });
+        bench.clean_up(number, 0);
+        bench.answer(1, Reply::Created);
+        bench.answer(1, error());
+    }
+    bench.look();
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        let wake = bench.link.next_wake();
+        pauses.push(wake.since(bench.now).as_millis());
+        bench.pass(wake.since(bench.now));
+        assert_eq!(bench.look().len(), 64, "after {pauses:?}");
+        (0..64).for_each(|_| bench.answer(1, error()));
+    }
+    assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 16_000, 16_000]);
+    // All clean-ups are sent. The first one that completes lets the others follow at once.
+    bench.pass(16_000 * MS);
+    assert_eq!(sent(&mut bench, &Reply::Absent), 200);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_clean_up_that_meets_errors_for_longer_than_its_key_lives_is_given_up() {
+    let mut bench = refused(200);
+    // The keys live for 1 s plus 12 ms of drift.
+    bench.pass(1_000 * MS);
+    assert_eq!(sent(&mut bench, &error()), 64);
+    assert_eq!(bench.link.owed(), 200);
+    bench.pass(2_000 * MS);
+    assert_eq!(sent(&mut bench, &error()), 200, "one after the other, 64 at a time");
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_new_connection_tries_again_at_once_what_met_errors_on_the_old_one() {
+    let mut bench = refused(100);
+    bench.close(1);
+    bench.look();
+    bench.connect(2);
+    assert_eq!(bench.look().len(), 64);
+    for _ in 0..100 {
+        bench.answer(2, Reply::Deleted);
+    }
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_question_about_a_key_that_was_never_set_is_not_asked_again_after_an_error() {
+    let mut bench = Bench::connected();
+    bench.clean_up(1, 0);
+    bench.answer(1, error());
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn an_answer_to_no_command_ends_the_connection() {
+    let mut bench = Bench::connected();
+    bench.answer(1, Reply::Created);
+    assert_eq!(bench.look(), [LinkEffect::Close(1)]);
+    assert_eq!(bench.link.epoch(), None);
+}
+
+#[test]
+fn a_malformed_reply_ends_the_connection_and_the_clean_up_stays_pending() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.set(2, 2);
+    bench.clean_up(1, 3);
+    bench.look();
+    bench.answer(1, Reply::Unknown(Cause::Garbage));
+    let gone = |tag| unknown(tag, Cause::Disconnected);
+    let effects = [unknown(1, Cause::Garbage), LinkEffect::Close(1), gone(2), gone(3)];
+    assert_eq!(bench.look(), effects);
+    assert_eq!(bench.ledger(), (1, 1));
+    assert_eq!(bench.reconnect(2), [write_kill(101), write_delete(1)]);
+}
+
+/// The pauses of a link before its next `tries` connections, each of which `fail` makes fail.
+fn pauses(bench: &mut Bench, tries: usize, mut fail: impl FnMut(&mut Bench, u64)) -> Vec<Duration> {
+    let mut epoch = 1;
+    let mut pauses = Vec::new();
+    for _ in 0..tries {
+        let failed = bench.now;
+        let dialled = |said: &TestEffect| matches!(said, LinkEffect::Dial(_));
+        if !bench.look().iter().any(dialled) {
+            bench.pass(bench.link.next_wake().since(bench.now));
+            assert!(bench.look().iter().any(dialled));
+        }
+        pauses.push(bench.now.since(failed));
+        epoch += 1;
+        fail(bench, epoch);
+    }
+    pauses
+}
+
+fn assert_growing(pauses: &[Duration]) {
+    assert!(pauses.is_sorted(), "{pauses:?}");
+    assert_eq!(*pauses.last().unwrap(), 500 * MS, "half of the longest pause is for the jitter");
+    assert!(pauses.iter().filter(|pause| **pause < 5 * MS).count() <= 1, "{pauses:?}");
+}
+
+#[test]
+fn a_master_that_refuses_connections_or_greets_and_hangs_up_is_not_dialled_in_a_spin() {
+    for (greets, cleans_up) in [(false, false), (true, false), (true, true)] {
+        let mut bench = Bench::connected();
+        if cleans_up {
+            bench.set(1, 1);
+            bench.clean_up(1, 2);
+        }
+        bench.close(1);
+        let flap = |bench: &mut Bench, epoch| {
+            if greets {
+                bench.connect(epoch);
+            }
+            if bench.effects.contains(&write_kill(101)) {
+                // The reply to the kill of an older connection is no sign of health.
+                bench.answer(epoch, Reply::Alive);
+            }
+            assert_eq!(bench.effects.contains(&write_delete(1)), cleans_up);
+            bench.close(epoch);
+        };
+        assert_growing(&pauses(&mut bench, 12, flap));
+    }
+}
+
+#[test]
+fn a_connection_that_was_closed_for_idleness_is_dialled_again_at_once() {
+    let mut bench = Bench::connected();
+    for epoch in 1..10 {
+        bench.pass(60_000 * MS);
+        bench.close(epoch);
+        assert_eq!(bench.look(), [LinkEffect::Dial(epoch + 1)], "after idle time number {epoch}");
+        bench.connect(epoch + 1);
+    }
+}
+
+#[test]
+fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answer() {
+    let mut bench = Bench::connected();
+    (1..=50).for_each(|number| bench.set(number, number));
+    // A backlog, as after a pause: each command is old when its reply arrives.
+    bench.pass(100 * MS);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    bench.look();
+    for number in 1..=50 {
+        bench.pass(MS);
+        bench.answer(1, Reply::Created);
+        bench.handle(LinkInput::Wake);
+        let dials = |said: &TestEffect| matches!(said, LinkEffect::Dial(_));
+        assert!(!bench.look().iter().any(dials), "at answer {number}");
+    }
+    // The master stalls again. The last stall was only slowness, so the link waits twice as long.
+    bench.set(51, 51);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [write_set(51)]);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
+    // Replies in time reset that wait.
+    bench.answer(1, Reply::Created);
+    (52..=55).for_each(|number| bench.set(number, number));
+    (52..=55).for_each(|_| bench.answer(1, Reply::Created));
+    bench.look();
+    bench.set(56, 56);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [write_set(56), LinkEffect::Dial(4)]);
+}
+
+#[test]
+fn a_stalled_link_whose_second_connection_fails_tries_again_and_stays_stalled() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.pass(100 * MS);
+    bench.look();
+    bench.close(2);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    bench.pass(bench.link.next_wake().since(bench.now));
+    assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
+    // The old connection breaks meanwhile: the attempt continues.
+    bench.close(1);
+    assert_eq!(bench.look(), [unknown(1, Cause::Disconnected)]);
+    bench.connect(3);
+    assert_eq!((bench.link.state(), bench.look()), (LinkState::Up, vec![write_kill(101)]));
+}
+
+#[test]
+fn a_lost_lease_that_is_then_released_is_cleaned_up_once_with_two_replies() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.clean_up(1, 2);
+    bench.clean_up(1, 3);
+    bench.answer(1, Reply::Created);
+    bench.answer(1, Reply::Deleted);
+    assert_eq!(bench.link.owed(), 0);
+    bench.answer(1, Reply::Absent);
+    assert_eq!((bench.link.owed(), bench.link.claimed()), (0, 0));
+}

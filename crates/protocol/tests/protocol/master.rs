@@ -1,0 +1,77 @@
+//! A master of the tests: the model of Redis, with commands and replies instead of bytes.
+
+use std::time::Duration;
+
+use redquorum_protocol::wire::{BOOT, Command, Greeting, RESERVED};
+use redquorum_protocol::{Key, Reply, Time};
+use redquorum_redis_model::{Connection, Event, Persistence, Request, Server, ServerReply};
+
+pub(crate) struct Master {
+    pub(crate) server: Server,
+    /// How far the clock was set ahead.
+    pub(crate) ahead: Duration,
+}
+
+impl Master {
+    /// An empty master, which keeps its data over a restart.
+    pub(crate) fn new(number: usize) -> Self {
+        let server = Server::new(number as u64, Persistence::AofEverysec);
+        Self { server, ahead: Duration::ZERO }
+    }
+
+    pub(crate) fn wall(&self, now: Time) -> u64 {
+        now.plus(self.ahead).as_nanos()
+    }
+
+    pub(crate) fn serve(&mut self, now: Time, connection: Connection) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.server.serve(self.wall(now), connection, &mut events);
+        events
+    }
+
+    /// Executes one command on a connection without other commands. Returns the reply, and the
+    /// events for other connections.
+    pub(crate) fn execute(
+        &mut self,
+        now: Time,
+        connection: Connection,
+        command: &Command,
+    ) -> (Reply, Vec<Event>) {
+        self.server.deliver(connection, Request::Lock(command.clone()));
+        let mut events = self.serve(now, connection);
+        match events.pop() {
+            Some(Event::Message(to, ServerReply::Value(value))) if to == connection => {
+                (value.read(command.expect()), events)
+            }
+            other => panic!("no reply: {other:?}"),
+        }
+    }
+
+    /// Connects, and completes a handshake, which loads the scripts.
+    pub(crate) fn greet(&mut self, now: Time) -> (Connection, Greeting) {
+        let connection = self.server.connect().expect("it is up");
+        self.server.deliver(connection, Request::Hello);
+        match self.serve(now, connection).pop() {
+            Some(Event::Message(_, ServerReply::Greeting(greeting))) => (connection, greeting),
+            other => panic!("no greeting: {other:?}"),
+        }
+    }
+
+    /// The reply to a command of another client. The command changes nothing.
+    pub(crate) fn query(&self, now: Time, command: &Command) -> Reply {
+        let mut copy = Self { server: self.server.clone(), ahead: self.ahead };
+        let (connection, _) = copy.greet(now);
+        copy.execute(now, connection, command).0
+    }
+
+    /// The keys of locks, with the start of the last millisecond in which each exists. An expired
+    /// key stays until a command reads it, so that a test can find a key without a clean-up.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = (&Key, Time)> {
+        let locks = self.server.keys().filter(|(key, ..)| !key.starts_with(RESERVED));
+        locks.map(|(key, _, end)| (key, Time::from_millis(end / 1_000_000)))
+    }
+
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.server.value(0, BOOT).is_some()
+    }
+}

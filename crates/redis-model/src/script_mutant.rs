@@ -1,0 +1,94 @@
+//! Script mutants: fencing scripts with a line left out. Each text derives from the shipped one, so
+//! that nothing else differs.
+
+use redquorum_protocol::wire::{CERTIFY, Command, Frame, GRANT, Script, parse};
+
+/// The check that a script leaves out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ScriptMutant {
+    /// The script raises a counter whether or not the caller's token holds the key.
+    Uncompared,
+    /// The script does not bound a hint.
+    Unclamped,
+    /// A counter at its end stays there, as doubles do at 2⁵³, and the grant counts.
+    Endless,
+}
+
+impl ScriptMutant {
+    /// All variants.
+    pub const ALL: [Self; 3] = [Self::Uncompared, Self::Unclamped, Self::Endless];
+
+    /// The script to change, the text to replace, and the replacement.
+    const fn change(self) -> (Script, [&'static str; 2]) {
+        match self {
+            Self::Uncompared => (CERTIFY, ["if value == ARGV[1] then", "do"]),
+            Self::Unclamped => {
+                (GRANT, ["local hint = clamp(ARGV[3])", "local hint = tonumber(ARGV[3])"])
+            }
+            Self::Endless => (
+                GRANT,
+                [
+                    "if not count or not (count < 9007199254740991) then return nil end",
+                    "count = math.min(count, 9007199254740990)",
+                ],
+            ),
+        }
+    }
+
+    /// The shipped script, and the text that replaces it.
+    pub fn script(self) -> (Script, String) {
+        let (honest, [from, to]) = self.change();
+        (honest, honest.source.replace(from, to))
+    }
+
+    /// Whether the change affects a command.
+    pub const fn is_about(self, command: &Command) -> bool {
+        match self {
+            Self::Uncompared => matches!(command, Command::Certify { .. }),
+            Self::Unclamped | Self::Endless => {
+                matches!(command, Command::Set { fence: Some(_), .. })
+            }
+        }
+    }
+
+    /// Encodes a command with this script instead of the shipped one. It carries the whole text,
+    /// since no master has the script loaded.
+    pub fn encode(self, command: &Command, out: &mut Vec<u8>) {
+        let (_, text) = self.script();
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let Ok(Some((Frame::Array(mut words), _))) = parse(&bytes, usize::MAX) else {
+            unreachable!("a command is an array of words")
+        };
+        words[..2].clone_from_slice(&[Frame::Bulk(b"EVAL"), Frame::Bulk(text.as_bytes())]);
+        Frame::Array(words).encode(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use redquorum_protocol::{Fence, Token};
+
+    use super::*;
+
+    #[test]
+    fn each_changes_its_script_and_sends_it_whole() {
+        let (key, token) = (Arc::from(&b"L"[..]), Token::new([7; 20]));
+        let fence = Fence { number: 17, memory_ms: 1000 };
+        let certify = Command::Certify { key: Arc::clone(&key), token, fence };
+        let grant = Command::Set { key, token, ttl_ms: 1000, fence: Some(fence) };
+        for script_mutant in ScriptMutant::ALL {
+            let (honest, text) = script_mutant.script();
+            assert_ne!(honest.source, text, "{script_mutant:?}");
+            let command = if script_mutant.is_about(&certify) { &certify } else { &grant };
+            assert!(script_mutant.is_about(command));
+            let mut bytes = Vec::new();
+            script_mutant.encode(command, &mut bytes);
+            let bytes = String::from_utf8_lossy(&bytes);
+            assert!(bytes.contains("EVAL\r\n") && bytes.contains(&text), "{bytes}");
+            assert!(bytes.contains("redquorum:fence:L") && !bytes.contains("EVALSHA"), "{bytes}");
+        }
+    }
+}

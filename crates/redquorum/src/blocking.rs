@@ -1,0 +1,411 @@
+//! The lock for threads that are not part of an async runtime.
+//!
+//! Everything has the name and the promise that it has without `blocking`. Where the async lock
+//! waits in a future, this one blocks the thread.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use redquorum::Redlock;
+//!
+//! let lock = Redlock::builder()
+//!     .masters(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
+//!     .build_blocking()?;
+//! let lease = lock.acquire("invoice:42").wait(Duration::from_secs(5)).send()?;
+//! lease.keep_alive(Duration::from_secs(60));
+//! for page in 1..=10 {
+//!     // Nothing can stop a thread from outside: it looks before each step.
+//!     if let Some(lost) = lease.loss() {
+//!         return Err(lost.into());
+//!     }
+//!     println!("page {page}");
+//! }
+//! println!("{}", lease.release());
+//! # Ok(()) }
+//! ```
+//!
+//! Connections, timers and the watchdog run in a thread of their own, `redquorum`, one for each
+//! lock that was built. The thread ends when the last clone and the last lease are gone, and every
+//! key to delete is deleted or has expired. A process that ends first leaves such keys to expire:
+//! call [`Redlock::shutdown`] before.
+//!
+//! # Panics
+//! A method that blocks panics if it is called in a task of an async runtime, where it would stop
+//! the other tasks of that thread. Use the async [`Redlock`](crate::Redlock) there, or call it in
+//! `spawn_blocking`.
+
+#![expect(clippy::disallowed_methods, reason = "each call first checks that the thread may block")]
+
+use std::future::{Future, IntoFuture};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::{Builder as RuntimeBuilder, Handle};
+use tokio::sync::oneshot;
+
+use crate::builder::Builder;
+use crate::clock::Deadline;
+use crate::error::{AcquireError, BuildError, ExtendError, Lost, RunError, Unfinished};
+use crate::health::Health;
+use crate::lease::Released;
+use crate::owner::Owner;
+use crate::report::Report;
+use crate::several::ReleasedAll;
+use crate::signal::LossSignal;
+use crate::stats::Stats;
+
+/// A lock, and the thread that drives it. The thread outlives this value until the lock owes
+/// nothing.
+struct Driver {
+    lock: crate::Redlock,
+    handle: Handle,
+    /// Ends the thread, which first shuts the lock down.
+    end: Option<oneshot::Sender<crate::Redlock>>,
+}
+
+impl Driver {
+    fn start(builder: Builder) -> Result<Self, BuildError> {
+        let failed = |error: std::io::Error| BuildError::Runtime(error.to_string());
+        let runtime = RuntimeBuilder::new_current_thread().enable_all().build().map_err(failed)?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel::<crate::Redlock>();
+        let drive = move || {
+            runtime.block_on(async {
+                // Without a lock, its build has failed.
+                if let Ok(lock) = ended.await {
+                    // It ends by itself: after one TTL all keys have expired.
+                    let _ = lock.shutdown(Duration::MAX).await;
+                }
+            });
+        };
+        std::thread::Builder::new().name("redquorum".into()).spawn(drive).map_err(failed)?;
+        let lock = wait(&handle, builder.build())?;
+        Ok(Self { lock, handle, end: Some(end) })
+    }
+
+    fn wait<F: Future>(&self, future: F) -> F::Output {
+        wait(&self.handle, future)
+    }
+}
+
+fn wait<F: Future>(handle: &Handle, future: F) -> F::Output {
+    // Tokio has no question for "may this thread block?", only a panic.
+    if Handle::try_current().is_ok()
+        && catch_unwind(AssertUnwindSafe(|| handle.block_on(async {}))).is_err()
+    {
+        panic!(
+            "redquorum::blocking was called in a task of an async runtime: use the async \
+             redquorum::Redlock there, or call it in spawn_blocking"
+        );
+    }
+    handle.block_on(future)
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            // The thread may have ended by a panic.
+            let _ = end.send(self.lock.clone());
+        }
+    }
+}
+
+impl Builder {
+    /// Like [`build`](Builder::build), for threads outside of an async runtime: blocks until each
+    /// master was tried once. See [`blocking`](crate::blocking).
+    ///
+    /// # Errors
+    /// Those of [`build`](Builder::build), and [`BuildError::Runtime`].
+    ///
+    /// # Panics
+    /// In a task of an async runtime.
+    pub fn build_blocking(self) -> Result<Redlock, BuildError> {
+        Ok(Redlock(Arc::new(Driver::start(self)?)))
+    }
+}
+
+/// A lock whose methods block: see [`redquorum::Redlock`](crate::Redlock). A cheap handle: clone it
+/// into every thread.
+#[derive(Clone)]
+pub struct Redlock(Arc<Driver>);
+
+impl Redlock {
+    /// Asks for a resource, and waits while it is taken or no quorum answers:
+    /// [`send`](Acquire::send) sends the request. See [`acquire`](crate::Redlock::acquire).
+    pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        Acquire { request: self.0.lock.acquire(resource), driver: self.0.clone() }
+    }
+
+    /// Asks for a resource once: [`send`](TryAcquire::send) sends the request. See
+    /// [`try_acquire`](crate::Redlock::try_acquire).
+    pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> TryAcquire {
+        TryAcquire { request: self.0.lock.try_acquire(resource), driver: self.0.clone() }
+    }
+
+    /// Asks for several resources, all or none: [`send`](AcquireAll::send) sends the request. See
+    /// [`acquire_all`](crate::Redlock::acquire_all).
+    pub fn acquire_all<I>(&self, resources: I) -> AcquireAll
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        AcquireAll { request: self.0.lock.acquire_all(resources), driver: self.0.clone() }
+    }
+
+    /// Asks every master whether it would grant a lease: see [`health`](crate::Redlock::health).
+    pub fn health(&self) -> Health {
+        self.0.wait(self.0.lock.health())
+    }
+
+    /// Writes a boot marker on every master that has none. **Read first** what you assert by that:
+    /// [`initialize_masters`](crate::Redlock::initialize_masters).
+    pub fn initialize_masters(&self) -> Report {
+        self.0.wait(self.0.lock.initialize_masters())
+    }
+
+    /// A snapshot of the counters since the lock was built.
+    pub fn stats(&self) -> Stats {
+        self.0.lock.stats()
+    }
+
+    /// Ends the lock, for all clones, and waits for the pending clean-ups: see
+    /// [`shutdown`](crate::Redlock::shutdown).
+    ///
+    /// # Errors
+    /// [`Unfinished`] if `timeout` passes first.
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
+        self.0.wait(self.0.lock.shutdown(timeout))
+    }
+}
+
+/// Methods that set an option of a request, as the async request has it.
+macro_rules! options {
+    ($($method:ident($($name:ident: $type:ty)?) $of:literal)*) => {
+        $(
+            #[doc = concat!("See [`", $of, "::", stringify!($method), "`](crate::", $of, "::", stringify!($method), ").")]
+            pub fn $method(mut self $(, $name: $type)?) -> Self {
+                self.request = self.request.$method($($name)?);
+                self
+            }
+        )*
+    };
+}
+
+/// A request for a lease that waits while the resource is taken: see
+/// [`redquorum::Acquire`](crate::Acquire).
+#[derive(Clone)]
+#[must_use = "nothing is sent before `send`"]
+pub struct Acquire {
+    request: crate::Acquire,
+    driver: Arc<Driver>,
+}
+
+impl Acquire {
+    options! {
+        ttl(ttl: Duration) "Acquire"
+        wait(wait: Duration) "Acquire"
+        owner(owner: &Owner) "Acquire"
+        fenced() "Acquire"
+    }
+
+    /// Sends the request, and blocks until there is a lease or an error.
+    ///
+    /// # Errors
+    /// Those of [`acquire`](crate::Redlock::acquire).
+    pub fn send(self) -> Result<Lease, AcquireError> {
+        let Self { request, driver } = self;
+        let lease = driver.wait(request.into_future())?;
+        Ok(Lease { lease, driver })
+    }
+
+    /// Acquires the resource, calls `work` with the lease, and gives the resource back on every
+    /// exit path. It [keeps the lease alive](Lease::keep_alive) for at most `max_hold`, counted
+    /// from the grant.
+    ///
+    /// **Nothing stops `work` when the lease is lost**: let it check [`Lease::is_lost`] before each
+    /// step, and keep steps short.
+    ///
+    /// # Errors
+    /// * [`RunError::NotAcquired`]: an error of [`acquire`](crate::Redlock::acquire). `work` was
+    ///   not called.
+    /// * [`RunError::Lost`]: `work` returned after the lease was lost. Its result is dropped.
+    pub fn run<T>(self, max_hold: Duration, work: impl FnOnce(&Lease) -> T) -> Result<T, RunError> {
+        let lease = self.send().map_err(RunError::NotAcquired)?;
+        lease.keep_alive(max_hold);
+        let done = work(&lease);
+        if let Some(lost) = lease.loss() {
+            return Err(RunError::Lost(lost));
+        }
+        // The work was done before the deadline, whatever the masters reply.
+        let _ = lease.release();
+        Ok(done)
+    }
+}
+
+/// A request for a lease that makes one attempt: see [`redquorum::TryAcquire`](crate::TryAcquire).
+#[derive(Clone)]
+#[must_use = "nothing is sent before `send`"]
+pub struct TryAcquire {
+    request: crate::TryAcquire,
+    driver: Arc<Driver>,
+}
+
+impl TryAcquire {
+    options! {
+        ttl(ttl: Duration) "TryAcquire"
+        owner(owner: &Owner) "TryAcquire"
+        fenced() "TryAcquire"
+    }
+
+    /// Sends the request, and blocks for at most one node timeout. `None` if the resource is taken.
+    ///
+    /// # Errors
+    /// Those of [`try_acquire`](crate::Redlock::try_acquire).
+    pub fn send(self) -> Result<Option<Lease>, AcquireError> {
+        let Self { request, driver } = self;
+        let lease = driver.wait(request.into_future())?;
+        Ok(lease.map(|lease| Lease { lease, driver }))
+    }
+}
+
+/// A request for several resources: see [`redquorum::AcquireAll`](crate::AcquireAll).
+#[derive(Clone)]
+#[must_use = "nothing is sent before `send`"]
+pub struct AcquireAll {
+    request: crate::AcquireAll,
+    driver: Arc<Driver>,
+}
+
+impl AcquireAll {
+    options! {
+        ttl(ttl: Duration) "AcquireAll"
+        wait(wait: Duration) "AcquireAll"
+        fenced() "AcquireAll"
+    }
+
+    /// Sends the request, and blocks until all are granted or there is an error.
+    ///
+    /// # Errors
+    /// Those of [`acquire_all`](crate::Redlock::acquire_all).
+    pub fn send(self) -> Result<Leases, AcquireError> {
+        let Self { request, driver } = self;
+        let leases = driver.wait(request.into_future())?;
+        Ok(Leases { leases, driver })
+    }
+}
+
+/// Methods that read a lease, or several, and do not block.
+macro_rules! readers {
+    ($field:ident of $of:literal: $($method:ident -> $type:ty)*) => {
+        $(
+            #[doc = concat!("See [`", $of, "::", stringify!($method), "`](crate::", $of, "::", stringify!($method), ").")]
+            pub fn $method(&self) -> $type {
+                self.$field.$method()
+            }
+        )*
+
+        #[doc = concat!("Starts the watchdog, which extends in the background until `max_hold` from now: see [`", $of, "::keep_alive`](crate::", $of, "::keep_alive).")]
+        pub fn keep_alive(&self, max_hold: Duration) {
+            self.$field.keep_alive(max_hold);
+        }
+
+        /// Extends by the TTL from now, in one round trip.
+        ///
+        /// # Errors
+        /// Those of [`extend`](crate::Lease::extend).
+        pub fn extend(&self) -> Result<Deadline, ExtendError> {
+            self.driver.wait(self.$field.extend())
+        }
+
+        /// Extends by another TTL from now, which further extensions use too.
+        ///
+        /// # Errors
+        /// Those of [`extend_to`](crate::Lease::extend_to).
+        pub fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
+            self.driver.wait(self.$field.extend_to(ttl))
+        }
+
+        /// Blocks until the lease is lost, or one of several, and returns why.
+        pub fn lost(&self) -> Lost {
+            self.driver.wait(self.$field.lost())
+        }
+    };
+}
+
+/// A resource that is held until the deadline or until it is given back: see
+/// [`redquorum::Lease`](crate::Lease). Dropping it gives the resource back in the background.
+#[must_use = "the resource is given back as soon as the lease is dropped"]
+#[derive(Debug)]
+pub struct Lease {
+    // Dropped before the driver, which may end then.
+    lease: crate::Lease,
+    driver: Arc<Driver>,
+}
+
+impl Lease {
+    readers! {
+        lease of "Lease":
+        resource -> &[u8]
+        deadline -> Deadline
+        validity -> Duration
+        is_lost -> bool
+        loss -> Option<Lost>
+        fencing_token -> Option<u64>
+        handles -> u32
+        report -> &Report
+        latest_report -> Report
+        loss_signal -> LossSignal
+    }
+
+    /// Gives the resource back, and blocks for at most one node timeout: see
+    /// [`release`](crate::Lease::release).
+    pub fn release(self) -> Released {
+        let Self { lease, driver } = self;
+        driver.wait(lease.release())
+    }
+}
+
+/// Several resources, held together: see [`redquorum::Leases`](crate::Leases). Dropping it gives
+/// all of them back in the background.
+#[must_use = "the resources are given back as soon as the leases are dropped"]
+#[derive(Debug)]
+pub struct Leases {
+    // Dropped before the driver, which may end then.
+    leases: crate::Leases,
+    driver: Arc<Driver>,
+}
+
+impl Leases {
+    readers! {
+        leases of "Leases":
+        deadline -> Deadline
+        validity -> Duration
+        is_lost -> bool
+        loss -> Option<Lost>
+    }
+
+    /// The fencing token of one resource: see [`Lease::fencing_token`].
+    pub fn fencing_token(&self, resource: impl AsRef<[u8]>) -> Option<u64> {
+        self.leases.get(resource)?.fencing_token()
+    }
+
+    /// Gives all resources back: see [`release`](crate::Leases::release).
+    pub fn release(self) -> ReleasedAll {
+        let Self { leases, driver } = self;
+        driver.wait(leases.release())
+    }
+}
+
+impl std::fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.lock.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Driver")
+    }
+}

@@ -1,0 +1,438 @@
+//! Config: the options of a lock from a file or from environment variables.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+
+use crate::builder::Builder;
+use crate::endpoint::Endpoint;
+use crate::node::Node;
+
+/// The masters and options of a lock, from TOML, JSON or any other format of
+/// [serde](https://serde.rs), or from [environment variables](Config::from_env). Feature `serde`.
+/// Give it to [`Builder::config`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let text = r#"
+///     masters = ["redis://db1", "redis://db2", "redis://db3"]
+///     ttl = "30s"
+///     node-timeout = "50ms"
+///     fair = true
+/// "#;
+/// let config: redquorum::Config = toml::from_str(text)?;
+/// let builder = redquorum::Redlock::builder().config(config);
+/// # Ok(()) }
+/// ```
+///
+/// | key | value | sets |
+/// |---|---|---|
+/// | `masters` | list of URLs, or one string with commas between | [`masters`](Builder::masters) |
+/// | `ttl`, `wait`, `lock-delay`, `node-timeout`, `connect-timeout`, `restart-guard`, `clock-guard`, `fencing-counter-ttl` | time such as `"10s"`, `"250ms"` or `"1h 30m"` | the option of that name |
+/// | `drift-ppm`, `drift` | number; time | [`drift`](Builder::drift) |
+/// | `masters-id`, `prefix` | text | the option of that name |
+/// | `wake-ups`, `fair`, `require-quorum` | `true` or `false` | the option of that name |
+///
+/// Every key may be left out. An unknown key is an error. [`build`](Builder::build) checks bounds.
+/// `Debug` shows the masters without users and passwords, and no error repeats a URL.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Config {
+    masters: Vec<String>,
+    options: Options,
+}
+
+/// A value as a file or a variable has it.
+enum Raw<'a> {
+    Text(&'a str),
+    Number(i64),
+    Bool(bool),
+    List(Vec<String>),
+}
+
+impl fmt::Display for Raw<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Number(number) => number.fmt(f),
+            Self::Bool(value) => value.fmt(f),
+            // It may contain URLs.
+            Self::List(_) => f.write_str("a list"),
+        }
+    }
+}
+
+/// The kinds of values.
+trait Value: Sized {
+    /// For errors: "… is not …".
+    const EXPECTED: &'static str;
+
+    fn of(raw: &Raw<'_>) -> Option<Self>;
+}
+
+impl Value for Duration {
+    const EXPECTED: &'static str = "a time such as \"10s\", \"250ms\" or \"1h 30m\"";
+
+    fn of(raw: &Raw<'_>) -> Option<Self> {
+        if let Raw::Text(text) = raw { humantime::parse_duration(text).ok() } else { None }
+    }
+}
+
+impl Value for u32 {
+    const EXPECTED: &'static str = "a number";
+
+    fn of(raw: &Raw<'_>) -> Option<Self> {
+        match raw {
+            Raw::Text(text) => text.parse().ok(),
+            Raw::Number(number) => (*number).try_into().ok(),
+            _ => None,
+        }
+    }
+}
+
+impl Value for bool {
+    const EXPECTED: &'static str = "true or false";
+
+    fn of(raw: &Raw<'_>) -> Option<Self> {
+        match raw {
+            Raw::Text(text) => text.parse().ok(),
+            Raw::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+impl Value for String {
+    const EXPECTED: &'static str = "text";
+
+    fn of(raw: &Raw<'_>) -> Option<Self> {
+        if let Raw::Text(text) = raw { Some((*text).into()) } else { None }
+    }
+}
+
+/// The masters: a list, or one text with commas between.
+impl Value for Vec<String> {
+    const EXPECTED: &'static str = "a list of URLs";
+
+    fn of(raw: &Raw<'_>) -> Option<Self> {
+        match raw {
+            Raw::Text(text) => {
+                let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
+                Some(urls.map(Into::into).collect())
+            }
+            Raw::List(urls) => Some(urls.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn value<V: Value>(raw: &Raw<'_>) -> Result<V, &'static str> {
+    V::of(raw).ok_or(V::EXPECTED)
+}
+
+/// Declares the options once: the method of the builder that sets each, its key and its kind.
+macro_rules! options {
+    ($($method:ident $key:literal: $kind:ty;)*) => {
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        struct Options {
+            $($method: Option<$kind>,)*
+        }
+
+        const KEYS: &[&str] = &["masters", $($key),*];
+
+        impl Config {
+            /// Sets the option of a key, or returns what its value should be.
+            fn set(&mut self, key: &str, raw: &Raw<'_>) -> Result<(), &'static str> {
+                match key {
+                    "masters" => self.masters = value(raw)?,
+                    $($key => self.options.$method = Some(value(raw)?),)*
+                    _ => return Err("an option"),
+                }
+                Ok(())
+            }
+        }
+
+        impl Builder {
+            /// Adds the masters, and sets the options, of a [`Config`]. What the config does not
+            /// set stays as it is. Feature `serde`.
+            pub fn config(self, config: Config) -> Self {
+                let builder = self.masters(config.masters);
+                $(let builder = match config.options.$method {
+                    Some(value) => builder.$method(value),
+                    None => builder,
+                };)*
+                builder
+            }
+        }
+    };
+}
+
+options! {
+    ttl "ttl": Duration;
+    wait "wait": Duration;
+    lock_delay "lock-delay": Duration;
+    node_timeout "node-timeout": Duration;
+    connect_timeout "connect-timeout": Duration;
+    restart_guard "restart-guard": Duration;
+    clock_guard "clock-guard": Duration;
+    fencing_counter_ttl "fencing-counter-ttl": Duration;
+    drift_ppm "drift-ppm": u32;
+    drift_fixed "drift": Duration;
+    masters_id "masters-id": String;
+    prefix "prefix": String;
+    wake_ups "wake-ups": bool;
+    fair "fair": bool;
+    require_quorum "require-quorum": bool;
+}
+
+/// An environment variable that does not fit. It never repeats a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// Reads the variables whose names begin with `prefix`: with `"LOCK_"`, `LOCK_MASTERS` (URLs
+    /// with commas between), `LOCK_TTL`, `LOCK_NODE_TIMEOUT` and so on.
+    ///
+    /// # Errors
+    /// A variable with this prefix that is no option, is not UTF-8, or has a value that does not
+    /// fit. The error names it.
+    pub fn from_env(prefix: &str) -> Result<Self, ConfigError> {
+        Self::from_variables(prefix, env::vars_os())
+    }
+
+    fn from_variables(
+        prefix: &str,
+        variables: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> Result<Self, ConfigError> {
+        let mut config = Self::default();
+        for (name, text) in variables {
+            let Some(name) = name.to_str() else { continue };
+            let Some(key) = name.strip_prefix(prefix) else { continue };
+            let Ok(text) = text.into_string() else {
+                return Err(ConfigError(format!("{name}: the value is not UTF-8")));
+            };
+            let key = key.to_lowercase().replace('_', "-");
+            if !KEYS.contains(&&*key) {
+                let known =
+                    |key: &&str| format!("{prefix}{}", key.to_uppercase().replace('-', "_"));
+                let known = KEYS.iter().map(known).collect::<Vec<_>>().join(", ");
+                return Err(ConfigError(format!("{name} is no option: there are {known}")));
+            }
+            let raw = Raw::Text(&text);
+            config
+                .set(&key, &raw)
+                .map_err(|expected| ConfigError(format!("{name}: {raw} is not {expected}")))?;
+        }
+        Ok(config)
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |url: &String| match Endpoint::from_url(url) {
+            Ok(endpoint) => endpoint.name(),
+            Err(error) => format!("({error})"),
+        };
+        let masters: Vec<String> = self.masters.iter().map(name).collect();
+        f.debug_struct("Config").field("masters", &masters).field("options", &self.options).finish()
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Table;
+
+        impl<'de> Visitor<'de> for Table {
+            type Value = Config;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the options of a lock")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Config, M::Error> {
+                let (mut config, mut seen) = (Config::default(), Vec::new());
+                while let Some(key) = map.next_key::<String>()? {
+                    let known = KEYS.iter().find(|known| **known == key);
+                    let known = known.ok_or_else(|| M::Error::unknown_field(&key, KEYS))?;
+                    if seen.contains(known) {
+                        return Err(M::Error::duplicate_field(known));
+                    }
+                    seen.push(known);
+                    map.next_value_seed(Entry(&mut config, known))?;
+                }
+                Ok(config)
+            }
+        }
+
+        deserializer.deserialize_map(Table)
+    }
+}
+
+/// Reads the value of this key into the options.
+struct Entry<'a>(&'a mut Config, &'static str);
+
+impl Entry<'_> {
+    fn set<E: Error>(self, raw: &Raw<'_>) -> Result<(), E> {
+        let Self(config, key) = self;
+        let set = config.set(key, raw);
+        set.map_err(|expected| E::custom(format!("{key}: {raw} is not {expected}")))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Entry<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entry<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the value of {}", self.1)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        self.set(&Raw::Text(text))
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+        self.set(&Raw::Bool(value))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
+        self.set(&Raw::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
+        self.set(&Raw::Number(number))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
+        let mut list = Vec::new();
+        while let Some(text) = seq.next_element()? {
+            list.push(text);
+        }
+        self.set(&Raw::List(list))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redlock::Redlock;
+
+    const ALL: &str = r#"
+        masters = ["redis://db1", "redis://user:secret@db2:7000"]
+        ttl = "30s"
+        wait = "1m 5s"
+        lock-delay = "250ms"
+        node-timeout = "50ms"
+        connect-timeout = "2s"
+        restart-guard = "1h"
+        clock-guard = "500ms"
+        fencing-counter-ttl = "3days"
+        drift-ppm = 5000
+        drift = "3ms"
+        masters-id = "prod"
+        prefix = "app:"
+        wake-ups = false
+        fair = true
+        require-quorum = true
+    "#;
+
+    fn variables(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let pairs = pairs.iter().map(|(name, text)| (name.into(), text.into()));
+        Config::from_variables("LOCK_", pairs)
+    }
+
+    #[test]
+    fn every_option_is_read_alike_from_toml_json_and_the_environment() {
+        let toml: Config = toml::from_str(ALL).unwrap();
+        let values: toml::Table = toml::from_str(ALL).unwrap();
+        assert_eq!(values.len(), KEYS.len(), "the test sets every option");
+        let json: Config = serde_json::from_str(&serde_json::to_string(&values).unwrap()).unwrap();
+        let text = |value: &toml::Value| match value {
+            toml::Value::String(text) => text.clone(),
+            toml::Value::Array(list) => {
+                list.iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>().join(", ")
+            }
+            other => other.to_string(),
+        };
+        let pairs = values.iter().map(|(key, value)| {
+            (format!("LOCK_{}", key.to_uppercase().replace('-', "_")).into(), text(value).into())
+        });
+        let env = Config::from_variables("LOCK_", pairs).unwrap();
+        assert_eq!((&toml, &toml), (&json, &env));
+        let set = format!("{:?}", toml.options);
+        assert!(!set.contains("None"), "{set}");
+        assert_eq!(toml.options.wait, Some(Duration::from_secs(65)));
+    }
+
+    #[tokio::test]
+    async fn the_options_reach_the_lock_and_are_checked_there() {
+        let built = async |text: &str| {
+            let config: Config = toml::from_str(text).unwrap();
+            Redlock::builder().config(config).build().await
+        };
+        let lock = built("masters = 'redis://[::1]:1, redis://[::1]:2'\nttl = '1m'").await.unwrap();
+        assert_eq!((lock.masters(), lock.fleet.terms.ttl()), (2, Duration::from_secs(60)));
+        let error = built("masters = ['redis://[::1]:1']\nttl = '1ms'").await.unwrap_err();
+        assert!(error.to_string().contains("ttl"), "{error}");
+        let error = built("masters = ['http://db1']").await.unwrap_err();
+        assert!(error.to_string().starts_with("master 1: "), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_is_named() {
+        for (text, words) in [
+            ("ttl = '5 parsecs'", "ttl: \"5 parsecs\" is not a time such as"),
+            ("ttl = 10", "ttl: 10 is not a time such as"),
+            ("drift-ppm = -1", "drift-ppm: -1 is not a number"),
+            ("drift-ppm = 4294967296", "drift-ppm: 4294967296 is not a number"),
+            ("fair = 'perhaps'", "fair: \"perhaps\" is not true or false"),
+            ("prefix = ['a']", "prefix: a list is not text"),
+            ("masters = 3", "masters: 3 is not a list of URLs"),
+            ("ttl-ms = 5", "unknown field `ttl-ms`, expected one of `masters`, `ttl`"),
+        ] {
+            let error = toml::from_str::<Config>(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        for (name, value, words) in [
+            ("LOCK_TTL", "5 parsecs", "LOCK_TTL: \"5 parsecs\" is not a time such as"),
+            ("LOCK_TTLS", "5s", "LOCK_TTLS is no option: there are LOCK_MASTERS, LOCK_TTL,"),
+        ] {
+            let error = variables(&[(name, value)]).unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
+        let others = variables(&[("OTHER_TTL", "?"), ("LOCK_FAIR", "true")]).unwrap();
+        assert_eq!(others.options, Options { fair: Some(true), ..Options::default() });
+    }
+
+    #[test]
+    fn secrets_are_in_no_text() {
+        let config: Config = toml::from_str(ALL).unwrap();
+        let text = format!("{config:?} {:?}", Redlock::builder().config(config.clone()));
+        assert!(text.contains("db2:7000") && !text.contains("secret"), "{text}");
+        for text in ["masters = {a = 'redis://:secret@db1'}", "masters = [['redis://:secret@db1']]"]
+        {
+            let error = toml::from_str::<Config>(text).unwrap_err();
+            let message = error.message();
+            assert!(!message.contains("secret"), "{message}");
+        }
+        let faulty = Config { masters: vec!["redis://:secret@db1:port".into()], ..config };
+        assert!(!format!("{faulty:?}").contains("secret"), "{faulty:?}");
+    }
+}

@@ -1,0 +1,248 @@
+//! Sentinel: the node behind a name that Redis Sentinels resolve to an address.
+
+use std::fmt;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use redquorum_protocol::wire::{Frame, Hello, readable, write_command};
+use tokio::time::timeout;
+
+use crate::endpoint::{BadUrl, Endpoint, Settings};
+use crate::io::exchange;
+use crate::node::{Connecting, Connection, Node};
+
+/// One master that Redis Sentinels monitor, for [`Builder::master`](crate::Builder::master). At
+/// each connect it asks them for the address, and verifies that the server there is a master.
+///
+/// Give each member of the quorum its own service name, and prefer `host:port` addresses where you
+/// can: **a failover is a master that forgets**. The replica that takes over may lack keys that its
+/// master granted, and while a cut-off master lives, some clients may still count its votes.
+/// Against a lease that only a bare quorum granted, one failover can let a second client in;
+/// against one that all of five masters granted, three can. Use a
+/// [restart guard](crate::Builder::restart_guard): it notices the new process and distrusts it for
+/// a while. `docs/operations.md` lists what it does not notice.
+///
+/// ```
+/// use redquorum::{Redlock, connect::{Hello, Sentinel}};
+///
+/// let sentinels = ["redis://s1:26379", "redis://s2:26379", "redis://s3:26379"];
+/// let login = Hello { password: Some("hunter2".into()), ..Hello::default() };
+/// let builder = Redlock::builder().masters(
+///     ["lock-a", "lock-b", "lock-c"]
+///         .map(|service| Sentinel::new(service, sentinels).login(login.clone())),
+/// );
+/// ```
+#[derive(Clone)]
+pub struct Sentinel {
+    service: String,
+    sentinels: Vec<Result<Endpoint, BadUrl>>,
+    login: Hello,
+}
+
+impl Sentinel {
+    /// The master that these Sentinels monitor under this name. Each Sentinel is a URL with its
+    /// port, usually 26379, and with the Sentinel's own user and password where it has some.
+    /// `rediss://` (feature `tls`) means that Sentinels and masters use TLS.
+    /// [`build`](crate::Builder::build) reports a faulty URL.
+    pub fn new<U: AsRef<str>>(
+        service: impl Into<String>,
+        sentinels: impl IntoIterator<Item = U>,
+    ) -> Self {
+        let endpoint = |url: U| Endpoint::from_url(url.as_ref());
+        Self {
+            service: service.into(),
+            sentinels: sentinels.into_iter().map(endpoint).collect(),
+            login: Hello::default(),
+        }
+    }
+
+    /// User, password and database of the master. Default: none, and database 0.
+    #[must_use]
+    pub fn login(mut self, login: Hello) -> Self {
+        self.login = login;
+        self
+    }
+
+    /// The first fault, if there is one.
+    pub(crate) fn checked(self) -> Result<Self, BadUrl> {
+        if self.service.is_empty() {
+            return Err(BadUrl("the service that the Sentinels monitor has no name".into()));
+        }
+        if self.sentinels.is_empty() {
+            return Err(BadUrl(
+                "a Sentinel without addresses: give the URL of at least one".into(),
+            ));
+        }
+        for sentinel in &self.sentinels {
+            sentinel.as_ref().map_err(Clone::clone)?;
+        }
+        Ok(self)
+    }
+
+    fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.sentinels.iter().flatten()
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) fn is_tls(&self) -> bool {
+        self.endpoints().any(Endpoint::is_tls)
+    }
+
+    /// The node that connects with these settings.
+    pub(crate) fn resolver(&self, settings: &Settings) -> Resolver {
+        // The credentials of the builder are those of masters.
+        let own = Settings { credentials: None, ..settings.clone() };
+        let with_own = |endpoint: &Endpoint| endpoint.clone().with_settings(own.clone());
+        Resolver {
+            service: self.service.clone(),
+            sentinels: self.endpoints().map(with_own).collect(),
+            login: self.login.clone(),
+            settings: settings.clone(),
+            latest: Mutex::new(0),
+        }
+    }
+}
+
+impl fmt::Debug for Sentinel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.endpoints().map(Node::name).collect();
+        f.debug_struct("Sentinel")
+            .field("service", &self.service)
+            .field("sentinels", &names)
+            .field("login", &self.login)
+            .finish()
+    }
+}
+
+/// Connects to the master that the Sentinels name.
+pub(crate) struct Resolver {
+    service: String,
+    sentinels: Vec<Endpoint>,
+    login: Hello,
+    settings: Settings,
+    /// The Sentinel that answered last, which is asked first.
+    latest: Mutex<usize>,
+}
+
+impl Resolver {
+    async fn open(&self) -> Result<Box<dyn Connection>, String> {
+        let (first, count) = (*self.latest(), self.sentinels.len());
+        // One Sentinel that hangs must not use up the time of the others.
+        let share = self.settings.limit / u32::try_from(count + 1).unwrap_or(u32::MAX);
+        let mut failures = Vec::new();
+        for index in (first..count).chain(0..first) {
+            let sentinel = &self.sentinels[index];
+            let address = timeout(share, self.address(sentinel)).await;
+            let connected = match address {
+                Ok(Ok((host, port))) => self.master(sentinel, host, port).await,
+                Ok(Err(why)) => Err(why),
+                Err(_) => Err(format!("no answer within {share:?}")),
+            };
+            match connected {
+                Ok(connection) => {
+                    *self.latest() = index;
+                    return Ok(connection);
+                }
+                Err(why) => failures.push(format!("Sentinel {}: {why}", sentinel.name())),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
+    fn latest(&self) -> MutexGuard<'_, usize> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of the master, as one Sentinel knows it.
+    async fn address(&self, sentinel: &Endpoint) -> Result<(String, u16), String> {
+        let mut connection = sentinel.connect().await.map_err(|error| error.to_string())?;
+        let question = [&b"SENTINEL"[..], b"GET-MASTER-ADDR-BY-NAME", self.service.as_bytes()];
+        ask(&mut connection, &sentinel.hello(), &question, |frame| match frame {
+            Frame::Array(parts) => match parts.as_slice() {
+                [Frame::Bulk(host), Frame::Bulk(port)] => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let port = text(port).parse().map_err(|_| "its port is no number")?;
+                    Ok((text(host), port))
+                }
+                _ => Err("an answer that is not a Sentinel's".into()),
+            },
+            Frame::Null => Err(format!("it monitors no master named `{}`", self.service)),
+            other => Err(refusal(other)),
+        })
+        .await
+    }
+
+    /// A connection to the server at an address that a Sentinel gave, if it is a master.
+    async fn master(
+        &self,
+        sentinel: &Endpoint,
+        host: String,
+        port: u16,
+    ) -> Result<Box<dyn Connection>, String> {
+        let (hello, master) = (self.hello(), sentinel.at(host, port));
+        let named = |why: String| format!("master {}: {why}", master.name());
+        let mut connection = master.connect().await.map_err(|error| named(error.to_string()))?;
+        let role = |frame: &Frame<'_>| match frame {
+            Frame::Array(parts) if parts.first() != Some(&Frame::Bulk(b"master")) => {
+                Err("it is no master: a failover is under way".into())
+            }
+            // A user that may not ask for the role may use the lock all the same.
+            _ => Ok(()),
+        };
+        ask(&mut connection, &hello, &[b"ROLE"], role).await.map_err(named)?;
+        Ok(connection)
+    }
+}
+
+/// Logs in and asks one question.
+async fn ask<R>(
+    connection: &mut Box<dyn Connection>,
+    hello: &Hello,
+    question: &[&[u8]],
+    read: impl FnOnce(&Frame<'_>) -> Result<R, String>,
+) -> Result<R, String> {
+    let mut bytes = Vec::new();
+    let answers = usize::from(hello.password.is_some()) + 1;
+    if let Some(password) = &hello.password {
+        let login = [Some("AUTH"), hello.username.as_deref(), Some(password)];
+        let login: Vec<&[u8]> = login.into_iter().flatten().map(str::as_bytes).collect();
+        write_command(&mut bytes, &login);
+    }
+    write_command(&mut bytes, question);
+    let (mut read, mut result) = (Some(read), Err("it has not answered".into()));
+    exchange(connection, &bytes, answers, |index, frame| {
+        let frame = hello.conceal(frame.clone());
+        if index + 1 == answers {
+            result = read.take().map_or(Err("it answered twice".into()), |read| read(&frame));
+            return Ok(());
+        }
+        if let Frame::Error(_) = frame { Err(refusal(&frame)) } else { Ok(()) }
+    })
+    .await?;
+    result
+}
+
+/// What is wrong with a reply.
+fn refusal(frame: &Frame<'_>) -> String {
+    match frame {
+        Frame::Error(text) => readable(text).to_string(),
+        _ => "an answer that is not a Sentinel's".into(),
+    }
+}
+
+impl Node for Resolver {
+    /// The service, and the first of its Sentinels by name: two quorum members may have the same
+    /// service name.
+    fn name(&self) -> String {
+        let first = self.sentinels.iter().map(Node::name).min().unwrap_or_default();
+        format!("{}@{first}", self.service)
+    }
+
+    fn hello(&self) -> Hello {
+        self.settings.log_in(&self.login, || self.name())
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async { self.open().await.map_err(io::Error::other) })
+    }
+}

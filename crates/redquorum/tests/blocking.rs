@@ -1,0 +1,136 @@
+//! The blocking lock, on masters in memory: threads, tasks, and the end of the lock's own thread.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use redquorum::blocking::Redlock;
+use redquorum::memory::Masters;
+use redquorum::report::Loss;
+use redquorum::{ExtendError, Outcome, RunError};
+
+const TTL: Duration = Duration::from_secs(10);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn bed() -> (Masters, Redlock) {
+    let masters = Masters::new(3);
+    let lock = masters.builder().ttl(TTL).wait(MINUTE).build_blocking().unwrap();
+    (masters, lock)
+}
+
+fn until(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..12_000 {
+        if done() {
+            return;
+        }
+        thread::park_timeout(Duration::from_millis(5));
+    }
+    panic!("not within a minute: {what}");
+}
+
+#[test]
+fn threads_take_turns() {
+    let (_masters, lock) = bed();
+    // Read and written in two steps: two holders at once would lose an update.
+    let sum = Arc::new(AtomicU32::new(0));
+    let work = |lock: Redlock, sum: Arc<AtomicU32>| {
+        move || {
+            for _ in 0..10 {
+                let lease = lock.acquire("r").send().unwrap();
+                let read = sum.load(Ordering::SeqCst);
+                thread::yield_now();
+                sum.store(read + 1, Ordering::SeqCst);
+                assert_eq!(lease.release().outcome, Outcome::Released);
+            }
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|_| thread::spawn(work(lock.clone(), sum.clone()))).collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(sum.load(Ordering::SeqCst), 40);
+}
+
+#[test]
+fn options_and_readers_are_those_of_the_async_lock() {
+    let (masters, lock) = bed();
+    let lease = lock.acquire("r").ttl(MINUTE).fenced().send().unwrap();
+    assert!(
+        lease.validity() > TTL
+            && lease.fencing_token().is_some()
+            && lease.report().in_favour() >= 2
+    );
+    assert!(lock.try_acquire("r").send().unwrap().is_none());
+    let taken = lock.acquire("r").wait(Duration::ZERO).send().unwrap_err();
+    assert!(taken.is_taken() && taken.resource() == Some(b"r"), "{taken}");
+    let before = lease.deadline();
+    assert!(lease.extend().unwrap() > before);
+    (1..=3).for_each(|number| masters.set(number, "r", "another", None));
+    assert!(matches!(lease.extend(), Err(ExtendError::QuorumGone { .. })));
+    drop(lease);
+    let both = lock.acquire_all(["a", "b"]).fenced().send().unwrap();
+    assert!(both.fencing_token("a").is_some() && both.fencing_token("c").is_none());
+    assert_eq!(both.release().outcome(), Outcome::Released);
+    assert!(lock.health().has_quorum() && lock.stats().acquired == 3);
+}
+
+#[test]
+fn run_gives_the_resource_back_and_reports_a_loss() {
+    let (masters, lock) = bed();
+    assert_eq!(lock.acquire("r").run(MINUTE, |lease| lease.resource().len()), Ok(1));
+    until("it is free", || masters.keys(1).is_empty());
+    let lost = lock.acquire("r").ttl(Duration::from_millis(300)).run(Duration::ZERO, |lease| {
+        // No watchdog beyond the first TTL: the thread waits for the end.
+        assert_eq!(lease.lost().cause, lease.loss().unwrap().cause);
+    });
+    let Err(RunError::Lost(lost)) = lost else { panic!("{lost:?}") };
+    assert!(matches!(lost.cause, Loss::Expired | Loss::MaxHold), "{lost}");
+}
+
+#[test]
+fn it_refuses_to_stop_the_tasks_of_a_runtime() {
+    let (_masters, lock) = bed();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async move {
+        let refused = catch_unwind(AssertUnwindSafe(|| lock.acquire("r").send())).unwrap_err();
+        let text = refused.downcast_ref::<&str>().unwrap();
+        assert!(text.contains("use the async redquorum::Redlock"), "{text}");
+        let lock = lock.clone();
+        let release = move || lock.acquire("r").send().unwrap().release().outcome;
+        assert_eq!(tokio::task::spawn_blocking(release).await.unwrap(), Outcome::Released);
+    });
+}
+
+/// The number of threads of blocking locks in this process.
+#[cfg(target_os = "linux")]
+fn drivers() -> usize {
+    let names = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    names.filter_map(|task| name(task.ok()?).ok()).filter(|name| name == "redquorum\n").count()
+}
+
+// The only test here that counts threads, so it is run in a process of its own.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_thread_ends_with_the_last_handle_and_its_clean_ups() {
+    if std::env::var_os("REDQUORUM_COUNT_THREADS").is_none() {
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "the_thread_ends_with_the_last_handle_and_its_clean_ups"]);
+        assert!(again.env("REDQUORUM_COUNT_THREADS", "1").status().unwrap().success());
+        return;
+    }
+    let (masters, lock) = bed();
+    let lease = lock.acquire("r").send().unwrap();
+    drop(lock);
+    assert_eq!(drivers(), 1, "the lease keeps it");
+    masters.stop(1);
+    drop(lease);
+    until("what can be deleted is deleted", || masters.keys(2).is_empty());
+    assert_eq!(drivers(), 1, "a master did not answer yet");
+    masters.resume(1);
+    until("it ends", || drivers() == 0);
+    assert!(masters.keys(1).is_empty());
+    // A build that fails leaves none behind.
+    redquorum::Redlock::builder().build_blocking().unwrap_err();
+    until("it ends", || drivers() == 0);
+}

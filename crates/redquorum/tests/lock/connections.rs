@@ -1,0 +1,164 @@
+//! Connections as services have them: passwords that change, Sentinels that move a master, and
+//! servers that are no independent master.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, RwLock};
+
+use redquorum::connect::{Credentials, Sentinel};
+use redquorum::{Builder, Outcome, Redlock, stats::LinkState};
+use redquorum_rig::{Masters, find_server, trials::Case};
+
+use crate::support::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        real:
+            a_password_that_changes_is_asked_for_at_each_connect,
+            a_failover_by_sentinels_is_followed,
+            a_faulty_sentinel_is_named,
+            a_node_of_a_cluster_is_refused_with_the_fix,
+    ]
+}
+
+async fn a_password_that_changes_is_asked_for_at_each_connect() {
+    let masters = Real::start(3);
+    // Creates the user.
+    drop(masters.user("~* &* +@all", 0));
+    let latest = Arc::new(RwLock::new("pw"));
+    let reader = latest.clone();
+    let url = |node| format!("redis://overruled:in-the-url@127.0.0.1:{}", masters.port(node));
+    let builder = over(masters.all().map(url)).credentials(move |master| {
+        assert!(master.starts_with("127.0.0.1:"), "{master}");
+        Credentials::user("locker", *reader.read().unwrap())
+    });
+    let lock = built(builder.require_quorum(true)).await;
+    let lease = lock.acquire("r").await.unwrap();
+    masters.done_on(1..=3, "ACL SETUSER locker resetpass >second");
+    lease.extend().await.expect("open connections stay logged in");
+    masters.done_on(1..=3, "CLIENT KILL USER locker");
+    eventually("the old password is refused", || {
+        let refused =
+            |state: &LinkState| matches!(state, LinkState::Down(why) if why.contains("WRONGPASS"));
+        lock.stats().masters.iter().all(|master| refused(&master.state))
+    })
+    .await;
+    *latest.write().unwrap() = "second";
+    up(&lock, 3).await;
+    lease.extend().await.expect("the lease outlives the change");
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+    let shown = format!("{:?}", Credentials::user("locker", "second"));
+    assert!(shown.contains("locker") && !shown.contains("second"), "{shown}");
+}
+
+/// A Sentinel that monitors the first of two masters under the name `jobs`. The second one is its
+/// replica.
+struct Watcher {
+    process: Child,
+    port: u16,
+    files: PathBuf,
+}
+
+impl Watcher {
+    async fn start(masters: &Real) -> Self {
+        let (port, master) = (free_port(), masters.port(1));
+        let files = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sentinel-{port}"));
+        fs::create_dir_all(&files).unwrap();
+        let config = files.join("sentinel.conf");
+        let text = format!(
+            "port {port}\nbind 127.0.0.1\nsentinel monitor jobs 127.0.0.1 {master} 1\n\
+             sentinel down-after-milliseconds jobs 500\nsentinel failover-timeout jobs 5000\n"
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = Command::new(find_server().unwrap().path());
+        command.arg(&config).arg("--sentinel").current_dir(&files).stdout(Stdio::null());
+        let watcher = Self { process: command.spawn().expect("a Sentinel"), port, files };
+        eventually("the Sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok())
+            .await;
+        watcher
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // Best effort: files that stay are in the target directory.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_dir_all(&self.files);
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+async fn a_failover_by_sentinels_is_followed() {
+    let servers = Masters::builder().count(4).config("repl-diskless-sync-delay", "0");
+    let masters = Real::of(servers);
+    masters.done(2, &format!("REPLICAOF 127.0.0.1 {}", masters.port(1)));
+    let says = |node, what| masters.text(node, "INFO replication").contains(what);
+    eventually("the replica has a copy", || says(2, "master_link_status:up")).await;
+    let watcher = Watcher::start(&masters).await;
+    // The first Sentinel is down.
+    let sentinels = [format!("redis://127.0.0.1:{}", free_port()), watcher.url()];
+    let builder = over([masters.url(3), masters.url(4)]).master(Sentinel::new("jobs", sentinels));
+    let lock = built(builder.connect_timeout(2 * S)).await;
+    up(&lock, 3).await;
+    let lease = lock.acquire("before").await.unwrap();
+    eventually("the replica has the key", || masters.holders("before") == [1, 2, 3, 4]).await;
+    masters.kill([1]);
+    eventually("the replica is a master", || says(2, "role:master")).await;
+    eventually("it connects once more", || lock.stats().masters[2].connected == 2).await;
+    up(&lock, 3).await;
+    let after = lock.acquire("after").await.unwrap();
+    eventually("the new master grants", || masters.value(2, "after").is_some()).await;
+    for lease in [lease, after] {
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+    }
+}
+
+/// Why the master is down that this builder has alone.
+async fn why_down(builder: Builder) -> String {
+    let lock = built(builder.node_timeout(CALM)).await;
+    match &lock.stats().masters[0].state {
+        LinkState::Down(why) => why.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn a_faulty_sentinel_is_named() {
+    let masters = Real::start(2);
+    let watcher = Watcher::start(&masters).await;
+    let by = |service: &str, sentinels: &[String]| {
+        Redlock::builder().master(Sentinel::new(service, sentinels))
+    };
+    let why = why_down(by("jobs", &[masters.url(2)])).await;
+    assert!(why.contains(&masters.name(2)) && why.contains("unknown command"), "{why}");
+    let why = why_down(by("others", &[watcher.url()])).await;
+    assert!(why.contains("it monitors no master named `others`"), "{why}");
+    let why = why_down(Redlock::builder().master(watcher.url())).await;
+    assert!(why.contains("it is a Sentinel, not a master"), "{why}");
+    masters.done(1, &format!("REPLICAOF 127.0.0.1 {}", masters.port(2)));
+    let why = why_down(by("jobs", &[watcher.url()])).await;
+    assert!(why.contains("it is no master: a failover is under way"), "{why}");
+    for (sentinel, fault) in [
+        (Sentinel::new("", [watcher.url()]), "has no name"),
+        (Sentinel::new("jobs", [""; 0]), "give the URL of at least one"),
+        (Sentinel::new("jobs", ["redis://:hunter2@h:port"]), "its port is not a number"),
+    ] {
+        let error = Redlock::builder().master(sentinel).build().await.unwrap_err().to_string();
+        assert!(error.contains(fault) && !error.contains("hunter2"), "{error}");
+    }
+}
+
+async fn a_node_of_a_cluster_is_refused_with_the_fix() {
+    let masters = Real::of(Masters::builder().count(3).config("cluster-enabled", "yes"));
+    let error = masters.lock().await.try_acquire("r").await.unwrap_err().to_string();
+    assert!(error.contains("give independent masters, not nodes of a cluster"), "{error}");
+}

@@ -1,0 +1,151 @@
+//! Extensions, by the caller and by the watchdog, never harm: a failure changes nothing, a gap is
+//! never hidden, and there is no success after the end of the lease. A local timer reports a loss
+//! in time, whatever the masters do.
+
+use std::future::pending;
+use std::time::Duration;
+
+use redquorum::{
+    ExtendError, Lost, Outcome,
+    report::{Loss, MasterOutcome},
+};
+use redquorum_rig::trials::Case;
+use tokio::time::sleep;
+
+use crate::support::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        both:
+            a_gap_in_the_quorum_is_never_hidden_and_the_old_deadline_stands,
+            an_extend_without_replies_deletes_nothing_and_the_old_deadline_stands,
+            an_extend_that_is_answered_after_the_deadline_is_no_success,
+            a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
+            a_watchdog_reports_that_the_keys_are_gone,
+            a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
+        real:
+            a_shorter_extend_never_shortens_a_key,
+    ]
+}
+
+async fn a_gap_in_the_quorum_is_never_hidden_and_the_old_deadline_stands<C: Cluster>() {
+    let masters = C::start(5);
+    let lock = masters.lock().await;
+    let lease = masters.held(&lock, "r").await;
+    let deadline = lease.deadline();
+    masters.delete(1..=3, "r");
+    for _ in 0..3 {
+        let error = lease.extend().await.unwrap_err();
+        let ExtendError::QuorumGone { report, .. } = &error else { panic!("{error}") };
+        assert_eq!(answers(report)[..3], vec![Some(MasterOutcome::Absent); 3]);
+        answered(&lock).await;
+        assert_eq!(masters.holders("r"), [4, 5], "no key is made, and none is deleted");
+        assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false), "the holder decides");
+    }
+    let _ = lease.release().await;
+    masters.cleaned().await;
+}
+
+async fn an_extend_without_replies_deletes_nothing_and_the_old_deadline_stands<C: Cluster>() {
+    let masters = C::start(5);
+    let lock = built(masters.brisk()).await;
+    let lease = masters.held(&lock, "r").await;
+    let deadline = lease.deadline();
+    masters.stop([1, 3, 5]);
+    let error = C::takes(100 * MS, lease.extend()).await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false));
+    assert_eq!(lock.stats().not_extended, 1);
+    masters.resume([1, 3, 5]);
+    answered(&lock).await;
+    assert_eq!(masters.holders("r"), [1, 2, 3, 4, 5]);
+    assert!(lease.extend().await.unwrap() > deadline, "and then it can be extended");
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+}
+
+async fn an_extend_that_is_answered_after_the_deadline_is_no_success<C: Cluster>() {
+    let masters = C::start(3);
+    // The round may last longer than the lease.
+    let lock = built(masters.builder().ttl(3 * CALM / 2)).await;
+    let lease = masters.held(&lock, "r").await;
+    let deadline = lease.deadline();
+    sleep(deadline.remaining().saturating_sub(200 * MS)).await;
+    masters.stop(1..=3);
+    let error = C::takes(deadline.remaining(), lease.extend()).await.unwrap_err();
+    assert!(matches!(error, ExtendError::Lost(Lost { cause: Loss::Expired, .. })), "{error}");
+    masters.resume(1..=3);
+    answered(&lock).await;
+    assert!(lease.is_lost() && lease.deadline() == deadline, "lost is final");
+    masters.cleaned().await;
+}
+
+async fn a_shorter_extend_never_shortens_a_key() {
+    let masters = Real::start(5);
+    let lock = built(masters.builder().ttl(60 * S)).await;
+    let lease = masters.held(&lock, "r").await;
+    lease.extend_to(5 * S).await.unwrap();
+    answered(&lock).await;
+    assert!(lease.validity() <= 5 * S, "the holder is bound by it");
+    assert!(masters.all().all(|node| masters.pttl(node, "r") > 50_000), "a key was shortened");
+}
+
+const TTL: Duration = Duration::from_millis(600);
+
+async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: Cluster>() {
+    for way in ["released", "dropped", "lost"] {
+        let masters = C::start(3);
+        let lock = built(masters.brisk().ttl(2 * TTL)).await;
+        let lease = masters.held(&lock, "r").await;
+        lease.keep_alive(60 * S);
+        eventually("it renews", || lock.stats().extended > 0).await;
+        match way {
+            "released" => drop(lease.release().await),
+            "dropped" => drop(lease),
+            _ => {
+                masters.delete(1..=3, "r");
+                lease.lost().await;
+            }
+        }
+        masters.cleaned().await;
+        answered(&lock).await;
+        let commands = || sum(&lock, |master| master.latency.count);
+        let before = commands();
+        // A watchdog would renew three times in this time.
+        sleep(2 * TTL).await;
+        assert_eq!(commands(), before, "{way}");
+    }
+}
+
+async fn a_watchdog_reports_that_the_keys_are_gone<C: Cluster>() {
+    let masters = C::start(5);
+    let lock = built(masters.builder().ttl(3 * S)).await;
+    let lease = masters.held(&lock, "r").await;
+    lease.keep_alive(60 * S);
+    masters.delete(1..=3, "r");
+    let lost = lease.run(pending::<()>()).await.unwrap_err();
+    assert_eq!(lost.cause, Loss::QuorumGone);
+    assert!(!lease.deadline().has_passed(), "the report is before the deadline");
+    assert_eq!(lease.validity(), Duration::ZERO);
+    assert_eq!((lock.stats().lost, lock.stats().not_extended), (1, 1));
+    masters.cleaned().await;
+}
+
+async fn a_loss_is_reported_in_time_though_no_master_replies_and_is_final<C: Cluster>() {
+    for (fault, heal) in FAULTS {
+        let masters = C::start(5);
+        let lock = built(masters.brisk().ttl(TTL)).await;
+        let lease = lock.acquire("r").await.unwrap();
+        lease.keep_alive(10 * S);
+        masters.each(fault, masters.all());
+        let lost = C::takes(lease.validity(), lease.lost()).await;
+        assert_eq!((lost.cause, lock.stats().lost), (Loss::Expired, 1));
+        assert!(lease.deadline().has_passed(), "not before the deadline");
+        masters.each(heal, masters.all());
+        // Stopped masters now execute the delayed renewals and reply.
+        answered(&lock).await;
+        assert_eq!((lease.loss(), lease.lost().await), (Some(lost.clone()), lost));
+        let error = lease.extend().await.unwrap_err();
+        assert!(matches!(error, ExtendError::Lost(Lost { cause: Loss::Expired, .. })), "{error}");
+        masters.cleaned().await;
+    }
+}

@@ -1,0 +1,224 @@
+//! Outcomes are different results, and quick ones: taken, no quorum, already gone. A minority of
+//! masters that are down or hung makes no acquire fail or slow, and a majority is an error in time.
+//! Health and statistics show the same.
+
+use std::time::Duration;
+
+use redquorum::{
+    AcquireError, ExtendError, Outcome, Redlock,
+    report::{Cause, Holder, MasterOutcome},
+    stats::LinkState,
+};
+use redquorum_rig::trials::Case;
+
+use crate::support::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        both:
+            a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down,
+            a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key,
+            a_refusal_that_stands_does_not_wait_for_hung_masters,
+            an_even_split_of_votes_is_decided_at_once,
+            a_refused_request_reports_the_holder_of_the_resource,
+            health_reports_the_masters_that_are_alive_in_time,
+            stats_count_what_happened;
+        real:
+            no_quorum_names_what_is_wrong_with_each_master,
+    ]
+}
+
+async fn a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down<C: Cluster>() {
+    for (fault, heal) in FAULTS {
+        let masters = C::start(5);
+        let lock = masters.lock().await;
+        masters.each(fault, [2, 4]);
+        for round in 0..20 {
+            let lease = C::at_once(lock.acquire(format!("r{round}"))).await;
+            let lease = lease.unwrap_or_else(|error| panic!("{fault:?}, round {round}: {error}"));
+            assert_ne!(answers(lease.report())[1], Some(MasterOutcome::Done));
+            C::at_once(lease.extend()).await.unwrap();
+            let released = C::at_once(lease.release()).await;
+            assert_eq!(released.outcome, Outcome::Released, "{}", released.report);
+        }
+        masters.each(heal, [2, 4]);
+        recovered(&lock).await;
+        masters.cleaned().await;
+    }
+}
+
+async fn a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key<C: Cluster>() {
+    for (fault, heal) in FAULTS {
+        let hangs = matches!(fault, Change::Stop);
+        let masters = C::start(5);
+        let lock = if hangs { built(masters.brisk()).await } else { masters.lock().await };
+        let held = masters.held(&lock, "held").await;
+        masters.each(fault, 1..=3);
+        let time = if hangs { 100 * MS } else { Duration::ZERO };
+        let error = C::takes(time, lock.try_acquire("r")).await.unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        if hangs {
+            let silent = vec![Some(MasterOutcome::Unknown(Cause::Silent)); 3];
+            assert_eq!(answers(error.report().unwrap())[..3], silent, "{error}");
+        }
+        // An acquire with time left tries again, and ends when its wait is over.
+        let (took, error) = timed(lock.acquire("r").wait(300 * MS)).await;
+        let error = error.unwrap_err();
+        assert!(matches!(error, AcquireError::NoQuorum { attempts: 2.., .. }), "{error}");
+        assert!(took >= 300 * MS && took <= 500 * MS + C::LATE, "{took:?}");
+        let (took, released) = timed(held.release()).await;
+        assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
+        assert!(took <= time + C::LATE, "{took:?}");
+        eventually("those that live have no key", || masters.keys(4..=5).is_empty()).await;
+        masters.each(heal, 1..=3);
+        recovered(&lock).await;
+        assert_eq!(masters.keys(masters.all()), Vec::<String>::new());
+        assert!(lock.try_acquire("held").await.unwrap().is_some());
+    }
+}
+
+async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
+    let masters = C::start(5);
+    let (lock, other) = (masters.lock().await, masters.lock().await);
+    let held = masters.held(&other, "held").await;
+    let lease = masters.held(&lock, "lost").await;
+    masters.delete(1..=3, "lost");
+    masters.stop([4, 5]);
+    assert!(C::at_once(lock.try_acquire("held")).await.unwrap().is_none());
+    let error = C::at_once(lease.extend()).await.unwrap_err();
+    assert!(matches!(error, ExtendError::QuorumGone { .. }), "{error}");
+    let released = C::at_once(lease.release()).await;
+    assert_eq!(released.outcome, Outcome::AlreadyGone, "{}", released.report);
+    masters.resume([4, 5]);
+    masters.freed("lost").await;
+    assert_eq!(held.release().await.outcome, Outcome::Released);
+}
+
+async fn an_even_split_of_votes_is_decided_at_once<C: Cluster>() {
+    for count in [2, 4] {
+        let masters = C::start(count);
+        let lock = masters.lock().await;
+        masters.put(1..=count / 2, "r");
+        assert!(C::at_once(lock.try_acquire("r")).await.unwrap().is_none());
+        let error = lock.acquire("r").wait(50 * MS).await.unwrap_err();
+        assert!(matches!(error, AcquireError::Taken { .. }), "{error}");
+        let planted = || masters.holders("r").into_iter().eq(1..=count / 2);
+        eventually("only what was planted is left", planted).await;
+    }
+}
+
+/// The reply of each master about the holder.
+async fn holders(lock: &Redlock) -> Vec<MasterOutcome> {
+    let error = lock.acquire("r").wait(50 * MS).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
+    assert!(error.to_string().starts_with("r: taken by another ("), "{error}");
+    assert!(lock.try_acquire("r").await.unwrap().is_none(), "for one attempt it is no error");
+    let replies: Vec<_> = answers(error.report().unwrap()).into_iter().flatten().collect();
+    assert!(replies.len() >= 3, "{error}");
+    replies
+}
+
+async fn a_refused_request_reports_the_holder_of_the_resource<C: Cluster>() {
+    let masters = C::start(5);
+    let (lock, other) = (masters.lock().await, masters.lock().await);
+    let lease = masters.held(&other, "r").await;
+    let value = masters.value(1, "r").unwrap();
+    for reply in holders(&lock).await {
+        let MasterOutcome::Taken(Holder::Lease { token, left_ms: 1..=10_000 }) = reply else {
+            panic!("{reply:?}")
+        };
+        assert_eq!(token.as_bytes().as_slice(), value);
+    }
+    let _ = lease.release().await;
+    masters.freed("r").await;
+    masters.put(1..=5, "r");
+    for reply in holders(&lock).await {
+        let is_foreign =
+            matches!(reply, MasterOutcome::Taken(Holder::Foreign { left_ms: 1..=60_000 }));
+        assert!(is_foreign, "{reply:?}");
+    }
+    masters.all().for_each(|node| masters.set(node, "r", "stranger", None));
+    let replies = holders(&lock).await;
+    assert!(
+        replies.iter().all(|reply| *reply == MasterOutcome::Taken(Holder::NoExpiry)),
+        "{replies:?}"
+    );
+    assert!(Holder::NoExpiry.to_string().contains("a key without TTL, which never expires"));
+    assert!(masters.all().all(|node| masters.value(node, "r").unwrap() == b"stranger"));
+}
+
+async fn down(lock: &Redlock, node: usize) {
+    let is_down = || matches!(lock.stats().masters[node - 1].state, LinkState::Down(_));
+    eventually("it is noticed", is_down).await;
+}
+
+async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
+    let masters = C::start(5);
+    let lock = built(masters.brisk()).await;
+    let health = C::at_once(lock.health()).await;
+    assert_eq!((health.alive, health.quorum, health.has_quorum()), (5, 3, true), "{health}");
+    masters.stop(2..=3);
+    let health = C::takes(100 * MS, lock.health()).await;
+    assert_eq!((health.alive, health.has_quorum()), (3, true), "{health}");
+    masters.kill([1]);
+    down(&lock, 1).await;
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.has_quorum()), (2, false), "{health}");
+    let text = health.to_string();
+    assert!(text.starts_with("2 of 5 masters usable, 2 alive, 3 needed: "), "{health}");
+    // A stalled link is sent no probe.
+    let stalled = || lock.stats().masters[1..=2].iter().all(|m| m.state == LinkState::Stalled);
+    eventually("the links stall", stalled).await;
+    assert_eq!(C::at_once(lock.health()).await.alive, 2);
+    masters.restart([1]);
+    masters.resume(2..=3);
+    up(&lock, 5).await;
+    assert_eq!(lock.health().await.alive, 5);
+}
+
+async fn stats_count_what_happened<C: Cluster>() {
+    let masters = C::start(3);
+    let lock = masters.lock().await;
+    let lease = masters.held(&lock, "r").await;
+    assert!(lock.try_acquire("r").await.unwrap().is_none());
+    lease.extend().await.unwrap();
+    answered(&lock).await;
+    let held = lock.stats();
+    let _ = lease.release().await;
+    masters.kill([1, 2]);
+    lock.try_acquire("r").await.unwrap_err();
+    let stats = lock.stats();
+    assert_eq!((stats.acquired, stats.taken, stats.no_quorum, stats.too_late), (1, 1, 1, 0));
+    assert_eq!((stats.extended, stats.not_extended, stats.lost, stats.released), (1, 0, 0, 1));
+    for (master, node) in held.masters.iter().zip(1..) {
+        assert_eq!(*master.name, masters.name(node));
+        assert_eq!((master.granted, master.connected, master.owed), (1, 1, 0), "{master:?}");
+        assert!(master.refused >= 1 && master.unknown == 0, "{master:?}");
+        let latency = master.latency;
+        assert!(latency.count >= 4 && latency.p50 <= latency.p99, "{latency:?}");
+        assert!(latency.max < 10 * CALM, "{latency:?}");
+    }
+    assert!(stats.masters[0].unknown >= 1, "{:?}", stats.masters[0]);
+}
+
+async fn no_quorum_names_what_is_wrong_with_each_master() {
+    let masters = Real::start(5);
+    let lock = built(masters.brisk()).await;
+    masters.kill([1]);
+    masters.stop([2]);
+    masters.done(3, "CONFIG SET maxmemory 1");
+    down(&lock, 1).await;
+    let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    let replies = answers(error.report().unwrap());
+    assert!(matches!(&replies[0], Some(MasterOutcome::Unknown(Cause::Down(_)))), "{error}");
+    let silent =
+        matches!(&replies[1], Some(MasterOutcome::Unknown(Cause::Silent | Cause::Stalled)));
+    assert!(silent, "{error}");
+    let text = error.to_string();
+    for (node, part) in [(1, "not connected: "), (2, "no answer"), (3, "OOM"), (4, "granted")] {
+        let name = format!("master {node} ({}): ", masters.name(node));
+        let replies = text.split("; ").find(|replies| replies.contains(&name)).unwrap_or_default();
+        assert!(replies.contains(part), "{node} {part}: {text}");
+    }
+    masters.resume([2]);
+}

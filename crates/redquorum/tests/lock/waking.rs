@@ -1,0 +1,245 @@
+//! Waiters: a release wakes them, even if their connections broke meanwhile. They leave nothing
+//! behind, in the process or on a master. `access.rs` has masters that may not wake a waiter.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+
+use redquorum::{Lease, Outcome, Redlock};
+use redquorum_rig::RespValue;
+use redquorum_rig::trials::{Case, with_masters};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+
+use crate::support::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = cases![
+        both:
+            a_release_wakes_the_waiter_at_once;
+        real:
+            a_connection_that_is_killed_is_subscribed_anew,
+            waits_dropped_at_any_time_leave_nothing,
+            a_key_that_is_no_queue_is_ignored,
+    ];
+    let many = || run_within(900 * S, one_after_the_other());
+    cases.push(with_masters("real::resources_waited_for_one_after_the_other_leave_nothing", many));
+    cases
+}
+
+/// The number of waiters that the masters are to wake, over all links.
+fn listens(lock: &Redlock) -> usize {
+    lock.stats().masters.iter().map(|master| master.listens).sum()
+}
+
+/// Whether a master has exactly one waiter for a resource, and its connection is subscribed.
+fn is_awaited(masters: &Real, node: usize, resource: &str) -> bool {
+    let queue = format!("redquorum:queue:{resource}");
+    let waiters = match masters.command(node, &[b"ZRANGE", queue.as_bytes(), b"0", b"-1"]) {
+        Ok(RespValue::Array(waiters)) => waiters,
+        other => panic!("{other:?}"),
+    };
+    let [waiter] = waiters.as_slice() else { return false };
+    let inbox = waiter.text().expect("a text")[..16].to_owned();
+    match masters.ask(node, &format!("PUBSUB NUMSUB redquorum:wake:{inbox}")) {
+        Ok(RespValue::Array(reply)) => matches!(reply.as_slice(), [_, RespValue::Integer(1)]),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The number of channels with subscribers, over all masters.
+pub(crate) fn channels(masters: &Real) -> usize {
+    let on = |node| match masters.ask(node, "PUBSUB CHANNELS redquorum:*") {
+        Ok(RespValue::Array(channels)) => channels.len(),
+        other => panic!("{other:?}"),
+    };
+    masters.all().map(on).sum()
+}
+
+/// Two locks, as of two processes.
+async fn two(masters: &impl Cluster) -> [Redlock; 2] {
+    let builder = || masters.builder().ttl(60 * S);
+    [built(builder()).await, built(builder()).await]
+}
+
+/// Checks that no waiter is left in the process or in a queue, and that each connection is
+/// subscribed to at most one channel.
+async fn forgotten(masters: &Real, locks: &[&Redlock]) {
+    let left = || -> usize {
+        let here = locks.iter().map(|lock| lock.stats().waiting + listens(lock)).sum::<usize>();
+        let there =
+            |keys| masters.all().map(|node| masters.matching(node, keys).len()).sum::<usize>();
+        here + there("redquorum:queue:*") + there("redquorum:lapse:*")
+    };
+    eventually("nothing is left of the waiters", || left() == 0).await;
+    assert!(channels(masters) <= locks.len() * masters.len());
+}
+
+type Waiter = JoinHandle<Lease>;
+
+/// A waiter that the masters will wake.
+async fn waiter(lock: &Redlock, masters: &Real, resource: &str) -> Waiter {
+    let request = lock.acquire(resource).wait(60 * S).into_future();
+    let waiter = tokio::spawn(async move { request.await.unwrap() });
+    awaited(masters, resource).await;
+    waiter
+}
+
+async fn awaited(masters: &Real, resource: &str) {
+    let awaited = || masters.all().all(|node| is_awaited(masters, node, resource));
+    eventually("all masters have the waiter", awaited).await;
+}
+
+/// A release wakes the waiter at once, and the waiter releases in turn.
+async fn wakes_at_once(lease: Lease, waiter: Waiter) {
+    let next = Real::at_once(async {
+        let _ = lease.release().await;
+        waiter.await.unwrap()
+    });
+    let _ = next.await.release().await;
+}
+
+async fn a_release_wakes_the_waiter_at_once<C: Cluster>() {
+    let masters = C::start(3);
+    let [one, two] = two(&masters).await;
+    let mut took = Vec::new();
+    for round in 0..11 {
+        // Another resource each time: a process that has just released a resource queues for it.
+        let lease = one.acquire(format!("r{round}")).await.unwrap();
+        let waiter = tokio::spawn(two.acquire(format!("r{round}")).wait(60 * S).into_future());
+        eventually("masters will wake it", || listens(&two) == 3).await;
+        answered(&two).await;
+        sleep(30 * MS).await;
+        assert!(!waiter.is_finished());
+        let (time, next) = timed(async {
+            assert_eq!(lease.release().await.outcome, Outcome::Released);
+            waiter.await.unwrap().unwrap()
+        })
+        .await;
+        took.push(time);
+        assert!(next.validity() > 50 * S);
+        let _ = next.release().await;
+    }
+    took.sort();
+    // With looks alone each hand-over would take half a second on average.
+    assert!(took[5] < 100 * MS && took[10] <= 100 * MS + C::LATE, "{took:?}");
+    eventually("nothing is left of the waiters", || listens(&two) == 0).await;
+    assert_eq!(two.stats().waiting, 0);
+    masters.cleaned().await;
+}
+
+async fn a_connection_that_is_killed_is_subscribed_anew() {
+    let masters = Real::start(3);
+    let [one, two] = two(&masters).await;
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = waiter(&two, &masters, "r").await;
+    for round in 0..3 {
+        masters.done_on(1..=3, "CLIENT KILL TYPE pubsub");
+        let connected = || sum(&two, |master| master.connected);
+        eventually("all are connected anew", || connected() == 3 * (round + 2)).await;
+        awaited(&masters, "r").await;
+        assert!(!waiter.is_finished(), "{round}");
+    }
+    wakes_at_once(lease, waiter).await;
+    forgotten(&masters, &[&one, &two]).await;
+}
+
+/// Waits are dropped between their first poll and long after they began to sleep, some with another
+/// waiter behind them in the queue.
+async fn waits_dropped_at_any_time_leave_nothing() {
+    const WAITS: u32 = 200;
+    let masters = Real::start(3);
+    let [one, two] = two(&masters).await;
+    let mut leases = Vec::new();
+    for round in 0..WAITS {
+        leases.push(one.acquire(format!("held-{round}")).await.unwrap());
+    }
+    let mut asleep = 0;
+    for round in 0..WAITS {
+        let after = 20 * MS * round / WAITS;
+        let request = || two.acquire(format!("held-{round}")).wait(60 * S).into_future();
+        let (mut waiting, mut behind) = (request(), request());
+        let start = Instant::now();
+        loop {
+            assert!(poll_once(&mut waiting).await.is_pending());
+            if round % 3 == 0 {
+                assert!(poll_once(&mut behind).await.is_pending());
+            }
+            if start.elapsed() >= after {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        asleep += u32::from(listens(&two) == 3);
+        drop(waiting);
+        if round % 6 == 0 {
+            // The next waiter gets a poll, and is then dropped too.
+            let _ = poll_once(&mut behind).await;
+        }
+    }
+    assert!(asleep > WAITS / 10 && asleep < WAITS, "{asleep} of {WAITS} were asleep");
+    forgotten(&masters, &[&two]).await;
+    assert_eq!(masters.keys(1..=3).len(), 3 * WAITS as usize, "only what is held");
+    for lease in leases {
+        let _ = lease.release().await;
+    }
+    masters.cleaned().await;
+    assert_eq!(owed(&two), 0);
+}
+
+/// `REDQUORUM_RESOURCES=100000` sets their number.
+async fn one_after_the_other() {
+    const TASKS: usize = 200;
+    let many = std::env::var("REDQUORUM_RESOURCES").map_or(2000, |text| text.parse().unwrap());
+    let masters = Real::start(3);
+    let [one, two] = two(&masters).await;
+    let (next, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (one, two, next, most) = (one.clone(), two.clone(), next.clone(), most.clone());
+        tasks.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= many {
+                    return;
+                }
+                let name = format!("one-{number}");
+                let held = one.acquire(&name).await.unwrap();
+                let mut waiting = two.acquire(&name).wait(60 * S).into_future();
+                while listens(&two) == 0 {
+                    assert!(matches!(poll_once(&mut waiting).await, Poll::Pending));
+                    tokio::task::yield_now().await;
+                }
+                most.fetch_max(listens(&two), Ordering::Relaxed);
+                let (released, lease) = tokio::join!(held.release(), waiting);
+                drop(released);
+                let _ = lease.unwrap().release().await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let most = most.load(Ordering::Relaxed);
+    println!("{many} resources, at most {most} waiters at a time, in {:?}", start.elapsed());
+    assert!(most > 0 && most <= 3 * TASKS, "{most}");
+    assert_eq!(two.stats().acquired, many as u64);
+    forgotten(&masters, &[&one, &two]).await;
+    masters.cleaned().await;
+}
+
+async fn a_key_that_is_no_queue_is_ignored() {
+    let masters = Real::start(3);
+    let fair = || masters.builder().ttl(60 * S).fair(true);
+    let [one, two] = [built(fair()).await, built(fair()).await];
+    for queue in ["SET redquorum:queue:r what", "ZADD redquorum:queue:r 9007199254740993 x"] {
+        masters.done_on(1..=3, queue);
+        let lease = one.acquire("r").await.unwrap();
+        let waiter = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
+        sleep(100 * MS).await;
+        let _ = lease.release().await;
+        let _ = waiter.await.unwrap().unwrap().release().await;
+        masters.done_on(1..=3, "DEL redquorum:queue:r redquorum:lapse:r");
+    }
+    masters.cleaned().await;
+}

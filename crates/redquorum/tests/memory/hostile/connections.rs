@@ -1,0 +1,255 @@
+//! Connections: every reply belongs to its command, even when other connections open and close, no
+//! byte is left over, and code of the caller that panics breaks nothing but its connection.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{
+    Outcome, Redlock,
+    connect::{Connecting, Connection, Node},
+    stats::LinkState,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::scripted::{Reaction, Scripted};
+use crate::support::{MS, S, Tap, Tapped};
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(5);
+    let first = lock.acquire("first").await.unwrap();
+    let second = lock.acquire("second").await.unwrap();
+    // The link is stalled now, and a second connection waits for its handshake.
+    sleep(350 * MS).await;
+    assert_eq!(lock.stats().masters[4].state, LinkState::Stalled);
+    masters.resume(5);
+    // The clean-up is queued in the instant in which the replies to the two SETs arrive.
+    drop(first);
+    sleep(MS).await;
+    let stats = lock.stats().masters[4].clone();
+    assert_eq!((stats.state, stats.connected), (LinkState::Up, 1));
+    assert_eq!((stats.owed, stats.unanswered), (0, 0), "a command was lost");
+    assert_eq!(masters.value(5, "first"), None);
+    assert!(masters.value(5, "second").is_some());
+    // Later replies are not assigned to earlier commands.
+    second.extend().await.unwrap();
+    let _ = second.release().await;
+    let (connected, owed) = (lock.stats().masters[4].connected, lock.stats().masters[4].owed);
+    assert_eq!((connected, owed), (1, 0));
+}
+
+/// Records when a node is dialled.
+#[derive(Clone, Default)]
+struct Dialled(Arc<Mutex<Vec<Instant>>>);
+
+impl Tap for Dialled {
+    fn dial(&self) {
+        self.0.lock().unwrap().push(Instant::now());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_a_master_that_stalls_do_not_dial_in_step() {
+    let (masters, dialled) = (Masters::new(1), Dialled::default());
+    let mut locks = Vec::new();
+    for _ in 0..20 {
+        let node = Tapped(masters.node(1), dialled.clone());
+        locks.push(Redlock::builder().tokio_clock_for_tests().master(node).build().await.unwrap());
+    }
+    masters.stop(1);
+    dialled.0.lock().unwrap().clear();
+    let stopped = Instant::now();
+    let mut tasks = JoinSet::new();
+    for lock in locks.clone() {
+        tasks.spawn(async move { lock.try_acquire("r").await.is_err() });
+    }
+    assert!(tasks.join_all().await.into_iter().all(|refused| refused));
+    sleep(400 * MS).await;
+    let after: Vec<Duration> =
+        dialled.0.lock().unwrap().iter().map(|at| at.duration_since(stopped)).collect();
+    assert_eq!(after.len(), 20, "each one connection beside its stalled one");
+    // Each client dials at a random moment within a tenth of the connect timeout. All of them fall
+    // within a fifth of that tenth once in 10^13 runs.
+    let (first, last) = (after.iter().min().unwrap(), after.iter().max().unwrap());
+    assert!(*last - *first > 20 * MS, "{after:?}");
+}
+
+/// A node whose connections send nothing before a flush, and whose flushes take a millisecond.
+struct Holding(Scripted);
+
+impl Node for Holding {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let inner = self.0.connect().await?;
+            Ok(Box::new(Held { inner, held: Vec::new(), asked: false }) as Box<dyn Connection>)
+        })
+    }
+}
+
+struct Held {
+    inner: Box<dyn Connection>,
+    held: Vec<u8>,
+    asked: bool,
+}
+
+impl AsyncWrite for Held {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.held.extend(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { inner, held, asked } = self.get_mut();
+        if !*asked && !held.is_empty() {
+            *asked = true;
+            let waker = cx.waker().clone();
+            tokio::spawn(async move {
+                sleep(MS).await;
+                waker.wake();
+            });
+            return Poll::Pending;
+        }
+        while !held.is_empty() {
+            let count = ready!(Pin::new(&mut *inner).poll_write(cx, held))?;
+            held.drain(..count);
+        }
+        *asked = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Held {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl Connection for Held {}
+
+/// Breaks connections after the handshake, with an error without text.
+#[derive(Clone, Default)]
+struct Wordless(Arc<AtomicUsize>);
+
+impl Tap for Wordless {
+    fn dial(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        if result.is_ready() {
+            return result;
+        }
+        let waits = self.0.fetch_add(1, Relaxed);
+        assert!(waits < 1_000, "it is read again and again");
+        // From the third wait on, the handshake is done and the link reads on.
+        if waits < 2 { Poll::Pending } else { Poll::Ready(Err(io::Error::other(""))) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_text_is_an_error() {
+    let scripted = Scripted::new("wordless", |_| Reaction::Well);
+    let seen = scripted.seen();
+    let lock = Masters::new(4)
+        .builder()
+        .master(Tapped(scripted, Wordless::default()))
+        .build()
+        .await
+        .unwrap();
+    for _ in 0..5 {
+        let lease = lock.acquire("r").await.unwrap();
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+        sleep(1_000 * MS).await;
+    }
+    assert!(lock.health().await.has_quorum());
+    assert!((2..=20).contains(&seen.connects()), "{}", seen.connects());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_a_connection_holds_back_are_flushed_in_time() {
+    let mut builder = Redlock::builder().tokio_clock_for_tests();
+    for number in 1..=3 {
+        builder =
+            builder.master(Holding(Scripted::new(&format!("held-{number}"), |_| Reaction::Well)));
+    }
+    let lock = builder.build().await.unwrap();
+    for _ in 0..20 {
+        let start = Instant::now();
+        let lease = lock.acquire("r").await.unwrap();
+        lease.extend().await.unwrap();
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+        assert!(start.elapsed() <= 12 * MS, "{:?}", start.elapsed());
+    }
+}
+
+/// Panics once in a read or a write, on request.
+#[derive(Clone, Default)]
+struct Panicky {
+    lock: Arc<OnceLock<Redlock>>,
+    on_read: Arc<AtomicBool>,
+    on_write: Arc<AtomicBool>,
+}
+
+impl Drop for Panicky {
+    fn drop(&mut self) {
+        // A connection may report the lock's figures when it ends.
+        if let Some(lock) = self.lock.get() {
+            lock.stats();
+        }
+    }
+}
+
+impl Tap for Panicky {
+    fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        assert!(!self.on_read.swap(false, Relaxed), "planted in poll_read");
+        result
+    }
+
+    fn write(&self) {
+        assert!(!self.on_write.swap(false, Relaxed), "planted in poll_write");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_panics_is_replaced_and_its_clean_ups_complete() {
+    let tap = Panicky::default();
+    let node = Tapped(Scripted::new("panicky", |_| Reaction::Well), tap.clone());
+    let lock = Masters::new(2).builder().master(node).build().await.unwrap();
+    tap.lock.set(lock.clone()).unwrap();
+    for panicked in [&tap.on_read, &tap.on_write] {
+        let lease = lock.acquire("r").await.unwrap();
+        sleep(MS).await;
+        panicked.store(true, Relaxed);
+        drop(lease);
+        sleep(3 * S).await;
+        assert!(!panicked.load(Relaxed), "it never panicked");
+        let stats = lock.stats().masters[2].clone();
+        assert_eq!((stats.state, stats.owed), (LinkState::Up, 0));
+    }
+    assert_eq!(lock.stats().masters[2].connected, 3);
+}

@@ -1,0 +1,157 @@
+//! Durations: zero, tiny, huge, and both sides of every bound.
+
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{AcquireError, Backoff, BadOption, BuildError, ExtendError, Outcome};
+use tokio::time::{Instant, timeout};
+
+use crate::support::{MS, S};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const LONG: Duration = Duration::from_secs(u64::MAX);
+
+fn is_too_short(bad: BadOption) -> bool {
+    matches!(bad, BadOption::TtlTooShort { .. })
+}
+
+fn is_too_long(bad: BadOption) -> bool {
+    matches!(bad, BadOption::TtlTooLong { .. })
+}
+
+/// The check of an expected error.
+type Wrong = fn(BadOption) -> bool;
+
+/// With a node timeout of 100 ms and the default drift of 1 % + 2 ms, a TTL of 103 ms leaves no
+/// validity and a TTL of 104 ms leaves some.
+fn ttls() -> [(Duration, Option<Wrong>); 11] {
+    [
+        (Duration::ZERO, Some(is_too_short)),
+        (Duration::from_nanos(1), Some(is_too_short)),
+        (MS, Some(is_too_short)),
+        (103 * MS, Some(is_too_short)),
+        (104 * MS - Duration::from_nanos(1), Some(is_too_short)),
+        (104 * MS, None),
+        (DAY, None),
+        (DAY + Duration::from_nanos(1), Some(is_too_long)),
+        (Duration::from_millis(1 << 63), Some(is_too_long)),
+        (LONG, Some(is_too_long)),
+        (Duration::MAX, Some(is_too_long)),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ttl_is_checked_at_the_build_and_at_every_request_and_a_wrong_one_sends_nothing() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    for (ttl, wrong) in ttls() {
+        match (wrong, Masters::new(3).builder().ttl(ttl).build().await) {
+            (None, Ok(lock)) => {
+                let lease = lock.acquire("r").await.unwrap();
+                assert_eq!(lease.validity(), ttl - ttl / 100 - 2 * MS);
+            }
+            (Some(wrong), Err(BuildError::Options(bad))) => assert!(wrong(bad), "{ttl:?}: {bad}"),
+            (_, built) => panic!("{ttl:?}: {built:?}"),
+        }
+        let held = lock.acquire("held").await.unwrap();
+        let (deadline, votes) = (held.deadline(), lock.stats().masters[0].latency.count);
+        let acquired = lock.acquire("r").ttl(ttl).await;
+        let tried = lock.try_acquire("s").ttl(ttl).await;
+        let extended = held.extend_to(ttl).await;
+        let Some(wrong) = wrong else {
+            assert!(acquired.is_ok() && tried.is_ok() && extended.is_ok(), "{ttl:?}");
+            continue;
+        };
+        let Err(AcquireError::Options { error: bad, .. }) = acquired else {
+            panic!("{ttl:?}: {acquired:?}")
+        };
+        assert!(wrong(bad), "{ttl:?}: {bad}");
+        assert!(
+            matches!(tried, Err(AcquireError::Options { error: same, .. }) if same == bad),
+            "{tried:?}"
+        );
+        assert!(matches!(extended, Err(ExtendError::Options { error: same, .. }) if same == bad));
+        assert_eq!(held.deadline(), deadline, "a refused extension moved the deadline");
+        assert_eq!(lock.stats().masters[0].latency.count, votes, "something was sent");
+        assert_eq!(held.release().await.outcome, Outcome::Released);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shortest_ttl_that_is_taken_gives_a_lease_that_lasts_that_long() {
+    let lock = Masters::new(3).builder().build().await.unwrap();
+    let start = Instant::now();
+    let lease = lock.acquire("r").ttl(104 * MS).await.unwrap();
+    lease.lost().await;
+    // 104 ms − 1.04 ms − 2 ms; the timer rounds up to a millisecond.
+    let took = start.elapsed();
+    assert!(took >= 100 * MS && took <= 102 * MS, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_may_be_nothing_or_for_ever() {
+    for builder in [Masters::new(3).builder(), Masters::new(3).builder().wait(LONG)] {
+        let lock = builder.build().await.unwrap();
+        let held = lock.acquire("r").wait(Duration::MAX).await.unwrap();
+        let start = Instant::now();
+        let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+        assert!(matches!(error, AcquireError::Taken { attempts: 1, .. }), "{error}");
+        assert!(start.elapsed() <= MS);
+        // The wait has no end before the lease has expired.
+        let next = timeout(11 * S, lock.acquire("r").wait(LONG)).await.unwrap().unwrap();
+        assert!(held.is_lost() && !next.is_lost());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_of_everything_overflows_nowhere() {
+    let masters = Masters::new(3);
+    let builder = masters.builder().connect_timeout(Duration::MAX).wait(Duration::MAX);
+    let huge = Backoff::Jittered { initial: Duration::MAX, max: Duration::MAX };
+    let lock = builder.retry(huge).require_quorum(true).build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    lease.keep_alive(Duration::MAX);
+    let waiting = timeout(100 * S, lock.acquire("r")).await;
+    assert!(waiting.is_err());
+    assert!(!lease.is_lost(), "it is kept alive");
+    assert!(timeout(S, lock.shutdown(Duration::MAX)).await.is_err(), "a lease is still held");
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+    timeout(S, lock.shutdown(Duration::MAX)).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeouts_are_checked_against_each_other() {
+    let builder = || Masters::new(3).builder();
+    for wrong in [Duration::ZERO, MS - Duration::from_nanos(1)] {
+        let error = builder().node_timeout(wrong).build().await.unwrap_err();
+        let expected = BadOption::NodeTimeoutTooShort { node_timeout: wrong };
+        assert_eq!(error, BuildError::Options(expected));
+    }
+    builder().node_timeout(MS).build().await.unwrap();
+    let error = builder().connect_timeout(99 * MS).build().await.unwrap_err();
+    let (connect_timeout, node_timeout) = (99 * MS, 100 * MS);
+    let expected = BadOption::ConnectTimeoutTooShort { connect_timeout, node_timeout };
+    assert_eq!(error, BuildError::Options(expected));
+    builder().connect_timeout(100 * MS).build().await.unwrap();
+    for huge in [10 * S, DAY, Duration::MAX] {
+        let error = builder().node_timeout(huge).connect_timeout(huge).build().await.unwrap_err();
+        assert!(matches!(error, BuildError::Options(bad) if is_too_short(bad)), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drift_that_eats_the_ttl_is_refused() {
+    for (ppm, fixed) in [(1_000_000, Duration::ZERO), (0, 10 * S), (u32::MAX, Duration::MAX)] {
+        let error = Masters::new(3).builder().drift(ppm, fixed).build().await.unwrap_err();
+        assert!(matches!(error, BuildError::Options(bad) if is_too_short(bad)), "{error}");
+    }
+    // Less than the resolution of expiry on masters is no allowance.
+    for fixed in [Duration::ZERO, MS - Duration::from_nanos(1)] {
+        let error = Masters::new(3).builder().drift(0, fixed).build().await.unwrap_err();
+        let expected = BuildError::Options(BadOption::DriftTooSmall { drift: fixed });
+        assert_eq!(error, expected, "{error}");
+    }
+    let lock = Masters::new(3).builder().drift(0, MS).build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    assert!(lease.validity() <= 10 * S);
+}

@@ -1,0 +1,125 @@
+//! Error messages name the option, the problem and the fix.
+
+use std::error::Error;
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{AcquireError, Backoff, BuildError, ExtendError, Redlock};
+
+use crate::support::{MS, S};
+
+/// Checks that the message is a fragment in lower case, on one line, without a full stop, and
+/// contains these words.
+fn check(error: &dyn Error, words: &[&str]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+    let first = text.chars().next().unwrap();
+    assert!(first.is_lowercase() || first.is_ascii_digit() || first == '\\', "{text}");
+    assert!(!text.ends_with('.') && !text.chars().any(char::is_control), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_build_names_the_option_and_the_fix() {
+    let builder = || Masters::new(3).builder();
+    let shrinking = Backoff::Decorrelated { initial: 2 * MS, max: MS };
+    let dwindling = Backoff::Exponential { initial: MS, max: S, multiplier_percent: 99 };
+    let cases = [
+        (Redlock::builder(), &["no masters", "at least one"][..]),
+        (Masters::new(65).builder(), &["65 masters", "at most 64"]),
+        (builder().ttl(100 * MS), &["ttl of 100ms", "drift (3ms)", "node timeout (100ms)"]),
+        (builder().ttl(100 * MS), &["raise the ttl or lower the node timeout"]),
+        (builder().ttl(90_000 * S), &["ttl of 90000s", "at most 86400s", "extend"]),
+        (builder().node_timeout(Duration::ZERO), &["node timeout of 0ns", "at least 1ms"]),
+        (builder().connect_timeout(MS), &["connect timeout of 1ms", "at least", "100ms"]),
+        (builder().retry(Backoff::Fixed(Duration::ZERO)), &["back-off of 0ns", "at least 1ms"]),
+        (builder().retry(shrinking), &["at most 1ms", "first pause (2ms)", "longer `max`"]),
+        (builder().retry(dwindling), &["by 99 percent", "at least 100", "200 to double"]),
+        (builder().master("nonsense"), &["master 4", "not a Redis URL", "redis://"]),
+        (builder().master("redis://me@db1"), &["a user without a password", "user:password@host"]),
+        (builder().master("redis://db1").master("redis://DB1"), &["masters 4 and 5", "give each"]),
+    ];
+    for (builder, words) in cases {
+        check(&builder.build().await.unwrap_err(), words);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_acquire_names_the_reason_and_the_holder() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    let held = lock.acquire("r").await.unwrap();
+    let taken = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    let words =
+        ["r: taken by another", "1 attempt;", "master 3 (memory-3): held by token", "10000 ms"];
+    check(&taken, &words);
+    check(&lock.acquire("").await.unwrap_err(), &["the resource is empty", "name what"]);
+    let long = lock.acquire(vec![0; 2 << 20]).await.unwrap_err();
+    check(&long, &["2097152 bytes", "at most 1048576", "lock a hash of it"]);
+    assert!(long.to_string().len() < 1000, "it repeats the name: {long}");
+    (1..=2).for_each(|number| masters.kill(number));
+    tokio::time::sleep(MS).await;
+    // Another resource, so the request does not queue behind the other.
+    let none = lock.acquire("free").wait(S).await.unwrap_err();
+    check(
+        &none,
+        &[
+            "no quorum: too few masters answered",
+            "attempts;",
+            "master 1 (memory-1): not connected: ",
+        ],
+    );
+    let not = held.extend().await.unwrap_err();
+    check(
+        &not,
+        &["r: not extended, the old deadline stands", "master 2 (memory-2): not connected"],
+    );
+    drop(held);
+    let unfinished = lock.shutdown(S).await.unwrap_err();
+    check(&unfinished, &["within 1s", "2 keys owed", "0 keys of living leases", "one ttl"]);
+    check(&lock.acquire("r").await.unwrap_err(), &["the lock was shut down"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_names_the_reason() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    check(&lease.lost().await, &["r: the lease is lost: its deadline passed"]);
+    check(&lease.extend().await.unwrap_err(), &["r: the lease is lost: its deadline passed"]);
+    let lease = lock.acquire("r").await.unwrap();
+    (1..=3).for_each(|number| masters.forget(number));
+    check(&lease.extend().await.unwrap_err(), &["the key is gone from a quorum", "no such key"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cause_is_named_once() {
+    // The text of the error contains its cause, so `source` must not repeat it.
+    let options = Redlock::builder().build().await.unwrap_err();
+    let BuildError::Options(bad) = &options else { panic!("{options}") };
+    assert!(options.to_string().contains(&bad.to_string()) && options.source().is_none());
+    let address = Redlock::builder().master("nonsense").build().await.unwrap_err();
+    let BuildError::Address { error, .. } = &address else { panic!("{address}") };
+    assert!(address.to_string().contains(&error.to_string()) && address.source().is_none());
+    let lock = Masters::new(1).builder().build().await.unwrap();
+    let acquire = lock.acquire("").await.unwrap_err();
+    assert!(acquire.source().is_none() && acquire.report().is_none());
+    let lease = lock.acquire("r").await.unwrap();
+    let extend = lease.extend_to(Duration::ZERO).await.unwrap_err();
+    assert!(extend.source().is_none() && matches!(extend, ExtendError::Options { .. }));
+    let taken = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(taken, AcquireError::Taken { .. }) && taken.source().is_none());
+    assert_eq!(taken.report().unwrap().masters().len(), 1);
+}
+
+#[test]
+fn a_builder_shows_its_options_and_no_secret() {
+    let builder = Redlock::builder().master("redis://me:hunter2@db1").ttl(7 * S).prefix("hidden?");
+    let shown = format!("{builder:?}");
+    for word in ["masters: 1", "ttl: 7s", "wait: 10s", "node_timeout: 100ms", "connect_timeout: 1s"]
+    {
+        assert!(shown.contains(word), "{word:?} is missing in {shown}");
+    }
+    assert!(!shown.contains("hunter2"), "{shown}");
+}

@@ -1,0 +1,147 @@
+//! What a server runs in: a process of this machine, in this file, or a container. `node.rs` calls
+//! it.
+
+use std::{
+    ffi::OsString,
+    fmt, io,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::{Builder, Process, RigError, find_server, ports, process::stat};
+
+/// How long a server may take to stop after SIGSTOP: some milliseconds on a busy machine.
+const STANDS_STILL: Duration = Duration::from_secs(1);
+
+/// A server that can be signalled. A drop ends it, and returns when it is gone with its files.
+pub(crate) trait Host: fmt::Debug + Send + Sync {
+    /// The address of the server, for this machine.
+    fn address(&self) -> SocketAddr;
+
+    /// The address of the server, for the other servers of its set.
+    fn inside(&self) -> Result<SocketAddr, RigError> {
+        Ok(self.address())
+    }
+
+    /// The id of the server's process, if it is one of this machine and was not killed.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
+    /// Launches the server. One that runs is killed first.
+    fn launch(&self) -> Result<(), RigError>;
+
+    /// Sends a signal. Returns whether there was a server for it.
+    fn signal(&self, signal: Signal) -> Result<bool, RigError>;
+
+    /// The last lines of the server's output.
+    fn log(&self) -> String;
+
+    /// Begins what a drop completes, so that several can end at the same time.
+    fn hang_up(&self);
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// SIGKILL. The server is gone when the call returns.
+    Kill,
+    /// SIGTERM, and SIGCONT for a server that is paused.
+    Stop,
+    /// SIGSTOP. The server has stopped when the call returns.
+    Pause,
+    /// SIGCONT.
+    Resume,
+    /// No signal: only whether the server runs.
+    Look,
+}
+
+/// A server process under a keeper.
+#[derive(Debug)]
+pub(crate) struct LocalServer {
+    pub(crate) number: usize,
+    port: u16,
+    process: Process,
+}
+
+impl LocalServer {
+    /// Starts a keeper on this port, and returns at once.
+    pub(crate) fn spawn(plan: &Builder, number: usize, port: u16) -> Result<Self, RigError> {
+        let dir = ports::directory(port);
+        // The last of two equal options applies: the caller must not change these.
+        let mut args = plan.arguments();
+        args.extend(["--port".into(), port.to_string().into(), "--dir".into(), dir.clone().into()]);
+        if plan.unix_socket {
+            args.extend(["--unixsocket".into(), dir.join(SOCKET).into()]);
+            args.extend(["--unixsocketperm", "700"].map(OsString::from));
+        }
+        let server = find_server()?;
+        let process = Process::spawn(&dir, server.path(), &args, plan.clocks, plan.syncs)
+            .map_err(|source| RigError::Keeper { node: number, source })?;
+        Ok(Self { number, port, process })
+    }
+
+    /// Waits for the directory. False: another rig has claimed the port.
+    pub(crate) fn is_ready(&self) -> Result<bool, RigError> {
+        self.process.is_ready().map_err(|source| self.keeper_failed(source))
+    }
+
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.process.dir().to_owned()
+    }
+
+    fn keeper_failed(&self, source: io::Error) -> RigError {
+        RigError::Keeper { node: self.number, source }
+    }
+}
+
+/// The name of the Unix socket in the directory of a master.
+pub(crate) const SOCKET: &str = "redis.sock";
+
+impl Host for LocalServer {
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.process.pid()
+    }
+
+    fn launch(&self) -> Result<(), RigError> {
+        self.process.launch().map(drop).map_err(|source| self.keeper_failed(source))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<bool, RigError> {
+        let word = match signal {
+            Signal::Kill => "kill",
+            Signal::Stop => "stop",
+            Signal::Pause => "pause",
+            Signal::Resume => "resume",
+            Signal::Look => "look",
+        };
+        let runs = self.process.order(word).map_err(|source| self.keeper_failed(source))?;
+        if signal == Signal::Pause {
+            // On a busy machine it may run on for milliseconds after the signal.
+            let until = Instant::now() + STANDS_STILL;
+            while self.pid().is_some_and(goes_on) && Instant::now() < until {
+                sleep(Duration::from_micros(100));
+            }
+        }
+        Ok(runs)
+    }
+
+    fn log(&self) -> String {
+        self.process.log()
+    }
+
+    fn hang_up(&self) {
+        self.process.hang_up();
+    }
+}
+
+/// Whether the first thread of a process, which executes the commands in a server, is not stopped
+/// yet. If that is unknown, it counts as stopped.
+fn goes_on(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "T" | "t"))
+}

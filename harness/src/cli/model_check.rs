@@ -1,0 +1,192 @@
+//! `model-check`: explores every state within bounds, either of the shipped machines or of the
+//! fencing-token protocol. Prints what was explored and what was found.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+
+use super::Code;
+use super::words::{complain, say};
+use crate::model_check::fencing;
+use crate::model_check::machines::{self, Scope};
+use crate::model_check::{Counterexample, Explored};
+use crate::mutants::Mutant;
+
+/// The largest number of states of one run: about two gibibytes.
+const MOST: usize = 40_000_000;
+
+/// The model to check.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(super) enum Target {
+    /// The claims and links of the library, between clients and masters that are cut off (the
+    /// default)
+    Machines,
+    /// Fencing tokens over independent masters: that they are unique and grow, without any clock,
+    /// and how each wrong scheme fails
+    Fencing,
+}
+
+/// The model to check, and the runs of it.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ModelCheckOptions {
+    #[command(subcommand)]
+    what: Option<Target>,
+    /// Only the runs whose name contains this
+    #[arg(long, global = true, value_name = "TEXT", default_value = "")]
+    only: String,
+}
+
+pub(super) fn main(options: &ModelCheckOptions) -> Result<Code, Code> {
+    let is_chosen = |name: &str| name.contains(&options.only);
+    let mut sum = Sum { code: Code::AsExpected, start: Instant::now(), states: 0, transitions: 0 };
+    match options.what.unwrap_or(Target::Machines) {
+        Target::Machines => {
+            let names = Scope::ALL.map(|scope| scope.name);
+            some_of(&names, &names, &options.only)?;
+            for scope in Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
+                say(&format!("{}: {}", scope.name, scope.bounds()))?;
+                let begin = Instant::now();
+                let report = machines::model_check(scope, Mutant::None, MOST);
+                sum.add(&report.explored, begin)?;
+                say(&format!("    kept back by the bounds: {}", report.withheld))?;
+            }
+        }
+        Target::Fencing => {
+            let names = fencing::Scope::ALL.map(|scope| scope.name);
+            let mutants = Mutant::ALL.iter().map(|mutant| (*mutant, mutant.name()));
+            let mutants = mutants.filter_map(|(mutant, name)| {
+                Some((mutant, name, fencing::Scope::against(mutant)?))
+            });
+            let forgets = fencing::Scope::FORGETS;
+            let wrong: Vec<_> = mutants.chain([(Mutant::None, forgets.name, forgets)]).collect();
+            let all: Vec<&str> = names.into_iter().chain(wrong.iter().map(|it| it.1)).collect();
+            some_of(&all, &names, &options.only)?;
+            for scope in fencing::Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
+                say(&format!("{}: {}", scope.name, scope.bounds()))?;
+                let begin = Instant::now();
+                sum.add(&fencing::model_check(scope, Mutant::None, MOST), begin)?;
+            }
+            for (mutant, name, scope) in wrong.into_iter().filter(|it| is_chosen(it.1)) {
+                let what = match mutant {
+                    Mutant::None => name.to_owned(),
+                    mutant => format!("{mutant}, which {}", mutant.about()),
+                };
+                say(&format!("{what}: {}", scope.bounds()))?;
+                match fencing::model_check(scope, mutant, MOST).broken {
+                    Some(counterexample) => drop(say(&counterexample_text(&counterexample))?),
+                    // The model check must find a violation here.
+                    None => {
+                        say("    NOT REFUTED: this check has gone blind")?;
+                        sum.code = Code::Differs;
+                    }
+                }
+            }
+        }
+    }
+    sum.end()
+}
+
+/// Whether a run of `all` is chosen. Otherwise the message lists some `names`.
+fn some_of(all: &[&str], names: &[&str], only: &str) -> Result<(), Code> {
+    if all.iter().any(|name| name.contains(only)) {
+        return Ok(());
+    }
+    let wrong = format!("no run has `{only}` in its name");
+    Err(complain(Code::Usage, &wrong, &format!("there are: {}", names.join(", "))))
+}
+
+/// The totals of all runs.
+struct Sum {
+    code: Code,
+    start: Instant,
+    states: usize,
+    transitions: u64,
+}
+
+impl Sum {
+    /// Reports a run, and the violation that it found although it must not find any.
+    fn add(&mut self, explored: &Explored, begin: Instant) -> Result<(), Code> {
+        self.states += explored.states;
+        self.transitions += explored.transitions;
+        say(&summary(explored, begin.elapsed().as_secs_f64()))?;
+        if let Some(counterexample) = &explored.broken {
+            say(&counterexample_text(counterexample))?;
+            self.code = Code::Differs;
+        } else if !explored.complete && self.code == Code::AsExpected {
+            self.code = Code::NotSeen;
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<Code, Code> {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let peak = peak_memory().map_or_else(String::new, |mib| format!(", {mib} MiB at most"));
+        // The probability that two of these random hashes of 128 bits are equal.
+        let collision = (self.states as f64).powi(2) / 2_f64.powi(129);
+        say(&format!(
+            "{} states, {} transitions, {seconds:.1} s{peak}. States are known by 128 bits of hash: \
+             the chance that two were taken for one is below {collision:.0e}.",
+            grouped(self.states as u64),
+            grouped(self.transitions),
+        ))?;
+        if self.code == Code::NotSeen {
+            let fix = "the bounds are too wide for this program";
+            complain(self.code, "not all states were looked at", fix);
+        }
+        Ok(self.code)
+    }
+}
+
+fn summary(found: &Explored, seconds: f64) -> String {
+    let result = match (&found.broken, found.complete) {
+        (Some(_), _) => "BROKEN",
+        (None, true) => "all rules hold",
+        (None, false) => "no rule is broken so far, NOT ALL STATES WERE LOOKED AT",
+    };
+    format!(
+        "    {} states, {} transitions, {} steps deep, {seconds:.1} s: {result}",
+        grouped(found.states as u64),
+        grouped(found.transitions),
+        found.depth,
+    )
+}
+
+fn counterexample_text(of: &Counterexample) -> String {
+    let mut text = format!("    broken: {} ({})", of.broken.rule, of.broken.why);
+    for (number, line) in (1..).zip(&of.steps) {
+        let _ = write!(text, "\n    {number:3}. {line}");
+    }
+    text.push_str("\n    in the end");
+    for line in &of.last {
+        let _ = write!(text, "\n         {line}");
+    }
+    text
+}
+
+/// A number with separators between its thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let parts = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    parts.collect::<Vec<_>>().join(" ")
+}
+
+/// The peak memory of this process in MiB, if the system reports it.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_numbers_can_be_read() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1 234 567");
+    }
+}

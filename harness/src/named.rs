@@ -1,0 +1,59 @@
+//! Enums whose values have names, for people and for programs: one table each.
+
+/// Defines an enum from a table. A row has the documentation and the name of a value; such an enum
+/// has Serde and the JSON Schema too. Or it has the name and a description, which is also the
+/// documentation.
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        pub enum $type { $($(#[$doc])* #[serde(rename = $name)] $variant,)+ }
+
+        crate::named::named!(@names $type: $($variant $name)+);
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident {
+            $($(#[$doc:meta])* $variant:ident = $name:literal, $about:literal;)*
+        }
+    ) => {
+        $(#[$meta])*
+        pub enum $type {
+            $(#[doc = $about] $(#[$doc])* $variant,)*
+        }
+
+        crate::named::named!(@names $type: $($variant $name)+);
+
+        impl $type {
+            /// What it is, in a few words.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about,)* }
+            }
+        }
+    };
+    (@names $type:ident: $($variant:ident $name:literal)+) => {
+        impl $type {
+            /// All values, in the order of their definition.
+            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+
+            /// The name, as in files and in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+
+pub(crate) use named;

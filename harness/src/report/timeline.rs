@@ -1,0 +1,132 @@
+//! A run as a few lines of text: the faults, and when each client believed that it held a lease.
+
+use crate::checker::{Case, Observed, Verdict, prepare};
+use crate::history::{History, Ns, Window};
+
+/// The characters from the first event to the last one.
+const WIDTH: usize = 64;
+/// The largest number of clients that are drawn.
+const MOST_CLIENTS: usize = 8;
+
+const HOLDS: char = '█';
+const BELIEVES: char = '░';
+const BREAKS: char = '^';
+
+/// The rows of the timeline; none if no client had a lease.
+pub(super) fn rows(history: &History, verdict: &Verdict) -> Vec<String> {
+    prepare(history, |case| drawn(history, case, verdict))
+}
+
+fn drawn(history: &History, case: &Case<'_>, verdict: &Verdict) -> Vec<String> {
+    let end = history.records.iter().map(|record| record.ns).max().unwrap_or(0).max(1);
+    let clients = history.header.scenario.clients.iter().map(|client| {
+        let own = || case.leases.iter().filter(|lease| lease.client == client.id);
+        let mut row = Row::new(&client.id, end);
+        own().flat_map(|lease| lease.believed()).for_each(|span| row.paint(span, HOLDS));
+        own().flat_map(|lease| case.hollow(lease)).for_each(|gap| row.paint(*gap, BELIEVES));
+        row
+    });
+    let mut rows: Vec<Row> = clients.filter(|row| !row.is_empty()).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let more = rows.len().saturating_sub(MOST_CLIENTS);
+    rows.truncate(MOST_CLIENTS);
+    let mut faults = Row::new("faults", end);
+    for strike in case.faults.strikes().iter().filter(|strike| !strike.failed) {
+        let digit =
+            u32::try_from(strike.fault).ok().and_then(|number| char::from_digit(number, 10));
+        faults.put(strike.at.from, digit.unwrap_or('+'));
+    }
+    let mut breaks = Row::new("breaks", end);
+    let violated = || verdict.findings.iter().filter(|found| found.seen == Observed::Violated);
+    // Mutual exclusion comes first: the other violations usually follow from it.
+    let first = violated().map(|found| found.property).min();
+    for finding in violated().filter(|found| Some(found.property) == first) {
+        breaks.paint(Window { from: finding.from, to: finding.to }, BREAKS);
+    }
+    rows.insert(0, faults);
+    rows.push(breaks);
+    let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or_default();
+    let lines = rows.iter().filter(|row| !row.is_empty()).map(|row| {
+        let signs: String = row.signs.iter().collect();
+        format!("{:width$} |{}", row.name, signs.trim_end())
+    });
+    let mut lines: Vec<String> = lines.collect();
+    let (last, room) = (format!("{} ms", end / 1_000_000), WIDTH - 4);
+    lines.push(format!("{:width$} |0 ms{last:>room$}", ""));
+    lines.push(format!(
+        "{HOLDS} believes that it holds, {BELIEVES} although no quorum has its token, 1 the number of a \
+         fault"
+    ));
+    if more > 0 {
+        lines.push(format!("{more} more clients are left out"));
+    }
+    lines
+}
+
+/// A row of the drawing.
+struct Row {
+    name: String,
+    end: Ns,
+    signs: Vec<char>,
+}
+
+impl Row {
+    fn new(name: &str, end: Ns) -> Self {
+        Self { name: name.chars().take(12).collect(), end, signs: vec![' '; WIDTH] }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.signs.iter().all(|sign| *sign == ' ')
+    }
+
+    fn column(&self, at: Ns) -> usize {
+        let part = i128::from(at.clamp(0, self.end)) * WIDTH as i128 / i128::from(self.end);
+        usize::try_from(part).unwrap_or(0).min(WIDTH - 1)
+    }
+
+    /// Covers a window, which takes one column at least.
+    fn paint(&mut self, window: Window, sign: char) {
+        let (from, to) = (self.column(window.from), self.column(window.to));
+        self.signs[from..to.max(from + 1)].fill(sign);
+    }
+
+    /// Puts a sign at an instant, or behind the signs that are there already.
+    fn put(&mut self, at: Ns, sign: char) {
+        let column = self.column(at);
+        if let Some(free) = self.signs[column..].iter_mut().find(|sign| **sign == ' ') {
+            *free = sign;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checker::{self, notation};
+
+    #[test]
+    fn holds_gaps_faults_and_violations_have_their_places() {
+        let run = notation::Run::of(
+            "cluster.nodes = 3; lock.ttl = '1s'; c1: script = ['acquire L']
+            c2: script = ['acquire L']
+            fault = [{ at = '160ms', node = { flush = { nodes = 2 } } }]
+            0 c1 gets t1 on 12 until 900; 160 fault node.flush 2 exactly
+            320 c2 gets t2 on 23 until 480; 640 phase end",
+        );
+        let history = run.history();
+        let rows = rows(&history, &checker::check(&history));
+        let at = |name: &str| {
+            let row = rows.iter().find(|row| row.starts_with(name)).unwrap();
+            row.split_once('|').unwrap().1.chars().collect::<Vec<_>>()
+        };
+        let count = |name: &str, sign: char| at(name).iter().filter(|it| **it == sign).count();
+        // The last column is of the end of the run.
+        assert_eq!((count("c1", HOLDS), count("c1", BELIEVES)), (16, 47), "{rows:#?}");
+        assert_eq!((at("c2").len(), count("c2", HOLDS)), (48, 16), "{rows:#?}");
+        assert_eq!(at("faults").last(), Some(&'1'));
+        assert_eq!(at("faults").len(), 17, "{rows:#?}");
+        assert!(at("breaks")[32..48].iter().all(|sign| *sign == BREAKS), "{rows:#?}");
+    }
+}
