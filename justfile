@@ -8,28 +8,28 @@ default:
 test:
     cargo test --workspace
 
-# Break five masters in every way that scenarios/ knows, and judge the lock: in containers where an engine answers.
+# Break five masters in every way that scenarios/ knows, and check the lock: in containers where an engine answers.
 chaos *args:
     .ci/chaos {{args}}
 
-# Look at real masters for what would hurt a lock on them: `just doctor redis://db1 redis://db2 redis://db3`.
+# Check real masters for settings that break a lock: `just doctor redis://db1 redis://db2 redis://db3`.
 doctor *args:
     cargo run --quiet -p redquorum-harness --bin redquorum-chaos -- doctor {{args}}
 
-# Put clients that lie through all scenarios, and print which scenario catches which; `--real` on real masters, `--search` by chance.
+# Run clients with deliberate bugs through all scenarios, and print which scenario catches which; `--real` on real masters, `--search` by chance.
 mutants *args:
     cargo build --quiet -p redquorum-harness --bins
     cargo run --quiet -p redquorum-harness --example mutants -- {{args}}
 
 # Look at every state of the library's machines, within bounds that are printed: a minute.
-prove *args:
-    cargo run --release --quiet -p redquorum-harness -- prove {{args}}
+model-check *args:
+    cargo run --release --quiet -p redquorum-harness -- model-check {{args}}
 
 # Look for runs in which the lock breaks its promise, in virtual time; `just search --faults 2` for all schedules of two faults.
 search *args:
     cargo run --release --quiet -p redquorum-harness -- search {{args}}
 
-# Many clients on real masters, while masters and clients are killed, one at a time: `just soak --for 1h`.
+# Many clients on real masters, under one fault at a time: `just soak --for 1h`.
 soak *args:
     cargo run --quiet -p redquorum-harness --bin redquorum-soak -- {{args}}
 
@@ -49,7 +49,7 @@ masters count="5":
 image:
     .ci/image
 
-# Test masters in containers: needs Docker, and takes two minutes to build for the first time.
+# Test masters in containers: needs Docker.
 containers *args:
     REDQUORUM_REQUIRE_CONTAINERS=1 cargo test -p redquorum-rig --features containers --test containers -- {{args}}
 
