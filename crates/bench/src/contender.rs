@@ -57,7 +57,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// The contenders that show the cost of defences.
     pub(crate) const DEFENDED: &[Self] =
-        &[Self::Redquorum, Self::Fenced, Self::Guarded, Self::ScriptFloor];
+        &[Self::Redquorum, Self::Fair, Self::Fenced, Self::Guarded, Self::ScriptFloor];
 
     pub(crate) const CROWDED: &[Self] = &[
         Self::Redquorum,
@@ -247,7 +247,7 @@ fn set(resource: &str, token: &[u8]) -> redis::Cmd {
 fn grant(resource: &str, token: &[u8]) -> redis::Cmd {
     let mut grant = redis::cmd("EVALSHA");
     grant.arg(GRANT_SCRIPT.get_hash()).arg(2).arg(resource);
-    grant.arg(format!("fence:{resource}")).arg(token).arg(TTL_MS);
+    grant.arg(format!("fence:{resource}")).arg(token).arg(TTL_MS).arg(0);
     grant.arg(wall_micros()).arg(FENCING_COUNTER_TTL_MS);
     grant
 }

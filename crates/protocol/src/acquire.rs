@@ -1,7 +1,8 @@
 //! Acquire: attempts until one wins or the wait is over.
 //!
 //! One attempt is a round of `SET NX PX` with a fresh token (R4), its verdict (R1–R3) and, unless
-//! it wins, its clean-up (R5). With fencing, the grants of an attempt may show different numbers.
+//! it wins, its clean-up (R5). The first attempt of a fair acquire is granted only by masters in
+//! whose queues no waiter is. With fencing, the grants of an attempt may show different numbers.
 //! Then rounds follow that certify one number ([`fence`](crate::fence)). `acquire/wait.rs` covers
 //! the time between two attempts. [`Claim`](crate::Claim) drives this machine, and turns a won
 //! attempt into a [`Hold`](crate::Hold).
@@ -54,7 +55,8 @@ pub struct WaitPolicy {
     /// Whether it waits in the masters' queues and is woken. Otherwise it only repeats its
     /// attempts.
     pub wake_ups: bool,
-    /// Whether it enqueues before it attempts, and attempts only when it is first in the queues.
+    /// Whether masters refuse its first attempt while a waiter is in their queues. Later, it
+    /// attempts only when it is first in the queues.
     pub fair: bool,
     /// How its turn came among the claims of this process.
     pub turn: Turn,
@@ -100,8 +102,10 @@ pub struct Acquire {
     /// instead.
     handed_off: bool,
     wait: Wait,
-    /// Whether it enqueues before it attempts.
+    /// Whether no waiter may be before it when it attempts.
     fair: bool,
+    /// Whether `votes` are replies about its positions, and not about a key.
+    enqueues: bool,
     /// Its positions in the masters' queues, once it has a waiter id.
     positions: Option<Positions>,
     /// When it was won.
@@ -155,17 +159,15 @@ impl Acquire {
             handed_off: policy.turn == Turn::HandedOff,
             wait: Wait::new(policy),
             fair: policy.fair,
+            enqueues: false,
             positions: None,
             won: Time::NEVER,
             latest: None,
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
-        if policy.fair {
-            acquire.enter(rng);
-            acquire.wait.watch.open(terms.nodes());
-            acquire.subscribe(out);
-            acquire.enqueue(now, out);
+        if policy.fair && policy.turn == Turn::Yielded {
+            acquire.enqueue_first(now, rng, out);
         } else if policy.turn == Turn::Yielded && !policy.wait.is_zero() {
             acquire.let_others_go_first(now, rng, out);
         } else {
@@ -199,6 +201,7 @@ impl Acquire {
         self.certification = None;
         self.fencing_token = None;
         self.cleaned = NodeSet::EMPTY;
+        self.enqueues = false;
         self.wait.forget();
         self.state = State::Voting;
         // All masters get the same hint, so most of them then show the same number.
@@ -220,7 +223,9 @@ impl Acquire {
 
     fn send(&self, node: NodeId) -> Effect {
         let (token, ttl_ms) = (self.token, self.terms.key_ttl_ms());
-        let ask = VoteRequest::Set { token, ttl_ms, fence: self.fence };
+        // Later attempts follow positions that show that no waiter is before it.
+        let fair = self.fair && self.positions.is_none();
+        let ask = VoteRequest::Set { token, ttl_ms, fair, fence: self.fence };
         Effect::Send { node, step: RoundId::Attempt(self.attempt), ask }
     }
 
@@ -253,7 +258,7 @@ impl Acquire {
         out: &mut Vec<Effect>,
     ) {
         match step {
-            RoundId::Attempt(attempt) if attempt == self.attempt => {
+            RoundId::Attempt(attempt) if attempt == self.attempt && !self.enqueues => {
                 if self.votes.record(now, node, answer) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
                     if self.first_replied(now, node, out) {
@@ -434,7 +439,10 @@ impl Acquire {
 
     fn fail(&mut self, now: Time, why: Failure, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         self.latest = Some(why);
-        let goes_on = now < self.give_up && !self.is_shut_down();
+        let enqueues = self.fair && self.positions.is_none();
+        // Waiters refuse a fair attempt, too. They may be gone, and the resource free.
+        let refused = enqueues && why == Failure::Taken;
+        let goes_on = (refused || now < self.give_up) && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
             self.enter(rng);
             self.subscribe(out);
@@ -442,7 +450,9 @@ impl Acquire {
         self.wait.count_silence(&self.votes, self.terms.quorum());
         // A quorum that granted has kept others from the resource, so a waiter is woken.
         self.clean_up(why == Failure::TooLate || self.handed_off && !goes_on, out);
-        if goes_on {
+        if goes_on && enqueues {
+            self.enqueue_first(now, rng, out);
+        } else if goes_on {
             if self.fair && why != Failure::Taken {
                 self.move_to_tail(out);
             }

@@ -92,11 +92,13 @@ pub enum QueueEvent {
 #[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VoteRequest {
-    /// `SET NX PX`. With a fence, a script that also raises the counter.
+    /// `SET NX PX`. If it is fair or has a fence, a script that does this and more.
     Set {
         token: Token,
         /// How long the master keeps it, in milliseconds.
         ttl_ms: u64,
+        /// Whether the master refuses while a waiter is in its queue for the resource.
+        fair: bool,
         /// What the counter becomes if the key is created: one more than it was, and at least this
         /// number, as far as the master's own clock allows.
         fence: Option<Fence>,

@@ -265,10 +265,12 @@ impl<T> Link<T> {
             return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
         }
         let command = match (ask, key.clone()) {
-            (VoteRequest::Set { token, ttl_ms, fence }, key) => {
+            (VoteRequest::Set { token, ttl_ms, fair, fence }, key) => {
                 match self.restart_guard.as_ref().map(|restart_guard| restart_guard.marker(now)) {
-                    None => Command::Set { key, token, ttl_ms, fence },
-                    Some(Ok(marker)) => Command::Guarded { key, token, ttl_ms, fence, marker },
+                    None => Command::Set { key, token, ttl_ms, fair, fence },
+                    Some(Ok(marker)) => {
+                        Command::Guarded { key, token, ttl_ms, fair, fence, marker }
+                    }
                     // The command is never sent, so no clean-up is pending for it.
                     Some(Err(cause)) => {
                         return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));

@@ -9,7 +9,8 @@
 //!
 //! **Bound.** After [`IN_A_ROW`] leases, if others wait in the masters' queues, one of them is
 //! woken, and the next claim of this process comes after it. With a fair lock, that is so after
-//! each lease.
+//! each lease, and masters refuse the next claim if a waiter that this process does not know of yet
+//! is in their queues.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -68,8 +69,7 @@ impl<T: Clone + Ord> Queue<T> {
         }
         let others = core::mem::take(&mut self.others) > 0;
         let turn = match self.in_a_row + 1 {
-            _ if fair => Turn::Yielded,
-            IN_A_ROW.. if others => Turn::Yielded,
+            in_a_row if others && (fair || in_a_row >= IN_A_ROW) => Turn::Yielded,
             _ => Turn::HandedOff,
         };
         self.leave(claim, turn)
@@ -207,10 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn in_a_fair_queue_no_turn_is_handed_off() {
+    fn in_a_fair_queue_no_turn_is_handed_off_while_others_wait() {
         let mut queue = Queue::default();
-        assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
-        assert_eq!(queue.hand_on(&1, true), Some((2, Turn::Yielded)));
+        assert!((1..=4).all(|claim| queue.join(claim) == (claim == 1)));
+        assert_eq!(queue.hand_on(&1, true), Some((2, Turn::HandedOff)));
+        queue.note_others(1);
         assert_eq!(queue.hand_on(&2, true), Some((3, Turn::Yielded)));
+        assert_eq!(queue.hand_on(&3, true), Some((4, Turn::HandedOff)), "none waits any more");
     }
 }

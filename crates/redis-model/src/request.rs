@@ -100,6 +100,7 @@ fn lock(words: &[&[u8]]) -> Option<Request> {
             key: Key::from(*key),
             token: Token::from_slice(token)?,
             ttl_ms: number(ttl)?,
+            fair: false,
             fence: None,
         },
         [b"EVALSHA", sha, _, arguments @ ..] => {
@@ -131,15 +132,24 @@ fn call(sha1: &str, arguments: &[&[u8]]) -> Option<Command> {
     let token = |bytes: &[u8]| Token::from_slice(bytes);
     let some = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
     Some(match arguments {
-        [_, _, ours, ttl, rest @ ..] if sha1 == GRANT.sha1 => {
-            Command::Set { key, token: token(ours)?, ttl_ms: number(ttl)?, fence: fence(rest)? }
+        [_, ours, ttl, fair] | [_, _, ours, ttl, fair, _, _] if sha1 == GRANT.sha1 => {
+            Command::Set {
+                key,
+                token: token(ours)?,
+                ttl_ms: number(ttl)?,
+                fair: *fair == b"1",
+                fence: fence(arguments.get(5..).unwrap_or_default())?,
+            }
         }
-        [_, _, ours, ttl, marker] | [_, _, _, ours, ttl, marker, _, _] if sha1 == GUARDED.sha1 => {
+        [_, _, ours, ttl, fair, marker] | [_, _, _, ours, ttl, fair, marker, _, _]
+            if sha1 == GUARDED.sha1 =>
+        {
             Command::Guarded {
                 key,
                 token: token(ours)?,
                 ttl_ms: number(ttl)?,
-                fence: fence(arguments.get(6..).unwrap_or_default())?,
+                fair: *fair == b"1",
+                fence: fence(arguments.get(7..).unwrap_or_default())?,
                 marker: text(marker)?,
             }
         }

@@ -23,7 +23,7 @@ impl ScriptMutant {
         match self {
             Self::Uncompared => (CERTIFY, ["if value == ARGV[1] then", "do"]),
             Self::Unclamped => {
-                (GRANT, ["local hint = clamp(ARGV[3])", "local hint = tonumber(ARGV[3])"])
+                (GRANT, ["KEYS[2] and clamp(ARGV[4])", "KEYS[2] and tonumber(ARGV[4])"])
             }
             Self::Endless => (
                 GRANT,
@@ -78,7 +78,7 @@ mod tests {
         let (key, token) = (Arc::from(&b"L"[..]), Token::new([7; 20]));
         let fence = Fence { number: 17, memory_ms: 1000 };
         let certify = Command::Certify { key: Arc::clone(&key), token, fence };
-        let grant = Command::Set { key, token, ttl_ms: 1000, fence: Some(fence) };
+        let grant = Command::Set { key, token, ttl_ms: 1000, fair: false, fence: Some(fence) };
         for script_mutant in ScriptMutant::ALL {
             let (honest, text) = script_mutant.script();
             assert_ne!(honest.source, text, "{script_mutant:?}");

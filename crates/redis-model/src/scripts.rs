@@ -34,7 +34,7 @@ pub(crate) const fn script_of(command: &Command) -> Option<usize> {
     match command {
         Command::Delete { .. } => Some(0),
         Command::Keep { .. } => Some(1),
-        Command::Set { fence: Some(_), .. } => Some(2),
+        Command::Set { fair: true, .. } | Command::Set { fence: Some(_), .. } => Some(2),
         Command::Certify { .. } => Some(3),
         Command::Enqueue { .. } | Command::Dequeue { .. } => Some(4),
         Command::Guarded { .. } => Some(5),
@@ -52,16 +52,16 @@ impl Execution<'_> {
         mutant: Option<ScriptMutant>,
     ) -> Result<Value, Error> {
         match command {
-            Command::Set { key, token, ttl_ms, fence: None } => {
+            Command::Set { key, token, ttl_ms, fair: false, fence: None } => {
                 self.set(key, token.as_bytes(), Some(*ttl_ms), true).map(created)
             }
-            Command::Set { key, token, ttl_ms, fence: fence @ Some(_) } => {
-                self.grant(key, *token, *ttl_ms, *fence, mutant).map(integer)
+            Command::Set { key, token, ttl_ms, fair, fence } => {
+                self.grant(key, *token, *ttl_ms, (*fair, *fence), mutant).map(integer)
             }
-            Command::Guarded { key, token, ttl_ms, fence, marker } => {
+            Command::Guarded { key, token, ttl_ms, fair, fence, marker } => {
                 let shown = self.text(BOOT)?;
                 let reply = if *shown == *marker.as_bytes() {
-                    integer(self.grant(key, *token, *ttl_ms, *fence, mutant)?)
+                    integer(self.grant(key, *token, *ttl_ms, (*fair, *fence), mutant)?)
                 } else {
                     start(&shown, 257)
                 };
@@ -120,16 +120,18 @@ impl Execution<'_> {
     }
 
     /// The grant of [`GRANT`](redquorum_protocol::wire::GRANT) and of
-    /// [`GUARDED`](redquorum_protocol::wire::GUARDED). Returns 0 if there is a key.
+    /// [`GUARDED`](redquorum_protocol::wire::GUARDED). Returns 0 if there is a key, or if the grant
+    /// is fair and a waiter is in the queue.
     fn grant(
         &mut self,
         key: &[u8],
         token: Token,
         ttl_ms: u64,
-        fence: Option<Fence>,
+        (fair, fence): (bool, Option<Fence>),
         mutant: Option<ScriptMutant>,
     ) -> Result<u64, Error> {
-        if !self.set(key, token.as_bytes(), Some(ttl_ms), true)? {
+        let queued = fair && self.exists(&queue_of(key)[0]);
+        if queued || !self.set(key, token.as_bytes(), Some(ttl_ms), true)? {
             return Ok(0);
         }
         let Some(fence) = fence else { return Ok(1) };
@@ -245,8 +247,8 @@ impl Execution<'_> {
             self.del(key);
         }
         let mut waiters = 0;
-        if call != WakeUp::None || leave.is_some() {
-            let queue = queue_of(key);
+        let queue = queue_of(key);
+        if (call != WakeUp::None || leave.is_some()) && self.exists(&queue[0]) {
             if let Some(waiter) = leave {
                 self.remove(&queue, &[member_of(waiter)]);
             }

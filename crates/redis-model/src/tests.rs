@@ -25,7 +25,13 @@ fn token(number: u8) -> Token {
 }
 
 fn set(number: u8, ttl_ms: u64) -> Request {
-    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms, fence: None })
+    Request::Lock(Command::Set {
+        key: key(),
+        token: token(number),
+        ttl_ms,
+        fair: false,
+        fence: None,
+    })
 }
 
 fn delete(number: u8) -> Request {
@@ -40,7 +46,7 @@ fn fence(number: u64) -> Fence {
 
 fn grant(number: u8, hint: u64) -> Request {
     let fence = Some(fence(hint));
-    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms: 10, fence })
+    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms: 10, fair: false, fence })
 }
 
 fn certify(number: u8, least: u64) -> Request {
@@ -260,7 +266,8 @@ fn of_a_connection_that_was_reset_one_read_is_executed_and_of_one_that_was_close
         server.pause();
         for number in 0..400_u64 {
             let key = Arc::from(&number.to_le_bytes()[..]);
-            let command = Command::Set { key, token: token(1), ttl_ms: 1000, fence: None };
+            let command =
+                Command::Set { key, token: token(1), ttl_ms: 1000, fair: false, fence: None };
             server.deliver(c, Request::Lock(command));
         }
         server.close(c, how);

@@ -284,10 +284,11 @@ impl Builder {
     /// Whether processes acquire a resource in the order of their requests. Default: no, a new
     /// acquire may win before processes that wait.
     ///
-    /// With this option an acquire enqueues on the masters before it attempts, and attempts only
-    /// while it is first in the queues of a quorum. That includes
-    /// [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a wait of zero. Once a
-    /// quorum keeps its position, **each other process gets the lease before it at most once**.
+    /// With this option masters refuse the first attempt of an acquire while a waiter is in their
+    /// queues. Then the acquire enqueues, and attempts only while it is first in the queues of a
+    /// quorum. That includes [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a
+    /// wait of zero. Once a quorum keeps its position, **each other process gets the lease before
+    /// it at most once**.
     ///
     /// A waiter whose connection is gone is passed over at once, a waiter that hangs after three
     /// seconds. An acquire of several resources enqueues only for the one that it waits for.
@@ -296,7 +297,8 @@ impl Builder {
     /// order is weaker than the guarantee of a lease: lost masters, and masters whose clocks jump,
     /// may cost a waiter its position.
     ///
-    /// It costs a round trip for each acquire, and one node timeout more where masters are silent.
+    /// An uncontended acquire is still one round trip. An acquire that has to wait costs one more,
+    /// and up to one node timeout where masters are silent.
     /// Masters must allow its
     /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
     /// too few do, the lock keeps no order.

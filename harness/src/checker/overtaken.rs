@@ -1,9 +1,10 @@
 //! Overtaking: how often other processes that came later get a resource before a waiter.
 //!
 //! A process serves its own clients in the order in which they ask. A request therefore begins to
-//! compete when the earlier requests of its own process are over. Two node timeouts later its
-//! position in the fair queue is visible to all, if it ever is: in the first, masters give it
-//! numbers; in the second, they receive the largest of these.
+//! compete when the earlier requests of its own process are over. Three node timeouts later its
+//! position in the fair queue is visible to all, if it ever is: in the first, masters refuse its
+//! first attempt; in the second, they give it numbers; in the third, they receive the largest of
+//! these.
 
 use crate::history::{Ns, Phase, Window};
 
@@ -64,7 +65,7 @@ impl Turns {
         let over = case.world.until(Phase::Heal);
         let died = case.died(request.process);
         let until = request.answered().min(over).min(died);
-        let stands = case.world.node_timeout.saturating_mul(2);
+        let stands = case.world.node_timeout.saturating_mul(3);
         let since = self.0.get(&request.record)?.to.saturating_add(stands);
         if since >= until {
             return None;

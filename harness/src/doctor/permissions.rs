@@ -216,7 +216,7 @@ struct Keys {
 impl Keys {
     fn set(&self, fence: Option<Fence>) -> Command {
         let Self { key, token } = self;
-        Command::Set { key: key.clone(), token: *token, ttl_ms: TTL_MS, fence }
+        Command::Set { key: key.clone(), token: *token, ttl_ms: TTL_MS, fair: false, fence }
     }
 
     fn keep(&self, fence: Option<Fence>) -> Command {
@@ -244,7 +244,8 @@ impl Keys {
         })?;
         let (key, token) = (self.key.clone(), self.token);
         let marker = Arc::from("redquorum-chaos doctor");
-        line.run(&Command::Guarded { key, token, ttl_ms: TTL_MS, fence: None, marker }).map(drop)
+        line.run(&Command::Guarded { key, token, ttl_ms: TTL_MS, fair: false, fence: None, marker })
+            .map(drop)
     }
 }
 

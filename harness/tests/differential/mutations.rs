@@ -66,6 +66,8 @@ mutations! {
     LooksInSilence,
     /// A check wakes the first waiter even if it need not.
     LooksAlwaysWake,
+    /// A fair grant does not look at the queue.
+    GrantsBeforeWaiters,
 }
 
 /// A waiter that is in no queue.
@@ -110,6 +112,10 @@ impl MutatedMaster {
         let Request::Lock(command) = request else { return request };
         Request::Lock(match (self.mutation, command) {
             (Mutation::KillSpares, Command::Kill { .. }) => Command::Probe,
+            (
+                Mutation::GrantsBeforeWaiters,
+                Command::Set { key, token, ttl_ms, fair: true, fence: fence @ Some(_) },
+            ) => Command::Set { key, token, ttl_ms, fair: false, fence },
             (
                 Mutation::CountingWakes,
                 Command::Delete { key, token, call: WakeUp::Count, leave },

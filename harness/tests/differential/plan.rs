@@ -171,7 +171,8 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
     match random.below(1000) {
         0..300 => {
             let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
-            Ask::Say(script_mutant(Command::Set { key, token, ttl_ms, fence }))
+            let fair = random.below(4) == 0;
+            Ask::Say(script_mutant(Command::Set { key, token, ttl_ms, fair, fence }))
         }
         300..340 => {
             let token = token(random);
@@ -233,7 +234,8 @@ fn guards(random: &mut Random, key: Key) -> Command {
     match random.below(10) {
         0..4 => {
             let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
-            Command::Guarded { key, token, ttl_ms, fence, marker: marker(random) }
+            let fair = random.below(4) == 0;
+            Command::Guarded { key, token, ttl_ms, fair, fence, marker: marker(random) }
         }
         4..9 => Command::Watch {
             run_id: RunId(Arc::from(random.of(&["a", "b", ""]))),

@@ -31,7 +31,7 @@ const WAITER: Waiter = Waiter { inbox: 7, waiter_id: WaiterId::new(1) };
 const TOKEN: Token = Token::new([7; 20]);
 
 fn set(key: Key, ttl_ms: u64) -> Request {
-    Request::Lock(Command::Set { key, token: TOKEN, ttl_ms, fence: None })
+    Request::Lock(Command::Set { key, token: TOKEN, ttl_ms, fair: false, fence: None })
 }
 
 fn many(count: u64) -> Vec<Request> {

@@ -4,8 +4,10 @@
 //! resource becomes free there. A waiter that was refused enqueues behind the others, and may
 //! attempt at any time.
 //!
-//! **Fair queue.** A fair acquire enqueues before it attempts. It attempts only when it is first in
-//! the queues of a quorum and the resource is free there.
+//! **Fair queue.** The first attempt of a fair acquire is refused by each master in whose queue a
+//! waiter is. If it fails, the acquire enqueues. From then on it attempts only when it is first in
+//! the queues of a quorum and the resource is free there. A process that has just released the
+//! resource while others waited enqueues without that first attempt.
 //!
 //! Masters may give different positions to waiters that come at the same time, so that none would
 //! be first. So a fair waiter asks all masters for the largest position that any of them gave it,
@@ -146,10 +148,19 @@ impl Acquire {
         }
     }
 
+    /// Enters the queues, with wake-ups.
+    pub(super) fn enqueue_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        self.enter(rng);
+        self.wait.watch.open(self.terms.nodes());
+        self.subscribe(out);
+        self.enqueue(now, out);
+    }
+
     /// Starts a round that asks all masters for its positions. It decides once all have replied,
     /// unless a quorum lets it attempt before.
     pub(super) fn enqueue(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.votes = Votes::open(self.terms.nodes(), now);
+        self.enqueues = true;
         self.certification = None;
         self.wait.hint = Time::NEVER;
         self.state = State::Enqueueing;

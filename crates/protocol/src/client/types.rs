@@ -48,7 +48,7 @@ pub struct AcquireRequest<S = ()> {
     /// Whether a refused request waits up to one node timeout to learn which client holds the
     /// resource.
     pub explain: bool,
-    /// Whether it enqueues before it attempts, if the client is fair.
+    /// Whether it keeps the order of the queues, if the client is fair.
     pub fair: bool,
     /// Its owner, if it has one.
     pub reentry: Option<Reentry>,

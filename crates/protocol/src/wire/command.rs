@@ -18,13 +18,14 @@ use crate::waiter::{Position, Waiter};
 #[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Command {
-    /// `SET key token NX PX ttl`: the plain acquire. With a fence it is a script, which also raises
-    /// the counter.
+    /// `SET key token NX PX ttl`: the plain acquire. If it is fair or has a fence, it is a script.
     Set {
         key: Key,
         token: Token,
         /// How long the master keeps the key, in milliseconds.
         ttl_ms: u64,
+        /// Whether the script sets nothing while a waiter is in the queue.
+        fair: bool,
         /// What the counter becomes, if there is one.
         fence: Option<Fence>,
     },
@@ -35,6 +36,8 @@ pub enum Command {
         token: Token,
         /// How long the master keeps the key, in milliseconds.
         ttl_ms: u64,
+        /// Whether it sets nothing while a waiter is in the queue.
+        fair: bool,
         /// What the counter becomes, if there is one.
         fence: Option<Fence>,
         marker: Arc<str>,
@@ -115,8 +118,8 @@ impl Command {
     /// How the reply to this command is read.
     pub const fn expect(&self) -> Expect {
         match self {
-            Self::Set { fence: None, .. } => Expect::Set,
-            Self::Set { .. } => Expect::Grant,
+            Self::Set { fair: false, fence: None, .. } => Expect::Set,
+            Self::Set { fence, .. } => Expect::Grant { fenced: fence.is_some() },
             Self::Guarded { fence, .. } => Expect::Guarded { fenced: fence.is_some() },
             Self::Watch { .. } => Expect::Watch,
             Self::Initialize { .. } => Expect::Initialize,
@@ -136,7 +139,7 @@ impl Command {
     /// About how many bytes the command has on the wire.
     pub fn size_hint(&self) -> usize {
         match self {
-            Self::Set { key, fence: None, .. }
+            Self::Set { key, fair: false, fence: None, .. }
             | Self::Keep { key, fence: None, .. }
             | Self::Delete { key, call: WakeUp::None, .. } => key.len() + 128,
             Self::Delete { key, .. } | Self::Enqueue { key, .. } | Self::Dequeue { key, .. } => {
@@ -157,31 +160,24 @@ impl Command {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut digits = [[0; 20]; 3];
         match self {
-            Self::Set { key, token, ttl_ms, fence: None } => {
+            Self::Set { key, token, ttl_ms, fair: false, fence: None } => {
                 let ttl = decimal(*ttl_ms, &mut digits[0]);
                 write_command(out, &[b"SET", key, token.as_bytes(), b"NX", b"PX", ttl]);
             }
-            Self::Set { key, token, ttl_ms, fence: Some(fence) } => {
+            Self::Set { key, token, ttl_ms, fair, fence } => {
                 let [ttl, least, memory] = &mut digits;
-                let (ttl, [least, memory]) = (decimal(*ttl_ms, ttl), fence.digits(least, memory));
+                let grant = [token.as_bytes(), decimal(*ttl_ms, ttl), flag(*fair)];
+                let Some(fence) = fence else { return call(out, GRANT, &[key], &grant) };
                 let keys = [key, &counter_of(key)[..]];
-                call(out, GRANT, &keys, &[token.as_bytes(), ttl, least, memory]);
+                call(out, GRANT, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
             }
-            Self::Guarded { key, token, ttl_ms, fence: None, marker } => {
-                let arguments =
-                    [token.as_bytes(), decimal(*ttl_ms, &mut digits[0]), marker.as_bytes()];
-                call(out, GUARDED, &[key, BOOT], &arguments);
-            }
-            Self::Guarded { key, token, ttl_ms, fence: Some(fence), marker } => {
+            Self::Guarded { key, token, ttl_ms, fair, fence, marker } => {
                 let [ttl, least, memory] = &mut digits;
-                let (ttl, [least, memory]) = (decimal(*ttl_ms, ttl), fence.digits(least, memory));
+                let ttl = decimal(*ttl_ms, ttl);
+                let grant = [token.as_bytes(), ttl, flag(*fair), marker.as_bytes()];
+                let Some(fence) = fence else { return call(out, GUARDED, &[key, BOOT], &grant) };
                 let keys = [key, &counter_of(key)[..], BOOT];
-                call(
-                    out,
-                    GUARDED,
-                    &keys,
-                    &[token.as_bytes(), ttl, marker.as_bytes(), least, memory],
-                );
+                call(out, GUARDED, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
             }
             Self::Watch { run_id, marker, begin, probation_ms, ended } => {
                 let text = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
@@ -197,7 +193,7 @@ impl Command {
             Self::Keep { key, token, ttl_ms, repair, fence } => {
                 let [ttl, least, memory] = &mut digits;
                 let ttl = decimal(*ttl_ms, ttl);
-                let repair: &[u8] = if *repair { b"1" } else { b"0" };
+                let repair = flag(*repair);
                 let Some(fence) = fence else {
                     return call(out, KEEP, &[key], &[token.as_bytes(), ttl, repair]);
                 };
@@ -212,7 +208,7 @@ impl Command {
                 call(out, CERTIFY, &keys, &[token.as_bytes(), least, memory]);
             }
             Self::Delete { key, token, call: wake_up, leave } => {
-                let wakes: &[u8] = if *wake_up == WakeUp::First { b"1" } else { b"0" };
+                let wakes = flag(*wake_up == WakeUp::First);
                 let leave = leave.map(|waiter| waiter.to_string()).unwrap_or_default();
                 let arguments = [token.as_bytes(), wakes, leave.as_bytes()];
                 let silent = *wake_up == WakeUp::None && leave.is_empty();
@@ -253,6 +249,11 @@ fn call(out: &mut Vec<u8>, script: Script, keys: &[&[u8]], arguments: &[&[u8]]) 
     write_command(out, &[&name[..], keys, arguments].concat());
 }
 
+/// An argument of a script that is a condition.
+const fn flag(set: bool) -> &'static [u8] {
+    if set { b"1" } else { b"0" }
+}
+
 impl Fence {
     fn digits<'a>(&self, number: &'a mut [u8; 20], memory: &'a mut [u8; 20]) -> [&'a [u8]; 2] {
         [decimal(self.number, number), decimal(self.memory_ms, memory)]
@@ -266,7 +267,8 @@ mod tests {
     #[test]
     fn a_plain_acquire_is_one_set_nx_px() {
         let token = Token::new(*b"01234567890123456789");
-        let set = Command::Set { key: Arc::from(&b"r"[..]), token, ttl_ms: 10_000, fence: None };
+        let key = Arc::from(&b"r"[..]);
+        let set = Command::Set { key, token, ttl_ms: 10_000, fair: false, fence: None };
         let text: &[u8] = b"*6\r\n$3\r\nSET\r\n$1\r\nr\r\n$20\r\n01234567890123456789\r\n\
             $2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
         let mut out = Vec::new();

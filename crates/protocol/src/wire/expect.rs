@@ -16,8 +16,11 @@ use crate::vote::{Cause, Holder, Reply};
 pub enum Expect {
     /// The reply to a plain `Set`.
     Set,
-    /// The reply to a `Set` with a fence.
-    Grant,
+    /// The reply to a `Set` that is a script.
+    Grant {
+        /// Whether the command has a fence.
+        fenced: bool,
+    },
     Guarded {
         /// Whether the command has a fence.
         fenced: bool,
@@ -39,7 +42,7 @@ pub enum Expect {
 impl Expect {
     /// Whether the command may create a lock's key, or keep it.
     pub(crate) const fn creates(self) -> bool {
-        matches!(self, Self::Set | Self::Grant | Self::Guarded { .. } | Self::Keep)
+        matches!(self, Self::Set | Self::Grant { .. } | Self::Guarded { .. } | Self::Keep)
     }
 
     /// Whether the command calls a script.
@@ -80,11 +83,9 @@ impl Expect {
             },
             (Self::Set, Frame::Simple(b"OK")) => Reply::Created,
             (Self::Set, Frame::Null) => Reply::Taken(Holder::NotAsked),
-            (Self::Grant, Frame::Integer(0)) => Reply::Taken(Holder::NotAsked),
-            (Self::Grant, Frame::Integer(number)) => match counted(*number) {
-                Some(number) => Reply::Granted { number },
-                None => Reply::Unknown(Cause::Garbage),
-            },
+            (Self::Grant { fenced }, Frame::Integer(number)) => {
+                granted(*number, fenced).unwrap_or(Reply::Unknown(Cause::Garbage))
+            }
             (Self::Guarded { .. } | Self::Watch, Frame::Array(parts)) => self.read_stamped(parts),
             (Self::Initialize, Frame::Simple(b"OK")) => Reply::Initialized,
             (Self::Initialize, Frame::Null) => Reply::Marked { boot: None, probation: None },
@@ -124,12 +125,12 @@ impl Expect {
         let garbage = Reply::Unknown(Cause::Garbage);
         let [said @ .., Frame::Integer(micros)] = parts else { return garbage };
         let answer = match (self, said) {
-            (Self::Guarded { .. }, [Frame::Integer(0)]) => Reply::Taken(Holder::NotAsked),
-            (Self::Guarded { fenced: false }, [Frame::Integer(1)]) => Reply::Created,
-            (Self::Guarded { fenced: true }, [Frame::Integer(number)]) => match counted(*number) {
-                Some(number) => Reply::Granted { number },
-                None => return garbage,
-            },
+            (Self::Guarded { fenced }, [Frame::Integer(number)]) => {
+                match granted(*number, fenced) {
+                    Some(answer) => answer,
+                    None => return garbage,
+                }
+            }
             (Self::Guarded { .. }, [Frame::Bulk(boot)]) => {
                 Reply::Marked { boot: marker(boot), probation: None }
             }
@@ -139,6 +140,16 @@ impl Expect {
             _ => return garbage,
         };
         u64::try_from(*micros).map_or(garbage, |micros| answer.stamped(micros))
+    }
+}
+
+/// Reads the number of a grant; 0 is a refusal. Without a fence the number of a grant is 1.
+fn granted(number: i64, fenced: bool) -> Option<Reply> {
+    match number {
+        0 => Some(Reply::Taken(Holder::NotAsked)),
+        _ if fenced => counted(number).map(|number| Reply::Granted { number }),
+        1 => Some(Reply::Created),
+        _ => None,
     }
 }
 

@@ -77,25 +77,27 @@ end
 /// number of waiters.
 pub const DELETE: Script = Script {
     source: concat!(
-        queue!(),
         "\
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
 local ours = value == ARGV[1]
 if ours then redis.call('DEL', KEYS[1]) end
 local waiters = 0
-if ARGV[2] then
-  if ARGV[3] ~= '' then drop({ARGV[3]}) end
-  local time = ARGV[2] == '1' and (ours or not value) and redis.pcall('TIME')
-  if time and time[1] then wake(clock(time)) end
-  waiters = tonumber(redis.pcall('ZCARD', queue)) or 0
+if ARGV[2] and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then
+",
+        queue!(),
+        "\
+if ARGV[3] ~= '' then drop({ARGV[3]}) end
+local time = ARGV[2] == '1' and (ours or not value) and redis.pcall('TIME')
+if time and time[1] then wake(clock(time)) end
+waiters = tonumber(redis.pcall('ZCARD', queue)) or 0
 end
 if ours then return 1 + waiters end
 if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "8e2635b251c3a2da2006dfeb5083ef4a256c9e7a",
+    sha1: "fa613b6067329b0021180b63bf47a17b4f256b7f",
 };
 
 /// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
@@ -229,21 +231,34 @@ return 2
     sha1: "9bbc58c6f2abcfea933e7798f8e367412078c784",
 };
 
-/// `SET NX PX`, and raises the counter. Returns the number of the grant, or 0 if there is a key.
+/// Whether a fair acquire has to enqueue: a waiter is in the queue. Where permissions forbid queues
+/// there is no order.
+macro_rules! queued {
+    () => {
+        "\
+local queued = ARGV[3] == '1' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1
+"
+    };
+}
+
+/// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
+/// without a counter; 0 if there is a key, or if `ARGV[3]` is 1 and a waiter is in the queue.
 pub const GRANT: Script = Script {
     source: concat!(
         raise!(),
         clamp!(),
+        queued!(),
         "\
-local hint = clamp(ARGV[3])
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
-local count = raise(1, hint, tonumber(ARGV[4]))
+local hint = KEYS[2] and clamp(ARGV[4])
+if queued or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
+if not hint then return 1 end
+local count = raise(1, hint, tonumber(ARGV[5]))
 if count then return count end
 redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "1d4f93a2a021d8d27933eb32e547534188e849c8",
+    sha1: "7d5419e4af14acab0d3021337c279092478a3d9e",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at
@@ -264,9 +279,8 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
     sha1: "0cc1751fce06d3266bdd0d709c1b0669a32b6f04",
 };
 
-/// `SET NX PX`, and raises the counter if there is one, but only if the boot marker has the
-/// expected value. The marker is the last key. Returns the number of the grant, or 1 without a
-/// counter; 0 if there is a key; the marker if it is another one, and then sets nothing. Each
+/// Does what [`GRANT`] does, but only if the boot marker has the expected value, `ARGV[4]`. The
+/// marker is the last key. Returns the marker if it is another one, and then sets nothing. Each
 /// reply ends with the master's clock in microseconds.
 pub const GUARDED: Script = Script {
     source: concat!(
@@ -276,17 +290,20 @@ pub const GUARDED: Script = Script {
         "\
 local marker = redis.pcall('GET', KEYS[#KEYS])
 if type(marker) == 'table' then return marker end
-if marker ~= ARGV[3] then return {string.sub(marker or '', 1, 257), now} end
-local hint = #KEYS == 3 and clamp(ARGV[4])
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return {0, now} end
+if marker ~= ARGV[4] then return {string.sub(marker or '', 1, 257), now} end
+",
+        queued!(),
+        "\
+local hint = #KEYS == 3 and clamp(ARGV[5])
+if queued or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return {0, now} end
 if not hint then return {1, now} end
-local count = raise(1, hint, tonumber(ARGV[5]))
+local count = raise(1, hint, tonumber(ARGV[6]))
 if count then return {count, now} end
 redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "115626aa05f05d0653e8894dbe324c8a5ce0f002",
+    sha1: "38179f7e449d97af5b31636ae495c252cf1bd6a4",
 };
 
 /// Returns the boot marker `KEYS[1]` and the probation key `KEYS[2]`, each empty if there is none,

@@ -17,7 +17,8 @@ fn what_is_left_depends_on_persistence_and_on_the_way_it_ended() {
             ask(&mut server, c, 0, set(1, 60_000));
             server.fsync(1000 * MS);
             let key = Arc::from(&b"second"[..]);
-            let second = Command::Set { key, token: token(2), ttl_ms: 60_000, fence: None };
+            let second =
+                Command::Set { key, token: token(2), ttl_ms: 60_000, fair: false, fence: None };
             ask(&mut server, c, 0, Request::Lock(second));
             let mut out = Vec::new();
             end(&mut server, &mut out);

@@ -165,9 +165,7 @@ async fn a_waiter_costs_one_look_a_second_while_the_lease_is_held() {
 
 #[tokio::test(start_paused = true)]
 async fn tasks_of_one_process_take_turns_in_order_at_a_constant_cost() {
-    // For each master: a SET and a clean-up of each lease. A fair lease needs a position before,
-    // and a process needs a HELLO, a SUBSCRIBE and at most one repeated look.
-    for (fair, least, most) in [(false, 50 * 2, 50 * 2), (true, 50 * 3 + 2, 50 * 3 + 3)] {
+    for fair in [false, true] {
         let masters = Masters::new(5);
         let [lock] = locks(&masters, fair).await;
         let turn = Arc::new(AtomicUsize::new(0));
@@ -188,7 +186,7 @@ async fn tasks_of_one_process_take_turns_in_order_at_a_constant_cost() {
         }
         sleep(S).await;
         let asked = answers(&lock) - before;
-        assert!((5 * least..=5 * most).contains(&asked), "{fair}: {asked}");
+        assert_eq!(asked, 5 * 50 * 2, "{fair}: a SET and a release of each lease, to each master");
         assert_eq!(lock.stats().waiting, 0);
     }
 }
@@ -269,9 +267,9 @@ async fn no_client_passes_a_waiter_in_the_fair_queue() {
     (3..=5).for_each(|number| masters.resume(number));
     assert!(three.try_acquire("r").await.unwrap().is_none());
     let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-    let AcquireError::Taken { report, attempts: 0, .. } = &refused else { panic!("{refused}") };
+    let AcquireError::Taken { report, attempts: 1, .. } = &refused else { panic!("{refused}") };
     assert!(report.masters().iter().any(|master| master.outcome.is_some()));
-    assert!(refused.to_string().starts_with("r: taken by another (0 attempts; "), "{refused}");
+    assert!(refused.to_string().starts_with("r: taken by another (1 attempt; "), "{refused}");
     let lease = waiter.await.unwrap().unwrap();
     let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     assert!(refused.report().unwrap().holder().is_some(), "{refused}");

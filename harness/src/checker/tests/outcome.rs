@@ -184,7 +184,7 @@ fn bounds_of_times_and_commands() {
 
 #[test]
 fn requests_that_came_later_and_were_granted_first() {
-    // c2 waits from 10 ms on, and is in the fair queue 100 ms later.
+    // c2 waits from 10 ms on, and is in the fair queue 150 ms later.
     check(
         "10 c2 asks waiting 5000; 3000 ends c1 c2; 1 c1 gets t1 on 123 until 1900
         50 c1 releases t1 on 123
@@ -201,7 +201,7 @@ fn requests_that_came_later_and_were_granted_first() {
           => as-expected",
     );
     // c1 comes later twice. The last time is after the grant.
-    let line = "! overtaken: c2 asked at 10 ms, and was in the fair queue from 110 ms on: c1 got \
+    let line = "! overtaken: c2 asked at 10 ms, and was in the fair queue from 160 ms on: c1 got \
                 it 2 times before, though it came later each time, expected at most 1";
     check(&format!(
         "10 c2 asks waiting 5000; 3000 ends c1 c2
@@ -219,14 +219,14 @@ fn requests_that_came_later_and_were_granted_first() {
 
 #[test]
 fn clients_of_one_process_are_in_one_queue() {
-    // c2 is in the queue 100 ms after the lease of its own process ended, at 300 ms.
+    // c2 is in the queue 150 ms after the lease of its own process ended, at 300 ms.
     check(
         "c1: process = 'p'; c2: process = 'p'; c3: script = ['acquire L', 'release L']
         expect.overtaken = { c2 = 0 }; 3000 ends p c3
         0 c1 asks waiting 5000; 10 c2 asks waiting 5000; 1 c1 gets t1 until 1900
         300 c1 releases t1; 600 c2 gets t2 until 2500; 700 c2 releases t2
-        - 391 c3 gets t3 on 123 until 1990; 500 c3 releases t3 on 123 => overtaken no
-        - 411 c3 gets t3 on 123 until 1990; 500 c3 releases t3 on 123 => overtaken yes",
+        - 441 c3 gets t3 on 123 until 1990; 500 c3 releases t3 on 123 => overtaken no
+        - 461 c3 gets t3 on 123 until 1990; 500 c3 releases t3 on 123 => overtaken yes",
     );
     // Clients of a process that ask at once may be served in any order.
     check(

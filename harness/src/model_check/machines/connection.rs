@@ -197,7 +197,8 @@ impl Connection {
     fn write(&mut self, command: &Command, round: u8) {
         let epoch = self.link.as_ref().and_then(Link::epoch);
         let request = match command {
-            Command::Set { token, .. } => {
+            Command::Set { token, fair, .. } => {
+                assert!(!fair, "no claim is fair");
                 self.note_set(number(*token));
                 Request::Set(number(*token))
             }

@@ -203,7 +203,7 @@ impl BothMasters {
         };
         let (ttl_ms, fence) = (60_000, None);
         let command = match request {
-            Request::Set(of) => Command::Set { key, token: token(of), ttl_ms, fence },
+            Request::Set(of) => Command::Set { key, token: token(of), ttl_ms, fair: false, fence },
             Request::Keep { token: of, repair, .. } => {
                 Command::Keep { key, token: token(of), ttl_ms, repair, fence }
             }

@@ -4,14 +4,20 @@ use std::time::Duration;
 
 use redquorum_protocol::{
     Cause, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Time, Turn,
-    WaitPolicy, WaiterId, WakeUp,
+    VoteRequest, WaitPolicy, WaiterId, WakeUp,
 };
 
 use super::play::*;
 
+/// An acquire that enqueues first.
 fn policy() -> WaitPolicy {
     let (wait, explain, wake_ups) = (20_000 * MS, true, true);
-    WaitPolicy { wait, explain, wake_ups, fair: true, turn: Turn::First }
+    WaitPolicy { wait, explain, wake_ups, fair: true, turn: Turn::Yielded }
+}
+
+/// An acquire that attempts first, and wakes the next waiter if it ends without a lease.
+fn attempting() -> WaitPolicy {
+    WaitPolicy { turn: Turn::HandedOff, ..policy() }
 }
 
 fn free(number: u64, ahead: u64) -> Reply {
@@ -81,6 +87,71 @@ impl Play {
 /// The waiter leaves the queues of all masters, which wake the next one.
 fn out() -> [(usize, bool); 5] {
     ALL.map(|at| (at, true))
+}
+
+#[test]
+fn the_first_attempt_is_refused_where_others_wait_and_costs_one_round_where_none_does() {
+    let mut play = Play::acquire(5, attempting());
+    let fair = |ask: &VoteRequest| matches!(ask, VoteRequest::Set { fair: true, .. });
+    assert!(play.asked().iter().all(|(_, ask)| fair(ask)));
+    assert_eq!((play.asks(), play.stands()), (ALL.to_vec(), None));
+    play.reply_all(Attempt(1), 0..3, Created);
+    assert_eq!(play.verdict(), Some(true));
+    play.effects.clear();
+    play.handle(Input::Collect);
+    play.handle(Input::Release);
+    assert_eq!(play.left_with(), [None; 5], "it is in no queue");
+}
+
+#[test]
+fn a_refused_first_attempt_is_cleaned_up_and_enqueues() {
+    let mut play = Play::acquire(5, attempting());
+    play.effects.clear();
+    play.reply_all(Attempt(1), [0, 1], Created);
+    play.reply_all(Attempt(1), [2, 3, 4], TAKEN);
+    assert_eq!(play.cleans_up(), ALL.map(|at| (at, WakeUp::None)));
+    let subscribed = play.effects.iter().position(|it| matches!(it, Effect::Subscribe { .. }));
+    let enqueued = play.effects.iter().position(|it| matches!(it, Effect::Enqueue { .. }));
+    assert!(subscribed.is_some() && subscribed < enqueued, "{:?}", play.effects);
+    assert_eq!(play.stands(), Some((1, Position::Last)));
+    // Positions decide from now on, and masters need not check them again.
+    play.placed([free(1, 0), free(1, 0), held(1, 0), held(1, 0), free(1, 0)]);
+    assert!(
+        play.asked().iter().all(|(_, ask)| matches!(ask, VoteRequest::Set { fair: false, .. }))
+    );
+    assert_eq!(play.asks().len(), 5);
+}
+
+#[test]
+fn a_late_reply_to_the_first_attempt_is_no_reply_about_a_position() {
+    let mut play = Play::acquire(5, attempting());
+    play.reply_all(Attempt(1), 0..3, TAKEN);
+    play.effects.clear();
+    play.reply_all(Enqueue(1), 0..3, held(2, 1));
+    play.reply_all(Attempt(1), 3..5, TAKEN);
+    play.reply_all(Enqueue(1), [3], free(1, 0));
+    // A reply of the last master is awaited: the round is not over.
+    assert_eq!(play.stands(), None);
+    play.reply_all(Enqueue(1), [4], free(1, 0));
+    assert_eq!(play.stands(), Some((2, Position::At(2))));
+}
+
+#[test]
+fn without_a_wait_a_refused_first_attempt_enqueues_once() {
+    let once = WaitPolicy { wait: Duration::ZERO, ..attempting() };
+    for (answer, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
+        let mut play = Play::acquire(5, once);
+        play.reply_all(Attempt(1), ALL, TAKEN);
+        play.effects.clear();
+        play.reply_all(Enqueue(1), ALL, answer);
+        assert_eq!((play.asked().len(), play.verdict()), (asked, verdict));
+        // It woke no waiter when it took over.
+        assert_eq!(play.leaves(), if asked == 0 { out().to_vec() } else { vec![] });
+    }
+    // A quorum that does not reply may have no queue either.
+    let mut play = Play::acquire(5, once);
+    play.reply_all(Attempt(1), ALL, Unknown(Cause::Disconnected));
+    assert_eq!((play.verdict(), play.stands()), (Some(false), None));
 }
 
 #[test]

@@ -82,7 +82,8 @@ impl Bench {
     }
 
     pub(crate) fn set(&mut self, number: u64, tag: u64) {
-        let ask = VoteRequest::Set { token: token(number), ttl_ms: 1_000, fence: None };
+        let ask =
+            VoteRequest::Set { token: token(number), ttl_ms: 1_000, fair: false, fence: None };
         self.handle(LinkInput::Send { key: key(), ask, tag });
     }
 
@@ -121,7 +122,13 @@ pub(crate) fn key() -> Key {
 }
 
 pub(crate) fn write_set(number: u64) -> TestEffect {
-    LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000, fence: None })
+    LinkEffect::Write(Command::Set {
+        key: key(),
+        token: token(number),
+        ttl_ms: 1_000,
+        fair: false,
+        fence: None,
+    })
 }
 
 /// The clean-up of a lease, which wakes the first waiter.

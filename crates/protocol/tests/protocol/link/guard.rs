@@ -33,6 +33,7 @@ fn guarded_set(number: u64) -> TestEffect {
         key: key(),
         token: token(number),
         ttl_ms: 1_000,
+        fair: false,
         fence: None,
         marker: Arc::from(MARKER),
     })

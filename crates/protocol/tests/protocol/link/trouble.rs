@@ -121,7 +121,8 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
     let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
     bench.connect(1);
     for number in 1..=200 {
-        let ask = VoteRequest::Set { token: token(number), ttl_ms: 1_000_000, fence: None };
+        let ask =
+            VoteRequest::Set { token: token(number), ttl_ms: 1_000_000, fair: false, fence: None };
         bench.handle(LinkInput::Send { key: key(), ask, tag: 0 });
         bench.clean_up(number, 0);
         bench.answer(1, Reply::Created);

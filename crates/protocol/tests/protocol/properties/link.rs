@@ -283,7 +283,7 @@ impl LinkWorld {
             Act::Set => {
                 let token = token(tag);
                 self.living.push(token);
-                let ask = VoteRequest::Set { token, ttl_ms: 1, fence: fence(tag) };
+                let ask = VoteRequest::Set { token, ttl_ms: 1, fair: false, fence: fence(tag) };
                 self.send(ask);
             }
             Act::Keep(at, repair) if !self.living.is_empty() => {
@@ -553,13 +553,13 @@ fn any_call() -> impl Strategy<Value = WakeUp> {
 
 fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     let epoch = || 0..4_u64;
-    let ask = (0..4_u64, any::<bool>(), any::<bool>()).prop_map(|(number, set, repair)| {
+    let ask = (0..4_u64, any::<bool>(), any::<bool>()).prop_map(|(number, set, flag)| {
         let (token, ttl_ms) = (token(number), 1_000);
         let fence = None;
         if set {
-            VoteRequest::Set { token, ttl_ms, fence }
+            VoteRequest::Set { token, ttl_ms, fair: flag, fence }
         } else {
-            VoteRequest::Keep { token, ttl_ms, repair, fence }
+            VoteRequest::Keep { token, ttl_ms, repair: flag, fence }
         }
     });
     prop_oneof![

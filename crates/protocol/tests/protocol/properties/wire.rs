@@ -45,8 +45,10 @@ fn any_frame() -> impl Strategy<Value = Frame<'static>> {
     })
 }
 
-const EXPECTS: [Expect; 10] = [
+const EXPECTS: [Expect; 12] = [
     Expect::Set,
+    Expect::Grant { fenced: false },
+    Expect::Grant { fenced: true },
     Expect::Keep,
     Expect::Delete,
     Expect::Kill,
@@ -69,6 +71,7 @@ proptest! {
             if answer.clone().plain() == Reply::Created {
                 let right = match expect {
                     Expect::Set => frame == Frame::Simple(b"OK"),
+                    Expect::Grant { fenced: false } => frame == Frame::Integer(1),
                     Expect::Keep => frame == Frame::Integer(2),
                     Expect::Guarded { fenced: false } => matches!(&frame,
                         Frame::Array(parts) if matches!(parts[..], [Frame::Integer(1), Frame::Integer(0..)])),
