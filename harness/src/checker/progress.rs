@@ -12,6 +12,7 @@ use crate::name::Name;
 use crate::scenario::{Cause, Property};
 
 use super::case::CLEANS_UP;
+use super::keys::Presence;
 use super::requests::Request;
 use super::time::{self, MS, Ms};
 use super::{Case, Violation};
@@ -19,7 +20,7 @@ use super::{Case, Violation};
 /// How much longer an acquire may take where several clients wait for the same resource.
 const RESOLVES: Ns = 800 * MS;
 /// How long a waiter may need until it looks again, when keys or earlier waiters are gone and no
-/// master wakes it.
+/// master wakes it: "Every 0.5 to 1 s the waiter looks at one master" (`docs/waiting.md`).
 const LOOKS: Ns = 1_000 * MS;
 
 use blocks::Blocks;
@@ -67,7 +68,9 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             // Positions of processes that are gone are in the way, too, until they are passed over.
             let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
             let busy = busy.max(stood);
-            let looks = if ended_silently(case, request, resource, ended) { LOOKS } else { 0 };
+            let silent = ended_silently(case, request, resource, ended)
+                || cleaned_up_silently(case, request, resource, ended);
+            let looks = if silent { LOOKS } else { 0 };
             let bound = bound.saturating_add(looks);
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
             let until = |of, counting| blocks.until(case, request, of, within, counting);
@@ -126,6 +129,35 @@ fn ended_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, ended:
         })
 }
 
+/// Whether the last key in the way of a waiting request was the key of another client's attempt
+/// that was refused. "Only some clean-ups wake a waiter" (`docs/waiting.md`), and the clean-up of
+/// such an attempt does not. A waiter that saw the key sleeps until its next look.
+fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
+    let during = Window::new(request.asked, ended);
+    let refused = |key: &Presence<'_>| {
+        case.requests.iter().any(|other| {
+            let is_refused = other.answer.is_some_and(|answer| {
+                matches!(answer.why, Some(FailureReason::Taken | FailureReason::NoQuorum))
+            });
+            is_refused
+                && other.is_acquire()
+                && (other.process, other.resource) == (key.process, Some(resource))
+                && other.client != request.client
+                && other.span().touches(Window::at(key.made.from))
+        })
+    };
+    let is_lease =
+        |key: &Presence<'_>| case.leases.iter().any(|lease| lease.token == Some(key.token));
+    let own = |key: &Presence<'_>| key.process == request.process && key.made.from >= during.from;
+    let ended = case.keys.all.iter().filter(|key| {
+        key.resource.is_none_or(|name| name == resource)
+            && during.touches(Window::at(key.possible.to))
+    });
+    let of_others = ended.filter(|key| !own(key) || refused(key));
+    let last = of_others.max_by_key(|key| key.possible.to);
+    last.is_some_and(|key| request.wait_ms > 0 && refused(key) && !is_lease(key))
+}
+
 /// When a request ended; none: the request is not to be checked.
 fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     let process = request.process;
@@ -152,7 +184,8 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     (request.answer.is_some() || span.length() > enough).then_some(ended)
 }
 
-/// How long an acquire may take when nothing is in the way any more.
+/// How long an acquire may take when nothing is in the way any more: some rounds and the pauses
+/// between them. [`check`] adds [`RESOLVES`] or [`LOOKS`] for obstacles that no master reports.
 fn bound(case: &Case<'_>, request: &Request<'_>, within: Window) -> Ns {
     let timeout = case.world.node_timeout;
     let bound = match request.wait_ms {

@@ -121,6 +121,16 @@ fn a_grant_must_come_soon_after_the_way_is_free() {
         - 2250 c2 gets t2 on 123 until 2350 => progress safe
         - 2450 c2 gets t2 on 123 until 2550 => progress violated",
     );
+    // c1 is refused, and its clean-up wakes no waiter; then c2 has a second to look, and 700. The
+    // release of a lease wakes a waiter.
+    check(
+        "50 c1 asks; 50.2 c1 sets t1 on 123; 100 c2 asks waiting 5000
+        150 c1 refused; 150.2 c1 deletes t1 on 123
+        - 1990 c2 gets t2 on 123 until 2100 => progress safe
+        - 2010 c2 gets t2 on 123 until 2100 => progress violated
+        - 200 c1 gets t3 on 345 until 2178; 210 c1 releases t3 on 345
+          1990 c2 gets t2 on 123 until 2100 => progress violated",
+    );
     // c1 dies. Its keys expire at 2150. A client that asked before they were set may have seen
     // another client's keys, and may sleep until those expire.
     check(
