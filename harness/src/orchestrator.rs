@@ -62,6 +62,8 @@ pub use input::Input;
 pub use order::Order;
 pub use places::Place;
 use player::Player;
+#[cfg(test)]
+pub(crate) use player::to_release;
 use register::Register;
 use whom::clients_of;
 pub use whom::processes_of;

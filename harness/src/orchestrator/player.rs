@@ -313,8 +313,8 @@ impl Player {
                 self.wait_until = None;
                 // Skip to the release and past it: these steps need the lock, and there is nothing
                 // to release.
-                let end = self.client.script.len() - 1;
-                self.at = end.min(self.at + self.to_release(resource));
+                let rest = &self.client.script[self.at..];
+                self.at += to_release(rest, resource).min(rest.len() - 1);
             }
             Step::Extend { resource, .. } if answer.ok => happened(EventKind::Extended(resource)),
             Step::Release { .. } => {
@@ -381,35 +381,14 @@ impl Player {
         };
         match fence {
             // Go to the step before the release: the caller adds one for the current step.
-            Some((lease, _)) if refused && waits => self.at += self.to_release(&lease) - 1,
+            Some((lease, _)) if refused && waits => {
+                self.at += to_release(&self.client.script[self.at..], &lease) - 1;
+            }
             _ if way == AccessKind::Read => drop(self.read.insert(register.clone(), version)),
             _ => {}
         }
         let client = self.client.id.clone();
         Event::Touched { client, register, way, seen, version, sent, fence: token, refused }
-    }
-
-    /// The number of steps to the release of the handle that the client has of this resource, or
-    /// was not granted; or to the end of the script. Handles that the client acquires again after
-    /// this step have releases of their own before that.
-    fn to_release(&self, resource: &str) -> usize {
-        let rest = &self.client.script[self.at..];
-        let mut others: usize = 0;
-        for (steps, step) in rest.iter().enumerate() {
-            match step {
-                Step::Acquire { resource: r, again: true, .. } if steps > 0 && **r == *resource => {
-                    others += 1;
-                }
-                step if step.releases().any(|released| *released == *resource) => {
-                    match others.checked_sub(1) {
-                        Some(left) => others = left,
-                        None => return steps,
-                    }
-                }
-                _ => {}
-            }
-        }
-        rest.len()
     }
 
     fn end_of_round(&mut self, now: Ns) {
@@ -429,6 +408,28 @@ impl Player {
             State::Done
         };
     }
+}
+
+/// The number of steps from the first one to the release of the handle that the client has of this
+/// resource, or was not granted; or to the end of the script. Handles that the client acquires
+/// again after the first step have releases of their own before that.
+pub(crate) fn to_release(script: &[Step], resource: &str) -> usize {
+    let mut others: usize = 0;
+    for (steps, step) in script.iter().enumerate() {
+        match step {
+            Step::Acquire { resource: r, again: true, .. } if steps > 0 && **r == *resource => {
+                others += 1;
+            }
+            step if step.releases().any(|released| *released == *resource) => {
+                match others.checked_sub(1) {
+                    Some(left) => others = left,
+                    None => return steps,
+                }
+            }
+            _ => {}
+        }
+    }
+    script.len()
 }
 
 /// The event that is about to occur when a client gets the request for this step.

@@ -72,11 +72,17 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
     steps.extend(read.clone());
     let behind = at + steps.len();
     section.splice(at..at, steps);
+    // If the re-entry fails, its client skips all steps up to the release. The first read of the
+    // section is not among them: later updates build on it.
+    let first = match &read {
+        None => section[behind..].iter().position(is_read),
+        Some(_) => None,
+    };
     match rng.below(6) {
         // The handle is never released.
         0 => {}
         // It outlives the first handle.
-        1 | 2 => {
+        1 | 2 if first.is_none() => {
             section.push(work(rng));
             section.extend(
                 read.and_then(written)
@@ -85,7 +91,8 @@ fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
             section.push(release());
         }
         _ => {
-            let place = behind + rng.index(section.len() - behind);
+            let most = first.map_or(section.len() - behind, |first| first + 1);
+            let place = behind + rng.index(most);
             section.insert(place, release());
         }
     }

@@ -1,9 +1,10 @@
 //! Tests that every drawn scenario can run, and means the same after a round trip through a file.
 
 use super::Space;
+use crate::orchestrator::to_release;
 use crate::scenario::{
-    Class, Client, Fault, FaultKind, NetworkFault, NodeFault, Persistence, Scenario, Step,
-    makes_sense,
+    AccessKind, Class, Client, Fault, FaultKind, NetworkFault, NodeFault, Persistence, Scenario,
+    Step, makes_sense,
 };
 
 #[test]
@@ -130,6 +131,39 @@ fn handles_and_several_resources_are_drawn() {
     }
     assert!((180..320).contains(&seen[0]) && (180..320).contains(&seen[3]), "{seen:?}");
     assert!(seen.iter().all(|seen| *seen > 50), "{seen:?}");
+}
+
+/// An update builds on a read under the same lease, even if a re-entry before it fails.
+#[test]
+fn a_failed_reentry_skips_no_read_that_a_later_write_needs() {
+    let touches = |step: &Step, kind| match step {
+        Step::Touch { register, way, .. } if *way == kind => Some(register.clone()),
+        _ => None,
+    };
+    let mut seen = 0;
+    for number in 0..3_000 {
+        for client in Space::INSIDE.draw(number).clients {
+            let script = &client.script;
+            let granted = |step: &Step| matches!(step, Step::Acquire { again: false, .. });
+            for (at, step) in script.iter().enumerate() {
+                let Step::Acquire { resource, again: true, .. } = step else { continue };
+                let section = script[..at].iter().rposition(granted).unwrap();
+                let goes_on = at + to_release(&script[at..], resource) + 1;
+                let rest = script.get(goes_on..).unwrap_or_default();
+                let rest = rest.iter().take_while(|step| !granted(step)).enumerate();
+                for (index, register) in rest.filter_map(|(index, step)| {
+                    touches(step, AccessKind::Write).map(|register| (index, register))
+                }) {
+                    let mut kept = script[section..at].iter().chain(&script[goes_on..][..index]);
+                    let is_read =
+                        |step| touches(step, AccessKind::Read).as_ref() == Some(&register);
+                    assert!(kept.any(is_read), "{number}: step {at} of {script:#?}");
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 1_000, "{seen}");
 }
 
 #[test]
