@@ -80,8 +80,10 @@ fn by_own_clock(
     let believed = until.saturating_sub(from).saturating_sub(lost);
     // A millisecond is the masters' resolution.
     let in_time = believed.saturating_add(allowed) <= ttl.saturating_add(MS);
-    let gained = case.clocks.gain(key.node, from, by).map_or(0, |gain| gain.all);
-    // If the master's clock gained more, that is the cause instead.
+    // If the master's clock gained more, that is the cause instead, unless the key's whole TTL had
+    // passed anyway.
+    let gain = case.clocks.gain(key.node, from, by).filter(|_| by < from.saturating_add(ttl));
+    let gained = gain.map_or(0, |gain| gain.all);
     if lost <= gained.max(0) || !in_time || lost.saturating_add(gained).saturating_add(MS) < allowed
     {
         return None;

@@ -129,8 +129,8 @@ pub(crate) fn believed(lease: &Lease<'_>) -> String {
     )
 }
 
-/// Why the rival got in: the cause and a line for each master that granted it although the owner's
-/// key should have been there.
+/// Why both believed: the cause and a line for each master that let one of them in although the key
+/// of the other should have been there.
 fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> Vec<Reason> {
     let mut found: Vec<Reason> = Vec::new();
     found.extend([owner, rival].into_iter().filter_map(|lease| causes::too_few(case, lease)));
@@ -138,6 +138,28 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> V
         let text = format!("{} and {} have the same token", owner.client, rival.client);
         found.push((Cause::Bug, text));
     }
+    let (reasons, free) = let_in(case, owner, rival, both);
+    found.extend(reasons);
+    found.extend(apart(case, owner, rival, free));
+    if found.is_empty() {
+        // The rival may have set its keys first, and have learnt of its grant last.
+        found.extend(let_in(case, rival, owner, both).0);
+    }
+    if found.is_empty() {
+        found.push((Cause::Unknown, "no master is known to have let both in".to_owned()));
+    }
+    found
+}
+
+/// Why masters that granted the rival no longer had the owner's key, and how many masters granted
+/// the rival without breaking a promise to the owner.
+fn let_in(
+    case: &Case<'_>,
+    owner: &Lease<'_>,
+    rival: &Lease<'_>,
+    both: Window,
+) -> (Vec<Reason>, usize) {
+    let mut found: Vec<Reason> = Vec::new();
     // For each master, the key that let the rival in last. A key that was set later did not let it
     // in.
     let mut let_in: BTreeMap<usize, &Presence<'_>> = BTreeMap::new();
@@ -147,7 +169,6 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> V
             *last = key;
         }
     }
-    // The number of masters that granted the rival without breaking a promise to the owner.
     let mut free: usize = 0;
     for let_in in let_in.into_values().filter(|key| owner.token != Some(key.token)) {
         // The owner's key that was there before. Only a key that was certainly set counts.
@@ -169,11 +190,7 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> V
         );
         found.push((cause, line));
     }
-    found.extend(apart(case, owner, rival, free));
-    if found.is_empty() {
-        found.push((Cause::Unknown, "no master is known to have let both in".to_owned()));
-    }
-    found
+    (found, free)
 }
 
 /// Whether both clients had quorums because they know different masters. Then no master had to

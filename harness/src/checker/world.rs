@@ -120,8 +120,8 @@ impl<'a> World<'a> {
 
     /// Whether a guard may rightly refuse every request of a process, because one of its masters
     /// also belongs to another set of masters. When the run begins, each master has the marker of
-    /// the first process that knows it. If those markers are `lost`, or masters start without
-    /// markers, it may have the marker of any process that knows it.
+    /// the first process that knows it. If some of those markers are `lost`, or masters start
+    /// without markers, it may have the marker of any process that knows it and has a guard.
     pub(crate) fn is_of_two_sets(&self, process: &str, lost: bool) -> bool {
         let guarded = |process: &str| self.scenario.options_of(process).guard.is_some();
         if !guarded(process) {
@@ -133,11 +133,10 @@ impl<'a> World<'a> {
             let all = self.scenario.processes().into_iter();
             let mut knowing = all.filter(|of| self.lock_of(of).masters.contains(node));
             let is_other = |process: &Name| is_other(self.lock_of(process));
-            if lost || !self.scenario.lock.initialized {
-                knowing.any(|process| guarded(process) && is_other(process))
-            } else {
-                knowing.next().is_some_and(is_other)
-            }
+            let is_marked = self.scenario.lock.initialized;
+            (is_marked && knowing.clone().next().is_some_and(is_other))
+                || ((lost || !is_marked)
+                    && knowing.any(|process| guarded(process) && is_other(process)))
         })
     }
 

@@ -49,6 +49,17 @@ fn masters_that_lost_keys() {
     }
 }
 
+#[test]
+fn a_client_that_learns_of_its_grant_after_its_rival() {
+    check(
+        "50 c2 asks; 50.2 c2 sets t2 on 123; 51 fault client.pause c2
+        301 c2 gets t2 until 2028; 200 c1 gets t1 on 123 until 2178
+        - 100 fault node.flush 123 => mutual-exclusion violated because node.flush
+          ~ master 3 let c1 in at 199.4 ms: it lost its keys at 100 ms (fault 2, node.flush)
+        - => mutual-exclusion violated because unknown",
+    );
+}
+
 /// Which part of its state a master kept is on record.
 #[test]
 fn masters_that_kept_a_part_of_their_state() {
@@ -120,6 +131,10 @@ fn a_client_whose_own_clock_runs_slow() {
         - 10 c1 gets t1 on 123 until 1988; 10 fault client.rate c1 factor 0.9
           2100 c2 gets t2 on 345 until 4000 => mutual-exclusion violated because client.rate
           ~ c1's clock runs at 0.9 times the rate since 10 ms (fault 1, client.rate)
+        # A master's clock steps when its key is over anyway.
+        - 10 c1 gets t1 on 123 until 1988; 10 fault client.rate c1 factor 0.5
+          2050 fault clock.step 3 by 10s; 2050 clock 3 ahead 10000
+          2100 c2 gets t2 on 345 until 4000 => mutual-exclusion violated because client.rate
         # The allowance of 22 ms covers half a percent, but this lock did not deduct it.
         - 10 c1 gets t1 on 123 until 2009; 10 fault client.rate c1 factor 0.995
           2015 c2 gets t2 on 345 until 3900 => mutual-exclusion violated because bug

@@ -258,6 +258,9 @@ fn guards_may_refuse() {
         - lock.restart-guard = '2s'; c1: nodes = [1, 2, 3]; c2: nodes = [3, 2, 1]; 10 c2 refused
           => progress violated
         - c1: nodes = [1, 2, 3]; c2: nodes = [3, 4, 5]; 10 c2 refused => progress violated
+        # Another master loses its marker. The first client needs no guard.
+        - lock.restart-guard = '2s'; c1: nodes = [1, 2, 3]; c1: restart-guard = false
+          c2: nodes = [3, 4, 5]; 5 fault node.flush 4; 10 c2 refused => progress safe
         # The first client that comes marks new masters.
         - lock.restart-guard = '100ms'; lock.ttl = '100ms'; lock.initialized = false
           c1: nodes = [1, 2, 3]; c2: nodes = [3, 4, 5]; 10 c1 refused => progress safe",
