@@ -45,6 +45,14 @@ pub(crate) fn of_loss(
         if let Some(why) = stale(case, lease).or_else(|| by_own_clock(case, lease, key, ttl, by)) {
             return Some(why);
         }
+        // On the masters that did extend, the owner's slow clock is the reason.
+        let slow = lease.keys(&case.keys).filter(|key| {
+            let own = |ttl| by_own_clock(case, lease, key, ttl, by);
+            key.sure && key.life.ttl.and_then(own).is_some()
+        });
+        if count(slow.map(|key| key.node)) >= case.world.lock_of(lease.process).q {
+            return None;
+        }
         let until = lease.span().to;
         let latest = key.life.set.to.saturating_add(ttl);
         let excess = until.saturating_sub(latest).max(0);

@@ -132,6 +132,8 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let least = case.world.node_timeout.saturating_add(case.world.deducted_from(longest));
     let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
+    // It measures by its own clock, which may have run fast.
+    let most = most.saturating_add(case.paces.lost(lease.process, keep.asked, end).min(0));
     let next = case.replaced(lease);
     let over = case.world.until(Phase::Heal);
     // At the last moment before the end there is no time for a round.

@@ -131,6 +131,10 @@ fn a_client_whose_own_clock_runs_slow() {
         - 10 c1 gets t1 on 123 until 1988; 10 fault client.rate c1 factor 0.9
           2100 c2 gets t2 on 345 until 4000 => mutual-exclusion violated because client.rate
           ~ c1's clock runs at 0.9 times the rate since 10 ms (fault 1, client.rate)
+        # An extension needs only a quorum: on master 3 the key expires in its time.
+        - 10 c1 gets t1 on 1234 until 1988; 10 fault client.rate c1 factor 0.9
+          1000 c1 extends t1 on 124 until 2878 stamped 901
+          3100 c2 gets t2 on 345 until 5000 => mutual-exclusion violated because client.rate
         # A master's clock steps when its key is over anyway.
         - 10 c1 gets t1 on 123 until 1988; 10 fault client.rate c1 factor 0.5
           2050 fault clock.step 3 by 10s; 2050 clock 3 ahead 10000

@@ -335,6 +335,20 @@ fn a_lease_that_is_kept_alive_must_not_end_while_a_majority_can_be_reached() {
     );
 }
 
+#[test]
+fn a_fast_clock_shortens_the_time_for_which_a_lease_is_kept() {
+    check(
+        "c1: script = ['acquire L', 'keep L for 5s', 'work 9s', 'release L']
+        100 c1 gets t1 on 12345 until 2078; 101 c1 asks keep_alive; 102 c1 answers stamped 102
+        1900 c1 keeps t1 on 12345; 8000 ends c1 c2
+        - 1901 c1 extended until 4000; 4000 c1 loses => progress violated
+          ~ that c1 kept alive ended at 4000 ms
+        # c1's clock shows 1500 ms more from 1602 ms on.
+        - 102 fault client.rate c1 factor 2; 1602 healed 1
+          1901 c1 extended until 5500; 4000 c1 loses stamped 5500 => progress safe",
+    );
+}
+
 /// A client that asks for L and M gets both, or neither.
 #[test]
 fn requests_for_several_resources() {
