@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_quorum_the_service_says_so() {
+    async fn without_a_quorum_the_service_reports_it() {
         let masters = Masters::new(3);
         let service = service(&masters).await;
         masters.kill(1);

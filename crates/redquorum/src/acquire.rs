@@ -12,8 +12,8 @@ use tokio::time::Sleep;
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::error::{AcquireError, RunError};
-use crate::fleet::Fleet;
 use crate::lease::Lease;
+use crate::lock_state::LockState;
 use crate::owner::Owner;
 use crate::report::Report;
 use crate::trace::{self, Resource, Span};
@@ -39,7 +39,7 @@ pub struct TryAcquire(Request);
 
 #[derive(Clone)]
 struct Request {
-    fleet: Arc<Fleet>,
+    lock_state: Arc<LockState>,
     key: Result<Key, AcquireError>,
     ttl: Option<Duration>,
     wait: Option<Duration>,
@@ -49,8 +49,8 @@ struct Request {
 }
 
 impl Acquire {
-    pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
-        Self(Request::new(fleet, resource))
+    pub(crate) fn new(lock_state: &Arc<LockState>, resource: &[u8]) -> Self {
+        Self(Request::new(lock_state, resource))
     }
 
     /// Asks for a lease with a [fencing token](Lease::fencing_token): a number that grows with
@@ -154,9 +154,9 @@ impl Acquire {
 }
 
 impl TryAcquire {
-    pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
+    pub(crate) fn new(lock_state: &Arc<LockState>, resource: &[u8]) -> Self {
         let wait = Some(Duration::ZERO);
-        Self(Request { wait, explain: false, ..Request::new(fleet, resource) })
+        Self(Request { wait, explain: false, ..Request::new(lock_state, resource) })
     }
 
     /// Asks for a lease with a fencing token: see [`Acquire::fenced`].
@@ -182,18 +182,18 @@ impl TryAcquire {
 }
 
 impl Request {
-    fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
-        let (fleet, key) = (fleet.clone(), fleet.key(resource));
-        Self { fleet, key, ttl: None, wait: None, fenced: false, explain: true, owner: None }
+    fn new(lock_state: &Arc<LockState>, resource: &[u8]) -> Self {
+        let (lock_state, key) = (lock_state.clone(), lock_state.key(resource));
+        Self { lock_state, key, ttl: None, wait: None, fenced: false, explain: true, owner: None }
     }
 
     fn check(&self) -> Result<(Key, AcquireRequest), AcquireError> {
-        if self.fleet.is_shut_down() {
+        if self.lock_state.is_shut_down() {
             return Err(AcquireError::ShutDown);
         }
         let key = self.key.clone()?;
-        let terms = self.fleet.terms(&key, self.ttl, self.fenced)?;
-        let wait = self.wait.unwrap_or(self.fleet.wait);
+        let terms = self.lock_state.terms(&key, self.ttl, self.fenced)?;
+        let wait = self.wait.unwrap_or(self.lock_state.wait);
         let reentry =
             self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend: self.ttl.is_some() });
         let explain = self.explain;
@@ -270,8 +270,8 @@ impl Future for Acquiring {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Stage::Ready(Request { key: Ok(key), fleet, .. }) = &this.stage {
-            let hashed = fleet.shared.hash_resources;
+        if let Stage::Ready(Request { key: Ok(key), lock_state, .. }) = &this.stage {
+            let hashed = lock_state.shared.hash_resources;
             this.span = Span::acquire(Resource { key, hashed });
         }
         let span = this.span.clone();
@@ -291,11 +291,12 @@ impl Acquiring {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, AcquireError>> {
         let mut first = None;
         if let Stage::Ready(request) = &self.stage {
-            self.asked = request.fleet.clock.now();
+            self.asked = request.lock_state.clock.now();
             match request.check() {
                 Ok((key, asked)) => {
-                    let (fleet, owner) = (&request.fleet, request.owner.clone());
-                    let (claim, found) = ClaimCell::start(fleet, key, asked, owner, cx.waker());
+                    let (lock_state, owner) = (&request.lock_state, request.owner.clone());
+                    let (claim, found) =
+                        ClaimCell::start(lock_state, key, asked, owner, cx.waker());
                     self.stage = Stage::Claiming(claim);
                     first = Some(found);
                 }
@@ -311,14 +312,14 @@ impl Acquiring {
             let found = first.take().unwrap_or_else(|| claim.poll(cx.waker(), !shut_down));
             let queued = matches!(found, Found::Pending { queued: true, .. });
             if self.queued && !queued {
-                let time = claim.fleet.clock.now().since(self.asked);
+                let time = claim.lock_state.clock.now().since(self.asked);
                 self.span.record("queued", format_args!("{time:?}"));
             }
             self.queued = queued;
             let result = match found {
                 // From here on the lease ends the claim.
                 Found::Granted => {
-                    let waited = claim.fleet.clock.now().since(self.asked);
+                    let waited = claim.lock_state.clock.now().since(self.asked);
                     Ok(Lease::new(claim, waited))
                 }
                 Found::Reentered(of) => Ok(Lease::again(of)),
@@ -329,22 +330,22 @@ impl Acquiring {
                 Found::Extending(of, until) => {
                     // A handle of the request keeps the lease alive.
                     self.extends = Some(of);
-                    if self.sleep(claim.fleet.clock, until, NAP, cx).is_pending() {
+                    if self.sleep(claim.lock_state.clock, until, NAP, cx).is_pending() {
                         return Poll::Pending;
                     }
                     continue;
                 }
                 Found::Failed(..) if claim.is_shut_down() => Err(AcquireError::ShutDown),
                 Found::Failed(why, report, attempts) => {
-                    let waited = claim.fleet.clock.now().since(self.asked);
+                    let waited = claim.lock_state.clock.now().since(self.asked);
                     self.span.record("attempts", attempts);
-                    Err(not_acquired(&claim.fleet, &claim.key, why, report, attempts, waited))
+                    Err(not_acquired(&claim.lock_state, &claim.key, why, report, attempts, waited))
                 }
                 Found::Won(_) => continue,
                 Found::Pending { until, queued } => {
                     // Another request of this process asks the masters meanwhile.
                     let nap = if queued { QUEUED_NAP } else { NAP };
-                    if self.sleep(claim.fleet.clock, until, nap, cx).is_pending() {
+                    if self.sleep(claim.lock_state.clock, until, nap, cx).is_pending() {
                         return Poll::Pending;
                     }
                     continue;
@@ -383,14 +384,14 @@ impl Acquiring {
 
 /// Counts and logs why a resource was not acquired, and makes the error.
 pub(crate) fn not_acquired(
-    fleet: &Fleet,
+    lock_state: &LockState,
     key: &Key,
     why: Failure,
     report: Report,
     attempts: u32,
     waited: Duration,
 ) -> AcquireError {
-    let counters = &fleet.shared.counters;
+    let counters = &lock_state.shared.counters;
     counters.waits[1].record(waited);
     let (counter, name) = match why {
         Failure::NoQuorum => (&counters.no_quorum, "no quorum"),
@@ -398,9 +399,9 @@ pub(crate) fn not_acquired(
         _ => (&counters.taken, "taken"),
     };
     counter.add();
-    let resource = Resource { key, hashed: fleet.shared.hash_resources };
+    let resource = Resource { key, hashed: lock_state.shared.hash_resources };
     trace::not_acquired(resource, attempts, name, &report);
-    let resource = fleet.resource(key).to_vec();
+    let resource = lock_state.resource(key).to_vec();
     match why {
         Failure::NoQuorum => AcquireError::NoQuorum { resource, report, attempts },
         Failure::TooLate => AcquireError::TooLate { resource, report, attempts },

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::driver::drive;
 use crate::endpoint::{Credentials, CredentialsOf, Settings};
 use crate::error::BuildError;
-use crate::fleet::Fleet;
+use crate::lock_state::LockState;
 use crate::master::{IntoMaster, Master, Sealed, Target};
 use crate::node::Node;
 use crate::redlock::Redlock;
@@ -470,7 +470,7 @@ impl Builder {
             runtime.spawn(drive(shared.clone(), node, connector, self.connect_timeout));
         }
         runtime.spawn(shared.clone().wake_leases());
-        let fleet = Fleet {
+        let lock_state = LockState {
             shared,
             clock,
             terms,
@@ -478,7 +478,7 @@ impl Builder {
             fencing_counter_ttl: self.fencing_counter_ttl,
             prefix: self.prefix,
         };
-        Ok(Redlock { fleet: Arc::new(fleet) })
+        Ok(Redlock { lock_state: Arc::new(lock_state) })
     }
 
     fn guard_of_masters(&self) -> Result<Option<Guard>, BadOption> {

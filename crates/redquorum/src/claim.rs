@@ -12,7 +12,7 @@ use redquorum_protocol::{
 use tokio::sync::Notify;
 
 use crate::error::{AcquireError, ExtendError};
-use crate::fleet::Fleet;
+use crate::lock_state::LockState;
 use crate::owner::Owner;
 use crate::report::Report;
 use crate::shared::{After, EndClaim, Turn, Writer};
@@ -21,7 +21,7 @@ use crate::trace::{self, Resource, Span};
 /// A claim, shared by its caller and the handles of its lease. The claim ends with the last of
 /// them.
 pub(crate) struct ClaimCell {
-    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) lock_state: Arc<LockState>,
     pub(crate) key: Key,
     id: ClaimId,
     /// Keeps the owner's id from being used for another owner.
@@ -64,14 +64,14 @@ static ENDED: Claim = Claim::Ended;
 impl ClaimCell {
     /// Starts to acquire. Returns the claim and its first result.
     pub(crate) fn start(
-        fleet: &Arc<Fleet>,
+        lock_state: &Arc<LockState>,
         key: Key,
         request: AcquireRequest,
         owner: Option<Owner>,
         waker: &Waker,
     ) -> (Arc<Self>, Found) {
-        let mut turn = fleet.shared.turn();
-        let cell = Self::open(fleet, &mut turn, key, request, owner);
+        let mut turn = lock_state.shared.turn();
+        let cell = Self::open(lock_state, &mut turn, key, request, owner);
         let found = cell.look(&mut turn, waker, false);
         turn.finish(Writer::Idle);
         (cell, found)
@@ -80,18 +80,18 @@ impl ClaimCell {
     /// Starts to acquire, but only queues the commands: the caller starts other claims too, and
     /// then [finishes](crate::shared::Shared::finish) all of them.
     pub(crate) fn queue(
-        fleet: &Arc<Fleet>,
+        lock_state: &Arc<LockState>,
         key: Key,
         request: AcquireRequest,
     ) -> (Arc<Self>, After) {
-        let mut turn = fleet.shared.turn();
-        let cell = Self::open(fleet, &mut turn, key, request, None);
+        let mut turn = lock_state.shared.turn();
+        let cell = Self::open(lock_state, &mut turn, key, request, None);
         (cell, turn.end(Writer::All))
     }
 
     /// Opens a claim. Nothing is sent before the turn has read the clock (R1).
     fn open(
-        fleet: &Arc<Fleet>,
+        lock_state: &Arc<LockState>,
         turn: &mut Turn<'_>,
         key: Key,
         request: AcquireRequest,
@@ -99,7 +99,7 @@ impl ClaimCell {
     ) -> Arc<Self> {
         let id = turn.input(|client, cx| client.acquire(key.clone(), request, cx));
         let cell = Arc::new(Self {
-            fleet: fleet.clone(),
+            lock_state: lock_state.clone(),
             key,
             id,
             _owner: owner,
@@ -190,16 +190,16 @@ impl ClaimCell {
 
     /// The resource, for errors.
     pub(crate) fn resource(&self) -> Vec<u8> {
-        self.fleet.resource(&self.key).to_vec()
+        self.lock_state.resource(&self.key).to_vec()
     }
 
     /// The resource, for events and spans.
     pub(crate) fn shown(&self) -> Resource<'_> {
-        Resource { key: &self.key, hashed: self.fleet.shared.hash_resources }
+        Resource { key: &self.key, hashed: self.lock_state.shared.hash_resources }
     }
 
     fn turn(&self) -> Turn<'_> {
-        self.fleet.shared.turn()
+        self.lock_state.shared.turn()
     }
 
     /// Gives the lease back, by `input`.
@@ -220,7 +220,7 @@ impl ClaimCell {
     /// Counts how long the lease was held until now.
     pub(crate) fn count_hold(&self, now: Time) -> Option<Duration> {
         let held = now.since(*self.granted.get()?);
-        self.fleet.shared.counters.holds.record(held);
+        self.lock_state.shared.counters.holds.record(held);
         Some(held)
     }
 
@@ -232,7 +232,7 @@ impl ClaimCell {
     /// Ends the claim in this way, unless it has ended.
     pub(crate) fn end_by(&self, end: EndClaim) {
         if !self.over.swap(true, Ordering::AcqRel) {
-            self.fleet.shared.forget(self.id, end);
+            self.lock_state.shared.forget(self.id, end);
         }
     }
 
@@ -261,7 +261,7 @@ impl ClaimCell {
 
     /// Reads the claim.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Claim) -> R) -> R {
-        self.fleet.shared.view(|client| look(self.of(client)))
+        self.lock_state.shared.view(|client| look(self.of(client)))
     }
 
     /// Waits until `look` returns a value, and wakes the claim when it is due.
@@ -276,7 +276,7 @@ impl ClaimCell {
             changed.as_mut().enable();
             let due = match self.view(|claim| look(claim).ok_or_else(|| next_end(claim))) {
                 Ok(found) => return found,
-                Err(due) => self.fleet.clock.timer(due),
+                Err(due) => self.lock_state.clock.timer(due),
             };
             if tokio::time::timeout_at(due, changed).await.is_err() {
                 self.apply(Input::Wake, |_| ());
@@ -285,11 +285,11 @@ impl ClaimCell {
     }
 
     pub(crate) fn report(&self, votes: &Votes) -> Report {
-        self.fleet.report(votes)
+        self.lock_state.report(votes)
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.fleet.is_shut_down()
+        self.lock_state.is_shut_down()
     }
 }
 

@@ -388,7 +388,7 @@ mod tests {
             Redlock::builder().config(config).build().await
         };
         let lock = built("masters = 'redis://[::1]:1, redis://[::1]:2'\nttl = '1m'").await.unwrap();
-        assert_eq!((lock.masters(), lock.fleet.terms.ttl()), (2, Duration::from_secs(60)));
+        assert_eq!((lock.masters(), lock.lock_state.terms.ttl()), (2, Duration::from_secs(60)));
         let error = built("masters = ['redis://[::1]:1']\nttl = '1ms'").await.unwrap_err();
         assert!(error.to_string().contains("ttl"), "{error}");
         let error = built("masters = ['http://db1']").await.unwrap_err();

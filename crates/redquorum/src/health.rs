@@ -4,7 +4,7 @@ use std::fmt;
 
 use redquorum_protocol::{Cause, Claim, Client, Context, NodeId, Reply, Votes};
 
-use crate::fleet::Fleet;
+use crate::lock_state::LockState;
 use crate::report::Report;
 
 /// Whether a lease is available now, and the reply of each master. Made by
@@ -47,31 +47,31 @@ impl fmt::Display for Health {
     }
 }
 
-pub(crate) async fn probe(fleet: &Fleet) -> Health {
-    let votes = ask(fleet, Client::probe).await;
+pub(crate) async fn probe(lock_state: &LockState) -> Health {
+    let votes = ask(lock_state, Client::probe).await;
     let usable = votes.which(|answer| *answer == Reply::Alive).len();
     let refusing = votes.which(|answer| {
         matches!(answer, Reply::Unknown(Cause::Error(_) | Cause::Distrusted { .. }))
     });
-    let report = fleet.report(&votes);
-    Health { alive: usable + refusing.len(), usable, quorum: fleet.terms.quorum(), report }
+    let report = lock_state.report(&votes);
+    Health { alive: usable + refusing.len(), usable, quorum: lock_state.terms.quorum(), report }
 }
 
 /// Asks every master in one round trip; ends after at most one node timeout.
 pub(crate) async fn ask(
-    fleet: &Fleet,
+    lock_state: &LockState,
     question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
 ) -> Votes {
-    let start = fleet.clock.now();
-    let nodes = fleet.terms.nodes();
+    let start = lock_state.clock.now();
+    let nodes = lock_state.terms.nodes();
     let mut votes = Votes::open(nodes, start);
-    let replies = fleet.shared.ask(question);
-    let end = fleet.clock.timer(start.plus(fleet.terms.node_timeout()));
+    let replies = lock_state.shared.ask(question);
+    let end = lock_state.clock.timer(start.plus(lock_state.terms.node_timeout()));
     for (node, reply) in NodeId::all(nodes).zip(replies) {
         if let Ok(Ok(answer)) = tokio::time::timeout_at(end, reply).await {
-            votes.record(fleet.clock.now(), node, answer);
+            votes.record(lock_state.clock.now(), node, answer);
         }
     }
-    votes.close(fleet.clock.now());
+    votes.close(lock_state.clock.now());
     votes
 }

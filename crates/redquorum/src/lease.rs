@@ -65,14 +65,14 @@ impl fmt::Display for Released {
 impl Lease {
     /// Makes the lease of a claim, after this waiting time.
     pub(crate) fn new(claim: Arc<ClaimCell>, waited: Duration) -> Self {
-        let counters = &claim.fleet.shared.counters;
+        let counters = &claim.lock_state.shared.counters;
         counters.waits[0].record(waited);
         counters.acquired.add();
         if claim.hold(Hold::certifications) > 0 {
             counters.certified.add();
         }
         let lease = Self { claim, given_back: false };
-        lease.claim.granted.get_or_init(|| lease.claim.fleet.clock.now());
+        lease.claim.granted.get_or_init(|| lease.claim.lock_state.clock.now());
         crate::trace::acquired(lease.claim.shown(), waited, lease.report());
         lease
     }
@@ -85,7 +85,7 @@ impl Lease {
 
     /// Another handle of the lease of a claim, for its owner.
     pub(crate) fn again(claim: Arc<ClaimCell>) -> Self {
-        claim.fleet.shared.counters.reentered.add();
+        claim.lock_state.shared.counters.reentered.add();
         Self { claim, given_back: false }
     }
 
@@ -98,7 +98,7 @@ impl Lease {
     /// The instant after which this lease must be taken for lost: the start of the attempt that
     /// won, plus TTL, minus drift (R1). Extending the lease moves it.
     pub fn deadline(&self) -> Deadline {
-        Deadline::new(self.claim.fleet.clock, self.claim.hold(Hold::deadline))
+        Deadline::new(self.claim.lock_state.clock, self.claim.hold(Hold::deadline))
     }
 
     /// The time that is left until the deadline; zero once the lease is lost. The value is out of
@@ -160,7 +160,7 @@ impl Lease {
 
     /// The resource, without the lock's prefix.
     pub fn resource(&self) -> &[u8] {
-        self.claim.fleet.resource(&self.claim.key)
+        self.claim.lock_state.resource(&self.claim.key)
     }
 
     /// Waits until the lease is lost, and returns why. A local timer ends the wait at the deadline,
@@ -217,7 +217,7 @@ impl Lease {
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
         let terms = self
             .claim
-            .fleet
+            .lock_state
             .terms
             .with_ttl(ttl)
             .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
@@ -333,10 +333,11 @@ impl Lease {
         let resource = self.claim.resource();
         if let Some(is_lost) = self.count_down() {
             let outcome = if is_lost { Outcome::AlreadyGone } else { Outcome::StillHeld };
-            let none = Votes::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
+            let none =
+                Votes::open(self.claim.lock_state.terms.nodes(), self.claim.lock_state.clock.now());
             return Released { resource, outcome, report: self.claim.report(&none) };
         }
-        self.claim.fleet.shared.counters.released.add();
+        self.claim.lock_state.shared.counters.released.add();
         let released = self.claim.until(|claim| match claim {
             Claim::Releasing(release) => Some((release.outcome()?, release.votes().clone())),
             _ => None,

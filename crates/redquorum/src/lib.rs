@@ -92,10 +92,10 @@ mod config;
 mod driver;
 mod endpoint;
 mod error;
-mod fleet;
 mod health;
 mod io;
 mod lease;
+mod lock_state;
 mod master;
 #[cfg(feature = "memory")]
 pub mod memory;

@@ -94,11 +94,11 @@ mod tests {
     use crate::memory::Masters;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_over_is_forgotten() {
+    async fn an_ended_lease_is_forgotten() {
         let masters = Masters::new(3);
         let lock = masters.builder().build().await.unwrap();
         let (owner, other) = (Owner::new(), Owner::new());
-        let kept = || lock.fleet.shared.view(Client::owned_resources);
+        let kept = || lock.lock_state.shared.view(Client::owned_resources);
         let mut leases = Vec::new();
         for number in 0..10_000 {
             let resource = format!("r{number}");

@@ -10,8 +10,8 @@ use crate::acquire::{Acquire, TryAcquire};
 use crate::builder::Builder;
 use crate::clock::NAP;
 use crate::error::Unfinished;
-use crate::fleet::Fleet;
 use crate::health::{self, Health};
+use crate::lock_state::LockState;
 use crate::report::Report;
 use crate::stats::Stats;
 
@@ -26,7 +26,7 @@ use crate::stats::Stats;
 /// expired.
 #[derive(Clone)]
 pub struct Redlock {
-    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) lock_state: Arc<LockState>,
 }
 
 impl Redlock {
@@ -64,7 +64,7 @@ impl Redlock {
     /// Dropping the future gives the attempt up. The keys that it may have set are deleted in the
     /// background.
     pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
-        Acquire::new(&self.fleet, resource.as_ref())
+        Acquire::new(&self.lock_state, resource.as_ref())
     }
 
     /// Asks for a resource once. `None` means one of three things: another client has it, a key
@@ -82,7 +82,7 @@ impl Redlock {
     /// # Cancel safety
     /// See [`acquire`](Redlock::acquire).
     pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> TryAcquire {
-        TryAcquire::new(&self.fleet, resource.as_ref())
+        TryAcquire::new(&self.lock_state, resource.as_ref())
     }
 
     /// Asks every master whether it would grant a lease, in one round trip. It returns after at
@@ -96,7 +96,7 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn health(&self) -> Health {
-        health::probe(&self.fleet).await
+        health::probe(&self.lock_state).await
     }
 
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
@@ -118,22 +118,22 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future does not take back the commands that were sent.
     pub async fn initialize_masters(&self) -> Report {
-        self.fleet.report(&health::ask(&self.fleet, Client::initialize).await)
+        self.lock_state.report(&health::ask(&self.lock_state, Client::initialize).await)
     }
 
     /// A snapshot of the counters since the lock was built.
     pub fn stats(&self) -> Stats {
-        self.fleet.shared.stats()
+        self.lock_state.shared.stats()
     }
 
     /// The number of masters.
     pub fn masters(&self) -> usize {
-        self.fleet.terms.nodes()
+        self.lock_state.terms.nodes()
     }
 
     /// How many masters must agree.
     pub fn quorum(&self) -> usize {
-        self.fleet.terms.quorum()
+        self.lock_state.terms.quorum()
     }
 
     /// Ends the lock, for all clones. From now on it acquires and extends nothing, and it completes
@@ -153,12 +153,12 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future leaves the lock shut down, and the clean-ups go on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
-        self.fleet.shared.shut_down();
+        self.lock_state.shared.shut_down();
         let paid = async {
             loop {
-                let mut changed = std::pin::pin!(self.fleet.shared.changed.notified());
+                let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());
                 changed.as_mut().enable();
-                if self.fleet.shared.ledger() == (0, 0) {
+                if self.lock_state.shared.ledger() == (0, 0) {
                     return;
                 }
                 // Nothing notifies when a key expires on a master that is down.
@@ -168,7 +168,7 @@ impl Redlock {
         if tokio::time::timeout(timeout, paid).await.is_ok() {
             return Ok(());
         }
-        match self.fleet.shared.ledger() {
+        match self.lock_state.shared.ledger() {
             (0, 0) => Ok(()),
             (owed, held) => Err(Unfinished { owed, held, waited: timeout }),
         }
@@ -177,9 +177,10 @@ impl Redlock {
     /// Waits until every master was tried once.
     pub(crate) async fn tried(&self) {
         loop {
-            let mut changed = std::pin::pin!(self.fleet.shared.changed.notified());
+            let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());
             changed.as_mut().enable();
-            if !self.fleet.shared.view(|client| client.links().iter().any(Link::is_first_dial)) {
+            if !self.lock_state.shared.view(|client| client.links().iter().any(Link::is_first_dial))
+            {
                 return;
             }
             changed.await;
@@ -189,6 +190,8 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redlock").field("masters", &self.fleet.shared.names).finish_non_exhaustive()
+        f.debug_struct("Redlock")
+            .field("masters", &self.lock_state.shared.names)
+            .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_protocol::{Key, LockConfig};
 
 use crate::error::AcquireError;
-use crate::fleet::Fleet;
+use crate::lock_state::LockState;
 use crate::redlock::Redlock;
 
 mod acquiring;
@@ -53,7 +53,7 @@ struct Request {
 /// One of the resources, unchecked.
 #[derive(Clone)]
 struct Part {
-    fleet: Arc<Fleet>,
+    lock_state: Arc<LockState>,
     /// The names of the masters, sorted: two locks over the same masters have the same set.
     set: Arc<[Arc<str>]>,
     key: Result<Key, AcquireError>,
@@ -61,7 +61,7 @@ struct Part {
 
 /// One of the resources, checked.
 struct Wanted {
-    fleet: Arc<Fleet>,
+    lock_state: Arc<LockState>,
     key: Key,
     terms: LockConfig,
     /// Its position in the order in which the resources were named.
@@ -104,7 +104,7 @@ impl Redlock {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let (parts, wait) = (Vec::new(), self.fleet.wait);
+        let (parts, wait) = (Vec::new(), self.lock_state.wait);
         AcquireAll(Request { parts, ttl: None, wait, fenced: false }).and(self, resources)
     }
 }
@@ -129,12 +129,13 @@ impl AcquireAll {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let mut set = lock.fleet.shared.names.clone();
+        let mut set = lock.lock_state.shared.names.clone();
         set.sort_unstable();
         let set: Arc<[Arc<str>]> = set.into();
         self.0.parts.extend(resources.into_iter().map(|resource| {
-            let (fleet, key) = (lock.fleet.clone(), lock.fleet.key(resource.as_ref()));
-            Part { fleet, set: set.clone(), key }
+            let (lock_state, key) =
+                (lock.lock_state.clone(), lock.lock_state.key(resource.as_ref()));
+            Part { lock_state, set: set.clone(), key }
         }));
         self
     }
@@ -165,20 +166,20 @@ impl Request {
         if resources > MOST {
             return Err(AcquireError::TooManyResources { resources, most: MOST });
         }
-        if self.parts.iter().any(|part| part.fleet.is_shut_down()) {
+        if self.parts.iter().any(|part| part.lock_state.is_shut_down()) {
             return Err(AcquireError::ShutDown);
         }
         let mut places: Vec<(usize, Part)> = self.parts.drain(..).enumerate().collect();
         let place = |part: &Part| (part.set.clone(), part.key.clone().ok());
         places.sort_by_cached_key(|(_, part)| place(part));
         let twice = places.windows(2).find(|two| place(&two[0].1) == place(&two[1].1));
-        if let Some([(_, Part { fleet, key: Ok(key), .. }), _]) = twice {
-            return Err(AcquireError::NamedTwice { resource: fleet.resource(key).to_vec() });
+        if let Some([(_, Part { lock_state, key: Ok(key), .. }), _]) = twice {
+            return Err(AcquireError::NamedTwice { resource: lock_state.resource(key).to_vec() });
         }
-        let wanted = places.into_iter().map(|(named, Part { fleet, key, .. })| {
+        let wanted = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
             let key = key?;
-            let terms = fleet.terms(&key, self.ttl, self.fenced)?;
-            Ok(Wanted { fleet, key, terms, named })
+            let terms = lock_state.terms(&key, self.ttl, self.fenced)?;
+            Ok(Wanted { lock_state, key, terms, named })
         });
         wanted.collect()
     }

@@ -100,7 +100,7 @@ pub(crate) struct Master {
     pub(crate) dial: Option<u64>,
     /// When the driver's timer fires.
     pub(crate) armed: Time,
-    /// Whether the last log event said that the master is up; `None` before the first event.
+    /// Whether the last log event reported the master as up; `None` before the first event.
     pub(crate) logged_up: Option<bool>,
     /// The number of connections that came up.
     pub(crate) connected: Counter,

@@ -93,7 +93,7 @@ impl LossSignal {
             Claim::Holding(hold) => Some(Hold::deadline(hold)),
             _ => None,
         })?;
-        Some(Deadline::new(claim.fleet.clock, deadline))
+        Some(Deadline::new(claim.lock_state.clock, deadline))
     }
 }
 

@@ -18,8 +18,8 @@ use crate::acquire::not_acquired;
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::error::AcquireError;
-use crate::fleet::Fleet;
 use crate::lease::Lease;
+use crate::lock_state::LockState;
 use crate::report::Report;
 use crate::shared::After;
 use crate::trace::Span;
@@ -54,7 +54,7 @@ struct Attempt {
     clock: Clock,
     asked: Time,
     /// The lock of the resource that was named first: it decides how to pause.
-    first: Arc<Fleet>,
+    first: Arc<LockState>,
     /// The replies for the resource that failed last.
     refused: Report,
 }
@@ -150,7 +150,8 @@ impl AcquiringAll {
 
 impl Attempt {
     fn start(wanted: Vec<Wanted>, wait: Duration) -> Self {
-        let first = wanted.iter().find(|one| one.named == 0).unwrap_or(&wanted[0]).fleet.clone();
+        let first =
+            wanted.iter().find(|one| one.named == 0).unwrap_or(&wanted[0]).lock_state.clone();
         let clock = first.clock;
         let asked = clock.now();
         let mut orders = Vec::new();
@@ -164,28 +165,28 @@ impl Attempt {
     }
 
     fn is_shut_down(&self) -> bool {
-        let mut fleets = self.members.iter().map(|member| &member.wanted.fleet);
-        fleets.any(|fleet| fleet.is_shut_down())
+        let mut lock_states = self.members.iter().map(|member| &member.wanted.lock_state);
+        lock_states.any(|lock_state| lock_state.is_shut_down())
     }
 
-    fn tell(&mut self, told: MemberEvent) {
+    fn tell(&mut self, event: MemberEvent) {
         // The clock is read last: all time spent before counts (R1).
         let now = self.clock.now();
         let Self { several, orders, first, .. } = self;
-        first.shared.with_rng(|rng| several.handle(now, told, rng, orders));
+        first.shared.with_rng(|rng| several.handle(now, event, rng, orders));
         self.carry_out();
     }
 
     fn carry_out(&mut self) {
         // All commands are queued before the first byte is written, and leave together.
-        let mut queued: Vec<(Arc<Fleet>, After)> = Vec::new();
+        let mut queued: Vec<(Arc<LockState>, After)> = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
                 MemberAction::Try { member, wait, explain } => {
-                    let (fleet, after) = self.members[member].start(wait, explain);
+                    let (lock_state, after) = self.members[member].start(wait, explain);
                     match queued.last_mut() {
-                        Some((last, all)) if Arc::ptr_eq(&fleet, last) => all.merge(after),
-                        _ => queued.push((fleet, after)),
+                        Some((last, all)) if Arc::ptr_eq(&lock_state, last) => all.merge(after),
+                        _ => queued.push((lock_state, after)),
                     }
                 }
                 MemberAction::Collect { member } => self.collect(member),
@@ -193,8 +194,8 @@ impl Attempt {
                 _ => {}
             }
         }
-        for (fleet, after) in queued {
-            fleet.shared.finish(after);
+        for (lock_state, after) in queued {
+            lock_state.shared.finish(after);
         }
     }
 
@@ -210,7 +211,7 @@ impl Attempt {
         for at in 0..self.members.len() {
             let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
             let Some(claim) = claim else { continue };
-            let clock = claim.fleet.clock;
+            let clock = claim.lock_state.clock;
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
                     // Each lock may have its own origin of time. With the reads in this order, the
@@ -235,14 +236,14 @@ impl Attempt {
     /// Collects a lease. The machine gets a later time of the clock (R1).
     fn collect(&mut self, member: usize) {
         let Some(claim) = &self.members[member].claim else { return };
-        let (told, refused) = claim.collect(|progress| {
+        let (event, refused) = claim.collect(|progress| {
             let refused = progress.refused_by().map(|votes| claim.report(votes));
             (MemberEvent::of_collect(member, progress), refused)
         });
         if let Some(refused) = refused {
             self.refused = refused;
         }
-        self.tell(told);
+        self.tell(event);
     }
 
     fn hand_out(&mut self) -> Leases {
@@ -260,19 +261,19 @@ impl Attempt {
 
     fn failed(&mut self, member: usize, why: Failure) -> AcquireError {
         let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
-        let Wanted { fleet, key, .. } = &self.members[member].wanted;
+        let Wanted { lock_state, key, .. } = &self.members[member].wanted;
         let waited = self.clock.now().since(self.asked);
-        not_acquired(fleet, key, why, report, attempts, waited)
+        not_acquired(lock_state, key, why, report, attempts, waited)
     }
 }
 
 impl Member {
-    fn start(&mut self, wait: Duration, explain: bool) -> (Arc<Fleet>, After) {
-        let Wanted { fleet, key, terms, .. } = &self.wanted;
+    fn start(&mut self, wait: Duration, explain: bool) -> (Arc<LockState>, After) {
+        let Wanted { lock_state, key, terms, .. } = &self.wanted;
         let request = AcquireRequest::for_member(*terms, wait, explain, ());
-        let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
+        let (claim, after) = ClaimCell::queue(lock_state, key.clone(), request);
         self.claim = Some(claim);
-        (fleet.clone(), after)
+        (lock_state.clone(), after)
     }
 
     /// Gives the attempt up, or gives the lease back.

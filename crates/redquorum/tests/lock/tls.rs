@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
             a_server_without_a_known_authority_is_not_trusted,
             a_server_with_another_name_or_an_old_certificate_is_not_trusted,
             an_address_is_a_name_where_the_certificate_has_it,
-            a_server_that_asks_for_a_certificate_gets_the_one_that_was_given,
+            a_server_that_requests_a_certificate_gets_the_configured_certificate,
             the_wrong_kind_of_port_is_an_error_and_no_hang,
             a_server_that_never_sends_a_hello_is_given_up_in_time,
             certificates_that_are_none_name_their_option_and_show_no_key,
@@ -194,7 +194,7 @@ async fn an_address_is_a_name_where_the_certificate_has_it() {
     assert!(lock.try_acquire("r").await.unwrap().is_some());
 }
 
-async fn a_server_that_asks_for_a_certificate_gets_the_one_that_was_given() {
+async fn a_server_that_requests_a_certificate_gets_the_configured_certificate() {
     let (authority, clients) = (Authority::new(), Authority::new());
     let master = Master::start(&authority.server("localhost"), Some(&clients));
     let builder = || Redlock::builder().master(master.url("localhost")).tls_ca(authority.pem());

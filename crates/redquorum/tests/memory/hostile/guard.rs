@@ -19,7 +19,7 @@ const MARKER: &str = "bad 5000 fleet=ca9baebb92353c04";
 const OTHER: &str = "other 5000 fleet=ca9baebb92353c04";
 /// The name of the set of masters; the markers contain its fingerprint. A marker of another set
 /// would refuse the whole attempt instead of one vote.
-const FLEET: &str = "jobs";
+const MASTERS_ID: &str = "jobs";
 
 /// What the master replies to each command of the guard.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ async fn with(replies: Replies) -> (u64, LinkState) {
         .master(bad)
         .ttl(TTL)
         .restart_guard(TTL)
-        .masters_id(FLEET)
+        .masters_id(MASTERS_ID)
         .build()
         .await
         .unwrap();

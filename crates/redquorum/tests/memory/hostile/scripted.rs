@@ -216,12 +216,12 @@ impl Scripted {
             // The first position in the queue.
             [b"EVALSHA", sha, _, key, ..] if *sha == QUEUE.sha1.as_bytes() => {
                 let held = keys.contains_key(*key);
-                let said: &[u8] = if held {
+                let reply: &[u8] = if held {
                     b"*4\r\n:1\r\n:0\r\n:1000\r\n$1\r\nx\r\n"
                 } else {
                     b"*2\r\n:1\r\n:0\r\n"
                 };
-                said.to_vec()
+                reply.to_vec()
             }
             [b"EVALSHA", sha, _, key, token, ..] => match held(&keys, key, token) {
                 Some(true) if *sha == DELETE.sha1.as_bytes() => {

@@ -1,4 +1,4 @@
-//! Fleet: the state that all requests of one lock share: its client, its clock, its options.
+//! The state that all requests of one lock share: its client, its clock, its options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::shared::Shared;
 /// The longest key, prefix included.
 const MAX_KEY: usize = 1 << 20;
 
-pub(crate) struct Fleet {
+pub(crate) struct LockState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Clock,
     pub(crate) terms: LockConfig,
@@ -23,7 +23,7 @@ pub(crate) struct Fleet {
     pub(crate) prefix: Vec<u8>,
 }
 
-impl Fleet {
+impl LockState {
     /// Whether the lock refuses new requests.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shared.is_shut_down()
@@ -74,7 +74,7 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for LockState {
     fn drop(&mut self) {
         // The tasks outlive the lock until no clean-up is pending.
         self.shared.close();
