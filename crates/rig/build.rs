@@ -72,7 +72,7 @@ fn rustc(
     let mut rustc = Command::new(variable("RUSTC"));
     rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=clock"]);
     rustc.args(["--target", target]).arg("-o").arg(into).arg("shim/shim.rs");
-    // A musl target links statically unless told otherwise, and then has no shared libraries.
+    // A musl target links statically by default, and then has no shared libraries.
     for option in ["panic=abort", "opt-level=2", "strip=symbols", "target-feature=-crt-static"] {
         rustc.args(["-C", option]);
     }

@@ -64,7 +64,7 @@ LIBRARIES = [
     page.Library("redquorum", None, None, DEFAULTS),
 ]
 
-# The scenarios that judge any lock whose drift allowance is that of the algorithm, 1 % and 2 ms.
+# The scenarios that check any lock whose drift allowance is that of the algorithm, 1 % and 2 ms.
 # Left out: other drift allowances, masters that are listed twice, further faults that no Redlock
 # tolerates. The last line has one scenario for each optional capability.
 SCENARIOS = """

@@ -31,7 +31,7 @@ TITLES = [
     ("nothing was left of it", "An acquire returns a lease that has already ended"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
 ]
-# The capability without which a property cannot be judged, and the scenarios that judge it.
+# The capability without which a property cannot be checked, and the scenarios that check it.
 NEEDS = {"fenced-resource": ("fence", "fenced-")}
 ENOUGH = 3  # repetitions of one scenario that must show a finding
 
@@ -59,7 +59,7 @@ class Library:
 class Finding:
     """What the checkers found in runs of one library: each kind once."""
 
-    layer: str
+    property: str
     title: str
     runs: collections.Counter  # scenario: repetitions that show it
     examples: dict  # scenario: the first run that shows it, and what the checkers say about it
@@ -96,12 +96,12 @@ class Cell:
         return word + (f" ({len(self.by_design)} by design)" if self.by_design else "")
 
 
-def title_of(story):
-    text = " / ".join(story)
+def title_of(explanation):
+    text = " / ".join(explanation)
     for pattern, title in TITLES:
         if re.search(pattern, text):
             return title
-    text = re.sub(r"[\d.]+ ms|\b\S{8}…|\d+", "…", story[0])
+    text = re.sub(r"[\d.]+ ms|\b\S{8}…|\d+", "…", explanation[0])
     return text[0].upper() + text[1:]
 
 
@@ -112,27 +112,27 @@ def findings(result):
         seen = {}
         for finding in run.get("findings", []):
             if finding["seen"] == "violated" and "bug" in finding["causes"]:
-                key = finding["layer"], title_of(finding["story"])
-                seen.setdefault(key, finding["story"])
-        for key, story in seen.items():
+                key = finding["property"], title_of(finding["explanation"])
+                seen.setdefault(key, finding["explanation"])
+        for key, explanation in seen.items():
             ended = [line for line in run["differences"] if line.startswith("process ")]
             kind = kinds.setdefault(key, Finding(*key, collections.Counter(), {}))
             kind.runs[run["name"]] += 1
-            kind.examples.setdefault(run["name"], (run, [*ended, *story]))
+            kind.examples.setdefault(run["name"], (run, [*ended, *explanation]))
     order = list(PROPERTIES)
     return sorted(kinds.values(), key=lambda one: (
-        not one.is_reproduced(), order.index(one.layer), -len(one.runs)))
+        not one.is_reproduced(), order.index(one.property), -len(one.runs)))
 
 
-def by_design(result, layer):
+def by_design(result, property):
     """For each scenario in which only faults outside the assumptions violate a property: its first
     run, and the violation."""
     found = {}
     for run in result["scenarios"]:
-        of_layer = [finding for finding in run.get("findings", [])
-                    if finding["seen"] == "violated" and finding["layer"] == layer]
-        if of_layer and not any("bug" in finding["causes"] for finding in of_layer):
-            found.setdefault(run["name"], (run, of_layer[0]))
+        of_property = [finding for finding in run.get("findings", [])
+                       if finding["seen"] == "violated" and finding["property"] == property]
+        if of_property and not any("bug" in finding["causes"] for finding in of_property):
+            found.setdefault(run["name"], (run, of_property[0]))
     return list(found.values())
 
 
@@ -146,24 +146,24 @@ def missing(result):
     return names
 
 
-def judged(result):
+def checked(result):
     return [run for run in result["scenarios"] if run["observed"]]
 
 
-def cell(library_findings, result, layer):
-    if not judged(result):
+def cell(library_findings, result, property):
+    if not checked(result):
         return Cell("not run")
-    if layer in NEEDS:
-        need, scenarios = NEEDS[layer]
+    if property in NEEDS:
+        need, scenarios = NEEDS[property]
         if need in missing(result):
             return Cell("not offered")
-        if not any(run["name"].startswith(scenarios) for run in judged(result)):
+        if not any(run["name"].startswith(scenarios) for run in checked(result)):
             return Cell("not run")
     numbered = [(number, one) for number, one in enumerate(library_findings, 1)
-                if one.layer == layer]
+                if one.property == property]
     sure = any(one.is_reproduced() for _, one in numbered)
     word = "violated" if sure else "unsteady" if numbered else "holds"
-    return Cell(word, numbered, by_design(result, layer))
+    return Cell(word, numbered, by_design(result, property))
 
 
 def table(head, rows):
@@ -185,16 +185,16 @@ def some(names, quote="`", most=6):
 
 def finding_text(library, number, kind):
     indent, (run, lines) = "   ", kind.example()
-    text = wrap(f"{number}. **{kind.title}** ({kind.layer}). {kind.seen()}"
+    text = wrap(f"{number}. **{kind.title}** ({kind.property}). {kind.seen()}"
                 f"For example, in `{run['name']}`:", rest=indent)
-    story = "".join(wrap(line, indent) for line in lines)
-    text += f"\n{indent}```text\n{story}{indent}```\n\n"
+    explanation = "".join(wrap(line, indent) for line in lines)
+    text += f"\n{indent}```text\n{explanation}{indent}```\n\n"
     return text + f"{indent}`{library.replay(run)}`\n"
 
 
 def runs_of(result):
-    total = len({run["name"] for run in judged(result)})
-    return f"Scenarios and variants: {total}; runs: {len(judged(result))}."
+    total = len({run["name"] for run in checked(result)})
+    return f"Scenarios and variants: {total}; runs: {len(checked(result))}."
 
 
 def incomplete(result):
@@ -242,8 +242,8 @@ one. A library with longer timeouts of its own is slow by that measure.
 
 [Scenarios](scenarios.md#expectations) defines the properties, and [how a run is
 checked](scenarios.md#how-a-run-is-checked). The drivers are in
-[`harness/drivers`](../harness/drivers). A single-server lock is judged by its own promise: its
-clients know one master (`--quorum 1`). redquorum is the control. `just scoreboard` also writes
+[`harness/drivers`](../harness/drivers). A single-server lock is checked against its own promise:
+its clients know one master (`--quorum 1`). redquorum is the control. `just scoreboard` also writes
 `target/scoreboard/whole/scoreboard.html`, where each cell leads to the explanation, the command and
 the timeline of its runs.
 """
@@ -263,9 +263,9 @@ def render(libraries, results, scenarios, date, note=None):
     """The page in Markdown."""
     kinds = {library.name: findings(results[library.name]) for library in libraries}
     text = HEAD + wrap(occasion(results, date, note)) + "\n"
-    rows = [[f"`{layer}`: {what}"]
-            + [cell(kinds[one.name], results[one.name], layer) for one in libraries]
-            for layer, what in PROPERTIES.items()]
+    rows = [[f"`{property}`: {what}"]
+            + [cell(kinds[one.name], results[one.name], property) for one in libraries]
+            for property, what in PROPERTIES.items()]
     text += table(["property", *(library.name for library in libraries)], rows)
     text += LEGEND.format(enough=ENOUGH)
     names = [pathlib.Path(name).stem if name.endswith(".toml") else name for name in scenarios]
@@ -301,20 +301,20 @@ def render_html(libraries, results, date, note=None):
         result = results[library.name]
         kinds = findings(result)
         cells = []
-        for layer, what in PROPERTIES.items():
-            one = cell(kinds, result, layer)
+        for property, what in PROPERTIES.items():
+            one = cell(kinds, result, property)
             style, sign = SIGNS[one.word]
             cells.append({
-                "layer": layer, "what": what, "word": one.word, "class": style, "sign": sign,
+                "property": property, "what": what, "word": one.word, "class": style, "sign": sign,
                 "findings": [{"title": kind.title, "seen": kind.seen(quote=""),
                               **example(library, *kind.example())} for _, kind in one.findings],
                 "by_design": [{"causes": violation["causes"],
-                               **example(library, run, violation["story"])}
+                               **example(library, run, violation["explanation"])}
                               for run, violation in one.by_design]})
         columns.append({
             "name": library.name, "title": library.title, "cells": cells,
             "runs": runs_of(result), "incomplete": incomplete(result),
-            "judged": sorted({run["name"] for run in judged(result)}),
+            "checked": sorted({run["name"] for run in checked(result)}),
             "missing": {need: sorted(names) for need, names in sorted(missing(result).items())}})
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined,

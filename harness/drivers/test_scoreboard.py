@@ -11,16 +11,17 @@ def run(name, *found, outcome="differs", why=()):
     """A run in `result.json`. Each finding is a property, a cause and a sentence."""
     return {"name": name, "file": None, "outcome": outcome, "differences": list(why),
             "observed": {} if outcome == "skipped" else {"validity": "safe"},
-            "findings": [{"layer": layer, "seen": "violated", "causes": [cause], "story": [text]}
-                         for layer, cause, text in found]}
+            "findings": [{"property": property, "seen": "violated", "causes": [cause],
+                          "explanation": [text]}
+                         for property, cause, text in found]}
 
 
 def result(*runs):
     return {"scenarios": list(runs), "finished": True, "runs": len(runs), "masters": "redis (x)"}
 
 
-def cell_of(layer, *runs):
-    return str(cell(findings(result(*runs)), result(*runs), layer))
+def cell_of(property, *runs):
+    return str(cell(findings(result(*runs)), result(*runs), property))
 
 
 class Cells(unittest.TestCase):

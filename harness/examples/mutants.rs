@@ -78,8 +78,8 @@ fn table() -> Result<bool, String> {
                 let verdict = check(&history);
                 // "Not seen" and "inconclusive" do not count: the checkers must see a violation.
                 if verdict.outcome == Outcome::Differs {
-                    let layer = verdict.findings.first().map(|finding| finding.property.name());
-                    caught.insert(run.name.clone(), layer.unwrap_or("-"));
+                    let property = verdict.findings.first().map(|finding| finding.property.name());
+                    caught.insert(run.name.clone(), property.unwrap_or("-"));
                     break;
                 }
             }
@@ -89,7 +89,7 @@ fn table() -> Result<bool, String> {
         progress("");
         eprintln!("{mutant}: {} caught it, {:.1?}", caught.len(), start.elapsed());
         let names: Vec<String> =
-            caught.iter().take(4).map(|(name, layer)| format!("{name} ({layer})")).collect();
+            caught.iter().take(4).map(|(name, property)| format!("{name} ({property})")).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
         let more = if caught.len() > 4 { ", …" } else { "" };
         let searched = is_client && mutant.shows_inside() && mutant != Mutant::None;

@@ -94,14 +94,12 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Violation {
     /// The property.
-    #[serde(rename = "layer")]
     pub property: Property,
     /// [`Observed::Violated`] or [`Observed::Inconclusive`].
     pub seen: Observed,
     /// The report text, a few short lines: which client believed that it held the resource from
     /// when to when, which masters granted it, and how the rival got in. Times are in milliseconds
     /// since the run began.
-    #[serde(rename = "story")]
     pub explanation: Vec<String>,
     /// Why the violation was possible.
     pub causes: Vec<Cause>,

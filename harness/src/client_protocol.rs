@@ -153,7 +153,7 @@ pub enum Op {
     /// A step of the critical section, which the harness executes when the answer arrives. Answer
     /// at once. With a `check`, answer `lost` if the lease of that resource is not held.
     Step {
-        /// The name of the step for people: `write R`.
+        /// The readable name of the step: `write R`.
         name: Name,
         /// The resource of the lease to check first, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,7 +269,7 @@ pub struct Answer {
     /// Why the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<FailureReason>,
-    /// The reason as text for people.
+    /// The reason as readable text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }

@@ -40,7 +40,7 @@ pub struct Header {
     pub seed: u64,
     /// `process`, `container`, ….
     pub backend: String,
-    /// The program that runs the masters, as text for people.
+    /// The program that runs the masters, as readable text.
     pub masters: String,
     /// The command that starts the clients; none: the built-in client.
     #[serde(default, skip_serializing_if = "Option::is_none")]

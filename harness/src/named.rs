@@ -1,4 +1,4 @@
-//! Enums whose values have names, for people and for programs: one table each.
+//! Enums whose values have names, for documents and for programs: one table each.
 
 /// Defines an enum from a table. A row has the documentation and the name of a value; such an enum
 /// has Serde and the JSON Schema too. Or it has the name and a description, which is also the

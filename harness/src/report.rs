@@ -82,7 +82,7 @@ pub struct Entry {
 #[derive(Clone, Debug)]
 pub enum Ended {
     /// The checkers returned a verdict.
-    Judged(Box<Verdict>),
+    Checked(Box<Verdict>),
     /// It was not run, and why.
     Skipped(String),
     /// The environment failed, and how.
@@ -113,7 +113,7 @@ impl Entry {
     /// Whether it needs no attention: it came out as expected, or it was skipped.
     pub fn is_good(&self) -> bool {
         match &self.ended {
-            Ended::Judged(verdict) => verdict.outcome == Outcome::AsExpected,
+            Ended::Checked(verdict) => verdict.outcome == Outcome::AsExpected,
             Ended::Skipped(_) => true,
             Ended::Environment(_) | Ended::Internal(_) => false,
         }
@@ -122,7 +122,7 @@ impl Entry {
     /// The word for how it ended: an outcome, or `environment`, or `internal`.
     pub fn word(&self) -> &'static str {
         match &self.ended {
-            Ended::Judged(verdict) => word(verdict.outcome),
+            Ended::Checked(verdict) => word(verdict.outcome),
             Ended::Skipped(_) => word(Outcome::Skipped),
             Ended::Environment(_) => "environment",
             Ended::Internal(_) => "internal",
@@ -132,7 +132,7 @@ impl Entry {
     /// Why it does not come out as expected, a line for each reason.
     pub fn differences(&self) -> &[String] {
         match &self.ended {
-            Ended::Judged(verdict) => &verdict.differences,
+            Ended::Checked(verdict) => &verdict.differences,
             Ended::Skipped(why) | Ended::Environment(why) | Ended::Internal(why) => {
                 std::slice::from_ref(why)
             }

@@ -146,7 +146,7 @@ impl<P: ClientProcess> World<P> {
             }
             WorldEvent::Wake(actor) => self.wake(actor),
             WorldEvent::Tell => {
-                if let Some(input) = self.said.pop_front() {
+                if let Some(input) = self.inputs.pop_front() {
                     self.direct(input);
                 }
             }

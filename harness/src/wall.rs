@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_clock_shows_comes_when_it_is_said_to_and_not_before() {
+    fn a_reading_comes_at_its_predicted_instant_and_not_before() {
         for rate in [0.01, 0.5, 0.9167, 0.99, 1.0, 1.01, 3.0] {
             let clock = WallClock::REAL.paced(1_000, 1.3).paced(5_000_000, rate);
             let shows = |at: Ns| at + clock.ahead(at);

@@ -53,7 +53,7 @@ proptest! {
 
 /// Scenarios in which the simulation or the checker was wrong, shrunk, each with its seed.
 #[test]
-fn what_was_found_stays_fixed() {
+fn violations_of_earlier_searches_stay_fixed() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inside/found");
     let files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(files.len() > 30, "{}", files.len());

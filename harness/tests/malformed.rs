@@ -31,12 +31,12 @@ fn problems_have_a_place_and_a_fix() {
         for problem in problems.list() {
             assert!(!problem.message.is_empty() && !problem.fix.is_empty(), "{name}: {problem:?}");
         }
-        let said = format!("{problems}\n");
+        let printed = format!("{problems}\n");
         let expected = path.with_extension("txt");
         if bless {
-            fs::write(&expected, said).unwrap();
-        } else if fs::read_to_string(&expected).unwrap_or_default() != said {
-            others.push(format!("{name} now has:\n{said}"));
+            fs::write(&expected, printed).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != printed {
+            others.push(format!("{name} now has:\n{printed}"));
         }
     }
     assert!(others.is_empty(), "{}", others.join("\n"));

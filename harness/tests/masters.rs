@@ -48,24 +48,27 @@ mod unix {
     fn expected() {
         let folder = folder("expected");
         let words = ["clock-step-one-holder/full-grant", "--backend", "process", "--seed", "1"];
-        let (code, said) = ask(&folder, &words);
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.starts_with("seed     1\nbackend  process — redis-server "), "{said}");
+        let (code, output) = ask(&folder, &words);
+        assert_eq!(code, Some(0), "{output}");
+        assert!(output.starts_with("seed     1\nbackend  process — redis-server "), "{output}");
         let result = result(&folder);
         assert_eq!((result.scenarios.len(), result.finished), (1, true));
         assert_eq!(result.scenarios[0].outcome, "as-expected");
         let history = "chaos-out/clock-step-one-holder.full-grant/history.jsonl";
-        let (code, said) = ask(&folder, &["check", history]);
-        assert_eq!(code, Some(0), "{said}");
-        assert!(said.starts_with("clock-step-one-holder/full-grant: as-expected"), "{said}");
+        let (code, output) = ask(&folder, &["check", history]);
+        assert_eq!(code, Some(0), "{output}");
+        assert!(output.starts_with("clock-step-one-holder/full-grant: as-expected"), "{output}");
     }
 
     fn noticed() {
         let folder = folder("noticed");
         let words = ["crash-restart-forgets", "--backend", "process", "--without-fault", "2"];
-        let (code, said) = ask(&folder, &words);
-        assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("? not-seen") && said.contains("--without-fault 2\n"), "{said}");
+        let (code, output) = ask(&folder, &words);
+        assert_eq!(code, Some(2), "{output}");
+        assert!(
+            output.contains("? not-seen") && output.contains("--without-fault 2\n"),
+            "{output}"
+        );
     }
 
     fn soaked() {
@@ -78,8 +81,8 @@ mod unix {
     fn template() {
         let folder = folder("template");
         ask(&folder, &["new", "mine"]);
-        let (code, said) = ask(&folder, &["mine.toml", "--backend", "process"]);
-        assert_eq!(code, Some(0), "{said}");
+        let (code, output) = ask(&folder, &["mine.toml", "--backend", "process"]);
+        assert_eq!(code, Some(0), "{output}");
     }
 
     fn interrupted() {
@@ -111,9 +114,9 @@ mod unix {
         let mut command = program(&folder, &["calm", "--backend", "process"]);
         let output =
             command.env(redquorum_rig::SERVER_VARIABLE, "/nowhere/redis-server").output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(said.contains("/nowhere/redis-server") && said.contains("help: "), "{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("/nowhere/redis-server") && stderr.contains("help: "), "{stderr}");
     }
 }
 

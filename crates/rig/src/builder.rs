@@ -232,7 +232,7 @@ impl Builder {
             if plan.clocks {
                 // There is no other way to see whether the shim was loaded.
                 node.set_clock(ClockChange::forward(TRIAL))?;
-                node.set_clock(ClockChange::Cure)?;
+                node.set_clock(ClockChange::Heal)?;
             }
         }
         let mut copies = nodes.split_off(count).into_iter();

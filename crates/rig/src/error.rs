@@ -36,7 +36,7 @@ pub enum RigError {
     #[error("master {node} is not running: restart it first")]
     NotRunning { node: usize },
     /// A master that should end cleanly still runs.
-    #[error("master {node} still runs {within:?} after it was told to end: kill it")]
+    #[error("master {node} still runs {within:?} after the request to end: kill it")]
     NotStopped { node: usize, within: Duration },
     /// Clocks cannot be set: this system or this build does not support them, or the masters were
     /// started without them. A test that needs them is skipped, and reports the reason.

@@ -19,7 +19,7 @@
 //! let masters = Masters::builder().clocks().start()?;
 //! masters.set_clock(3, ClockChange::forward(Duration::from_secs(3)))?; // its keys age at once
 //! masters.set_clock(4, ClockChange::Rate(1.1))?; // its TTLs are 10 % short
-//! masters.set_clock(3, ClockChange::Cure)?; // a step back
+//! masters.set_clock(3, ClockChange::Heal)?; // a step back
 //! # Ok::<(), redquorum_rig::RigError>(())
 //! ```
 //!

@@ -216,7 +216,7 @@ impl Masters {
     ///
     /// For a dead or paused master the clock changes all the same, and the comparison follows when
     /// it is restarted or resumed. A key that expires by a step forward is gone, even if the clock
-    /// is cured before any client reads the key: Redis also expires keys by itself.
+    /// is healed before any client reads the key: Redis also expires keys by itself.
     pub fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError> {
         self.node(node).set_clock(change)
     }

@@ -14,7 +14,7 @@ use super::time::{self, MS, Ms};
 /// How long before its loss notice an owner may have begun to clean up.
 const CLEANS_UP: Ns = 250 * MS;
 
-/// A cause, and its explanation for people: half a sentence.
+/// A cause, and its explanation in a report: half a sentence.
 pub(crate) type Reason = (Cause, String);
 
 /// Why the key of a lease was gone from a master by an instant; none: its owner did not count on it

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_clock_first_shows_is_found_whatever_its_rate() {
+    fn the_first_instant_of_a_reading_is_found_at_any_rate() {
         let edges = [Ns::MIN, -MS, 0, 1, 5 * MS, Ns::MAX - 1, Ns::MAX];
         let (mut found, mut never) = (0, 0);
         for (ahead, rate) in

@@ -134,7 +134,7 @@ mod tests {
     use crate::checker::time::MS;
 
     #[test]
-    fn what_a_clock_shows_is_found_again_over_all_its_rates() {
+    fn a_reading_is_found_again_over_all_rates_of_the_clock() {
         let mut all = Paces { of: Map::default() };
         all.set("c1", 100 * MS, 0.5);
         all.set("c1", 300 * MS, 1.0);

@@ -2,7 +2,8 @@
 
 use crate::client_protocol::{Capability, FailureReason};
 use crate::history::{
-    Act, Event, Header, History, LeftKey, Ns, Outcome as Said, Phase, Record, SCHEMA, Window,
+    Act, Event, Header, History, LeftKey, Ns, Outcome as CommandOutcome, Phase, Record, SCHEMA,
+    Window,
 };
 use crate::name::Name;
 use crate::scenario::{AccessKind, Property, Scenario};

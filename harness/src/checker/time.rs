@@ -24,7 +24,7 @@ pub(crate) fn median(mut values: Vec<Ns>) -> Option<Ns> {
     Some(*values.select_nth_unstable(middle).1)
 }
 
-/// An instant or a length of time for people: `12.3 ms`.
+/// An instant or a length of time in a report: `12.3 ms`.
 pub(crate) struct Ms(pub(crate) Ns);
 
 impl fmt::Display for Ms {

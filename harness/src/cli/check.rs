@@ -80,7 +80,7 @@ fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         seed: header.seed,
         time: 0,
         expect: header.scenario.expect.clone(),
-        ended: Ended::Judged(Box::new(verdict.clone())),
+        ended: Ended::Checked(Box::new(verdict.clone())),
         took: history.length().unwrap_or_default(),
         history: Some(path.to_owned()),
         file: None,

@@ -8,7 +8,7 @@ pub(super) const HELP: &str = "\
 Exit codes:
   0    every run came out as its scenario expects (some may have been skipped)
   1    a run differs: a violation that was not expected, or one with another cause
-  2    an expected violation did not show, or it cannot be told
+  2    an expected violation did not show, or the record does not show it
   3    the environment: no server, no engine, nowhere to write, nothing that could be run here
   64   the command line or a scenario file is wrong
   70   a fault of this program

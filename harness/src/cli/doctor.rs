@@ -90,7 +90,7 @@ fn lock(options: &DoctorOptions) -> Result<(Vec<Address>, ExamineOptions), (Stri
     }
     let addresses = Address::read_all(&options.urls)
         .map_err(|why| (why, "give each master as the lock is given it"))?;
-    let fleet = match &options.masters_id {
+    let masters_id = match &options.masters_id {
         Some(name) => Fingerprint::of_name(name),
         None => Fingerprint::of_addresses(addresses.iter().map(|address| &address.spelled)),
     };
@@ -108,7 +108,7 @@ fn lock(options: &DoctorOptions) -> Result<(Vec<Address>, ExamineOptions), (Stri
                 (format!("--clock-guard: {error}"), fix)
             })?;
         }
-        guard = Some(own.over(fleet));
+        guard = Some(own.over(masters_id));
     }
     let (node_timeout, prefix) = (options.node_timeout, options.prefix.clone());
     Ok((addresses, ExamineOptions { node_timeout, guard, prefix, init: options.init }))

@@ -40,7 +40,7 @@ fn text(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_is_written_is_a_scenario() {
+    fn the_written_file_is_a_scenario() {
         let scenario = crate::scenario::read("a-b.toml", &super::text("a-b"));
         let scenario = scenario.unwrap_or_else(|problems| panic!("{problems}"));
         assert_eq!(scenario.name, "a-b");

@@ -95,12 +95,12 @@ pub enum Backend {
 /// How to print what happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// As readable text.
     #[default]
     Human,
     /// One JSON object a line.
     Json,
-    /// For people, with annotations for GitHub.
+    /// As readable text, with annotations for GitHub.
     Github,
 }
 

@@ -13,7 +13,7 @@ use super::Code;
 /// How to print a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Shape {
-    /// For people.
+    /// As readable text.
     #[default]
     Human,
     /// As JSON.

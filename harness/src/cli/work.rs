@@ -114,7 +114,7 @@ fn play(
                 RunEvent::Phase(name, what) => reports.phase(&name, &what),
                 RunEvent::Ended(entry) => {
                     match &entry.ended {
-                        Ended::Judged(verdict) => tally.count(verdict.outcome),
+                        Ended::Checked(verdict) => tally.count(verdict.outcome),
                         Ended::Skipped(_) => tally.count(Outcome::Skipped),
                         Ended::Environment(_) => tally.environment += 1,
                         Ended::Internal(_) => tally.internal += 1,
@@ -219,7 +219,7 @@ impl Work<'_> {
             caught("the checker panicked", || (self.plan.check)(&history))
         });
         let ended = match result {
-            Ok(verdict) => Ended::Judged(Box::new(verdict)),
+            Ok(verdict) => Ended::Checked(Box::new(verdict)),
             Err(Failed::Panic(why)) => Ended::Internal(why),
             Err(Failed::Run(Failure::Skipped(why))) => Ended::Skipped(why),
             Err(Failed::Run(Failure::Environment(why))) => Ended::Environment(why),
@@ -287,11 +287,11 @@ impl Work<'_> {
 /// Whether a slow machine may explain why a run differs: clients acquired nothing, or too late. No
 /// delay lets two clients hold one resource, so a violation of safety stands.
 fn may_be_slowness(entry: &Entry) -> bool {
-    let Ended::Judged(verdict) = &entry.ended else { return false };
-    let unsafe_now = verdict.observed.iter().any(|(layer, seen)| {
-        !matches!(layer, Property::Progress | Property::Liveness)
+    let Ended::Checked(verdict) = &entry.ended else { return false };
+    let unsafe_now = verdict.observed.iter().any(|(property, seen)| {
+        !matches!(property, Property::Progress | Property::Liveness)
             && *seen == Observed::Violated
-            && entry.expect.of(*layer) != Wanted::Violated
+            && entry.expect.of(*property) != Wanted::Violated
     });
     verdict.outcome != Outcome::AsExpected && !unsafe_now
 }

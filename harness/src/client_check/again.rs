@@ -30,7 +30,8 @@ pub(super) fn again(session: &mut Session) -> Result<Verdict, Fault> {
     }
     if moved && session.can(Capability::Deadline) {
         return wrong!(
-            "it was acquired \"again\" with \"ttl_ms\":0, so the deadline stands; told was another: {}",
+            "it was acquired \"again\" with \"ttl_ms\":0, so the deadline stands; the \
+             reply has another: {}",
             text_of_answer(&second)
         );
     }

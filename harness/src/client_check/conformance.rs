@@ -16,8 +16,9 @@ const END: Duration = Duration::from_secs(2);
 pub(super) fn ready(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(line) = session.peer.first_line()? else {
         return Err(Fault::Over(format!(
-            "nothing was said within {ANSWER:?}; print {{\"event\":\"ready\",\"protocol\":{PROTOCOL},\
-             \"can\":[]}} once the lock is built, and flush standard output"
+            "no line was printed within {ANSWER:?}; print \
+             {{\"event\":\"ready\",\"protocol\":{PROTOCOL},\"can\":[]}} once the lock \
+             is built, and flush standard output"
         )));
     };
     let wrong = |why: String| Err(Fault::Over(format!("`{}`: {why}", shown(&line))));

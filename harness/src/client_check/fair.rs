@@ -43,9 +43,9 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         let granted = process.is_answered(asked, SOON)?;
         if !granted || !process.answer(asked)?.0.ok {
             return wrong!(
-                "{PROCESSES} processes that are told \"fair\":true want one resource, and turn {} is \
-                 process {}'s, which has waited for longest; it was not granted within {SOON:?}: keep \
-                 the order between processes, or leave `fair` out",
+                "{PROCESSES} processes with the option \"fair\":true want one resource, and turn \
+                 {} is process {}'s, which has waited for longest; it was not granted within \
+                 {SOON:?}: keep the order between processes, or leave `fair` out",
                 turn + 1,
                 number + 1
             );

@@ -123,7 +123,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     }
     session.peer.pass(Duration::from_millis(ttl_ms * 2))?;
     let left = longest(session, &resource)?;
-    let told = session.peer.notice(Duration::ZERO, |notice| {
+    let notice = session.peer.notice(Duration::ZERO, |notice| {
         matches!(notice, Notice::Extended { client, resource: of, .. }
             if client == "c1" && *of == resource.as_str())
     })?;
@@ -134,7 +134,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
              key: extend it in the background, well before it ends"
         );
     }
-    if session.can(Capability::Deadline) && told.is_none() {
+    if session.can(Capability::Deadline) && notice.is_none() {
         return wrong!(
             "the lease was kept alive, and no extension was reported: send {{\"event\":\"extended\",\
              \"client\":…,\"resource\":…,\"deadline_ns\":…}} for each, or the harness takes the \
@@ -156,11 +156,11 @@ pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
     let ttl = Duration::from_millis(EXPIRING_TTL_MS);
     let end = grant.answer.deadline_ns.unwrap_or_else(|| stamp::later(grant.received, ttl));
     session.grant = Some(grant);
-    let told = session.peer.notice(ttl + LATE, |notice| {
+    let notice = session.peer.notice(ttl + LATE, |notice| {
         matches!(notice, Notice::Lost { client, resource, .. }
             if client == "c1" && resource == EXPIRING)
     })?;
-    match told {
+    match notice {
         Some((Notice::Lost { at_ns, .. }, received)) if session.can(Capability::Lost) => {
             let until = stamp::later(end, LATE);
             if (end..=until).contains(&at_ns) && at_ns <= received {

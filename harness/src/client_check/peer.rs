@@ -185,8 +185,8 @@ impl Peer {
             OutputEvent::Line(line) => self.complain(
                 "before it was ready",
                 format!(
-                    "it said `{}` before it was ready; standard output is for the protocol alone: \
-                     print everything else to standard error",
+                    "it printed `{}` before it was ready; standard output is for the protocol \
+                     alone: print everything else to standard error",
                     shown(line)
                 ),
             ),
@@ -249,7 +249,7 @@ impl Peer {
         let complaints = self.process.complaints();
         Fault::Over(if complaints.is_empty() {
             format!(
-                "{exit}, and said nothing on standard error; it must go on until its input ends"
+                "{exit}, and printed nothing on standard error; it must go on until its input ends"
             )
         } else {
             format!("{exit}; its standard error ends with\n{complaints}")
@@ -261,7 +261,7 @@ impl Peer {
         let Ok(line) = what.line() else { return self.complain_of(&what) };
         match ClientLine::read(line) {
             Ok(ClientLine::Notice(Notice::Ready { .. })) => {
-                self.complain("ready again", "it said `ready` more than once".to_owned())
+                self.complain("ready again", "it sent `ready` more than once".to_owned())
             }
             Ok(ClientLine::Notice(notice)) => {
                 // More notices than a check examines are not kept.

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_master_repeats_of_a_password_is_concealed() {
+    fn a_password_in_a_reply_is_concealed() {
         let address = Address::read("redis://:hunter2@db1").unwrap();
         assert_eq!(address.conceal("ERR unknown\r\n'hunter2'"), "ERR unknown  '…'");
     }

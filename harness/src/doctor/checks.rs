@@ -5,14 +5,14 @@ use super::server_info::{ServerInfo, Unreached};
 use super::{ExamineOptions, init, permissions};
 
 mod clocks;
-mod fleet;
 mod identity;
 mod keeping;
 mod latency;
 mod marker;
+mod masters;
 
-pub(super) use fleet::of_all;
 pub(super) use marker::Trust;
+pub(super) use masters::of_all;
 
 /// The findings about one master by itself.
 pub(super) fn of_master(server: &ServerInfo, options: &ExamineOptions) -> Vec<Finding> {

@@ -49,7 +49,7 @@ pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
         Init::Had if trust == Trust::Never => Finding::error(
             "init",
             "it is not marked: it has another marker already, which no wait makes good",
-            "fix what is said of its marker, then run --init again",
+            "see the finding about its marker, then run --init again",
         ),
         Init::Had => Finding::error(
             "init",
@@ -63,7 +63,7 @@ pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
         Init::Impossible(why) => Finding::error(
             "init",
             format!("it cannot be marked: {why}"),
-            "fix what is said of it here, then run --init again",
+            "see the other findings about it, then run --init again",
         ),
     }
 }

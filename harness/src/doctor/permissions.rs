@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_named_with_what_does_not_work_and_what_to_allow() {
+    fn a_refused_command_is_named_with_its_effect_and_its_permission() {
         let noperm = "NOPERM this user has no permissions to run the 'x' command";
         let table = [
             (Requirement::Scripts, false, Level::Error, "+script|load"),

@@ -82,7 +82,7 @@ pub enum Event {
         /// Why the request failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<FailureReason>,
-        /// The reason as text for people.
+        /// The reason as readable text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
@@ -173,7 +173,6 @@ pub enum Event {
         failed: Option<String>,
     },
     /// A fault is healed: the effect of the [`Event::Struck`] with the same number is undone.
-    #[serde(rename = "cured")]
     Healed {
         /// The number of the fault.
         fault: usize,

@@ -45,7 +45,7 @@ pub(super) struct Player {
     fences: BTreeMap<Name, u64>,
     /// The TTL of a request that names none.
     ttl: Length,
-    /// The steps of the script, as text for people.
+    /// The steps of the script, as readable text.
     steps: Vec<Name>,
 }
 

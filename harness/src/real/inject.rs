@@ -195,7 +195,7 @@ impl Injector {
                 self.clients(fault, ClientProcess::resume)
             }
             FaultKind::Client(ClientFault::Clock { .. }) => {
-                self.set_client_clocks(fault, ClockChange::Cure)
+                self.set_client_clocks(fault, ClockChange::Heal)
             }
             FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
                 let rules =

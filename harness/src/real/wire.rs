@@ -138,7 +138,7 @@ impl Scripts {
 /// the command in a transaction.
 pub(super) fn outcome(act: &Act, reply: &RespValue) -> Option<Outcome> {
     Some(match (act, reply) {
-        (_, RespValue::Status(said)) if said == "QUEUED" => return None,
+        (_, RespValue::Status(status)) if status == "QUEUED" => return None,
         (_, RespValue::Error(_)) => Outcome::Error,
         (Act::Keep { .. }, RespValue::Integer(2)) => Outcome::Created,
         (_, RespValue::Integer(number)) if *number > 0 => Outcome::Done,

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_end_an_annotation_is_escaped() {
+    fn separators_in_an_annotation_are_escaped() {
         let line = annotation(Some(Path::new("a,b.toml")), 3, "x: y", "100 %\nnext: one");
         assert_eq!(line, "::error file=a%2Cb.toml,line=3,title=x%3A y::100 %25%0Anext: one\n");
     }

@@ -30,7 +30,7 @@ pub(super) fn begin(session: &Session, folder: &Path) -> String {
 pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     let widest = session.widest;
     let (sign, paint) = match &entry.ended {
-        Ended::Judged(verdict) => match verdict.outcome {
+        Ended::Checked(verdict) => match verdict.outcome {
             Outcome::AsExpected => ('✓', GREEN),
             Outcome::Differs => ('✗', RED),
             Outcome::NotSeen | Outcome::Inconclusive => ('?', YELLOW),
@@ -50,7 +50,7 @@ pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     for repeated in &entry.repeated {
         _ = write!(text, "\n    {repeated}");
     }
-    let violated = matches!(&entry.ended, Ended::Judged(verdict) if !verdict.findings.is_empty());
+    let violated = matches!(&entry.ended, Ended::Checked(verdict) if !verdict.findings.is_empty());
     if !entry.is_good() || (session.explain && violated) {
         text.push('\n');
         text += &details(entry, colour);
@@ -75,7 +75,7 @@ pub(super) fn progress(done: usize, all: usize, took: Duration) -> String {
 /// The observed violations, in brief.
 pub(super) fn observed(entry: &Entry) -> String {
     match &entry.ended {
-        Ended::Judged(verdict) => brief(&entry.expect, verdict),
+        Ended::Checked(verdict) => brief(&entry.expect, verdict),
         Ended::Skipped(why) | Ended::Environment(why) | Ended::Internal(why) => {
             why.lines().next().unwrap_or_default().to_owned()
         }
@@ -83,11 +83,11 @@ pub(super) fn observed(entry: &Entry) -> String {
 }
 
 fn brief(expect: &Expect, verdict: &Verdict) -> String {
-    let layers = |seen: Observed| {
+    let properties = |seen: Observed| {
         let of = verdict.observed.iter().filter(move |(_, what)| **what == seen);
-        of.map(|(layer, _)| layer.name()).collect::<Vec<_>>().join(", ")
+        of.map(|(property, _)| property.name()).collect::<Vec<_>>().join(", ")
     };
-    let (violated, open) = (layers(Observed::Violated), layers(Observed::Inconclusive));
+    let (violated, open) = (properties(Observed::Violated), properties(Observed::Inconclusive));
     let mut parts = Vec::new();
     if !violated.is_empty() {
         let causes: Vec<&str> = verdict.because.iter().copied().map(label).collect();
@@ -105,9 +105,9 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
         Outcome::AsExpected if expect.any_violation() => parts.push("as expected".to_owned()),
         Outcome::AsExpected => {}
         _ => {
-            let missing = Property::ALL.into_iter().filter(|layer| {
-                expect.of(*layer) == Wanted::Violated
-                    && verdict.observed.get(layer) != Some(&Observed::Violated)
+            let missing = Property::ALL.into_iter().filter(|property| {
+                expect.of(*property) == Wanted::Violated
+                    && verdict.observed.get(property) != Some(&Observed::Violated)
             });
             let missing: Vec<&str> = missing.map(Property::name).collect();
             if !missing.is_empty() {
@@ -122,11 +122,11 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
 pub(super) fn details(entry: &Entry, colour: bool) -> String {
     let mut text = String::new();
     // If there is no verdict, the line of the run already contains the first line.
-    let skipped = usize::from(!matches!(entry.ended, Ended::Judged(_)));
+    let skipped = usize::from(!matches!(entry.ended, Ended::Checked(_)));
     for line in entry.differences().iter().flat_map(|why| why.lines()).skip(skipped) {
         _ = writeln!(text, "    {line}");
     }
-    if let Ended::Judged(verdict) = &entry.ended {
+    if let Ended::Checked(verdict) = &entry.ended {
         text += &violations(&verdict.findings);
         if let Some(history) = page::read(entry) {
             text += &drawing(&history, verdict);
@@ -140,7 +140,7 @@ pub(super) fn details(entry: &Entry, colour: bool) -> String {
     text
 }
 
-/// A cause in the output. In a scenario file, `bug` is clear; here, the text says whose.
+/// A cause in the output. In a scenario file, `bug` is clear; here, the text names the lock.
 pub(super) const fn label(cause: Cause) -> &'static str {
     match cause {
         Cause::Bug => "a bug of the lock",
@@ -177,8 +177,8 @@ fn violations(findings: &[Violation]) -> String {
             _ = writeln!(text, "        {line}");
         }
     }
-    for ((layer, ..), count) in seen.into_iter().filter(|(_, count)| *count > PRINTED) {
-        _ = writeln!(text, "      {layer}: {} more of the same cause", count - PRINTED);
+    for ((property, ..), count) in seen.into_iter().filter(|(_, count)| *count > PRINTED) {
+        _ = writeln!(text, "      {property}: {} more of the same cause", count - PRINTED);
     }
     text
 }

@@ -23,7 +23,7 @@ pub struct ResultFile {
     pub backend: String,
     /// The seed of the first time.
     pub seed: u64,
-    /// What ran the masters, for people.
+    /// What ran the masters, as readable text.
     pub masters: String,
     /// The version of the harness.
     pub harness: String,
@@ -111,7 +111,7 @@ impl ResultFile {
 impl ResultLine {
     pub(super) fn new(entry: &Entry, folder: &Path) -> Self {
         let verdict = match &entry.ended {
-            Ended::Judged(verdict) => Some(verdict),
+            Ended::Checked(verdict) => Some(verdict),
             _ => None,
         };
         let history = entry.history.as_deref();

@@ -30,7 +30,7 @@ pub(super) fn text(session: &Session, entries: &[Entry]) -> io::Result<String> {
 
 fn status(entry: &Entry) -> TestCaseStatus {
     let kind = match &entry.ended {
-        Ended::Judged(verdict) if verdict.outcome == Outcome::AsExpected => {
+        Ended::Checked(verdict) if verdict.outcome == Outcome::AsExpected => {
             return TestCaseStatus::success();
         }
         Ended::Skipped(why) => {
@@ -38,7 +38,7 @@ fn status(entry: &Entry) -> TestCaseStatus {
             status.set_message(why.as_str());
             return status;
         }
-        Ended::Judged(_) => NonSuccessKind::Failure,
+        Ended::Checked(_) => NonSuccessKind::Failure,
         Ended::Environment(_) | Ended::Internal(_) => NonSuccessKind::Error,
     };
     let mut status = TestCaseStatus::non_success(kind);

@@ -18,7 +18,7 @@ pub(super) fn lines(entries: &[Entry]) -> String {
         }
     }
     let mut text = String::new();
-    for ((layer, cause), scenarios) in cells {
+    for ((property, cause), scenarios) in cells {
         let cause = cause.map_or("no known cause", label);
         let count = scenarios.len();
         let scenarios: Vec<String> = scenarios
@@ -29,7 +29,7 @@ pub(super) fn lines(entries: &[Entry]) -> String {
                 },
             )
             .collect();
-        _ = write!(text, "\n  {layer}, {cause}, {count}: {}", scenarios.join(", "));
+        _ = write!(text, "\n  {property}, {cause}, {count}: {}", scenarios.join(", "));
     }
     if text.is_empty() {
         text
@@ -40,7 +40,7 @@ pub(super) fn lines(entries: &[Entry]) -> String {
 
 /// The properties that a run violated against the expectation, each with its causes, each once.
 fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
-    let Ended::Judged(verdict) = &entry.ended else { return Vec::new() };
+    let Ended::Checked(verdict) = &entry.ended else { return Vec::new() };
     let mut cells = Vec::new();
     for finding in &verdict.findings {
         if finding.seen != Observed::Violated || entry.expect.of(finding.property) != Wanted::Safe {
@@ -71,12 +71,12 @@ mod tests {
             because: Vec::new(),
             measures: crate::checker::Measures::default(),
         };
-        Entry { expect, ..Entry::of(name, Ended::Judged(Box::new(verdict))) }
+        Entry { expect, ..Entry::of(name, Ended::Checked(Box::new(verdict))) }
     }
 
-    fn finding(layer: Property, cause: Cause) -> Violation {
+    fn finding(property: Property, cause: Cause) -> Violation {
         let (seen, causes) = (Observed::Violated, vec![cause]);
-        Violation { property: layer, seen, explanation: Vec::new(), causes, from: 0, to: 0 }
+        Violation { property, seen, explanation: Vec::new(), causes, from: 0, to: 0 }
     }
 
     #[test]

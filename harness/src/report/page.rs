@@ -131,7 +131,7 @@ pub(crate) fn render(
         },
         sentence: totals::sentence(entries),
         properties: Property::ALL
-            .map(|layer| (overview::title(layer), overview::meaning(layer)))
+            .map(|property| (overview::title(property), overview::meaning(property)))
             .to_vec(),
         several: entries.iter().any(|entry| Some(&entry.backend) != first),
         left_out: runs.iter().filter(drawable).count(),
@@ -179,7 +179,7 @@ fn prepared() -> Result<Environment<'static>, minijinja::Error> {
 /// Whether a run always has a timeline: it violates a property, or it differs.
 fn is_needed(entry: &Entry) -> bool {
     match &entry.ended {
-        Ended::Judged(verdict) => {
+        Ended::Checked(verdict) => {
             verdict.outcome != Outcome::AsExpected || !verdict.findings.is_empty()
         }
         Ended::Internal(_) => true,

@@ -10,7 +10,7 @@ use crate::checker::Outcome;
 pub(crate) fn sentence(entries: &[Entry]) -> String {
     let (mut hold, mut holds, mut fail, mut failed, mut open) = (0, 0, 0, 0, 0);
     for entry in entries {
-        let Ended::Judged(verdict) = &entry.ended else {
+        let Ended::Checked(verdict) = &entry.ended else {
             open += 1;
             continue;
         };
@@ -39,7 +39,7 @@ pub(crate) fn sentence(entries: &[Entry]) -> String {
         "{hold} {noun} must hold: {holds} {does}. {fail} must break: {failed} did, for the named cause."
     );
     if open > 0 {
-        _ = write!(text, " {open} not judged.");
+        _ = write!(text, " {open} not checked.");
     }
     text
 }

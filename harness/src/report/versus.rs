@@ -21,9 +21,9 @@ pub(super) fn compare(entries: &[Entry]) -> (bool, String) {
     let (mut agree, mut differ, mut alone) = (0_usize, 0_usize, 0_usize);
     let mut text = String::new();
     for ((name, _), all) in of_name {
-        let judged: Vec<(&Entry, Verdict<'_>)> =
+        let checked: Vec<(&Entry, Verdict<'_>)> =
             all.iter().filter_map(|entry| Some((*entry, verdict(entry)?))).collect();
-        let Some(((_, first), others)) = judged.split_first() else { continue };
+        let Some(((_, first), others)) = checked.split_first() else { continue };
         if others.is_empty() {
             alone += 1;
         } else if others.iter().all(|(_, other)| other == first) {
@@ -31,7 +31,7 @@ pub(super) fn compare(entries: &[Entry]) -> (bool, String) {
         } else {
             differ += 1;
             _ = writeln!(text, "  {name}");
-            for (entry, _) in &judged {
+            for (entry, _) in &checked {
                 _ = writeln!(text, "    {:10} {}", entry.backend, observed(entry));
             }
         }
@@ -46,7 +46,7 @@ pub(super) fn compare(entries: &[Entry]) -> (bool, String) {
 
 fn verdict(entry: &Entry) -> Option<Verdict<'_>> {
     match &entry.ended {
-        Ended::Judged(verdict) => Some((&verdict.observed, &verdict.because)),
+        Ended::Checked(verdict) => Some((&verdict.observed, &verdict.because)),
         _ => None,
     }
 }

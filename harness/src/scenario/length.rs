@@ -1,4 +1,4 @@
-//! Times in the form that people write: `"150ms"`, `"2s"`, and `"-3s"` where a time can be
+//! Times in the form of scenario files: `"150ms"`, `"2s"`, and `"-3s"` where a time can be
 //! negative.
 
 use std::fmt;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_gets_a_fix() {
+    fn an_invalid_time_gets_a_fix() {
         for text in ["", "3", "fast", "-1s", "32days", "99999999999999999999s"] {
             let why = text.parse::<Length>().unwrap_err();
             let is_told = why.contains("write a number with a unit") || why.contains("too long");

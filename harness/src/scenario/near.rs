@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_near_is_found_and_what_is_far_is_not() {
+    fn similar_words_are_found_and_others_are_not() {
         let names = ["acquire", "extend", "release"];
         assert_eq!(near("aquire", names), Some("acquire"));
         assert_eq!(near("Release", names), Some("release"));

@@ -147,7 +147,7 @@ impl<P: ClientProcess> World<P> {
 
     /// Sends a message to the harness, which arrives a little later.
     fn tell(&mut self, input: Input) {
-        self.said.push_back(input);
+        self.inputs.push_back(input);
         self.enter(self.now + PIPE, WorldEvent::Tell);
     }
 

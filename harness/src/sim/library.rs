@@ -127,8 +127,8 @@ impl<const DROPS: bool> Library<DROPS> {
             });
         });
         context.out.append(&mut self.sockets.take_effects());
-        while let Ok(said) = self.messages.try_recv() {
-            match said {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
                 ClientLine::Answer(answer) => context.out.push(ProcessEffect::Answer(answer)),
                 ClientLine::Notice(notice) => {
                     self.is_ready |= matches!(notice, Notice::Ready { .. });

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_entered_first_happens_first_at_the_same_time() {
+    fn events_at_the_same_time_keep_their_order() {
         let mut queue = Queue::new();
         for (at, thing) in [(5, 'c'), (1, 'a'), (5, 'd'), (3, 'b'), (5, 'e')] {
             queue.enter(at, thing);

@@ -156,7 +156,7 @@ pub(super) struct World<P> {
     pub(super) mutant: Mutant,
     pub(super) began: bool,
     /// Messages of processes that have not reached the orchestrator.
-    pub(super) said: VecDeque<Input>,
+    pub(super) inputs: VecDeque<Input>,
     /// A buffer, kept for reuse.
     pub(super) orders: Vec<Order>,
     pub(super) events: Vec<server::Event>,
@@ -202,7 +202,7 @@ impl<P: ClientProcess> World<P> {
             seed,
             mutant,
             began: false,
-            said: VecDeque::new(),
+            inputs: VecDeque::new(),
             orders: Vec::new(),
             events: Vec::new(),
             effects: Vec::new(),

@@ -132,7 +132,7 @@ fn text_begins_with_the_seed_and_has_a_line_for_each_run() {
         "there is nothing here\n    install something\n",
         "! internal      injudicable  ",
         "the checker panicked: no verdict on this\n    history  ",
-        "\n0 scenarios must hold: 0 do. 4 must break: 1 did, for the named cause. 3 not judged.\n",
+        "\n0 scenarios must hold: 0 do. 4 must break: 1 did, for the named cause. 3 not checked.\n",
         "\nreport   ",
         "out/report.html\n",
         "\n1 as expected, 1 differs, 1 not seen, 1 inconclusive, 1 failed by the environment, \

@@ -115,7 +115,7 @@ pub(crate) fn check(history: &History) -> Verdict {
     };
     let bad = outcome != Outcome::AsExpected;
     let mut observed: std::collections::BTreeMap<Property, Observed> =
-        Property::ALL.into_iter().map(|layer| (layer, Observed::Safe)).collect();
+        Property::ALL.into_iter().map(|property| (property, Observed::Safe)).collect();
     observed.insert(Property::MutualExclusion, seen);
     Verdict {
         outcome,

@@ -13,7 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         (
             "a_silent_client_is_given_up",
             "sleep 1000",
-            &["wrong    ready: nothing was said", "22 checks"],
+            &["wrong    ready: no line was printed", "22 checks"],
         ),
         (
             "the_report_on_a_client_that_ends_at_once_has_its_standard_error",
@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
         (
             "a_client_that_floods_before_it_is_ready_is_given_up",
             "yes nonsense",
-            &["100 of its lines made no sense", "it said `nonsense`"],
+            &["100 of its lines made no sense", "it printed `nonsense`"],
         ),
         (
             "a_client_that_floods_is_given_up",

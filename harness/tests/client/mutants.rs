@@ -28,7 +28,7 @@ fn the_honest_client_is_accepted() {
 fn a_mutant_that_breaks_the_order_is_not_fair() {
     for mutant in [Mutant::JumpsQueue, Mutant::KeepsPlace] {
         let (well, page) = checked(mutant);
-        let wrong = page.contains("wrong    fair: 3 processes that are told");
+        let wrong = page.contains("wrong    fair: 3 processes with the option");
         assert!(!well && wrong, "{mutant}: {page}");
     }
 }

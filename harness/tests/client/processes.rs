@@ -172,8 +172,8 @@ fn nothing_outlives_a_parent_that_is_killed() {
 }
 
 fn until_ready(parent: &mut Child) -> impl Iterator<Item = String> + use<> {
-    let said = BufReader::new(parent.stdout.take().unwrap()).lines().map(Result::unwrap);
-    said.take_while(|line| line != "ready")
+    let lines = BufReader::new(parent.stdout.take().unwrap()).lines().map(Result::unwrap);
+    lines.take_while(|line| line != "ready")
 }
 
 fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {

@@ -159,11 +159,11 @@ impl MutatedMaster {
             out[from..].iter().position(|it| matches!(it, Event::Message(_, ServerReply::Woken(_))))
         {
             let index = from + index;
-            let Event::Message(told, _) = out[index] else { unreachable!("it is one") };
+            let Event::Message(message, _) = out[index] else { unreachable!("it is one") };
             let answer = |it: &Event| matches!(it, Event::Message(_, ServerReply::Value(_)));
             let next = out[index..].iter().position(answer).map(|next| index + next);
             from = index + 1;
-            match next.filter(|next| matches!(out[*next], Event::Message(of, _) if of == told)) {
+            match next.filter(|next| matches!(out[*next], Event::Message(of, _) if of == message)) {
                 Some(_) if self.mutation == Mutation::DeafToItself => {
                     out.remove(index);
                     from = index;

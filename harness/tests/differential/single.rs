@@ -282,11 +282,11 @@ fn ends() {
         server.turn(2_000_000_000, &turn, &mut out);
         assert!(!server.has_connection(ear) && server.waiting().next().is_none());
         let on = |of| {
-            let said = out.iter().filter_map(move |event| match event {
+            let events = out.iter().filter_map(move |event| match event {
                 Event::Message(it, reply) => (*it == of).then(|| received(reply)),
                 Event::Dropped(_) => None,
             });
-            said.collect::<Vec<_>>()
+            events.collect::<Vec<_>>()
         };
         assert_eq!((&real, on(deleter)), (&integer(1 + listeners), vec![real.clone()]));
         assert_eq!(heard, on(ear), "{behind} {first}");

@@ -9,8 +9,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: a_user_without_script_load_gets_the_command_to_allow,
         with_masters: the_least_permissions_that_the_docs_name_are_no_error,
-        with_masters: what_is_refused_is_named,
-        with_masters: what_wakes_a_waiter_needs_its_channels,
+        with_masters: a_refused_command_is_named,
+        with_masters: wake_ups_need_permission_for_their_channels,
         with_masters: each_permission_of_queues_is_needed,
         with_masters: a_wrong_and_a_missing_password_are_distinguished_and_not_repeated,
     ]
@@ -32,14 +32,14 @@ fn urls(masters: &Masters, acl: &str) -> Vec<String> {
 fn a_user_without_script_load_gets_the_command_to_allow() {
     let masters = masters(1);
     let urls = urls(&masters, "~* +@all -script|load -config|get");
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
     let master = name(&urls[0]);
-    let found = said.findings.iter().find(|found| found.level == "error").unwrap();
+    let found = diagnosis.findings.iter().find(|found| found.level == "error").unwrap();
     assert_eq!((&*found.check, found.master.as_deref()), ("permissions", Some(&*master)));
     assert!(found.text.starts_with("SCRIPT LOAD is refused (NOPERM"), "{found:?}");
     assert!(found.fix.as_deref().unwrap().contains("+script|load"), "{found:?}");
-    said.has("warn", "persistence", Some(&master), "cannot be told", "+config|get");
+    diagnosis.has("warn", "persistence", Some(&master), "is unknown", "+config|get");
     // Without scripts, `doctor` also removes the keys of its trials.
     assert_eq!(masters.ask(1, "DBSIZE").unwrap(), redquorum_rig::RespValue::Integer(0));
 }
@@ -56,19 +56,19 @@ fn least() -> String {
 fn the_least_permissions_that_the_docs_name_are_no_error() {
     let masters = masters(3);
     let urls = urls(&masters, &least());
-    let (code, said) = examine(&urls, &["--prefix", "lock:"]);
-    assert_eq!(code, 0, "{said:#?}");
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &["--prefix", "lock:"]);
+    assert_eq!(code, 0, "{diagnosis:#?}");
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
     let asks = |found: &crate::ask::Finding| {
         found.level == "error" && found.fix.as_deref().is_some_and(|fix| fix.contains("--prefix"))
     };
-    assert!(said.findings.iter().any(asks), "{said:#?}");
+    assert!(diagnosis.findings.iter().any(asks), "{diagnosis:#?}");
 }
 
 fn warned(urls: &[String], options: &[&str]) -> Vec<String> {
-    let (_, said) = examine(urls, options);
-    let found = said.findings.into_iter().filter(|found| found.check == "permissions");
+    let (_, diagnosis) = examine(urls, options);
+    let found = diagnosis.findings.into_iter().filter(|found| found.check == "permissions");
     found.filter(|it| it.level == "warn").map(|it| it.text).collect()
 }
 
@@ -112,19 +112,19 @@ const REFUSED: [(&str, &[&str]); 7] = [
     ("-pttl", &["the script of extend", "the scripts of fenced leases", "the script of queues"]),
 ];
 
-fn what_is_refused_is_named() {
+fn a_refused_command_is_named() {
     let masters = masters(1);
     for (forbidden, commands) in REFUSED {
         let acl = format!("reset on >hunter2 ~* &* +@all {forbidden}");
-        let (_, said) = examine(&urls(&masters, &acl), &[]);
-        let found = said.findings.iter().filter(|found| found.check == "permissions");
+        let (_, diagnosis) = examine(&urls(&masters, &acl), &[]);
+        let found = diagnosis.findings.iter().filter(|found| found.check == "permissions");
         let named: Vec<&str> =
             found.map(|found| found.text.split(" is refused (").next().unwrap()).collect();
         assert_eq!(named, commands, "{forbidden}");
     }
 }
 
-fn what_wakes_a_waiter_needs_its_channels() {
+fn wake_ups_need_permission_for_their_channels() {
     let masters = masters(1);
     let all = "resetchannels ~* +@all -config|get";
     let urls = urls(&masters, &format!("{all} &redquorum:wake:*"));
@@ -140,18 +140,18 @@ fn a_wrong_and_a_missing_password_are_distinguished_and_not_repeated() {
     let wrong = format!("redis://:hunter2@127.0.0.1:{}", masters.port(1));
     let none = format!("redis://127.0.0.1:{}", masters.port(2));
     let urls = [wrong.clone(), none.clone()];
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     // Both masters replied, although with an error.
     assert_eq!(code, 1);
     let of = |url: &str| {
         let own = |found: &&crate::ask::Finding| found.master.as_deref() == Some(&name(url));
-        said.findings.iter().find(own).unwrap()
+        diagnosis.findings.iter().find(own).unwrap()
     };
-    assert!(of(&wrong).text.contains("WRONGPASS"), "{said:#?}");
-    assert!(of(&none).text.contains("NOAUTH"), "{said:#?}");
+    assert!(of(&wrong).text.contains("WRONGPASS"), "{diagnosis:#?}");
+    assert!(of(&none).text.contains("NOAUTH"), "{diagnosis:#?}");
     assert!(of(&none).fix.as_deref().unwrap().contains("wants a password"));
     let (_, printed, stderr) = run(&urls);
-    assert!(!format!("{printed}{stderr}{said:?}").contains("hunter2"), "{printed}{stderr}");
+    assert!(!format!("{printed}{stderr}{diagnosis:?}").contains("hunter2"), "{printed}{stderr}");
     let (code, printed, _) = run(&masters.urls());
     assert!(code == 0 && !printed.contains("right@"), "{printed}");
 }

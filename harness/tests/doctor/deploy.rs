@@ -33,8 +33,8 @@ fn masters_with_the_documented_settings_have_no_finding() {
         format!("redis://locks:CHANGE-ME@127.0.0.1:{}", masters.port(node))
     });
     let urls: Vec<String> = urls.collect();
-    let (code, said) = examine(&urls, &["--prefix", "lock:"]);
-    assert_eq!((code, said.bad()), (0, vec![]), "{said:#?}");
+    let (code, diagnosis) = examine(&urls, &["--prefix", "lock:"]);
+    assert_eq!((code, diagnosis.bad()), (0, vec![]), "{diagnosis:#?}");
     for file in ["compose.yaml", "kubernetes.yaml"] {
         let text = read(file);
         for (name, value) in shared.clone() {

@@ -42,23 +42,27 @@ fn is_granted(builder: redquorum::Builder) -> bool {
     })
 }
 
-fn levels(said: &Diagnosis, check: &str) -> Vec<String> {
-    let own = said.findings.iter().filter(|found| found.check == check);
+fn levels(diagnosis: &Diagnosis, check: &str) -> Vec<String> {
+    let own = diagnosis.findings.iter().filter(|found| found.check == check);
     own.map(|found| found.level.clone()).collect()
 }
 
 fn init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them() {
     let masters = masters(Persistence::AofAlways);
     let urls = masters.urls();
-    let (code, said) = examine(&urls, &GUARD);
-    assert_eq!((code, levels(&said, "marker")), (0, vec!["warn".to_owned(); 3]), "{said:#?}");
-    let (code, said) = examine(&urls, &INIT);
-    assert_eq!((code, said.bad()), (0, vec![]), "{said:#?}");
-    assert!(said.findings.iter().any(|found| found.text.starts_with("it is marked now")));
+    let (code, diagnosis) = examine(&urls, &GUARD);
+    assert_eq!(
+        (code, levels(&diagnosis, "marker")),
+        (0, vec!["warn".to_owned(); 3]),
+        "{diagnosis:#?}"
+    );
+    let (code, diagnosis) = examine(&urls, &INIT);
+    assert_eq!((code, diagnosis.bad()), (0, vec![]), "{diagnosis:#?}");
+    assert!(diagnosis.findings.iter().any(|found| found.text.starts_with("it is marked now")));
     let marker = masters.ask(1, "GET redquorum:boot").unwrap();
-    let (code, said) = examine(&urls, &INIT);
-    assert_eq!((code, said.bad()), (0, vec![]), "{said:#?}");
-    assert_eq!(levels(&said, "init"), ["ok"; 3]);
+    let (code, diagnosis) = examine(&urls, &INIT);
+    assert_eq!((code, diagnosis.bad()), (0, vec![]), "{diagnosis:#?}");
+    assert_eq!(levels(&diagnosis, "init"), ["ok"; 3]);
     assert_eq!(masters.ask(1, "GET redquorum:boot").unwrap(), marker);
 
     // The library agrees: its guard trusts these masters.
@@ -72,11 +76,11 @@ fn init_leaves_a_marker_of_an_earlier_process_alone() {
     let before = masters.ask(2, "GET redquorum:boot").unwrap();
     masters.kill(2).unwrap();
     masters.restart(2).unwrap();
-    let (code, said) = examine(&urls, &INIT);
+    let (code, diagnosis) = examine(&urls, &INIT);
     assert_eq!(code, 1);
     let master = name(&urls[1]);
-    said.has("error", "init", Some(&master), "not marked", "DEL redquorum:boot");
-    said.has("warn", "marker", Some(&master), "it was restarted", "watches it for");
+    diagnosis.has("error", "init", Some(&master), "not marked", "DEL redquorum:boot");
+    diagnosis.has("warn", "marker", Some(&master), "it was restarted", "watches it for");
     assert_eq!(masters.ask(2, "GET redquorum:boot").unwrap(), before);
 }
 
@@ -84,32 +88,41 @@ fn markers_of_another_guard_are_an_error() {
     let masters = masters(Persistence::AofAlways);
     let urls = masters.urls();
     assert_eq!(examine(&urls[..1], &["--max-ttl", "10s", "--init"]).0, 0);
-    let (code, said) = examine(&urls, &GUARD);
+    let (code, diagnosis) = examine(&urls, &GUARD);
     assert_eq!(code, 1);
-    let error = said.findings.iter().find(|found| found.level == "error").unwrap();
+    let error = diagnosis.findings.iter().find(|found| found.level == "error").unwrap();
     assert_eq!((&*error.check, error.master.clone()), ("marker", Some(name(&urls[0]))));
     // Without a given guard, two different guards are still an error.
     assert_eq!(examine(&urls[1..], &INIT).0, 0);
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "markers", None, "of a guard of 10s", "the same guard");
+    diagnosis.has("error", "markers", None, "of a guard of 10s", "the same guard");
 }
 
 fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     let masters = masters(Persistence::None);
     let urls = masters.urls();
-    let (code, said) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "500ms", "--init"]);
-    assert_eq!((code, levels(&said, "marker")), (0, vec!["ok".to_owned(); 3]), "{said:#?}");
+    let (code, diagnosis) =
+        examine(&urls, &["--max-ttl", "30s", "--clock-guard", "500ms", "--init"]);
+    assert_eq!(
+        (code, levels(&diagnosis, "marker")),
+        (0, vec!["ok".to_owned(); 3]),
+        "{diagnosis:#?}"
+    );
     // Without a given clock guard, only differences between masters are reported.
     assert_eq!(examine(&urls, &GUARD).0, 0);
-    let (code, said) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "1s"]);
-    assert_eq!((code, levels(&said, "marker")), (1, vec!["error".to_owned(); 3]), "{said:#?}");
+    let (code, diagnosis) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "1s"]);
+    assert_eq!(
+        (code, levels(&diagnosis, "marker")),
+        (1, vec!["error".to_owned(); 3]),
+        "{diagnosis:#?}"
+    );
     assert!(is_granted(guarded(&urls).clock_guard(Duration::from_millis(500))));
     masters.ask(1, "DEL redquorum:boot").unwrap();
     assert_eq!(examine(&urls[..1], &INIT).0, 0);
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "clock-guards", None, "no clock guard", "the same clock guard");
+    diagnosis.has("error", "clock-guards", None, "no clock guard", "the same clock guard");
 }
 
 fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
@@ -117,23 +130,29 @@ fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
     let urls = masters.urls();
     // Two lists share the second master, which belongs to the first list.
     assert_eq!(examine(&urls[..2], &INIT).0, 0);
-    let (code, said) = examine(&urls[1..], &INIT);
+    let (code, diagnosis) = examine(&urls[1..], &INIT);
     assert_eq!(code, 1);
     let shared = name(&urls[1]);
-    said.has("error", "init", Some(&shared), "not marked", "fix what is said of its marker");
-    said.has("error", "marker", Some(&shared), "of locks over other masters", "--masters-id NAME");
+    diagnosis.has("error", "init", Some(&shared), "not marked", "see the finding about its marker");
+    diagnosis.has(
+        "error",
+        "marker",
+        Some(&shared),
+        "of locks over other masters",
+        "--masters-id NAME",
+    );
     // Without a guard, the lists are still distinguished.
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "markers", None, &format!("{} over", name(&urls[2])), "the same list");
+    diagnosis.has("error", "markers", None, &format!("{} over", name(&urls[2])), "the same list");
 
     // One name for the set of masters, however their addresses are spelled.
-    let fleet = [&INIT[..], &["--masters-id", "jobs"]].concat();
+    let named = [&INIT[..], &["--masters-id", "jobs"]].concat();
     (1..=3).for_each(|node| drop(masters.ask(node, "DEL redquorum:boot").unwrap()));
-    assert_eq!(examine(&urls, &fleet).0, 0);
+    assert_eq!(examine(&urls, &named).0, 0);
     let spelled = |url: &String| url.replace("127.0.0.1", "localhost");
     let others: Vec<String> = urls.iter().map(spelled).collect();
-    assert_eq!(examine(&others, &fleet).0, 0);
+    assert_eq!(examine(&others, &named).0, 0);
     assert_eq!(examine(&urls, &GUARD).0, 1, "the name counts, not the list");
 
     // The library agrees: only the lock with that name trusts them.

@@ -11,7 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: five_good_masters_have_no_finding_and_keep_no_key,
         with_masters: a_replica_and_its_master_are_reported,
-        with_masters: what_a_loss_of_power_takes_is_reported,
+        with_masters: writes_that_a_power_loss_takes_are_reported,
         with_masters: a_policy_that_evicts_keys_of_locks_is_an_error_with_maxmemory,
         with_masters: one_server_under_two_urls_is_named_by_both,
         with_masters: a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone,
@@ -26,10 +26,10 @@ fn durable(count: usize) -> Masters {
 
 fn five_good_masters_have_no_finding_and_keep_no_key() {
     let masters = durable(5);
-    let (code, said) = examine(&masters.urls(), &["--prefix", "lock:"]);
-    assert_eq!((code, said.bad()), (0, vec![]), "{said:#?}");
-    assert_eq!((said.schema, said.masters.len()), (1, 5));
-    assert!(said.masters.iter().all(|master| master.reached));
+    let (code, diagnosis) = examine(&masters.urls(), &["--prefix", "lock:"]);
+    assert_eq!((code, diagnosis.bad()), (0, vec![]), "{diagnosis:#?}");
+    assert_eq!((diagnosis.schema, diagnosis.masters.len()), (1, 5));
+    assert!(diagnosis.masters.iter().all(|master| master.reached));
     for node in 1..=5 {
         let left = masters.ask(node, "DBSIZE").unwrap();
         assert_eq!(left, redquorum_rig::RespValue::Integer(0));
@@ -57,67 +57,67 @@ fn a_replica_and_its_master_are_reported() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let urls = masters.urls();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("warn", "replicas", Some(&name(&urls[0])), "1 replica follows it", "detach");
-    said.has("error", "role", Some(&name(&urls[1])), "it is a replica", "REPLICAOF NO ONE");
+    diagnosis.has("warn", "replicas", Some(&name(&urls[0])), "1 replica follows it", "detach");
+    diagnosis.has("error", "role", Some(&name(&urls[1])), "it is a replica", "REPLICAOF NO ONE");
     // Two masters of three are enough, and there is no other problem.
-    assert_eq!(said.bad().len(), 2, "{said:#?}");
+    assert_eq!(diagnosis.bad().len(), 2, "{diagnosis:#?}");
 }
 
-fn what_a_loss_of_power_takes_is_reported() {
+fn writes_that_a_power_loss_takes_are_reported() {
     let masters =
         Masters::builder().count(1).persistence(Persistence::AofEverysec).start().unwrap();
     let urls = masters.urls();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 0);
-    said.has("warn", "persistence", Some(&name(&urls[0])), "`everysec`", "appendfsync always");
-    said.has("warn", "number", None, "one master", "three or five");
+    diagnosis.has("warn", "persistence", Some(&name(&urls[0])), "`everysec`", "appendfsync always");
+    diagnosis.has("warn", "number", None, "one master", "three or five");
     let masters = Masters::start(1).unwrap();
-    let (_, said) = examine(&masters.urls(), &[]);
+    let (_, diagnosis) = examine(&masters.urls(), &[]);
     let master = name(&masters.url(1));
-    said.has("warn", "persistence", Some(&master), "a restart forgets", "appendonly yes");
+    diagnosis.has("warn", "persistence", Some(&master), "a restart forgets", "appendonly yes");
 }
 
 fn a_policy_that_evicts_keys_of_locks_is_an_error_with_maxmemory() {
     let masters = durable(3);
     let urls = masters.urls();
     masters.ask(2, "CONFIG SET maxmemory-policy volatile-lru").unwrap();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 0);
-    said.has("warn", "eviction", Some(&name(&urls[1])), "volatile-lru", "noeviction");
+    diagnosis.has("warn", "eviction", Some(&name(&urls[1])), "volatile-lru", "noeviction");
     masters.ask(2, "CONFIG SET maxmemory 100mb").unwrap();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "eviction", Some(&name(&urls[1])), "volatile-lru", "noeviction");
+    diagnosis.has("error", "eviction", Some(&name(&urls[1])), "volatile-lru", "noeviction");
 }
 
 fn one_server_under_two_urls_is_named_by_both() {
     let masters = durable(2);
     let again = format!("redis://localhost:{}", masters.port(1));
     let urls = [masters.urls(), vec![again.clone()]].concat();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
     let both = format!("{} and {} are one", name(&urls[0]), name(&again));
-    said.has("error", "duplicates", None, &both, "one server has one vote");
+    diagnosis.has("error", "duplicates", None, &both, "one server has one vote");
 }
 
 fn a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone() {
     let masters = durable(3);
     let urls = masters.urls();
     masters.kill(1).unwrap();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "reachable", Some(&name(&urls[0])), "refused", "start it");
-    assert_eq!(said.bad().len(), 1, "a quorum is left: {said:#?}");
+    diagnosis.has("error", "reachable", Some(&name(&urls[0])), "refused", "start it");
+    assert_eq!(diagnosis.bad().len(), 1, "a quorum is left: {diagnosis:#?}");
     masters.pause(2).unwrap();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "quorum", None, "1 of 3 masters can be used", "fix the masters");
-    let hung = said.findings.iter().find(|found| {
+    diagnosis.has("error", "quorum", None, "1 of 3 masters can be used", "fix the masters");
+    let hung = diagnosis.findings.iter().find(|found| {
         found.check == "reachable" && found.master.as_deref() == Some(&name(&urls[1]))
     });
-    assert!(hung.unwrap().text.contains("does not answer within"), "{said:#?}");
+    assert!(hung.unwrap().text.contains("does not answer within"), "{diagnosis:#?}");
     masters.resume(2).unwrap();
 }
 
@@ -129,21 +129,27 @@ fn a_wrong_clock_and_a_fast_clock_are_reported() {
     let masters = builder.clocks().start().unwrap();
     let urls = masters.urls();
     masters.set_clock(2, ClockChange::forward(Duration::from_secs(5))).unwrap();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "clock", Some(&name(&urls[1])), "s ahead of this machine's", "NTP");
+    diagnosis.has("error", "clock", Some(&name(&urls[1])), "s ahead of this machine's", "NTP");
     let spread = format!("the clock of {} is ", name(&urls[1]));
-    said.has("error", "clock-spread", None, &spread, "NTP");
+    diagnosis.has("error", "clock-spread", None, &spread, "NTP");
     masters.set_clock(3, ClockChange::Rate(1.5)).unwrap();
-    let (code, said) = examine(&urls, &[]);
+    let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    said.has("error", "clock-rate", Some(&name(&urls[2])), "beyond the drift", "NTP");
+    diagnosis.has("error", "clock-rate", Some(&name(&urls[2])), "beyond the drift", "NTP");
 }
 
 fn a_reply_after_the_node_timeout_is_an_error() {
     let masters = durable(1);
-    let (code, said) = examine(&masters.urls(), &["--node-timeout", "1ns"]);
+    let (code, diagnosis) = examine(&masters.urls(), &["--node-timeout", "1ns"]);
     assert_eq!(code, 1);
     let master = name(&masters.url(1));
-    said.has("error", "latency", Some(&master), "the node timeout is 1ns", "longer node timeout");
+    diagnosis.has(
+        "error",
+        "latency",
+        Some(&master),
+        "the node timeout is 1ns",
+        "longer node timeout",
+    );
 }

@@ -16,9 +16,9 @@ fn unreachable_masters_exit_with_3_and_each_is_named() {
     // Ports that were free a moment ago.
     let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let urls = [free(), free()].map(|address| format!("redis://:hunter2@{address}"));
-    let (code, said) = examine(&urls, &[]);
-    assert_eq!(code, 3, "{said:#?}");
-    let names: Vec<String> = said.masters.into_iter().map(|master| master.name).collect();
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 3, "{diagnosis:#?}");
+    let names: Vec<String> = diagnosis.masters.into_iter().map(|master| master.name).collect();
     assert_eq!(names, urls.each_ref().map(|url| name(url)));
 
     let page = std::env::temp_dir().join(format!("doctor-{}.html", std::process::id()));

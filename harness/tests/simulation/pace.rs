@@ -16,7 +16,7 @@ fn is_broken(history: &History) -> bool {
 }
 
 #[test]
-fn a_wait_takes_as_long_as_the_clients_clock_says() {
+fn the_clock_of_a_client_measures_its_wait() {
     // The time, in milliseconds, at which c2 is refused. It waits for a second, from 100 ms on.
     let refused = |fault: &str| {
         let history = run(&format!(

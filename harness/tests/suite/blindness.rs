@@ -25,6 +25,6 @@ fn is_blind(case: &str, name: &str, number: usize) {
     let ended = ask(&folder(case), &[name, "--without-fault", &number]);
     let result = ended.result.expect("a result");
     let run = result.scenarios.iter().find(|run| run.name == name).expect("it was run");
-    assert_eq!(run.outcome, "not-seen", "{}", ended.said);
-    assert_eq!(ended.code, Some(2), "{}", ended.said);
+    assert_eq!(run.outcome, "not-seen", "{}", ended.output);
+    assert_eq!(ended.code, Some(2), "{}", ended.output);
 }

@@ -16,7 +16,7 @@ fn with(case: &str, scenario: &str, script: &str) -> Ended {
     let client = format!("sh {}", folder.join("client.sh").display());
     let start = Instant::now();
     let ended = ask(&folder, &[scenario, "--client", &client]);
-    assert!(start.elapsed() < Duration::from_secs(40), "{}", ended.said);
+    assert!(start.elapsed() < Duration::from_secs(40), "{}", ended.output);
     ended
 }
 
@@ -57,42 +57,42 @@ pub(crate) fn cases() -> Vec<Case> {
     let not_ready = NOT_READY.into_iter().map(|(what, script, why)| {
         with_masters(&format!("one_that_{what}_is_reported"), move || {
             let ended = with(what, "calm", script);
-            assert_eq!(ended.code, Some(3), "{}", ended.said);
+            assert_eq!(ended.code, Some(3), "{}", ended.output);
             for part in ["does not get ready", why, "client-check"] {
-                assert!(ended.said.contains(part), "{}", ended.said);
+                assert!(ended.output.contains(part), "{}", ended.output);
             }
         })
     });
     let differ = DIFFER.into_iter().map(|(what, script, why)| {
         with_masters(&format!("one_that_{what}_differs"), move || {
             let ended = with(what, "calm", &format!("{READY}\n{script}"));
-            assert_eq!((ended.code, ended.outcome()), (Some(1), "differs"), "{}", ended.said);
-            assert!(ended.said.contains(why), "{}", ended.said);
+            assert_eq!((ended.code, ended.outcome()), (Some(1), "differs"), "{}", ended.output);
+            assert!(ended.output.contains(why), "{}", ended.output);
         })
     });
     let others = cases![
-        with_masters: one_that_says_nothing_is_reported,
-        with_masters: one_that_is_not_there_is_reported,
-        with_masters: one_that_cannot_extend_is_spared_what_it_cannot,
+        with_masters: a_client_without_output_is_reported,
+        with_masters: a_missing_program_is_reported,
+        with_masters: a_client_without_extend_skips_scenarios_that_need_it,
     ];
     not_ready.chain(differ).chain(others).collect()
 }
 
-fn one_that_says_nothing_is_reported() {
+fn a_client_without_output_is_reported() {
     let words = ["calm", "--client", "sleep 1000", "--ready-timeout", "300ms"];
     let ended = ask(&folder("silent"), &words);
-    assert_eq!(ended.code, Some(3), "{}", ended.said);
-    assert!(ended.said.contains("sends nothing for 300ms (--ready-timeout)"), "{}", ended.said);
+    assert_eq!(ended.code, Some(3), "{}", ended.output);
+    assert!(ended.output.contains("sends nothing for 300ms (--ready-timeout)"), "{}", ended.output);
 }
 
-fn one_that_is_not_there_is_reported() {
+fn a_missing_program_is_reported() {
     let ended = ask(&folder("absent-client"), &["calm", "--client", "./no-such-driver"]);
-    assert_eq!(ended.code, Some(3), "{}", ended.said);
-    assert!(ended.said.contains("no-such-driver"), "{}", ended.said);
+    assert_eq!(ended.code, Some(3), "{}", ended.output);
+    assert!(ended.output.contains("no-such-driver"), "{}", ended.output);
 }
 
-fn one_that_cannot_extend_is_spared_what_it_cannot() {
+fn a_client_without_extend_skips_scenarios_that_need_it() {
     let ended = with("cannot", "holder-cut-off-stops", &format!("{READY}\nsleep 1000"));
-    assert_eq!(ended.outcome(), "skipped", "{}", ended.said);
-    assert!(ended.said.contains("the client cannot `keep_alive`"), "{}", ended.said);
+    assert_eq!(ended.outcome(), "skipped", "{}", ended.output);
+    assert!(ended.output.contains("the client cannot `keep_alive`"), "{}", ended.output);
 }

@@ -60,8 +60,8 @@ pub(crate) fn cases() -> Vec<Case> {
             assert!(text.contains(from), "{scenario} has no {from}");
             let ended = ask_text(&folder(&case), scenario, &text.replace(from, to), &[]);
             let code = if *outcome == "differs" { 1 } else { 2 };
-            assert_eq!((ended.code, ended.outcome()), (Some(code), *outcome), "{}", ended.said);
-            assert!(ended.said.contains(part), "{}", ended.said);
+            assert_eq!((ended.code, ended.outcome()), (Some(code), *outcome), "{}", ended.output);
+            assert!(ended.output.contains(part), "{}", ended.output);
         })
     });
     let left = with_masters("a_key_that_is_left_fails_hygiene", a_key_that_is_left_fails_hygiene);
@@ -73,7 +73,7 @@ fn a_key_that_is_left_fails_hygiene() {
     let plant = r#"port=${REDQUORUM_NODES%%,*}; port=${port##*:}; exec 3<>/dev/tcp/127.0.0.1/$port; printf "*3\r\n\$3\r\nSET\r\n\$4\r\nleft\r\n\$1\r\nx\r\n" >&3; read -r _ <&3; exec "#;
     let client = format!("bash -c '{plant} {CHAOS} client'");
     let ended = ask(&folder("left"), &["majority-killed", "--client", &client]);
-    assert_eq!((ended.code, ended.outcome()), (Some(1), "differs"), "{}", ended.said);
-    assert!(ended.said.contains("hygiene: expected safe, observed violated"), "{}", ended.said);
-    assert!(ended.said.contains("left"), "{}", ended.said);
+    assert_eq!((ended.code, ended.outcome()), (Some(1), "differs"), "{}", ended.output);
+    assert!(ended.output.contains("hygiene: expected safe, observed violated"), "{}", ended.output);
+    assert!(ended.output.contains("left"), "{}", ended.output);
 }

@@ -35,7 +35,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 (scenario_file::name(&kind, Mutant::None), scenario_file::file_of(&small, &kind));
             thrice(|| {
                 let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
-                assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);
+                assert_eq!(ended.code, Some(0), "{}\n{text}", ended.output);
             });
         })
     });

@@ -42,7 +42,7 @@ fn ended_by(signal: Signal) {
         let mut child = program(&folder, &["pause-in-flight", "rolling-kills"])
             .env(MARK, &name)
             .env("TMPDIR", &temporary)
-            .stdout(fs::File::create(folder.join("said")).unwrap())
+            .stdout(fs::File::create(folder.join("output")).unwrap())
             .stderr(fs::File::create(folder.join("complained")).unwrap())
             .spawn()
             .unwrap();
@@ -53,8 +53,8 @@ fn ended_by(signal: Signal) {
         kill_process(Pid::from_child(&child), signal).unwrap();
         let status = child.wait().unwrap();
         // Before its first output, the program may not handle signals yet.
-        let unheard = fs::read(folder.join("said")).unwrap().is_empty();
-        if signal == Signal::INT && !(unheard && status.signal() == Some(signal.as_raw())) {
+        let no_output = fs::read(folder.join("output")).unwrap().is_empty();
+        if signal == Signal::INT && !(no_output && status.signal() == Some(signal.as_raw())) {
             assert_eq!(status.code(), Some(130), "{name}");
         }
         let until = Instant::now() + Duration::from_secs(10);

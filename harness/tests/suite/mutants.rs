@@ -12,7 +12,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters(&format!("{mutant}_is_caught_by_{scenario}"), move || {
             thrice(|| {
                 let ended = run(mutant, scenario);
-                assert_eq!(ended.code, Some(1), "{}", ended.said);
+                assert_eq!(ended.code, Some(1), "{}", ended.output);
             });
         })
     });
@@ -23,7 +23,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters(&format!("the_honest_mutant_passes_{scenario}"), move || {
             thrice(|| {
                 let ended = run(Mutant::None, scenario);
-                assert_eq!(ended.code, Some(0), "{}", ended.said);
+                assert_eq!(ended.code, Some(0), "{}", ended.output);
             });
         })
     });

@@ -15,14 +15,14 @@ pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_redquorum-chaos");
 
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
-    pub(crate) said: String,
+    pub(crate) output: String,
     pub(crate) result: Option<ResultFile>,
 }
 
 impl Ended {
     pub(crate) fn outcome(&self) -> &str {
-        let result = self.result.as_ref().unwrap_or_else(|| panic!("no result: {}", self.said));
-        assert_eq!(result.scenarios.len(), 1, "{}", self.said);
+        let result = self.result.as_ref().unwrap_or_else(|| panic!("no result: {}", self.output));
+        assert_eq!(result.scenarios.len(), 1, "{}", self.output);
         &result.scenarios[0].outcome
     }
 }
@@ -36,11 +36,11 @@ pub(crate) fn program(folder: &Path, words: &[&str]) -> Command {
 }
 
 pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
-    let output = program(folder, words).output().unwrap();
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let ended = program(folder, words).output().unwrap();
+    let output = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
     let result = fs::read(folder.join("out/result.json")).ok();
     let result = result.map(|bytes| serde_json::from_slice(&bytes).unwrap());
-    Ended { code: output.status.code(), said, result }
+    Ended { code: ended.status.code(), output, result }
 }
 
 /// The text of a built-in scenario.

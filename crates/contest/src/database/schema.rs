@@ -1,4 +1,4 @@
-//! The tables, and the counts that judge a run: they read rows only, not the strategy's own counts.
+//! The tables, and the counts that check a run: they read rows only, not the strategy's own counts.
 
 use super::{Pool, Product, SqlError, Target};
 

@@ -31,7 +31,7 @@ pub enum ClockChange {
     },
     /// The clock shows the real time at the real rate. For a clock that was stepped this is a step
     /// too.
-    Cure,
+    Heal,
 }
 
 impl ClockChange {
@@ -46,7 +46,7 @@ impl ClockChange {
     }
 }
 
-/// The format of reports: `step +3s`, `rate 2`, `strobe 500ms every 1s`, `cure`.
+/// The format of reports: `step +3s`, `rate 2`, `strobe 500ms every 1s`, `heal`.
 impl fmt::Display for ClockChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -56,14 +56,14 @@ impl fmt::Display for ClockChange {
             }
             Self::Rate(rate) => write!(f, "rate {rate}"),
             Self::Strobe { by, every } => write!(f, "strobe {by:?} every {every:?}"),
-            Self::Cure => write!(f, "cure"),
+            Self::Heal => write!(f, "heal"),
         }
     }
 }
 
 impl ClockSetting {
     /// The setting after a change at a real time, in nanoseconds since the Unix epoch. The shown
-    /// time jumps at that time after a step, after a cure, and at the end of a strobe if the strobe
+    /// time jumps at that time after a step, after a heal, and at the end of a strobe if the strobe
     /// was forward; it does not jump after a new rate.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl ClockSetting {
                 let strobe_every = if strobe_by == 0 { 0 } else { every };
                 Ok(Self { strobe_by, strobe_every, strobe_from: real, ..self })
             }
-            ClockChange::Cure => Ok(Self::REAL),
+            ClockChange::Heal => Ok(Self::REAL),
         }
     }
 

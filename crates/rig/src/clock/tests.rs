@@ -33,7 +33,7 @@ fn steps_add_up_and_a_cure_takes_all_back() {
         clock = changed(clock, NOW, ClockChange::Step { nanos });
     }
     assert_eq!(clock.shown(NOW + 7), NOW + 7 + 5 * S + 1);
-    assert_eq!(changed(clock, NOW, ClockChange::Cure), ClockSetting::REAL);
+    assert_eq!(changed(clock, NOW, ClockChange::Heal), ClockSetting::REAL);
 }
 
 #[test]
@@ -138,8 +138,8 @@ fn a_change_is_shown_in_words() {
         ClockChange::back(Duration::from_secs(3)),
         ClockChange::Rate(2.0),
         strobe(500_000_000, S),
-        ClockChange::Cure,
+        ClockChange::Heal,
     ]
     .map(|change| change.to_string());
-    assert_eq!(shown, ["step +1.5s", "step -3s", "rate 2", "strobe 500ms every 1s", "cure"]);
+    assert_eq!(shown, ["step +1.5s", "step -3s", "rate 2", "strobe 500ms every 1s", "heal"]);
 }

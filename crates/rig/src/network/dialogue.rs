@@ -165,13 +165,14 @@ mod tests {
     fn a_push_message_has_its_own_words_and_answers_nothing() {
         let mut dialogue = Dialogue::default();
         let word = |text: &str| RespValue::Bulk(text.as_bytes().to_vec());
-        let said = |words: &[&str]| RespValue::Array(words.iter().map(|text| word(text)).collect());
+        let array =
+            |words: &[&str]| RespValue::Array(words.iter().map(|text| word(text)).collect());
         ask(&mut dialogue, "SUBSCRIBE news");
         ask(&mut dialogue, "GET k");
-        let news = said(&["message", "news", "all is well"]);
+        let news = array(&["message", "news", "all is well"]);
         let label = dialogue.answered(&news, true);
         assert_eq!((label.number, &*label.command[1]), (0, &b"news"[..]));
-        assert_eq!(dialogue.answered(&said(&["subscribe", "news"]), true).number, 1);
+        assert_eq!(dialogue.answered(&array(&["subscribe", "news"]), true).number, 1);
         assert_eq!(dialogue.answered(&news, true).number, 0);
         assert_eq!(dialogue.answered(&ok(), false).number, 2);
         assert_eq!(&*dialogue.answered(&news, true).command[0], b"message");

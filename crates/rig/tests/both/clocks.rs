@@ -119,9 +119,9 @@ fn a_step_shortens_a_key_or_expires_it_and_a_cure_is_a_step_too(builder: Builder
     masters.set_clock(1, back(300)).unwrap();
     has_left(&masters, "key", 400_000, second);
     set(&masters, "later", 100_000);
-    masters.set_clock(1, ClockChange::Cure).unwrap();
+    masters.set_clock(1, ClockChange::Heal).unwrap();
     has_left(&masters, "key", 210_000, second);
-    assert_eq!(pttl(&masters, "later"), -2, "the cure was a step forward");
+    assert_eq!(pttl(&masters, "later"), -2, "healing was a step forward");
     is_ahead(&masters, 1, 0);
 }
 
@@ -224,7 +224,7 @@ fn a_clock_without_effect_is_an_error(builder: Builder) {
     assert!(text.contains("TIME says ") && text.contains("should be between"), "{text}");
     assert!(matches!(masters.set_clock(1, forward(1)), Err(RigError::Clock { .. })));
     // The master is up nevertheless, and a clock that shows the right time is no error.
-    masters.set_clock(1, ClockChange::Cure).unwrap();
+    masters.set_clock(1, ClockChange::Heal).unwrap();
 }
 
 fn an_impossible_change_is_an_error_and_changes_nothing(builder: Builder) {

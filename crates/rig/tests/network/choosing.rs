@@ -132,13 +132,13 @@ fn a_rule_does_not_strike_messages_that_were_held_before() {
 #[test]
 fn the_observer_may_not_call_the_network() {
     let slot: Arc<Mutex<Option<Network>>> = Arc::default();
-    let (told, result) = std::sync::mpsc::channel();
+    let (sender, result) = std::sync::mpsc::channel();
     let inner = Arc::clone(&slot);
     let network = Network::start(move |_| {
         // The slot is empty when the network reports the end of the connection.
         let Some(network) = &*inner.lock().unwrap() else { return };
         let call = std::panic::AssertUnwindSafe(|| network.upstream(1, None));
-        told.send(std::panic::catch_unwind(call).is_err()).unwrap();
+        sender.send(std::panic::catch_unwind(call).is_err()).unwrap();
     })
     .unwrap();
     let address = network.listen("c1", 1).unwrap();

@@ -85,9 +85,9 @@ fn replies_without_a_request_have_no_command() {
     master.send(confirmation);
     client.gets(confirmation);
     wire.seen.wait_for("delivered 0", 2);
-    let told: Vec<_> =
+    let events: Vec<_> =
         wire.seen.lines().into_iter().filter(|line| line.starts_with("replied")).collect();
-    assert_eq!(told, ["replied 0", "replied 1 SUBSCRIBE a b", "replied 0"]);
+    assert_eq!(events, ["replied 0", "replied 1 SUBSCRIBE a b", "replied 0"]);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn replies_are_matched_again_behind_resp3_pushes() {
     master.send(replies);
     client.gets(replies);
     wire.seen.wait_for("delivered 3 GET k", 1);
-    let told: Vec<_> =
+    let events: Vec<_> =
         wire.seen.lines().into_iter().filter(|line| line.starts_with("replied")).collect();
     assert_eq!(
-        told,
+        events,
         [
             "replied 1 HELLO 3",
             "replied 2 SUBSCRIBE a b",
@@ -131,14 +131,14 @@ fn reports_name_the_link_and_the_connection() {
         theirs.gets(PING);
         expected.push((client.to_owned(), node, connection as u64 + 1));
     }
-    let mut told: Vec<_> = seen
+    let mut events: Vec<_> = seen
         .all()
         .iter()
         .filter(|traffic| traffic.event == TrafficEvent::Opened)
         .map(|traffic| (traffic.client.to_string(), traffic.node, traffic.connection))
         .collect();
-    told.sort_by_key(|told| told.2);
-    assert_eq!(told, expected);
+    events.sort_by_key(|event| event.2);
+    assert_eq!(events, expected);
 }
 
 #[test]

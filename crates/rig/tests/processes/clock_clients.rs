@@ -147,7 +147,7 @@ fn no_reader_ever_sees_half_a_change() {
         for change in [
             ClockChange::forward(Duration::from_secs(FAR)),
             ClockChange::Rate(0.0),
-            ClockChange::Cure,
+            ClockChange::Heal,
         ] {
             clock.change(change).unwrap();
             writes += 1;

@@ -89,7 +89,7 @@ fn leases_with_several_handles() {
           => grants 2
         - 500 c1 releases t1; 550 c2 gets t2 on 345 until 2538; 600 c1 releases t1 on 12345
           => mutual-exclusion violated
-        # A client that says that a handle is the only one has a new lease.
+        # A client that reports a handle as the only one has a new lease.
         - 199.9 c1 asks again; 200 c1 gets t1 until 1988 handles 1; 500 c1 releases t1 on 12345
           700 c2 gets t2 on 12345 until 2678 => mutual-exclusion safe
         - 1499.9 c1 asks again; 1500 c1 gets t1 until 1988 handles 3 => validity safe

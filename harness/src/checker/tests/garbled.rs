@@ -105,12 +105,12 @@ impl Choices {
                 replied: self.some(Self::time),
                 delivered: self.some(Self::time),
                 result: self.one(&[
-                    Said::Done,
-                    Said::Done,
-                    Said::Created,
-                    Said::Refused,
-                    Said::Error,
-                    Said::Silent,
+                    CommandOutcome::Done,
+                    CommandOutcome::Done,
+                    CommandOutcome::Created,
+                    CommandOutcome::Refused,
+                    CommandOutcome::Error,
+                    CommandOutcome::Silent,
                 ]),
             },
             16..18 => Event::Touched {

@@ -4,7 +4,7 @@
 use super::notation::check;
 
 #[test]
-fn what_commands_show_of_a_key() {
+fn commands_show_the_state_of_a_key() {
     check(
         "10 c1 gets t1 on 123 until 1988
         - => hollow 0

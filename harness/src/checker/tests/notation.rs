@@ -415,13 +415,13 @@ impl Run {
         self.next
     }
 
-    /// An answer, with what the client says of it: `unstamped`, `stamped 9`, `until 1988`, ….
+    /// An answer, with the fields that the client sends: `unstamped`, `stamped 9`, `until 1988`, ….
     fn answer(&mut self, at: f64, client: &str, id: u64, ok: bool, words: &Words<'_>) {
         let why = ["no-quorum", "late", "cancelled", "unsupported"];
         let why = why.into_iter().find(|why| words.has(why)).unwrap_or("taken");
         let stamp = words.time("stamped").unwrap_or(ns(at));
         let stamped = !words.has("unstamped");
-        let token = words.0.get(3).filter(|_| words.has("gets") && !words.has("untold"));
+        let token = words.0.get(3).filter(|_| words.has("gets") && !words.has("unreported"));
         self.record(
             at,
             Event::Answered {

@@ -238,7 +238,7 @@ fn clients_of_one_process_are_in_one_queue() {
 }
 
 #[test]
-fn the_example_goes_as_it_says() {
+fn the_example_has_its_expected_result() {
     let text = include_str!("../../../../scenarios/clock-step-one-holder.toml");
     let scenario: Scenario = toml::from_str(text).unwrap();
     let mut run = Run::of(

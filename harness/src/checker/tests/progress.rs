@@ -114,7 +114,7 @@ fn a_grant_must_come_soon_after_the_way_is_free() {
         - 1850 c2 refused => progress safe
         - 1852 c2 refused => progress violated",
     );
-    // All keys are lost at 600, and no master says so; then c2 has a second to look, and 700.
+    // All keys are lost at 600, and no master announces it; then c2 has a second to look, and 700.
     check(
         "10 c1 gets t1 on 123 until 4000; 300 fault client.kill c1; 600 fault node.flush all
         100 c2 asks waiting 5000
@@ -379,13 +379,13 @@ fn a_client_must_not_keep_some_of_several_resources() {
         (1000, 4000, "200 fault client.pause c2; 900 healed 1", "inconclusive"),
         (1000, 4000, "200 fault client.kill c2", "inconclusive"),
     ] {
-        let told = if seen == "violated" { "~" } else { "!~" };
+        let sign = if seen == "violated" { "~" } else { "!~" };
         check(&format!(
             "100 c2 asks with M waiting 5000; 100 c2 asks of M with L waiting 5000
             100.2 c2 sets t2 on 123; {deleted} c2 deletes t2 on 123
             {more}
             {refused} c2 refused; {refused} c2 refused => hygiene {seen}
-            {told} c2 asked for L and M at 100 ms, and kept L on master 1"
+            {sign} c2 asked for L and M at 100 ms, and kept L on master 1"
         ));
     }
     check(

@@ -169,7 +169,7 @@ fn a_token_must_not_come_again() {
 fn the_token_of_a_lease_is_found_among_the_commands() {
     check(
         "99 c1 asks
-        - 99.2 c1 sets t1 on 123; 100 c1 gets t1 untold valid 1978 => validity safe
+        - 99.2 c1 sets t1 on 123; 100 c1 gets t1 unreported valid 1978 => validity safe
           => margins 1
         - 99.2 c1 runs EVALSHA on 12345; 100 c1 gets t1 until 2078 => validity safe
           => margins
@@ -177,18 +177,18 @@ fn the_token_of_a_lease_is_found_among_the_commands() {
         # key after the quorum of the next attempt.
         - 99.1 c1 sets t1 on 123 replied 99.2; 99.2 c1 deletes t1 on 123 replied 99.3
           99.3 c1 sets t2 on 123 replied 99.4; 99.5 c1 sets t1 on 4 replied 99.6
-          100 c1 gets t2 untold until 2078; 100.1 c1 deletes t1 on 4 => validity safe
+          100 c1 gets t2 unreported until 2078; 100.1 c1 deletes t1 on 4 => validity safe
         # One master of three replies. The client gives the attempt up, and tries again. The others
         # resume, and execute both attempts: the keys of the first one last.
         - 98 c1 sets t1 on 1 replied 98.1; 98.2 c1 deletes t1 on 1 replied 98.3
           99.1 c1 sets t2 on 1 replied 99.2; 99.3 c1 sets t2 on 234 replied 99.4
           99.5 c1 sets t1 on 234 replied 99.6; 99.7 c1 deletes t1 on 234 replied 99.8
-          100 c1 gets t2 untold until 2078 => validity safe",
+          100 c1 gets t2 unreported until 2078 => validity safe",
     );
     // Clients of one process: only c1 has a quorum.
     check(
         "c1: process = 'p'; c2: process = 'p'; 99 c1 asks; 99.1 c2 asks
-        99.4 p sets t1 on 123; 99.5 p sets t2 on 45; 100 c1 gets t1 untold until 2078
+        99.4 p sets t1 on 123; 99.5 p sets t2 on 45; 100 c1 gets t1 unreported until 2078
         100 c2 refused => validity safe",
     );
 }

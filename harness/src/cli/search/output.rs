@@ -111,7 +111,7 @@ pub(super) fn find_json(search: &Search, find: &Find, runs: u64) -> String {
     let faults = scenario.faults.iter().map(|fault| fault.fault_kind.name());
     json!({
         "event": "find",
-        "layer": find.kind.property,
+        "property": find.kind.property,
         "because": find.kind.causes,
         "wrong": find.is_wrong(search),
         "runs": runs,

@@ -25,7 +25,7 @@ pub(super) fn check(clock: &QueryResult<[Look; 2]>) -> Vec<Finding> {
         }
         Err(text) => vec![Finding::warn(
             "clock",
-            format!("TIME is refused ({text}): its clock cannot be told"),
+            format!("TIME is refused ({text}): its clock is unknown"),
             "allow +time, which fenced leases need, too",
         )],
     }

@@ -33,7 +33,7 @@ pub(super) fn persistence(info: Option<&Info>, settings: &QueryResult<Settings>)
     }
     match settings {
         Err(text) => warn(
-            &format!("CONFIG GET is refused ({text}): what a restart forgets cannot be told"),
+            &format!("CONFIG GET is refused ({text}): what a restart forgets is unknown"),
             "allow +config|get, or see for yourself that it has `appendfsync always`",
         ),
         Ok(settings) if settings.durable() => {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_restart_forgets_is_reported_and_unknown_settings_are_no_ok() {
+    fn lossy_restarts_are_reported_and_unknown_settings_are_no_ok() {
         let settings = |appends: &str, syncs: &str, rewrite: &str| {
             let words =
                 ["appendonly", appends, "appendfsync", syncs, "no-appendfsync-on-rewrite", rewrite];
@@ -84,7 +84,7 @@ mod tests {
             (settings("yes", "always", "yes"), Level::Warn, "rewrites"),
             (settings("yes", "everysec", "no"), Level::Warn, "`everysec`"),
             (settings("no", "always", "no"), Level::Warn, "a restart forgets"),
-            (Err("NOPERM".to_owned()), Level::Warn, "cannot be told"),
+            (Err("NOPERM".to_owned()), Level::Warn, "is unknown"),
             (Ok(Settings::read(&[])), Level::Warn, "no append-only file"),
         ];
         for (settings, level, part) in table {

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marker_is_judged_as_the_lock_does() {
+    fn a_marker_is_rated_as_by_the_lock() {
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
         let guard = guard.over(Fingerprint::of_name("f"));
         let (ours, other) = ("run_id:a\r\n", "run_id:b\r\n");
@@ -138,14 +138,14 @@ mod tests {
         let (f, g) = (format!("fleet={}", of("f")), format!("fleet={}", of("g")));
         let (plain, always) = (format!("a 30000 {f}"), format!("a 30000 {f} always"));
         let (clock, no_clock) = (format!("{plain} clock=500"), format!("{plain} clock=x"));
-        let (else_length, else_fleet) = (format!("a 10000 {f}"), format!("a 30000 {g} always"));
+        let (else_length, else_masters) = (format!("a 10000 {f}"), format!("a 30000 {g} always"));
         let table = [
             (Some(&*plain), ours, false, true, Some(Level::Ok), Trust::Now),
             (Some(&*always), other, true, true, Some(Level::Ok), Trust::Now),
             (Some(&*always), other, false, true, Some(Level::Warn), Trust::Later),
             (Some(&*plain), other, true, true, Some(Level::Warn), Trust::Later),
             (Some(&*else_length), ours, false, true, Some(Level::Error), Trust::Never),
-            (Some(&*else_fleet), ours, true, true, Some(Level::Error), Trust::Never),
+            (Some(&*else_masters), ours, true, true, Some(Level::Error), Trust::Never),
             (Some(&*clock), ours, false, true, Some(Level::Ok), Trust::Now),
             (Some(&*no_clock), ours, false, true, Some(Level::Warn), Trust::Later),
             // A marker of an earlier version.
@@ -155,7 +155,7 @@ mod tests {
             (None, ours, false, true, Some(Level::Warn), Trust::Later),
             // Without a guard: against itself.
             (Some("a 10000"), ours, false, false, Some(Level::Ok), Trust::Now),
-            (Some(&*else_fleet), ours, false, false, Some(Level::Ok), Trust::Now),
+            (Some(&*else_masters), ours, false, false, Some(Level::Ok), Trust::Now),
             (Some("a 10000"), other, false, false, Some(Level::Warn), Trust::Later),
             (Some("?"), ours, false, false, Some(Level::Warn), Trust::Later),
             (None, ours, false, false, None, Trust::Later),

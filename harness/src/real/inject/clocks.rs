@@ -15,7 +15,7 @@ impl Injector {
         nodes: &[usize],
         fault_kind: Option<&ClockFault>,
     ) -> Result<(), String> {
-        let change = fault_kind.map_or(ClockChange::Cure, change);
+        let change = fault_kind.map_or(ClockChange::Heal, change);
         for &node in nodes {
             let from = self.clock.now();
             let done = self.cluster.set_clock(node, change);

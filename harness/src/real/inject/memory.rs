@@ -121,9 +121,9 @@ fn set(rig: &Masters, node: usize, name: &[u8], value: &[u8]) -> Result<(), Stri
 fn ok(rig: &Masters, node: usize, words: &[&[u8]]) -> Result<(), String> {
     match rig.command(node, words).map_err(|error| error.to_string())? {
         RespValue::Status(ok) if ok == "OK" => Ok(()),
-        said => {
+        reply => {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
-            Err(format!("master {node} replies {said:?} to {}", words.join(" ")))
+            Err(format!("master {node} replies {reply:?} to {}", words.join(" ")))
         }
     }
 }

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_goes_to_a_row_of_its_own() {
+    fn a_bar_that_overlaps_goes_to_a_row_of_its_own() {
         let of = |from: i64, to: i64| Window { from: from * 1_000_000, to: to * 1_000_000 };
         let scale = Scale::new(0, 100_000_000);
         let (rows, count) = pack(scale, &[of(0, 50), of(10, 20), of(60, 70)], 0.0);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_the_axis_ends_at_its_end() {
+    fn a_bar_beyond_the_axis_ends_with_the_axis() {
         let bar = Scale::new(0, 10_000_000).bar(
             Window { from: 5_000_000, to: Ns::MAX },
             0,

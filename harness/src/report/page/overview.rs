@@ -36,13 +36,13 @@ pub(super) struct Cell {
 }
 
 /// The name of a property in the report.
-pub(super) fn title(layer: Property) -> String {
-    layer.name().replace('-', " ")
+pub(super) fn title(property: Property) -> String {
+    property.name().replace('-', " ")
 }
 
 /// The meaning of a violation of a property.
-pub(super) const fn meaning(layer: Property) -> &'static str {
-    match layer {
+pub(super) const fn meaning(property: Property) -> &'static str {
+    match property {
         Property::MutualExclusion => "Two clients never believe at the same moment that they hold.",
         Property::UnfencedResource => "No update of a register is lost without fencing tokens.",
         Property::FencedResource => "No update is lost under fencing tokens, and they grow.",
@@ -64,7 +64,7 @@ pub(super) fn row(id: usize, entry: &Entry) -> Row {
     let (class, symbol) = match (&entry.ended, entry.is_good()) {
         (Ended::Skipped(_), _) => ("none", "–"),
         (_, true) => ("holds", "✓"),
-        (Ended::Judged(_), false) => ("wrong", "≠"),
+        (Ended::Checked(_), false) => ("wrong", "≠"),
         (_, false) => ("wrong", "!"),
     };
     Row {
@@ -77,7 +77,7 @@ pub(super) fn row(id: usize, entry: &Entry) -> Row {
         word: entry.word().replace('-', " "),
         must,
         observed: cut(&observed(entry)),
-        cells: Property::ALL.into_iter().map(|layer| cell(entry, layer)).collect(),
+        cells: Property::ALL.into_iter().map(|property| cell(entry, property)).collect(),
         again: entry.again.clone(),
         seed: entry.seed,
         differences: match entry.is_good() {
@@ -87,12 +87,12 @@ pub(super) fn row(id: usize, entry: &Entry) -> Row {
     }
 }
 
-fn cell(entry: &Entry, layer: Property) -> Cell {
+fn cell(entry: &Entry, property: Property) -> Cell {
     let seen = match &entry.ended {
-        Ended::Judged(verdict) => verdict.observed.get(&layer).copied(),
+        Ended::Checked(verdict) => verdict.observed.get(&property).copied(),
         _ => None,
     };
-    let must = match entry.expect.of(layer) {
+    let must = match entry.expect.of(property) {
         Wanted::Safe => "must hold",
         Wanted::Violated => "must break",
     };
@@ -102,7 +102,7 @@ fn cell(entry: &Entry, layer: Property) -> Cell {
         Some(Observed::Inconclusive) => {
             return Cell { class: "open", symbol: "?", word: "unclear", expected: must };
         }
-        None => return Cell { class: "none", symbol: "–", word: "not judged", expected: must },
+        None => return Cell { class: "none", symbol: "–", word: "not checked", expected: must },
     };
     match (must, word) {
         ("must hold", "holds") => Cell { class: word, symbol: "✓", word, expected: "" },

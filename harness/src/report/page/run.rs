@@ -79,7 +79,7 @@ impl<'a> Names<'a> {
 }
 
 impl Section {
-    /// The section of a run. A history that cannot be drawn yields a section that says so.
+    /// The section of a run. A history that cannot be drawn yields a section with a note.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let scenario = &run.history.header.scenario;
         let (violations, more_violations) = violations::views(run.entry);

@@ -25,7 +25,7 @@ fn history(client: &str, token: &str) -> History {
 
 fn entry(history: &History) -> Entry {
     let scenario = &history.header.scenario;
-    let ended = Ended::Judged(Box::new(checker::check(history)));
+    let ended = Ended::Checked(Box::new(checker::check(history)));
     Entry { expect: scenario.expect.clone(), ..Entry::of(&scenario.name, ended) }
 }
 
@@ -101,7 +101,7 @@ fn a_history_without_events_and_a_report_without_runs_are_pages_too() {
 }
 
 #[test]
-fn a_long_run_is_summarised_and_says_so() {
+fn a_long_run_is_summarised_with_a_note() {
     let mut long = history("c1", "t1");
     assert!(page(&long).contains("c1 set L: done"));
     let last = long.records.len() - 1;
@@ -113,7 +113,7 @@ fn a_long_run_is_summarised_and_says_so() {
 }
 
 #[test]
-fn what_differs_says_what_was_expected() {
+fn a_property_that_differs_shows_the_expectation() {
     let mut history = history("c1", "t1");
     history.header.scenario.expect.mutual_exclusion = Some(crate::scenario::Wanted::Violated);
     let page = page(&history);

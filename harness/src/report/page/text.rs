@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_and_says_so() {
+    fn a_long_text_is_cut_with_a_note() {
         assert_eq!(cut("c1"), "c1");
         let long = cut(&"ä".repeat(10_000));
         assert!(long.starts_with("ää") && long.ends_with("… (19520 bytes more)"), "{long}");

@@ -15,7 +15,7 @@ const MOST_FINDINGS: usize = 20;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ViolationView {
-    layer: String,
+    property: String,
     certain: bool,
     causes: Vec<(&'static str, &'static str)>,
     expected: bool,
@@ -50,27 +50,27 @@ const fn meaning(cause: Cause) -> &'static str {
             "a client wrote after its lease had ended, without looking at the deadline."
         }
         Cause::Bug => "no fault explains it: a bug of the lock under test.",
-        Cause::Unknown => "the record does not tell.",
+        Cause::Unknown => "the record does not show it.",
     }
 }
 
 fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
     match &run.entry.ended {
-        Ended::Judged(verdict) => &verdict.findings,
+        Ended::Checked(verdict) => &verdict.findings,
         _ => &[],
     }
 }
 
 /// The violations, in the words of the checkers.
 pub(super) fn views(entry: &Entry) -> (Vec<ViolationView>, usize) {
-    let Ended::Judged(verdict) = &entry.ended else { return (Vec::new(), 0) };
+    let Ended::Checked(verdict) = &entry.ended else { return (Vec::new(), 0) };
     let mut findings: Vec<&Violation> = verdict.findings.iter().collect();
     // Mutual exclusion comes first: the other violations usually follow from it.
     findings.sort_by_key(|finding| (finding.property, finding.from));
     let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
         let causes = finding.causes.iter().map(|cause| (cause.name(), meaning(*cause)));
         ViolationView {
-            layer: overview::title(finding.property),
+            property: overview::title(finding.property),
             certain: finding.seen == Observed::Violated,
             causes: causes.collect(),
             expected: entry.expect.of(finding.property) == Wanted::Violated,

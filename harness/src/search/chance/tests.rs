@@ -91,7 +91,7 @@ fn outside_of_the_assumptions_something_goes_wrong_for_a_reason() {
 }
 
 #[test]
-fn a_search_stops_when_its_caller_says_so() {
+fn a_search_stops_when_its_caller_interrupts_it() {
     let search = Search {
         space: Space::INSIDE,
         seed: 0,

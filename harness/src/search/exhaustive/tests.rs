@@ -29,7 +29,7 @@ fn played(scenario: &Scenario) -> History {
 }
 
 #[test]
-fn what_is_forked_is_what_is_replayed_to_the_byte() {
+fn a_forked_run_equals_its_replay_to_the_byte() {
     let mut count = 0;
     let defended = some(3, &["bare", "extends", "cleared-bare", "replicas-bare"]);
     let defended = defended.into_iter().map(BaseScenario::defended);
@@ -77,7 +77,7 @@ fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions()
 }
 
 #[test]
-fn as_many_masters_must_forget_as_the_margin_says() {
+fn the_margin_is_the_number_of_masters_that_must_forget() {
     let of = |nodes| search(&Plan { threads: 2, ..Plan::new(nodes, 1) });
     let (one, three) = (of(1), of(3));
     let text = table(&[(1, &one), (3, &three)]);
@@ -162,7 +162,7 @@ fn each_fault_of_a_waiter_has_its_place() {
 /// Runs that the search leaves out as duplicates must be equal: with masters that sync every write,
 /// and with masters that keep nothing.
 #[test]
-fn what_masters_keep_shows_only_where_one_starts_again() {
+fn persistence_matters_only_where_a_master_starts_again() {
     let [bare, durable]: [BaseScenario; 2] = some(3, &["bare", "durable"]).try_into().unwrap();
     let play = |base: &BaseScenario, fault: &Fault| played(&base.with(std::slice::from_ref(fault)));
     let (mut same, mut differ) = (0, 0);
@@ -217,7 +217,7 @@ fn parts_without_time_are_counted() {
 /// A key that was set while the clock ran fast, and that no client will delete, lives on when the
 /// clock is set right. The run must wait for its end.
 #[test]
-fn what_a_fast_clock_leaves_behind_is_no_leak() {
+fn a_key_on_a_master_with_a_fast_clock_is_no_leak() {
     let base = some(5, &["extends"]).remove(0);
     let fast = fault("at = '0s'", "clock.rate = { nodes = 'all', factor = 2.0 }");
     let dies = fault("before = 'c1 reply 3 of extend'", "client.kill = { client = 'c1' }");

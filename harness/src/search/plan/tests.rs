@@ -8,7 +8,7 @@ use crate::scenario::{
 };
 
 #[test]
-fn what_is_drawn_makes_sense_and_can_be_written() {
+fn random_scenarios_are_valid_and_can_be_written() {
     for space in [Space::INSIDE, Space::OUTSIDE] {
         for number in 0..300 {
             let scenario = space.draw(number);

@@ -146,7 +146,7 @@ fn a_shrink_that_is_stopped_returns_its_best() {
 /// Two runs that the checkers could not explain: a final acquire that was granted again what its
 /// client still held, and a clock that was set at the very instant at which the key was gone.
 #[test]
-fn what_a_clock_does_is_not_taken_for_a_bug() {
+fn the_effect_of_a_clock_is_not_taken_for_a_bug() {
     let text = r#"
         name = "anew"
         about = "A test."

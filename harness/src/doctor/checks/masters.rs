@@ -120,17 +120,17 @@ fn markers(all: &[ServerInfo]) -> Option<Finding> {
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
         ));
     }
-    let told = |fleet: Option<Fingerprint>| match fleet {
-        Some(fleet) => format!("the set {fleet}"),
+    let named = |id: Option<Fingerprint>| match id {
+        Some(id) => format!("the set {id}"),
         None => "a set that it does not name".to_owned(),
     };
     Some(match compare(all, |marker| Some(masters_id_of(marker))) {
-        Some(((name, fleet), Some((else_name, other)))) => Finding::error(
+        Some(((name, id), Some((else_name, other)))) => Finding::error(
             "markers",
             format!(
                 "{name} has the marker of locks over {}, {else_name} over {}: both can be granted",
-                told(fleet),
-                told(other)
+                named(id),
+                named(other)
             ),
             "give all clients the same list of masters, or one `masters_id`; stop those that have another, \
              then delete `redquorum:boot` where it is wrong",
