@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::Window;
+use crate::history::{Ns, Window};
 use crate::scenario::{Cause, Property};
 
 use super::causes::{self, Reason};
 use super::keys::Presence;
 use super::leases::{Ending, Hold, Lease};
 use super::time::Ms;
-use super::{Case, Overlaps, Violation};
+use super::{Case, Overlaps, Violation, absent};
 
 /// Two leases that were believed at the same time.
 pub(crate) struct Clash {
@@ -78,7 +78,7 @@ pub(crate) fn overlaps(
 
 fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
     let (owner, rival) = (&case.leases[first], &case.leases[second]);
-    let mut lines = beliefs(case, owner, rival);
+    let mut lines = beliefs(case, owner, rival, both.from);
     let (from, to) = (Ms(both.from), Ms(both.to));
     lines.push(format!("both believed that they hold {} from {from} to {to}", owner.resource));
     let reasons = why(case, owner, rival, both);
@@ -88,7 +88,7 @@ fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash
 }
 
 fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
-    let mut lines = beliefs(case, &case.leases[first], &case.leases[second]);
+    let mut lines = beliefs(case, &case.leases[first], &case.leases[second], both.from);
     lines.push(format!(
         "both may have counted on it from {} to {}: they do not say exactly from when to when",
         Ms(both.from),
@@ -98,8 +98,9 @@ fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash
     Clash { leases: [first, second], both, finding }
 }
 
-/// The report text: which client believed what, from when to when, and which masters granted it.
-fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String> {
+/// The report text: which client believed what, from when to when, which masters granted it, and
+/// which have no key of the owner at an instant.
+fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec<String> {
     let granted = |lease: &Lease<'_>| match &lease.masters(&case.keys)[..] {
         [] => format!("it is not known which masters granted {}", lease.client),
         nodes => format!("{} was granted by {}", lease.client, named(nodes)),
@@ -108,7 +109,10 @@ fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String>
         0 => String::new(),
         nodes => format!(" (margin {})", case.margin(owner.process, nodes)),
     };
-    vec![believed(owner), believed(rival), granted(owner) + &margin, granted(rival)]
+    let mut lines = vec![believed(owner), believed(rival), granted(owner) + &margin];
+    lines.extend(absent::lines(case, owner, rival, by));
+    lines.push(granted(rival));
+    lines
 }
 
 /// `c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a…`.

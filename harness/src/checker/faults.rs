@@ -380,6 +380,19 @@ impl<'a> Faults<'a> {
         })
     }
 
+    /// The faults that may have kept a process from sending requests to a master while they were in
+    /// force, at some time within a span.
+    pub(crate) fn that_keep_from(
+        &self,
+        process: &str,
+        node: usize,
+        within: Window,
+    ) -> impl Iterator<Item = &Strike<'a>> {
+        self.on_link(process, node).filter(move |strike| {
+            !strike.failed && strike.hits_requests() && strike.span().touches(within)
+        })
+    }
+
     /// When faults began to keep a process from sending requests to a master, and when they no
     /// longer did.
     pub(crate) fn cut_off(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {

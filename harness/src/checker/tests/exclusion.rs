@@ -112,10 +112,43 @@ fn the_report_names_beliefs_and_masters() {
         ~ c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a55aa…
         ~ c2 believed that it holds L from 310.1 ms to 912 ms (deadline), token t2
         ~ c1 was granted by masters 1, 2, 3 (margin 1)
+        ~ masters 4, 5 have no key of c1: no request of c1 arrived before the grant
         ~ c2 was granted by masters 1, 4, 5
         ~ both believed that they hold L from 310.1 ms to 912 ms
         ~ master 1 let c2 in at 309.5 ms: its clock was set 3000 ms forward at 14.2 ms (fault 2, clock.step), and c1's key was gone 1702.2 ms before its time
         => hollow 1963.9",
+    );
+}
+
+#[test]
+fn the_report_explains_which_masters_have_no_key() {
+    check(
+        "10 c1 gets t1 on 123 until 1988; 14 fault clock.step 1 by 3s; 14 clock 1 ahead 3000
+        310 c2 gets t2 on 145 until 912
+        => mutual-exclusion violated because clock.step
+        - 1 fault net.drop c1 45 what request; 400 healed 2
+          ~ masters 4, 5 have no key of c1: the network dropped c1's requests (fault 2, net.drop)
+          ~ c2 needs 3 of 5 masters, and 2 have no key of c1: if 1 of masters 1, 2, 3 loses its key, c2 can get a quorum
+        # The fault is healed before the attempt, or does not hit all requests.
+        - 1 fault net.drop c1 45 what request; 2 healed 2
+          ~ masters 4, 5 have no key of c1: no request of c1 arrived before the grant
+        - 1 fault net.drop c1 45 what request index 1
+          ~ masters 4, 5 have no key of c1: no request of c1 arrived (fault 2, net.drop)
+        - 1 fault net.cut c1 4; 9.5 c1 sets t1 on 5 refused
+          ~ master 4 has no key of c1: c1 was cut off (fault 2, net.cut)
+          ~ master 5 has no key of c1: another key was there
+        # A command without a reply may have set the key.
+        - 9.5 c1 sets t1 on 5 silent
+          ~ master 4 has no key of c1
+          !~ master 5 has no key
+          !~ c2 needs",
+    );
+    check(
+        "10 c1 gets t1 on 12345 until 1988; 14 fault node.flush 123
+        310 c2 gets t2 on 123 until 912
+        => mutual-exclusion violated because node.flush
+        - ~ c2 needs 3 of 5 masters, and all have a key of c1: if 3 of masters 1, 2, 3, 4, 5 lose their keys, c2 can get a quorum
+          !~ no key of",
     );
 }
 
