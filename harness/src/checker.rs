@@ -66,6 +66,9 @@ pub(crate) use requests::Request;
 pub enum Observed {
     /// No violation.
     Safe,
+    /// Nothing to check: of [`Property::FencedResource`], in a run without fencing tokens. The
+    /// property neither holds nor fails.
+    NotUsed,
     /// A certain violation.
     Violated,
     /// A possible violation: the record is not exact enough to decide.
@@ -226,6 +229,10 @@ pub(crate) fn verdict(case: &Case<'_>) -> Verdict {
         if finding.seen == Observed::Violated {
             because.extend(&finding.causes);
         }
+    }
+    let fenced = observed.get_mut(&Property::FencedResource);
+    if let Some(seen) = fenced.filter(|seen| **seen == Observed::Safe && !fencing::is_used(case)) {
+        *seen = Observed::NotUsed;
     }
     because.sort_unstable();
     because.dedup();

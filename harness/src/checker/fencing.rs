@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::client_protocol::FENCING_COUNTER_TTL;
-use crate::history::Ns;
+use crate::history::{Event, Ns};
 use crate::scenario::{Cause, Property};
 
 use super::causes::Reason;
@@ -48,6 +48,13 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let causes: Vec<Cause> = findings.iter().flat_map(|finding| finding.causes.clone()).collect();
     findings.extend(register::fenced(case, &causes));
     findings
+}
+
+/// Whether a client was granted a fencing token, or accessed a register with one.
+pub(crate) fn is_used(case: &Case<'_>) -> bool {
+    let presented = |event: &Event| matches!(event, Event::Touched { fence: Some(_), .. });
+    case.leases.iter().any(|lease| lease.answer.fence.is_some())
+        || case.world.records.iter().any(|record| presented(&record.event))
 }
 
 /// A handle whose fencing token is missing, or differs from that of its lease.

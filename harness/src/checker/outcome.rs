@@ -74,11 +74,13 @@ fn properties(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &
         let expected = if wanted == Wanted::Safe { "safe" } else { "violated" };
         let line = |seen| format!("{property}: expected {expected}, observed {seen}");
         match (wanted, seen) {
-            (Wanted::Safe, Observed::Safe) | (Wanted::Violated, Observed::Violated) => {}
+            (Wanted::Safe, Observed::Safe | Observed::NotUsed)
+            | (Wanted::Violated, Observed::Violated) => {}
             (Wanted::Safe, Observed::Violated) => lines.unexpected(line("violated")),
-            (Wanted::Violated, Observed::Safe) => {
+            (Wanted::Violated, Observed::Safe | Observed::NotUsed) => {
                 lines.unseen = true;
-                lines.add(Outcome::NotSeen, line("safe"));
+                let seen = if seen == Observed::Safe { "safe" } else { "not used" };
+                lines.add(Outcome::NotSeen, line(seen));
             }
             (_, Observed::Inconclusive) => {
                 lines.unclear |= wanted == Wanted::Violated;

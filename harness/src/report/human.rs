@@ -165,6 +165,7 @@ fn violations(findings: &[Violation]) -> String {
             Observed::Violated => "violated",
             Observed::Inconclusive => "not certain",
             Observed::Safe => "safe",
+            Observed::NotUsed => "not used",
         };
         let causes: Vec<&str> = finding.causes.iter().copied().map(label).collect();
         let because = if causes.is_empty() {

@@ -56,7 +56,7 @@ fn lost_updates_with_fencing_tokens_and_without() {
         "- 20 c1 reads 0; 30 c2 reads 0; 40 c2 writes 0 1 => unfenced-resource safe
         - 20 c1 reads 0; 30 c2 reads 0; 40 c2 writes 0 1; 50 c1 writes 0 2
           => unfenced-resource violated because unknown
-          => fenced-resource safe
+          => fenced-resource not-used
         - 20 c1 reads 0 fence 1; 30 c2 reads 0 fence 2; 40 c2 writes 0 1 fence 2
           50 c1 writes 0 2 fence 1 => fenced-resource violated
           => unfenced-resource safe
@@ -121,7 +121,7 @@ fn where_leases_overlap_the_causes_are_those_of_the_overlap() {
         => mutual-exclusion violated
         => validity safe
         => progress safe
-        => fenced-resource safe",
+        => fenced-resource not-used",
     );
     // The first hold lasts longest when the others begin, so the check pairs each of them with it.
     check(

@@ -92,7 +92,9 @@ impl Results<'_> {
                 }
                 "all" => {
                     let all = Property::ALL.map(|property| name_of(verdict.observed[&property]));
-                    all.into_iter().find(|seen| seen != "safe").unwrap_or("safe".to_owned())
+                    let mut bad =
+                        all.into_iter().filter(|seen| seen != "safe" && seen != "not-used");
+                    bad.next().unwrap_or("safe".to_owned())
                 }
                 _ if value.is_empty() => {
                     assert_eq!(verdict.differences, differences, "{row}\n{verdict:#?}");

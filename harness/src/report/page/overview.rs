@@ -98,6 +98,10 @@ fn cell(entry: &Entry, property: Property) -> Cell {
     };
     let word = match seen {
         Some(Observed::Safe) => "holds",
+        Some(Observed::NotUsed) if must == "must hold" => {
+            return Cell { class: "none", symbol: "–", word: "not used", expected: "" };
+        }
+        Some(Observed::NotUsed) => "not used",
         Some(Observed::Violated) => "breaks",
         Some(Observed::Inconclusive) => {
             return Cell { class: "open", symbol: "?", word: "unclear", expected: must };
