@@ -54,7 +54,7 @@ pub(crate) use exclusion::{believed, named};
 pub(crate) use faults::Strike;
 pub(crate) use keys::Presence;
 pub(crate) use leases::Lease;
-pub(crate) use measures::times;
+pub(crate) use measures::{commands as commands_per_acquisition, times};
 pub(crate) use outcome::DISTRUSTED;
 pub use overlaps::Overlaps;
 use pace::Paces;

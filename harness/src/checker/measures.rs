@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Ns, Phase};
+use crate::history::{Event, Ns, Phase};
 
+use super::commands::{BOOKS, QUEUES};
 use super::leases::Lease;
+use super::maps::{Map, Set};
 use super::time;
 use super::{Case, Measures};
 
@@ -21,6 +23,43 @@ pub(crate) fn times(case: &Case<'_>) -> (Vec<Ns>, Vec<Ns>) {
         lease.answer.returned().saturating_sub(from)
     });
     (took.collect(), hand_overs(&granted))
+}
+
+/// When a command was sent, and its token.
+type SentCommand<'a> = (Ns, Option<&'a str>);
+
+/// The number of commands that a client sent for each granted acquire: those that touch a key or
+/// the fair queue of the resource, from the call to the grant. Clients that share a process do not
+/// count, because a command does not name its client.
+pub(crate) fn commands(case: &Case<'_>) -> Vec<i64> {
+    let mut clients: Map<&str, usize> = Map::default();
+    for client in &case.world.scenario.clients {
+        *clients.entry(client.process()).or_default() += 1;
+    }
+    let mut sent_for: Map<(&str, &str), Vec<SentCommand<'_>>> = Map::default();
+    for record in case.world.records {
+        let Event::Command { process, act, sent, .. } = &record.event else { continue };
+        let key = act.key().filter(|key| !key.starts_with(BOOKS) || key.starts_with(QUEUES));
+        if let Some(resource) = key.and_then(|key| case.world.resource(key)) {
+            sent_for.entry((process, resource)).or_default().push((*sent, act.token()));
+        }
+    }
+    sent_for.values_mut().for_each(|commands| commands.sort_unstable());
+    // The clean-up of an earlier lease may still be in progress.
+    let tokens: Set<&str> = case.leases.iter().filter_map(|lease| lease.token).collect();
+    let alone = granted(case).into_iter().filter(|lease| clients.get(lease.process) == Some(&1));
+    let count = alone.filter_map(|lease| {
+        let called = lease.answer.from.unwrap_or(lease.asked);
+        let commands = sent_for.get(&(lease.process, lease.resource))?;
+        let begin = commands.partition_point(|(sent, _)| *sent < called);
+        let end = commands.partition_point(|(sent, _)| *sent <= lease.answer.returned());
+        let is_own = |token: Option<&str>| {
+            token == lease.token || token.is_none_or(|token| !tokens.contains(token))
+        };
+        let own = commands.get(begin..end)?.iter().filter(|(_, token)| is_own(*token)).count();
+        i64::try_from(own).ok()
+    });
+    count.collect()
 }
 
 pub(crate) fn of(case: &Case<'_>) -> Measures {

@@ -15,6 +15,7 @@ mod exclusion;
 mod fencing;
 mod garbled;
 mod keys;
+mod measures;
 pub(crate) mod notation;
 mod outcome;
 mod progress;
