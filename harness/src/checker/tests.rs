@@ -14,6 +14,7 @@ mod causes;
 mod exclusion;
 mod fencing;
 mod garbled;
+mod holds;
 mod keys;
 mod measures;
 pub(crate) mod notation;

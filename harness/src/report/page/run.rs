@@ -10,7 +10,7 @@ use super::clients::granted;
 use super::text::{cut, line, ms, name};
 use super::violations::{self, ViolationView};
 use super::{Run, clients, faults, figures, masters, registers};
-use crate::checker::{Case, prepare};
+use crate::checker::{Case, prepare, reason_to_hold};
 use crate::history::{Event, Ns, Phase, Window};
 
 /// A run with more events is summarised: the drawing omits commands and steps.
@@ -26,6 +26,8 @@ pub(super) struct Section {
     setting: String,
     violations: Vec<ViolationView>,
     more_violations: usize,
+    /// Why a run without violations holds under its faults.
+    reason: Option<String>,
     notes: Vec<String>,
     pub(super) chart: Option<Chart>,
     leases: Vec<LeaseRow>,
@@ -119,6 +121,9 @@ impl Section {
         let (names, scale) = (Names::new(run, case), scale(run, case));
         let drawing = Drawing { run, case, scale, names: &names, full };
         self.focus = violations::focus(run, scale);
+        if violations::none_found(run) {
+            self.reason = reason_to_hold(case).map(|reason| cut(&reason));
+        }
         self.leases = leases(&drawing);
         self.figures = figures::of(case);
         if case.leases.len() > MOST_LEASES {

@@ -61,6 +61,11 @@ fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
     }
 }
 
+/// Whether the checkers checked the run and found no violation.
+pub(super) fn none_found(run: &Run<'_>) -> bool {
+    matches!(&run.entry.ended, Ended::Checked(verdict) if verdict.findings.is_empty())
+}
+
 /// The violations, in the words of the checkers.
 pub(super) fn views(entry: &Entry) -> (Vec<ViolationView>, usize) {
     let Ended::Checked(verdict) = &entry.ended else { return (Vec::new(), 0) };
