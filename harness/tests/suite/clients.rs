@@ -23,7 +23,7 @@ fn with(case: &str, scenario: &str, script: &str) -> Ended {
 /// A client that never gets ready, and a part of the message.
 const NOT_READY: [(&str, &str, &str); 3] = [
     ("dies_at_once", "echo no module named lock >&2; exit 7", "no module named lock"),
-    ("says_garbage_first", "echo hello; sleep 1000", "its first line is `hello`: it is not JSON"),
+    ("prints_garbage_first", "echo hello; sleep 1000", "its first line is `hello`: it is not JSON"),
     (
         "has_another_protocol",
         r#"echo '{"event":"ready","protocol":9}'; sleep 1000"#,
@@ -33,7 +33,7 @@ const NOT_READY: [(&str, &str, &str); 3] = [
 
 /// What a client does after it is ready, and a part of the message.
 const DIFFER: [(&str, &str, &str); 6] = [
-    ("says_garbage_later", "read -r _; echo hello; sleep 1000", "it wrote `hello`"),
+    ("prints_garbage_later", "read -r _; echo hello; sleep 1000", "it wrote `hello`"),
     (
         "floods",
         "read -r _; head -c 100000000 /dev/zero | tr '\\0' x; sleep 1000",
@@ -46,7 +46,7 @@ const DIFFER: [(&str, &str, &str); 6] = [
         "it answered request 1, which is not open",
     ),
     (
-        "answers_what_was_not_asked",
+        "answers_an_unknown_request",
         r#"read -r _; echo '{"id":99,"ok":true}'; sleep 1000"#,
         "it answered request 99, which is not open",
     ),
@@ -55,7 +55,7 @@ const DIFFER: [(&str, &str, &str); 6] = [
 
 pub(crate) fn cases() -> Vec<Case> {
     let not_ready = NOT_READY.into_iter().map(|(what, script, why)| {
-        with_masters(&format!("one_that_{what}_is_reported"), move || {
+        with_masters(&format!("a_client_that_{what}_is_reported"), move || {
             let ended = with(what, "calm", script);
             assert_eq!(ended.code, Some(3), "{}", ended.output);
             for part in ["does not get ready", why, "client-check"] {
@@ -64,7 +64,7 @@ pub(crate) fn cases() -> Vec<Case> {
         })
     });
     let differ = DIFFER.into_iter().map(|(what, script, why)| {
-        with_masters(&format!("one_that_{what}_differs"), move || {
+        with_masters(&format!("a_client_that_{what}_differs"), move || {
             let ended = with(what, "calm", &format!("{READY}\n{script}"));
             assert_eq!((ended.code, ended.outcome()), (Some(1), "differs"), "{}", ended.output);
             assert!(ended.output.contains(why), "{}", ended.output);
