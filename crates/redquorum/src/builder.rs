@@ -21,6 +21,7 @@ use crate::node::Node;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
 use crate::shared::Shared;
+use crate::tcp::Lookup;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -536,6 +537,7 @@ impl Builder {
             limit: self.connect_timeout,
             #[cfg(feature = "tls")]
             tls,
+            lookup: Lookup::default(),
             credentials: self.credentials.clone(),
         })
     }

@@ -111,6 +111,7 @@ mod several;
 mod shared;
 mod signal;
 pub mod stats;
+mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;
