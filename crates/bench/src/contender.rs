@@ -113,11 +113,11 @@ pub(crate) async fn connect(urls: &[String], ttl: Duration) -> Redlock {
     build(builder(urls, ttl)).await
 }
 
-fn builder(urls: &[String], ttl: Duration) -> Builder {
+pub(crate) fn builder(urls: &[String], ttl: Duration) -> Builder {
     Redlock::builder().masters(urls).ttl(ttl).require_quorum(true)
 }
 
-async fn build(builder: Builder) -> Redlock {
+pub(crate) async fn build(builder: Builder) -> Redlock {
     builder.build().await.expect("five masters are up")
 }
 

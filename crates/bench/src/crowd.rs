@@ -188,7 +188,7 @@ pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) ->
     )
 }
 
-fn reset_counts(masters: &Masters) {
+pub(crate) fn reset_counts(masters: &Masters) {
     for node in 1..=masters.len() {
         masters.ask(node, "CONFIG RESETSTAT").expect("a master answers");
     }
@@ -211,7 +211,11 @@ fn cpu(masters: &Masters) -> f64 {
 }
 
 /// The sum of the values that `read` takes from the lines of a section of `INFO`, over all masters.
-fn info<T: Sum>(masters: &Masters, section: &str, read: impl Fn(&str) -> Option<T>) -> T {
+pub(crate) fn info<T: Sum>(
+    masters: &Masters,
+    section: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> T {
     let of = |node| {
         let info = masters.info(node, section).expect("a master replies");
         info.lines().filter_map(&read).sum::<T>()

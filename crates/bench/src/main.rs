@@ -3,8 +3,10 @@
 //! result is the ratio within a turn, which cancels the speed of the machine.
 //!
 //! `--quick` makes a short run, to check that the program works. `--waiting` measures only many
-//! clients on one resource. `--watchdog` measures only held leases.
+//! clients on one resource. `--watchdog` measures only leases that are extended. `--capacity`
+//! measures only commands, bytes and memory.
 
+mod capacity;
 mod contend;
 mod contender;
 mod crowd;
@@ -26,6 +28,9 @@ struct Plan {
     turns: usize,
 }
 
+/// The arguments that select a part of the benchmark.
+const PARTS: [&str; 4] = ["--quick", "--waiting", watchdog::ARGUMENT, capacity::ARGUMENT];
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
@@ -35,13 +40,16 @@ fn main() -> ExitCode {
         [first, kind, tasks, millis, urls @ ..] if first == crowd::ARGUMENT => {
             return on_runtime(1, crowd::join(kind, tasks, millis, urls));
         }
+        [first, mode, urls @ ..] if first == capacity::CHILD_ARGUMENT => {
+            return on_runtime(1, capacity::hold(mode, urls));
+        }
         _ => {}
     }
     let part = match arguments.as_slice() {
         [] => "",
-        [part] if ["--quick", "--waiting", watchdog::ARGUMENT].contains(&part.as_str()) => part,
+        [part] if PARTS.contains(&part.as_str()) => part,
         _ => {
-            eprintln!("usage: redquorum-bench [--quick | --waiting | --watchdog]");
+            eprintln!("usage: redquorum-bench [--quick | --waiting | --watchdog | --capacity]");
             return ExitCode::from(64);
         }
     };
@@ -64,6 +72,9 @@ fn measure(masters: &Masters, part: &str) {
     }
     if part == watchdog::ARGUMENT {
         return watchdog();
+    }
+    if part == capacity::ARGUMENT {
+        return println!("{}", capacity::report(masters));
     }
     let (slice, turns) = if quick { (50, 3) } else { (400, 11) };
     let plan = Plan { slice: Duration::from_millis(slice), turns };
