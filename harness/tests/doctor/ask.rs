@@ -45,11 +45,7 @@ pub(crate) fn examine(urls: &[String], options: &[&str]) -> (i32, Diagnosis) {
     words.extend(options);
     words.extend(urls.iter().map(String::as_str));
     let (code, json, stderr) = run(&words);
-    (
-        code,
-        serde_json::from_str(&json)
-            .unwrap_or_else(|why| panic!("{why}: {json} {stderr}")),
-    )
+    (code, serde_json::from_str(&json).unwrap_or_else(|why| panic!("{why}: {json} {stderr}")))
 }
 
 impl Diagnosis {
