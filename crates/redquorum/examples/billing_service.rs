@@ -53,7 +53,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .with_state(service);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     println!("listening on {}", listener.local_addr()?);
-    let stopped = async { println!("finishing: {:?}", stop::stop().await) };
+    let stopped = async {
+        match stop::stop().await {
+            Ok(signal) => println!("{signal}: finishing the requests under way"),
+            Err(error) => eprintln!("no signal can be received, stopping: {error}"),
+        }
+    };
     axum::serve(listener, app).with_graceful_shutdown(stopped).await?;
     // No request is left. What cannot be deleted in time expires within the TTL.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(2)).await {
