@@ -2,6 +2,7 @@
 //! does not count, nor does a reply that the lock mistook for a vote, even if all went well. And
 //! did an extension revive a lease that had ended?
 
+use crate::client_protocol::FailureReason;
 use crate::history::{Ns, Window};
 use crate::scenario::Property;
 
@@ -9,6 +10,7 @@ use super::causes;
 use super::exclusion::believed;
 use super::leases::{Extension, Lease};
 use super::maps::count;
+use super::requests::Request;
 use super::time::{MS, Ms};
 use super::{Case, Violation};
 
@@ -64,7 +66,7 @@ fn extended_without_quorum(
     if case.keys.is_opaque(request.process, lease.resource, Window::new(request.asked, answer.ns)) {
         return None;
     }
-    let kept = case.keys.kept(request.process, lease.token?, request.asked);
+    let kept = case.keys.kept(request.process, lease.token?, begun(case, lease, request));
     let by = at.saturating_add(SKEW);
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
     let yes = count(yes.map(|kept| kept.node));
@@ -82,6 +84,21 @@ fn extended_without_quorum(
         ];
         Violation::bug(Property::Validity, lines, request.asked, at)
     })
+}
+
+/// When the round began that extended a lease for a request. A round of a request that its client
+/// gave up goes on, and a re-entry after that returns its deadline.
+fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
+    let reported = lease.extensions.iter().filter_map(|extension| extension.at);
+    let reported = reported.filter(|at| *at < request.asked).max().unwrap_or(lease.start.to);
+    let given_up = case.requests.iter().filter(|other| {
+        let why = other.answer.and_then(|answer| answer.why);
+        request.again
+            && (other.client, other.resource) == (request.client, request.resource)
+            && why == Some(FailureReason::Cancelled)
+            && (reported..request.asked).contains(&other.asked)
+    });
+    given_up.map(|other| other.asked).min().unwrap_or(request.asked)
 }
 
 /// A lease that was extended after its end. A lost lease stays lost.
