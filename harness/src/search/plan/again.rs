@@ -59,7 +59,11 @@ fn reentered(rng: &mut Rng, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
 /// Adds one more handle, and its end.
 fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
     let release = || Step::Release { resource: resource.clone(), also: Vec::new() };
-    let at = 1 + rng.index(section.len() - 1);
+    let mut at = 1 + rng.index(section.len() - 1);
+    // A re-entry and the read behind it stay together.
+    if matches!(section[at - 1], Step::Acquire { again: true, .. }) && is_read(&section[at]) {
+        at += 1;
+    }
     let mut steps = match rng.below(8) {
         // Waits until the lease is over by itself, and a little longer.
         0 => vec![Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))],
