@@ -173,7 +173,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn the_repository_is_tidy() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut found = vec![root.join("README.md"), root.join("CHANGELOG.md")];
+    let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let mut found: Vec<PathBuf> = documents.iter().map(|name| root.join(name)).collect();
     for folder in ["crates", "harness", "docs", "scenarios"] {
         files(&root.join(folder), &mut found);
     }
