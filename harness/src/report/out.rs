@@ -1,8 +1,10 @@
-//! The folder of results. Each file in it is complete at every instant.
+//! The folder of results. Each file in it is complete at every instant, and one run at a time
+//! writes to it.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::history::History;
 
@@ -10,6 +12,8 @@ use crate::history::History;
 #[derive(Clone, Debug)]
 pub struct Out {
     folder: PathBuf,
+    /// Keeps other runs out of the folder, until it is closed.
+    _claim: Option<Arc<File>>,
 }
 
 impl Out {
@@ -17,10 +21,11 @@ impl Out {
     ///
     /// # Errors
     ///
-    /// It cannot be created or written.
+    /// It cannot be created or written, or another run writes to it.
     pub fn create(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
-        let out = Self { folder: folder.to_owned() };
+        let claim = claim(folder)?.map(Arc::new);
+        let out = Self { folder: folder.to_owned(), _claim: claim };
         let trial = out.folder.join(format!(".trial-{}", std::process::id()));
         fs::write(&trial, [])?;
         fs::remove_file(trial)?;
@@ -73,4 +78,27 @@ impl Out {
         file.flush()?;
         Ok(path)
     }
+}
+
+/// Claims the folder for this run. The system ends the claim with the process, however that ends.
+#[cfg(all(unix, feature = "real"))]
+fn claim(folder: &Path) -> io::Result<Option<File>> {
+    use rustix::fs::{FlockOperation, flock};
+    use rustix::io::Errno;
+
+    let file = File::open(folder)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => {
+            Err(io::Error::new(io::ErrorKind::ResourceBusy, "another run writes to this folder"))
+        }
+        // Some file systems of a network have no locks.
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(not(all(unix, feature = "real")))]
+#[expect(clippy::unnecessary_wraps, reason = "the signature of the other one")]
+const fn claim(_folder: &Path) -> io::Result<Option<File>> {
+    Ok(None)
 }

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use redquorum_harness::report::Out;
+
 use crate::support::{folder, history, text};
 
 pub(crate) fn program(folder: &Path) -> Command {
@@ -167,6 +169,19 @@ fn an_unwritable_folder_exits_with_3() {
     let (code, _, stderr) = ask(&folder, &["--out", "file/out"]);
     assert_eq!(code, 3, "{stderr}");
     assert!(stderr.contains("file/out") && stderr.contains("--out"), "{stderr}");
+}
+
+#[test]
+fn one_run_at_a_time_writes_to_a_folder() {
+    let folder = folder("claimed");
+    let words = ["run", "calm", "--backend", "sim", "--out", "out"];
+    let first = Out::create(&folder.join("out")).unwrap();
+    let (code, _, stderr) = ask(&folder, &words);
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("to out: another run writes to this folder"), "{stderr}");
+    assert!(stderr.contains("--out"), "{stderr}");
+    drop(first);
+    assert_eq!(ask(&folder, &words).0, 0);
 }
 
 #[test]
