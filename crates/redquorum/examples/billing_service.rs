@@ -41,6 +41,13 @@ struct Service {
 async fn main() -> Result<(), Box<dyn Error>> {
     // The recorder comes first: a lock exports to the one that it finds when it is built.
     let metrics = PrometheusBuilder::new().install_recorder()?;
+    let upkeep = metrics.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            upkeep.run_upkeep();
+        }
+    });
     let config = Config::from_env("LOCK_")?;
     let lock = Redlock::builder().prefix("account:").config(config).build().await?;
     let database = Connection::open("accounts.sqlite")?;
@@ -101,6 +108,14 @@ impl Service {
 type Answer = (StatusCode, String);
 
 async fn add(State(service): State<Service>, Path((id, amount)): Path<(u64, i64)>) -> Answer {
+    // A task of its own: if the caller disconnects, axum drops this handler, and not the work.
+    match tokio::spawn(add_once(service, id, amount)).await {
+        Ok(answer) => answer,
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+async fn add_once(service: Service, id: u64, amount: i64) -> Answer {
     let work = async |lease: &redquorum::Lease| {
         // The database refuses this service's write if the service pauses here for too long.
         let token = lease.fencing_token().expect("the request is fenced");
@@ -110,13 +125,14 @@ async fn add(State(service): State<Service>, Path((id, amount)): Path<(u64, i64)
     };
     match service.lock.acquire(id.to_string()).fenced().run(AT_MOST, work).await {
         Ok(Ok(Some(balance))) => (StatusCode::OK, format!("account {id}: {balance}\n")),
-        Ok(Ok(None)) | Err(RunError::Lost(_)) => {
+        Ok(Ok(None)) => {
             (StatusCode::CONFLICT, "another request was quicker: try again\n".to_owned())
         }
         Err(RunError::NotAcquired(error)) if error.is_taken() => {
-            (StatusCode::CONFLICT, format!("{error}\n"))
+            (StatusCode::CONFLICT, "the account is in use: try again\n".to_owned())
         }
         Err(error) => {
+            // The text names masters: it is for the log, and not for the caller.
             eprintln!("account {id}: {error}");
             (StatusCode::SERVICE_UNAVAILABLE, "no lock now: try again\n".to_owned())
         }
@@ -176,5 +192,15 @@ mod tests {
         let (status, _) = add(State(service.clone()), Path((42, 5))).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(health(State(service)).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_account_in_use_is_a_conflict() {
+        let service = service(&Masters::new(3)).await;
+        let lease = service.lock.acquire("42").ttl(Duration::from_secs(5)).await.unwrap();
+        let (status, _) = add(State(service.clone()), Path((42, 5))).await;
+        assert_eq!(status, StatusCode::CONFLICT);
+        let _ = lease.release().await;
+        assert_eq!(add(State(service), Path((42, 5))).await.0, StatusCode::OK);
     }
 }

@@ -105,7 +105,8 @@ impl Acquire {
 
     /// Acquires the resource, runs `work` while the lease lasts, and gives the resource back on
     /// every exit path. It [keeps the lease alive](crate::Lease::keep_alive) for at most
-    /// `max_hold`, counted from the grant. A `max_hold` shorter than the TTL changes nothing.
+    /// `max_hold`, counted from the grant. So `work` runs for at most `max_hold` or the TTL,
+    /// whichever is longer.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -133,6 +134,11 @@ impl Acquire {
     /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of
     /// `work` does the same. The resource is given back in the background; with a
     /// [lock delay](crate::Builder::lock_delay), when that is over.
+    ///
+    /// Web frameworks drop a handler whose client disconnects. A call that `work` has sent by then
+    /// may still take effect, while the next holder makes its own. To prevent this, run the whole
+    /// request in a task of its own (`tokio::spawn`), or set a lock delay that is longer than such
+    /// a call.
     pub async fn run<T>(
         self,
         max_hold: Duration,

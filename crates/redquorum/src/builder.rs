@@ -31,7 +31,7 @@ use crate::tcp::Lookup;
 /// names, the lock detects that when it connects, and the server votes once.
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {
-    masters: Vec<Master>,
+    pub(crate) masters: Vec<Master>,
     ttl: Duration,
     lock_delay: Duration,
     wait: Duration,

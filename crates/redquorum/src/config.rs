@@ -155,9 +155,14 @@ macro_rules! options {
         }
 
         impl Builder {
-            /// Adds the masters, and sets the options, of a [`Config`]. What the config does not
-            /// set stays as it is. Feature `serde`.
-            pub fn config(self, config: Config) -> Self {
+            /// Sets the masters and the options of a [`Config`]. If the config has masters, they
+            /// replace those that were named before. What the config does not set stays as it is.
+            /// So a file can be the first config, and the environment a second one. Feature
+            /// `serde`.
+            pub fn config(mut self, config: Config) -> Self {
+                if !config.masters.is_empty() {
+                    self.masters.clear();
+                }
                 let builder = self.masters(config.masters);
                 $(let builder = match config.options.$method {
                     Some(value) => builder.$method(value),
@@ -200,8 +205,9 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 impl Config {
-    /// Reads the variables whose names begin with `prefix`: with `"LOCK_"`, `LOCK_MASTERS` (URLs
-    /// with commas between), `LOCK_TTL`, `LOCK_NODE_TIMEOUT` and so on.
+    /// Reads the variables whose names begin with `prefix`: with `"BILLING_LOCK_"`,
+    /// `BILLING_LOCK_MASTERS` (URLs with commas between), `BILLING_LOCK_TTL`,
+    /// `BILLING_LOCK_NODE_TIMEOUT` and so on. Choose a prefix that no other variable has.
     ///
     /// # Errors
     /// A variable with this prefix that is no option, is not UTF-8, or has a value that does not
@@ -393,6 +399,18 @@ mod tests {
         assert!(error.to_string().contains("ttl"), "{error}");
         let error = built("masters = ['http://db1']").await.unwrap_err();
         assert!(error.to_string().starts_with("master 1: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_later_config_replaces_what_it_sets() {
+        let config = |text: &str| toml::from_str::<Config>(text).unwrap();
+        let file = config("masters = ['redis://[::1]:1', 'redis://[::1]:2']\nttl = '1m'");
+        for (later, masters) in [("wait = '1s'", 2), ("masters = 'redis://[::1]:2'", 1)] {
+            let builder = Redlock::builder().config(file.clone()).config(config(later));
+            let lock = builder.build().await.unwrap();
+            let ttl = lock.lock_state.terms.ttl();
+            assert_eq!((lock.masters(), ttl), (masters, Duration::from_secs(60)));
+        }
     }
 
     #[test]

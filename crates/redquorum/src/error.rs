@@ -70,7 +70,8 @@ impl std::error::Error for BuildError {}
 
 /// Why a resource was not acquired. Of several resources, none is held then.
 ///
-/// If a variant contains another error, its text contains the text of that error.
+/// If a variant contains another error, its text contains the text of that error. The texts name
+/// masters and their addresses: log them, and do not send them to your callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -134,7 +135,8 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// Whether other clients had the resource: [`Taken`](Self::Taken). Try later.
+    /// Whether other clients had the resource, or asked for it at the same moments:
+    /// [`Taken`](Self::Taken). Try later.
     pub const fn is_taken(&self) -> bool {
         matches!(self, Self::Taken { .. })
     }

@@ -11,7 +11,7 @@
 //!     .masters(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
 //!     .build()
 //!     .await?;
-//! // Acquires, extends for at most a minute while the work runs, and releases however it ends.
+//! // Acquires, keeps the lease alive for at most a minute while the work runs, and gives it back.
 //! let at_most = Duration::from_secs(60);
 //! let charge = async |_lease: &Lease| charge_once().await;
 //! let receipt = lock.acquire("invoice:42").run(at_most, charge).await??;

@@ -36,7 +36,8 @@ impl Redlock {
     }
 
     /// Asks for a resource, and waits while it is taken or no quorum answers. It returns at most
-    /// two node timeouts after the wait is over, three with [`fair`](crate::Builder::fair).
+    /// two node timeouts after the wait is over, three with [`fair`](crate::Builder::fair). A
+    /// fenced request may take some more rounds.
     ///
     /// The resource is any byte string of at least one byte. With the prefix it has at most 1 MiB,
     /// and does not start with `redquorum:`, which is reserved.
@@ -73,7 +74,8 @@ impl Redlock {
     ///
     /// It does not wait to find out which client holds the resource. For that, use
     /// `acquire(…).wait(Duration::ZERO)`: it also makes one attempt, and its error names the
-    /// holder.
+    /// holder, if there is one. Of clients that ask at the same moment, a short wait such as 300 ms
+    /// serves one; without a wait all may be refused.
     ///
     /// # Errors
     /// The errors of [`acquire`](Redlock::acquire), but not `Taken`. It returns within one node
