@@ -86,19 +86,26 @@ fn extended_without_quorum(
     })
 }
 
-/// When the round began that extended a lease for a request. A round of a request that its client
-/// gave up goes on, and a re-entry after that returns its deadline.
+/// When the round began that extended a lease for a request. A re-entry may return the deadline of
+/// a round that another request began and that was not reported before: the watchdog's, or that of
+/// a request that its client gave up.
 fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
     let reported = lease.extensions.iter().filter_map(|extension| extension.at);
     let reported = reported.filter(|at| *at < request.asked).max().unwrap_or(lease.start.to);
-    let given_up = case.requests.iter().filter(|other| {
-        let why = other.answer.and_then(|answer| answer.why);
+    let before = case.requests.iter().filter(|other| {
         request.again
             && (other.client, other.resource) == (request.client, request.resource)
-            && why == Some(FailureReason::Cancelled)
-            && (reported..request.asked).contains(&other.asked)
+            && (lease.start.to..request.asked).contains(&other.asked)
     });
-    given_up.map(|other| other.asked).min().unwrap_or(request.asked)
+    let rounds = before.filter_map(|other| {
+        let why = other.answer.and_then(|answer| answer.why);
+        match why {
+            _ if other.op == "keep_alive" => Some(reported),
+            Some(FailureReason::Cancelled) => Some(other.asked).filter(|asked| *asked >= reported),
+            _ => None,
+        }
+    });
+    rounds.min().unwrap_or(request.asked)
 }
 
 /// A lease that was extended after its end. A lost lease stays lost.

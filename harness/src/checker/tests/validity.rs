@@ -94,11 +94,13 @@ fn an_extension_needs_a_quorum_that_still_has_the_key() {
         - 500 c1 loses; 1000 c1 extends t1 on 123 until 2978 => validity violated
           ~ when it was over since 500 ms",
     );
-    // A re-entry returns the deadline of a round that its client gave up, and that went on.
+    // A re-entry returns the deadline of a round that its client gave up, and that went on; or of
+    // one that the watchdog began.
     check(
         "100 c1 gets t1 on 12345 until 2078; 1000.1 c1 keeps t1 on 12345
         1001 c1 asks again; 1001.1 c1 gets t1 until 2978 handles 2
         - 1000 c1 asks again; 1000.2 c1 refused cancelled => validity safe
+        - 1000 c1 asks keep_alive; 1000.05 c1 answers => validity safe
         - => validity violated",
     );
     check(
