@@ -440,9 +440,9 @@ impl Acquire {
     fn fail(&mut self, now: Time, why: Failure, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         self.latest = Some(why);
         let enqueues = self.fair && self.positions.is_none();
-        // Waiters refuse a fair attempt, too. They may be gone, and the resource free.
-        let refused = enqueues && why == Failure::Taken;
-        let goes_on = (refused || now < self.give_up) && !self.is_shut_down();
+        // The waiters that a fair attempt was refused for may be gone, or masters may forbid its
+        // script.
+        let goes_on = (enqueues || now < self.give_up) && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
             self.enter(rng);
             self.subscribe(out);

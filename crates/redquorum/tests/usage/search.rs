@@ -233,9 +233,9 @@ fn tasks_that_time_out_together_report_that_it_is_taken() {
 }
 
 fn clean_ups_without_a_permission_end() {
-    for forbidden in [&["EVALSHA"], &["GET"]] {
+    for (fair, forbidden) in [(false, &["EVALSHA"]), (true, &["EVALSHA"]), (false, &["GET"])] {
         let mut plan = plan(2, vec![step(0, 1, acquire(20, 10_000, 1, End::Release))]);
-        plan.processes[1].forbidden = forbidden;
+        (plan.processes[1].fair, plan.processes[1].forbidden) = (fair, forbidden);
         holds(&plan);
     }
 }

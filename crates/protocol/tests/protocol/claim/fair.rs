@@ -148,10 +148,16 @@ fn without_a_wait_a_refused_first_attempt_enqueues_once() {
         // It woke no waiter when it took over.
         assert_eq!(play.leaves(), if asked == 0 { out().to_vec() } else { vec![] });
     }
-    // A quorum that does not reply may have no queue either.
+    // Masters that forbid the script may allow the plain attempt.
     let mut play = Play::acquire(5, once);
-    play.reply_all(Attempt(1), ALL, Unknown(Cause::Disconnected));
-    assert_eq!((play.verdict(), play.stands()), (Some(false), None));
+    play.reply_all(Attempt(1), ALL, Unknown(Cause::Error("NOPERM".into())));
+    assert_eq!(play.stands(), Some((1, Position::Last)));
+    play.reply_all(Enqueue(1), ALL, NoQueue);
+    let plain = |ask: &VoteRequest| matches!(ask, VoteRequest::Set { fair: false, .. });
+    assert!(play.asked().len() == 5 && play.asked().iter().all(|(_, ask)| plain(ask)));
+    play.effects.clear();
+    play.reply_all(Attempt(2), ALL, Unknown(Cause::Error("NOPERM".into())));
+    assert_eq!(play.verdict(), Some(false), "the end");
 }
 
 #[test]
