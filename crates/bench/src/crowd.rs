@@ -27,7 +27,7 @@ const PER_PROCESS: Duration = Duration::from_millis(100);
 const START: Duration = Duration::from_millis(700);
 
 /// The commands that clients of a lock send, as the masters' statistics name them. Commands inside
-/// scripts have other names.
+/// scripts have other names, except for the `SET` of a fair or fenced grant: it counts twice.
 const ON_THE_WIRE: [&str; 6] = ["set", "eval", "evalsha", "hello", "subscribe", "unsubscribe"];
 
 /// One lease: the start of the wait, the grant and the release, in nanoseconds of a clock that all
