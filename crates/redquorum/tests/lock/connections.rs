@@ -102,7 +102,11 @@ async fn a_failover_by_sentinels_is_followed() {
     let servers = Masters::builder().count(4).config("repl-diskless-sync-delay", "0");
     let masters = Real::of(servers);
     masters.done(2, &format!("REPLICAOF 127.0.0.1 {}", masters.port(1)));
-    let says = |node, what| masters.text(node, "INFO replication").contains(what);
+    // A promotion kills all connections, and with them the one that asks: it asks again.
+    let says = |node, what: &str| {
+        let reply = masters.ask(node, "INFO replication");
+        reply.is_ok_and(|reply| reply.text().is_some_and(|text| text.contains(what)))
+    };
     eventually("the replica has a copy", || says(2, "master_link_status:up")).await;
     let watcher = Watcher::start(&masters).await;
     // The first Sentinel is down.
