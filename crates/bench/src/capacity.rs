@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use redquorum::{Builder, Lease, Redlock};
 use redquorum_rig::Masters;
 
-use crate::contender::{build, builder};
+use crate::contender::{build, builder, commands};
 use crate::crowd::{info, reset_counts};
 
 /// The first argument of a run of this section alone.
@@ -53,7 +53,9 @@ struct Count {
 impl Count {
     fn now(masters: &Masters) -> Self {
         let sum = |section: &str, name: &str| {
-            info(masters, section, |line| line.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
+            info(masters, 1..=masters.len(), section, |line| {
+                line.strip_prefix(name)?.strip_prefix(':')?.parse().ok()
+            })
         };
         Self {
             received: sum("stats", "total_net_input_bytes"),
@@ -143,21 +145,16 @@ pub(crate) async fn hold(name: &str, urls: &[String]) -> ExitCode {
     let warm = take(&lock, mode, LEASES..LEASES + 4 * AT_ONCE).await;
     give_back(&lock, warm).await;
     next("ready").await;
-    let (memory, replies) = (resident(), answers(&lock));
+    let (memory, before) = (resident(), commands(&lock));
     let leases = take(&lock, mode, 0..LEASES).await;
-    println!("{}", per_lease(&lock, answers(&lock) - replies));
+    println!("{}", per_lease(&lock, commands(&lock) - before));
     let grown = resident().zip(memory).map(|(now, before)| now.saturating_sub(before));
     let grown = grown.map(|bytes| format!("{:.0}", bytes as f64 / LEASES as f64));
     next(&grown.unwrap_or_else(|| "not measured".to_owned())).await;
-    let replies = answers(&lock);
+    let before = commands(&lock);
     give_back(&lock, leases).await;
-    println!("{}", per_lease(&lock, answers(&lock) - replies));
+    println!("{}", per_lease(&lock, commands(&lock) - before));
     ExitCode::SUCCESS
-}
-
-/// The number of commands that masters have answered.
-fn answers(lock: &Redlock) -> u64 {
-    lock.stats().masters.iter().map(|master| master.latency.count).sum()
 }
 
 /// The number of commands of one master for each lease.

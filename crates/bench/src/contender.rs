@@ -1,15 +1,16 @@
 //! The contenders. Each acquires and releases one resource, and measures the duration of both.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{FuturesUnordered, SelectAll};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, Script, Value};
 use redquorum::{Builder, Redlock};
 use redquorum_protocol::wire::GRANT;
+use tokio::sync::Mutex;
 
 const TTL: Duration = Duration::from_millis(TTL_MS);
 const TTL_MS: u64 = 10_000;
@@ -31,8 +32,9 @@ pub(crate) struct Contender {
 #[derive(Clone)]
 enum Client {
     /// No lock: five connections of the `redis` crate with the same socket options. It returns at
-    /// the third reply. No safe lock needs less over these connections.
-    Floor(Vec<MultiplexedConnection>),
+    /// the third reply. No safe lock needs less over these connections. With the messages of
+    /// releases it waits for them, and not for a time.
+    Floor(Vec<MultiplexedConnection>, Option<Arc<Mutex<Messages>>>),
     Redquorum(Redlock),
     #[cfg(feature = "rslock")]
     Rslock(rslock::LockManager),
@@ -44,6 +46,9 @@ pub(crate) enum Kind {
     /// The floor with the script of a fenced acquire in place of the plain command.
     ScriptFloor,
     Polling,
+    /// No safe lock, and for two clients only: a release publishes a message, and a waiter makes
+    /// its next attempt when a quorum of masters has pushed that.
+    Notified,
     Redquorum,
     Fair,
     /// The library's leases with fencing tokens.
@@ -67,6 +72,9 @@ impl Kind {
         Self::Rslock,
     ];
 
+    /// The contenders of a crowd of two.
+    pub(crate) const PAIRED: &[Self] = &[Self::Notified, Self::Redquorum, Self::Fair];
+
     pub(crate) const PLAIN: &[Self] = &[
         Self::Floor,
         Self::Redquorum,
@@ -79,6 +87,7 @@ impl Kind {
             Self::Floor => "floor",
             Self::ScriptFloor => "script floor",
             Self::Polling => "polling, every 50 to 250 ms",
+            Self::Notified => "bare `SUBSCRIBE` and `SET`",
             Self::Redquorum => "redquorum",
             Self::Fair => "redquorum, fair",
             Self::Fenced => "redquorum, fenced",
@@ -90,7 +99,13 @@ impl Kind {
 
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
         let client = match self {
-            Self::Floor | Self::Polling | Self::ScriptFloor => Client::Floor(open_all(urls).await),
+            Self::Floor | Self::Polling | Self::ScriptFloor => {
+                Client::Floor(open_all(urls).await, None)
+            }
+            Self::Notified => {
+                let messages = Arc::new(Mutex::new(Messages::subscribe(urls).await));
+                Client::Floor(open_all(urls).await, Some(messages))
+            }
             Self::Redquorum | Self::Fenced => Client::Redquorum(connect(urls, TTL).await),
             Self::Fair => Client::Redquorum(build(builder(urls, TTL).fair(true)).await),
             Self::Guarded => {
@@ -122,9 +137,14 @@ pub(crate) async fn build(builder: Builder) -> Redlock {
 }
 
 static DELETE: LazyLock<Script> = LazyLock::new(|| Script::new(DELETE_SOURCE));
+static DELETE_AND_PUBLISH: LazyLock<Script> =
+    LazyLock::new(|| Script::new(DELETE_AND_PUBLISH_SOURCE));
 static GRANT_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GRANT.source));
 
 const DELETE_SOURCE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+
+const DELETE_AND_PUBLISH_SOURCE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) \
+     redis.call('PUBLISH', 'bench:released', ARGV[1]) end return 1";
 
 async fn open_all(urls: &[String]) -> Vec<MultiplexedConnection> {
     let mut connections = Vec::new();
@@ -142,10 +162,56 @@ async fn open(url: &str) -> MultiplexedConnection {
         AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(4096);
     let mut connection =
         client.get_multiplexed_async_connection_with_config(&config).await.expect("a master is up");
-    for script in [&*DELETE, &*GRANT_SCRIPT] {
+    for script in [&*DELETE, &*DELETE_AND_PUBLISH, &*GRANT_SCRIPT] {
         script.load_async(&mut connection).await.expect("a script is loaded");
     }
     connection
+}
+
+/// The number of commands that masters have answered.
+pub(crate) fn commands(lock: &Redlock) -> u64 {
+    lock.stats().masters.iter().map(|master| master.latency.count).sum()
+}
+
+/// The messages of releases, from all masters.
+struct Messages {
+    all: SelectAll<redis::aio::PubSubStream>,
+    /// A subscription ends with its sink.
+    _sinks: Vec<redis::aio::PubSubSink>,
+    /// How many masters have pushed the message of the latest release.
+    latest: (Vec<u8>, usize),
+}
+
+impl Messages {
+    async fn subscribe(urls: &[String]) -> Self {
+        let (mut all, mut sinks) = (SelectAll::new(), Vec::new());
+        for url in urls {
+            let client = redis::Client::open(url.as_str()).expect("the rig's URLs are good");
+            let (mut sink, stream) =
+                client.get_async_pubsub().await.expect("a master is up").split();
+            sink.subscribe("bench:released").await.expect("a master is up");
+            all.push(stream);
+            sinks.push(sink);
+        }
+        Self { all, _sinks: sinks, latest: (Vec::new(), 0) }
+    }
+
+    /// Waits until `quorum` masters have pushed the message of one release. A client that misses
+    /// one looks again after a while.
+    async fn released(&mut self, quorum: usize) {
+        let count = async {
+            while let Some(message) = self.all.next().await {
+                if self.latest.0 != message.get_payload_bytes() {
+                    self.latest = (message.get_payload_bytes().to_vec(), 0);
+                }
+                self.latest.1 += 1;
+                if self.latest.1 == quorum {
+                    return;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(100), count).await;
+    }
 }
 
 /// What a contender holds.
@@ -157,10 +223,18 @@ pub(crate) enum Held {
 }
 
 impl Contender {
+    /// The number of commands that masters have answered, if the client counts them.
+    pub(crate) fn commands(&self) -> Option<u64> {
+        match &self.client {
+            Client::Redquorum(lock) => Some(commands(lock)),
+            _ => None,
+        }
+    }
+
     pub(crate) async fn pair(&self, resource: &str) -> Pair {
         let start = Instant::now();
         let held = match &self.client {
-            Client::Floor(connections) => {
+            Client::Floor(connections, _) => {
                 let token: [u8; 20] = rand::random();
                 let acquire = if self.kind == Kind::ScriptFloor {
                     grant(resource, &token)
@@ -186,8 +260,8 @@ impl Contender {
         let start = Instant::now();
         match (&self.client, held) {
             // It does not wait for the other masters.
-            (Client::Floor(connections), Held::Token(token)) => {
-                quorum_of(connections, &delete(resource, &token)).await;
+            (Client::Floor(connections, _), Held::Token(token)) => {
+                quorum_of(connections, &delete(&DELETE, resource, &token)).await;
             }
             (_, held) => self.give_back(resource, held).await,
         }
@@ -198,15 +272,19 @@ impl Contender {
     pub(crate) async fn take(&self, resource: &str, wait: Duration) -> Option<Held> {
         let end = Instant::now() + wait;
         match &self.client {
-            Client::Floor(connections) => {
+            Client::Floor(connections, messages) => {
                 while Instant::now() < end {
                     let token: [u8; 20] = rand::random();
                     if all_of(connections, &set(resource, &token)).await * 2 > connections.len() {
                         return Some(Held::Token(token));
                     }
-                    all_of(connections, &delete(resource, &token)).await;
-                    let pause = rand::random_range(50..=250);
-                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                    all_of(connections, &delete(&DELETE, resource, &token)).await;
+                    if let Some(messages) = messages {
+                        messages.lock().await.released(connections.len() / 2 + 1).await;
+                    } else {
+                        let pause = rand::random_range(50..=250);
+                        tokio::time::sleep(Duration::from_millis(pause)).await;
+                    }
                 }
                 None
             }
@@ -228,8 +306,9 @@ impl Contender {
     pub(crate) async fn give_back(&self, resource: &str, held: Held) {
         match (&self.client, held) {
             (_, Held::Lease(lease)) => drop(lease.release().await),
-            (Client::Floor(connections), Held::Token(token)) => {
-                all_of(connections, &delete(resource, &token)).await;
+            (Client::Floor(connections, messages), Held::Token(token)) => {
+                let script = if messages.is_some() { &DELETE_AND_PUBLISH } else { &DELETE };
+                all_of(connections, &delete(script, resource, &token)).await;
             }
             #[cfg(feature = "rslock")]
             (Client::Rslock(manager), Held::Rslock(lock)) => manager.unlock(&lock).await,
@@ -252,9 +331,9 @@ fn grant(resource: &str, token: &[u8]) -> redis::Cmd {
     grant
 }
 
-fn delete(resource: &str, token: &[u8]) -> redis::Cmd {
+fn delete(script: &Script, resource: &str, token: &[u8]) -> redis::Cmd {
     let mut delete = redis::cmd("EVALSHA");
-    delete.arg(DELETE.get_hash()).arg(1).arg(resource).arg(token);
+    delete.arg(script.get_hash()).arg(1).arg(resource).arg(token);
     delete
 }
 
@@ -272,8 +351,8 @@ fn send_all<'a>(
 /// Sends the command to all masters, and waits for all replies. Returns the number of positive
 /// replies: OK, or a key that existed.
 async fn all_of(connections: &[MultiplexedConnection], command: &redis::Cmd) -> usize {
-    let good = |answer: &redis::RedisResult<Value>| {
-        matches!(answer, Ok(Value::Okay | Value::Int(1..) | Value::SimpleString(_)))
+    let good = |reply: &redis::RedisResult<Value>| {
+        matches!(reply, Ok(Value::Okay | Value::Int(1..) | Value::SimpleString(_)))
     };
     let replies = send_all(connections, command);
     replies.filter(|reply| std::future::ready(good(reply))).count().await
@@ -286,13 +365,13 @@ fn wall_micros() -> u64 {
 
 /// Waits for the replies of a quorum.
 async fn quorum_of(connections: &[MultiplexedConnection], command: &redis::Cmd) {
-    let mut answers = send_all(connections, command);
+    let mut replies = send_all(connections, command);
     let mut good = 0;
-    while let Some(answer) = answers.next().await {
-        good += usize::from(answer.is_ok());
+    while let Some(reply) = replies.next().await {
+        good += usize::from(reply.is_ok());
         if 2 * good > connections.len() {
             return;
         }
     }
-    panic!("no quorum of masters answered");
+    panic!("no quorum of masters replied");
 }

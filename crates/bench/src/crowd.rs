@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
 use std::iter::Sum;
+use std::ops::RangeInclusive;
 use std::process::{Child, ExitCode};
 use std::time::Duration;
 
@@ -17,6 +18,9 @@ use crate::contender::{Contender, Kind, connect};
 /// milliseconds, and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--crowd";
 
+/// The start of the line with which a process of the crowd reports the number of its commands.
+const COMMANDS: &str = "commands ";
+
 /// The time for which each task works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
 
@@ -26,8 +30,8 @@ const PER_PROCESS: Duration = Duration::from_millis(100);
 /// The time that the tasks of `idle` have to join the queue.
 const START: Duration = Duration::from_millis(700);
 
-/// The commands that clients of a lock send, as the masters' statistics name them. Commands inside
-/// scripts have other names, except for the `SET` of a fair or fenced grant: it counts twice.
+/// The commands of clients that do not count them, as the masters' statistics name them. Commands
+/// inside their scripts have other names.
 const ON_THE_WIRE: [&str; 6] = ["set", "eval", "evalsha", "hello", "subscribe", "unsubscribe"];
 
 /// One lease: the start of the wait, the grant and the release, in nanoseconds of a clock that all
@@ -40,11 +44,12 @@ struct Lease {
 }
 
 /// The number of processes, and of tasks in each, in a short run.
-pub(crate) const SMALL: &[(usize, usize)] = &[(1, 16), (4, 4)];
+pub(crate) const SMALL: &[(usize, usize)] = &[(2, 1), (1, 16), (4, 4)];
 
 /// The number of processes, and of tasks in each, in a full run. The cost of a lease must not grow
 /// with the number of processes.
-pub(crate) const ALL: &[(usize, usize)] = &[(1, 16), (4, 4), (4, 1), (16, 1), (64, 1), (200, 1)];
+pub(crate) const ALL: &[(usize, usize)] =
+    &[(2, 1), (1, 16), (4, 4), (4, 1), (16, 1), (64, 1), (200, 1)];
 
 /// Measures all contenders in each of these crowds.
 pub(crate) fn report(masters: &Masters, crowds: &[(usize, usize)], length: Duration) -> String {
@@ -59,7 +64,8 @@ pub(crate) fn report(masters: &Masters, crowds: &[(usize, usize)], length: Durat
              | masters' CPU per lease |\n\
              |---|---|---|---|---|---|---|---|---|\n"
         );
-        for kind in Kind::CROWDED {
+        let kinds = if (processes, tasks) == (2, 1) { Kind::PAIRED } else { Kind::CROWDED };
+        for kind in kinds {
             let row = row(masters, *kind, (processes, tasks), length);
             let _ = writeln!(text, "| {} | {row} |", kind.name());
         }
@@ -87,21 +93,26 @@ fn row(
         output.read_line(&mut ready).expect("a child reports that it is connected");
     }
     reset_counts(masters);
-    let before = cpu(masters);
+    let before = cpu(masters, 1..=masters.len());
     for child in &mut children {
         let mut input = child.stdin.take().expect("the input is piped");
         input.write_all(b"\n").expect("a child waits for the start");
     }
-    let mut leases = Vec::new();
+    let (mut leases, mut counted) = (Vec::new(), None);
     for (child, output) in children.iter_mut().zip(outputs) {
         leases.extend(output.lines().map_while(Result::ok).filter_map(|line| {
+            if let Some(number) = line.strip_prefix(COMMANDS) {
+                *counted.get_or_insert(0) += number.parse::<u64>().expect("a child counts");
+                return None;
+            }
             let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
             let (asked, granted, released) = (numbers.next()?, numbers.next()?, numbers.next()?);
             Some(Lease { asked, granted, released })
         }));
         assert!(child.wait().expect("a child ends").success(), "a process of the crowd failed");
     }
-    figures(leases, commands(masters), cpu(masters) - before)
+    let commands = counted.unwrap_or_else(|| commands(masters));
+    figures(leases, commands, cpu(masters, 1..=masters.len()) - before)
 }
 
 fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
@@ -135,12 +146,14 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
 
 /// Runs one process of the crowd: connects, waits for a line on its input, and prints its leases.
 pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
-    let kind = Kind::CROWDED.iter().find(|known| known.name() == kind).expect("a known contender");
+    let mut known = Kind::PAIRED.iter().chain(Kind::CROWDED);
+    let kind = known.find(|known| known.name() == kind).expect("a known contender");
     let contender = kind.connect(urls).await;
     println!("ready");
     stdout().flush().expect("the parent reads");
     let start = tokio::task::spawn_blocking(|| stdin().lock().read_line(&mut String::new()));
     start.await.expect("reading does not panic").expect("the parent writes");
+    let before = contender.commands();
     let end = now() + 1_000_000 * millis.parse::<u64>().unwrap_or(1_000);
     let work = |_| tokio::spawn(take_turns(contender.clone(), end));
     let running: Vec<_> = (0..tasks.parse().unwrap_or(1)).map(work).collect();
@@ -148,6 +161,9 @@ pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String])
         for Lease { asked, granted, released } in task.await.expect("no contender panics") {
             println!("{asked} {granted} {released}");
         }
+    }
+    if let Some((after, before)) = contender.commands().zip(before) {
+        println!("{COMMANDS}{}", after - before);
     }
     ExitCode::SUCCESS
 }
@@ -196,23 +212,24 @@ pub(crate) fn reset_counts(masters: &Masters) {
 
 /// The number of commands that clients sent so far.
 fn commands(masters: &Masters) -> u64 {
-    info(masters, "commandstats", |line| {
+    info(masters, 1..=masters.len(), "commandstats", |line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
         ON_THE_WIRE.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
     })
 }
 
-/// The processor time of all masters so far, in seconds.
-fn cpu(masters: &Masters) -> f64 {
-    info(masters, "cpu", |line| match line.split_once(':')? {
+/// The processor time of these masters so far, in seconds.
+pub(crate) fn cpu(masters: &Masters, nodes: RangeInclusive<usize>) -> f64 {
+    info(masters, nodes, "cpu", |line| match line.split_once(':')? {
         ("used_cpu_sys" | "used_cpu_user", seconds) => seconds.trim().parse::<f64>().ok(),
         _ => None,
     })
 }
 
-/// The sum of the values that `read` takes from the lines of a section of `INFO`, over all masters.
+/// The sum, over these masters, of the values that `read` takes from a section of `INFO`.
 pub(crate) fn info<T: Sum>(
     masters: &Masters,
+    nodes: RangeInclusive<usize>,
     section: &str,
     read: impl Fn(&str) -> Option<T>,
 ) -> T {
@@ -220,7 +237,7 @@ pub(crate) fn info<T: Sum>(
         let info = masters.info(node, section).expect("a master replies");
         info.lines().filter_map(&read).sum::<T>()
     };
-    (1..=masters.len()).map(of).sum()
+    nodes.map(of).sum()
 }
 
 /// Nanoseconds of a clock that all processes of a machine share.

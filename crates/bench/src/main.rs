@@ -3,8 +3,9 @@
 //! result is the ratio within a turn, which cancels the speed of the machine.
 //!
 //! `--quick` makes a short run, to check that the program works. `--waiting` measures only many
-//! clients on one resource. `--watchdog` measures only leases that are extended. `--capacity`
-//! measures only commands, bytes and memory.
+//! clients on one resource. `--threads` measures only 16 tasks on 1 to 8 worker threads.
+//! `--watchdog` measures only leases that are extended. `--capacity` measures only commands, bytes
+//! and memory.
 
 mod capacity;
 mod contend;
@@ -13,6 +14,7 @@ mod crowd;
 mod table;
 mod watchdog;
 
+use std::ops::RangeInclusive;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,14 +24,19 @@ use contender::{Contender, Kind, Pair};
 use redquorum_rig::Masters;
 use table::{Slice, Table};
 
-/// The duration of each contender's turn, and the number of turns.
-struct Plan {
+/// The masters, the duration of each contender's turn, and the number of turns.
+struct Plan<'a> {
+    masters: &'a Masters,
     slice: Duration,
     turns: usize,
 }
 
+/// The masters that no fault hits. The table shows the mean of their processor time.
+const WELL: RangeInclusive<usize> = 1..=4;
+
 /// The arguments that select a part of the benchmark.
-const PARTS: [&str; 4] = ["--quick", "--waiting", watchdog::ARGUMENT, capacity::ARGUMENT];
+const PARTS: [&str; 5] =
+    ["--quick", "--waiting", "--threads", watchdog::ARGUMENT, capacity::ARGUMENT];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,7 +56,9 @@ fn main() -> ExitCode {
         [] => "",
         [part] if PARTS.contains(&part.as_str()) => part,
         _ => {
-            eprintln!("usage: redquorum-bench [--quick | --waiting | --watchdog | --capacity]");
+            eprintln!(
+                "usage: redquorum-bench [--quick | --waiting | --threads | --watchdog | --capacity]"
+            );
             return ExitCode::from(64);
         }
     };
@@ -77,32 +86,46 @@ fn measure(masters: &Masters, part: &str) {
         return println!("{}", capacity::report(masters));
     }
     let (slice, turns) = if quick { (50, 3) } else { (400, 11) };
-    let plan = Plan { slice: Duration::from_millis(slice), turns };
+    let plan = Plan { masters, slice: Duration::from_millis(slice), turns };
     println!(
         "Five masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
          brackets the median of its ratios to the floor's in the same turn.\n",
         plan.turns, plan.slice
     );
+    if part == "--threads" {
+        return scaling(&plan);
+    }
     for threads in [1, 2] {
         for tasks in [1, 64] {
-            let table = on_runtime(threads, healthy(masters, &plan, tasks, Kind::PLAIN));
+            let table = on_runtime(threads, healthy(&plan, tasks, Kind::PLAIN));
             println!("### {tasks} task(s), {threads} worker thread(s)\n\n{table}");
         }
     }
     for tasks in [1, 64] {
-        let table = on_runtime(1, healthy(masters, &plan, tasks, Kind::DEFENDED));
+        let table = on_runtime(1, healthy(&plan, tasks, Kind::DEFENDED));
         println!("### Defences: {tasks} task(s), 1 worker thread\n\n{table}");
         for kind in [Kind::Fenced, Kind::Guarded] {
             let ratio = table.acquire_ratio(kind, Kind::ScriptFloor);
             println!("Acquire p50, {}, beside the script floor: {ratio:.2} ×\n", kind.name());
         }
     }
+    if !quick {
+        scaling(&plan);
+    }
     println!("{}\n", contend::report(&masters.urls(), plan.slice * 10));
     let crowds = if quick { crowd::SMALL } else { crowd::ALL };
     waiting(masters, crowds, plan.slice * 10);
     watchdog();
-    for (state, table) in on_runtime(1, degraded(masters, &plan)) {
+    for (state, table) in on_runtime(1, degraded(&plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
+    }
+}
+
+/// Measures 16 tasks on a growing number of worker threads.
+fn scaling(plan: &Plan<'_>) {
+    for threads in [1, 2, 4, 8] {
+        let table = on_runtime(threads, healthy(plan, 16, Kind::PLAIN));
+        println!("### 16 tasks, {threads} worker thread(s)\n\n{table}");
     }
 }
 
@@ -141,15 +164,15 @@ async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<Contender> {
 }
 
 /// Measures a turn of every contender.
-async fn turn(contenders: &[Contender], plan: &Plan, tasks: usize, table: &mut Table) {
+async fn turn(contenders: &[Contender], plan: &Plan<'_>, tasks: usize, table: &mut Table) {
     for contender in contenders {
-        table.add(contender.kind, slice(contender, plan.slice, tasks).await);
+        table.add(contender.kind, slice(contender, plan, tasks).await);
     }
 }
 
 /// Measures every contender in turns, without faults.
-async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [Kind]) -> Table {
-    let contenders = contenders(masters, kinds).await;
+async fn healthy(plan: &Plan<'_>, tasks: usize, kinds: &'static [Kind]) -> Table {
+    let contenders = contenders(plan.masters, kinds).await;
     let mut table = Table::new(kinds);
     for _ in 0..plan.turns {
         turn(&contenders, plan, tasks, &mut table).await;
@@ -159,7 +182,8 @@ async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [
 
 /// Measures each turn without faults first, then with master 5 stopped. At the end it kills master
 /// 5.
-async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] {
+async fn degraded(plan: &Plan<'_>) -> [(&'static str, Table); 3] {
+    let masters = plan.masters;
     let contenders = contenders(masters, Kind::PLAIN).await;
     let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::new(Kind::PLAIN));
     for _ in 0..plan.turns {
@@ -179,7 +203,8 @@ async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] 
 }
 
 /// Runs `tasks` tasks for a while, each on its own resources.
-async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
+async fn slice(contender: &Contender, plan: &Plan<'_>, tasks: usize) -> Slice {
+    let masters_before = crowd::cpu(plan.masters, WELL);
     let stop = Arc::new(AtomicBool::new(false));
     let (start, cpu) = (Instant::now(), cpu_time());
     let running: Vec<_> = (0..tasks)
@@ -198,13 +223,16 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
             })
         })
         .collect();
-    tokio::time::sleep(length).await;
+    tokio::time::sleep(plan.slice).await;
     stop.store(true, Ordering::Relaxed);
     let mut pairs = Vec::new();
     for task in running {
         pairs.extend(task.await.expect("no contender panics"));
     }
-    Slice::new(&pairs, start.elapsed(), cpu_time() - cpu)
+    let (elapsed, client) = (start.elapsed(), cpu_time() - cpu);
+    let of_masters = (crowd::cpu(plan.masters, WELL) - masters_before).max(0.0);
+    let master = Duration::from_secs_f64(of_masters / WELL.count() as f64);
+    Slice::new(&pairs, elapsed, [client, master])
 }
 
 /// The processor time of this process, with all its threads.

@@ -9,7 +9,7 @@ use crate::contender::{Kind, Pair};
 #[derive(Clone, Copy)]
 pub(crate) struct Slice([f64; COLUMNS.len()]);
 
-const COLUMNS: [&str; 8] = [
+const COLUMNS: [&str; 9] = [
     "acquire p50 µs",
     "acquire p99 µs",
     "release p50 µs",
@@ -18,10 +18,11 @@ const COLUMNS: [&str; 8] = [
     "pair p99 µs",
     "pairs/s",
     "client CPU µs/pair",
+    "a master's CPU µs/pair",
 ];
 
 impl Slice {
-    pub(crate) fn new(pairs: &[Pair], wall: Duration, cpu: Duration) -> Self {
+    pub(crate) fn new(pairs: &[Pair], wall: Duration, [client, master]: [Duration; 2]) -> Self {
         let micros = |time: Duration| time.as_secs_f64() * 1e6;
         let quantiles = |of: fn(&Pair) -> Duration| {
             let mut times: Vec<f64> = pairs.iter().map(|pair| micros(of(pair))).collect();
@@ -32,8 +33,9 @@ impl Slice {
         let [release50, release99] = quantiles(|pair| pair.release);
         let [pair50, pair99] = quantiles(|pair| pair.acquire + pair.release);
         let count = pairs.len() as f64;
-        let (rate, cpu) = (count / wall.as_secs_f64(), micros(cpu) / count);
-        Self([acquire50, acquire99, release50, release99, pair50, pair99, rate, cpu])
+        let rate = count / wall.as_secs_f64();
+        let [client, master] = [client, master].map(|cpu| micros(cpu) / count);
+        Self([acquire50, acquire99, release50, release99, pair50, pair99, rate, client, master])
     }
 }
 
