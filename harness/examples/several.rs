@@ -57,12 +57,12 @@ fn cell(scenario: &Scenario) -> String {
         for record in &history.records {
             match &record.event {
                 Event::Phase { phase } if *phase != Phase::Run => break,
-                Event::Asked { client, id, op, resource: Some(resource), .. }
+                Event::Requested { client, id, op, resource: Some(resource), .. }
                     if *client == "c" && op == "acquire" && *resource == "L1" =>
                 {
                     asked.insert(*id, record.ns);
                 }
-                Event::Answered { id, ok, .. } => match asked.remove(id) {
+                Event::Replied { id, ok, .. } => match asked.remove(id) {
                     Some(since) if *ok => took.push((record.ns - since) / 1_000_000),
                     Some(_) => refused += 1,
                     None => {}

@@ -155,7 +155,7 @@ impl Violation {
 /// Measurements, apart from the verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measures {
-    /// How many acquires returned a lease. The final acquires of phase `witness` do not count.
+    /// How many acquires returned a lease, without those of phase `final-acquire`.
     pub grants: usize,
     /// The total time for which clients believed in leases that were certainly not true.
     pub hollow_ns: Ns,

@@ -17,7 +17,7 @@ use redquorum_rig::Masters;
 
 use self::keys::Keys;
 use self::peer::{Fault, Peer};
-use crate::client_protocol::{Answer, Capability, Op, Options};
+use crate::client_protocol::{Capability, ClientReply, Op, Options};
 use crate::process::shown;
 
 /// Ends a check with a fault of the driver: its output, the expected output, and how to fix it.
@@ -75,10 +75,10 @@ struct Session {
 struct Grant {
     resource: String,
     ttl_ms: u64,
-    /// Stamps: the time of the request, and the time at which the answer was read.
+    /// Stamps: the time of the request, and the time at which the reply was read.
     asked: i64,
     received: i64,
-    answer: Answer,
+    reply: ClientReply,
     /// The value of the key on the masters, once a check has read it.
     value: Option<Vec<u8>>,
 }
@@ -165,14 +165,14 @@ impl Page<'_> {
 }
 
 impl Session {
-    /// Sends a request and waits for its answer.
-    fn request(&mut self, client: &str, op: Op) -> Result<Answer, Fault> {
+    /// Sends a request and waits for its reply.
+    fn request(&mut self, client: &str, op: Op) -> Result<ClientReply, Fault> {
         let asked = self.peer.ask(client, op)?;
-        self.peer.answer(asked).map(|(answer, _)| answer)
+        self.peer.reply(asked).map(|(reply, _)| reply)
     }
 
     /// Releases a resource.
-    fn release(&mut self, client: &str, resource: &str) -> Result<Answer, Fault> {
+    fn release(&mut self, client: &str, resource: &str) -> Result<ClientReply, Fault> {
         self.request(client, Op::Release { resource: resource.into() })
     }
 
@@ -206,6 +206,6 @@ fn cannot(what: &str) -> Verdict {
 }
 
 /// A client's answer as text, for messages.
-fn text_of_answer(answer: &Answer) -> String {
-    serde_json::to_string(answer).map_or_else(|_| "its answer".to_owned(), |text| shown(&text))
+fn text_of_reply(reply: &ClientReply) -> String {
+    serde_json::to_string(reply).map_or_else(|_| "its answer".to_owned(), |text| shown(&text))
 }

@@ -29,7 +29,7 @@ use redquorum_redis_model::Value;
 use self::lease::{Lease, LeaseKey};
 use self::multi_lock::{Group, MultiRelease};
 use crate::client_protocol::{
-    Answer, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
+    ClientReply, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
 };
 use crate::name::Name;
 
@@ -53,16 +53,16 @@ pub struct Clocks {
 #[derive(Clone, Debug)]
 pub(crate) enum ProcessEvent {
     /// The harness sent a request.
-    Asked(Request),
+    Requested(Request),
     /// A connection opened, with its handshake complete.
     Connected { node: usize, epoch: u64, greeting: Greeting },
     /// A connection did not open, or broke.
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
     /// A master replied to the oldest unanswered command of a connection.
-    Answered {
+    Replied {
         node: usize,
         epoch: u64,
-        answer: Vote,
+        reply: Vote,
         /// The reply on the wire, for the library.
         #[cfg_attr(not(feature = "real"), expect(dead_code, reason = "the library is not built"))]
         value: Value,
@@ -76,8 +76,8 @@ pub(crate) enum ProcessEvent {
 /// An effect of a process.
 #[derive(Clone, Debug)]
 pub(crate) enum ProcessEffect {
-    /// Answer a request of the harness.
-    Answer(Answer),
+    /// Reply to a request of the harness.
+    Reply(ClientReply),
     /// Report an event to the harness.
     Notice(Notice),
     /// Write a command to a connection.
@@ -149,30 +149,30 @@ impl InputContext<'_> {
         i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
     }
 
-    fn answer(
+    fn reply(
         &mut self,
         (id, from): (u64, i64),
         result: Result<(), FailureReason>,
-        more: impl FnOnce(&mut Answer),
+        more: impl FnOnce(&mut ClientReply),
     ) {
-        let mut answer = Answer {
+        let mut reply = ClientReply {
             id,
             ok: result.is_ok(),
             from_ns: Some(from),
             at_ns: Some(self.stamp()),
             why: result.err(),
-            ..Answer::default()
+            ..ClientReply::default()
         };
-        more(&mut answer);
-        self.out.push(ProcessEffect::Answer(answer));
+        more(&mut reply);
+        self.out.push(ProcessEffect::Reply(reply));
     }
 
     fn done(&mut self, id: u64) {
-        self.answer((id, self.stamp()), Ok(()), |_| ());
+        self.reply((id, self.stamp()), Ok(()), |_| ());
     }
 
     fn refuse(&mut self, id: u64, why: FailureReason) {
-        self.answer((id, self.stamp()), Err(why), |_| ());
+        self.reply((id, self.stamp()), Err(why), |_| ());
     }
 }
 
@@ -227,7 +227,7 @@ impl<K: Conduct> Process<K> {
     /// The first incompatible option.
     #[cfg(all(unix, feature = "real"))]
     pub(crate) fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
-        self.terms(self.options.ttl_ms).map(drop)
+        self.config(self.options.ttl_ms).map(drop)
     }
 
     /// Whether the process distrusts masters that may have lost data.
@@ -274,7 +274,7 @@ impl<K: Conduct> Process<K> {
     /// Handles an event and adds its effects.
     pub(crate) fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
         match happening {
-            ProcessEvent::Asked(request) => self.request(request, around),
+            ProcessEvent::Requested(request) => self.request(request, around),
             ProcessEvent::Connected { node, epoch, greeting } => {
                 let master = NodeId::new(node);
                 let greeting = self.conduct.greeting(master, greeting);
@@ -294,9 +294,9 @@ impl<K: Conduct> Process<K> {
                     client.closed(NodeId::new(node), epoch, why, random, cx);
                 });
             }
-            ProcessEvent::Answered { node, epoch, answer, .. } => {
+            ProcessEvent::Replied { node, epoch, reply, .. } => {
                 self.client(around, |client, cx| {
-                    client.replied(NodeId::new(node), epoch, answer, cx);
+                    client.replied(NodeId::new(node), epoch, reply, cx);
                 });
             }
             ProcessEvent::Woken { node, epoch, waiter_id } => {
@@ -449,13 +449,13 @@ impl<K: Conduct> Process<K> {
         around: &mut InputContext<'_>,
     ) {
         let extend = ttl_ms != 0;
-        let Ok(terms) = self.terms(if extend { ttl_ms } else { self.options.ttl_ms }) else {
+        let Ok(config) = self.config(if extend { ttl_ms } else { self.options.ttl_ms }) else {
             return around.refuse(id, FailureReason::Error);
         };
         let seed = self.seed(&whose, around);
         let wait = Duration::from_millis(wait_ms);
         let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
-        let request = AcquireRequest { terms, wait, explain: true, fair: true, reentry, seed };
+        let request = AcquireRequest { config, wait, explain: true, fair: true, reentry, seed };
         let asked = (id, around.stamp());
         self.claim(whose, request, Some(asked), around);
     }
@@ -495,12 +495,14 @@ impl<K: Conduct> Process<K> {
 
     fn extend(&mut self, id: u64, whose: LeaseKey, ttl_ms: u64, around: &mut InputContext<'_>) {
         let Some(claim) = self.find(id, &whose, around) else { return };
-        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, FailureReason::Error) };
+        let Ok(config) = self.config(ttl_ms) else {
+            return around.refuse(id, FailureReason::Error);
+        };
         let from = around.stamp();
         if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
             return around.refuse(id, FailureReason::Error);
         }
-        self.advance(claim, Input::Extend(terms), around);
+        self.advance(claim, Input::Extend(config), around);
         let rounds = self.rounds(claim);
         if let Some(lease) = self.lease(claim) {
             lease.extend((id, from), rounds);
@@ -610,21 +612,21 @@ impl<K: Conduct> Process<K> {
     }
 
     /// The lock config of a request.
-    fn terms(&self, ttl_ms: u64) -> Result<LockConfig, redquorum_protocol::BadOption> {
+    fn config(&self, ttl_ms: u64) -> Result<LockConfig, redquorum_protocol::BadOption> {
         let options = &self.options;
         let fixed = Duration::from_millis(options.drift_ms);
         let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });
         let ttl = Duration::from_millis(ttl_ms);
         let node_timeout = Duration::from_millis(options.node_timeout_ms);
-        let terms = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
-        let terms = terms.with_lock_delay(Duration::from_millis(options.lock_delay_ms))?;
-        let terms = match guard(options, || 0) {
-            Some(guard) => terms
+        let config = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
+        let config = config.with_lock_delay(Duration::from_millis(options.lock_delay_ms))?;
+        let config = match guard(options, || 0) {
+            Some(guard) => config
                 .with_max_ttl(guard.max_ttl())?
                 .with_clock_bound(guard.clock_bound().unwrap_or_default())?,
-            None => terms,
+            None => config,
         };
-        if options.fencing { terms.with_fencing(FENCING_COUNTER_TTL) } else { Ok(terms) }
+        if options.fencing { config.with_fencing(FENCING_COUNTER_TTL) } else { Ok(config) }
     }
 }
 

@@ -80,7 +80,7 @@ const fn is_yes(is: &bool) -> bool {
 /// A request of the harness to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// The number of the request. The answer carries the same number.
+    /// The number of the request. The reply carries the same number.
     pub id: u64,
     /// The client in the process that must execute the request. A client has at most one lease of a
     /// resource at a time. Each re-entry adds a handle to that lease.
@@ -110,7 +110,7 @@ pub enum Op {
         again: bool,
     },
     /// Acquire all of these resources, or none. Wait at most `wait_ms` while one is taken; 0 means
-    /// one attempt. The answer describes each lease in [`Answer::each`].
+    /// one attempt. The reply describes each lease in [`ClientReply::each`].
     AcquireAll {
         /// The resources.
         resources: Vec<Name>,
@@ -138,20 +138,20 @@ pub enum Op {
         /// The resource of the lease.
         resource: Name,
     },
-    /// Release the leases of all of these resources. If one was no longer held, the answer is not
+    /// Release the leases of all of these resources. If one was no longer held, the reply is not
     /// `ok`.
     ReleaseAll {
         /// The resources.
         resources: Vec<Name>,
     },
-    /// Cancel a request in progress. The answer to that request is `cancelled`. Needs `cancel`
+    /// Cancel a request in progress. The reply to that request is `cancelled`. Needs `cancel`
     /// among the features of the client.
     Cancel {
         /// The number of the request to cancel.
         request: u64,
     },
-    /// A step of the critical section, which the harness executes when the answer arrives. Answer
-    /// at once. With a `check`, answer `lost` if the lease of that resource is not held.
+    /// A step of the critical section, which the harness executes when the reply arrives. Reply at
+    /// once. With a `check`, reply `lost` if the lease of that resource is not held.
     Step {
         /// The readable name of the step: `write R`.
         name: Name,
@@ -231,9 +231,9 @@ pub enum FailureReason {
     Error,
 }
 
-/// The answer of a client to a request.
+/// The reply of a client to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ClientReply {
     /// The number of the request.
     pub id: u64,
     /// Whether the request succeeded.
@@ -263,7 +263,7 @@ pub struct Answer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handles: Option<u64>,
     /// For several resources: the grant of each one, in the order of the request. A field that is
-    /// absent here has the value that the answer gives for all.
+    /// absent here has the value that the reply gives for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Each>,
     /// Why the request failed.
@@ -277,19 +277,19 @@ pub struct Answer {
 /// The grant of one of several resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
-    /// See [`Answer::token`].
+    /// See [`ClientReply::token`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Name>,
-    /// See [`Answer::deadline_ns`].
+    /// See [`ClientReply::deadline_ns`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<i64>,
-    /// See [`Answer::fence`].
+    /// See [`ClientReply::fence`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
 
-impl Answer {
-    /// All stamps in the answer.
+impl ClientReply {
+    /// All stamps in the reply.
     pub(crate) fn stamps(&mut self) -> impl Iterator<Item = &mut Option<i64>> {
         let each = self.each.iter_mut().map(|each| &mut each.deadline_ns);
         [&mut self.from_ns, &mut self.at_ns, &mut self.deadline_ns].into_iter().chain(each)
@@ -348,8 +348,8 @@ pub enum Notice {
 /// Any message that a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientLine {
-    /// An answer.
-    Answer(Answer),
+    /// A reply.
+    Reply(ClientReply),
     /// A notice.
     Notice(Notice),
 }
@@ -366,7 +366,7 @@ impl ClientLine {
         if object.contains_key("event") {
             serde_json::from_value(value).map(Self::Notice).map_err(|why| why.to_string())
         } else if object.contains_key("id") {
-            serde_json::from_value(value).map(Self::Answer).map_err(|why| why.to_string())
+            serde_json::from_value(value).map(Self::Reply).map_err(|why| why.to_string())
         } else {
             Err("it has neither an `id` (an answer) nor an `event` (a notice)".to_owned())
         }

@@ -9,19 +9,19 @@
 //!
 //! - `run`: the clients follow their scripts, and faults strike.
 //! - `heal`: every fault is healed.
-//! - `witness`: each client process that lives acquires each resource once more (the final
+//! - `final-acquire`: each client process that lives acquires each resource once more (the final
 //!   acquire).
-//! - `settle`: the keys that are left on the masters must disappear within one TTL (the drain).
+//! - `drain`: the keys that are left on the masters must disappear within one TTL (the drain).
 //! - `end`: the run is over.
 //!
 //! This file processes an [`Input`]. The submodules have the rest:
 //!
 //! - `phases.rs`: the actions that are due in each phase
-//! - `requests.rs`: the numbers of requests, and their answers
+//! - `requests.rs`: the numbers of requests, and their replies
 //! - `player.rs`: the way of one client through its script
 //! - `faults.rs`: the times at which faults strike and are healed
 //! - `whom.rs`: the masters and processes that a fault hits
-//! - `final_acquire.rs`, `drain.rs`: the phases `witness` and `settle`
+//! - `final_acquire.rs`, `drain.rs`: the phases `final-acquire` and `drain`
 //!
 //! The backend knows how to carry out an [`Order`]. The checker (`check`) interprets the records.
 
@@ -79,7 +79,7 @@ pub struct Orchestrator {
     phase: Option<Phase>,
     players: Vec<Player>,
     faults: Faults,
-    witness: FinalAcquire,
+    final_acquire: FinalAcquire,
     granted: Granted,
     registers: BTreeMap<Name, Register>,
     can: BTreeMap<Name, Vec<Capability>>,
@@ -89,7 +89,7 @@ pub struct Orchestrator {
     asked: Vec<(u64, Name, usize)>,
     /// When the run is healed, even if requests are in flight.
     limit: Ns,
-    settle: Drain,
+    drain: Drain,
     /// The next time at which an action is due, as of the latest input.
     wake: Option<Ns>,
     follows_messages: bool,
@@ -112,7 +112,7 @@ impl Orchestrator {
             phase: None,
             players,
             faults,
-            witness: FinalAcquire::default(),
+            final_acquire: FinalAcquire::default(),
             granted: Granted::default(),
             registers: BTreeMap::new(),
             can: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl Orchestrator {
             next_id: 1,
             asked: Vec::new(),
             limit: limit(&scenario),
-            settle: Drain::default(),
+            drain: Drain::default(),
             wake: None,
             follows_messages: Faults::follow_messages(&scenario.faults),
             follows_grants: Faults::follow_grants(&scenario.faults),
@@ -237,7 +237,7 @@ impl Orchestrator {
                 self.can = can;
                 self.enter(now, Phase::Run);
             }
-            Input::Answered(answer) => self.answered(now, answer),
+            Input::Replied(reply) => self.replied(now, reply),
             Input::Lost { client, resource, at } => {
                 self.faults.lost(now, &client, &resource);
                 self.record(now, Event::Lost { client, resource, at });
@@ -249,7 +249,7 @@ impl Orchestrator {
                 let clients = clients_of(&self.scenario, &process);
                 return self.faults.passed(now, &clients, side, class);
             }
-            Input::Replied { process, node, act, result } => {
+            Input::MasterReplied { process, node, act, result } => {
                 if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
                     self.granted.set(process, token, node);
                 }
@@ -327,7 +327,7 @@ impl Orchestrator {
         }
     }
 
-    /// A fault begins or ceases to delay the answers of processes.
+    /// A fault begins or ceases to delay the replies of processes.
     fn delayed(&mut self, now: Ns, fault: usize, processes: &[Name], delayed: bool) {
         let fault_kind = &self.scenario.faults[fault].fault_kind;
         let is_slow = matches!(fault_kind, FaultKind::Client(ClientFault::Rate { .. }));

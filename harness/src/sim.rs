@@ -141,7 +141,7 @@ impl<P: ClientProcess> World<P> {
             WorldEvent::GiveUp(id) => self.give_up(id),
             WorldEvent::AtProcess(actor) => {
                 if let Some(request) = self.actors[actor].asked.pop_front() {
-                    self.happen(actor, crate::client_machine::ProcessEvent::Asked(request));
+                    self.happen(actor, crate::client_machine::ProcessEvent::Requested(request));
                 }
             }
             WorldEvent::Wake(actor) => self.wake(actor),

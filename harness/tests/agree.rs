@@ -3,22 +3,24 @@
 //! run in real time, so a run may be repeated twice.
 
 #[cfg(unix)]
+#[path = "support/processes.rs"]
+mod processes;
+
+#[cfg(unix)]
 fn main() -> std::process::ExitCode {
     use redquorum_harness::checker::{Outcome, check};
     use redquorum_harness::mutants::Mutant;
-    use redquorum_harness::real::{Choice, RealBackend, Setup};
     use redquorum_harness::scenario::embedded_runs;
     use redquorum_harness::sim;
     use redquorum_rig::trials::{run, thrice, with_masters};
 
+    use processes::processes;
+
     let mut cases = Vec::new();
     for run in embedded_runs().chain(found()) {
         cases.push(with_masters(&run.name.clone(), move || {
-            let setup = Setup { choice: Choice::Process, ..Setup::default() };
-            let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
-            let ground =
-                RealBackend::prepare(&setup).unwrap().with_command("built-in", client.into());
-            if let Err(why) = ground.can(&run) {
+            let backend = processes();
+            if let Err(why) = backend.can(&run) {
                 // Printed, and not counted as agreement: only the simulation can run this scenario.
                 println!("{}: only in virtual time: {why}", run.name);
                 return;
@@ -26,7 +28,7 @@ fn main() -> std::process::ExitCode {
             let virtual_ = check(&sim::run(&run, 1, Mutant::None));
             assert_eq!(virtual_.outcome, Outcome::AsExpected, "{:?}", virtual_.differences);
             thrice(|| {
-                let real = check(&ground.run(&run, 1, &mut |_| {}).unwrap());
+                let real = check(&backend.run(&run, 1, &mut |_| {}).unwrap());
                 assert_eq!(
                     (real.outcome, &real.observed, &real.because),
                     (virtual_.outcome, &virtual_.observed, &virtual_.because),

@@ -33,15 +33,19 @@ fn scenarios_come_out_as_expected_and_a_seed_repeats_them() {
 
 #[test]
 fn futures_that_are_dropped_at_random_polls_break_nothing() {
-    let search = Search {
-        space: Space::INSIDE,
-        seed: 0,
-        runs: 40,
-        mutant: Mutant::None,
-        through: Through::Library,
-        jobs: 1,
-    };
-    assert_eq!(search.first(), None);
+    // Seed 18158: after a pause a client finds its lease lost. It must not report as an
+    // extension what a dropped extension moved before.
+    for (seed, runs) in [(0, 40), (18_158, 1)] {
+        let search = Search {
+            space: Space::INSIDE,
+            seed,
+            runs,
+            mutant: Mutant::None,
+            through: Through::Library,
+            jobs: 1,
+        };
+        assert_eq!(search.first(), None);
+    }
 }
 
 #[test]
@@ -49,7 +53,7 @@ fn drops_at_random_polls_happen_and_only_when_asked_for() {
     let run = named("calm");
     let cancelled = |history: &History| {
         let is = |event: &Event| {
-            matches!(event, Event::Answered { why: Some(FailureReason::Cancelled), .. })
+            matches!(event, Event::Replied { why: Some(FailureReason::Cancelled), .. })
         };
         history.records.iter().any(|record| is(&record.event))
     };

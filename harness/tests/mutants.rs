@@ -43,10 +43,10 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
     for (name, mutant, sign) in [
         ("one-server-twice", Mutant::ServerTwice, Violated(Property::MutualExclusion)),
         ("waiters-at-peace", Mutant::CallsAlways, Line("commands: c")),
-        ("wake-up-lost/calm", Mutant::DeafForEver, Violated(Property::Progress)),
-        ("wake-up-lost/of-two-masters", Mutant::DeafForEver, Violated(Property::Progress)),
-        ("waiter-gone", Mutant::DeafForEver, Violated(Property::Progress)),
-        ("herd", Mutant::DeafForEver, Violated(Property::Progress)),
+        ("wake-up-lost/calm", Mutant::NeverWoken, Violated(Property::Progress)),
+        ("wake-up-lost/of-two-masters", Mutant::NeverWoken, Violated(Property::Progress)),
+        ("waiter-gone", Mutant::NeverWoken, Violated(Property::Progress)),
+        ("herd", Mutant::NeverWoken, Violated(Property::Progress)),
         ("fair/queues", Mutant::JumpsQueue, Line("overtaken: late")),
         ("fair/first-gives-up", Mutant::KeepsPlace, Line("within: a")),
         ("fair/patient", Mutant::LosesPlace, Line("overtaken: ")),
@@ -75,7 +75,7 @@ fn named(name: &str) -> Scenario {
 fn a_waiter_that_is_not_woken_is_too_late_for_its_scenario() {
     for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/nobody-says"] {
         let slow = (0..10).filter(|seed| {
-            let verdict = check(&sim::run(&named(name), *seed, Mutant::DeafForEver));
+            let verdict = check(&sim::run(&named(name), *seed, Mutant::NeverWoken));
             verdict.differences.iter().any(|line| line.starts_with("within: c2"))
         });
         assert!(slow.count() > 0, "{name}: seen for none of 10 seeds");

@@ -82,7 +82,7 @@ const COLLECT: Duration = Duration::from_secs(1);
 /// The machine of one acquire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire {
-    terms: LockConfig,
+    config: LockConfig,
     give_up: Time,
     explain: bool,
     attempt: u32,
@@ -139,18 +139,18 @@ impl Acquire {
     /// Starts the acquire: with its first attempt, or in the masters' queues.
     pub(crate) fn start(
         now: Time,
-        terms: LockConfig,
+        config: LockConfig,
         policy: WaitPolicy,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
         let mut acquire = Self {
-            terms,
+            config,
             give_up: now.plus(policy.wait),
             explain: policy.explain,
             attempt: 0,
             token: rng.token(),
-            votes: Votes::open(terms.nodes(), now),
+            votes: Votes::open(config.nodes(), now),
             clocks: Vec::new(),
             certification: None,
             fencing_token: None,
@@ -194,9 +194,9 @@ impl Acquire {
         // The number wraps once in four thousand million attempts; by then no late reply to its
         // last use is left.
         self.attempt = self.attempt.wrapping_add(1);
-        self.votes = Votes::open(self.terms.nodes(), now);
-        if !self.terms.clock_bound().is_zero() {
-            self.clocks = vec![None; self.terms.nodes()];
+        self.votes = Votes::open(self.config.nodes(), now);
+        if !self.config.clock_bound().is_zero() {
+            self.clocks = vec![None; self.config.nodes()];
         }
         self.certification = None;
         self.fencing_token = None;
@@ -205,28 +205,33 @@ impl Acquire {
         self.wait.forget();
         self.state = State::Voting;
         // All masters get the same hint, so most of them then show the same number.
-        self.fence = if self.terms.is_fenced() { self.terms.fence(rng.hint()) } else { None };
+        self.fence = if self.config.is_fenced() { self.config.fence(rng.hint()) } else { None };
         self.first = first;
         match first {
             Some(node) => out.push(self.send(node)),
-            None => out.extend(NodeId::all(self.terms.nodes()).map(|node| self.send(node))),
+            None => out.extend(NodeId::all(self.config.nodes()).map(|node| self.send(node))),
         }
     }
 
     /// Asks the remaining masters, if only the first one was asked.
     fn ask_others(&mut self, out: &mut Vec<Effect>) {
         if let Some(first) = self.first.take() {
-            let others = NodeId::all(self.terms.nodes()).filter(|node| *node != first);
+            let others = NodeId::all(self.config.nodes()).filter(|node| *node != first);
             out.extend(others.map(|node| self.send(node)));
         }
     }
 
+    /// Whether its attempt is the first of a fair acquire. Later attempts follow positions that
+    /// show that no waiter is before it.
+    const fn is_first_fair(&self) -> bool {
+        self.fair && self.positions.is_none()
+    }
+
     fn send(&self, node: NodeId) -> Effect {
-        let (token, ttl_ms) = (self.token, self.terms.key_ttl_ms());
-        // Later attempts follow positions that show that no waiter is before it.
-        let fair = self.fair && self.positions.is_none();
-        let ask = VoteRequest::Set { token, ttl_ms, fair, fence: self.fence };
-        Effect::Send { node, step: RoundId::Attempt(self.attempt), ask }
+        let (token, ttl_ms) = (self.token, self.config.key_ttl_ms());
+        let request =
+            VoteRequest::Set { token, ttl_ms, fair: self.is_first_fair(), fence: self.fence };
+        Effect::Send { node, step: RoundId::Attempt(self.attempt), request }
     }
 
     /// Decides by the reply of the first master whether to ask the others. Returns whether it
@@ -236,7 +241,7 @@ impl Acquire {
         if self.first != Some(node) {
             return false;
         }
-        match &self.votes.votes()[node.index()].answer {
+        match &self.votes.votes()[node.index()].reply {
             Some(Reply::Taken(_)) if now < self.give_up => {
                 self.wait.refused(node);
                 return true;
@@ -248,43 +253,43 @@ impl Acquire {
         false
     }
 
-    pub(crate) fn answered(
+    pub(crate) fn replied(
         &mut self,
         now: Time,
         step: RoundId,
         (node, reading): (NodeId, Option<Reading>),
-        answer: Reply,
+        reply: Reply,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
         match step {
             RoundId::Attempt(attempt) if attempt == self.attempt && !self.enqueues => {
-                if self.votes.record(now, node, answer) && self.state == State::Voting {
+                if self.votes.record(now, node, reply) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
                     if self.first_replied(now, node, out) {
                         self.refused(now, rng, out);
                     } else {
-                        self.judge(now, rng, out);
+                        self.decide(now, rng, out);
                     }
                 }
             }
             RoundId::Certify { attempt, round } if attempt == self.attempt => {
                 if let Some(certification) = &mut self.certification
                     && certification.round == round
-                    && certification.votes.record(now, node, answer)
+                    && certification.votes.record(now, node, reply)
                     && self.state == State::Certifying
                 {
-                    self.judge_number(now, rng, out);
+                    self.decide_number(now, rng, out);
                 }
             }
             RoundId::Cleanup(attempt) if attempt == self.attempt => {
-                if let Reply::Taken(holder) = answer {
+                if let Reply::Taken(holder) = reply {
                     self.votes.explain(node, holder);
                 }
-                self.cleaned_up(now, node, &answer);
+                self.cleaned_up(now, node, &reply);
                 self.check_explained(out);
             }
-            RoundId::Enqueue(round) => self.placed(now, (round, node), answer, rng, out),
+            RoundId::Enqueue(round) => self.placed(now, (round, node), reply, rng, out),
             // A reply to an earlier attempt: the links take care of its clean-up.
             _ => {}
         }
@@ -294,20 +299,20 @@ impl Acquire {
         match self.state {
             State::Voting if now >= self.round_ends() => {
                 self.votes.close(now);
-                self.judge(now, rng, out);
+                self.decide(now, rng, out);
             }
             State::Voting if now >= self.voting_ends() => {
                 if let Some(first) = self.first {
                     self.wait.silent(first);
                     self.ask_others(out);
                 }
-                self.judge(now, rng, out);
+                self.decide(now, rng, out);
             }
             State::Certifying if now >= self.round_ends() => {
                 if let Some(certification) = &mut self.certification {
                     certification.votes.close(now);
                 }
-                self.judge_number(now, rng, out);
+                self.decide_number(now, rng, out);
             }
             State::Enqueueing if now >= self.enqueueing_ends() => self.close_round(now, rng, out),
             State::Waiting => self.wake_waiting(now, rng, out),
@@ -373,7 +378,7 @@ impl Acquire {
     fn compare_clocks(&mut self, node: NodeId, reading: Option<Reading>) {
         let Some(clock) = self.clocks.get_mut(node.index()) else { return };
         *clock = reading;
-        let half = self.terms.clock_bound() / 2;
+        let half = self.config.clock_bound() / 2;
         let granted = self.votes.which(Reply::creates);
         for node in NodeId::all(self.clocks.len()).filter(|node| granted.contains(*node)) {
             let Some(ours) = self.clocks[node.index()] else { continue };
@@ -387,23 +392,23 @@ impl Acquire {
         }
     }
 
-    fn judge(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    fn decide(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         if self.is_refused() {
             // Regardless of the other votes: a quorum of these masters may miss every quorum of the
             // other set.
             return self.fail(now, Failure::NoQuorum, rng, out);
         }
         let granted = self.votes.which(Reply::creates).len();
-        match verdict(granted, self.votes.awaited().len(), self.terms.quorum()) {
+        match verdict(granted, self.votes.awaited().len(), self.config.quorum()) {
             Some(true) if now < self.deadline() => {
-                if !self.terms.is_fenced() {
+                if !self.config.is_fenced() {
                     return self.win(now, out);
                 }
-                self.fencing_token = fence::agreed(&self.votes, self.terms.quorum());
+                self.fencing_token = fence::agreed(&self.votes, self.config.quorum());
                 if self.fencing_token.is_some() {
                     self.win(now, out);
                 } else if self.votes.awaited().is_empty() || now >= self.last_call() {
-                    let number = fence::candidate(&self.votes, self.terms.quorum());
+                    let number = fence::candidate(&self.votes, self.config.quorum());
                     self.certify(now, number, rng, out);
                 } else if self.last_call() < self.round_ends() {
                     // The caller sleeps until the end of the round. The last call is earlier, so it
@@ -428,29 +433,29 @@ impl Acquire {
 
     fn refused(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         let which = |what: fn(&Reply) -> bool| self.votes().which(what);
-        let unknown = which(|answer| matches!(answer, Reply::Unknown(_))).len();
-        let reachable = self.terms.nodes() - unknown >= self.terms.quorum();
+        let unknown = which(|reply| matches!(reply, Reply::Unknown(_))).len();
+        let reachable = self.config.nodes() - unknown >= self.config.quorum();
         // Not taken if keys are gone before their number is certified, and no other holder has
         // them.
-        let taken = !which(|answer| matches!(answer, Reply::Taken(_))).is_empty();
+        let taken = !which(|reply| matches!(reply, Reply::Taken(_))).is_empty();
         let why = if reachable && taken { Failure::Taken } else { Failure::NoQuorum };
         self.fail(now, why, rng, out);
     }
 
     fn fail(&mut self, now: Time, why: Failure, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         self.latest = Some(why);
-        let enqueues = self.fair && self.positions.is_none();
+        let first_fair = self.is_first_fair();
         // The waiters that a fair attempt was refused for may be gone, or masters may forbid its
         // script.
-        let goes_on = (enqueues || now < self.give_up) && !self.is_shut_down();
+        let goes_on = (first_fair || now < self.give_up) && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
             self.enter(rng);
             self.subscribe(out);
         }
-        self.wait.count_silence(&self.votes, self.terms.quorum());
+        self.wait.count_silence(&self.votes, self.config.quorum());
         // A quorum that granted has kept others from the resource, so a waiter is woken.
         self.clean_up(why == Failure::TooLate || self.handed_off && !goes_on, out);
-        if goes_on && enqueues {
+        if goes_on && first_fair {
             self.enqueue_first(now, rng, out);
         } else if goes_on {
             if self.fair && why != Failure::Taken {
@@ -459,7 +464,7 @@ impl Acquire {
             self.pause(now, rng, out);
         } else if why == Failure::Taken && self.explain {
             self.leave_queues(true, out);
-            self.state = State::Explaining { until: now.plus(self.terms.node_timeout()) };
+            self.state = State::Explaining { until: now.plus(self.config.node_timeout()) };
             self.check_explained(out);
         } else {
             self.end(why, out);
@@ -477,17 +482,17 @@ impl Acquire {
     /// leaves the queues, and the first waiter is woken.
     fn clean_up(&mut self, wake: bool, out: &mut Vec<Effect>) {
         let step = RoundId::Cleanup(self.attempt);
-        let call = if wake { WakeUp::First } else { WakeUp::None };
-        let (nodes, token) = (self.terms.nodes(), self.token);
+        let wake_up = if wake { WakeUp::First } else { WakeUp::None };
+        let (nodes, token) = (self.config.nodes(), self.token);
         let leave = if wake { self.vacate() } else { None };
-        let clean_up = |node| Effect::CleanUp { node, step, token, call, leave };
+        let clean_up = |node| Effect::CleanUp { node, step, token, wake_up, leave };
         match self.first {
             Some(first) => {
                 out.push(clean_up(first));
                 // The other masters were not asked, and have at most its position.
                 let others = NodeId::all(nodes).filter(|node| *node != first);
                 out.extend(leave.into_iter().flat_map(|waiter_id| {
-                    others.clone().map(move |node| Effect::Dequeue { node, waiter_id, call: wake })
+                    others.clone().map(move |node| Effect::Dequeue { node, waiter_id, wake })
                 }));
             }
             None => out.extend(NodeId::all(nodes).map(clean_up)),
@@ -495,7 +500,7 @@ impl Acquire {
     }
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
-        let open = self.votes.which(|answer| *answer == Reply::Taken(Holder::NotAsked));
+        let open = self.votes.which(|reply| *reply == Reply::Taken(Holder::NotAsked));
         // A clean-up that finds no holder is a reply, too: the other holder has let go meanwhile.
         if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
             self.state = State::Failed(Failure::Taken);
@@ -505,22 +510,22 @@ impl Acquire {
 
     /// Whether a master showed that others lock on it, but not on all of these masters.
     fn is_refused(&self) -> bool {
-        let refuses = |answer: &Reply| matches!(answer, Reply::Unknown(cause) if cause.refuses());
+        let refuses = |reply: &Reply| matches!(reply, Reply::Unknown(cause) if cause.refuses());
         !self.votes.which(refuses).is_empty()
     }
 
     /// Whether no quorum is possible any more, because the lock was shut down.
     fn is_shut_down(&self) -> bool {
-        let gone = self.votes.which(|answer| *answer == Reply::Unknown(Cause::ShutDown)).len();
-        gone > self.terms.nodes() - self.terms.quorum()
+        let gone = self.votes.which(|reply| *reply == Reply::Unknown(Cause::ShutDown)).len();
+        gone > self.config.nodes() - self.config.quorum()
     }
 
     /// The end of the round: one node timeout after its start. It is later, up to a quarter of the
     /// lease, if masters left the attempts before it unanswered. They may be slow, and an attempt
     /// must have enough time to succeed in the end.
     fn round_ends(&self) -> Time {
-        let (opened, timeout) = (self.votes().opened(), self.terms.node_timeout());
-        let longer = self.wait.stretched(timeout).min(self.terms.validity() / 4).max(timeout);
+        let (opened, timeout) = (self.votes().opened(), self.config.node_timeout());
+        let longer = self.wait.stretched(timeout).min(self.config.validity() / 4).max(timeout);
         opened.plus(longer).min(self.give_up.max(opened).plus(timeout))
     }
 
@@ -532,7 +537,7 @@ impl Acquire {
             return self.first_ends();
         }
         let granted = || self.votes.which(Reply::creates).len();
-        if self.terms.is_fenced() && granted() >= self.terms.quorum() {
+        if self.config.is_fenced() && granted() >= self.config.quorum() {
             self.round_ends().min(self.last_call())
         } else {
             self.round_ends()
@@ -542,19 +547,19 @@ impl Acquire {
     /// Until when the caller may collect a won lease. If its future is not polled for long, no
     /// other client can have the resource meanwhile.
     fn collect_by(&self) -> Time {
-        let policy = self.terms.node_timeout().saturating_mul(8).max(COLLECT);
+        let policy = self.config.node_timeout().saturating_mul(8).max(COLLECT);
         self.deadline().min(self.won.plus(policy))
     }
 
     fn last_call(&self) -> Time {
-        let time = self.terms.validity().saturating_sub(self.terms.node_timeout());
+        let time = self.config.validity().saturating_sub(self.config.node_timeout());
         self.votes.opened().plus(time)
     }
 
     /// t0 + TTL − drift, less what a clock may gain unnoticed (R1). It does not depend on when the
     /// replies came.
     pub fn deadline(&self) -> Time {
-        self.votes.opened().plus(self.terms.validity())
+        self.votes.opened().plus(self.config.validity())
     }
 
     /// Whether a quorum granted and the lease waits to be collected.
@@ -613,7 +618,7 @@ impl Acquire {
         self.fencing_token
     }
 
-    pub(crate) const fn terms(&self) -> LockConfig {
-        self.terms
+    pub(crate) const fn config(&self) -> LockConfig {
+        self.config
     }
 }

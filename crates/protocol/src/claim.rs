@@ -23,7 +23,7 @@ use crate::vote::Reply;
 #[non_exhaustive]
 pub enum Input {
     /// A master's reply.
-    Answered { node: NodeId, step: RoundId, answer: Reply },
+    Replied { node: NodeId, step: RoundId, reply: Reply },
     /// [`Claim::next_wake`] has come. An early wake does nothing.
     Wake,
     /// The caller collects its lease.
@@ -74,20 +74,20 @@ impl Claim {
     /// Starts to acquire.
     pub fn acquire(
         now: Time,
-        terms: LockConfig,
+        config: LockConfig,
         policy: WaitPolicy,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
-        Self::Acquiring(Acquire::start(now, terms, policy, rng, out))
+        Self::Acquiring(Acquire::start(now, config, policy, rng, out))
     }
 
     /// Takes one input, and adds what is to be done to `out`.
     pub fn handle(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         match (&mut *self, input) {
-            (Self::Acquiring(acquire), Input::Answered { node, step, answer }) => {
-                let (answer, reading) = answer.read();
-                acquire.answered(now, step, (node, reading), answer, rng, out);
+            (Self::Acquiring(acquire), Input::Replied { node, step, reply }) => {
+                let (reply, reading) = reply.read();
+                acquire.replied(now, step, (node, reading), reply, rng, out);
             }
             (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, rng, out),
             (Self::Acquiring(acquire), Input::QueueEvent { node, word }) => {
@@ -103,18 +103,18 @@ impl Claim {
                 acquire.abandon(out);
                 *self = Self::Ended;
             }
-            (Self::Holding(hold), Input::Answered { node, step, answer }) => {
-                hold.answered(now, step, node, answer.plain(), out);
+            (Self::Holding(hold), Input::Replied { node, step, reply }) => {
+                hold.replied(now, step, node, reply.plain(), out);
             }
             (Self::Holding(hold), Input::Wake) => hold.wake(now, out),
-            (Self::Holding(hold), Input::Extend(terms)) => hold.extend(now, terms, out),
+            (Self::Holding(hold), Input::Extend(config)) => hold.extend(now, config, out),
             (Self::Holding(hold), Input::KeepAlive(max_hold)) => {
                 hold.keep_alive(now, max_hold, out);
             }
             (Self::Holding(hold), Input::HandOn) => hold.hand_on(),
             (Self::Holding(hold), Input::Renew) => hold.renew_early(now, out),
             (Self::Holding(hold), Input::Reenter) => hold.reenter(now, out),
-            (Self::Holding(hold), Input::Prolong(terms)) => hold.prolong(now, terms, out),
+            (Self::Holding(hold), Input::Prolong(config)) => hold.prolong(now, config, out),
             (Self::Holding(hold), Input::Release) if hold.has_others() => {
                 hold.return_handle(now, out);
             }
@@ -131,11 +131,8 @@ impl Claim {
                 }
                 *self = Self::Ended;
             }
-            (
-                Self::Releasing(release),
-                Input::Answered { node, step: RoundId::Release, answer },
-            ) => {
-                release.answered(now, node, answer.plain(), out);
+            (Self::Releasing(release), Input::Replied { node, step: RoundId::Release, reply }) => {
+                release.replied(now, node, reply.plain(), out);
             }
             (Self::Releasing(release), Input::Wake) => release.wake(now, out),
             (Self::Releasing(_), Input::Abandon) => *self = Self::Ended,

@@ -183,7 +183,7 @@ impl<C: ClaimMachine> Client<C> {
         let entry = Box::new(Entry {
             key,
             give_up: now.plus(request.wait),
-            waits_until: now.plus(request.wait.max(request.terms.node_timeout())),
+            waits_until: now.plus(request.wait.max(request.config.node_timeout())),
             request,
             state: if is_owned { State::Waiting } else { State::Queued },
             queued: false,
@@ -384,8 +384,8 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// A master replied to the oldest unanswered command of a connection.
-    pub fn replied(&mut self, node: NodeId, epoch: u64, answer: Reply, cx: &mut Context<'_, C>) {
-        self.connection(node, LinkInput::Answered { epoch, answer }, cx);
+    pub fn replied(&mut self, node: NodeId, epoch: u64, reply: Reply, cx: &mut Context<'_, C>) {
+        self.connection(node, LinkInput::Replied { epoch, reply }, cx);
     }
 
     /// A master woke a waiter.

@@ -18,14 +18,14 @@ pub type Key = Arc<[u8]>;
 #[non_exhaustive]
 pub enum Effect {
     /// Send a command to a master's link, in order.
-    Send { node: NodeId, step: RoundId, ask: VoteRequest },
+    Send { node: NodeId, step: RoundId, request: VoteRequest },
     /// The key with this token is no longer wanted: the link enqueues its clean-up (R5).
     CleanUp {
         node: NodeId,
         step: RoundId,
         token: Token,
         /// Which waiter is woken when it is deleted.
-        call: WakeUp,
+        wake_up: WakeUp,
         /// The waiter that leaves the queue with this clean-up.
         leave: Option<WaiterId>,
     },
@@ -37,7 +37,7 @@ pub enum Effect {
         node: NodeId,
         waiter_id: WaiterId,
         /// Whether the master wakes the first waiter in the queue, if the resource is free there.
-        call: bool,
+        wake: bool,
     },
     /// The claim waits: all links subscribe for it. The driver ends the subscription by
     /// [`LinkInput::Unsubscribe`](crate::LinkInput::Unsubscribe), when it sees that the claim no

@@ -30,7 +30,7 @@ pub struct Fence {
 
 /// The counters that masters showed during the hold that these votes belong to.
 fn numbers(votes: &Votes) -> impl Iterator<Item = u64> + Clone {
-    votes.votes().iter().filter_map(|vote| match vote.answer {
+    votes.votes().iter().filter_map(|vote| match vote.reply {
         Some(Reply::Granted { number } | Reply::Certified { number }) => Some(number),
         _ => None,
     })
@@ -61,11 +61,11 @@ mod tests {
     fn votes(said: &[Option<u64>]) -> Votes {
         let mut votes = Votes::open(said.len(), Time::ZERO);
         for (node, number) in NodeId::all(said.len()).zip(said) {
-            let answer = match number {
+            let reply = match number {
                 Some(number) => Reply::Granted { number: *number },
                 None => Reply::Unknown(Cause::Silent),
             };
-            votes.record(Time::ZERO, node, answer);
+            votes.record(Time::ZERO, node, reply);
         }
         votes
     }

@@ -52,7 +52,7 @@ const DURABLE: &str = "always";
 /// The prefix of the word for a clock bound. The bound in milliseconds follows.
 const CLOCK: &str = "clock=";
 /// The prefix of the word for the set of masters. Its fingerprint follows.
-const MASTERS_ID: &str = "fleet=";
+const MASTERS_ID: &str = "masters=";
 
 /// How a lock protects itself from masters that forget. Made by [`Guard::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -138,7 +138,7 @@ impl Guard {
     }
 
     /// The marker for a master of this process; `durable` has the meaning that it has in
-    /// [`judge`](Self::judge).
+    /// [`check`](Self::check).
     pub fn marker(self, run_id: &RunId, durable: bool) -> Arc<str> {
         let masters_id = self
             .masters_id
@@ -154,7 +154,7 @@ impl Guard {
     ///
     /// # Errors
     /// Why the master is distrusted.
-    pub fn judge(
+    pub fn check(
         self,
         boot: Option<&str>,
         run_id: Option<&RunId>,
@@ -365,9 +365,9 @@ mod tests {
 
     const MAX: Duration = Duration::from_secs(30);
 
-    fn judge(boot: &str, durable: bool) -> Result<(), Distrust> {
+    fn check(boot: &str, durable: bool) -> Result<(), Distrust> {
         let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
-        guard.judge(Some(boot), Some(&RunId(Arc::from("a"))), durable)
+        guard.check(Some(boot), Some(&RunId(Arc::from("a"))), durable)
     }
 
     #[test]
@@ -379,21 +379,21 @@ mod tests {
 
     #[test]
     fn a_marker_is_trusted_of_this_process_or_where_every_write_is_synced_then_and_now() {
-        assert_eq!(judge("a 30000", false), Ok(()));
-        assert_eq!(judge("a 30000 always what=later", false), Ok(()));
-        assert_eq!(judge("b 30000 always", true), Ok(()));
-        assert_eq!(judge("b 30000 always", false), Err(Distrust::Restarted));
+        assert_eq!(check("a 30000", false), Ok(()));
+        assert_eq!(check("a 30000 always what=later", false), Ok(()));
+        assert_eq!(check("b 30000 always", true), Ok(()));
+        assert_eq!(check("b 30000 always", false), Err(Distrust::Restarted));
         // What counts is whether it synced before the restart, not whether it does so since.
-        assert_eq!(judge("b 30000", true), Err(Distrust::Restarted));
+        assert_eq!(check("b 30000", true), Err(Distrust::Restarted));
     }
 
     #[test]
     fn a_value_that_is_no_marker_is_not_trusted() {
         for garbled in ["a", " 30000", "a -1", "a 1e4", "a  30000"] {
-            assert_eq!(judge(garbled, true), Err(Distrust::Garbled), "{garbled}");
+            assert_eq!(check(garbled, true), Err(Distrust::Garbled), "{garbled}");
         }
-        assert_eq!(judge("", true), Err(Distrust::Unmarked));
-        assert!(matches!(judge("a 10000", true), Err(Distrust::OtherMaxTtl { .. })));
+        assert_eq!(check("", true), Err(Distrust::Unmarked));
+        assert!(matches!(check("a 10000", true), Err(Distrust::OtherMaxTtl { .. })));
     }
 
     #[test]
@@ -406,10 +406,10 @@ mod tests {
             for durable in [false, true] {
                 let marker = guard.marker(&run_id, durable);
                 assert!(marker.len() <= MAX_MARKER);
-                assert_eq!(guard.judge(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
+                assert_eq!(guard.check(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
                 assert_eq!(masters_id_of(&marker), guard.masters_id);
                 let other = Some(&RunId(Arc::from("b")));
-                assert_eq!(guard.judge(Some(&marker), other, true).is_ok(), durable);
+                assert_eq!(guard.check(Some(&marker), other, true).is_ok(), durable);
             }
         }
     }
@@ -418,18 +418,18 @@ mod tests {
     fn a_marker_of_another_set_of_masters_is_not_trusted_however_long_it_is_watched() {
         let ours = Fingerprint::of_name("ours");
         let guard = Guard::new(MAX, Drift::default(), 1).unwrap().over(ours);
-        let judge = |boot: &str, run_id| {
-            guard.judge(Some(boot), Some(&RunId(Arc::from(run_id))), true).unwrap_err()
+        let check = |boot: &str, run_id| {
+            guard.check(Some(boot), Some(&RunId(Arc::from(run_id))), true).unwrap_err()
         };
         let theirs = Fingerprint::of_name("theirs");
         // Of this process or another, durable or not, with any words around it.
         for boot in [
-            format!("a 30000 fleet={theirs}"),
-            format!("a 30000 always fleet={theirs} what=later"),
-            format!("a 30000 what=later fleet={theirs} always"),
+            format!("a 30000 masters={theirs}"),
+            format!("a 30000 always masters={theirs} what=later"),
+            format!("a 30000 what=later masters={theirs} always"),
         ] {
             for run_id in ["a", "b"] {
-                let why = judge(&boot, run_id);
+                let why = check(&boot, run_id);
                 assert_eq!(why, Distrust::OtherMasters { marked: Some(theirs), ours });
                 assert!(!why.passes());
                 let text = format!("{why}");
@@ -441,8 +441,8 @@ mod tests {
             }
         }
         // A marker of an earlier version, and two without a valid fingerprint.
-        for boot in ["a 30000", "a 30000 fleet=x", "a 30000 fleet="] {
-            let why = judge(boot, "a");
+        for boot in ["a 30000", "a 30000 masters=x", "a 30000 masters="] {
+            let why = check(boot, "a");
             assert_eq!(why, Distrust::OtherMasters { marked: None, ours }, "{boot}");
             assert!(format!("{why}").contains("does not say"), "{why}");
         }
@@ -461,9 +461,9 @@ mod tests {
             let marker = of(marked).marker(&run_id, true);
             let wrong = Distrust::OtherClockBound { marked, ours };
             let wanted = if ours == marked { Ok(()) } else { Err(wrong) };
-            assert_eq!(of(ours).judge(Some(&marker), Some(&run_id), true), wanted, "{marker}");
+            assert_eq!(of(ours).check(Some(&marker), Some(&run_id), true), wanted, "{marker}");
         }
-        assert_eq!(judge("a 30000 clock=x", true), Err(Distrust::Garbled));
+        assert_eq!(check("a 30000 clock=x", true), Err(Distrust::Garbled));
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub enum Extension {
 /// The machine of one lease.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
-    terms: LockConfig,
+    config: LockConfig,
     token: Token,
     fencing_token: Option<u64>,
     certifications: u32,
@@ -94,7 +94,7 @@ pub struct Hold {
     gone: bool,
     lost: Option<Loss>,
     /// Which waiter is woken when the lease is given back.
-    call: WakeUp,
+    wake_up: WakeUp,
     /// The waiter that the claim was, and still is, in the masters' queues.
     waiter: Option<WaiterId>,
 }
@@ -114,7 +114,7 @@ struct Round {
     number: u32,
     votes: Votes,
     /// The lock config that this round asks for.
-    terms: LockConfig,
+    config: LockConfig,
     /// The masters that may vote: the members when the round began.
     voters: NodeSet,
     asker: Asker,
@@ -124,9 +124,9 @@ struct Round {
 impl Hold {
     /// The lease of a won attempt.
     pub(crate) fn new(won: &Acquire) -> Self {
-        let terms = won.terms();
+        let config = won.config();
         Self {
-            terms,
+            config,
             token: won.token(),
             fencing_token: won.fencing_token(),
             certifications: won.certifications(),
@@ -137,7 +137,7 @@ impl Hold {
             round: Round {
                 number: 0,
                 votes: won.grants().clone(),
-                terms,
+                config,
                 voters: NodeSet::EMPTY,
                 asker: Asker::Watchdog,
                 state: Extension::Extended,
@@ -147,7 +147,7 @@ impl Hold {
             handles: Handles::FIRST,
             gone: false,
             lost: None,
-            call: WakeUp::First,
+            wake_up: WakeUp::First,
             waiter: won.waiter(),
         }
     }
@@ -155,17 +155,17 @@ impl Hold {
     /// The next claim of this process has its turn as soon as this one gives the lease back: no
     /// other waiter is woken.
     pub(crate) const fn hand_on(&mut self) {
-        self.call = WakeUp::Count;
+        self.wake_up = WakeUp::Count;
     }
 
     /// Starts a round of extending for the holder. It replaces a round that is under way.
-    pub(crate) fn extend(&mut self, now: Time, terms: LockConfig, out: &mut Vec<Effect>) {
-        self.start_round(now, terms, Asker::Holder, out);
+    pub(crate) fn extend(&mut self, now: Time, config: LockConfig, out: &mut Vec<Effect>) {
+        self.start_round(now, config, Asker::Holder, out);
     }
 
-    fn start_round(&mut self, now: Time, terms: LockConfig, asker: Asker, out: &mut Vec<Effect>) {
+    fn start_round(&mut self, now: Time, config: LockConfig, asker: Asker, out: &mut Vec<Effect>) {
         // Whatever the extension asks for: a repair of a fenced lease must raise the counter.
-        let terms = terms.fenced_as(self.terms);
+        let config = config.fenced_as(self.config);
         self.wake_deadline(now, out);
         if self.is_extending() {
             // The replaced round ends here, so that its caller does not wait for ever.
@@ -175,12 +175,12 @@ impl Hold {
         if self.round.asker == Asker::Holder {
             self.previous = Some(Box::new(self.round.clone()));
         }
-        let expires = self.round.votes.opened().plus(self.round.terms.validity());
+        let expires = self.round.votes.opened().plus(self.round.config.validity());
         self.members = self.members.without(self.spans.begin_round(now, self.members, expires));
         self.look_for_gap(now, out);
         self.round.asker = asker;
         self.round.number = self.round.number.wrapping_add(1);
-        self.round.terms = terms;
+        self.round.config = config;
         if let Some(loss) = self.lost {
             self.round.state = Extension::Lost(loss);
             out.push(Effect::Decided);
@@ -193,31 +193,31 @@ impl Hold {
         }
         // A shorter TTL binds the holder before the first byte is sent, whatever the result of the
         // round (R6).
-        let nearer = now.plus(terms.validity());
+        let nearer = now.plus(config.validity());
         if nearer < self.deadline {
             self.deadline = nearer;
             out.push(Effect::Decided);
         }
-        self.round.votes = Votes::open(terms.nodes(), now);
+        self.round.votes = Votes::open(config.nodes(), now);
         self.round.voters = self.members;
         self.round.state = Extension::Pending;
         let (token, step) = (self.token, RoundId::Extend(self.round.number));
-        let fence = self.fencing_token.and_then(|number| terms.fence(number));
-        out.extend(NodeId::all(terms.nodes()).map(|node| {
+        let fence = self.fencing_token.and_then(|number| config.fence(number));
+        out.extend(NodeId::all(config.nodes()).map(|node| {
             // A repair is asked only of masters that cannot vote in this round. A member that lost
             // the key must report that, and not hide the gap with a new key.
             let repair = !self.members.contains(node);
-            let ask = VoteRequest::Keep { token, ttl_ms: terms.key_ttl_ms(), repair, fence };
-            Effect::Send { node, step, ask }
+            let request = VoteRequest::Keep { token, ttl_ms: config.key_ttl_ms(), repair, fence };
+            Effect::Send { node, step, request }
         }));
     }
 
-    pub(crate) fn answered(
+    pub(crate) fn replied(
         &mut self,
         now: Time,
         step: RoundId,
         node: NodeId,
-        answer: Reply,
+        reply: Reply,
         out: &mut Vec<Effect>,
     ) {
         // The reply may come before the timer fires (R7).
@@ -231,7 +231,7 @@ impl Hold {
             RoundId::Certify { attempt, .. } if attempt == self.attempt => self.round.number == 0,
             _ => return,
         };
-        match answer {
+        match reply {
             Reply::Created | Reply::Granted { .. } | Reply::Certified { .. } | Reply::Kept
                 if current =>
             {
@@ -248,17 +248,17 @@ impl Hold {
             }
             _ => {}
         }
-        let counts = current && self.round.votes.record(now, node, answer);
+        let counts = current && self.round.votes.record(now, node, reply);
         self.look_for_gap(now, out);
         if counts {
-            self.judge(now, out);
+            self.decide(now, out);
         }
     }
 
     /// Checks whether a rival can have had a quorum. The check runs after the verdict, too, which
     /// does not wait for all replies (R3).
     fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.spans.has_gap(self.terms.nodes(), self.terms.quorum()) {
+        if self.spans.has_gap(self.config.nodes(), self.config.quorum()) {
             self.gone = true;
             self.report_gap(now, out);
         }
@@ -278,7 +278,7 @@ impl Hold {
         }
         if self.is_extending() && now >= self.round_ends() {
             self.round.votes.close(now);
-            self.judge(now, out);
+            self.decide(now, out);
         }
         self.wake_watchdog(now, out);
     }
@@ -301,7 +301,7 @@ impl Hold {
 
     /// The lease ends without a release: what the holder has under way gets the lock delay.
     pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
-        match self.terms.left_until(now) {
+        match self.config.left_until(now) {
             Some(until) => self.leave_until(until, out),
             None => self.clean_up(out),
         }
@@ -309,40 +309,41 @@ impl Hold {
 
     /// The keys stay until `until`. After that, the links delete the ones that have not expired.
     pub(crate) fn leave_until(&self, until: Time, out: &mut Vec<Effect>) {
-        let nodes = self.terms.nodes();
+        let nodes = self.config.nodes();
         let token = self.token;
         out.extend(NodeId::all(nodes).map(|node| Effect::Leave { node, token, until }));
-        let leave = |waiter_id| move |node| Effect::Dequeue { node, waiter_id, call: false };
+        let leave = |waiter_id| move |node| Effect::Dequeue { node, waiter_id, wake: false };
         out.extend(self.waiter.into_iter().flat_map(|it| NodeId::all(nodes).map(leave(it))));
     }
 
     /// The holder is done: enqueues the clean-up on all masters.
     pub(crate) fn clean_up(&self, out: &mut Vec<Effect>) {
-        let (step, token, call, leave) = (RoundId::Release, self.token, self.call, self.waiter);
-        let clean_up = |node| Effect::CleanUp { node, step, token, call, leave };
-        out.extend(NodeId::all(self.terms.nodes()).map(clean_up));
+        let (step, token, wake_up, leave) =
+            (RoundId::Release, self.token, self.wake_up, self.waiter);
+        let clean_up = |node| Effect::CleanUp { node, step, token, wake_up, leave };
+        out.extend(NodeId::all(self.config.nodes()).map(clean_up));
     }
 
-    fn judge(&mut self, now: Time, out: &mut Vec<Effect>) {
+    fn decide(&mut self, now: Time, out: &mut Vec<Effect>) {
         if !self.is_extending() {
             return;
         }
         let voters = self.round.voters;
-        let kept = self.round.votes.which(|answer| *answer == Reply::Kept).and(voters).len();
+        let kept = self.round.votes.which(|reply| *reply == Reply::Kept).and(voters).len();
         let awaited = self.round.votes.awaited().and(voters).len();
-        let terms = self.round.terms;
-        let Some(won) = verdict(kept, awaited, terms.quorum()).or(self.gone.then_some(false))
+        let config = self.round.config;
+        let Some(won) = verdict(kept, awaited, config.quorum()).or(self.gone.then_some(false))
         else {
             return;
         };
-        let deadline = self.round.votes.opened().plus(terms.validity());
+        let deadline = self.round.votes.opened().plus(config.validity());
         // Both deadlines must lie ahead: the old one, because a loss is final; the new one, because
         // of R1.
         if won && !self.gone && now < self.deadline && now < deadline {
             self.deadline = deadline;
             if self.round.asker != Asker::Watchdog {
                 // Not for a round of the watchdog, which may cut its last TTL short.
-                self.terms = terms;
+                self.config = config;
             }
             self.round.state = Extension::Extended;
             self.schedule();
@@ -381,7 +382,7 @@ impl Hold {
     }
 
     fn round_ends(&self) -> Time {
-        self.round.votes.opened().plus(self.round.terms.node_timeout())
+        self.round.votes.opened().plus(self.round.config.node_timeout())
     }
 
     /// The instant from which the lease counts as lost.
@@ -436,7 +437,7 @@ impl Hold {
 
     /// The lock config of the grant, or of the latest successful extension that the holder asked
     /// for.
-    pub const fn terms(&self) -> LockConfig {
-        self.terms
+    pub const fn config(&self) -> LockConfig {
+        self.config
     }
 }

@@ -204,9 +204,9 @@ impl<T> Link<T> {
     /// a driver may hold its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
-            LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
-            LinkInput::CleanUp { key, token, call, leave, tag } => {
-                self.clean_up(now, key, (token, call, leave), tag, out);
+            LinkInput::Send { key, request, tag } => self.send(now, key, request, tag, out),
+            LinkInput::CleanUp { key, token, wake_up, leave, tag } => {
+                self.clean_up(now, key, (token, wake_up, leave), tag, out);
             }
             LinkInput::Subscribe { key, waiter_id } => self.add_waiter(now, (key, waiter_id), out),
             LinkInput::Unsubscribe(waiter_id) => self.remove_waiter(waiter_id),
@@ -221,10 +221,10 @@ impl<T> Link<T> {
             },
             // The link sends it also where it refuses requests: after a shutdown and under
             // overload. A master that does not receive it drops the position soon.
-            LinkInput::Dequeue { key, waiter_id, call } => {
+            LinkInput::Dequeue { key, waiter_id, wake } => {
                 if self.open.as_ref().is_some_and(|open| !open.stalled) {
                     let waiter = self.inbox.waiter(waiter_id);
-                    let command = Command::Dequeue { key, waiter, call };
+                    let command = Command::Dequeue { key, waiter, wake };
                     self.write(now, command, Purpose::VoteRequest, None, out);
                 }
             }
@@ -244,7 +244,7 @@ impl<T> Link<T> {
             LinkInput::Initialize(tag) => self.initialize(now, tag, out),
             LinkInput::Connected { epoch, greeting } => self.connected(now, epoch, greeting, out),
             LinkInput::Closed { epoch, why, random } => self.closed(now, epoch, why, random, out),
-            LinkInput::Answered { epoch, answer } => self.answered(now, epoch, answer, out),
+            LinkInput::Replied { epoch, reply } => self.replied(now, epoch, reply, out),
             LinkInput::Wake => self.wake(now, out),
             LinkInput::ShutDown => self.shut_down = true,
         }
@@ -254,17 +254,17 @@ impl<T> Link<T> {
         &mut self,
         now: Time,
         key: Key,
-        ask: VoteRequest,
+        request: VoteRequest,
         tag: T,
         out: &mut Vec<LinkEffect<T>>,
     ) {
-        let token = ask.token();
+        let token = request.token();
         let given_up = self.ledger.is_given_up(token).then_some(Cause::GivenUp);
         if let Some(cause) = given_up.or_else(|| self.refusal(Some(token))) {
             // The command is never sent, so no clean-up is pending for it.
             return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
         }
-        let command = match (ask, key.clone()) {
+        let command = match (request, key.clone()) {
             (VoteRequest::Set { token, ttl_ms, fair, fence }, key) => {
                 match self.restart_guard.as_ref().map(|restart_guard| restart_guard.marker(now)) {
                     None => Command::Set { key, token, ttl_ms, fair, fence },
@@ -283,8 +283,8 @@ impl<T> Link<T> {
             (VoteRequest::Certify { token, fence }, key) => Command::Certify { key, token, fence },
         };
         // Enter the key before the command is queued (R5).
-        if ask.creates() {
-            self.ledger.claim(now, token, key, Duration::from_millis(ask.ttl_ms()));
+        if request.creates() {
+            self.ledger.claim(now, token, key, Duration::from_millis(request.ttl_ms()));
         }
         self.write(now, command, Purpose::VoteRequest, Some(tag), out);
     }
@@ -293,7 +293,7 @@ impl<T> Link<T> {
         &mut self,
         now: Time,
         key: Key,
-        (token, call, leave): (Token, WakeUp, Option<WaiterId>),
+        (token, wake_up, leave): (Token, WakeUp, Option<WaiterId>),
         tag: T,
         out: &mut Vec<LinkEffect<T>>,
     ) {
@@ -304,12 +304,12 @@ impl<T> Link<T> {
         } else if self.open.is_some() {
             // The clean-up is queued behind every command for this token. The link asks a healthy
             // master even if there was no such command: the caller needs the reply.
-            self.ledger.start(token, key.clone(), now, call);
+            self.ledger.start(token, key.clone(), now, wake_up);
             let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
-            let command = Command::Delete { key, token, call, leave };
+            let command = Command::Delete { key, token, wake_up, leave };
             self.write(now, command, Purpose::CleanUp(token), Some(tag), out);
         } else {
-            self.ledger.enqueue(token, call);
+            self.ledger.enqueue(token, wake_up);
             out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Down(self.down.clone()))));
         }
     }
@@ -424,32 +424,32 @@ impl<T> Link<T> {
         }
     }
 
-    fn answered(&mut self, now: Time, epoch: u64, answer: Reply, out: &mut Vec<LinkEffect<T>>) {
+    fn replied(&mut self, now: Time, epoch: u64, reply: Reply, out: &mut Vec<LinkEffect<T>>) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
             // There are more replies than commands, so nothing on this connection can be trusted.
-            return self.give_up(now, "an answer to no command", out);
+            return self.give_up(now, "a reply to no command", out);
         };
         open.bytes -= sent.bytes;
         if now.since(sent.at) < self.bounds.stall / 2 {
             self.slow = self.slow.saturating_sub(1);
         }
         open.heard = now;
-        let (mut answer, clock) = match answer {
-            Reply::Stamped { micros, answer } => {
+        let (mut reply, clock) = match reply {
+            Reply::Stamped { micros, reply } => {
                 let restart_guard = self.restart_guard.as_mut();
-                (answer.plain(), restart_guard.and_then(|it| it.read_clock(now, sent.at, micros)))
+                (reply.plain(), restart_guard.and_then(|it| it.read_clock(now, sent.at, micros)))
             }
-            answer => (answer, None),
+            reply => (reply, None),
         };
         // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
         // every clean-up has replied to the kill of its last connection each time.
         if matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_))
-            && !matches!(answer, Reply::Unknown(_))
+            && !matches!(reply, Reply::Unknown(_))
         {
             self.failures = 0;
         }
-        if sent.expect.is_of_script() && !matches!(answer, Reply::Unknown(_)) {
+        if sent.expect.is_of_script() && !matches!(reply, Reply::Unknown(_)) {
             open.reloaded = false;
         }
         if open.stalled {
@@ -462,50 +462,49 @@ impl<T> Link<T> {
             }
             self.dial = Dial::Idle;
         }
-        let trust = !matches!(answer, Reply::Unknown(Cause::Garbage));
-        let no_script = answer == Reply::Unknown(Cause::NoScript);
-        let alive = answer == Reply::Alive;
+        let trust = !matches!(reply, Reply::Unknown(Cause::Garbage));
+        let no_script = reply == Reply::Unknown(Cause::NoScript);
+        let alive = reply == Reply::Alive;
         let mut kill_failed = false;
         match sent.purpose {
             Purpose::VoteRequest => {
                 if let (Reply::Marked { boot, .. }, Some(restart_guard)) =
-                    (&answer, &mut self.restart_guard)
+                    (&reply, &mut self.restart_guard)
                 {
-                    answer = Reply::Unknown(restart_guard.refused(now, boot.clone()));
-                } else if let (true, Some((_, Err(cause)))) = (answer.creates(), &clock) {
+                    reply = Reply::Unknown(restart_guard.refused(now, boot.clone()));
+                } else if let (true, Some((_, Err(cause)))) = (reply.creates(), &clock) {
                     // The key exists, and is cleaned up as any other.
-                    answer = Reply::Unknown(cause.clone());
-                } else if let (Expect::Probe, Reply::Alive) = (sent.expect, &answer)
+                    reply = Reply::Unknown(cause.clone());
+                } else if let (Expect::Probe, Reply::Alive) = (sent.expect, &reply)
                     && let Some(Err(cause)) = self.restart_guard.as_ref().map(|it| it.marker(now))
                 {
-                    answer = Reply::Unknown(cause);
+                    reply = Reply::Unknown(cause);
                 }
             }
             Purpose::Watch => {
                 if let Some(restart_guard) = &mut self.restart_guard {
-                    restart_guard.looked(now, &answer);
+                    restart_guard.looked(now, &reply);
                 }
             }
             Purpose::Initialize(marker) => {
-                if let (Reply::Initialized, Some(restart_guard)) =
-                    (&answer, &mut self.restart_guard)
+                if let (Reply::Initialized, Some(restart_guard)) = (&reply, &mut self.restart_guard)
                 {
                     restart_guard.initialized(marker);
                 }
             }
             Purpose::CleanUp(token) => {
-                if let Reply::Freed { listeners } = answer {
-                    answer = Reply::Deleted;
+                if let Reply::Freed { listeners } = reply {
+                    reply = Reply::Deleted;
                     self.count(token, listeners, out);
                 }
-                self.cleaned_up(now, token, &answer, out);
+                self.cleaned_up(now, token, &reply, out);
             }
             Purpose::Hello => self.inbox.asked(alive, out),
             Purpose::Subscribe => self.inbox.subscribed(alive, out),
             // The old connection is dead, or the master forbids the kill.
             Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
             Purpose::Kill(_) => kill_failed = true,
-            Purpose::Load => self.loaded(now, &answer, out),
+            Purpose::Load => self.loaded(now, &reply, out),
         }
         if let Some(tag) = sent.tag {
             out.push(LinkEffect::Reply(
@@ -513,8 +512,8 @@ impl<T> Link<T> {
                 match clock {
                     // The reading matters whatever the reply is: the claim compares other clocks
                     // with it.
-                    Some((reading, _)) => Reply::Timed { reading, answer: Box::new(answer) },
-                    None => answer,
+                    Some((reading, _)) => Reply::Timed { reading, reply: Box::new(reply) },
+                    None => reply,
                 },
             ));
         }
@@ -522,7 +521,7 @@ impl<T> Link<T> {
             self.load_scripts(now, out);
         }
         if !trust {
-            self.give_up(now, "an answer that is not Redis's", out);
+            self.give_up(now, "a reply that is not Redis's", out);
         } else if kill_failed {
             // A clean-up behind the kill may have run too early: send it again on another
             // connection.
@@ -653,15 +652,9 @@ impl<T> Link<T> {
         }
     }
 
-    fn cleaned_up(
-        &mut self,
-        now: Time,
-        token: Token,
-        answer: &Reply,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    fn cleaned_up(&mut self, now: Time, token: Token, reply: &Reply, out: &mut Vec<LinkEffect<T>>) {
         let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
-        let done = match answer {
+        let done = match reply {
             // The master itself has confirmed that no key of ours is there. No command of ours
             // behind it could create one: a master answers the commands of one connection in order.
             Reply::Deleted | Reply::Absent | Reply::Taken(_) => {
@@ -700,9 +693,9 @@ impl<T> Link<T> {
         deletes: Vec<(Token, Key, WakeUp)>,
         out: &mut Vec<LinkEffect<T>>,
     ) {
-        for (token, key, call) in deletes {
+        for (token, key, wake_up) in deletes {
             // If the release that removes a waiter does not arrive, the waiter's position expires.
-            let command = Command::Delete { key, token, call, leave: None };
+            let command = Command::Delete { key, token, wake_up, leave: None };
             self.write(now, command, Purpose::CleanUp(token), None, out);
         }
     }
@@ -718,8 +711,8 @@ impl<T> Link<T> {
         }
     }
 
-    fn loaded(&mut self, now: Time, answer: &Reply, out: &mut Vec<LinkEffect<T>>) {
-        if *answer != Reply::Alive {
+    fn loaded(&mut self, now: Time, reply: &Reply, out: &mut Vec<LinkEffect<T>>) {
+        if *reply != Reply::Alive {
             return self.give_up(now, "the scripts could not be loaded", out);
         }
         if let Some(open) = &mut self.open

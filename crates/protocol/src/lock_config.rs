@@ -94,12 +94,12 @@ impl LockConfig {
         }
         let (lock_delay, clock_bound) = (Duration::ZERO, Duration::ZERO);
         let (fencing, max_ttl) = (None, None);
-        let terms =
+        let config =
             Self { nodes, ttl, lock_delay, drift, node_timeout, fencing, max_ttl, clock_bound };
         if drift.of(ttl).saturating_add(node_timeout) >= ttl {
             return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
         }
-        Ok(terms)
+        Ok(config)
     }
 
     /// This config with another TTL, checked again.
@@ -107,10 +107,10 @@ impl LockConfig {
     /// # Errors
     /// The errors of [`LockConfig::new`], and those of the options that this config has.
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
-        let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
-        let terms = terms.with_lock_delay(self.lock_delay)?;
-        let terms = self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))?;
-        Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
+        let config = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
+        let config = config.with_lock_delay(self.lock_delay)?;
+        let config = self.max_ttl.map_or(Ok(config), |max_ttl| config.with_max_ttl(max_ttl))?;
+        Ok(config.with_clock_bound(self.clock_bound)?.fenced_as(self))
     }
 
     /// This config, with masters that keep the key for `lock_delay` longer. Writes that are under
@@ -129,8 +129,8 @@ impl LockConfig {
             return Err(BadOption::LockDelayTooLong { ttl: self.ttl, lock_delay });
         }
         let lock_delay = Duration::from_millis(millis(lock_delay));
-        let terms = Self { lock_delay, ..self };
-        self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))
+        let config = Self { lock_delay, ..self };
+        self.max_ttl.map_or(Ok(config), |max_ttl| config.with_max_ttl(max_ttl))
     }
 
     /// This config with a fencing token: masters remember their counters for `memory` after the
@@ -253,7 +253,7 @@ impl LockConfig {
 mod tests {
     use super::*;
 
-    fn terms(ttl: Duration) -> Result<LockConfig, BadOption> {
+    fn config(ttl: Duration) -> Result<LockConfig, BadOption> {
         LockConfig::new(5, ttl, Drift::default(), Duration::from_millis(50))
     }
 
@@ -262,30 +262,30 @@ mod tests {
         let drift = Drift::default();
         assert_eq!(drift.of(Duration::from_secs(10)), Duration::from_millis(102));
         assert_eq!(drift.of(Duration::from_nanos(1)), Duration::from_nanos(2_000_001));
-        let terms = terms(Duration::from_micros(1_000_999)).unwrap();
-        assert_eq!(terms.ttl(), Duration::from_secs(1));
-        assert_eq!(terms.validity(), Duration::from_millis(988));
+        let config = config(Duration::from_micros(1_000_999)).unwrap();
+        assert_eq!(config.ttl(), Duration::from_secs(1));
+        assert_eq!(config.validity(), Duration::from_millis(988));
     }
 
     #[test]
     fn a_ttl_must_leave_something_after_drift_and_node_timeout() {
         for ttl in [0, 1, 52] {
             let ttl = Duration::from_millis(ttl);
-            assert!(matches!(terms(ttl), Err(BadOption::TtlTooShort { .. })), "{ttl:?}");
+            assert!(matches!(config(ttl), Err(BadOption::TtlTooShort { .. })), "{ttl:?}");
         }
-        assert!(terms(Duration::from_millis(53)).is_ok());
-        assert!(terms(MAX_TTL).is_ok());
+        assert!(config(Duration::from_millis(53)).is_ok());
+        assert!(config(MAX_TTL).is_ok());
         for ttl in
             [MAX_TTL + Duration::from_nanos(1), Duration::from_millis(1 << 63), Duration::MAX]
         {
-            assert!(matches!(terms(ttl), Err(BadOption::TtlTooLong { .. })), "{ttl:?}");
+            assert!(matches!(config(ttl), Err(BadOption::TtlTooLong { .. })), "{ttl:?}");
         }
     }
 
     #[test]
     fn what_a_clock_may_gain_is_deducted_and_must_leave_something() {
         let ms = Duration::from_millis;
-        let guarded = terms(ms(1000)).unwrap().with_clock_bound(ms(300)).unwrap();
+        let guarded = config(ms(1000)).unwrap().with_clock_bound(ms(300)).unwrap();
         assert_eq!(guarded.validity(), ms(688));
         assert_eq!(guarded.with_ttl(ms(500)).unwrap().validity(), ms(193));
         let short = guarded.with_ttl(ms(355));

@@ -44,7 +44,7 @@ impl fmt::Display for Outcome {
 /// The machine of one release.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Release {
-    terms: LockConfig,
+    config: LockConfig,
     votes: Votes,
     /// The lease was lost before: a quorum that still deletes its key does not make it a lease.
     lost: bool,
@@ -55,10 +55,10 @@ impl Release {
     /// Asks all masters, unless a lock delay keeps the keys: of a lost lease, or of a dropped
     /// handle.
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
-        let terms = hold.terms();
+        let config = hold.config();
         let lost = hold.lost().is_some() || now >= hold.deadline();
         let mut outcome = None;
-        if lost && !terms.lock_delay().is_zero() {
+        if lost && !config.lock_delay().is_zero() {
             // What was under way at the loss has the lock delay that began then, so no master is
             // asked.
             if hold.lost().is_none() {
@@ -73,25 +73,19 @@ impl Release {
         } else {
             hold.clean_up(out);
         }
-        Self { terms, votes: Votes::open(terms.nodes(), now), lost, outcome }
+        Self { config, votes: Votes::open(config.nodes(), now), lost, outcome }
     }
 
-    pub(crate) fn answered(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        answer: Reply,
-        out: &mut Vec<Effect>,
-    ) {
-        if self.votes.record(now, node, answer) {
-            self.judge(out);
+    pub(crate) fn replied(&mut self, now: Time, node: NodeId, reply: Reply, out: &mut Vec<Effect>) {
+        if self.votes.record(now, node, reply) {
+            self.decide(out);
         }
     }
 
     pub(crate) fn wake(&mut self, now: Time, out: &mut Vec<Effect>) {
         if now >= self.next_wake() {
             self.votes.close(now);
-            self.judge(out);
+            self.decide(out);
         }
     }
 
@@ -99,19 +93,18 @@ impl Release {
         if self.outcome.is_some() {
             Time::NEVER
         } else {
-            self.votes.opened().plus(self.terms.node_timeout())
+            self.votes.opened().plus(self.config.node_timeout())
         }
     }
 
-    fn judge(&mut self, out: &mut Vec<Effect>) {
+    fn decide(&mut self, out: &mut Vec<Effect>) {
         if self.outcome.is_some() {
             return;
         }
-        let (nodes, quorum) = (self.terms.nodes(), self.terms.quorum());
+        let (nodes, quorum) = (self.config.nodes(), self.config.quorum());
         let awaited = self.votes.awaited().len();
-        let deleted = self.votes.which(|answer| *answer == Reply::Deleted).len();
-        let gone =
-            self.votes.which(|answer| matches!(answer, Reply::Absent | Reply::Taken(_))).len();
+        let deleted = self.votes.which(|reply| *reply == Reply::Deleted).len();
+        let gone = self.votes.which(|reply| matches!(reply, Reply::Absent | Reply::Taken(_))).len();
         // The two cannot both be true: they need quorum + (nodes − quorum + 1) masters, one more
         // than exist.
         let released = verdict(deleted, awaited, quorum);

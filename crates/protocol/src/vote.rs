@@ -73,14 +73,14 @@ pub enum Reply {
         /// The master's clock, in microseconds.
         micros: u64,
         /// The reply of the script.
-        answer: Box<Reply>,
+        reply: Box<Reply>,
     },
     /// A reply with a reading of the master's clock, for a guard that compares clocks.
     Timed {
         /// The reading of the master's clock.
         reading: Reading,
         /// The reply.
-        answer: Box<Reply>,
+        reply: Box<Reply>,
     },
 }
 
@@ -173,8 +173,8 @@ impl Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Silent => f.write_str("no answer within the node timeout"),
-            Self::Disconnected => f.write_str("the connection broke before the answer"),
+            Self::Silent => f.write_str("no reply within the node timeout"),
+            Self::Disconnected => f.write_str("the connection broke before the reply"),
             Self::Down(why) => write!(f, "not connected: {why}"),
             Self::Stalled => f.write_str("not asked: it leaves earlier commands unanswered"),
             Self::Overloaded => f.write_str("not asked: too many commands are unanswered"),
@@ -185,7 +185,7 @@ impl fmt::Display for Cause {
             }
             Self::Distrusted { why, .. } => write!(f, "distrusted: {why}"),
             Self::NoScript => f.write_str("its scripts were flushed and are being loaded again"),
-            Self::Garbage => f.write_str("an answer that is not Redis's"),
+            Self::Garbage => f.write_str("a reply that is not Redis's"),
             Self::Error(text) => write!(f, "error: {text}"),
         }
     }
@@ -202,7 +202,7 @@ impl Reply {
     pub fn stamped(self, micros: u64) -> Self {
         match self {
             Self::Unknown(_) => self,
-            answer => Self::Stamped { micros, answer: Box::new(answer) },
+            reply => Self::Stamped { micros, reply: Box::new(reply) },
         }
     }
 
@@ -210,16 +210,16 @@ impl Reply {
     #[must_use]
     pub fn plain(self) -> Self {
         match self {
-            Self::Stamped { answer, .. } | Self::Timed { answer, .. } => answer.plain(),
-            answer => answer,
+            Self::Stamped { reply, .. } | Self::Timed { reply, .. } => reply.plain(),
+            reply => reply,
         }
     }
 
     /// The reply, and the reading of the master's clock, if there is one.
     pub(crate) fn read(self) -> (Self, Option<Reading>) {
         match self {
-            Self::Timed { reading, answer } => (answer.plain(), Some(reading)),
-            answer => (answer.plain(), None),
+            Self::Timed { reading, reply } => (reply.plain(), Some(reading)),
+            reply => (reply.plain(), None),
         }
     }
 }
@@ -244,9 +244,7 @@ impl fmt::Display for Reply {
             Self::Marked { .. } => f.write_str("has no marker"),
             Self::Initialized => f.write_str("marked: trusted from now on"),
             Self::Unknown(cause) => fmt::Display::fmt(cause, f),
-            Self::Stamped { answer, .. } | Self::Timed { answer, .. } => {
-                fmt::Display::fmt(answer, f)
-            }
+            Self::Stamped { reply, .. } | Self::Timed { reply, .. } => fmt::Display::fmt(reply, f),
         }
     }
 }
@@ -255,7 +253,7 @@ impl fmt::Display for Reply {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vote {
     /// The reply; `None` while it is awaited.
-    pub answer: Option<Reply>,
+    pub reply: Option<Reply>,
     /// The time from the start of the round to the reply.
     pub took: Duration,
 }
@@ -282,46 +280,46 @@ impl Votes {
 
     /// Records the reply of `node`. Returns whether it was awaited: a second reply of the same
     /// master in the same round changes nothing.
-    pub fn record(&mut self, now: Time, node: NodeId, answer: Reply) -> bool {
+    pub fn record(&mut self, now: Time, node: NodeId, reply: Reply) -> bool {
         let vote = &mut self.votes[node.index()];
-        let awaited = vote.answer.is_none();
+        let awaited = vote.reply.is_none();
         if awaited {
-            *vote = Vote { answer: Some(answer), took: now.since(self.opened) };
+            *vote = Vote { reply: Some(reply), took: now.since(self.opened) };
         }
         awaited
     }
 
     /// Counts a grant as unknown, because its master is distrusted.
     pub(crate) fn distrust(&mut self, node: NodeId, cause: Cause) {
-        self.votes[node.index()].answer = Some(Reply::Unknown(cause));
+        self.votes[node.index()].reply = Some(Reply::Unknown(cause));
     }
 
     /// Adds the holder that the clean-up of a refused attempt reported.
     pub fn explain(&mut self, node: NodeId, holder: Holder) {
-        if let Some(Reply::Taken(known)) = &mut self.votes[node.index()].answer {
+        if let Some(Reply::Taken(known)) = &mut self.votes[node.index()].reply {
             *known = holder;
         }
     }
 
     /// Counts every vote that is still awaited as silence.
     pub fn close(&mut self, now: Time) {
-        for vote in self.votes.iter_mut().filter(|vote| vote.answer.is_none()) {
+        for vote in self.votes.iter_mut().filter(|vote| vote.reply.is_none()) {
             *vote =
-                Vote { answer: Some(Reply::Unknown(Cause::Silent)), took: now.since(self.opened) };
+                Vote { reply: Some(Reply::Unknown(Cause::Silent)), took: now.since(self.opened) };
         }
     }
 
     /// The masters whose reply is known and satisfies `what`.
     pub fn which(&self, what: impl Fn(&Reply) -> bool) -> NodeSet {
         NodeId::all(self.votes.len())
-            .filter(|node| self.votes[node.index()].answer.as_ref().is_some_and(&what))
+            .filter(|node| self.votes[node.index()].reply.as_ref().is_some_and(&what))
             .collect()
     }
 
     /// The masters whose reply is awaited.
     pub fn awaited(&self) -> NodeSet {
         NodeId::all(self.votes.len())
-            .filter(|node| self.votes[node.index()].answer.is_none())
+            .filter(|node| self.votes[node.index()].reply.is_none())
             .collect()
     }
 

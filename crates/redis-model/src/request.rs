@@ -175,16 +175,16 @@ fn call(sha1: &str, arguments: &[&[u8]]) -> Option<Command> {
             Command::Certify { key, token: token(ours)?, fence: fence(rest)?? }
         }
         [_, ours, queue @ ..] if sha1 == DELETE.sha1 => {
-            let (call, leave) = match queue {
+            let (wake_up, leave) = match queue {
                 [] => (WakeUp::None, None),
                 [b"1", leaver] => (WakeUp::First, Waiter::parse(leaver)),
                 [_, leaver] => (WakeUp::Count, Waiter::parse(leaver)),
                 _ => return None,
             };
-            Command::Delete { key, token: token(ours)?, call, leave }
+            Command::Delete { key, token: token(ours)?, wake_up, leave }
         }
-        [_, waiter, b"-", call @ ..] if sha1 == QUEUE.sha1 => {
-            Command::Dequeue { key, waiter: Waiter::parse(waiter)?, call: !call.is_empty() }
+        [_, waiter, b"-", wake @ ..] if sha1 == QUEUE.sha1 => {
+            Command::Dequeue { key, waiter: Waiter::parse(waiter)?, wake: !wake.is_empty() }
         }
         [_, waiter, position, exactly @ ..] if sha1 == QUEUE.sha1 => {
             let position = match (*position, exactly) {

@@ -22,9 +22,7 @@ impl ScriptMutant {
     const fn change(self) -> (Script, [&'static str; 2]) {
         match self {
             Self::Uncompared => (CERTIFY, ["if value == ARGV[1] then", "do"]),
-            Self::Unclamped => {
-                (GRANT, ["KEYS[2] and clamp(ARGV[4])", "KEYS[2] and tonumber(ARGV[4])"])
-            }
+            Self::Unclamped => (GRANT, ["clamp(ARGV[4], micros())", "tonumber(ARGV[4])"]),
             Self::Endless => (
                 GRANT,
                 [

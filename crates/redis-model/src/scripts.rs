@@ -85,14 +85,16 @@ impl Execution<'_> {
                 }
                 value => Ok(self.other(key, value)),
             },
-            Command::Delete { key, token, call, leave } => self.delete(key, *token, *call, *leave),
+            Command::Delete { key, token, wake_up, leave } => {
+                self.delete(key, *token, *wake_up, *leave)
+            }
             Command::Enqueue { key, waiter, position } => self.enqueue(key, *waiter, *position),
-            Command::Dequeue { key, waiter, call } => {
+            Command::Dequeue { key, waiter, wake } => {
                 let queue = queue_of(key);
                 for name in &queue {
                     self.zrem(name, &[member_of(*waiter)])?;
                 }
-                if *call && !self.exists(key) {
+                if *wake && !self.exists(key) {
                     self.wake(&queue, None);
                 }
                 Ok(Value::Integer(0))
@@ -238,7 +240,7 @@ impl Execution<'_> {
         &mut self,
         key: &[u8],
         token: Token,
-        call: WakeUp,
+        wake_up: WakeUp,
         leave: Option<Waiter>,
     ) -> Result<Value, Error> {
         let value = self.get(key)?;
@@ -248,11 +250,11 @@ impl Execution<'_> {
         }
         let mut waiters = 0;
         let queue = queue_of(key);
-        if (call != WakeUp::None || leave.is_some()) && self.exists(&queue[0]) {
+        if (wake_up != WakeUp::None || leave.is_some()) && self.exists(&queue[0]) {
             if let Some(waiter) = leave {
                 self.remove(&queue, &[member_of(waiter)]);
             }
-            if call == WakeUp::First && (ours || value.is_none()) {
+            if wake_up == WakeUp::First && (ours || value.is_none()) {
                 self.wake(&queue, None);
             }
             waiters = self.zcard(&queue[0]).unwrap_or(0);

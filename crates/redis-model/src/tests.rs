@@ -35,8 +35,8 @@ fn set(number: u8, ttl_ms: u64) -> Request {
 }
 
 fn delete(number: u8) -> Request {
-    let (token, call) = (token(number), WakeUp::None);
-    Request::Lock(Command::Delete { key: key(), token, call, leave: None })
+    let (token, wake_up) = (token(number), WakeUp::None);
+    Request::Lock(Command::Delete { key: key(), token, wake_up, leave: None })
 }
 
 /// A fencing counter with a TTL of one second.
@@ -113,8 +113,8 @@ fn reply_to(server: &mut Server, connection: Connection, wall: Wall, words: &[&[
 }
 
 #[track_caller]
-fn answers(server: &mut Server, connection: Connection, wall: Wall, of: Request, answer: Reply) {
-    assert_eq!(read(server, connection, wall, of), answer);
+fn replies(server: &mut Server, connection: Connection, wall: Wall, of: Request, reply: Reply) {
+    assert_eq!(read(server, connection, wall, of), reply);
 }
 
 #[track_caller]
@@ -133,13 +133,13 @@ fn locks(server: &Server) -> usize {
 #[test]
 fn a_key_is_there_until_the_end_of_its_last_millisecond() {
     let (mut server, c) = server();
-    answers(&mut server, c, 999_999, set(1, 10), Reply::Created);
+    replies(&mut server, c, 999_999, set(1, 10), Reply::Created);
     let last = 11 * MS - 1;
     let value = Key::from(&token(1).as_bytes()[..]);
     assert_eq!(server.keys().collect::<Vec<_>>(), [(&key(), Some(&value), last)]);
     assert_eq!(reply_to(&mut server, c, last, PTTL), Value::Integer(0));
     assert_eq!(reply_to(&mut server, c, last, GET), Value::Bulk(value));
-    answers(&mut server, c, last, set(2, 10), Reply::Taken(Holder::NotAsked));
+    replies(&mut server, c, last, set(2, 10), Reply::Taken(Holder::NotAsked));
     assert_eq!(reply_to(&mut server, c, last + 1, PTTL), Value::Integer(-2));
     assert_eq!(locks(&server), 0, "the look at it deleted it");
 }
@@ -159,39 +159,39 @@ fn an_expired_key_that_no_command_has_read_comes_back_with_the_clock() {
 #[test]
 fn keep_never_shortens_a_ttl_and_repairs_only_on_request() {
     let (mut server, c) = server();
-    answers(&mut server, c, 0, keep(1, 10, false), Reply::Absent);
-    answers(&mut server, c, 0, keep(1, 10, true), Reply::Created);
-    answers(&mut server, c, 0, keep(1, 5, true), Reply::Kept);
+    replies(&mut server, c, 0, keep(1, 10, false), Reply::Absent);
+    replies(&mut server, c, 0, keep(1, 10, true), Reply::Created);
+    replies(&mut server, c, 0, keep(1, 5, true), Reply::Kept);
     assert_eq!(reply_to(&mut server, c, 0, PTTL), Value::Integer(10));
-    answers(&mut server, c, 2 * MS, keep(1, 10, false), Reply::Kept);
+    replies(&mut server, c, 2 * MS, keep(1, 10, false), Reply::Kept);
     assert_eq!(reply_to(&mut server, c, 2 * MS, PTTL), Value::Integer(10));
     let theirs = Reply::Taken(Holder::Lease { token: token(1), left_ms: 9 });
-    answers(&mut server, c, 3 * MS, keep(2, 10, true), theirs.clone());
-    answers(&mut server, c, 3 * MS, delete(2), theirs);
-    answers(&mut server, c, 3 * MS, delete(1), Reply::Deleted);
-    answers(&mut server, c, 3 * MS, delete(1), Reply::Absent);
+    replies(&mut server, c, 3 * MS, keep(2, 10, true), theirs.clone());
+    replies(&mut server, c, 3 * MS, delete(2), theirs);
+    replies(&mut server, c, 3 * MS, delete(1), Reply::Deleted);
+    replies(&mut server, c, 3 * MS, delete(1), Reply::Absent);
 }
 
 #[test]
 fn counters_grow_with_grants_follow_hints_no_further_than_the_clock_and_are_forgotten_in_time() {
     let (mut server, c) = server();
-    answers(&mut server, c, 0, grant(1, 7), Reply::Granted { number: 7 });
-    answers(&mut server, c, 0, grant(2, 9), Reply::Taken(Holder::NotAsked));
-    answers(&mut server, c, 0, certify(1, 6), Reply::Certified { number: 7 });
-    answers(&mut server, c, 0, certify(1, 8), Reply::Certified { number: 8 });
+    replies(&mut server, c, 0, grant(1, 7), Reply::Granted { number: 7 });
+    replies(&mut server, c, 0, grant(2, 9), Reply::Taken(Holder::NotAsked));
+    replies(&mut server, c, 0, certify(1, 6), Reply::Certified { number: 7 });
+    replies(&mut server, c, 0, certify(1, 8), Reply::Certified { number: 8 });
     let theirs = Reply::Taken(Holder::Lease { token: token(1), left_ms: 10 });
-    answers(&mut server, c, 0, certify(2, 100), theirs);
-    answers(&mut server, c, 0, delete(1), Reply::Deleted);
-    answers(&mut server, c, 0, certify(1, 100), Reply::Absent);
-    answers(&mut server, c, 0, grant(2, 0), Reply::Granted { number: 9 });
-    answers(&mut server, c, 0, delete(2), Reply::Deleted);
+    replies(&mut server, c, 0, certify(2, 100), theirs);
+    replies(&mut server, c, 0, delete(1), Reply::Deleted);
+    replies(&mut server, c, 0, certify(1, 100), Reply::Absent);
+    replies(&mut server, c, 0, grant(2, 0), Reply::Granted { number: 9 });
+    replies(&mut server, c, 0, delete(2), Reply::Deleted);
     // The hint is bounded to one second ahead of 1970, and not a microsecond more.
-    answers(&mut server, c, 0, grant(3, u64::MAX), Reply::Granted { number: 1_000_000 });
-    answers(&mut server, c, 0, certify(3, MAX_NUMBER), Reply::Certified { number: MAX_NUMBER });
-    answers(&mut server, c, 0, delete(3), Reply::Deleted);
+    replies(&mut server, c, 0, grant(3, u64::MAX), Reply::Granted { number: 1_000_000 });
+    replies(&mut server, c, 0, certify(3, MAX_NUMBER), Reply::Certified { number: MAX_NUMBER });
+    replies(&mut server, c, 0, delete(3), Reply::Deleted);
     is_refused(&read(&mut server, c, 0, grant(4, 0)), "FENCE");
-    answers(&mut server, c, 0, delete(4), Reply::Absent);
-    answers(&mut server, c, 1001 * MS, grant(4, 5), Reply::Granted { number: 5 });
+    replies(&mut server, c, 0, delete(4), Reply::Absent);
+    replies(&mut server, c, 1001 * MS, grant(4, 5), Reply::Granted { number: 5 });
 }
 
 #[test]
@@ -201,17 +201,17 @@ fn a_repair_is_a_grant_and_an_extension_remembers_the_counter_anew() {
         let (key, token, fence) = (key(), token(number), Some(fence(least)));
         Request::Lock(Command::Keep { key, token, ttl_ms: 10, repair, fence })
     };
-    answers(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
-    answers(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 40 });
-    answers(&mut server, c, 0, delete(1), Reply::Deleted);
-    answers(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
-    answers(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 41 });
+    replies(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
+    replies(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 40 });
+    replies(&mut server, c, 0, delete(1), Reply::Deleted);
+    replies(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
+    replies(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 41 });
     for second in 1..4 {
         let at = second * 600 * MS;
-        answers(&mut server, c, at, fenced(1, true, 40), Reply::Created);
-        answers(&mut server, c, at + MS, fenced(1, false, 40), Reply::Kept);
+        replies(&mut server, c, at, fenced(1, true, 40), Reply::Created);
+        replies(&mut server, c, at + MS, fenced(1, false, 40), Reply::Kept);
     }
-    answers(&mut server, c, 1801 * MS, certify(1, 0), Reply::Certified { number: 44 });
+    replies(&mut server, c, 1801 * MS, certify(1, 0), Reply::Certified { number: 44 });
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
     let (mut server, c) = server();
     let unknown = Reply::Unknown(Cause::NoScript);
     reply_to(&mut server, c, 0, &[b"SCRIPT", b"FLUSH"]);
-    answers(&mut server, c, 0, delete(1), unknown.clone());
+    replies(&mut server, c, 0, delete(1), unknown.clone());
     // In the order of `SCRIPTS`: each script with a command that calls it and no other.
     let calls = [
         (delete(1), Reply::Absent),
@@ -227,15 +227,15 @@ fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
         (grant(1, 5), Reply::Granted { number: 5 }),
         (certify(1, 6), Reply::Certified { number: 6 }),
     ];
-    for (load, (call, answer)) in Command::load_scripts(false).zip(calls) {
-        answers(&mut server, c, 0, call.clone(), unknown.clone());
-        answers(&mut server, c, 0, Request::Lock(load), Reply::Alive);
-        answers(&mut server, c, 0, call, answer);
+    for (load, (wake_up, reply)) in Command::load_scripts(false).zip(calls) {
+        replies(&mut server, c, 0, wake_up.clone(), unknown.clone());
+        replies(&mut server, c, 0, Request::Lock(load), Reply::Alive);
+        replies(&mut server, c, 0, wake_up, reply);
     }
     server.kill(&mut Vec::new());
     server.start(0);
     let c = server.connect().unwrap();
-    answers(&mut server, c, 0, delete(1), unknown);
+    replies(&mut server, c, 0, delete(1), unknown);
 }
 
 #[test]
@@ -298,8 +298,8 @@ fn client_kill_drops_a_connection_with_what_it_had_sent() {
 fn a_client_that_kills_its_own_connection_gets_a_reply_and_keeps_it() {
     let (mut server, c) = server();
     let client_id = client_id(&mut server, c);
-    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id }), Reply::Alive);
-    answers(&mut server, c, 0, set(1, 1000), Reply::Created);
+    replies(&mut server, c, 0, Request::Lock(Command::Kill { client_id }), Reply::Alive);
+    replies(&mut server, c, 0, set(1, 1000), Reply::Created);
 }
 
 #[test]
@@ -309,11 +309,11 @@ fn without_memory_nothing_is_created_and_all_else_goes_on() {
     server.set_out_of_memory(true);
     is_refused(&read(&mut server, c, 0, set(2, 1000)), "OOM ");
     is_refused(&read(&mut server, c, 0, Request::Lock(Command::Probe)), "OOM ");
-    answers(&mut server, c, 0, keep(1, 2000, true), Reply::Kept);
-    answers(&mut server, c, 0, delete(1), Reply::Deleted);
+    replies(&mut server, c, 0, keep(1, 2000, true), Reply::Kept);
+    replies(&mut server, c, 0, delete(1), Reply::Deleted);
     is_refused(&read(&mut server, c, 0, keep(1, 2000, true)), "OOM ");
     server.set_out_of_memory(false);
-    answers(&mut server, c, 0, keep(1, 2000, true), Reply::Created);
+    replies(&mut server, c, 0, keep(1, 2000, true), Reply::Created);
     assert!(server.evict(&key()) && !server.evict(&key()));
 }
 
@@ -328,7 +328,7 @@ fn while_it_loads_it_executes_only_commands_about_time_and_connections() {
     assert!(matches!(reply, ServerReply::Value(Value::Error(_))), "{reply:?}");
     let time = reply_to(&mut server, c, 3_000_001_234, &[b"TIME"]);
     assert_eq!(time, Value::Array(vec![Value::bulk("3"), Value::bulk("1")]));
-    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id: 99 }), Reply::Alive);
+    replies(&mut server, c, 0, Request::Lock(Command::Kill { client_id: 99 }), Reply::Alive);
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a_handshake_of_single_commands_is_the_one_request_of_the_simulator() {
         let (mut bytes, mut greeting) = (Vec::new(), Greeting::default());
         let handshake = hello.handshake(true);
         handshake.encode(&mut bytes);
-        for index in 0..handshake.answers() {
+        for index in 0..handshake.replies() {
             let (request, length) = Request::parse(&bytes).unwrap().unwrap();
             bytes.drain(..length);
             let mut reply = Vec::new();
@@ -368,13 +368,13 @@ fn a_handshake_of_single_commands_is_the_one_request_of_the_simulator() {
 fn keys_of_other_programs_are_taken_and_may_have_another_type_or_no_expiry() {
     let (mut server, c) = server();
     server.set(0, b"r", b"another's", Some(7));
-    answers(&mut server, c, 0, delete(1), Reply::Taken(Holder::Foreign { left_ms: 7 }));
+    replies(&mut server, c, 0, delete(1), Reply::Taken(Holder::Foreign { left_ms: 7 }));
     server.set(0, b"r", b"another's", None);
-    answers(&mut server, c, 0, keep(1, 10, true), Reply::Taken(Holder::NoExpiry));
+    replies(&mut server, c, 0, keep(1, 10, true), Reply::Taken(Holder::NoExpiry));
     let (waiter, position) = (Waiter { inbox: 0, waiter_id: WaiterId::new(1) }, Position::Last);
     let enqueue =
         |key: &[u8]| Request::Lock(Command::Enqueue { key: Key::from(key), waiter, position });
-    answers(
+    replies(
         &mut server,
         c,
         0,
@@ -385,9 +385,9 @@ fn keys_of_other_programs_are_taken_and_may_have_another_type_or_no_expiry() {
     let set = Key::from(&b"redquorum:queue:r"[..]);
     let (token, fence) = (token(1), fence(1));
     let keep = Command::Keep { key: set, token, ttl_ms: 1, repair: true, fence: Some(fence) };
-    answers(&mut server, c, 0, Request::Lock(keep), Reply::Taken(Holder::WrongType));
+    replies(&mut server, c, 0, Request::Lock(keep), Reply::Taken(Holder::WrongType));
     server.set(0, b"redquorum:queue:s", b"no set", None);
-    answers(&mut server, c, 0, enqueue(b"s"), Reply::NoQueue);
+    replies(&mut server, c, 0, enqueue(b"s"), Reply::NoQueue);
     server.set(0, b"redquorum:fence:r", b"no number", None);
     server.set(0, b"r", b"", Some(0));
     is_refused(&read(&mut server, c, MS, grant(1, 1)), "FENCE");
@@ -403,10 +403,10 @@ fn a_script_mutant_leaves_out_its_check() {
     // A hint of an hour, while the clock shows 5 ms.
     let hour = 3_600_000_000;
     let unclamped = script_mutant(grant(1, hour), ScriptMutant::Unclamped);
-    answers(&mut server, c, 5 * MS, unclamped, Reply::Granted { number: hour });
+    replies(&mut server, c, 5 * MS, unclamped, Reply::Granted { number: hour });
     let another = script_mutant(certify(2, hour + 7), ScriptMutant::Uncompared);
-    answers(&mut server, c, 5 * MS, another, Reply::Certified { number: hour + 7 });
+    replies(&mut server, c, 5 * MS, another, Reply::Certified { number: hour + 7 });
     server.set(20 * MS, b"redquorum:fence:r", MAX_NUMBER.to_string().as_bytes(), None);
     let endless = script_mutant(grant(3, 0), ScriptMutant::Endless);
-    answers(&mut server, c, 20 * MS, endless, Reply::Granted { number: MAX_NUMBER });
+    replies(&mut server, c, 20 * MS, endless, Reply::Granted { number: MAX_NUMBER });
 }

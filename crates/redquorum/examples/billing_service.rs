@@ -110,7 +110,7 @@ type Answer = (StatusCode, String);
 async fn add(State(service): State<Service>, Path((id, amount)): Path<(u64, i64)>) -> Answer {
     // A task of its own: if the caller disconnects, axum drops this handler, and not the work.
     match tokio::spawn(add_once(service, id, amount)).await {
-        Ok(answer) => answer,
+        Ok(reply) => reply,
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }

@@ -198,12 +198,12 @@ impl Request {
             return Err(AcquireError::ShutDown);
         }
         let key = self.key.clone()?;
-        let terms = self.lock_state.terms(&key, self.ttl, self.fenced)?;
+        let config = self.lock_state.config(&key, self.ttl, self.fenced)?;
         let wait = self.wait.unwrap_or(self.lock_state.wait);
         let reentry =
             self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend: self.ttl.is_some() });
         let explain = self.explain;
-        Ok((key, AcquireRequest { terms, wait, explain, fair: true, reentry, seed: () }))
+        Ok((key, AcquireRequest { config, wait, explain, fair: true, reentry, seed: () }))
     }
 
     fn into_future(self) -> Acquiring {

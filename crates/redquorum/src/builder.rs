@@ -429,15 +429,15 @@ impl Builder {
     }
 
     fn start(self) -> Result<Redlock, BuildError> {
-        let mut terms =
+        let mut config =
             LockConfig::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
-                .and_then(|terms| terms.with_lock_delay(self.lock_delay))
+                .and_then(|config| config.with_lock_delay(self.lock_delay))
                 .map_err(BuildError::Options)?;
         let guard = self.guard_of_masters().map_err(BuildError::Options)?;
         if let Some(guard) = guard {
-            terms = terms.with_max_ttl(guard.max_ttl()).map_err(BuildError::Options)?;
+            config = config.with_max_ttl(guard.max_ttl()).map_err(BuildError::Options)?;
             let bound = guard.clock_bound().unwrap_or_default();
-            terms = terms.with_clock_bound(bound).map_err(BuildError::Options)?;
+            config = config.with_clock_bound(bound).map_err(BuildError::Options)?;
         }
         if self.connect_timeout < self.node_timeout {
             return Err(BuildError::Options(BadOption::ConnectTimeoutTooShort {
@@ -445,7 +445,7 @@ impl Builder {
                 node_timeout: self.node_timeout,
             }));
         }
-        terms.with_fencing(self.fencing_counter_ttl).map_err(BuildError::Options)?;
+        config.with_fencing(self.fencing_counter_ttl).map_err(BuildError::Options)?;
         self.retry.check().map_err(BuildError::Options)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         // Tokio reports a runtime without timers only by a panic. Check here: in a task the panic
@@ -456,7 +456,7 @@ impl Builder {
         let guard = guard.map(|guard| guard.over(self.fingerprint(&nodes)));
         let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
-        let config = ClientConfig {
+        let client_config = ClientConfig {
             nodes: nodes.len(),
             node_timeout: self.node_timeout,
             bounds: Bounds::for_node_timeout(self.node_timeout),
@@ -466,7 +466,8 @@ impl Builder {
             // 0 is the inbox of a waiter that is not woken.
             inbox: number().max(1),
         };
-        let shared = Arc::new(Shared::new(config, names, clock, self.retry, self.hash_resources));
+        let shared =
+            Arc::new(Shared::new(client_config, names, clock, self.retry, self.hash_resources));
         for (node, connector) in NodeId::all(nodes.len()).zip(nodes) {
             runtime.spawn(drive(shared.clone(), node, connector, self.connect_timeout));
         }
@@ -474,7 +475,7 @@ impl Builder {
         let lock_state = LockState {
             shared,
             clock,
-            terms,
+            config,
             wait: self.wait,
             fencing_counter_ttl: self.fencing_counter_ttl,
             prefix: self.prefix,

@@ -394,7 +394,7 @@ mod tests {
             Redlock::builder().config(config).build().await
         };
         let lock = built("masters = 'redis://[::1]:1, redis://[::1]:2'\nttl = '1m'").await.unwrap();
-        assert_eq!((lock.masters(), lock.lock_state.terms.ttl()), (2, Duration::from_secs(60)));
+        assert_eq!((lock.masters(), lock.lock_state.config.ttl()), (2, Duration::from_secs(60)));
         let error = built("masters = ['redis://[::1]:1']\nttl = '1ms'").await.unwrap_err();
         assert!(error.to_string().contains("ttl"), "{error}");
         let error = built("masters = ['http://db1']").await.unwrap_err();
@@ -408,7 +408,7 @@ mod tests {
         for (later, masters) in [("wait = '1s'", 2), ("masters = 'redis://[::1]:2'", 1)] {
             let builder = Redlock::builder().config(file.clone()).config(config(later));
             let lock = builder.build().await.unwrap();
-            let ttl = lock.lock_state.terms.ttl();
+            let ttl = lock.lock_state.config.ttl();
             assert_eq!((lock.masters(), ttl), (masters, Duration::from_secs(60)));
         }
     }

@@ -35,7 +35,7 @@ impl Turn<'_> {
                 continue;
             }
             let oldest = self.state.client.link(node).oldest();
-            let answer = match skipped.and_then(|_| io.first(used)) {
+            let reply = match skipped.and_then(|_| io.first(used)) {
                 Ok(None) => break,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
                     used += length;
@@ -55,7 +55,7 @@ impl Turn<'_> {
                 let took = self.now.since(sent);
                 self.state.masters[node.index()].latencies.add(took);
             }
-            self.input(|client, cx| client.replied(node, epoch, answer, cx));
+            self.input(|client, cx| client.replied(node, epoch, reply, cx));
             self.close(node, io);
         }
         // Nothing is left if the connection was closed on the way.
@@ -318,7 +318,7 @@ async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
     let handshake = hello.handshake(guarded);
     handshake.encode(&mut bytes);
     let mut greeting = Greeting::default();
-    exchange(&mut connection, &bytes, handshake.answers(), |index, frame| {
+    exchange(&mut connection, &bytes, handshake.replies(), |index, frame| {
         let read = handshake.read(index, frame, &mut greeting);
         read.map_err(|unfit| unfit.0.to_string())
     })

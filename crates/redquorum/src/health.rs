@@ -49,12 +49,11 @@ impl fmt::Display for Health {
 
 pub(crate) async fn probe(lock_state: &LockState) -> Health {
     let votes = ask(lock_state, Client::probe).await;
-    let usable = votes.which(|answer| *answer == Reply::Alive).len();
-    let refusing = votes.which(|answer| {
-        matches!(answer, Reply::Unknown(Cause::Error(_) | Cause::Distrusted { .. }))
-    });
+    let usable = votes.which(|reply| *reply == Reply::Alive).len();
+    let refusing = votes
+        .which(|reply| matches!(reply, Reply::Unknown(Cause::Error(_) | Cause::Distrusted { .. })));
     let report = lock_state.report(&votes);
-    Health { alive: usable + refusing.len(), usable, quorum: lock_state.terms.quorum(), report }
+    Health { alive: usable + refusing.len(), usable, quorum: lock_state.config.quorum(), report }
 }
 
 /// Asks every master in one round trip; ends after at most one node timeout.
@@ -63,13 +62,13 @@ pub(crate) async fn ask(
     question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
 ) -> Votes {
     let start = lock_state.clock.now();
-    let nodes = lock_state.terms.nodes();
+    let nodes = lock_state.config.nodes();
     let mut votes = Votes::open(nodes, start);
     let replies = lock_state.shared.ask(question);
-    let end = lock_state.clock.timer(start.plus(lock_state.terms.node_timeout()));
+    let end = lock_state.clock.timer(start.plus(lock_state.config.node_timeout()));
     for (node, reply) in NodeId::all(nodes).zip(replies) {
-        if let Ok(Ok(answer)) = tokio::time::timeout_at(end, reply).await {
-            votes.record(lock_state.clock.now(), node, answer);
+        if let Ok(Ok(reply)) = tokio::time::timeout_at(end, reply).await {
+            votes.record(lock_state.clock.now(), node, reply);
         }
     }
     votes.close(lock_state.clock.now());

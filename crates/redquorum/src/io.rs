@@ -163,14 +163,14 @@ impl Io {
 pub(crate) async fn exchange(
     connection: &mut Box<dyn Connection>,
     commands: &[u8],
-    answers: usize,
+    replies: usize,
     mut read: impl FnMut(usize, &Frame<'_>) -> Result<(), String>,
 ) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     connection.write_all(commands).await.map_err(text)?;
     connection.flush().await.map_err(text)?;
     let (mut incoming, mut count) = (Vec::new(), 0);
-    while count < answers {
+    while count < replies {
         if connection.read_buf(&mut incoming).await.map_err(text)? == 0 {
             return Err("closed by the master before it answered".into());
         }

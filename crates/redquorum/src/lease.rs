@@ -197,8 +197,8 @@ impl Lease {
     pub async fn extend(&self) -> Result<Deadline, ExtendError> {
         let one_at_a_time = self.claim.extending.lock().await;
         // Read only now: the extension ahead may have changed them.
-        let terms = self.claim.hold(Hold::terms);
-        self.extend_on(terms, one_at_a_time).await
+        let config = self.claim.hold(Hold::config);
+        self.extend_on(config, one_at_a_time).await
     }
 
     /// Extends the lease by another TTL from now, in one round trip. Further extensions use this
@@ -215,25 +215,25 @@ impl Lease {
     /// # Cancel safety
     /// See [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
-        let terms = self
+        let config = self
             .claim
             .lock_state
-            .terms
+            .config
             .with_ttl(ttl)
             .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
-        self.extend_on(terms, self.claim.extending.lock().await).await
+        self.extend_on(config, self.claim.extending.lock().await).await
     }
 
     async fn extend_on(
         &self,
-        terms: LockConfig,
+        config: LockConfig,
         _one_at_a_time: MutexGuard<'_, ()>,
     ) -> Result<Deadline, ExtendError> {
         if self.claim.is_shut_down() {
             return Err(ExtendError::ShutDown);
         }
         let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
-        let round = self.claim.apply(Input::Extend(terms), rounds);
+        let round = self.claim.apply(Input::Extend(config), rounds);
         self.extended_by(round).await
     }
 
@@ -333,8 +333,10 @@ impl Lease {
         let resource = self.claim.resource();
         if let Some(is_lost) = self.count_down() {
             let outcome = if is_lost { Outcome::AlreadyGone } else { Outcome::StillHeld };
-            let none =
-                Votes::open(self.claim.lock_state.terms.nodes(), self.claim.lock_state.clock.now());
+            let none = Votes::open(
+                self.claim.lock_state.config.nodes(),
+                self.claim.lock_state.clock.now(),
+            );
             return Released { resource, outcome, report: self.claim.report(&none) };
         }
         self.claim.lock_state.shared.counters.released.add();

@@ -17,7 +17,7 @@ const MAX_KEY: usize = 1 << 20;
 pub(crate) struct LockState {
     pub(crate) shared: Arc<Shared>,
     pub(crate) clock: Clock,
-    pub(crate) terms: LockConfig,
+    pub(crate) config: LockConfig,
     pub(crate) wait: Duration,
     pub(crate) fencing_counter_ttl: Duration,
     pub(crate) prefix: Vec<u8>,
@@ -34,16 +34,16 @@ impl LockState {
     }
 
     /// The options of a request.
-    pub(crate) fn terms(
+    pub(crate) fn config(
         &self,
         key: &Key,
         ttl: Option<Duration>,
         fenced: bool,
     ) -> Result<LockConfig, AcquireError> {
-        let terms = ttl.map_or(Ok(self.terms), |ttl| self.terms.with_ttl(ttl));
-        let terms = terms
+        let config = ttl.map_or(Ok(self.config), |ttl| self.config.with_ttl(ttl));
+        let config = config
             .and_then(|it| if fenced { it.with_fencing(self.fencing_counter_ttl) } else { Ok(it) });
-        terms
+        config
             .map_err(|error| AcquireError::Options { resource: self.resource(key).to_vec(), error })
     }
 

@@ -130,12 +130,12 @@ impl Redlock {
 
     /// The number of masters.
     pub fn masters(&self) -> usize {
-        self.lock_state.terms.nodes()
+        self.lock_state.config.nodes()
     }
 
     /// How many masters must agree.
     pub fn quorum(&self) -> usize {
-        self.lock_state.terms.quorum()
+        self.lock_state.config.quorum()
     }
 
     /// Ends the lock, for all clones. From now on it acquires and extends nothing, and it completes

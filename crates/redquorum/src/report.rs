@@ -73,7 +73,7 @@ impl MasterOutcome {
             Reply::Initialized => Self::Initialized,
             Reply::Marked { .. } => Self::AlreadyInitialized,
             Reply::Unknown(cause) => Self::Unknown(cause.clone()),
-            Reply::Stamped { answer, .. } | Reply::Timed { answer, .. } => Self::of(answer),
+            Reply::Stamped { reply, .. } | Reply::Timed { reply, .. } => Self::of(reply),
             _ => Self::Done,
         }
     }
@@ -82,7 +82,7 @@ impl MasterOutcome {
 impl Report {
     pub(crate) fn new(votes: &Votes, names: &[Arc<str>]) -> Self {
         let masters = NodeId::all(names.len()).zip(votes.votes()).map(|(node, vote)| {
-            let (name, reply) = (names[node.index()].clone(), vote.answer.clone());
+            let (name, reply) = (names[node.index()].clone(), vote.reply.clone());
             let outcome = reply.as_ref().map(MasterOutcome::of);
             MasterReport { number: node.index() + 1, name, outcome, took: vote.took, reply }
         });

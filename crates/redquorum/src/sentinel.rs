@@ -136,7 +136,7 @@ impl Resolver {
             let connected = match address {
                 Ok(Ok((host, port))) => self.master(sentinel, host, port).await,
                 Ok(Err(why)) => Err(why),
-                Err(_) => Err(format!("no answer within {share:?}")),
+                Err(_) => Err(format!("no reply within {share:?}")),
             };
             match connected {
                 Ok(connection) => {
@@ -202,7 +202,7 @@ async fn ask<R>(
     read: impl FnOnce(&Frame<'_>) -> Result<R, String>,
 ) -> Result<R, String> {
     let mut bytes = Vec::new();
-    let answers = usize::from(hello.password.is_some()) + 1;
+    let replies = usize::from(hello.password.is_some()) + 1;
     if let Some(password) = &hello.password {
         let login = [Some("AUTH"), hello.username.as_deref(), Some(password)];
         let login: Vec<&[u8]> = login.into_iter().flatten().map(str::as_bytes).collect();
@@ -210,9 +210,9 @@ async fn ask<R>(
     }
     write_command(&mut bytes, question);
     let (mut read, mut result) = (Some(read), Err("it has not answered".into()));
-    exchange(connection, &bytes, answers, |index, frame| {
+    exchange(connection, &bytes, replies, |index, frame| {
         let frame = hello.conceal(frame.clone());
-        if index + 1 == answers {
+        if index + 1 == replies {
             result = read.take().map_or(Err("it answered twice".into()), |read| read(&frame));
             return Ok(());
         }

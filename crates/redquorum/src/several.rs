@@ -63,7 +63,7 @@ struct Part {
 struct Wanted {
     lock_state: Arc<LockState>,
     key: Key,
-    terms: LockConfig,
+    config: LockConfig,
     /// Its position in the order in which the resources were named.
     named: usize,
 }
@@ -178,8 +178,8 @@ impl Request {
         }
         let wanted = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
             let key = key?;
-            let terms = lock_state.terms(&key, self.ttl, self.fenced)?;
-            Ok(Wanted { lock_state, key, terms, named })
+            let config = lock_state.config(&key, self.ttl, self.fenced)?;
+            Ok(Wanted { lock_state, key, config, named })
         });
         wanted.collect()
     }

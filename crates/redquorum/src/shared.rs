@@ -277,9 +277,9 @@ impl Shared {
         }
         wake.into_iter().for_each(Waker::wake);
         drop(discarded);
-        for (asker, answer) in replies {
+        for (asker, reply) in replies {
             // The caller may have given up.
-            drop(asker.send(answer));
+            drop(asker.send(reply));
         }
         changed.iter().for_each(|cell| cell.changed.notify_waiters());
         logs.into_iter().for_each(|log| self.log(log));
@@ -557,9 +557,9 @@ impl Turn<'_> {
                     self.touched.insert(node);
                 }
                 ClientEffect::Changed(id) => self.changed(id),
-                ClientEffect::Replied { request, answer, .. } => {
+                ClientEffect::Replied { request, reply, .. } => {
                     let asker = self.state.questions.remove(&request);
-                    self.after.replies.extend(asker.map(|asker| (asker, answer)));
+                    self.after.replies.extend(asker.map(|asker| (asker, reply)));
                 }
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }

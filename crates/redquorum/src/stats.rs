@@ -74,9 +74,9 @@ pub struct MasterStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// The number of answers.
+    /// The number of replies.
     pub count: u64,
-    /// Half of the answers took at most this long; rounded up by at most a quarter.
+    /// Half of the replies took at most this long; rounded up by at most a quarter.
     pub p50: Duration,
     /// 99 of 100 answers took at most this long; rounded up by at most a quarter.
     pub p99: Duration,

@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(silent.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
-    /// A resolver whose answer the test changes.
+    /// A resolver whose reply the test changes.
     #[derive(Clone, Default)]
     struct Zone(Arc<Mutex<Option<Vec<SocketAddr>>>>);
 
@@ -166,9 +166,9 @@ mod tests {
             let zone = self.clone();
             Lookup(Arc::new(move |host, port| {
                 assert_eq!((host.as_str(), port), ("db1", 6379));
-                let answer = zone.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let reply = zone.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such host");
-                Box::pin(async move { answer.ok_or_else(unknown) })
+                Box::pin(async move { reply.ok_or_else(unknown) })
             }))
         }
     }

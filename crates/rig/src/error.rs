@@ -54,8 +54,8 @@ pub enum RigError {
     Replica { node: usize, why: String },
     /// A command got no reply: the master is dead, paused or slow. A reply of a master, also an
     /// error, is a [`RespValue`](crate::RespValue).
-    #[error("no answer from master {node}: {source}")]
-    NoAnswer { node: usize, source: io::Error },
+    #[error("no reply from master {node}: {source}")]
+    NoReply { node: usize, source: io::Error },
     /// This build has no containers: masters can only be processes.
     #[error(
         "masters in containers are not built in: build redquorum-rig with its feature `containers`"

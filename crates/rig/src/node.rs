@@ -161,7 +161,7 @@ impl Node {
     }
 
     pub(crate) fn command(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
-        let failed = |source| RigError::NoAnswer { node: self.number, source };
+        let failed = |source| RigError::NoReply { node: self.number, source };
         Ok(self.exchange(PATIENCE, &[command]).map_err(failed)?.remove(0))
     }
 
@@ -190,7 +190,7 @@ impl Node {
         }
         match self.verify_clock() {
             // It was killed or paused since, or ended by itself.
-            Err(RigError::NoAnswer { .. })
+            Err(RigError::NoReply { .. })
                 if self.silent.load(SeqCst) || !self.host.signal(Signal::Look)? =>
             {
                 Ok(())

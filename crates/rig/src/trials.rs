@@ -19,7 +19,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::thread::sleep;
+use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -102,10 +102,15 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
 
 /// Runs the tests as the arguments of the process say, which are those of Rust's own harness.
 ///
+/// By default twice as many tests run at a time as there are cores: most tests wait for masters for
+/// most of their time.
+///
 /// It prints on standard error which server the tests use, or why they are ignored: tools that list
 /// the tests read standard output.
 pub fn run(cases: impl IntoIterator<Item = Case>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    let cores = available_parallelism().map_or(1, usize::from);
+    arguments.test_threads.get_or_insert(2 * cores);
     let cases: Vec<Case> = cases.into_iter().collect();
     // Requirements that no test has are not checked: an image may have to be pulled.
     let means: Vec<Means> = [Need::Masters, Need::Containers]

@@ -79,7 +79,7 @@ fn reason(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> String {
     let owner = lease.client;
     // The attempt that won sent nothing before its first key was set.
     let first = lease.votes(&case.keys).map(|key| key.made.from).min();
-    let during = Window::new(first.unwrap_or(lease.asked), lease.answer.ns);
+    let during = Window::new(first.unwrap_or(lease.asked), lease.reply.ns);
     match reply(case, lease, node) {
         Some(Outcome::Refused) => return "another key was there".to_owned(),
         Some(Outcome::Error) => return "the reply was an error".to_owned(),
@@ -110,7 +110,7 @@ fn reason(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> String {
 fn reply(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> Option<Outcome> {
     let records = case.world.records;
     let begin = records.partition_point(|record| record.ns < lease.asked);
-    let by = lease.answer.ns.saturating_add(RECORDED);
+    let by = lease.reply.ns.saturating_add(RECORDED);
     let soon = records[begin..].iter().take_while(|record| record.ns <= by);
     let result = |record: &Record| match &record.event {
         Event::Command {

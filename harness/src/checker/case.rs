@@ -49,11 +49,11 @@ impl<'a> Case<'a> {
         }
         let mut looks: Map<&str, Vec<Ns>> = Map::default();
         for request in &requests {
-            if let Some(answer) = request.answer.filter(|answer| answer.ok) {
+            if let Some(reply) = request.reply.filter(|reply| reply.ok) {
                 // A step without a resource checks no lease.
                 let looked = match (request.op, request.resource) {
-                    ("step", Some(_)) => answer.at.unwrap_or(request.asked),
-                    ("acquire" | "extend", _) => answer.returned(),
+                    ("step", Some(_)) => reply.at.unwrap_or(request.asked),
+                    ("acquire" | "extend", _) => reply.returned(),
                     _ => continue,
                 };
                 looks.entry(request.client).or_default().push(looked);
@@ -115,14 +115,14 @@ impl<'a> Case<'a> {
     }
 
     /// The pause of a client between the replies of a quorum, on which it read its clock, and its
-    /// stamp. The answer may have been stale after that pause, and the client could not know.
+    /// stamp. The reply may have been stale after that pause, and the client could not know.
     pub(crate) fn paused_before_stamp(&self, request: &Request<'a>, at: Ns) -> Option<&Strike<'a>> {
         let learnt = self.learnt(request, at)?;
         let mut pauses = self.faults.pauses(request.process);
         pauses.find(|pause| pause.at.to >= learnt && pause.at.from <= at)
     }
 
-    /// When a client had all that it needs for its answer: the replies of a quorum.
+    /// When a client had all that it needs for its reply: the replies of a quorum.
     pub(crate) fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
         let resource = request.resource?;
         let leases = self.of_client.get(&(request.client, resource))?;

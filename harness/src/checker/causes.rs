@@ -110,10 +110,10 @@ fn by_own_clock(
 
 /// Whether a client received a length instead of a deadline, and was paused before it received it.
 fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
-    if lease.answer.deadline.is_some() {
+    if lease.reply.deadline.is_some() {
         return None;
     }
-    let at = lease.answer.returned();
+    let at = lease.reply.returned();
     let pause = case.paused_before_stamp(&case.requests[lease.request], at)?;
     let text = format!(
         "{} got the length of its lease, not its deadline, and was paused before it read the \

@@ -15,7 +15,7 @@ use crate::scenario::{Cause, Property};
 use super::causes::Reason;
 use super::leases::Lease;
 use super::register;
-use super::requests::Answer;
+use super::requests::Reply;
 use super::time::{self, Ms};
 use super::{Case, Violation};
 
@@ -30,17 +30,17 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut of_resource: BTreeMap<&str, Vec<Fenced<'_, '_>>> = BTreeMap::new();
     let mut findings = Vec::new();
     for lease in &case.leases {
-        findings.extend(lease.again.iter().filter_map(|answer| another(lease, answer)));
-        let Some(token) = lease.answer.fence else {
+        findings.extend(lease.again.iter().filter_map(|reply| another(lease, reply)));
+        let Some(token) = lease.reply.fence else {
             findings.extend(without_token(case, lease));
             continue;
         };
         // A waiting acquire makes many attempts. The attempt that won sent nothing before its first
         // key was set.
-        let called = lease.answer.from.unwrap_or(lease.asked);
+        let called = lease.reply.from.unwrap_or(lease.asked);
         let first = lease.votes(&case.keys).map(|key| key.life.set.from).min();
         let called = first.map_or(called, |first| first.max(called));
-        let returned = lease.answer.returned();
+        let returned = lease.reply.returned();
         let fenced = Fenced { lease, token, called, returned };
         of_resource.entry(lease.resource).or_default().push(fenced);
     }
@@ -53,25 +53,25 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
 /// Whether a client was granted a fencing token, or accessed a register with one.
 pub(crate) fn is_used(case: &Case<'_>) -> bool {
     let presented = |event: &Event| matches!(event, Event::Touched { fence: Some(_), .. });
-    case.leases.iter().any(|lease| lease.answer.fence.is_some())
+    case.leases.iter().any(|lease| lease.reply.fence.is_some())
         || case.world.records.iter().any(|record| presented(&record.event))
 }
 
 /// A handle whose fencing token is missing, or differs from that of its lease.
-fn another(lease: &Lease<'_>, answer: &Answer<'_>) -> Option<Violation> {
-    if answer.fence == lease.answer.fence {
+fn another(lease: &Lease<'_>, reply: &Reply<'_>) -> Option<Violation> {
+    if reply.fence == lease.reply.fence {
         return None;
     }
     let named = |token: Option<u64>| token.map_or("none".to_owned(), |token| token.to_string());
-    let at = answer.returned();
+    let at = reply.returned();
     let lines = vec![format!(
         "{} acquired {} again at {}, and the fencing token of the same lease was {} and is {}: \
          whatever was presented under one of them is refused under the other",
         lease.client,
         lease.resource,
         Ms(at),
-        named(lease.answer.fence),
-        named(answer.fence)
+        named(lease.reply.fence),
+        named(reply.fence)
     )];
     Some(Violation::bug(Property::FencedResource, lines, at, at))
 }
@@ -149,7 +149,7 @@ fn without_token(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if !case.world.is_fenced(lease.process) {
         return None;
     }
-    let at = lease.answer.ns;
+    let at = lease.reply.ns;
     let lines = vec![format!(
         "{} was granted {} at {} without a fencing token",
         lease.client,
@@ -205,7 +205,7 @@ fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<Reas
 
 /// Whether the wall clock of a lease's client was set.
 fn behind(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
-    let name = case.faults.wall_clock(lease.process, lease.answer.ns)?.name();
+    let name = case.faults.wall_clock(lease.process, lease.reply.ns)?.name();
     let line =
         format!("the wall clock of {}, which gives the hint then, was set ({name})", lease.client);
     Some((Cause::ClientClock, line))

@@ -70,7 +70,7 @@ impl<'c, 'a> Contests<'c, 'a> {
                     // A client has one acquire of a resource at a time.
                     let before = of_client.partition_point(|request| request.asked < held.to);
                     let latest = of_client[..before].iter().rev();
-                    latest.take_while(|request| request.answered() > held.from).copied()
+                    latest.take_while(|request| request.replied() > held.from).copied()
                 })
                 .collect();
             let spans = rivals.iter().filter_map(|rival| rival.span().meet(held));
@@ -120,7 +120,7 @@ impl<'c, 'a> Contests<'c, 'a> {
         self.all.iter().find_map(|one| {
             let lease = one.lease;
             let text = |rival: &&&Request<'a>| {
-                let failed = rival.answer.filter(|answer| !answer.ok)?;
+                let failed = rival.reply.filter(|reply| !reply.ok)?;
                 failed.text.filter(|text| text.contains(DISTRUSTED))
             };
             let rival = one.rivals.iter().find(|rival| text(rival).is_some())?;

@@ -32,7 +32,7 @@ fn possible(line: String, from: Ns, to: Ns) -> Violation {
 /// counts.
 fn left(case: &Case<'_>) -> Vec<Violation> {
     let world = &case.world;
-    let from = world.until(Phase::Settle);
+    let from = world.until(Phase::Drain);
     let mut last: BTreeMap<usize, (Ns, Option<&[LeftKey]>)> = BTreeMap::new();
     for record in world.records {
         if let Event::Keys { node, keys } = &record.event {
@@ -81,7 +81,7 @@ fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
     let holds = case.leases.iter().filter(|lease| lease.token == Some(value));
     let mut holds = holds.flat_map(|lease| &lease.holds);
     let asks = case.requests.iter().filter(|request| request.is_acquire());
-    let mut asks = asks.filter(|request| request.asked <= at && request.answered() >= at);
+    let mut asks = asks.filter(|request| request.asked <= at && request.replied() >= at);
     holds.any(|hold| (hold.outer.from..=hold.outer.to).contains(&at))
         || asks.any(|request| case.keys.setter(value) == Some(request.process))
 }

@@ -8,7 +8,7 @@ use crate::history::{Ns, Phase, Window};
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
 use super::maps::{Map, count};
-use super::requests::{Answer, Request};
+use super::requests::{Reply, Request};
 use super::world::World;
 
 mod gather;
@@ -44,7 +44,7 @@ pub(crate) struct Lease<'a> {
     pub(crate) token: Option<&'a str>,
     pub(crate) phase: Phase,
     pub(crate) asked: Ns,
-    pub(crate) answer: Answer<'a>,
+    pub(crate) reply: Reply<'a>,
     /// When the lease was handed out.
     pub(crate) start: Window,
     /// The last deadline.
@@ -52,8 +52,8 @@ pub(crate) struct Lease<'a> {
     pub(crate) extensions: Vec<Extension>,
     /// How many handles of the lease are out besides the first one.
     pub(crate) others: u64,
-    /// The answers that returned handles after the first one.
-    pub(crate) again: Vec<Answer<'a>>,
+    /// The replies that returned handles after the first one.
+    pub(crate) again: Vec<Reply<'a>>,
     /// The index, among the requests, of the first release with the last handle.
     pub(crate) release: Option<usize>,
     /// When the owner was notified of the loss.
@@ -110,7 +110,7 @@ impl<'a> Lease<'a> {
         &self,
         keys: &'k Keys<'a>,
     ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
-        let within = Window::new(self.asked, self.span().to.max(self.answer.ns));
+        let within = Window::new(self.asked, self.span().to.max(self.reply.ns));
         let found = self.token.map(|token| keys.of_token(token, self.resource, within));
         found.into_iter().flatten()
     }
@@ -121,8 +121,8 @@ impl<'a> Lease<'a> {
         &self,
         keys: &'k Keys<'a>,
     ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
-        let answered = self.answer.ns;
-        self.keys(keys).filter(move |key| key.granted || key.made.from <= answered)
+        let replied = self.reply.ns;
+        self.keys(keys).filter(move |key| key.granted || key.made.from <= replied)
     }
 
     /// The masters that certainly granted the lease.
@@ -163,7 +163,7 @@ fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
     let mut replaced: Vec<Option<Ns>> = leases
         .iter()
         .rev()
-        .map(|lease| next.insert((lease.client, lease.resource), lease.answer.ns))
+        .map(|lease| next.insert((lease.client, lease.resource), lease.reply.ns))
         .collect();
     replaced.reverse();
     replaced
@@ -227,15 +227,15 @@ fn settle<'a>(
 
 /// When a client gave its lease up.
 fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Window {
-    let answer = release.answer;
+    let reply = release.reply;
     // A client that does not support release goes on with its lease.
-    if answer.is_some_and(|answer| answer.why == Some(FailureReason::Unsupported)) {
+    if reply.is_some_and(|reply| reply.why == Some(FailureReason::Unsupported)) {
         return Window::at(Ns::MAX);
     }
-    if let Some(from) = answer.and_then(|answer| answer.from) {
+    if let Some(from) = reply.and_then(|reply| reply.from) {
         return Window::at(from);
     }
     let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
-    let to = release.answered().min(deleted.unwrap_or(Ns::MAX));
+    let to = release.replied().min(deleted.unwrap_or(Ns::MAX));
     Window::new(release.asked, to.max(release.asked))
 }

@@ -13,8 +13,8 @@ use super::{Case, Violation};
 
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let world = &case.world;
-    let from = world.until(Phase::Witness);
-    let to = world.until(Phase::Settle);
+    let from = world.until(Phase::FinalAcquire);
+    let to = world.until(Phase::Drain);
     let possible = |line: String| Violation::possible(Property::Liveness, vec![line], from, to);
     // If not everything was healed, no process can be blamed.
     let healed = case.faults.not_healed().next().is_none();
@@ -29,18 +29,18 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let final_acquires = case
         .requests
         .iter()
-        .filter(|request| request.is_acquire() && request.phase == Phase::Witness);
-    // For each process and resource: whether any request was granted, and the last answer.
+        .filter(|request| request.is_acquire() && request.phase == Phase::FinalAcquire);
+    // For each process and resource: whether any request was granted, and the last reply.
     let mut asked: BTreeMap<(&str, &str), (bool, String)> = BTreeMap::new();
-    let mut answers = 0;
+    let mut replies = 0;
     for request in final_acquires {
         let Some(resource) = request.resource else { continue };
         let (granted, last) = asked.entry((request.process, resource)).or_default();
         *granted |= request.granted();
-        answers += usize::from(request.answer.is_some());
-        *last = match request.answer {
-            Some(answer) => format!("was refused at {}", Ms(answer.ns)),
-            None => "had no answer".to_owned(),
+        replies += usize::from(request.reply.is_some());
+        *last = match request.reply {
+            Some(reply) => format!("was refused at {}", Ms(reply.ns)),
+            None => "had no reply".to_owned(),
         };
     }
     let alive = |process: &&Name| case.death(process).is_none();
@@ -48,7 +48,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     if survivors.is_empty() {
         return vec![bug("no client process is left for the final acquire")];
     }
-    if answers == 0 {
+    if replies == 0 {
         return vec![bug("no client answered after everything was healed")];
     }
     let mut findings = Vec::new();

@@ -135,20 +135,20 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
         let all = acquires_of(case, name);
         let granted = all.iter().filter(|request| request.granted()).count();
         let has_failed = |reason, request: &&Request<'_>| {
-            request.answer.is_some_and(|answer| answer.why == Some(reason))
+            request.reply.is_some_and(|reply| reply.why == Some(reason))
         };
         let failed = |reason| granted == 0 && all.iter().any(|one| has_failed(reason, one));
         let names_distrust = |request: &&Request<'_>| {
-            let text = request.answer.filter(|answer| !answer.ok).and_then(|answer| answer.text);
+            let text = request.reply.filter(|reply| !reply.ok).and_then(|reply| reply.text);
             text.is_some_and(|text| text.contains(DISTRUSTED))
         };
-        let answered = all.iter().any(|request| request.answer.is_some());
+        let replied = all.iter().any(|request| request.reply.is_some());
         let (as_wanted, what) = match wanted {
             Acquires::Granted => (granted > 0, "was never granted"),
             Acquires::AllGranted => {
                 (granted > 0 && granted == all.len(), "was not granted every time")
             }
-            Acquires::Refused => (answered && granted == 0, "was not refused"),
+            Acquires::Refused => (replied && granted == 0, "was not refused"),
             Acquires::Taken => (failed(FailureReason::Taken), "was not refused as taken"),
             Acquires::NoQuorum => {
                 (failed(FailureReason::NoQuorum), "was not refused for want of a quorum")
@@ -187,13 +187,12 @@ fn within(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.within {
         let all = acquires_of(case, name);
         let granted = all.into_iter().filter(|request| request.granted());
-        let slowest =
-            granted.max_by_key(|request| request.answered().saturating_sub(request.asked));
+        let slowest = granted.max_by_key(|request| request.replied().saturating_sub(request.asked));
         let Some(slowest) = slowest else {
             lines.add(Outcome::NotSeen, format!("within: {name} was never granted"));
             continue;
         };
-        let took = slowest.answered().saturating_sub(slowest.asked);
+        let took = slowest.replied().saturating_sub(slowest.asked);
         if took > time::of(wanted.0) {
             let line = format!(
                 "within: {} asked at {} and was granted after {}, expected at most {wanted}",

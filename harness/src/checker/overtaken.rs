@@ -51,9 +51,9 @@ impl Turns {
             let ahead = acquires.clone().filter(|(_, other)| is_ahead(case, other, request));
             for (index, other) in ahead {
                 // A request that was refused may not have been ahead at all.
-                let answered = Window::new(request.asked, other.answered());
+                let replied = Window::new(request.asked, other.replied());
                 let end = leases.get(&index).and_then(|lease| lease.holds.last());
-                let over = end.map_or(answered, |hold| Window::new(hold.inner.to, hold.outer.to));
+                let over = end.map_or(replied, |hold| Window::new(hold.inner.to, hold.outer.to));
                 turn = Window::new(turn.from.max(over.from), turn.to.max(over.to));
             }
             turn
@@ -64,7 +64,7 @@ impl Turns {
     fn overtaken<'c>(&self, case: &'c Case<'c>, request: &'c Request<'c>) -> Option<Overtaken<'c>> {
         let over = case.world.until(Phase::Heal);
         let died = case.died(request.process);
-        let until = request.answered().min(over).min(died);
+        let until = request.replied().min(over).min(died);
         let stands = case.world.node_timeout.saturating_mul(3);
         let since = self.0.get(&request.record)?.to.saturating_add(stands);
         if since >= until {
@@ -96,6 +96,6 @@ fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool
         && (other.process, other.resource) == (request.process, request.resource)
         && other.record != request.record
         && other.asked <= request.asked.saturating_add(case.world.node_timeout)
-        && other.answer.is_some()
-        && other.answered() <= request.answered()
+        && other.reply.is_some()
+        && other.replied() <= request.replied()
 }

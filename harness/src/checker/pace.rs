@@ -110,7 +110,7 @@ impl<'a> Paces<'a> {
         let mut right = history.clone();
         for record in &mut right.records {
             let (client, stamps) = match &mut record.event {
-                Event::Answered { client, from, at, deadline, .. } => {
+                Event::Replied { client, from, at, deadline, .. } => {
                     (&*client, [from.as_mut(), at.as_mut(), deadline.as_mut()])
                 }
                 Event::Lost { client, at, .. } => (&*client, [Some(at), None, None]),

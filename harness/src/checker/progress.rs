@@ -68,8 +68,9 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             // Positions of processes that are gone are in the way, too, until they are passed over.
             let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
             let busy = busy.max(stood);
-            let silent = ended_silently(case, request, resource, ended)
-                || cleaned_up_silently(case, request, resource, ended);
+            let silent = request.wait_ms > 0
+                && (ended_silently(case, request, resource, ended)
+                    || cleaned_up_silently(case, request, resource, ended));
             let looks = if silent { LOOKS } else { 0 };
             let bound = bound.saturating_add(looks);
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
@@ -112,21 +113,20 @@ fn request_for(case: &Case<'_>, index: usize, resource: &str) -> usize {
     found.next().unwrap_or(index)
 }
 
-/// Whether a key ended without a notification while a request waited. A client that deletes a key
+/// Whether a key ended without a notification while the request waited. A client that deletes a key
 /// sends one. A key that is lost or expires ends without one.
 ///
 /// A waiter knows when the keys that it has seen expire. It does not know of a key that was set
 /// while it waited, by the next client of a process that handed its lease on.
 fn ended_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
     let during = Window::new(request.asked, ended);
-    request.wait_ms > 0
-        && case.keys.all.iter().any(|key| {
-            let lost = key.life.lost.map(|loss| loss.at);
-            let expired = key.deleted.is_none() && key.made.to > request.asked;
-            let silent = lost.or(expired.then_some(key.life.expires));
-            key.resource.is_none_or(|name| name == resource)
-                && silent.is_some_and(|silent| during.touches(silent))
-        })
+    case.keys.all.iter().any(|key| {
+        let lost = key.life.lost.map(|loss| loss.at);
+        let expired = key.deleted.is_none() && key.made.to > request.asked;
+        let silent = lost.or(expired.then_some(key.life.expires));
+        key.resource.is_none_or(|name| name == resource)
+            && silent.is_some_and(|silent| during.touches(silent))
+    })
 }
 
 /// Whether the last key in the way of a waiting request was the key of another client's attempt
@@ -136,8 +136,8 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
     let during = Window::new(request.asked, ended);
     let refused = |key: &Presence<'_>| {
         case.requests.iter().any(|other| {
-            let is_refused = other.answer.is_some_and(|answer| {
-                matches!(answer.why, Some(FailureReason::Taken | FailureReason::NoQuorum))
+            let is_refused = other.reply.is_some_and(|reply| {
+                matches!(reply.why, Some(FailureReason::Taken | FailureReason::NoQuorum))
             });
             is_refused
                 && other.is_acquire()
@@ -155,22 +155,19 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
     });
     let of_others = ended.filter(|key| !own(key) || refused(key));
     let last = of_others.max_by_key(|key| key.possible.to);
-    last.is_some_and(|key| request.wait_ms > 0 && refused(key) && !is_lease(key))
+    last.is_some_and(|key| refused(key) && !is_lease(key))
 }
 
 /// When a request ended; none: the request is not to be checked.
 fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     let process = request.process;
-    let ended = match request.answer {
-        Some(answer)
-            if matches!(
-                answer.why,
-                Some(FailureReason::Unsupported | FailureReason::Cancelled)
-            ) =>
+    let ended = match request.reply {
+        Some(reply)
+            if matches!(reply.why, Some(FailureReason::Unsupported | FailureReason::Cancelled)) =>
         {
             return None;
         }
-        Some(answer) => answer.ns,
+        Some(reply) => reply.ns,
         None => case.world.until(Phase::Heal),
     };
     let span = Window::new(request.asked, ended);
@@ -179,9 +176,9 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     if dead || paused {
         return None;
     }
-    // A request without an answer failed only if it had time enough.
+    // A request without a reply failed only if it had time enough.
     let enough = bound(case, request, span).saturating_add(time::of_ms(request.wait_ms));
-    (request.answer.is_some() || span.length() > enough).then_some(ended)
+    (request.reply.is_some() || span.length() > enough).then_some(ended)
 }
 
 /// How long an acquire may take when nothing is in the way any more: some rounds and the pauses
@@ -211,15 +208,15 @@ pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> S
 fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
     let Request { client, asked, .. } = *request;
     let resource = request.resource.unwrap_or("?");
-    let what = match request.answer {
-        Some(answer) if answer.ok => {
+    let what = match request.reply {
+        Some(reply) if reply.ok => {
             format!("got it only at {}: at most {} would do", Ms(ended), Ms(bound))
         }
-        Some(answer) => {
-            let why = answer.why.map_or("no reason".to_owned(), super::name_of);
+        Some(reply) => {
+            let why = reply.why.map_or("no reason".to_owned(), super::name_of);
             format!("was refused at {} ({why})", Ms(ended))
         }
-        None => format!("had no answer by {}", Ms(ended)),
+        None => format!("had no reply by {}", Ms(ended)),
     };
     let lines = vec![
         format!("{client} asked for {resource} at {}, and {what}", Ms(asked)),

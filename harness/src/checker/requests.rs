@@ -1,4 +1,4 @@
-//! The requests to clients, paired with their answers.
+//! The requests to clients, paired with their replies.
 
 use crate::checker::maps::Map;
 
@@ -24,11 +24,11 @@ pub(crate) struct Request<'a> {
     pub(crate) phase: Phase,
     /// The index of the request among the records.
     pub(crate) record: usize,
-    pub(crate) answer: Option<Answer<'a>>,
+    pub(crate) reply: Option<Reply<'a>>,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Answer<'a> {
+pub(crate) struct Reply<'a> {
     pub(crate) ns: Ns,
     pub(crate) record: usize,
     pub(crate) ok: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) text: Option<&'a str>,
 }
 
-impl Answer<'_> {
+impl Reply<'_> {
     /// When the client's library returned, as far as it is known.
     pub(crate) fn returned(&self) -> Ns {
         self.at.unwrap_or(self.ns)
@@ -52,18 +52,18 @@ impl Answer<'_> {
 }
 
 impl Request<'_> {
-    /// When the request was answered; without an answer, the end of time.
-    pub(crate) fn answered(&self) -> Ns {
-        self.answer.map_or(Ns::MAX, |answer| answer.ns)
+    /// When the request was answered; without a reply, the end of time.
+    pub(crate) fn replied(&self) -> Ns {
+        self.reply.map_or(Ns::MAX, |reply| reply.ns)
     }
 
     pub(crate) fn span(&self) -> Window {
-        Window::new(self.asked, self.answered())
+        Window::new(self.asked, self.replied())
     }
 
-    /// Whether it succeeded; none: no answer came.
+    /// Whether it succeeded; none: no reply came.
     pub(crate) fn ok(&self) -> Option<bool> {
-        self.answer.map(|answer| answer.ok)
+        self.reply.map(|reply| reply.ok)
     }
 
     pub(crate) fn is_acquire(&self) -> bool {
@@ -71,7 +71,7 @@ impl Request<'_> {
     }
 
     pub(crate) fn granted(&self) -> bool {
-        self.is_acquire() && self.answer.is_some_and(|answer| answer.ok)
+        self.is_acquire() && self.reply.is_some_and(|reply| reply.ok)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     for (record, Record { ns, event }) in world.records.iter().enumerate() {
         match event {
             Event::Phase { phase } => now = *phase,
-            Event::Asked { client, id, op, resource, with, again, ttl_ms, wait_ms } => {
+            Event::Requested { client, id, op, resource, with, again, ttl_ms, wait_ms } => {
                 open.insert(*id, all.len());
                 all.push(Request {
                     client,
@@ -97,10 +97,10 @@ pub(crate) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                     asked: *ns,
                     phase: now,
                     record,
-                    answer: None,
+                    reply: None,
                 });
             }
-            Event::Answered {
+            Event::Replied {
                 id,
                 ok,
                 token,
@@ -115,7 +115,7 @@ pub(crate) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                 ..
             } => {
                 let Some(index) = open.remove(id) else { continue };
-                all[index].answer = Some(Answer {
+                all[index].reply = Some(Reply {
                     ns: *ns,
                     record,
                     ok: *ok,

@@ -20,10 +20,10 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<String> {
         }
     };
     for request in &case.requests {
-        let Some(answer) = request.answer else { continue };
-        let stamps = [answer.from, answer.at].into_iter().flatten();
+        let Some(reply) = request.reply else { continue };
+        let stamps = [reply.from, reply.at].into_iter().flatten();
         let (earliest, latest) =
-            (request.asked.saturating_sub(SKEW), answer.ns.saturating_add(SKEW));
+            (request.asked.saturating_sub(SKEW), reply.ns.saturating_add(SKEW));
         let mut before = earliest;
         for stamp in stamps {
             if stamp < before || stamp > latest {
@@ -35,7 +35,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<String> {
                         request.process,
                         request.op,
                         Ms(request.asked),
-                        Ms(answer.ns),
+                        Ms(reply.ns),
                         Ms(stamp)
                     ),
                 );

@@ -31,14 +31,14 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
 
 /// A lease that was handed out or extended at its deadline or later.
 fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
-    let answer = request.answer.filter(|answer| answer.ok)?;
+    let reply = request.reply.filter(|reply| reply.ok)?;
     if !matches!(request.op, "acquire" | "extend") {
         return None;
     }
-    let at = answer.returned();
-    let late = match (answer.deadline, answer.valid_ms) {
+    let at = reply.returned();
+    let late = match (reply.deadline, reply.valid_ms) {
         // Without a stamp: when the client received the last reply that it needed.
-        (Some(deadline), _) => answer.at.or_else(|| case.learnt(request, answer.ns))? >= deadline,
+        (Some(deadline), _) => reply.at.or_else(|| case.learnt(request, reply.ns))? >= deadline,
         (None, valid) => valid == Some(0),
     };
     if !late {
@@ -48,7 +48,7 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if case.paused_before_stamp(request, at).is_some() {
         return None;
     }
-    let deadline = answer.deadline.unwrap_or(at);
+    let deadline = reply.deadline.unwrap_or(at);
     let lines = vec![format!(
         "{} was given {} at {}, until {}: nothing was left of it",
         request.client,
@@ -114,14 +114,17 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
             let own = || keys.iter().filter(move |key| key.node == node);
             let before = own().rfind(|key| key.possible.from <= at).map(|key| &key.life);
             let there = own().any(|key| key.possible.from <= at && at < key.possible.to);
-            // A key that was created anew is known to have been gone. The new key must come before
-            // the old one would have expired by itself.
-            let known = before.is_none_or(|life| {
-                own().any(|key| {
+            let known = match before {
+                // A key that was created anew is known to have been gone. The new key must come
+                // before the old one would have expired by itself.
+                Some(life) => own().any(|key| {
                     let anew = at <= key.made.from && key.made.to < life.expires.from;
                     anew && key.delivered.is_some_and(|delivered| delivered <= by)
-                })
-            });
+                }),
+                // The client does not know whether a late key of its attempt came before or after
+                // another master lost its key.
+                None => !own().any(|key| key.granted),
+            };
             !there && known
         };
         let ends = keys.iter().map(|key| key.possible.to);
@@ -159,7 +162,7 @@ fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         return None;
     }
     // After that, its clients may be gone.
-    let over = case.world.until(Phase::Settle);
+    let over = case.world.until(Phase::Drain);
     let released = case.released(lease);
     let replaced = case.replaced(lease);
     let died = case.died(lease.process);

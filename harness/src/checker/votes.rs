@@ -36,7 +36,7 @@ fn without_quorum(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if causes::too_few(case, lease).is_some() {
         return None;
     }
-    let at = lease.answer.returned();
+    let at = lease.reply.returned();
     let by = at.saturating_add(SKEW);
     let in_time = |delivered: Option<Ns>| delivered.is_some_and(|delivered| delivered <= by);
     let votes = lease.votes(&case.keys).filter(|key| in_time(key.delivered));
@@ -61,9 +61,9 @@ fn extended_without_quorum(
     extension: &Extension,
 ) -> Option<Violation> {
     let request = &case.requests[extension.request?];
-    let answer = request.answer?;
-    let at = answer.returned();
-    if case.keys.is_opaque(request.process, lease.resource, Window::new(request.asked, answer.ns)) {
+    let reply = request.reply?;
+    let at = reply.returned();
+    if case.keys.is_opaque(request.process, lease.resource, Window::new(request.asked, reply.ns)) {
         return None;
     }
     let kept = case.keys.kept(request.process, lease.token?, begun(case, lease, request));
@@ -98,7 +98,7 @@ fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
             && (lease.start.to..request.asked).contains(&other.asked)
     });
     let rounds = before.filter_map(|other| {
-        let why = other.answer.and_then(|answer| answer.why);
+        let why = other.reply.and_then(|reply| reply.why);
         match why {
             _ if other.op == "keep_alive" => Some(reported),
             Some(FailureReason::Cancelled) => Some(other.asked).filter(|asked| *asked >= reported),
@@ -111,8 +111,8 @@ fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
 /// A lease that was extended after its end. A lost lease stays lost.
 fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<Violation> {
     let request = &case.requests[extension.request?];
-    let answer = request.answer?;
-    let called = answer.from.unwrap_or(request.asked).saturating_sub(SKEW);
+    let reply = request.reply?;
+    let called = reply.from.unwrap_or(request.asked).saturating_sub(SKEW);
     let lost = lease.lost.unwrap_or(Ns::MAX);
     let over = extension.before.to.min(lost);
     (called > over).then(|| {
@@ -126,6 +126,6 @@ fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<
                 Ms(over)
             ),
         ];
-        Violation::bug(Property::Validity, lines, over, answer.returned())
+        Violation::bug(Property::Validity, lines, over, reply.returned())
     })
 }

@@ -91,11 +91,11 @@ impl<'a> World<'a> {
                 Event::Ready { process, can } => {
                     world.can.extend(can.iter().map(|can| (process.as_str(), *can)));
                 }
-                Event::Asked { resource: Some(resource), op, .. } if op == "acquire" => {
+                Event::Requested { resource: Some(resource), op, .. } if op == "acquire" => {
                     world.know(resource);
                 }
                 Event::Broken { process, why } => world.broken.push((process, *ns, why)),
-                Event::Answered { client, .. }
+                Event::Replied { client, .. }
                 | Event::Lost { client, .. }
                 | Event::Extended { client, .. } => {
                     let process = world.process(client);

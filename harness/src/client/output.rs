@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::client_protocol::{Answer, ClientLine, FailureReason, Notice};
+use crate::client_protocol::{ClientLine, ClientReply, FailureReason, Notice};
 use crate::stamp;
 use crate::units::nanos;
 
@@ -32,17 +32,23 @@ impl Output {
     }
 
     /// Answers a request.
-    pub(crate) fn answer(&self, answer: &Answer) {
+    pub(crate) fn reply(&self, reply: &ClientReply) {
         match self {
-            Self::Stdout => write(answer),
-            Self::Channel(to, _) => send(to, ClientLine::Answer(answer.clone())),
+            Self::Stdout => write(reply),
+            Self::Channel(to, _) => send(to, ClientLine::Reply(reply.clone())),
         }
     }
 
     /// Answers a request that failed.
     pub(crate) fn refuse(&self, id: u64, why: FailureReason, text: impl Into<String>) {
         let (why, text) = (Some(why), Some(text.into()));
-        self.answer(&Answer { id, at_ns: Some(self.now()), why, text, ..Answer::default() });
+        self.reply(&ClientReply {
+            id,
+            at_ns: Some(self.now()),
+            why,
+            text,
+            ..ClientReply::default()
+        });
     }
 
     /// Sends a notice, which answers no request.
@@ -55,7 +61,7 @@ impl Output {
 
     /// Answers a line that is not a valid request, if it contains at least the number of a request.
     pub(crate) fn refuse_line(&self, line: &str, error: &serde_json::Error) {
-        /// The part of a request that an answer needs.
+        /// The part of a request that a reply needs.
         #[derive(serde::Deserialize)]
         struct Numbered {
             id: u64,

@@ -12,7 +12,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::limited::limited;
 use super::output::Output;
-use crate::client_protocol::{Answer, FailureReason, Notice};
+use crate::client_protocol::{ClientReply, FailureReason, Notice};
 use crate::name::Name;
 use crate::stamp;
 
@@ -133,7 +133,7 @@ async fn own(
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        output.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
+                        output.refuse(id, FailureReason::Error, "an extension is under way: await its reply");
                     }
                     Some(Order::Extend { id, ttl, polls }) => {
                         let from_ns = output.now();
@@ -212,10 +212,19 @@ async fn release(output: &Output, id: u64, lease: Lease, handles: Option<u64>) {
     let why = why(released.outcome);
     let text = why.map(|_| released.to_string());
     let ok = why.is_none();
-    output.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
+    output.reply(&ClientReply {
+        id,
+        ok,
+        from_ns,
+        at_ns,
+        handles,
+        why,
+        text,
+        ..ClientReply::default()
+    });
 }
 
-/// The reason in the answer to a release that did not fully succeed.
+/// The reason in the reply to a release that did not fully succeed.
 pub(super) const fn why(outcome: Outcome) -> Option<FailureReason> {
     match outcome {
         Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
@@ -250,8 +259,9 @@ impl Watch {
         let deadline_ns = Some(self.reported(lease.deadline()));
         let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
         let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
-        let answer = Answer { id, ok: true, from_ns, at_ns, deadline_ns, ..Answer::default() };
-        self.output.answer(&Answer { fence, handles, ..answer });
+        let reply =
+            ClientReply { id, ok: true, from_ns, at_ns, deadline_ns, ..ClientReply::default() };
+        self.output.reply(&ClientReply { fence, handles, ..reply });
     }
 
     /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
@@ -270,7 +280,7 @@ impl Watch {
             Some(why) => self.output.refuse(id, FailureReason::Lost, why),
             None => {
                 let at_ns = Some(self.output.now());
-                self.output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                self.output.reply(&ClientReply { id, ok: true, at_ns, ..ClientReply::default() });
             }
         }
     }
@@ -281,20 +291,24 @@ impl Watch {
         (from_ns, at_ns): (i64, i64),
         result: Result<Deadline, ExtendError>,
     ) {
-        let mut answer =
-            Answer { id, from_ns: Some(from_ns), at_ns: Some(at_ns), ..Answer::default() };
+        let mut reply = ClientReply {
+            id,
+            from_ns: Some(from_ns),
+            at_ns: Some(at_ns),
+            ..ClientReply::default()
+        };
         match result {
             Ok(deadline) => {
-                answer.ok = true;
-                answer.deadline_ns = Some(self.reported(deadline));
+                reply.ok = true;
+                reply.deadline_ns = Some(self.reported(deadline));
             }
             Err(error) => {
-                answer.why = Some(match error {
+                reply.why = Some(match error {
                     ExtendError::NoQuorum { .. } => FailureReason::NoQuorum,
                     ExtendError::QuorumGone { .. } | ExtendError::Lost(_) => FailureReason::Lost,
                     _ => FailureReason::Error,
                 });
-                answer.text = Some(error.to_string());
+                reply.text = Some(error.to_string());
                 if matches!(error, ExtendError::QuorumGone { .. }) && self.over.is_none() {
                     // The library leaves it to its caller to stop at this point. A correct caller
                     // stops.
@@ -302,7 +316,7 @@ impl Watch {
                 }
             }
         }
-        self.output.answer(&answer);
+        self.output.reply(&reply);
     }
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
@@ -312,7 +326,7 @@ impl Watch {
         lease.keep_alive(max_hold);
         self.start();
         let at_ns = Some(self.output.now());
-        self.output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+        self.output.reply(&ClientReply { id, ok: true, at_ns, ..ClientReply::default() });
     }
 
     /// From now on, polls the deadline until the lease is lost.
@@ -324,9 +338,11 @@ impl Watch {
         }
     }
 
+    /// Reports the deadline if it moved. A lost lease has no deadline: the loss was reported, or is
+    /// about to be.
     fn look(&mut self, lease: &Lease) {
         let deadline = lease.deadline();
-        if deadline == self.seen.0 {
+        if deadline == self.seen.0 || lease.is_lost() {
             return;
         }
         let deadline_ns = self.reported(deadline);

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::limited::{ChoosePolls, limited};
 use super::output::Output;
 use super::owner::{self, Order};
-use crate::client_protocol::{Answer, FailureReason, Op, Request};
+use crate::client_protocol::{ClientReply, FailureReason, Op, Request};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 
@@ -93,9 +93,9 @@ impl RequestHandler {
                 self.order((client, resource), id, Order::Release { id });
             }
             Op::Cancel { request } => {
-                // Answer first: the answer only confirms that the cancel arrived. A request that
+                // Reply first: this only confirms that the cancel arrived. A request that
                 // has ended meanwhile counts as cancelled.
-                self.output.answer(&Answer { id, ok: true, ..Answer::default() });
+                self.output.reply(&ClientReply { id, ok: true, ..ClientReply::default() });
                 let mut table = self.table();
                 if let Some(cancel) = table.acquiring.remove(&request) {
                     // The send fails if the acquire has ended meanwhile. The sends below fail if
@@ -108,7 +108,7 @@ impl RequestHandler {
             }
             Op::Step { check: None, .. } => {
                 let at_ns = Some(self.output.now());
-                self.output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                self.output.reply(&ClientReply { id, ok: true, at_ns, ..ClientReply::default() });
             }
             Op::Step { check: Some(resource), .. } => {
                 self.order((client, resource), id, Order::Check { id });
@@ -167,26 +167,33 @@ impl RequestHandler {
                 Ok(lease) => {
                     let reported = owner::deadline_ns(&output, lease.deadline());
                     let fence = lease.fencing_token();
-                    // Register the lease before the answer, since the next request may be about it.
+                    // Register the lease before the reply, since the next request may be about it.
                     // It replaces a lease that was lost and never released.
                     let orders = owner::spawn(output.clone(), lease, whose.clone(), reported);
                     table.owners.insert(whose, Entry { orders, owner });
                     drop(table);
-                    output.answer(&Answer {
+                    output.reply(&ClientReply {
                         id,
                         ok: true,
                         from_ns: Some(from_ns),
                         at_ns: Some(at_ns),
                         deadline_ns: Some(reported),
                         fence,
-                        ..Answer::default()
+                        ..ClientReply::default()
                     });
                 }
                 Err(error) => {
                     drop(table);
                     let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
                     let (why, text) = (Some(why(&error)), Some(error.to_string()));
-                    output.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
+                    output.reply(&ClientReply {
+                        id,
+                        from_ns,
+                        at_ns,
+                        why,
+                        text,
+                        ..ClientReply::default()
+                    });
                 }
             }
         });

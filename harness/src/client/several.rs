@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use super::owner::{self, Order};
 use super::requests::{Entry, RequestHandler, why};
-use crate::client_protocol::{Answer, Each, FailureReason};
+use crate::client_protocol::{ClientReply, Each, FailureReason};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 
@@ -30,19 +30,19 @@ impl RequestHandler {
                 return output.refuse(id, FailureReason::Cancelled, "cancelled");
             };
             let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
-            let mut answer = Answer { id, from_ns, at_ns, ..Answer::default() };
+            let mut reply = ClientReply { id, from_ns, at_ns, ..ClientReply::default() };
             let mut table = unpoisoned(&table);
             match result {
                 Ok(leases) => {
-                    answer.ok = true;
+                    reply.ok = true;
                     for (lease, resource) in leases.into_iter().zip(resources) {
                         let deadline = owner::deadline_ns(&output, lease.deadline());
                         let deadline_ns = Some(deadline);
-                        answer.deadline_ns =
-                            [answer.deadline_ns, deadline_ns].into_iter().flatten().min();
+                        reply.deadline_ns =
+                            [reply.deadline_ns, deadline_ns].into_iter().flatten().min();
                         let fence = lease.fencing_token();
-                        answer.each.push(Each { token: None, deadline_ns, fence });
-                        // Register the lease before the answer, since the next request may be about
+                        reply.each.push(Each { token: None, deadline_ns, fence });
+                        // Register the lease before the reply, since the next request may be about
                         // it. It replaces a lease that was lost and never released.
                         let whose = (client.clone(), resource);
                         let orders = owner::spawn(output.clone(), lease, whose.clone(), deadline);
@@ -51,12 +51,12 @@ impl RequestHandler {
                     }
                 }
                 Err(error) => {
-                    answer.why = Some(why(&error));
-                    answer.text = Some(error.to_string());
+                    reply.why = Some(why(&error));
+                    reply.text = Some(error.to_string());
                 }
             }
             drop(table);
-            output.answer(&answer);
+            output.reply(&reply);
         });
     }
 
@@ -101,7 +101,15 @@ impl RequestHandler {
             }
             let (ok, at_ns) = (worst.is_none(), Some(output.now()));
             let (why, text) = worst.unzip();
-            output.answer(&Answer { id, ok, from_ns, at_ns, why, text, ..Answer::default() });
+            output.reply(&ClientReply {
+                id,
+                ok,
+                from_ns,
+                at_ns,
+                why,
+                text,
+                ..ClientReply::default()
+            });
         });
     }
 }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::peer::{ANSWER, Fault};
-use super::{OPTIONS, Session, Verdict, acquire_op, cannot, fine, shown, text_of_answer};
+use super::{OPTIONS, Session, Verdict, acquire_op, cannot, fine, shown, text_of_reply};
 use crate::client_protocol::{Capability, FailureReason, Op, PROTOCOL};
 
-/// The time limit for an answer that needs no master. A scenario needs it sooner; the rest is for
+/// The time limit for a reply that needs no master. A scenario needs it sooner; the rest is for
 /// busy machines.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -64,14 +64,14 @@ fn word(can: Capability) -> Option<String> {
 pub(super) fn step(session: &mut Session) -> Result<Verdict, Fault> {
     let op = Op::Step { name: "write R".into(), check: None };
     let asked = session.peer.ask("c1", op)?;
-    let (answer, _) = session.peer.answer_within(asked, AT_ONCE)?;
-    if answer.ok {
+    let (reply, _) = session.peer.answer_within(asked, AT_ONCE)?;
+    if reply.ok {
         return fine("without a check it is answered at once");
     }
     wrong!(
         "a step without a check was refused: {}; answer {{\"id\":{},\"ok\":true}} at once, whatever \
          is held: the harness wants to see what a holder does that does not look",
-        text_of_answer(&answer),
+        text_of_reply(&reply),
         asked.id
     )
 }
@@ -85,7 +85,7 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     let resource = "check-cancel".to_owned();
     let held = session.request("c1", acquire_op(&resource, 0))?;
     if !held.ok {
-        return wrong!("a free resource was refused: {}", text_of_answer(&held));
+        return wrong!("a free resource was refused: {}", text_of_reply(&held));
     }
     let waiting = session.peer.ask("c2", acquire_op(&resource, OPTIONS.ttl_ms * 4))?;
     session.peer.pass(Duration::from_millis(100))?;
@@ -98,14 +98,14 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
         return wrong!(
             "the cancel was answered {}; the cancel itself is answered with \"ok\":true, and the \
              request that it names with \"why\":\"cancelled\"",
-            text_of_answer(&cancelled)
+            text_of_reply(&cancelled)
         );
     }
     if waited.why != Some(FailureReason::Cancelled) {
         return wrong!(
             "an acquire that waited was cancelled and then answered {}; answer it with \"ok\":false \
              and \"why\":\"cancelled\", and give up what it may have set",
-            text_of_answer(&waited)
+            text_of_reply(&waited)
         );
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
@@ -121,14 +121,14 @@ pub(super) fn unknown(session: &mut Session) -> Result<Verdict, Fault> {
     let id = session.peer.next_id();
     let line = format!("{{\"id\":{id},\"client\":\"c1\",\"op\":\"somersault\"}}");
     let asked = session.peer.ask_raw("somersault", &line)?;
-    let (answer, _) = session.peer.answer(asked)?;
-    if !answer.ok && answer.why == Some(FailureReason::Unsupported) {
+    let (reply, _) = session.peer.reply(asked)?;
+    if !reply.ok && reply.why == Some(FailureReason::Unsupported) {
         return fine("an op that it does not know is answered");
     }
     wrong!(
         "an op that does not exist was answered {}; say {{\"id\":{id},\"ok\":false,\
          \"why\":\"unsupported\"}} to whatever is not known: the protocol may grow",
-        text_of_answer(&answer)
+        text_of_reply(&reply)
     )
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::peer::Fault;
-use super::{OPTIONS, Session, Verdict, acquire_op, fine, text_of_answer};
+use super::{OPTIONS, Session, Verdict, acquire_op, fine, text_of_reply};
 use crate::client_protocol::FailureReason;
 
 /// How long an attempt may take while masters are dead, with the node timeout of its options.
@@ -18,23 +18,23 @@ pub(super) fn no_quorum(session: &mut Session) -> Result<Verdict, Fault> {
     let resource = "check-no-quorum".to_owned();
     let op = acquire_op(&resource, 0);
     let asked = session.peer.ask("c1", op)?;
-    let (answer, received) = session.peer.answer_within(asked, BOUND)?;
+    let (reply, received) = session.peer.answer_within(asked, BOUND)?;
     let took = Duration::from_nanos(u64::try_from(received - asked.at).unwrap_or(0));
-    match (answer.ok, answer.why) {
+    match (reply.ok, reply.why) {
         (false, Some(FailureReason::NoQuorum)) => {
             fine(format!("with {dead} of {all} masters dead, in {took:.1?}"))
         }
         (true, _) => {
             wrong!(
                 "with {dead} of {all} masters dead a lease was granted: {}",
-                text_of_answer(&answer)
+                text_of_reply(&reply)
             )
         }
         // Some libraries do not tell the two apart, which is no mistake of the driver.
         (false, _) => Ok(Verdict::Skipped(format!(
             "with {dead} of {all} masters dead an acquire was answered {}; if the library reports \
              that too few masters replied, answer \"why\":\"no-quorum\"",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         ))),
     }
 }

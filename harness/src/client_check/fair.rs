@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::peer::{Fault, Peer, PendingRequest};
-use super::{OPTIONS, Session, Verdict, cannot, fine, text_of_answer};
-use crate::client_protocol::{Answer, Capability, Op, Options};
+use super::{OPTIONS, Session, Verdict, cannot, fine, text_of_reply};
+use crate::client_protocol::{Capability, ClientReply, Op, Options};
 
 const RESOURCE: &str = "check-fair";
 const PROCESSES: usize = 3;
@@ -41,7 +41,7 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         let Some((number, second, asked)) = waiting.pop_front() else { break };
         let process = &mut processes[number];
         let granted = process.is_answered(asked, SOON)?;
-        if !granted || !process.answer(asked)?.0.ok {
+        if !granted || !process.reply(asked)?.0.ok {
             return wrong!(
                 "{PROCESSES} processes with the option \"fair\":true want one resource, and turn \
                  {} is process {}'s, which has waited for longest; it was not granted within \
@@ -53,9 +53,9 @@ pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
         waiting.push_back((number, !second, ask(process, !second)?));
         process.pass(APART)?;
         let release = process.ask(client(second), Op::Release { resource: RESOURCE.into() })?;
-        let (released, _): (Answer, _) = process.answer(release)?;
+        let (released, _): (ClientReply, _) = process.reply(release)?;
         if !released.ok {
-            return wrong!("a release was answered {}", text_of_answer(&released));
+            return wrong!("a release was answered {}", text_of_reply(&released));
         }
     }
     fine(format!("{PROCESSES} processes took {ROUNDS} turns each"))

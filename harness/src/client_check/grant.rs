@@ -1,9 +1,9 @@
-//! Grant: the checks of acquire, and of the data in the answer.
+//! Grant: the checks of acquire, and of the data in the reply.
 
 use std::time::Duration;
 
 use super::peer::Fault;
-use super::{Grant, OPTIONS, Session, Verdict, acquire_op, cannot, fine, no_lease, text_of_answer};
+use super::{Grant, OPTIONS, Session, Verdict, acquire_op, cannot, fine, no_lease, text_of_reply};
 use crate::client_protocol::{Capability, FailureReason, Op};
 use crate::history::text_of;
 use crate::process::shown;
@@ -18,12 +18,12 @@ impl Session {
     ) -> Result<Grant, Fault> {
         let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0, again: false };
         let asked = self.peer.ask(client, op)?;
-        let (answer, received) = self.peer.answer(asked)?;
-        if answer.ok {
+        let (reply, received) = self.peer.reply(asked)?;
+        if reply.ok {
             let (resource, asked) = (resource.to_owned(), asked.at);
-            return Ok(Grant { resource, ttl_ms, asked, received, answer, value: None });
+            return Ok(Grant { resource, ttl_ms, asked, received, reply, value: None });
         }
-        wrong!("a free resource was not granted, with all masters up: {}", text_of_answer(&answer))
+        wrong!("a free resource was not granted, with all masters up: {}", text_of_reply(&reply))
     }
 }
 
@@ -36,13 +36,13 @@ pub(super) fn acquire(session: &mut Session) -> Result<Verdict, Fault> {
 
 pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
-    let Some(at) = grant.answer.at_ns else {
+    let Some(at) = grant.reply.at_ns else {
         return wrong!(
             "the answer to an acquire has no \"at_ns\": read CLOCK_MONOTONIC right after the \
              library returned (Python: time.monotonic_ns(), C: clock_gettime)"
         );
     };
-    for (name, stamp) in [("at_ns", Some(at)), ("from_ns", grant.answer.from_ns)] {
+    for (name, stamp) in [("at_ns", Some(at)), ("from_ns", grant.reply.from_ns)] {
         if let Some(stamp) = stamp.filter(|stamp| !(grant.asked..=grant.received).contains(stamp)) {
             return wrong!(
                 "\"{name}\" is {stamp}, but the call was between {} and {}{}; stamps are \
@@ -53,7 +53,7 @@ pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
             );
         }
     }
-    match grant.answer.from_ns {
+    match grant.reply.from_ns {
         Some(from) if from > at => wrong!(
             "\"from_ns\" ({from}) is later than \"at_ns\" ({at}): it is read just before the \
              library is called"
@@ -72,7 +72,7 @@ pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
     for _ in 0..3 {
         let grant = session.grant("c1", "fenced", OPTIONS.ttl_ms)?;
         session.release("c1", "fenced")?;
-        let Some(token) = grant.answer.fence else {
+        let Some(token) = grant.reply.fence else {
             return wrong!(
                 "`fence` is in \"can\", options say `\"fencing\":true`, and the answer to an acquire \
                  has no \"fence\": say the lease's fencing token there"
@@ -112,8 +112,8 @@ pub(super) fn deadline(session: &mut Session) -> Result<Verdict, Fault> {
     let claimed = session.can(Capability::Deadline);
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
     let ttl = Duration::from_millis(grant.ttl_ms);
-    let at = grant.answer.at_ns.unwrap_or(grant.received);
-    match (grant.answer.deadline_ns, grant.answer.valid_ms) {
+    let at = grant.reply.at_ns.unwrap_or(grant.received);
+    match (grant.reply.deadline_ns, grant.reply.valid_ms) {
         (Some(deadline), _) if deadline <= at => wrong!(
             "\"deadline_ns\" is {deadline}, no later than the return of the library at {at}{}: a \
              lease that is over must be refused with \"why\":\"late\"",
@@ -176,7 +176,7 @@ pub(super) fn keys(session: &mut Session) -> Result<Verdict, Fault> {
 
 pub(super) fn token(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
-    let Some(token) = &grant.answer.token else {
+    let Some(token) = &grant.reply.token else {
         return Ok(Verdict::Skipped(
             "it gives none; with one, reports identify the clients".to_owned(),
         ));
@@ -198,17 +198,17 @@ pub(super) fn taken(session: &mut Session) -> Result<Verdict, Fault> {
         return Ok(no_lease());
     };
     let op = acquire_op(&resource, 0);
-    let answer = session.request("c2", op)?;
-    match (answer.ok, answer.why) {
+    let reply = session.request("c2", op)?;
+    match (reply.ok, reply.why) {
         (false, Some(FailureReason::Taken)) => fine("a second client of the process is refused"),
         (true, _) => wrong!(
             "a second client of the process was granted what the first one holds: {}; \"client\" \
              names the client that asks, and each is a holder of its own, although the process is the same",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         ),
         (false, _) => wrong!(
             "a resource of another holder was refused as {}; that is no error: say \"why\":\"taken\"",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         ),
     }
 }
@@ -222,19 +222,19 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
     let op = acquire_op(&resource, 3000);
     let waiting = session.peer.ask("c2", op)?;
     if session.peer.is_answered(waiting, Duration::from_millis(300))? {
-        let (answer, _) = session.peer.answer(waiting)?;
+        let (reply, _) = session.peer.reply(waiting)?;
         session.release("c1", &resource)?;
         return wrong!(
             "an acquire with a \"wait_ms\" of 3000 was answered at once: {}; wait while it is \
              taken, or do not say that you can `wait`",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         );
     }
     let step = Op::Step { name: "write R".into(), check: None };
     let step = session.peer.ask("c3", step)?;
     let stepped = session.peer.is_answered(step, Duration::from_secs(1))?;
     session.release("c1", &resource)?;
-    let (answer, _) = session.peer.answer(waiting)?;
+    let (reply, _) = session.peer.reply(waiting)?;
     session.release("c2", &resource)?;
     if !stepped {
         return wrong!(
@@ -242,11 +242,11 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
              run concurrently, each in a thread or task of its own"
         );
     }
-    if answer.ok {
+    if reply.ok {
         return fine("a waiter is granted after the release, other requests go on");
     }
     wrong!(
         "an acquire that waited was not granted after the holder's release: {}",
-        text_of_answer(&answer)
+        text_of_reply(&reply)
     )
 }

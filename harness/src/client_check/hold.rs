@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::peer::Fault;
-use super::{OPTIONS, Session, Verdict, cannot, fine, no_lease, text_of_answer};
-use crate::client_protocol::{Answer, Capability, FailureReason, Notice, Op};
+use super::{OPTIONS, Session, Verdict, cannot, fine, no_lease, text_of_reply};
+use crate::client_protocol::{Capability, ClientReply, FailureReason, Notice, Op};
 use crate::stamp;
 
 /// How late a driver may report a loss on a busy machine.
@@ -20,30 +20,30 @@ fn checked(resource: &str) -> Op {
 pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = &session.grant else { return Ok(no_lease()) };
     let resource = grant.resource.clone();
-    let answer = session.request("c1", checked(&resource))?;
-    if !answer.ok {
+    let reply = session.request("c1", checked(&resource))?;
+    if !reply.ok {
         return wrong!(
             "a step that checks `{resource}` was refused although the client holds it: {}",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         );
     }
-    let answer = session.request("c3", checked(&resource))?;
-    if answer.why == Some(FailureReason::Lost) {
+    let reply = session.request("c3", checked(&resource))?;
+    if reply.why == Some(FailureReason::Lost) {
         return fine("done by the holder, refused to other clients");
     }
     wrong!(
         "a step that checks `{resource}` was asked of a client that does not hold it, and answered \
          {}; say \"why\":\"lost\"",
-        text_of_answer(&answer)
+        text_of_reply(&reply)
     )
 }
 
 pub(super) fn release(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
     let resource = grant.resource;
-    let answer = session.release("c1", &resource)?;
-    if !answer.ok {
-        return wrong!("a lease that was held was not released: {}", text_of_answer(&answer));
+    let reply = session.release("c1", &resource)?;
+    if !reply.ok {
+        return wrong!("a lease that was held was not released: {}", text_of_reply(&reply));
     }
     match session.keys.gone(&resource, Duration::from_secs(1))? {
         0 => fine("no master has the key any more"),
@@ -62,14 +62,13 @@ pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
     let ttl_ms = OPTIONS.ttl_ms;
     let grant = session.grant("c1", &resource, ttl_ms)?;
     session.peer.pass(Duration::from_millis(400))?;
-    let answer =
-        session.request("c1", Op::Extend { resource: resource.as_str().into(), ttl_ms })?;
+    let reply = session.request("c1", Op::Extend { resource: resource.as_str().into(), ttl_ms })?;
     let left = longest(session, &resource)?;
     session.release("c1", &resource)?;
-    if !answer.ok {
+    if !reply.ok {
         return wrong!(
             "a lease that is held was not extended, with all masters up: {}",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         );
     }
     if left + 200 < ttl_ms {
@@ -78,7 +77,7 @@ pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
              {left} ms: \"ttl_ms\" counts from the extension"
         );
     }
-    later(session, grant.answer.deadline_ns, &answer)
+    later(session, grant.reply.deadline_ns, &reply)
 }
 
 /// The remaining TTL of the key on the master where it lives longest.
@@ -87,19 +86,19 @@ fn longest(session: &Session, resource: &str) -> Result<u64, Fault> {
     Ok(keys.iter().flatten().filter_map(|key| key.ttl_ms).max().unwrap_or(0))
 }
 
-fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict, Fault> {
+fn later(session: &Session, old: Option<i64>, reply: &ClientReply) -> Result<Verdict, Fault> {
     if !session.can(Capability::Deadline) {
-        return match answer.valid_ms {
+        return match reply.valid_ms {
             Some(valid) if (1..=OPTIONS.ttl_ms).contains(&valid) => {
                 fine(format!("valid for another {valid} ms"))
             }
             _ => wrong!(
                 "the answer to an extend has no \"valid_ms\" of at most the TTL: {}",
-                text_of_answer(answer)
+                text_of_reply(reply)
             ),
         };
     }
-    match answer.deadline_ns {
+    match reply.deadline_ns {
         Some(new) if old.is_none_or(|old| new > old) => fine("the deadline and the keys live on"),
         Some(new) => wrong!(
             "it was extended, and \"deadline_ns\" is {new}, no later than it was ({})",
@@ -116,10 +115,10 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     let (resource, ttl_ms) = ("check-alive".to_owned(), 800);
     session.grant("c1", &resource, ttl_ms)?;
     let op = Op::KeepAlive { resource: resource.as_str().into(), max_ms: 10_000 };
-    let answer = session.request("c1", op)?;
-    if !answer.ok {
+    let reply = session.request("c1", op)?;
+    if !reply.ok {
         session.release("c1", &resource)?;
-        return wrong!("it was not kept alive: {}", text_of_answer(&answer));
+        return wrong!("it was not kept alive: {}", text_of_reply(&reply));
     }
     session.peer.pass(Duration::from_millis(ttl_ms * 2))?;
     let left = longest(session, &resource)?;
@@ -154,7 +153,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
 pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
     let grant = session.grant("c1", EXPIRING, EXPIRING_TTL_MS)?;
     let ttl = Duration::from_millis(EXPIRING_TTL_MS);
-    let end = grant.answer.deadline_ns.unwrap_or_else(|| stamp::later(grant.received, ttl));
+    let end = grant.reply.deadline_ns.unwrap_or_else(|| stamp::later(grant.received, ttl));
     session.grant = Some(grant);
     let notice = session.peer.notice(ttl + LATE, |notice| {
         matches!(notice, Notice::Lost { client, resource, .. }
@@ -186,21 +185,21 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     // Whatever the result of `lost`: after this wait, the lease is over.
     session.peer.pass(LATE)?;
     let resource = grant.resource;
-    let answer = session.request("c1", checked(&resource))?;
+    let reply = session.request("c1", checked(&resource))?;
     let unchecked = Op::Step { name: "write R".into(), check: None };
     let unchecked = session.request("c1", unchecked)?;
     let released = session.release("c1", &resource)?;
-    if answer.why != Some(FailureReason::Lost) {
+    if reply.why != Some(FailureReason::Lost) {
         return wrong!(
             "a step that checks a lease whose deadline has passed was answered {}; compare the \
              deadline with the clock, and say \"why\":\"lost\"",
-            text_of_answer(&answer)
+            text_of_reply(&reply)
         );
     }
     if !unchecked.ok {
         return wrong!(
             "after the end of its lease a client refused a step without a check: {}",
-            text_of_answer(&unchecked)
+            text_of_reply(&unchecked)
         );
     }
     if released.ok || released.why == Some(FailureReason::Lost) {
@@ -209,6 +208,6 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     wrong!(
         "the release of a lease that has expired was answered {}; it is no error: say \"ok\":true, \
          or \"why\":\"lost\"",
-        text_of_answer(&released)
+        text_of_reply(&released)
     )
 }

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use crate::client_protocol::{
-    Answer, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
+    ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
 use crate::process::{ClientProcess, OutputEvent, ReceivedMessage, shown};
 use crate::stamp;
 
-/// How long an answer may take that has to wait only for masters.
+/// How long a reply may take that has to wait only for masters.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
 /// The number of lines in the buffer. When it is full, the driver blocks.
@@ -21,7 +21,7 @@ const WAITING: usize = 16;
 /// After this many invalid lines, the check reads no more.
 const ENOUGH: usize = 100;
 
-/// After this many requests without an answer, the check sends no more.
+/// After this many requests without a reply, the check sends no more.
 const PATIENCE: usize = 2;
 
 /// The reason why a check failed.
@@ -50,8 +50,8 @@ pub(super) struct Peer {
     /// The same instant on both clocks.
     origin: (Instant, i64),
     last: u64,
-    /// The answers that have come. A malformed answer has a description of its problem.
-    answers: HashMap<u64, (i64, Result<Answer, String>)>,
+    /// The replies that have come. A malformed reply has a description of its problem.
+    replies: HashMap<u64, (i64, Result<ClientReply, String>)>,
     notices: Vec<(i64, Notice)>,
     /// The problems of the driver's lines: the first of each kind, and how many there were.
     complaints: BTreeMap<&'static str, (String, usize)>,
@@ -77,7 +77,7 @@ impl Peer {
             received,
             origin: (Instant::now(), stamp::now()),
             last: 0,
-            answers: HashMap::new(),
+            replies: HashMap::new(),
             notices: Vec::new(),
             complaints: BTreeMap::new(),
             unanswered: 0,
@@ -115,8 +115,8 @@ impl Peer {
         Ok(PendingRequest { id: self.last, at, op })
     }
 
-    /// Waits for an answer. Returns it with the time at which it was read.
-    pub(super) fn answer(&mut self, asked: PendingRequest) -> Result<(Answer, i64), Fault> {
+    /// Waits for a reply. Returns it with the time at which it was read.
+    pub(super) fn reply(&mut self, asked: PendingRequest) -> Result<(ClientReply, i64), Fault> {
         self.answer_within(asked, ANSWER)
     }
 
@@ -124,10 +124,10 @@ impl Peer {
         &mut self,
         asked: PendingRequest,
         within: Duration,
-    ) -> Result<(Answer, i64), Fault> {
-        self.read_until(within, |peer| peer.answers.contains_key(&asked.id))?;
-        match self.answers.get(&asked.id) {
-            Some((received, Ok(answer))) => Ok((answer.clone(), *received)),
+    ) -> Result<(ClientReply, i64), Fault> {
+        self.read_until(within, |peer| peer.replies.contains_key(&asked.id))?;
+        match self.replies.get(&asked.id) {
+            Some((received, Ok(reply))) => Ok((reply.clone(), *received)),
             Some((_, Err(why))) => Err(Fault::Wrong(why.clone())),
             None => {
                 self.unanswered += 1;
@@ -145,13 +145,13 @@ impl Peer {
         }
     }
 
-    /// Whether an answer has come, or comes within this time.
+    /// Whether a reply has come, or comes within this time.
     pub(super) fn is_answered(
         &mut self,
         asked: PendingRequest,
         within: Duration,
     ) -> Result<bool, Fault> {
-        self.read_until(within, |peer| peer.answers.contains_key(&asked.id))
+        self.read_until(within, |peer| peer.replies.contains_key(&asked.id))
     }
 
     /// Waits for a notice. Returns it with the time at which it was read.
@@ -270,11 +270,11 @@ impl Peer {
                 }
                 Ok(())
             }
-            Ok(ClientLine::Answer(answer)) => self.answered(at, answer.id, Ok(answer), line),
+            Ok(ClientLine::Reply(reply)) => self.replied(at, reply.id, Ok(reply), line),
             Err(why) => {
                 let text = format!("`{}` is not understood: {why}", shown(line));
                 match numbered(line) {
-                    Some(id) => self.answered(at, id, Err(text), line),
+                    Some(id) => self.replied(at, id, Err(text), line),
                     None => self.complain(
                         "no sense",
                         format!("{text}; print what is not of the protocol to standard error"),
@@ -284,23 +284,23 @@ impl Peer {
         }
     }
 
-    fn answered(
+    fn replied(
         &mut self,
         at: i64,
         id: u64,
-        answer: Result<Answer, String>,
+        reply: Result<ClientReply, String>,
         line: &str,
     ) -> Result<(), Fault> {
         if id == 0 || id > self.last {
             let text = format!("`{}` answers request {id}, which was never made", shown(line));
             return self.complain("unknown id", text);
         }
-        if self.answers.contains_key(&id) {
+        if self.replies.contains_key(&id) {
             let text =
                 format!("`{}` answers request {id} once more: answer each once", shown(line));
             return self.complain("twice", text);
         }
-        self.answers.insert(id, (at, answer));
+        self.replies.insert(id, (at, reply));
         Ok(())
     }
 

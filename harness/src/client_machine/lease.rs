@@ -73,12 +73,12 @@ impl Lease {
 
     pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, around: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        around.answer(asked, Err(why(failure)), |answer| answer.text = distrust(votes));
+        around.reply(asked, Err(why(failure)), |reply| reply.text = distrust(votes));
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal, around: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        around.answer(asked, Err(super::reentry::why(refusal)), |_| ());
+        around.reply(asked, Err(super::reentry::why(refusal)), |_| ());
     }
 
     /// Reports all news about a held lease. Returns whether it was granted just now.
@@ -97,10 +97,10 @@ impl Lease {
         let granted = self.acquiring.take();
         if let Some(asked) = granted {
             let fence = hold.fencing_token();
-            around.answer(asked, Ok(()), |answer| {
-                answer.token = value(conduct, hold);
-                answer.deadline_ns = Some(deadline);
-                answer.fence = fence;
+            around.reply(asked, Ok(()), |reply| {
+                reply.token = value(conduct, hold);
+                reply.deadline_ns = Some(deadline);
+                reply.fence = fence;
             });
         }
         if let Some((asked, result)) = ended {
@@ -138,8 +138,8 @@ impl Lease {
             }
             _ => Err(FailureReason::NoQuorum),
         };
-        around.answer(asked, result, |answer| {
-            answer.deadline_ns = result.is_ok().then_some(deadline);
+        around.reply(asked, result, |reply| {
+            reply.deadline_ns = result.is_ok().then_some(deadline);
         });
         if result == Err(FailureReason::Lost) {
             self.lose(conduct, around);
@@ -163,7 +163,7 @@ impl Lease {
 
     pub(super) fn released(&mut self, outcome: Outcome, around: &mut InputContext<'_>) {
         let Some(asked) = self.releasing.take() else { return };
-        around.answer(asked, ended(outcome), |_| ());
+        around.reply(asked, ended(outcome), |_| ());
     }
 }
 
@@ -178,11 +178,11 @@ pub(super) fn reentered<K: Conduct>(
     let deadline = deadline(conduct, claim, hold, around.clocks);
     // At least the earlier handle and this one, whatever a mutant counts.
     let handles = hold.handles().max(2);
-    around.answer(asked, Ok(()), |answer| {
-        answer.token = value(conduct, hold);
-        answer.deadline_ns = Some(deadline);
-        answer.fence = hold.fencing_token();
-        answer.handles = Some(handles.into());
+    around.reply(asked, Ok(()), |reply| {
+        reply.token = value(conduct, hold);
+        reply.deadline_ns = Some(deadline);
+        reply.fence = hold.fencing_token();
+        reply.handles = Some(handles.into());
     });
 }
 
@@ -206,7 +206,7 @@ fn deadline<K: Conduct>(conduct: K, claim: &K::Claim, hold: &Hold, clocks: Clock
 /// Which masters were distrusted at the last attempt, if any.
 pub(super) fn distrust(votes: &Votes) -> Option<String> {
     let votes = NodeId::all(votes.votes().len()).zip(votes.votes());
-    let named = votes.filter_map(|(node, vote)| match &vote.answer {
+    let named = votes.filter_map(|(node, vote)| match &vote.reply {
         Some(Vote::Unknown(cause @ Cause::Distrusted { .. })) => Some(format!("{node}: {cause}")),
         _ => None,
     });

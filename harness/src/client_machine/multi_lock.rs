@@ -20,7 +20,7 @@ pub(super) struct Group {
     /// The request id, and the time of the call.
     asked: (u64, i64),
     client: Name,
-    terms: LockConfig,
+    config: LockConfig,
     several: MultiLock,
     /// In the order in which the process acquires them: by their keys.
     members: Vec<Member>,
@@ -54,7 +54,9 @@ impl<K: Conduct> Process<K> {
         wait_ms: u64,
         around: &mut InputContext<'_>,
     ) {
-        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, FailureReason::Error) };
+        let Ok(config) = self.config(ttl_ms) else {
+            return around.refuse(id, FailureReason::Error);
+        };
         let places = resources.into_iter().enumerate();
         let member = |(place, resource)| Member { resource, place, claim: None };
         let mut members: Vec<Member> = places.map(member).collect();
@@ -68,7 +70,7 @@ impl<K: Conduct> Process<K> {
         let wait = Duration::from_millis(wait_ms);
         let several = MultiLock::start(now, members.len(), wait, &mut orders);
         let asked = (id, around.stamp());
-        self.groups.push(Group { asked, client, terms, several, members, distrust: None });
+        self.groups.push(Group { asked, client, config, several, members, distrust: None });
         self.carry_out_orders(id, orders, around);
     }
 
@@ -116,9 +118,9 @@ impl<K: Conduct> Process<K> {
     ) {
         let Some(group) = self.group(id) else { return };
         let whose = (group.client.clone(), group.members[member].resource.clone());
-        let terms = group.terms;
+        let config = group.config;
         let seed = self.seed(&whose, around);
-        let request = AcquireRequest::for_member(terms, wait, explain, seed);
+        let request = AcquireRequest::for_member(config, wait, explain, seed);
         let claim = self.claim(whose, request, None, around);
         if let Some(group) = self.group(id) {
             group.members[member].claim = Some(claim);
@@ -211,7 +213,7 @@ impl<K: Conduct> Process<K> {
         } else if let Some((_, failure)) = self.groups[place].several.failure() {
             self.undo_all(id, around);
             let group = self.groups.remove(place);
-            around.answer(group.asked, Err(why(failure)), |answer| answer.text = group.distrust);
+            around.reply(group.asked, Err(why(failure)), |reply| reply.text = group.distrust);
         }
     }
 
@@ -225,9 +227,9 @@ impl<K: Conduct> Process<K> {
             let (conduct, claim) = (self.conduct, self.client.claim(*claim));
             all.extend(claim.and_then(|claim| each(conduct, claim, around.clocks)));
         }
-        around.answer(group.asked, Ok(()), |answer| {
-            answer.deadline_ns = all.iter().filter_map(|each| each.deadline_ns).min();
-            answer.each = all;
+        around.reply(group.asked, Ok(()), |reply| {
+            reply.deadline_ns = all.iter().filter_map(|each| each.deadline_ns).min();
+            reply.each = all;
         });
         // A loss may have happened meanwhile.
         claims.into_iter().for_each(|claim| self.attend(claim, around));
@@ -277,7 +279,7 @@ impl<K: Conduct> Process<K> {
         }
         let claims = multi_release.open.clone();
         if claims.is_empty() {
-            return around.answer(asked, multi_release.worst, |_| ());
+            return around.reply(asked, multi_release.worst, |_| ());
         }
         self.multi_releases.push(multi_release);
         for claim in claims {
@@ -313,7 +315,7 @@ impl<K: Conduct> Process<K> {
         };
         if multi_release.open.is_empty() {
             let multi_release = self.multi_releases.remove(place);
-            around.answer(multi_release.asked, multi_release.worst, |_| ());
+            around.reply(multi_release.asked, multi_release.worst, |_| ());
         }
     }
 }

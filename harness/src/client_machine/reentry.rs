@@ -1,4 +1,4 @@
-//! The handles of a lease: the answers to its owner, which acquires it again and releases it once
+//! The handles of a lease: the replies to its owner, which acquires it again and releases it once
 //! for each handle. The client decides whether the owner gets one.
 
 use redquorum_protocol::{ClaimId, Hold, Input, OwnerId, Refusal, RequestState};
@@ -30,7 +30,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Cancels a request. If a lease is extended for it, the round goes on, and no answer reports
+    /// Cancels a request. If a lease is extended for it, the round goes on, and no reply reports
     /// the deadline.
     pub(super) fn cancel(&mut self, request: u64, id: ClaimId, around: &mut InputContext<'_>) {
         if let Some(RequestState::Extending(of)) = self.client.standing(id) {
@@ -57,7 +57,7 @@ impl<K: Conduct> Process<K> {
         self.advance(id, Input::Release, around);
         let left = self.handles(id);
         let result = if self.is_held(id, around) { Ok(()) } else { Err(FailureReason::Lost) };
-        around.answer((request, from), result, |answer| answer.handles = Some(left.into()));
+        around.reply((request, from), result, |reply| reply.handles = Some(left.into()));
         self.attend(id, around);
         true
     }

@@ -226,8 +226,8 @@ impl Keys {
     }
 
     fn delete(&self) -> Command {
-        let (key, token, call) = (self.key.clone(), self.token, WakeUp::None);
-        Command::Delete { key, token, call, leave: None }
+        let (key, token, wake_up) = (self.key.clone(), self.token, WakeUp::None);
+        Command::Delete { key, token, wake_up, leave: None }
     }
 
     /// Looks at the boot marker without beginning a probation, and tries a grant that relies on a
@@ -273,7 +273,7 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<(), QueryError> {
 /// seconds.
 fn queue(line: &mut Line<'_>, key: &Key) -> Result<(), QueryError> {
     let enter = |waiter| Command::Enqueue { key: key.clone(), waiter, position: Position::Last };
-    let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, call: true };
+    let leave = |waiter| Command::Dequeue { key: key.clone(), waiter, wake: true };
     let waiter = |number| Waiter { inbox: 0, waiter_id: WaiterId::new(number) };
     let [first, second] = [1, 2].map(waiter);
     // Each expected reply: the waiter's position, and how many waiters are before it.

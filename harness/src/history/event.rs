@@ -13,7 +13,7 @@ use crate::scenario::{AccessKind, FaultKind};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// A phase begins. The phases are `run`, `heal`, `witness`, `settle`, `end`, in this order.
+    /// A phase begins: `run`, `heal`, `final-acquire`, `drain`, `end`, in this order.
     Phase {
         /// The phase that begins.
         phase: Phase,
@@ -26,7 +26,7 @@ pub enum Event {
         can: Vec<Capability>,
     },
     /// The harness sends a request to a client.
-    Asked {
+    Requested {
         /// The client.
         client: Name,
         /// The request's number, unique in a run.
@@ -51,7 +51,7 @@ pub enum Event {
         wait_ms: Option<u64>,
     },
     /// A client answers a request.
-    Answered {
+    Replied {
         /// The client.
         client: Name,
         /// The number of the request.
@@ -61,22 +61,22 @@ pub enum Event {
         /// The lock's value on the masters, as in [`Event::Command`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<Name>,
-        /// When the client called its library, if the answer contains it.
+        /// When the client called its library, if the reply contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Ns>,
-        /// When the client's library returned, if the answer contains it.
+        /// When the client's library returned, if the reply contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Ns>,
-        /// The deadline of the lease, if the answer contains it.
+        /// The deadline of the lease, if the reply contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Ns>,
-        /// The remaining validity of the lease, if the answer contains that instead of a deadline.
+        /// The remaining validity of the lease, if the reply contains that instead of a deadline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         valid_ms: Option<u64>,
         /// The fencing token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<u64>,
-        /// How many handles of the lease are out after the request, if the answer contains it.
+        /// How many handles of the lease are out after the request, if the reply contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         handles: Option<u64>,
         /// Why the request failed.
@@ -242,9 +242,9 @@ pub enum Phase {
     /// All faults are healed.
     Heal,
     /// Final acquires: each client process that lives acquires each resource once more.
-    Witness,
+    FinalAcquire,
     /// Drain: pending clean-ups complete, and keys that are left expire.
-    Settle,
+    Drain,
     /// The run is over.
     End,
 }

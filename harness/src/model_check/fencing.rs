@@ -87,7 +87,7 @@ struct Slot {
     /// The number in the reply to the grant.
     number: Number,
     /// The number in the reply of this round.
-    answer: Number,
+    reply: Number,
 }
 
 /// The phase of a client.

@@ -23,7 +23,7 @@ fn each_mutant_breaks_the_rule_that_is_there_for_it() {
         (Mutant::RevivesLost, LOST_IS_FINAL),
         (Mutant::NeverRetries, CLEAN_UPS_COMPLETE),
         (Mutant::NeverReads, "every run ends"),
-        (Mutant::DeafForEver, NO_WAITER_IS_FORGOTTEN),
+        (Mutant::NeverWoken, NO_WAITER_IS_FORGOTTEN),
         (Mutant::DropsLooks, NO_WAITER_IS_FORGOTTEN),
         (Mutant::WakesNone, NO_WAITER_IS_FORGOTTEN),
         (Mutant::LeavesInSilence, NO_WAITER_IS_FORGOTTEN),

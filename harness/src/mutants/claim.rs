@@ -18,7 +18,7 @@ pub(crate) struct MutantClaim {
     mutant: Mutant,
     /// The half that all tokens of the client share, under [`Mutant::OneToken`].
     root: Option<Token>,
-    terms: LockConfig,
+    config: LockConfig,
     claim: Claim,
     /// How far the machine's clock is put back.
     behind: Duration,
@@ -84,7 +84,7 @@ impl ClaimMachine for MutantClaim {
     fn acquire(
         clocks: Clocks,
         Seed { mutant, root, numbers }: Seed,
-        terms: LockConfig,
+        config: LockConfig,
         policy: WaitPolicy,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
@@ -92,11 +92,11 @@ impl ClaimMachine for MutantClaim {
         let now = clock(mutant, clocks);
         let start = out.len();
         let mut rng = ClaimRng { root, mutant, clocks, rng };
-        let claim = Claim::acquire(now, terms, policy, &mut rng, out);
+        let claim = Claim::acquire(now, config, policy, &mut rng, out);
         let mutated = Self {
             mutant,
             root,
-            terms,
+            config,
             claim,
             behind: Duration::ZERO,
             put_back_in: None,
@@ -166,19 +166,19 @@ impl MutantClaim {
     /// The inputs that the machine gets instead.
     fn falsify(&mut self, clocks: Clocks, input: Input) -> Vec<Input> {
         match input {
-            // The mutations leave readings of clocks alone, and each stays with its answer.
-            Input::Answered { node, step, answer: Reply::Timed { reading, answer } } => {
-                let inputs = self.answered(clocks, step, (node, *answer));
+            // The mutations leave readings of clocks alone, and each stays with its reply.
+            Input::Replied { node, step, reply: Reply::Timed { reading, reply } } => {
+                let inputs = self.replied(clocks, step, (node, *reply));
                 let again = |input| match input {
-                    Input::Answered { node: of, step, answer } if of == node => {
-                        let answer = Reply::Timed { reading, answer: Box::new(answer) };
-                        Input::Answered { node: of, step, answer }
+                    Input::Replied { node: of, step, reply } if of == node => {
+                        let reply = Reply::Timed { reading, reply: Box::new(reply) };
+                        Input::Replied { node: of, step, reply }
                     }
                     other => other,
                 };
                 inputs.into_iter().map(again).collect()
             }
-            Input::Answered { node, step, answer } => self.answered(clocks, step, (node, answer)),
+            Input::Replied { node, step, reply } => self.replied(clocks, step, (node, reply)),
             Input::Wake => {
                 let mut inputs = Vec::new();
                 if let Some((step, theft)) = self.theft(None)
@@ -190,7 +190,7 @@ impl MutantClaim {
                 if let Some(attempt) = self.attempt_for_numbers()
                     && self.claim.next_wake() <= self.now(clocks)
                 {
-                    let (mutant, quorum) = (self.mutant, self.terms.quorum());
+                    let (mutant, quorum) = (self.mutant, self.config.quorum());
                     inputs.extend(inputs_of(
                         RoundId::Attempt(attempt),
                         self.numbers.let_go(mutant, quorum),
@@ -204,7 +204,7 @@ impl MutantClaim {
             // The machine counts no handle, although the caller learns that there is one more.
             Input::Reenter if self.mutant == Mutant::FirstReleaseFrees => Vec::new(),
             Input::QueueEvent { word: QueueEvent::Free(_), .. }
-                if self.mutant == Mutant::DeafForEver =>
+                if self.mutant == Mutant::NeverWoken =>
             {
                 Vec::new()
             }
@@ -212,49 +212,47 @@ impl MutantClaim {
         }
     }
 
-    fn answered(
+    fn replied(
         &mut self,
         clocks: Clocks,
         step: RoundId,
-        (node, answer): (NodeId, Reply),
+        (node, reply): (NodeId, Reply),
     ) -> Vec<Input> {
         if let RoundId::Attempt(attempt) = step
-            && answer.creates()
+            && reply.creates()
         {
             if self.acknowledged.0 != attempt {
                 self.acknowledged = (attempt, NodeSet::EMPTY);
             }
             self.acknowledged.1.insert(node);
         }
-        if let (Mutant::DeafForEver, RoundId::Enqueue(_), Reply::Place { holder: None, .. }) =
-            (self.mutant, step, &answer)
+        if let (Mutant::NeverWoken, RoundId::Enqueue(_), Reply::Place { holder: None, .. }) =
+            (self.mutant, step, &reply)
         {
             return Vec::new();
         }
         match self.mutant {
             Mutant::T0AfterFirstReply | Mutant::ExtendsFromReply => {
-                self.put_back(clocks, step, &answer);
-                vec![Input::Answered { node, step, answer }]
+                self.put_back(clocks, step, &reply);
+                vec![Input::Replied { node, step, reply }]
             }
             Mutant::ErrorIsYes
-                if matches!((step, &answer), (RoundId::Attempt(_), Reply::Unknown(_))) =>
+                if matches!((step, &reply), (RoundId::Attempt(_), Reply::Unknown(_))) =>
             {
                 inputs_of(step, vec![(node, self.granted_as_others())])
             }
-            Mutant::ServerTwice if node.index() == 0 && self.terms.nodes() > 1 => {
-                let twice = [NodeId::new(0), NodeId::new(1)].map(|node| (node, answer.clone()));
+            Mutant::ServerTwice if node.index() == 0 && self.config.nodes() > 1 => {
+                let twice = [NodeId::new(0), NodeId::new(1)].map(|node| (node, reply.clone()));
                 inputs_of(step, twice.into())
             }
             mutant if self.attempt_for_numbers().is_some_and(|at| step == RoundId::Attempt(at)) => {
-                let of = (self.terms.nodes(), self.terms.quorum());
+                let of = (self.config.nodes(), self.config.quorum());
                 let attempt = self.attempt_for_numbers().unwrap_or_default();
-                inputs_of(step, self.numbers.pass(mutant, attempt, (node, answer), of))
+                inputs_of(step, self.numbers.pass(mutant, attempt, (node, reply), of))
             }
             _ => match self.theft(Some(step)) {
-                Some((step, theft)) => {
-                    inputs_of(step, self.votes.pass(step, (node, answer), theft))
-                }
-                None => vec![Input::Answered { node, step, answer }],
+                Some((step, theft)) => inputs_of(step, self.votes.pass(step, (node, reply), theft)),
+                None => vec![Input::Replied { node, step, reply }],
             },
         }
     }
@@ -278,16 +276,16 @@ impl MutantClaim {
             Claim::Acquiring(acquire) => acquire.votes().votes(),
             _ => &[],
         };
-        let granted = |vote: &redquorum_protocol::Vote| vote.answer.clone().filter(Reply::creates);
+        let granted = |vote: &redquorum_protocol::Vote| vote.reply.clone().filter(Reply::creates);
         let made_up =
-            if self.terms.is_fenced() { Reply::Granted { number: 1 } } else { Reply::Created };
+            if self.config.is_fenced() { Reply::Granted { number: 1 } } else { Reply::Created };
         grants.iter().find_map(granted).unwrap_or(made_up)
     }
 
     /// The parameters for stealing the round under way. `None` if this mutation does not steal it
     /// or `step` is of another round.
     fn theft(&self, step: Option<RoundId>) -> Option<(RoundId, Theft)> {
-        let nodes = self.terms.nodes();
+        let nodes = self.config.nodes();
         let (current, voters) = match &self.claim {
             Claim::Acquiring(acquire) => {
                 (RoundId::Attempt(acquire.attempt()), NodeId::all(nodes).collect())
@@ -301,12 +299,12 @@ impl MutantClaim {
             (Mutant::ExtendCountsMinority, RoundId::Extend(_)) => 1,
             _ => return None,
         };
-        let theft = Theft { nodes, enough, quorum: self.terms.quorum(), voters };
+        let theft = Theft { nodes, enough, quorum: self.config.quorum(), voters };
         step.is_none_or(|step| step == current).then_some((current, theft))
     }
 
     /// Puts the machine's clock back to the start of its round, once the first master replies.
-    fn put_back(&mut self, clocks: Clocks, step: RoundId, answer: &Reply) {
+    fn put_back(&mut self, clocks: Clocks, step: RoundId, reply: &Reply) {
         let opened = match (&self.claim, step) {
             (Claim::Acquiring(acquire), RoundId::Attempt(attempt))
                 if attempt == acquire.attempt() && self.mutant != Mutant::ExtendsFromReply =>
@@ -318,7 +316,7 @@ impl MutantClaim {
             }
             _ => return,
         };
-        if self.put_back_in != Some(step) && !matches!(answer, Reply::Unknown(_)) {
+        if self.put_back_in != Some(step) && !matches!(reply, Reply::Unknown(_)) {
             self.put_back_in = Some(step);
             self.behind += self.now(clocks).since(opened);
         }
@@ -327,12 +325,12 @@ impl MutantClaim {
     /// The time that the machine gets with an input.
     fn moment(&self, clocks: Clocks, input: &Input) -> Time {
         match (&self.claim, input) {
-            (Claim::Acquiring(acquire), Input::Answered { .. } | Input::Collect)
+            (Claim::Acquiring(acquire), Input::Replied { .. } | Input::Collect)
                 if self.mutant == Mutant::NoDeadlineCheck =>
             {
                 acquire.votes().opened()
             }
-            // Nor does the mutant limit the time for which it waits for answers.
+            // Nor does the mutant limit the time for which it waits for replies.
             (Claim::Acquiring(acquire), Input::Wake) if self.waits_for_ever() => {
                 acquire.votes().opened()
             }
@@ -351,7 +349,7 @@ impl MutantClaim {
                 self.acknowledged.1.contains(*node)
             }
             (Mutant::ReleasesMajority, Effect::CleanUp { node, .. }) => {
-                node.index() < self.terms.quorum()
+                node.index() < self.config.quorum()
             }
             (Mutant::ServerTwice, Effect::Send { node, .. } | Effect::CleanUp { node, .. }) => {
                 node.index() != 1
@@ -366,13 +364,13 @@ impl MutantClaim {
             (
                 Mutant::CallsAlways,
                 Effect::CleanUp { node, step: step @ RoundId::Cleanup(_), token, leave, .. },
-            ) => out.push(Effect::CleanUp { node, step, token, call: WakeUp::First, leave }),
-            (Mutant::KeepsPlace, Effect::CleanUp { node, step, token, call, .. }) => {
-                out.push(Effect::CleanUp { node, step, token, call, leave: None });
+            ) => out.push(Effect::CleanUp { node, step, token, wake_up: WakeUp::First, leave }),
+            (Mutant::KeepsPlace, Effect::CleanUp { node, step, token, wake_up, .. }) => {
+                out.push(Effect::CleanUp { node, step, token, wake_up, leave: None });
             }
             (Mutant::KeepsPlace, Effect::Dequeue { .. }) => {}
             (Mutant::LosesPlace, Effect::Enqueue { node, step, waiter_id, .. }) => {
-                out.push(Effect::Dequeue { node, waiter_id, call: false });
+                out.push(Effect::Dequeue { node, waiter_id, wake: false });
                 out.push(Effect::Enqueue { node, step, waiter_id, position: Position::Last });
             }
             (_, effect) => out.push(effect),
@@ -400,6 +398,6 @@ pub(super) fn clock(mutant: Mutant, clocks: Clocks) -> Time {
     }
 }
 
-fn inputs_of(step: RoundId, answers: Vec<(NodeId, Reply)>) -> Vec<Input> {
-    answers.into_iter().map(|(node, answer)| Input::Answered { node, step, answer }).collect()
+fn inputs_of(step: RoundId, replies: Vec<(NodeId, Reply)>) -> Vec<Input> {
+    replies.into_iter().map(|(node, reply)| Input::Replied { node, step, reply }).collect()
 }

@@ -61,7 +61,7 @@ named! {
         ReentersDead = "reenters-dead", "lets its owner into a lease that is over";
         KeepsSome = "keeps-some", "keeps some of several resources while it waits for the others";
         /// It waits for the remaining TTLs of holders.
-        DeafForEver = "deaf-for-ever",
+        NeverWoken = "never-woken",
             "receives no wake-up, and finds nothing by looks, while it waits";
         CallsAlways = "calls-always", "wakes all waiters after a failed attempt, too";
         JumpsQueue = "jumps-queue", "attempts out of turn in a fair queue";
@@ -119,7 +119,7 @@ impl Mutant {
             Self::CertifiesAnywhere => "fenced-certify-late",
             Self::StaysAtEnd => "fenced-counter-poisoned/three-at-end",
             Self::KeepsSome => "several/one-taken",
-            Self::DeafForEver => "wake-up-lost",
+            Self::NeverWoken => "wake-up-lost",
             Self::CallsAlways => "waiters-at-peace",
             Self::JumpsQueue => "fair/queues",
             Self::KeepsPlace => "fair/first-gives-up",

@@ -12,7 +12,7 @@ pub(super) struct Numbers {
     attempt: u32,
     /// Grants that the machine has not received, and how many masters have replied in all.
     held_back: Vec<(NodeId, u64)>,
-    answered: usize,
+    replied: usize,
     /// The numbers of the masters in the first hold in which they granted.
     first: Vec<(NodeId, u64)>,
 }
@@ -29,23 +29,23 @@ impl Numbers {
         )
     }
 
-    /// Takes an answer to an attempt and returns the answers that the machine gets. There are
+    /// Takes a reply to an attempt and returns the replies that the machine gets. There are
     /// `nodes` masters, of which a quorum is needed.
     pub(super) fn pass(
         &mut self,
         mutant: Mutant,
         attempt: u32,
-        (node, answer): (NodeId, Reply),
+        (node, reply): (NodeId, Reply),
         (nodes, quorum): (usize, usize),
     ) -> Vec<(NodeId, Reply)> {
         if self.attempt != attempt {
             let first = std::mem::take(&mut self.first);
             *self = Self { attempt, first, ..Self::default() };
         }
-        self.answered += 1;
-        let Reply::Granted { number } = answer else {
-            let mut replies = vec![(node, answer)];
-            if mutant == Mutant::FollowsLargest && self.answered == nodes {
+        self.replied += 1;
+        let Reply::Granted { number } = reply else {
+            let mut replies = vec![(node, reply)];
+            if mutant == Mutant::FollowsLargest && self.replied == nodes {
                 replies.extend(self.let_go(mutant, quorum));
             }
             return replies;
@@ -61,9 +61,9 @@ impl Numbers {
             return vec![(node, Reply::Granted { number })];
         }
         self.held_back.push((node, number));
-        // To find the largest number of all, the mutant waits for all answers.
+        // To find the largest number of all, the mutant waits for all replies.
         let enough = if mutant == Mutant::FollowsLargest {
-            self.answered == nodes
+            self.replied == nodes
         } else {
             self.held_back.len() >= quorum
         };

@@ -129,7 +129,7 @@ impl Shell {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Line(line) => match serde_json::from_str(&line) {
-                Ok(request) => self.tell(ProcessEvent::Asked(request)),
+                Ok(request) => self.tell(ProcessEvent::Requested(request)),
                 Err(why) => Output::Stdout.refuse_line(&line, &why),
             },
             Event::Dialled { node, epoch, opened } if self.process.awaits(node, epoch) => {
@@ -164,7 +164,7 @@ impl Shell {
     fn grant(&mut self, wishes: Vec<ProcessEffect>) {
         for wish in wishes {
             match wish {
-                ProcessEffect::Answer(answer) => Output::Stdout.answer(&answer),
+                ProcessEffect::Reply(reply) => Output::Stdout.reply(&reply),
                 ProcessEffect::Notice(notice) => Output::Stdout.notify(&notice),
                 ProcessEffect::Write { node, epoch, command } => self.write(node, epoch, &command),
                 ProcessEffect::Dial { node, epoch } => {
@@ -211,9 +211,8 @@ impl Shell {
         loop {
             let expects = self.process.expects(node);
             let Some(wire) = self.wire(node, epoch) else { return };
-            // The machines read only the answer.
-            let answered =
-                |answer| ProcessEvent::Answered { node, epoch, answer, value: Value::Null };
+            // The machines read only the reply.
+            let replied = |reply| ProcessEvent::Replied { node, epoch, reply, value: Value::Null };
             let (event, length) = match parse(&wire.incoming, MAX_REPLY) {
                 Ok(None) => return,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
@@ -222,10 +221,10 @@ impl Shell {
                 }
                 Ok(Some((frame, length))) => {
                     // The link decides about a reply to no command.
-                    let answer = expects.map_or(Reply::Alive, |expect| expect.read(&frame));
-                    (Some(answered(answer)), length)
+                    let reply = expects.map_or(Reply::Alive, |expect| expect.read(&frame));
+                    (Some(replied(reply)), length)
                 }
-                Err(_) => (Some(answered(Reply::Unknown(Cause::Garbage))), 0),
+                Err(_) => (Some(replied(Reply::Unknown(Cause::Garbage))), 0),
             };
             wire.incoming.drain(..length);
             if let Some(event) = event {

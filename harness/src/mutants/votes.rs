@@ -22,20 +22,20 @@ pub(super) struct VoteTheft {
     step: Option<RoundId>,
     /// Masters that are really in favour.
     favour: NodeSet,
-    /// Those of them whose answer equals the latest one: with fencing tokens, the same number.
+    /// Those of them whose reply equals the latest one: with fencing tokens, the same number.
     alike: Vec<(NodeId, Reply)>,
     /// Masters with a made-up vote. Their real replies are not passed on.
     made_up: NodeSet,
-    /// The other answers. They are held back, or the round would be lost before it is stolen.
+    /// The other replies. They are held back, or the round would be lost before it is stolen.
     held_back: Vec<(NodeId, Reply)>,
 }
 
 impl VoteTheft {
-    /// Takes an answer in a round and returns the answers that the machine gets.
+    /// Takes a reply in a round and returns the replies that the machine gets.
     pub(super) fn pass(
         &mut self,
         step: RoundId,
-        (node, answer): (NodeId, Reply),
+        (node, reply): (NodeId, Reply),
         theft: Theft,
     ) -> Vec<(NodeId, Reply)> {
         if self.step != Some(step) {
@@ -45,21 +45,21 @@ impl VoteTheft {
             return Vec::new();
         }
         let grants = matches!(step, RoundId::Attempt(_));
-        if if grants { answer.creates() } else { answer == Reply::Kept } {
+        if if grants { reply.creates() } else { reply == Reply::Kept } {
             self.favour.insert(node);
-            self.alike.retain(|(_, known)| *known == answer);
-            self.alike.push((node, answer.clone()));
-            let mut replies = vec![(node, answer.clone())];
+            self.alike.retain(|(_, known)| *known == reply);
+            self.alike.push((node, reply.clone()));
+            let mut replies = vec![(node, reply.clone())];
             if self.favour.len() == theft.enough {
-                replies.extend(self.make_up(theft).map(|node| (node, answer.clone())));
+                replies.extend(self.make_up(theft).map(|node| (node, reply.clone())));
             }
             return replies;
         }
-        if answer == Reply::Created {
+        if reply == Reply::Created {
             // A repair: neither for nor against.
-            return vec![(node, answer)];
+            return vec![(node, reply)];
         }
-        self.held_back.push((node, answer));
+        self.held_back.push((node, reply));
         let stolen = self.favour.len() >= theft.enough;
         if !stolen && self.favour.len() + self.held_back.len() >= theft.nodes {
             self.let_go()
@@ -79,7 +79,7 @@ impl VoteTheft {
         chosen.into_iter()
     }
 
-    /// Whether answers of this round are held back and the round is not stolen yet.
+    /// Whether replies of this round are held back and the round is not stolen yet.
     pub(super) fn holds_back(&self, step: RoundId, enough: usize) -> bool {
         self.step == Some(step) && !self.held_back.is_empty() && self.favour.len() < enough
     }
@@ -89,7 +89,7 @@ impl VoteTheft {
         self.step
     }
 
-    /// Ends a round that was not stolen: returns the answers that were held back.
+    /// Ends a round that was not stolen: returns the replies that were held back.
     pub(super) fn let_go(&mut self) -> Vec<(NodeId, Reply)> {
         std::mem::take(&mut self.held_back)
     }

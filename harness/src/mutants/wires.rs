@@ -103,17 +103,17 @@ fn open(url: &str, (limit, guarded): (Duration, bool)) -> io::Result<(TcpStream,
     let handshake = hello.handshake(guarded);
     handshake.encode(&mut bytes);
     stream.write_all(&bytes)?;
-    let (mut greeting, mut answers) = (Greeting::default(), 0);
+    let (mut greeting, mut replies) = (Greeting::default(), 0);
     let (mut incoming, mut chunk) = (Vec::new(), [0; 8 * 1024]);
-    while answers < handshake.answers() {
+    while replies < handshake.replies() {
         match stream.read(&mut chunk)? {
             0 => return Err(io::Error::other("closed by the master before it answered")),
             count => incoming.extend_from_slice(&chunk[..count]),
         }
         while let Some((frame, used)) = parse(&incoming, MAX_REPLY).map_err(io::Error::other)? {
-            let read = handshake.read(answers, &frame, &mut greeting);
+            let read = handshake.read(replies, &frame, &mut greeting);
             read.map_err(|unfit| io::Error::other(unfit.0.to_string()))?;
-            answers += 1;
+            replies += 1;
             incoming.drain(..used);
         }
     }

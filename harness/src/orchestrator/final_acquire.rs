@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::longest_key;
-use crate::client_protocol::{Answer, Capability, Op};
+use crate::client_protocol::{Capability, ClientReply, Op};
 use crate::history::Ns;
 use crate::name::Name;
 use crate::scenario::Scenario;
@@ -86,7 +86,7 @@ impl FinalAcquire {
         gone: &BTreeSet<Name>,
         can: &BTreeMap<Name, Vec<Capability>>,
     ) -> Option<(Name, Op)> {
-        // A task without an answer is given up: the checker finds that nothing was granted.
+        // A task without a reply is given up: the checker finds that nothing was granted.
         let late = match self.state {
             State::Acquiring(_, until) | State::Releasing(_, until) => now >= until,
             _ => false,
@@ -114,7 +114,7 @@ impl FinalAcquire {
     }
 
     pub(super) fn asked(&mut self, now: Ns, id: u64) {
-        // The client itself waits for `policy`; the answer gets `PATIENCE` more.
+        // The client itself waits for `policy`; the reply gets `PATIENCE` more.
         let until = now.saturating_add(nanos(self.policy)).saturating_add(nanos(PATIENCE));
         self.state = match self.state {
             State::Fresh => State::Acquiring(id, until),
@@ -123,10 +123,10 @@ impl FinalAcquire {
         };
     }
 
-    pub(super) fn answered(&mut self, now: Ns, answer: &Answer) {
+    pub(super) fn replied(&mut self, now: Ns, reply: &ClientReply) {
         match self.state {
-            State::Acquiring(id, _) if id == answer.id && answer.ok => self.state = State::Granted,
-            State::Acquiring(id, until) if id == answer.id => {
+            State::Acquiring(id, _) if id == reply.id && reply.ok => self.state = State::Granted,
+            State::Acquiring(id, until) if id == reply.id => {
                 let again = now.saturating_add(nanos(ASK_AGAIN));
                 if again < until {
                     self.state = State::Again(again, until);
@@ -134,7 +134,7 @@ impl FinalAcquire {
                     self.done();
                 }
             }
-            State::Releasing(id, _) if id == answer.id => self.done(),
+            State::Releasing(id, _) if id == reply.id => self.done(),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::client_protocol::{Answer, Capability};
+use crate::client_protocol::{Capability, ClientReply};
 use crate::history::{Act, Event, LeftKey, Ns, Outcome, Window};
 use crate::name::Name;
 use crate::scenario::{Class, Side};
@@ -13,8 +13,8 @@ use crate::scenario::{Class, Side};
 pub enum Input {
     /// All clients are ready. The map has the features of each process.
     Begin(BTreeMap<Name, Vec<Capability>>),
-    /// A client answered. Its stamps are nanoseconds of the run.
-    Answered(Answer),
+    /// A client replied to a request. Its stamps are nanoseconds of the run.
+    Replied(ClientReply),
     /// A client reported the loss of its lease.
     Lost {
         /// The client.
@@ -43,7 +43,7 @@ pub enum Input {
         class: Class,
     },
     /// A master replied to a command. The reply may be in flight for a long time.
-    Replied {
+    MasterReplied {
         /// The process that sent the command.
         process: Name,
         /// The number of the master.

@@ -23,8 +23,8 @@ impl Orchestrator {
                 players.chain(self.faults.next_wake()).chain([self.limit]).min()
             }
             Some(Phase::Heal) => Some(self.limit),
-            Some(Phase::Witness) => self.witness.next_wake(),
-            Some(Phase::Settle) => self.settle.next_wake(),
+            Some(Phase::FinalAcquire) => self.final_acquire.next_wake(),
+            Some(Phase::Drain) => self.drain.next_wake(),
             Some(Phase::End) | None => None,
         }
     }
@@ -40,23 +40,23 @@ impl Orchestrator {
             Some(Phase::Heal) if self.faults.all_healed() || now >= self.limit => {
                 let alive = |process: &&Name| !self.gone.contains(*process);
                 let processes = self.scenario.processes().into_iter().filter(alive);
-                self.witness = FinalAcquire::new(&self.scenario, processes);
-                self.enter(now, Phase::Witness);
+                self.final_acquire = FinalAcquire::new(&self.scenario, processes);
+                self.enter(now, Phase::FinalAcquire);
                 self.go_on(now, orders);
             }
-            Some(Phase::Witness) => {
-                if let Some((process, op)) = self.witness.next(now, &self.gone, &self.can) {
+            Some(Phase::FinalAcquire) => {
+                if let Some((process, op)) = self.final_acquire.next(now, &self.gone, &self.can) {
                     let client = clients_of(&self.scenario, &process).remove(0);
                     let id = self.ask(now, client, op, orders);
-                    self.witness.asked(now, id);
-                } else if self.witness.is_done(&self.gone) {
+                    self.final_acquire.asked(now, id);
+                } else if self.final_acquire.is_done(&self.gone) {
                     let longest = longest_key(&self.scenario);
                     let longest = longest.saturating_add(gained(&self.scenario, now));
-                    self.settle = Drain::new(now, longest);
-                    self.enter(now, Phase::Settle);
+                    self.drain = Drain::new(now, longest);
+                    self.enter(now, Phase::Drain);
                 }
             }
-            Some(Phase::Settle) if self.settle.is_due(now) => orders.push(Order::Look),
+            Some(Phase::Drain) if self.drain.is_due(now) => orders.push(Order::Look),
             _ => {}
         }
     }
@@ -143,10 +143,10 @@ impl Orchestrator {
 
     /// The keys of a master.
     pub(super) fn looked(&mut self, now: Ns, node: usize, keys: Option<Vec<LeftKey>>) {
-        if self.phase != Some(Phase::Settle) {
+        if self.phase != Some(Phase::Drain) {
             return;
         }
-        if let Some(seen) = self.settle.looked(now, node, keys, self.scenario.cluster.nodes) {
+        if let Some(seen) = self.drain.looked(now, node, keys, self.scenario.cluster.nodes) {
             for (node, keys) in seen {
                 self.record(now, Event::Keys { node, keys });
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::faults::Faults;
 use super::register::Register;
-use crate::client_protocol::{Answer, Capability, FailureReason, Op};
+use crate::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use crate::history::{Event, Ns};
 use crate::name::Name;
 use crate::scenario::{AccessKind, Client, EventKind, Length, Lock, Rounds, Step};
@@ -14,7 +14,7 @@ use crate::units::{millis, nanos};
 /// How long the orchestrator waits before it asks a client again that cannot wait by itself.
 const ASK_AGAIN: Duration = Duration::from_millis(40);
 
-/// How long a client may take for an answer, in addition to the wait of its request. Most steps
+/// How long a client may take for a reply, in addition to the wait of its request. Most steps
 /// have no such wait.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -31,7 +31,7 @@ pub(super) struct Player {
     wait_until: Option<Ns>,
     /// The request to cancel, and when.
     cancel: Option<(u64, Ns)>,
-    /// When the answer to the current request is overdue.
+    /// When the reply to the current request is overdue.
     overdue: Ns,
     /// Whether the client's process stands still.
     paused: bool,
@@ -235,7 +235,7 @@ impl Player {
     }
 
     /// The request from [`next`](Self::next) was sent under this number. A cancel does not change
-    /// the state: its answer is not awaited.
+    /// the state: its reply is not awaited.
     pub(super) fn asked(&mut self, now: Ns, id: u64) {
         if matches!(self.state, State::Asked(_)) {
             return;
@@ -247,7 +247,7 @@ impl Player {
         self.give_time(now);
     }
 
-    /// The client's process stops, or its lease clock `is_slow`. When the delay ends, the answer
+    /// The client's process stops, or its lease clock `is_slow`. When the delay ends, the reply
     /// gets its full time again.
     pub(super) fn is_delayed(&mut self, now: Ns, is_slow: bool, delayed: bool) {
         *(if is_slow { &mut self.slow } else { &mut self.paused }) = delayed;
@@ -266,7 +266,7 @@ impl Player {
         };
     }
 
-    /// The step whose answer is overdue, if any.
+    /// The step whose reply is overdue, if any.
     pub(super) fn is_overdue(&self, now: Ns) -> Option<&Step> {
         match self.state {
             State::Asked(_) if now >= self.overdue => self.client.script.get(self.at),
@@ -275,10 +275,10 @@ impl Player {
     }
 
     /// The client answered. If it accessed a register without a delay, this returns the event.
-    pub(super) fn answered(
+    pub(super) fn replied(
         &mut self,
         now: Ns,
-        answer: &Answer,
+        reply: &ClientReply,
         faults: &mut Faults,
         registers: &mut BTreeMap<Name, Register>,
     ) -> Option<Event> {
@@ -292,10 +292,10 @@ impl Player {
         let mut happened = |what: EventKind| faults.happened(now, &self.client.id, &what);
         let mut touched = None;
         match step {
-            Step::Acquire { .. } if answer.ok => {
+            Step::Acquire { .. } if reply.ok => {
                 self.wait_until = None;
                 for (place, resource) in step.acquires().enumerate() {
-                    match answer.of(place).fence {
+                    match reply.of(place).fence {
                         Some(token) => drop(self.fences.insert(resource.clone(), token)),
                         None => drop(self.fences.remove(resource)),
                     }
@@ -305,7 +305,7 @@ impl Player {
             Step::Acquire { ref resource, .. } => {
                 step.acquires().cloned().map(EventKind::Refused).for_each(&mut happened);
                 let again = now.saturating_add(nanos(ASK_AGAIN));
-                let is_cancelled = answer.why == Some(FailureReason::Cancelled);
+                let is_cancelled = reply.why == Some(FailureReason::Cancelled);
                 if !is_cancelled && self.wait_until.is_some_and(|until| again < until) {
                     self.state = State::Resting(again);
                     return None;
@@ -316,11 +316,11 @@ impl Player {
                 let rest = &self.client.script[self.at..];
                 self.at += to_release(rest, resource).min(rest.len() - 1);
             }
-            Step::Extend { resource, .. } if answer.ok => happened(EventKind::Extended(resource)),
+            Step::Extend { resource, .. } if reply.ok => happened(EventKind::Extended(resource)),
             Step::Release { .. } => {
                 step.releases().cloned().map(EventKind::Released).for_each(happened);
             }
-            Step::Touch { register, way, under, .. } if answer.ok => {
+            Step::Touch { register, way, under, .. } if reply.ok => {
                 // A lease without a fencing token presents 0, which is smaller than any token.
                 let token = |lease: Name| {
                     let token = self.fences.get(&lease).copied().unwrap_or_default();

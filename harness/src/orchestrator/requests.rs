@@ -1,11 +1,11 @@
-//! Requests and their answers: they are numbered, recorded, and passed to the client or phase that
+//! Requests and their replies: they are numbered, recorded, and passed to the client or phase that
 //! awaits them.
 
 use std::borrow::Cow;
 
 use super::whom::process_of;
 use super::{Orchestrator, Order};
-use crate::client_protocol::{Answer, Each, Op, Request};
+use crate::client_protocol::{ClientReply, Each, Op, Request};
 use crate::history::{Event, Ns};
 use crate::name::Name;
 
@@ -43,7 +43,7 @@ impl Orchestrator {
             let (id, op) = (self.next_id, Cow::Borrowed(name));
             self.next_id += 1;
             let client = client.clone();
-            let asked = Event::Asked { client, id, op, resource, with, again, ttl_ms, wait_ms };
+            let asked = Event::Requested { client, id, op, resource, with, again, ttl_ms, wait_ms };
             self.record(now, asked);
         }
         self.asked.push((id, client.clone(), count));
@@ -52,45 +52,45 @@ impl Orchestrator {
         id
     }
 
-    pub(super) fn answered(&mut self, now: Ns, answer: Answer) {
+    pub(super) fn replied(&mut self, now: Ns, reply: ClientReply) {
         // The backend ensures that each request is answered once.
-        let Some(place) = self.asked.iter().position(|(id, ..)| *id == answer.id) else { return };
+        let Some(place) = self.asked.iter().position(|(id, ..)| *id == reply.id) else { return };
         let (_, client, count) = self.asked.swap_remove(place);
-        let player = self.players.iter().position(|player| player.awaits(answer.id));
-        for (place, id) in (0..count).zip(answer.id..) {
-            let Each { token, deadline_ns, fence } = answer.of(place);
+        let player = self.players.iter().position(|player| player.awaits(reply.id));
+        for (place, id) in (0..count).zip(reply.id..) {
+            let Each { token, deadline_ns, fence } = reply.of(place);
             self.record(
                 now,
-                Event::Answered {
+                Event::Replied {
                     client: client.clone(),
                     id,
-                    ok: answer.ok,
+                    ok: reply.ok,
                     token,
-                    from: answer.from_ns,
-                    at: answer.at_ns,
+                    from: reply.from_ns,
+                    at: reply.at_ns,
                     deadline: deadline_ns,
-                    valid_ms: answer.valid_ms,
+                    valid_ms: reply.valid_ms,
                     fence,
-                    handles: answer.handles,
-                    why: answer.why,
-                    text: answer.text.clone(),
+                    handles: reply.handles,
+                    why: reply.why,
+                    text: reply.text.clone(),
                 },
             );
         }
         if let Some(index) = player {
-            if answer.ok && self.players[index].is_acquiring() {
+            if reply.ok && self.players[index].is_acquiring() {
                 let player = &self.players[index];
                 let quorum = self.scenario.list_of(player.process()).quorum();
-                let reported = answer.of(0).token;
+                let reported = reply.of(0).token;
                 self.granted.won(player.id(), player.process(), reported.as_ref(), quorum);
             }
             let touched =
-                self.players[index].answered(now, &answer, &mut self.faults, &mut self.registers);
+                self.players[index].replied(now, &reply, &mut self.faults, &mut self.registers);
             if let Some(event) = touched {
                 self.record(now, event);
             }
         } else {
-            self.witness.answered(now, &answer);
+            self.final_acquire.replied(now, &reply);
         }
     }
 }

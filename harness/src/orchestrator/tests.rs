@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Input, Orchestrator, Order};
-use crate::client_protocol::{Answer, Capability, FailureReason, Op};
+use crate::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use crate::history::{Event, Ns, Phase, Record, Window};
 use crate::scenario::{self, Scenario};
 
@@ -15,10 +15,10 @@ fn scenario(rest: &str) -> Scenario {
 }
 
 /// Carries out orders like a backend on which every order succeeds at once. The clients' answers
-/// come from `answers`. Returns the orders as text, each with its time.
+/// come from `replies`. Returns the orders as text, each with its time.
 fn play(
     scenario: &Scenario,
-    answers: impl Fn(Ns, &str, &Op) -> bool,
+    replies: impl Fn(Ns, &str, &Op) -> bool,
 ) -> (Orchestrator, Vec<String>) {
     let mut orchestrator = Orchestrator::new(scenario);
     let can =
@@ -42,13 +42,13 @@ fn play(
         for order in orders {
             match order {
                 Order::Ask { request, .. } => {
-                    let ok = answers(now, &request.client, &request.op);
+                    let ok = replies(now, &request.client, &request.op);
                     let (client, op) = (&request.client, request.op.name());
                     log.push(format!("{} {client} {op} {ok}", now / MS));
-                    inputs.push(Input::Answered(Answer {
+                    inputs.push(Input::Replied(ClientReply {
                         id: request.id,
                         ok,
-                        ..Answer::default()
+                        ..ClientReply::default()
                     }));
                 }
                 Order::Strike { fault, nodes, .. } => {
@@ -111,7 +111,7 @@ fn each_fault_strikes_and_is_healed_in_its_phase() {
             "110 c1 release true",
         ]
     );
-    let all = [Phase::Run, Phase::Heal, Phase::Witness, Phase::Settle, Phase::End];
+    let all = [Phase::Run, Phase::Heal, Phase::FinalAcquire, Phase::Drain, Phase::End];
     assert_eq!(phases(&orchestrator), all);
 }
 
@@ -280,8 +280,9 @@ fn a_cancelled_acquire_is_not_asked_again() {
                 let Order::Ask { request, .. } = order else { continue };
                 let is_run = orchestrator.phase() == Some(Phase::Run);
                 count += u32::from(is_run && matches!(request.op, Op::Acquire { .. }));
-                let refused = Answer { id: request.id, why: Some(why), ..Answer::default() };
-                inputs.push(Input::Answered(refused));
+                let refused =
+                    ClientReply { id: request.id, why: Some(why), ..ClientReply::default() };
+                inputs.push(Input::Replied(refused));
             }
             now += MS;
         }

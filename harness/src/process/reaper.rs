@@ -16,7 +16,7 @@ use crate::mutex::unpoisoned;
 
 struct Reaper {
     stdin: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    replies: BufReader<ChildStdout>,
 }
 
 /// The reaper lives as long as this process, and no thread waits for it.
@@ -40,8 +40,8 @@ fn send(word: &str, group: u32) -> io::Result<()> {
         none => none.insert(Reaper::start()?),
     };
     reaper.stdin.write_all(format!("{word} {group}\n").as_bytes())?;
-    let mut answer = String::new();
-    if reaper.answers.read_line(&mut answer)? == 0 {
+    let mut reply = String::new();
+    if reaper.replies.read_line(&mut reply)? == 0 {
         return Err(io::Error::other("the shell that watches over the clients is gone"));
     }
     Ok(())
@@ -55,9 +55,9 @@ impl Reaper {
         // Not in the terminal's foreground group: Ctrl-C is for the harness, not for the reaper.
         shell.process_group(0);
         let mut child = shell.spawn()?;
-        let (Some(stdin), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+        let (Some(stdin), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both were asked for as pipes")
         };
-        Ok(Self { stdin, answers: BufReader::new(answers) })
+        Ok(Self { stdin, replies: BufReader::new(replies) })
     }
 }

@@ -26,21 +26,21 @@ impl Run {
             Err(why) => return broken(format!("it wrote `{}`: {why}", shown(line))),
         };
         match line {
-            ClientLine::Answer(mut answer) => {
-                match self.asked.remove(&answer.id) {
+            ClientLine::Reply(mut reply) => {
+                match self.asked.remove(&reply.id) {
                     Some(asked) if asked == *process => {}
                     _ => {
-                        let id = answer.id;
+                        let id = reply.id;
                         return broken(format!(
                             "it answered request {id}, which is not open: it was never asked, or \
                              is answered twice"
                         ));
                     }
                 }
-                for stamp in answer.stamps() {
+                for stamp in reply.stamps() {
                     *stamp = stamp.map(|stamp| self.clock.stamp(stamp));
                 }
-                Some(Input::Answered(answer))
+                Some(Input::Replied(reply))
             }
             ClientLine::Notice(Notice::Lost { client, resource, at_ns }) => {
                 Some(Input::Lost { client, resource, at: self.clock.stamp(at_ns) })

@@ -249,8 +249,8 @@ const fn doing(phase: Option<Phase>) -> &'static str {
     match phase {
         Some(Phase::Run) | None => "running",
         Some(Phase::Heal) => "healing",
-        Some(Phase::Witness) => "a last acquire",
-        Some(Phase::Settle) => "looking at what is left",
+        Some(Phase::FinalAcquire) => "a last acquire",
+        Some(Phase::Drain) => "looking at what is left",
         Some(Phase::End) => "over",
     }
 }

@@ -57,7 +57,7 @@ impl Tap {
                 // `EXEC` has its outcome, which the tap does not look for.
                 let Some(result) = outcome(&pending.act, &reply) else { return };
                 pending.replied = Some((at, result));
-                report(Input::Replied {
+                report(Input::MasterReplied {
                     process: pending.process.clone(),
                     node: pending.node,
                     act: pending.act.clone(),

@@ -33,7 +33,7 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
         let name = format!("{} {}", request.op, request.resource.unwrap_or_default());
         let args = json!({
             "ok": request.ok(),
-            "why": request.answer.and_then(|answer| answer.why),
+            "why": request.reply.and_then(|reply| reply.why),
             "line": line(request.record),
         });
         trace.bar(request.client, "requests", name.trim_end(), request.span(), args);
@@ -41,7 +41,7 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
     for lease in &case.leases {
         let args = json!({
             "token": lease.token,
-            "fencing token": lease.answer.fence,
+            "fencing token": lease.reply.fence,
             "granted by masters": lease.masters(&case.keys),
             "ended by": lease.ending.name(),
         });

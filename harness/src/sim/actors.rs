@@ -94,11 +94,11 @@ impl<P: ClientProcess> World<P> {
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
             match effect {
-                ProcessEffect::Answer(mut answer) => {
-                    for stamp in answer.stamps() {
+                ProcessEffect::Reply(mut reply) => {
+                    for stamp in reply.stamps() {
                         *stamp = stamp.map(|stamp| self.stamp(stamp));
                     }
-                    self.tell(Input::Answered(answer));
+                    self.tell(Input::Replied(reply));
                 }
                 ProcessEffect::Notice(Notice::Lost { client, resource, at_ns }) => {
                     let at = self.stamp(at_ns);

@@ -36,13 +36,13 @@ impl<P: ClientProcess> World<P> {
         node: usize,
     ) -> Result<(), String> {
         let master = &mut self.masters[node];
-        let answers = master.server.is_up() && !master.server.is_paused();
+        let replies = master.server.is_up() && !master.server.is_paused();
         let silent = || Err(format!("master {} does not answer", node + 1));
         let over = || Err(format!("master {} has failed over already", node + 1));
         match fault_kind {
             FaultKind::Node(
                 NodeFault::Flush { .. } | NodeFault::Evict { .. } | NodeFault::Counter { .. },
-            ) if !answers => silent(),
+            ) if !replies => silent(),
             FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
                 let wall = self.wall(node);
                 set_counter(&mut self.masters[node].server, wall, resource.as_bytes(), *ahead);
@@ -59,7 +59,7 @@ impl<P: ClientProcess> World<P> {
             _ if master.failed_over => over(),
             // A replica without lag has exactly what its master reports as sent, so the master must
             // answer.
-            _ if !answers && master.lags.is_none() => silent(),
+            _ if !replies && master.lags.is_none() => silent(),
             FaultKind::Node(NodeFault::Lag { .. }) => {
                 let now = self.now;
                 master.lags.get_or_insert_with(|| (master.server.replicate(), now));

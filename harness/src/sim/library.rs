@@ -80,7 +80,7 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
     fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>) {
         self.sockets.unblock();
         match event {
-            ProcessEvent::Asked(request) => {
+            ProcessEvent::Requested(request) => {
                 // The send fails only if the client has panicked, which `run` reports.
                 let _ = self.requests.send(request);
             }
@@ -90,7 +90,7 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
             ProcessEvent::Closed { node, epoch, why, .. } => {
                 self.sockets.closed((node, epoch), why);
             }
-            ProcessEvent::Answered { node, epoch, value, .. } => {
+            ProcessEvent::Replied { node, epoch, value, .. } => {
                 self.sockets.received((node, epoch), &ServerReply::Value(value));
             }
             ProcessEvent::Woken { node, epoch, waiter_id } => {
@@ -129,7 +129,7 @@ impl<const DROPS: bool> Library<DROPS> {
         context.out.append(&mut self.sockets.take_effects());
         while let Ok(message) = self.messages.try_recv() {
             match message {
-                ClientLine::Answer(answer) => context.out.push(ProcessEffect::Answer(answer)),
+                ClientLine::Reply(reply) => context.out.push(ProcessEffect::Reply(reply)),
                 ClientLine::Notice(notice) => {
                     self.is_ready |= matches!(notice, Notice::Ready { .. });
                     context.out.push(ProcessEffect::Notice(notice));

@@ -133,9 +133,9 @@ struct Pending {
 pub(super) struct ServerReply {
     /// Its command, which took effect when the master sent the reply.
     to: Pending,
-    reply: server::ServerReply,
+    raw: server::ServerReply,
     /// The reply as the client reads it.
-    answer: Reply,
+    reply: Reply,
     result: Outcome,
 }
 
@@ -304,24 +304,24 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Takes the master's reply to the oldest command of a connection.
-    fn replied(&mut self, id: WireId, reply: server::ServerReply) {
+    fn replied(&mut self, id: WireId, raw: server::ServerReply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(to) = wire.awaiting.pop_front() else { return };
         // The command takes effect at this very instant.
         let to = Pending { sent: self.now, ..to };
         let (actor, node) = (wire.actor, wire.node);
-        let answer = match &reply {
+        let reply = match &raw {
             server::ServerReply::Value(value) => value.read(to.expect),
             _ => Reply::Alive,
         };
-        let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome_of(act, &answer));
+        let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome_of(act, &reply));
         if let Some(act) =
             to.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
         {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
-            self.direct(Input::Replied { process, node: node + 1, act, result });
+            self.direct(Input::MasterReplied { process, node: node + 1, act, result });
         }
-        self.pass_down(id, ServerReply { to, reply, answer, result });
+        self.pass_down(id, ServerReply { to, raw, reply, result });
     }
 
     /// Takes a push message with which the master wakes a waiter.
@@ -334,8 +334,8 @@ impl<P: ClientProcess> World<P> {
             sent: self.now,
             duplicate: false,
         };
-        let (reply, answer) = (server::ServerReply::Woken(waiter), Reply::Alive);
-        self.pass_down(id, ServerReply { to, reply, answer, result: Outcome::Done });
+        let (raw, reply) = (server::ServerReply::Woken(waiter), Reply::Alive);
+        self.pass_down(id, ServerReply { to, raw, reply, result: Outcome::Done });
     }
 
     /// Passes a message of the master through the proxy.
@@ -382,14 +382,14 @@ impl<P: ClientProcess> World<P> {
     /// Delivers a reply to the client, whether the client runs or not.
     pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(ServerReply { to, reply, answer, result }) = wire.down.arrived(self.now) else {
+        let Some(ServerReply { to, raw, reply, result }) = wire.down.arrived(self.now) else {
             return;
         };
         if !wire.client_open {
             return self.record(id, to, result, None);
         }
         let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, to.class);
-        let event = match reply {
+        let event = match raw {
             server::ServerReply::Greeting(greeting) => {
                 wire.greeted = true;
                 ProcessEvent::Connected { node, epoch, greeting }
@@ -398,7 +398,7 @@ impl<P: ClientProcess> World<P> {
                 ProcessEvent::Woken { node, epoch, waiter_id }
             }
             server::ServerReply::Value(value) => {
-                ProcessEvent::Answered { node, epoch, answer, value }
+                ProcessEvent::Replied { node, epoch, reply, value }
             }
         };
         self.record(id, to, result, Some(self.now));

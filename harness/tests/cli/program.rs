@@ -62,7 +62,7 @@ fn wrong_usage_exits_with_64_and_a_suggestion() {
         (&["search", "--for", "soon"], "write a number with a unit"),
         (&["search", "--for", "1s", "--runs", "1"], "cannot be used with"),
         (&["search", "--nodes", "10"], "1..=9"),
-        (&["search", "--mutant", "nobody"], "there is no mutant"),
+        (&["search", "--mutant", "unknown"], "there is no mutant"),
         (&["search", "--defended"], "--faults"),
         (&["search", "--faults", "1", "--runs", "5"], "cannot be used with"),
         (&["--out", "x", "doctor", "redis://127.0.0.1:1"], "write `doctor` first"),

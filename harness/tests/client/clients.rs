@@ -38,9 +38,9 @@ fn a_checked_step_fails_after_a_pause_past_the_deadline() {
         let checked = client.request("c1", step(Some("r")));
         sleep(Duration::from_millis(1200));
         client.process.resume().unwrap();
-        let late = client.answer(unchecked);
+        let late = client.reply(unchecked);
         assert!(late.ok && late.at_ns.unwrap() > deadline, "{late:?}");
-        assert_eq!(client.answer(checked).why, Some(FailureReason::Lost));
+        assert_eq!(client.reply(checked).why, Some(FailureReason::Lost));
         client.await_lost();
         assert_eq!(client.release("c1", "r").why, Some(FailureReason::Lost));
         client.granted("c1", "r");
@@ -92,7 +92,7 @@ fn a_dropped_acquire_leaves_no_key() {
         let has = || masters.ask(3, "GET r").unwrap().text().is_some();
         eventually("the third master has the key", has);
         assert!(client.ask("c1", Op::Cancel { request: acquire }).ok);
-        assert_eq!(client.answer(acquire).why, Some(FailureReason::Cancelled));
+        assert_eq!(client.reply(acquire).why, Some(FailureReason::Cancelled));
         (1..=2).for_each(|node| masters.resume(node).unwrap());
         await_having(masters, "r", 0);
     });

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use redquorum_harness::client_protocol::{
-    Answer, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Request,
+    ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Request,
 };
 use redquorum_harness::process::{ClientProcess, OutputEvent, ReceivedMessage};
 use redquorum_rig::{Masters, RespValue, trials::eventually};
@@ -28,7 +28,7 @@ pub(crate) struct Client {
     pub(crate) process: ClientProcess,
     received: Receiver<ReceivedMessage>,
     last: u64,
-    answers: Vec<Answer>,
+    replies: Vec<ClientReply>,
     pub(crate) notices: Vec<Notice>,
 }
 
@@ -42,8 +42,8 @@ impl Client {
         let process = ClientProcess::spawn(&command, env, move |word| {
             let _ = out.send(word);
         });
-        let (answers, notices) = (Vec::new(), Vec::new());
-        let mut client = Self { process: process.unwrap(), received, last: 0, answers, notices };
+        let (replies, notices) = (Vec::new(), Vec::new());
+        let mut client = Self { process: process.unwrap(), received, last: 0, replies, notices };
         client.listen(SOON, |client| !client.notices.is_empty());
         assert!(matches!(client.notices[..], [Notice::Ready { .. }]), "{:?}", client.notices);
         client
@@ -57,34 +57,34 @@ impl Client {
         self.last
     }
 
-    pub(crate) fn answer(&mut self, id: u64) -> Answer {
-        let is = |answer: &&Answer| answer.id == id;
-        self.listen(SOON, |client| client.answers.iter().any(|answer| answer.id == id));
+    pub(crate) fn reply(&mut self, id: u64) -> ClientReply {
+        let is = |reply: &&ClientReply| reply.id == id;
+        self.listen(SOON, |client| client.replies.iter().any(|reply| reply.id == id));
         let complaints = self.process.complaints();
-        let answer = self.answers.iter().find(is);
-        answer.unwrap_or_else(|| panic!("no answer to {id}; {complaints}")).clone()
+        let reply = self.replies.iter().find(is);
+        reply.unwrap_or_else(|| panic!("no reply to {id}; {complaints}")).clone()
     }
 
-    pub(crate) fn ask(&mut self, client: &str, op: Op) -> Answer {
+    pub(crate) fn ask(&mut self, client: &str, op: Op) -> ClientReply {
         let id = self.request(client, op);
-        self.answer(id)
+        self.reply(id)
     }
 
-    pub(crate) fn acquire(&mut self, client: &str, resource: &str) -> Answer {
+    pub(crate) fn acquire(&mut self, client: &str, resource: &str) -> ClientReply {
         self.ask(client, acquire(resource, 1000, 0))
     }
 
-    pub(crate) fn granted(&mut self, client: &str, resource: &str) -> Answer {
-        let answer = self.acquire(client, resource);
-        assert!(answer.ok, "{answer:?}");
-        answer
+    pub(crate) fn granted(&mut self, client: &str, resource: &str) -> ClientReply {
+        let reply = self.acquire(client, resource);
+        assert!(reply.ok, "{reply:?}");
+        reply
     }
 
-    pub(crate) fn extend(&mut self, client: &str, resource: &str) -> Answer {
+    pub(crate) fn extend(&mut self, client: &str, resource: &str) -> ClientReply {
         self.ask(client, Op::Extend { resource: resource.into(), ttl_ms: 1000 })
     }
 
-    pub(crate) fn release(&mut self, client: &str, resource: &str) -> Answer {
+    pub(crate) fn release(&mut self, client: &str, resource: &str) -> ClientReply {
         self.ask(client, Op::Release { resource: resource.into() })
     }
 
@@ -102,7 +102,7 @@ impl Client {
             let Ok(received) = self.received.recv_timeout(left) else { return };
             match received.what {
                 OutputEvent::Line(line) => match ClientLine::read(&line).unwrap() {
-                    ClientLine::Answer(answer) => self.answers.push(answer),
+                    ClientLine::Reply(reply) => self.replies.push(reply),
                     ClientLine::Notice(notice) => self.notices.push(notice),
                 },
                 other => panic!("{other:?}; {}", self.process.complaints()),

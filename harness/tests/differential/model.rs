@@ -147,8 +147,8 @@ impl<M: Master> Model<M> {
                 self.open.len() - 1
             }
         };
-        for ask in asks {
-            let request = match ask {
+        for request in asks {
+            let request = match request {
                 Ask::Say(request) => request.clone(),
                 Ask::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
             };

@@ -118,21 +118,22 @@ impl MutatedMaster {
             ) => Command::Set { key, token, ttl_ms, fair: false, fence },
             (
                 Mutation::CountingWakes,
-                Command::Delete { key, token, call: WakeUp::Count, leave },
-            ) => Command::Delete { key, token, call: WakeUp::First, leave },
+                Command::Delete { key, token, wake_up: WakeUp::Count, leave },
+            ) => Command::Delete { key, token, wake_up: WakeUp::First, leave },
             (
                 Mutation::WakesAreCounts,
-                Command::Delete { key, token, call: WakeUp::First, leave },
-            ) => Command::Delete { key, token, call: WakeUp::Count, leave },
+                Command::Delete { key, token, wake_up: WakeUp::First, leave },
+            ) => Command::Delete { key, token, wake_up: WakeUp::Count, leave },
             (Mutation::LeavesInSilence, Command::Dequeue { key, waiter, .. }) => {
-                Command::Dequeue { key, waiter, call: false }
+                Command::Dequeue { key, waiter, wake: false }
             }
-            (Mutation::LeavesNot, Command::Dequeue { key, call, .. }) => {
-                Command::Dequeue { key, waiter: STRANGER, call }
+            (Mutation::LeavesNot, Command::Dequeue { key, wake, .. }) => {
+                Command::Dequeue { key, waiter: STRANGER, wake }
             }
-            (Mutation::LeavesNotWithKey, Command::Delete { key, token, call, leave: Some(_) }) => {
-                Command::Delete { key, token, call, leave: Some(STRANGER) }
-            }
+            (
+                Mutation::LeavesNotWithKey,
+                Command::Delete { key, token, wake_up, leave: Some(_) },
+            ) => Command::Delete { key, token, wake_up, leave: Some(STRANGER) },
             (Mutation::AllAtOne, Command::Enqueue { key, waiter, position: Position::Last }) => {
                 Command::Enqueue { key, waiter, position: Position::At(1) }
             }
@@ -160,8 +161,8 @@ impl MutatedMaster {
         {
             let index = from + index;
             let Event::Message(message, _) = out[index] else { unreachable!("it is one") };
-            let answer = |it: &Event| matches!(it, Event::Message(_, ServerReply::Value(_)));
-            let next = out[index..].iter().position(answer).map(|next| index + next);
+            let reply = |it: &Event| matches!(it, Event::Message(_, ServerReply::Value(_)));
+            let next = out[index..].iter().position(reply).map(|next| index + next);
             from = index + 1;
             match next.filter(|next| matches!(out[*next], Event::Message(of, _) if of == message)) {
                 Some(_) if self.mutation == Mutation::DeafToItself => {

@@ -183,9 +183,9 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
             Ask::Say(script_mutant(Command::Certify { key, token, fence }))
         }
         340..450 => {
-            let (token, call) = (token(random), call(random));
+            let (token, wake_up) = (token(random), call(random));
             let leave = (random.below(3) == 0).then(|| waiter(random));
-            lock(Command::Delete { key, token, call, leave })
+            lock(Command::Delete { key, token, wake_up, leave })
         }
         450..490 => lock(guards(random, key)),
         490..650 => lock(waits(random, key)),
@@ -222,7 +222,7 @@ fn waits(random: &mut Random, key: Key) -> Command {
     let waiter = waiter(random);
     match random.below(10) {
         0..7 => Command::Enqueue { key, waiter, position: random.of(&POSITIONS) },
-        _ => Command::Dequeue { key, waiter, call: random.below(2) == 0 },
+        _ => Command::Dequeue { key, waiter, wake: random.below(2) == 0 },
     }
 }
 
@@ -261,8 +261,9 @@ fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
             asks.push(ask(random, slot));
         }
     }
-    let is_long =
-        |ask: &&mut Ask| matches!(ask, Ask::Say(Request::Hello | Request::Lock(Command::Load(_))));
+    let is_long = |request: &&mut Ask| {
+        matches!(request, Ask::Say(Request::Hello | Request::Lock(Command::Load(_))))
+    };
     for long in asks.iter_mut().filter(is_long).skip(usize::from(!is_paused)) {
         *long = Ask::Say(Request::words(&[b"TIME"]));
     }

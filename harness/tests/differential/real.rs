@@ -136,13 +136,13 @@ impl Real {
                 self.read(self.open.len() - 1);
             }
         }
-        let requests = asks.iter().map(|ask| self.request(ask)).collect();
+        let requests = asks.iter().map(|request| self.request(request)).collect();
         let (_, _, socket) = self.open.iter_mut().find(|(_, of, _)| *of == Some(slot)).unwrap();
         socket.write(requests);
     }
 
-    fn request(&self, ask: &Ask) -> Request {
-        match ask {
+    fn request(&self, request: &Ask) -> Request {
+        match request {
             Ask::Say(request) => request.clone(),
             Ask::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
         }

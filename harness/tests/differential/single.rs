@@ -132,13 +132,13 @@ fn loading() {
         Request::Lock(Command::Delete {
             key: key(0),
             token,
-            call: WakeUp::First,
+            wake_up: WakeUp::First,
             leave: Some(WAITER),
         }),
-        Request::Lock(Command::Delete { key: key(0), token, call: WakeUp::None, leave: None }),
+        Request::Lock(Command::Delete { key: key(0), token, wake_up: WakeUp::None, leave: None }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
         stand(Position::Last),
-        Request::Lock(Command::Dequeue { key: key(0), waiter: WAITER, call: true }),
+        Request::Lock(Command::Dequeue { key: key(0), waiter: WAITER, wake: true }),
         Request::Lock(Command::Probe),
         Request::Lock(Command::Load(KEEP)),
         Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
@@ -215,7 +215,7 @@ fn listen() -> Vec<Request> {
 }
 
 fn delete() -> Request {
-    lock(Command::Delete { key: key(0), token: TOKEN, call: WakeUp::First, leave: None })
+    lock(Command::Delete { key: key(0), token: TOKEN, wake_up: WakeUp::First, leave: None })
 }
 
 fn stand(position: Position) -> Request {

@@ -75,7 +75,7 @@ impl Socket {
         let (hello, mut greeting) = (Hello::default(), Greeting::default());
         let handshake = hello.handshake(true);
         let mut unfit = false;
-        for index in 0..handshake.answers() {
+        for index in 0..handshake.replies() {
             unfit |= self.frame(|frame| handshake.read(index, frame, &mut greeting))?.is_err();
         }
         Ok(if unfit {
@@ -92,7 +92,7 @@ impl Socket {
 
     fn fill(&mut self) -> Result<(), Gone> {
         while !self.is_whole() {
-            assert!(self.receive()?, "no answer within {PATIENCE:?}");
+            assert!(self.receive()?, "no reply within {PATIENCE:?}");
         }
         Ok(())
     }

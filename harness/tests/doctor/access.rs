@@ -3,7 +3,7 @@
 use redquorum_rig::trials::Case;
 use redquorum_rig::{Masters, Persistence, cases};
 
-use crate::ask::{examine, name, run};
+use crate::diagnosis::{examine, name, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -60,7 +60,7 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
     assert_eq!(code, 0, "{diagnosis:#?}");
     let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    let asks = |found: &crate::ask::Finding| {
+    let asks = |found: &crate::diagnosis::Finding| {
         found.level == "error" && found.fix.as_deref().is_some_and(|fix| fix.contains("--prefix"))
     };
     assert!(diagnosis.findings.iter().any(asks), "{diagnosis:#?}");
@@ -144,7 +144,7 @@ fn a_wrong_and_a_missing_password_are_distinguished_and_not_repeated() {
     // Both masters replied, although with an error.
     assert_eq!(code, 1);
     let of = |url: &str| {
-        let own = |found: &&crate::ask::Finding| found.master.as_deref() == Some(&name(url));
+        let own = |found: &&crate::diagnosis::Finding| found.master.as_deref() == Some(&name(url));
         diagnosis.findings.iter().find(own).unwrap()
     };
     assert!(of(&wrong).text.contains("WRONGPASS"), "{diagnosis:#?}");

@@ -4,7 +4,7 @@
 use redquorum_rig::trials::Case;
 use redquorum_rig::{Masters, cases};
 
-use crate::ask::examine;
+use crate::diagnosis::examine;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![with_masters: masters_with_the_documented_settings_have_no_finding]

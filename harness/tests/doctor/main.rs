@@ -4,9 +4,9 @@
 #[cfg(unix)]
 mod access;
 #[cfg(unix)]
-mod ask;
-#[cfg(unix)]
 mod deploy;
+#[cfg(unix)]
+mod diagnosis;
 #[cfg(unix)]
 mod markers;
 #[cfg(unix)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redquorum_rig::trials::Case;
 use redquorum_rig::{Masters, Persistence, cases};
 
-use crate::ask::{Diagnosis, examine, name};
+use crate::diagnosis::{Diagnosis, examine, name};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redquorum_rig::trials::Case;
 use redquorum_rig::{ClockChange, Masters, Persistence, cases, clocks_supported};
 
-use crate::ask::{examine, name, run};
+use crate::diagnosis::{examine, name, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

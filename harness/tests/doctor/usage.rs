@@ -3,7 +3,7 @@
 use redquorum_rig::cases;
 use redquorum_rig::trials::Case;
 
-use crate::ask::{examine, name, run};
+use crate::diagnosis::{examine, name, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![

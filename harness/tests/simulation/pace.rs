@@ -24,11 +24,11 @@ fn the_clock_of_a_client_measures_its_wait() {
              [[client]]\nid = \"c2\"\nstart = \"100ms\"\nscript = [\"acquire L wait 1s\"]\n{fault}"
         ));
         assert!(!is_broken(&history));
-        let answers = history.records.iter().filter_map(|record| match &record.event {
-            Event::Answered { client, ok: false, .. } if client == "c2" => Some(record.ns),
+        let replies = history.records.iter().filter_map(|record| match &record.event {
+            Event::Replied { client, ok: false, .. } if client == "c2" => Some(record.ns),
             _ => None,
         });
-        answers.min().expect("it is refused") / 1_000_000
+        replies.min().expect("it is refused") / 1_000_000
     };
     let around = |ms: i64, fault: &str| {
         let at = refused(fault);

@@ -15,7 +15,7 @@ pub(crate) fn scenario(text: &str) -> Scenario {
 /// A line for each event of one client, which has a process of its own.
 pub(crate) fn of_client(history: &History, name: &str) -> Vec<String> {
     let is_about = |event: &Event| match event {
-        Event::Answered { client, .. }
+        Event::Replied { client, .. }
         | Event::Lost { client, .. }
         | Event::Extended { client, .. }
         | Event::Touched { client, .. } => *client == name,

@@ -24,7 +24,7 @@ pub(super) struct Certification {
 impl Acquire {
     /// Masters that reported the key gone since they granted it.
     pub(crate) fn lost(&self) -> NodeSet {
-        let gone = |answer: &Reply| matches!(answer, Reply::Absent | Reply::Taken(_));
+        let gone = |reply: &Reply| matches!(reply, Reply::Absent | Reply::Taken(_));
         let last = self.certification.as_ref();
         last.map_or(NodeSet::EMPTY, |last| last.votes.which(gone).or(last.gone))
     }
@@ -32,7 +32,7 @@ impl Acquire {
     /// Masters that confirmed the key in the latest round, including one whose grant came too late
     /// to count.
     pub(crate) fn certified(&self) -> NodeSet {
-        let ours = |answer: &Reply| matches!(answer, Reply::Certified { .. });
+        let ours = |reply: &Reply| matches!(reply, Reply::Certified { .. });
         let last = self.certification.as_ref();
         last.map_or(NodeSet::EMPTY, |last| last.votes.which(ours))
     }
@@ -47,26 +47,30 @@ impl Acquire {
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
-        let (Some(number), Some(fence)) = (number, number.and_then(|it| self.terms.fence(it)))
+        let (Some(number), Some(fence)) = (number, number.and_then(|it| self.config.fence(it)))
         else {
             // Masters granted without a number, although they were asked for one.
             return self.fail(now, Failure::NoQuorum, rng, out);
         };
         let round = self.certification.as_ref().map_or(0, |last| last.round) + 1;
         let gone = self.lost();
-        let votes = Votes::open(self.terms.nodes(), now);
+        let votes = Votes::open(self.config.nodes(), now);
         self.certification = Some(Certification { round, number, votes, gone });
         self.state = State::Certifying;
         let step = RoundId::Certify { attempt: self.attempt, round };
-        let ask = VoteRequest::Certify { token: self.token, fence };
-        out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Send { node, step, ask }));
+        let request = VoteRequest::Certify { token: self.token, fence };
+        out.extend(NodeId::all(self.config.nodes()).map(|node| Effect::Send {
+            node,
+            step,
+            request,
+        }));
     }
 
-    pub(super) fn judge_number(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn decide_number(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         let Some(Certification { number, votes, .. }) = &self.certification else { return };
-        let (number, quorum) = (*number, self.terms.quorum());
-        let exactly = votes.which(|answer| *answer == Reply::Certified { number }).len();
-        let ours = votes.which(|answer| matches!(answer, Reply::Certified { .. })).len();
+        let (number, quorum) = (*number, self.config.quorum());
+        let exactly = votes.which(|reply| *reply == Reply::Certified { number }).len();
+        let ours = votes.which(|reply| matches!(reply, Reply::Certified { .. })).len();
         let awaited = votes.awaited().len();
         match verdict(exactly, awaited, quorum) {
             Some(true) if now < self.deadline() => {

@@ -76,8 +76,8 @@ impl Positions {
         }
     }
 
-    fn replied(&mut self, node: NodeId, answer: &Reply, quorum: usize) {
-        self.places[node.index()] = match *answer {
+    fn replied(&mut self, node: NodeId, reply: &Reply, quorum: usize) {
+        self.places[node.index()] = match *reply {
             Reply::Place { number, ahead, .. } => {
                 // A fixed position stays: a master that was asked late already knows later waiters.
                 if !self.fixed {
@@ -144,14 +144,14 @@ impl Acquire {
     /// Gets a waiter id, if it may use queues and has none yet.
     pub(super) fn enter(&mut self, rng: &mut dyn Rng) {
         if self.positions.is_none() && (self.fair || self.wait.wants) {
-            self.positions = Some(Positions::new(WaiterId::new(rng.random()), self.terms.nodes()));
+            self.positions = Some(Positions::new(WaiterId::new(rng.random()), self.config.nodes()));
         }
     }
 
     /// Enters the queues, with wake-ups.
     pub(super) fn enqueue_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         self.enter(rng);
-        self.wait.watch.open(self.terms.nodes());
+        self.wait.watch.open(self.config.nodes());
         self.subscribe(out);
         self.enqueue(now, out);
     }
@@ -159,7 +159,7 @@ impl Acquire {
     /// Starts a round that asks all masters for its positions. It decides once all have replied,
     /// unless a quorum lets it attempt before.
     pub(super) fn enqueue(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.votes = Votes::open(self.terms.nodes(), now);
+        self.votes = Votes::open(self.config.nodes(), now);
         self.enqueues = true;
         self.certification = None;
         self.wait.hint = Time::NEVER;
@@ -172,7 +172,7 @@ impl Acquire {
         let Some(positions) = &mut self.positions else { return };
         positions.round = positions.round.wrapping_add(1);
         positions.at_once += 1;
-        NodeId::all(self.terms.nodes()).for_each(|node| self.enqueue_at(node, out));
+        NodeId::all(self.config.nodes()).for_each(|node| self.enqueue_at(node, out));
     }
 
     /// Asks one master for its position, as a part of the latest round.
@@ -193,12 +193,12 @@ impl Acquire {
 
     /// When the round ends at the latest.
     pub(super) fn enqueueing_ends(&self) -> Time {
-        self.votes.opened().plus(self.terms.node_timeout().min(ROUND))
+        self.votes.opened().plus(self.config.node_timeout().min(ROUND))
     }
 
     /// Whether other waiters are before it, so that it only waits for a master to wake it.
     fn is_behind(&self) -> bool {
-        self.positions.as_ref().is_some_and(|positions| positions.is_behind(self.terms.quorum()))
+        self.positions.as_ref().is_some_and(|positions| positions.is_behind(self.config.quorum()))
     }
 
     /// A master reported its position in this round.
@@ -206,18 +206,18 @@ impl Acquire {
         &mut self,
         now: Time,
         (round, node): (u32, NodeId),
-        answer: Reply,
+        reply: Reply,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
         if self.positions.as_ref().is_none_or(|positions| positions.round != round) {
             return;
         }
-        self.note_place(now, node, &answer);
+        self.note_place(now, node, &reply);
         match self.state {
             State::Enqueueing => {
-                self.votes.record(now, node, answer);
-                self.judge_place(now, rng, out);
+                self.votes.record(now, node, reply);
+                self.decide_position(now, rng, out);
             }
             State::Waiting if self.fair => {
                 let went = self.go_if_first(now, rng, out);
@@ -229,7 +229,7 @@ impl Acquire {
                     self.hint(now, out);
                 }
             }
-            State::Waiting => self.looked(now, node, &answer, rng, out),
+            State::Waiting => self.looked(now, node, &reply, rng, out),
             _ => {}
         }
     }
@@ -237,18 +237,18 @@ impl Acquire {
     /// Ends the round for masters that have not replied.
     pub(super) fn close_round(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         let awaited = self.votes.awaited();
-        for node in NodeId::all(self.terms.nodes()).filter(|node| awaited.contains(*node)) {
+        for node in NodeId::all(self.config.nodes()).filter(|node| awaited.contains(*node)) {
             self.note_place(now, node, &Reply::Unknown(Cause::Silent));
         }
         self.votes.close(now);
-        self.judge_place(now, rng, out);
+        self.decide_position(now, rng, out);
     }
 
-    fn note_place(&mut self, now: Time, node: NodeId, answer: &Reply) {
+    fn note_place(&mut self, now: Time, node: NodeId, reply: &Reply) {
         if let Some(positions) = &mut self.positions {
-            positions.replied(node, answer, self.terms.quorum());
+            positions.replied(node, reply, self.config.quorum());
         }
-        self.wait.watch.looked(now, node, answer);
+        self.wait.watch.looked(now, node, reply);
     }
 
     fn is_free_at(&self, node: NodeId) -> bool {
@@ -259,25 +259,25 @@ impl Acquire {
     fn go_if_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
         let asks = matches!(self.state, State::Enqueueing | State::Waiting);
         let Some(positions) = self.positions.as_mut().filter(|_| asks) else { return false };
-        let goes = positions.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
+        let goes = positions.first().and(self.wait.watch.free()).len() >= self.config.quorum();
         if goes {
             self.again(now, None, rng, out);
         }
         goes
     }
 
-    fn judge_place(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    fn decide_position(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         if self.go_if_first(now, rng, out) || !self.votes.awaited().is_empty() {
             return;
         }
         let Some(positions) = &mut self.positions else { return };
-        let (known, quorum) = (positions.known(), self.terms.quorum());
-        let forbidden = self.votes.which(|answer| *answer == Reply::NoQueue).len();
+        let (known, quorum) = (positions.known(), self.config.quorum());
+        let forbidden = self.votes.which(|reply| *reply == Reply::NoQueue).len();
         let again = !positions.agrees() && positions.at_once < AT_ONCE;
         let in_the_way = known < quorum && !positions.first().is_empty();
         // No queue has others before it, and votes may reach a quorum where queues cannot.
         let is_first = positions.first().and(self.wait.watch.free()).len() == known;
-        if forbidden > self.terms.nodes() - quorum {
+        if forbidden > self.config.nodes() - quorum {
             // No quorum will ever keep its position.
             self.do_without_queues(out);
             self.again(now, None, rng, out);
@@ -318,7 +318,7 @@ impl Acquire {
     pub(crate) fn yield_turn(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Waiting | State::Enqueueing) {
             self.move_to_tail(out);
-            self.wait.resume(self.terms.nodes());
+            self.wait.resume(self.config.nodes());
             self.state = State::Waiting;
         }
     }
@@ -366,8 +366,8 @@ impl Acquire {
     /// its first waiter.
     pub(super) fn leave_queues(&mut self, wake: bool, out: &mut Vec<Effect>) {
         if let Some(waiter_id) = self.vacate() {
-            let nodes = NodeId::all(self.terms.nodes());
-            out.extend(nodes.map(|node| Effect::Dequeue { node, waiter_id, call: wake }));
+            let nodes = NodeId::all(self.config.nodes());
+            out.extend(nodes.map(|node| Effect::Dequeue { node, waiter_id, wake }));
         }
     }
 

@@ -124,7 +124,7 @@ impl Wait {
 
     /// Counts a round in which no quorum replied in time.
     pub(super) fn count_silence(&mut self, votes: &Votes, quorum: usize) {
-        let silent = votes.which(|answer| *answer == Reply::Unknown(Cause::Silent)).len();
+        let silent = votes.which(|reply| *reply == Reply::Unknown(Cause::Silent)).len();
         let is_silent = silent > votes.votes().len() - quorum;
         self.silence = if is_silent { self.silence.saturating_add(1) } else { 0 };
     }
@@ -153,7 +153,7 @@ impl Acquire {
     ) {
         self.enter(rng);
         self.subscribe(out);
-        self.wait.watch.open(self.terms.nodes());
+        self.wait.watch.open(self.config.nodes());
         self.look(out);
         self.wait.pause = now.plus(self.moment() + self.jitter(self.moment(), rng));
         self.wait.peek = now.plus(self.period());
@@ -173,7 +173,7 @@ impl Acquire {
     /// its positions: a wake-up from then on is news.
     pub(super) fn pause(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         if self.positions.is_some() {
-            self.wait.watch.open(self.terms.nodes());
+            self.wait.watch.open(self.config.nodes());
         }
         // Masters that do not keep up get only another attempt, some time later.
         if !self.fair && self.wait.silence == 0 {
@@ -188,7 +188,7 @@ impl Acquire {
         // A fair waiter that will be woken only sleeps while the resource is held. That is no
         // failed attempt, so its streak starts anew.
         let is_woken = self.fair && self.is_subscribed();
-        let held = is_woken && self.wait.watch.earliest(self.terms.quorum()) > now;
+        let held = is_woken && self.wait.watch.earliest(self.config.quorum()) > now;
         self.wait.streak = if held { 0 } else { self.wait.streak.saturating_add(1) };
         // A waiter that is not woken follows the policy alone, which counts every attempt.
         let by_streak = self.is_subscribed() || self.fair;
@@ -207,14 +207,14 @@ impl Acquire {
         if self.wait.silence == 0 {
             return Duration::ZERO;
         }
-        let most = self.wait.stretched(self.terms.node_timeout() / 2);
+        let most = self.wait.stretched(self.config.node_timeout() / 2);
         most / 2 + self.jitter(most / 2, rng)
     }
 
     /// The time between two looks: each master is looked at three times before a position lapses
     /// there.
     fn period(&self) -> Duration {
-        let nodes = u32::try_from(self.terms.nodes()).unwrap_or(u32::MAX).max(1);
+        let nodes = u32::try_from(self.config.nodes()).unwrap_or(u32::MAX).max(1);
         PEEK.min(Duration::from_millis(LAPSE_MS / 3) / nodes)
     }
 
@@ -241,7 +241,7 @@ impl Acquire {
     /// Whether the resource was free at the last look, and waiters before this one are woken: they
     /// go first.
     fn is_behind_others(&self) -> bool {
-        let quorum = self.terms.quorum();
+        let quorum = self.config.quorum();
         let behind = self.positions.as_ref().is_some_and(|positions| positions.behind() >= quorum);
         behind && self.wait.watch.free().len() >= quorum
     }
@@ -260,7 +260,7 @@ impl Acquire {
 
     /// The earliest time for an attempt, unless masters wake it.
     pub(super) fn sleeps_until(&self) -> Time {
-        self.wait.pause.max(self.wait.watch.earliest(self.terms.quorum()))
+        self.wait.pause.max(self.wait.watch.earliest(self.config.quorum()))
     }
 
     /// Whether it pauses because too many masters left its attempts unanswered.
@@ -270,7 +270,7 @@ impl Acquire {
 
     /// Whether a quorum of masters wakes it.
     pub(super) fn is_subscribed(&self) -> bool {
-        self.positions.is_some() && self.wait.subscribed.len() >= self.terms.quorum()
+        self.positions.is_some() && self.wait.subscribed.len() >= self.config.quorum()
     }
 
     pub(super) fn wake_waiting(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
@@ -281,7 +281,7 @@ impl Acquire {
                     self.wait.streak = self.wait.streak.saturating_add(1);
                     self.wait.pause = now.plus(rng.pause(self.wait.streak));
                 }
-                let next = (self.wait.peeked as usize + 1) % self.terms.nodes();
+                let next = (self.wait.peeked as usize + 1) % self.config.nodes();
                 self.wait.peeked = u32::try_from(next).unwrap_or(0);
                 self.enqueue_at(NodeId::new(next), out);
             }
@@ -316,7 +316,7 @@ impl Acquire {
         if !self.wait.wants || self.wait.silence > 0 {
             return None;
         }
-        let nodes = self.terms.nodes();
+        let nodes = self.config.nodes();
         if let Some(first) = self.wait.refused_by.filter(|first| self.wait.watch.is_alone(*first)) {
             self.wait.last.insert(first);
             return None;
@@ -371,7 +371,7 @@ impl Acquire {
         &mut self,
         now: Time,
         node: NodeId,
-        answer: &Reply,
+        reply: &Reply,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) {
@@ -384,9 +384,9 @@ impl Acquire {
             // The resource was taken there since.
             self.wait.woken_by.remove(node);
         }
-        if *answer == Reply::NoQueue {
+        if *reply == Reply::NoQueue {
             self.wait.refused.insert(node);
-            if self.wait.refused.len() > self.terms.nodes() - self.terms.quorum() {
+            if self.wait.refused.len() > self.config.nodes() - self.config.quorum() {
                 self.do_without_queues(out);
                 out.push(Effect::Decided);
             }
@@ -398,14 +398,14 @@ impl Acquire {
     }
 
     /// A master replied to the clean-up of the latest attempt.
-    pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, answer: &Reply) {
+    pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, reply: &Reply) {
         self.cleaned.insert(node);
-        self.wait.watch.looked(now, node, answer);
+        self.wait.watch.looked(now, node, reply);
     }
 
     /// The resource became free on one more master.
     pub(super) fn is_free(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        let quorum = self.terms.quorum();
+        let quorum = self.config.quorum();
         let woken = self.wait.woken_by.len() >= quorum;
         if woken || self.wait.watch.free().len() >= quorum {
             self.called(now, woken, rng, out);
@@ -423,7 +423,7 @@ impl Acquire {
     /// Long enough for masters that report at the same time to be received together; short compared
     /// with a round.
     pub(super) fn moment(&self) -> Duration {
-        (self.terms.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
+        (self.config.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
     }
 
     pub(super) fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
@@ -432,7 +432,7 @@ impl Acquire {
 
     /// When to ask the other masters, too, although the first one has not replied.
     pub(super) fn first_ends(&self) -> Time {
-        self.votes.opened().plus(self.wait.stretched(self.terms.node_timeout()) / 4)
+        self.votes.opened().plus(self.wait.stretched(self.config.node_timeout()) / 4)
     }
 }
 

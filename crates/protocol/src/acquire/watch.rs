@@ -38,10 +38,10 @@ impl Watch {
     }
 
     /// Records a master's reply to a compare-and-delete, or to a request for a position.
-    pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Reply) {
+    pub(super) fn looked(&mut self, now: Time, node: NodeId, reply: &Reply) {
         let until = |left_ms| now.plus(Duration::from_millis(left_ms));
         let Some(known) = self.known.get_mut(node.index()) else { return };
-        *known = match answer {
+        *known = match reply {
             Reply::Deleted | Reply::Absent => Known::Free,
             Reply::Taken(holder) => match *holder {
                 Holder::Lease { token, left_ms } => Known::Held(until(left_ms), Some(token)),

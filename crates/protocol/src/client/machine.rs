@@ -24,7 +24,7 @@ pub trait ClaimMachine {
     fn acquire(
         clocks: Self::Clocks,
         seed: Self::Seed,
-        terms: LockConfig,
+        config: LockConfig,
         policy: WaitPolicy,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
@@ -69,12 +69,12 @@ impl ClaimMachine for Claim {
     fn acquire(
         clocks: Time,
         (): (),
-        terms: LockConfig,
+        config: LockConfig,
         policy: WaitPolicy,
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
-        Self::acquire(clocks, terms, policy, rng, out)
+        Self::acquire(clocks, config, policy, rng, out)
     }
 
     fn handle(&mut self, clocks: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {

@@ -122,7 +122,7 @@ impl<C: ClaimMachine> Client<C> {
         let Some(owner_key) = self.owner_key(id) else { return };
         let Some(entry) = self.claims.get(&id) else { return };
         let extend = entry.request.reentry.is_some_and(|reentry| reentry.extend);
-        let fenced = entry.request.terms.is_fenced();
+        let fenced = entry.request.config.is_fenced();
         if fenced && self.hold(lease).is_some_and(|hold| hold.fencing_token().is_none()) {
             self.return_handle(id, lease, State::Refused(Refusal::HeldUnfenced), cx);
         } else if extend {
@@ -161,12 +161,12 @@ impl<C: ClaimMachine> Client<C> {
 
     /// Extends the lease for a request that has a handle.
     fn prolong(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
-        let Some(terms) = self.claims.get(&id).map(|entry| entry.request.terms) else { return };
+        let Some(config) = self.claims.get(&id).map(|entry| entry.request.config) else { return };
         let Some(hold) = self.hold(lease).filter(|hold| !hold.is_extended_by_a_caller()) else {
             return;
         };
         let before = hold.extension().0;
-        self.drive(lease, Input::Prolong(terms), cx);
+        self.drive(lease, Input::Prolong(config), cx);
         let Some(hold) = self.hold(lease) else { return };
         let round = match hold.extension() {
             (number, _) if number == before => {

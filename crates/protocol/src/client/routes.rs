@@ -39,12 +39,12 @@ impl<C: ClaimMachine> Client<C> {
         for effect in effects.drain(..) {
             let key = key.clone();
             let (node, input) = match effect {
-                Effect::Send { node, step, ask } => {
-                    (node, LinkInput::Send { key, ask, tag: ReplyTo::Claim(id, step) })
+                Effect::Send { node, step, request } => {
+                    (node, LinkInput::Send { key, request, tag: ReplyTo::Claim(id, step) })
                 }
-                Effect::CleanUp { node, step, token, call, leave } => {
+                Effect::CleanUp { node, step, token, wake_up, leave } => {
                     let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::CleanUp { key, token, call, leave, tag })
+                    (node, LinkInput::CleanUp { key, token, wake_up, leave, tag })
                 }
                 Effect::Leave { node, token, until } => {
                     cx.out.push(ClientEffect::Rearm { node });
@@ -54,8 +54,8 @@ impl<C: ClaimMachine> Client<C> {
                     let tag = ReplyTo::Claim(id, step);
                     (node, LinkInput::Enqueue { key, waiter_id, position, tag })
                 }
-                Effect::Dequeue { node, waiter_id, call } => {
-                    (node, LinkInput::Dequeue { key, waiter_id, call })
+                Effect::Dequeue { node, waiter_id, wake } => {
+                    (node, LinkInput::Dequeue { key, waiter_id, wake })
                 }
                 Effect::Subscribe { waiter_id } => {
                     self.subscribe(id, &key, waiter_id, cx);
@@ -142,17 +142,17 @@ impl<C: ClaimMachine> Client<C> {
             }
             LinkEffect::Dial(epoch) => out.push(ClientEffect::Dial { node, epoch }),
             LinkEffect::Close(epoch) => out.push(ClientEffect::Close { node, epoch }),
-            LinkEffect::Reply(ReplyTo::Claim(id, step), answer) => {
+            LinkEffect::Reply(ReplyTo::Claim(id, step), reply) => {
                 if matches!(
                     step,
                     RoundId::Attempt(_) | RoundId::Certify { .. } | RoundId::Extend(_)
                 ) {
-                    self.votes[node.index()].count(&answer);
+                    self.votes[node.index()].count(&reply);
                 }
-                self.inputs.push_back((id, Input::Answered { node, step, answer }));
+                self.inputs.push_back((id, Input::Replied { node, step, reply }));
             }
-            LinkEffect::Reply(ReplyTo::Caller(request), answer) => {
-                out.push(ClientEffect::Replied { request, node, answer });
+            LinkEffect::Reply(ReplyTo::Caller(request), reply) => {
+                out.push(ClientEffect::Replied { request, node, reply });
             }
             LinkEffect::QueueEvent(key, QueueEvent::Waiters(others)) => {
                 self.queues.others(now, &key, others);

@@ -42,7 +42,7 @@ pub struct ClientConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AcquireRequest<S = ()> {
     /// The TTL, and everything that follows from it.
-    pub terms: LockConfig,
+    pub config: LockConfig,
     /// How long it may wait. Zero: one attempt, outside the local queue.
     pub wait: Duration,
     /// Whether a refused request waits up to one node timeout to learn which client holds the
@@ -59,8 +59,8 @@ pub struct AcquireRequest<S = ()> {
 impl<S> AcquireRequest<S> {
     /// The request for one member of a multi-lock. A member that is waited for gets its turn as if
     /// it were the only one. Only such a member enqueues.
-    pub const fn for_member(terms: LockConfig, wait: Duration, explain: bool, seed: S) -> Self {
-        Self { terms, wait, explain, fair: !wait.is_zero(), reentry: None, seed }
+    pub const fn for_member(config: LockConfig, wait: Duration, explain: bool, seed: S) -> Self {
+        Self { config, wait, explain, fair: !wait.is_zero(), reentry: None, seed }
     }
 }
 
@@ -123,7 +123,7 @@ pub enum ClientEffect {
         /// The number that the caller gave.
         request: u64,
         node: NodeId,
-        answer: Reply,
+        reply: Reply,
     },
 }
 
@@ -206,12 +206,12 @@ pub struct VoteCounts {
 }
 
 impl VoteCounts {
-    pub(super) fn count(&mut self, answer: &Reply) {
-        match answer {
+    pub(super) fn count(&mut self, reply: &Reply) {
+        match reply {
             Reply::Created | Reply::Granted { .. } => self.granted += 1,
             Reply::Taken(_) => self.refused += 1,
             Reply::Unknown(_) => self.unknown += 1,
-            Reply::Timed { answer, .. } => self.count(answer),
+            Reply::Timed { reply, .. } => self.count(reply),
             _ => {}
         }
     }

@@ -156,9 +156,9 @@ impl<C: ClaimMachine> Client<C> {
         let fair = self.config.fair && entry.request.fair;
         let (explain, wake_ups) = (entry.request.explain, self.config.wake_ups);
         let policy = WaitPolicy { wait, explain, wake_ups, fair, turn };
-        let (seed, terms) = (entry.request.seed.clone(), entry.request.terms);
+        let (seed, config) = (entry.request.seed.clone(), entry.request.config);
         let mut effects = core::mem::take(&mut self.effects);
-        let claim = C::acquire(cx.clocks, seed, terms, policy, cx.rng, &mut effects);
+        let claim = C::acquire(cx.clocks, seed, config, policy, cx.rng, &mut effects);
         entry.state = State::Claim(claim);
         self.changed(id, cx);
         self.route(id, &mut effects, cx);
@@ -200,7 +200,7 @@ impl<C: ClaimMachine> Client<C> {
             Claim::Holding(hold) if hold.lost().is_none() => {
                 let left_ms = millis(hold.deadline().since(now));
                 let taken = Reply::Taken(Holder::Lease { token: hold.token(), left_ms });
-                let nodes = hold.terms().nodes();
+                let nodes = hold.config().nodes();
                 let mut votes = Votes::open(nodes, now);
                 for node in NodeId::all(nodes).filter(|node| hold.members().contains(*node)) {
                     votes.record(now, node, taken.clone());

@@ -38,9 +38,9 @@ impl Hold {
 
     /// Starts a round of extending for the holder, if that moves the deadline to a later time. It
     /// never moves the deadline to an earlier time, because other handles rely on it.
-    pub(crate) fn prolong(&mut self, now: Time, terms: LockConfig, out: &mut Vec<Effect>) {
-        if now.plus(terms.validity()) > self.deadline {
-            self.start_round(now, terms, Asker::Reentry, out);
+    pub(crate) fn prolong(&mut self, now: Time, config: LockConfig, out: &mut Vec<Effect>) {
+        if now.plus(config.validity()) > self.deadline {
+            self.start_round(now, config, Asker::Reentry, out);
         }
     }
 
@@ -61,7 +61,7 @@ impl Hold {
         self.return_handle(now, out);
         // A lost lease has left its keys already.
         if self.lost.is_none() {
-            self.handles.left = self.terms.left_until(now).max(self.handles.left);
+            self.handles.left = self.config.left_until(now).max(self.handles.left);
         }
     }
 

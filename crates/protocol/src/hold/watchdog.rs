@@ -80,7 +80,7 @@ impl Hold {
     /// A third of the TTL, so that two more rounds may fail. It is less if drift and the clock
     /// bound leave the holder little of the TTL.
     fn pause(&self) -> Duration {
-        (self.round.terms.ttl() / 3).min(self.round.terms.validity() / 2)
+        (self.round.config.ttl() / 3).min(self.round.config.validity() / 2)
     }
 
     /// The latest time of a renewal after a successful round.
@@ -92,15 +92,15 @@ impl Hold {
         let Some(watchdog) = &mut self.watchdog else { return };
         // The last renewal is cut so that the deadline is at the bound, not a TTL after it.
         let room = watchdog.end.since(now);
-        let (terms, least_gain) = if room >= self.terms.validity() {
-            (Some(self.terms), Duration::ZERO)
+        let (config, least_gain) = if room >= self.config.validity() {
+            (Some(self.config), Duration::ZERO)
         } else {
             // A gain below one node timeout is not worth a round.
-            (self.terms.with_ttl(room).ok(), self.terms.node_timeout())
+            (self.config.with_ttl(room).ok(), self.config.node_timeout())
         };
-        match terms {
-            Some(terms) if now.plus(terms.validity()) > self.deadline.plus(least_gain) => {
-                self.start_round(now, terms, Asker::Watchdog, out);
+        match config {
+            Some(config) if now.plus(config.validity()) > self.deadline.plus(least_gain) => {
+                self.start_round(now, config, Asker::Watchdog, out);
             }
             // There is nothing to gain: the lease ends at its deadline.
             _ => watchdog.next = Time::NEVER,
@@ -118,7 +118,7 @@ impl Hold {
     /// Schedules another round after a failed one: soon, and sooner the nearer the deadline is, but
     /// not faster than masters can answer.
     pub(super) fn schedule_again(&mut self, now: Time) {
-        let pause = (self.deadline.since(now) / 8).max(self.round.terms.node_timeout() / 2);
+        let pause = (self.deadline.since(now) / 8).max(self.round.config.node_timeout() / 2);
         if let Some(watchdog) = &mut self.watchdog {
             watchdog.next = now.plus(pause);
         }

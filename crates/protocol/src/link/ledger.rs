@@ -36,7 +36,7 @@ struct Entry {
     /// Whether the key is in the queue of refused clean-ups.
     queued: bool,
     /// Which waiter is woken when the key is deleted.
-    call: WakeUp,
+    wake_up: WakeUp,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -54,8 +54,8 @@ enum State {
 }
 
 impl Entry {
-    const fn new(key: Key, state: State, expires: Time, ttl: Duration, call: WakeUp) -> Self {
-        Self { key, state, expires, ttl, gone: None, queued: false, call }
+    const fn new(key: Key, state: State, expires: Time, ttl: Duration, wake_up: WakeUp) -> Self {
+        Self { key, state, expires, ttl, gone: None, queued: false, wake_up }
     }
 
     const fn is_pending(&self) -> bool {
@@ -91,7 +91,7 @@ impl Ledger {
         {
             entry.state = State::Left;
             // Only the key of a lease is left alone, and its deletion wakes the next waiter.
-            entry.call = WakeUp::First;
+            entry.wake_up = WakeUp::First;
             self.ripe.insert((until, token));
         }
     }
@@ -118,26 +118,26 @@ impl Ledger {
     }
 
     /// Makes the clean-up of the key pending. No command for it is written yet.
-    pub(super) fn enqueue(&mut self, token: Token, call: WakeUp) {
+    pub(super) fn enqueue(&mut self, token: Token, wake_up: WakeUp) {
         if let Some(entry) = self.entries.get_mut(&token) {
             entry.state = State::Pending;
-            entry.call = entry.call.max(call);
+            entry.wake_up = entry.wake_up.max(wake_up);
         }
     }
 
     /// Notes that the compare-and-delete of the key is being written. Enters a key that was never
     /// entered: the link asks about it all the same.
-    pub(super) fn start(&mut self, token: Token, key: Key, now: Time, call: WakeUp) {
-        let new = Entry::new(key, State::Sent, now, Duration::ZERO, call);
+    pub(super) fn start(&mut self, token: Token, key: Key, now: Time, wake_up: WakeUp) {
+        let new = Entry::new(key, State::Sent, now, Duration::ZERO, wake_up);
         let entry = self.enter(token, new);
         entry.state = State::Sent;
-        entry.call = entry.call.max(call);
+        entry.wake_up = entry.wake_up.max(wake_up);
     }
 
     /// The key of a token, if its deletion wakes or counts waiters.
     pub(super) fn notifying(&self, token: Token) -> Option<&Key> {
         let entry = self.entries.get(&token)?;
-        (entry.call != WakeUp::None).then_some(&entry.key)
+        (entry.wake_up != WakeUp::None).then_some(&entry.key)
     }
 
     fn enter(&mut self, token: Token, entry: Entry) -> &mut Entry {
@@ -154,7 +154,7 @@ impl Ledger {
         pending
             .map(|(token, entry)| {
                 entry.state = State::Sent;
-                (*token, entry.key.clone(), entry.call)
+                (*token, entry.key.clone(), entry.wake_up)
             })
             .collect()
     }
@@ -190,7 +190,7 @@ impl Ledger {
             entry.queued = false;
             if entry.state == State::Refused {
                 entry.state = State::Sent;
-                again.push((token, entry.key.clone(), entry.call));
+                again.push((token, entry.key.clone(), entry.wake_up));
             }
         }
         again

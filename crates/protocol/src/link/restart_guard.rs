@@ -65,7 +65,7 @@ impl RestartGuard {
         self.run_id.clone_from(&greeting.run_id);
         self.durable = greeting.durable;
         self.trust = Trust::Distrusted(Distrust::Unmarked, None);
-        self.judge(greeting.boot.clone(), None);
+        self.check(greeting.boot.clone(), None);
         // Look at the clock before any vote, so that a later step is seen.
         let looks = !self.is_trusting() || self.offsets.is_some();
         self.look = looks.then_some(now);
@@ -148,10 +148,10 @@ impl RestartGuard {
     }
 
     /// Takes the reply to a look.
-    pub(super) fn looked(&mut self, now: Time, answer: &Reply) {
-        match answer {
+    pub(super) fn looked(&mut self, now: Time, reply: &Reply) {
+        match reply {
             Reply::Marked { boot, probation } => {
-                self.judge(
+                self.check(
                     boot.clone(),
                     probation.clone().map(|name| Probation { name, since: now }),
                 );
@@ -188,7 +188,7 @@ impl RestartGuard {
             // It answers an earlier request, or is garbage: it says nothing new about the master.
             return self.cause(now, Distrust::Forgot, None);
         }
-        self.judge(boot, None);
+        self.check(boot, None);
         if self.is_trusting() {
             // Another client has watched the master, or initialized it again: only this vote is
             // lost.
@@ -218,8 +218,8 @@ impl RestartGuard {
         Some(self.guard.marker(self.run_id.as_ref()?, self.durable))
     }
 
-    fn judge(&mut self, boot: Option<Arc<str>>, seen: Option<Probation>) {
-        match (self.guard.judge(boot.as_deref(), self.run_id.as_ref(), self.durable), boot) {
+    fn check(&mut self, boot: Option<Arc<str>>, seen: Option<Probation>) {
+        match (self.guard.check(boot.as_deref(), self.run_id.as_ref(), self.durable), boot) {
             (Ok(()), Some(boot)) => self.trust(boot),
             (Ok(()), None) => unreachable!("nothing is no marker"),
             (Err(why), _) => {

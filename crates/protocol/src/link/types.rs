@@ -60,13 +60,13 @@ pub struct RunId(pub Arc<str>);
 #[non_exhaustive]
 pub enum LinkInput<T> {
     /// A claim asks this master about its resource.
-    Send { key: Key, ask: VoteRequest, tag: T },
+    Send { key: Key, request: VoteRequest, tag: T },
     /// A claim is done with a token: its key must go.
     CleanUp {
         key: Key,
         token: Token,
         /// Which waiter is woken when the key is deleted.
-        call: WakeUp,
+        wake_up: WakeUp,
         /// The waiter that leaves the queue with this.
         leave: Option<WaiterId>,
         tag: T,
@@ -78,7 +78,7 @@ pub enum LinkInput<T> {
         key: Key,
         waiter_id: WaiterId,
         /// Whether the master wakes the first waiter in the queue, if the resource is free.
-        call: bool,
+        wake: bool,
     },
     /// The master is to wake this waiter: subscribe, unless the link is subscribed already.
     /// [`LinkEffect::QueueEvent`] reports the result.
@@ -113,7 +113,7 @@ pub enum LinkInput<T> {
         random: u64,
     },
     /// The oldest unanswered command of this connection was answered.
-    Answered { epoch: u64, answer: Reply },
+    Replied { epoch: u64, reply: Reply },
     /// The master woke a waiter of this process.
     Woken { epoch: u64, waiter_id: WaiterId },
     /// The time of [`Link::next_wake`](crate::Link::next_wake) has come.

@@ -81,7 +81,7 @@ pub enum Command {
         key: Key,
         token: Token,
         /// Which waiter is woken.
-        call: WakeUp,
+        wake_up: WakeUp,
         /// The waiter that leaves the queue with this.
         leave: Option<Waiter>,
     },
@@ -92,7 +92,7 @@ pub enum Command {
         key: Key,
         waiter: Waiter,
         /// Whether the script wakes the first waiter in the queue, if the resource is free.
-        call: bool,
+        wake: bool,
     },
     /// `HELLO 3`: from here on the connection takes push messages.
     Hello,
@@ -141,7 +141,7 @@ impl Command {
         match self {
             Self::Set { key, fair: false, fence: None, .. }
             | Self::Keep { key, fence: None, .. }
-            | Self::Delete { key, call: WakeUp::None, .. } => key.len() + 128,
+            | Self::Delete { key, wake_up: WakeUp::None, .. } => key.len() + 128,
             Self::Delete { key, .. } | Self::Enqueue { key, .. } | Self::Dequeue { key, .. } => {
                 key.len() + 192
             }
@@ -207,7 +207,7 @@ impl Command {
                 let keys = [key, &counter_of(key)[..]];
                 call(out, CERTIFY, &keys, &[token.as_bytes(), least, memory]);
             }
-            Self::Delete { key, token, call: wake_up, leave } => {
+            Self::Delete { key, token, wake_up, leave } => {
                 let wakes = flag(*wake_up == WakeUp::First);
                 let leave = leave.map(|waiter| waiter.to_string()).unwrap_or_default();
                 let arguments = [token.as_bytes(), wakes, leave.as_bytes()];
@@ -223,10 +223,10 @@ impl Command {
                 let arguments = [waiter.as_bytes(), number, b"1"];
                 call(out, QUEUE, &[key], if exactly { &arguments } else { &arguments[..2] });
             }
-            Self::Dequeue { key, waiter, call: wakes } => {
+            Self::Dequeue { key, waiter, wake } => {
                 let waiter = waiter.to_string();
                 let arguments = [waiter.as_bytes(), b"-", b"1"];
-                call(out, QUEUE, &[key], if *wakes { &arguments } else { &arguments[..2] });
+                call(out, QUEUE, &[key], if *wake { &arguments } else { &arguments[..2] });
             }
             Self::Hello => write_command(out, &[b"HELLO", b"3"]),
             Self::Subscribe { inbox } => write_command(out, &[b"SUBSCRIBE", &channel_of(*inbox)]),

@@ -124,10 +124,10 @@ impl Expect {
     fn read_stamped(self, parts: &[Frame<'_>]) -> Reply {
         let garbage = Reply::Unknown(Cause::Garbage);
         let [said @ .., Frame::Integer(micros)] = parts else { return garbage };
-        let answer = match (self, said) {
+        let reply = match (self, said) {
             (Self::Guarded { fenced }, [Frame::Integer(number)]) => {
                 match granted(*number, fenced) {
-                    Some(answer) => answer,
+                    Some(reply) => reply,
                     None => return garbage,
                 }
             }
@@ -139,7 +139,7 @@ impl Expect {
             }
             _ => return garbage,
         };
-        u64::try_from(*micros).map_or(garbage, |micros| answer.stamped(micros))
+        u64::try_from(*micros).map_or(garbage, |micros| reply.stamped(micros))
     }
 }
 

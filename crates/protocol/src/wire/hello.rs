@@ -137,7 +137,7 @@ impl Handshake<'_> {
     }
 
     /// How many replies to await.
-    pub const fn answers(&self) -> usize {
+    pub const fn replies(&self) -> usize {
         self.asked.len()
     }
 
@@ -153,7 +153,7 @@ impl Handshake<'_> {
         greeting: &mut Greeting,
     ) -> Result<(), Unfit> {
         let Some(asked) = self.asked.get(index).copied() else {
-            return Err(Unfit(Arc::from("an answer to no command")));
+            return Err(Unfit(Arc::from("a reply to no command")));
         };
         match (asked, &self.hello.conceal(frame.clone())) {
             // The master sends this instead of any reply, before it hangs up.
@@ -217,7 +217,7 @@ impl Handshake<'_> {
                 }
                 _ => Err(Unfit(Arc::from("a script was not loaded"))),
             },
-            _ => Err(Unfit(Arc::from("an answer that is not Redis's"))),
+            _ => Err(Unfit(Arc::from("a reply that is not Redis's"))),
         }
     }
 }
@@ -288,7 +288,7 @@ mod tests {
         let info = Frame::Bulk(b"# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\n");
         let loads = super::super::SCRIPTS.map(|script| Frame::Bulk(script.sha1.as_bytes()));
         let frames = [&[Frame::Integer(7), info], &loads[..]].concat();
-        assert_eq!(Hello::default().handshake(false).answers(), frames.len());
+        assert_eq!(Hello::default().handshake(false).replies(), frames.len());
         let greeting = read(&Hello::default(), &frames).unwrap();
         assert_eq!(greeting.client_id, Some(7));
         assert_eq!(greeting.run_id, Some(RunId(Arc::from("0a1b"))));

@@ -172,24 +172,24 @@ local spent = 'FENCE the counter of this resource holds no number, or one too la
     };
 }
 
-/// The hint, clamped: at most one second ahead of the master's own clock.
-macro_rules! clamp {
+/// `micros`: the master's clock in microseconds. The scripts of a guard end each reply with it,
+/// since a guard watches clocks.
+macro_rules! micros {
     () => {
         "\
-local function clamp(hint)
+local function micros()
   local time = redis.call('TIME')
-  return math.min(tonumber(hint), time[1] * 1000000 + time[2] + 1000000)
+  return time[1] * 1000000 + time[2]
 end
 "
     };
 }
 
-/// The master's clock in microseconds, for a guard that watches clocks. It ends the replies.
-macro_rules! time {
+/// `clamp`: the hint, at most one second ahead of the master's own clock.
+macro_rules! clamp {
     () => {
         "\
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local function clamp(hint, now) return math.min(tonumber(hint), now + 1000000) end
 "
     };
 }
@@ -203,6 +203,7 @@ local now = time[1] * 1000000 + time[2]
 pub const KEEP: Script = Script {
     source: concat!(
         raise!(),
+        micros!(),
         clamp!(),
         "\
 local value = redis.pcall('GET', KEYS[1])
@@ -223,12 +224,12 @@ if value == ARGV[1] then
 end
 if value then return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)} end
 if ARGV[3] == '0' then return 0 end
-if KEYS[2] and not raise(1, clamp(ARGV[4]), tonumber(ARGV[5])) then return redis.error_reply(spent) end
+if KEYS[2] and not raise(1, clamp(ARGV[4], micros()), tonumber(ARGV[5])) then return redis.error_reply(spent) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 2
 "
     ),
-    sha1: "9bbc58c6f2abcfea933e7798f8e367412078c784",
+    sha1: "a5ac9a14963dea2a21b1bea047fb3797e9a6c686",
 };
 
 /// Whether a fair acquire has to enqueue: a waiter is in the queue. Where permissions forbid queues
@@ -241,24 +242,43 @@ local queued = ARGV[3] == '1' and redis.pcall('EXISTS', 'redquorum:queue:' .. KE
     };
 }
 
+/// Sets the key and raises the counter, if there is a hint. Returns the first of three values if it
+/// sets nothing, the second without a counter, and the third for the number of the grant, `count`.
+macro_rules! grant {
+    ($refused:literal, $plain:literal, $counted:literal) => {
+        concat!(
+            "\
+if queued or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return ",
+            $refused,
+            " end
+if not hint then return ",
+            $plain,
+            " end
+local count = raise(1, hint, tonumber(ARGV[#ARGV]))
+if count then return ",
+            $counted,
+            " end
+redis.call('DEL', KEYS[1])
+return redis.error_reply(spent)
+"
+        )
+    };
+}
+
 /// `SET NX PX`, and raises the counter if there is one. Returns the number of the grant, or 1
 /// without a counter; 0 if there is a key, or if `ARGV[3]` is 1 and a waiter is in the queue.
 pub const GRANT: Script = Script {
     source: concat!(
         raise!(),
+        micros!(),
         clamp!(),
         queued!(),
         "\
-local hint = KEYS[2] and clamp(ARGV[4])
-if queued or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
-if not hint then return 1 end
-local count = raise(1, hint, tonumber(ARGV[5]))
-if count then return count end
-redis.call('DEL', KEYS[1])
-return redis.error_reply(spent)
-"
+local hint = KEYS[2] and clamp(ARGV[4], micros())
+",
+        grant!("0", "1", "count")
     ),
-    sha1: "7d5419e4af14acab0d3021337c279092478a3d9e",
+    sha1: "f63ea3d5dc7f66b91a6c239ce741f858ba4a0e52",
 };
 
 /// Raises the counter to at least a number, if the key is still ours, and returns the number at
@@ -285,25 +305,21 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 pub const GUARDED: Script = Script {
     source: concat!(
         raise!(),
+        micros!(),
         clamp!(),
-        time!(),
         "\
+local now = micros()
 local marker = redis.pcall('GET', KEYS[#KEYS])
 if type(marker) == 'table' then return marker end
 if marker ~= ARGV[4] then return {string.sub(marker or '', 1, 257), now} end
 ",
         queued!(),
         "\
-local hint = #KEYS == 3 and clamp(ARGV[5])
-if queued or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return {0, now} end
-if not hint then return {1, now} end
-local count = raise(1, hint, tonumber(ARGV[6]))
-if count then return {count, now} end
-redis.call('DEL', KEYS[1])
-return redis.error_reply(spent)
-"
+local hint = #KEYS == 3 and clamp(ARGV[5], now)
+",
+        grant!("{0, now}", "{1, now}", "{count, now}")
     ),
-    sha1: "38179f7e449d97af5b31636ae495c252cf1bd6a4",
+    sha1: "17d2ab9be6215a86fe6d4eac33b3782de7f15084",
 };
 
 /// Returns the boot marker `KEYS[1]` and the probation key `KEYS[2]`, each empty if there is none,
@@ -314,8 +330,9 @@ return redis.error_reply(spent)
 /// `ARGV[3]`, if there is none.
 pub const WATCH: Script = Script {
     source: concat!(
-        time!(),
+        micros!(),
         "\
+local now = micros()
 local boot = redis.pcall('GET', KEYS[1])
 if type(boot) == 'table' then return boot end
 local probation = redis.pcall('GET', KEYS[2])
@@ -334,5 +351,5 @@ end
 return {string.sub(boot, 1, 257), string.sub(probation, 1, 257), now}
 "
     ),
-    sha1: "1f305e8373ea32a5067e1a945f2dbbd03e027f76",
+    sha1: "86ca83b410e0f474050e1260dce4f0af03f25e01",
 };

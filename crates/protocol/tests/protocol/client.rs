@@ -24,7 +24,7 @@ fn key(name: &str) -> Key {
     Key::from(name.as_bytes())
 }
 
-fn terms() -> LockConfig {
+fn config() -> LockConfig {
     LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap()
 }
 
@@ -55,7 +55,7 @@ impl ClientTest {
     }
 
     fn acquire(&mut self, name: &str, wait: Duration) -> ClaimId {
-        let request = AcquireRequest::for_member(terms(), wait, false, ());
+        let request = AcquireRequest::for_member(config(), wait, false, ());
         self.act(|client, cx| client.acquire(key(name), request, cx))
     }
 
@@ -297,9 +297,9 @@ fn masters_are_probed_and_a_client_that_is_shut_down_asks_them_nothing() {
     let node = NodeId::new(0);
     test.act(|client, cx| client.probe(node, 7, cx));
     test.serve();
-    assert!(test.world.events.contains(&WorldEvent::Answered(7, Reply::Alive)));
+    assert!(test.world.events.contains(&WorldEvent::Replied(7, Reply::Alive)));
     test.act(|client, cx| client.initialize(node, 8, cx));
-    let refused = |event: &WorldEvent| matches!(event, WorldEvent::Answered(8, Reply::Unknown(_)));
+    let refused = |event: &WorldEvent| matches!(event, WorldEvent::Replied(8, Reply::Unknown(_)));
     assert!(test.world.events.iter().any(refused), "it has no guard");
     let lease = test.granted("r");
     test.world.events.clear();

@@ -14,7 +14,7 @@ const MAX_TTL: Duration = Duration::from_millis(400);
 
 struct Cluster {
     world: World,
-    terms: LockConfig,
+    config: LockConfig,
     key: Key,
     grants: Vec<(Time, usize)>,
     /// Grants during another claim's valid lease.
@@ -38,17 +38,17 @@ impl Cluster {
     fn with(seed: u64, clients: usize, guard: Option<Guard>) -> Self {
         let world = World::new(seed, Config { clients, guard, ..Config::default() });
         let bound = guard.and_then(Guard::clock_bound).unwrap_or_default();
-        let terms = LockConfig::new(5, MAX_TTL, Drift::default(), world.config.node_timeout)
-            .and_then(|terms| terms.with_fencing(MS * 60_000))
-            .and_then(|terms| terms.with_clock_bound(bound))
+        let config = LockConfig::new(5, MAX_TTL, Drift::default(), world.config.node_timeout)
+            .and_then(|config| config.with_fencing(MS * 60_000))
+            .and_then(|config| config.with_clock_bound(bound))
             .expect("they fit");
         let (grants, violations, fencing_tokens) = (Vec::new(), Vec::new(), Vec::new());
         let key = Arc::from(&b"the resource"[..]);
-        Self { world, terms, key, grants, violations, fencing_tokens }
+        Self { world, config, key, grants, violations, fencing_tokens }
     }
 
     fn acquire(&mut self, client: usize, wait: Duration) -> ClaimId {
-        let request = AcquireRequest::for_member(self.terms, wait, true, ());
+        let request = AcquireRequest::for_member(self.config, wait, true, ());
         self.world.acquire(client, &self.key, request)
     }
 
@@ -113,7 +113,7 @@ impl Cluster {
 /// Lets a client take a random action on its claim, or acquire if it has none.
 fn act(cluster: &mut Cluster, client: usize) {
     let drawn = cluster.world.random.below(16);
-    let terms = cluster.terms;
+    let config = cluster.config;
     let Some((id, claim)) = cluster.oldest(client) else {
         let wait = if drawn < 8 { Duration::ZERO } else { MS * 100 };
         cluster.acquire(client, wait);
@@ -123,8 +123,8 @@ fn act(cluster: &mut Cluster, client: usize) {
         (Claim::Holding(hold), _) if hold.lost().is_some() => Input::Abandon,
         (Claim::Acquiring(_), 0) | (_, 1) => Input::Abandon,
         (Claim::Holding(_), 2..=4) => Input::Release,
-        (Claim::Holding(_), 5..=6) => Input::Extend(terms),
-        (Claim::Holding(_), 7) => Input::Extend(terms.with_ttl(MS * 100).expect("it fits")),
+        (Claim::Holding(_), 5..=6) => Input::Extend(config),
+        (Claim::Holding(_), 7) => Input::Extend(config.with_ttl(MS * 100).expect("it fits")),
         (Claim::Holding(_), 8) => Input::KeepAlive(MS * 600),
         (Claim::Holding(_), 9) => Input::Renew,
         _ => return,

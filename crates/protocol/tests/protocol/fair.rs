@@ -108,9 +108,9 @@ impl Crowd {
             self.world.cancel(number, id, false);
         } else {
             let Config { masters, node_timeout, .. } = self.world.config;
-            let terms = LockConfig::new(masters, MS * 2_000, Drift::default(), node_timeout);
-            let (terms, wait) = (terms.expect("they fit"), Duration::from_secs(3_600));
-            let request = AcquireRequest::for_member(terms, wait, false, ());
+            let config = LockConfig::new(masters, MS * 2_000, Drift::default(), node_timeout);
+            let (config, wait) = (config.expect("they fit"), Duration::from_secs(3_600));
+            let request = AcquireRequest::for_member(config, wait, false, ());
             (process.left, process.next) = (process.left - 1, Time::NEVER);
             process.asked = self.world.now;
             process.id = Some(self.world.acquire(number, &self.key, request));
@@ -134,7 +134,7 @@ impl Crowd {
                 process.numbers.clear();
                 process.stale.insert((at, epoch), unanswered);
             }
-            WorldEvent::Replied((process, at, epoch), reply) => {
+            WorldEvent::Received((process, at, epoch), reply) => {
                 let process = &mut self.processes[process];
                 let stale = process.stale.entry((at, epoch)).or_default();
                 if let (0, Reply::Place { number, .. }) = (*stale, reply) {
@@ -148,7 +148,7 @@ impl Crowd {
                     self.won(process, id);
                 }
             }
-            WorldEvent::Wrote(..) | WorldEvent::Answered(..) => {}
+            WorldEvent::Wrote(..) | WorldEvent::Replied(..) => {}
         }
     }
 

@@ -33,7 +33,7 @@ struct Caller {
     keys: Vec<usize>,
     claims: Vec<Option<ClaimId>>,
     state: State,
-    terms: LockConfig,
+    config: LockConfig,
     /// When each claim started.
     tried: Vec<Time>,
 }
@@ -66,10 +66,10 @@ impl Callers {
     fn ask_for(&mut self, ttl: Duration, keys: &[usize], wait: Duration) -> usize {
         let mut actions = Vec::new();
         let machine = MultiLock::start(self.world.now, keys.len(), wait, &mut actions);
-        let terms = LockConfig::new(NODES, ttl, Drift::default(), NODE_TIMEOUT).expect("they fit");
+        let config = LockConfig::new(NODES, ttl, Drift::default(), NODE_TIMEOUT).expect("they fit");
         let (keys, claims) = (keys.to_vec(), vec![None; keys.len()]);
         let state = State::Trying;
-        self.all.push(Caller { machine, keys, claims, state, terms, tried: Vec::new() });
+        self.all.push(Caller { machine, keys, claims, state, config, tried: Vec::new() });
         self.carry_out(self.all.len() - 1, actions);
         self.all.len() - 1
     }
@@ -112,8 +112,8 @@ impl Callers {
         for action in actions {
             match action {
                 MemberAction::Try { member, wait, explain } => {
-                    let Caller { terms, keys, .. } = &self.all[caller];
-                    let request = AcquireRequest::for_member(*terms, wait, explain, ());
+                    let Caller { config, keys, .. } = &self.all[caller];
+                    let request = AcquireRequest::for_member(*config, wait, explain, ());
                     let id = self.world.acquire(caller, &key(keys[member]), request);
                     self.all[caller].claims[member] = Some(id);
                     self.all[caller].tried.push(self.world.now);
@@ -337,10 +337,10 @@ fn the_ttl_of_a_later_round_is_that_of_the_first() {
     while callers.all[0].state == State::Trying {
         callers.pass(MS);
     }
-    let Caller { state: State::Held(at, deadline), terms, machine, .. } = &callers.all[0] else {
+    let Caller { state: State::Held(at, deadline), config, machine, .. } = &callers.all[0] else {
         panic!("it was free")
     };
-    assert!(*at >= free && machine.rounds() > 1 && *deadline <= at.plus(terms.validity()));
+    assert!(*at >= free && machine.rounds() > 1 && *deadline <= at.plus(config.validity()));
     assert!(*callers.left().iter().max().unwrap() <= at.plus(MS * 407));
 }
 

@@ -59,9 +59,9 @@ pub(crate) enum WorldEvent {
     /// A client wrote a command to a master.
     Wrote(usize, usize, Command),
     /// A client got a reply on a connection.
-    Replied(WireId, Reply),
+    Received(WireId, Reply),
     /// A client reported the reply to the request with this number.
-    Answered(u64, Reply),
+    Replied(u64, Reply),
 }
 
 /// A connection: the client, the master, and the link's number for the connection.
@@ -213,8 +213,8 @@ impl World {
                 ClientEffect::Changed(id) => self.events.push(WorldEvent::Changed(client, id)),
                 // The driver checks all links at each event.
                 ClientEffect::Rearm { .. } => {}
-                ClientEffect::Replied { request, answer, .. } => {
-                    self.events.push(WorldEvent::Answered(request, answer));
+                ClientEffect::Replied { request, reply, .. } => {
+                    self.events.push(WorldEvent::Replied(request, reply));
                 }
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
@@ -278,9 +278,9 @@ impl World {
             }
             Some(ServerReply::Value(value)) => {
                 let expect = self.wire(id).expects.pop_front().expect("each command has a reply");
-                let answer = value.read(expect);
-                self.events.push(WorldEvent::Replied(id, answer.clone()));
-                self.act(client, |client, cx| client.replied(node, epoch, answer, cx));
+                let reply = value.read(expect);
+                self.events.push(WorldEvent::Received(id, reply.clone()));
+                self.act(client, |client, cx| client.replied(node, epoch, reply, cx));
             }
             Some(ServerReply::Woken(waiter)) => {
                 self.act(client, |client, cx| client.woken(node, epoch, waiter.waiter_id, cx));

@@ -71,6 +71,6 @@ fn a_replica_that_takes_over_has_the_keys_of_its_snapshot_and_no_scripts() {
     assert_eq!(out, [Event::Dropped(c)]);
     assert_ne!(server.run_id(), run);
     let c = server.connect().unwrap();
-    answers(&mut server, c, 0, delete(1), Reply::Unknown(Cause::NoScript));
-    answers(&mut server, c, 0, set(2, 1000), Reply::Taken(Holder::NotAsked));
+    replies(&mut server, c, 0, delete(1), Reply::Unknown(Cause::NoScript));
+    replies(&mut server, c, 0, set(2, 1000), Reply::Taken(Holder::NotAsked));
 }

@@ -76,13 +76,13 @@ fn where_the_clock_is_set_back_positions_are_requested_anew() {
 #[test]
 fn a_waiter_whose_connection_is_gone_is_passed_over_and_one_that_hangs_lapses_soon() {
     let (mut server, c) = server();
-    answers(&mut server, c, 0, Request::Lock(Command::Subscribe { inbox: 2 }), Reply::Alive);
-    answers(&mut server, c, 0, set(1, 1_000), Reply::Created);
+    replies(&mut server, c, 0, Request::Lock(Command::Subscribe { inbox: 2 }), Reply::Alive);
+    replies(&mut server, c, 0, set(1, 1_000), Reply::Created);
     for by in 1..=3 {
         let enqueue = Command::Enqueue { key: key(), waiter: waiter(by), position: Position::Last };
         ask(&mut server, c, 0, Request::Lock(enqueue));
     }
-    let wake = Command::Dequeue { key: key(), waiter: waiter(9), call: true };
+    let wake = Command::Dequeue { key: key(), waiter: waiter(9), wake: true };
     server.deliver(c, Request::Lock(wake));
     let events = served(&mut server, c, 2_000 * MS);
     assert_eq!(events[0], Event::Message(c, ServerReply::Woken(waiter(2))));

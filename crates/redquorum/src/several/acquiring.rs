@@ -269,8 +269,8 @@ impl Attempt {
 
 impl Member {
     fn start(&mut self, wait: Duration, explain: bool) -> (Arc<LockState>, After) {
-        let Wanted { lock_state, key, terms, .. } = &self.wanted;
-        let request = AcquireRequest::for_member(*terms, wait, explain, ());
+        let Wanted { lock_state, key, config, .. } = &self.wanted;
+        let request = AcquireRequest::for_member(*config, wait, explain, ());
         let (claim, after) = ClaimCell::queue(lock_state, key.clone(), request);
         self.claim = Some(claim);
         (lock_state.clone(), after)

@@ -50,7 +50,7 @@ async fn a_late_clean_up_does_not_delete_the_key_of_the_next_attempt<C: Cluster>
     let lease = lease.unwrap();
     // The pipes of both contain the SET, its clean-up and the next SET, in this order.
     masters.resume([1, 2]);
-    answered(&lock).await;
+    replied(&lock).await;
     let mine = masters.value(4, "r").unwrap();
     assert!(masters.all().all(|node| masters.value(node, "r").as_ref() == Some(&mine)));
     assert!(lock.stats().masters[0].granted >= 2);
@@ -69,7 +69,7 @@ async fn releasing_takes_nothing_from_the_next_holder<C: Cluster>() {
         } else {
             assert_eq!(old.release().await.outcome, Outcome::AlreadyGone);
         }
-        answered(&lock).await;
+        replied(&lock).await;
         assert_eq!(masters.holders("r"), [1, 2, 3, 4, 5]);
         assert_eq!(new.release().await.outcome, Outcome::Released);
         masters.cleaned().await;
@@ -120,7 +120,7 @@ async fn acquires_dropped_at_any_time_leave_no_key() {
         // depends on the load of the machine.
         assert!(without >= 30, "{without} of {ACQUIRES} without their lease");
         assert!(masters.calls(4, "set") - before >= 200);
-        answered(&lock).await;
+        replied(&lock).await;
         assert_eq!(owed(&lock), 0);
     }
 }
@@ -133,6 +133,6 @@ async fn an_acquire_that_is_never_polled_sends_nothing<C: Cluster>() {
     drop(lock.acquire("r").into_future());
     drop(lock.try_acquire("r").into_future());
     drop(lock.acquire_all(["r"]).into_future());
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(sum(&lock, |master| master.latency.count), before);
 }

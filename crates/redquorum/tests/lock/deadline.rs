@@ -132,7 +132,7 @@ async fn keys_outlive_a_lost_lease_by_the_lock_delay_and_the_deadline_is_the_sam
     C::takes(lease.validity(), lease.lost()).await;
     // Neither a release nor a drop deletes the keys now.
     assert_eq!(lease.release().await.outcome, Outcome::AlreadyGone);
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(masters.holders("r"), [1, 2, 3]);
     rival_waits(&masters).await;
     let took = start.elapsed();
@@ -153,12 +153,12 @@ async fn a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay
     assert!(poll_once(&mut acquiring).await.is_pending());
     drop(acquiring);
     masters.resume(1..=3);
-    answered(&lock).await;
+    replied(&lock).await;
     C::at_once(masters.freed("r")).await;
     let lease = masters.held(&lock, "r").await;
     let start = Instant::now();
     drop(lease);
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(masters.holders("r"), [1, 2, 3]);
     masters.freed("r").await;
     let took = start.elapsed();

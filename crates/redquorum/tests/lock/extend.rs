@@ -37,8 +37,8 @@ async fn a_gap_in_the_quorum_is_never_hidden_and_the_old_deadline_stands<C: Clus
     for _ in 0..3 {
         let error = lease.extend().await.unwrap_err();
         let ExtendError::QuorumGone { report, .. } = &error else { panic!("{error}") };
-        assert_eq!(answers(report)[..3], vec![Some(MasterOutcome::Absent); 3]);
-        answered(&lock).await;
+        assert_eq!(replies(report)[..3], vec![Some(MasterOutcome::Absent); 3]);
+        replied(&lock).await;
         assert_eq!(masters.holders("r"), [4, 5], "no key is made, and none is deleted");
         assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false), "the holder decides");
     }
@@ -57,7 +57,7 @@ async fn an_extend_without_replies_deletes_nothing_and_the_old_deadline_stands<C
     assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false));
     assert_eq!(lock.stats().not_extended, 1);
     masters.resume([1, 3, 5]);
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(masters.holders("r"), [1, 2, 3, 4, 5]);
     assert!(lease.extend().await.unwrap() > deadline, "and then it can be extended");
     assert_eq!(lease.release().await.outcome, Outcome::Released);
@@ -74,7 +74,7 @@ async fn an_extend_that_is_answered_after_the_deadline_is_no_success<C: Cluster>
     let error = C::takes(deadline.remaining(), lease.extend()).await.unwrap_err();
     assert!(matches!(error, ExtendError::Lost(Lost { cause: Loss::Expired, .. })), "{error}");
     masters.resume(1..=3);
-    answered(&lock).await;
+    replied(&lock).await;
     assert!(lease.is_lost() && lease.deadline() == deadline, "lost is final");
     masters.cleaned().await;
 }
@@ -84,7 +84,7 @@ async fn a_shorter_extend_never_shortens_a_key() {
     let lock = built(masters.builder().ttl(60 * S)).await;
     let lease = masters.held(&lock, "r").await;
     lease.extend_to(5 * S).await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     assert!(lease.validity() <= 5 * S, "the holder is bound by it");
     assert!(masters.all().all(|node| masters.pttl(node, "r") > 50_000), "a key was shortened");
 }
@@ -107,7 +107,7 @@ async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: 
             }
         }
         masters.cleaned().await;
-        answered(&lock).await;
+        replied(&lock).await;
         let commands = || sum(&lock, |master| master.latency.count);
         let before = commands();
         // A watchdog would renew three times in this time.
@@ -142,7 +142,7 @@ async fn a_loss_is_reported_in_time_though_no_master_replies_and_is_final<C: Clu
         assert!(lease.deadline().has_passed(), "not before the deadline");
         masters.each(heal, masters.all());
         // Stopped masters now execute the delayed renewals and reply.
-        answered(&lock).await;
+        replied(&lock).await;
         assert_eq!((lease.loss(), lease.lost().await), (Some(lost.clone()), lost));
         let error = lease.extend().await.unwrap_err();
         assert!(matches!(error, ExtendError::Lost(Lost { cause: Loss::Expired, .. })), "{error}");

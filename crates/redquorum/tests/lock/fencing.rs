@@ -29,7 +29,7 @@ async fn take(lock: &Redlock) -> Lease {
 
 async fn give_back(lock: &Redlock, lease: Lease) {
     let _ = lease.release().await;
-    answered(lock).await;
+    replied(lock).await;
 }
 
 fn counters(masters: &impl Cluster) -> Vec<u64> {
@@ -48,7 +48,7 @@ async fn counters_that_differ_are_brought_together<C: Cluster>() {
     masters.all().for_each(|node| masters.set(node, COUNTER, &ahead(node).to_string(), None));
     let before = sum(&lock, |master| master.latency.count);
     let lease = take(&lock).await;
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(sum(&lock, |master| master.latency.count) - before, 10);
     // Which masters reply first is random. The counters of a quorum equal the token.
     let token = lease.fencing_token().unwrap();
@@ -66,7 +66,7 @@ async fn is_no_vote<C: Cluster>(spoil: impl Fn(&C, usize)) {
     let lock = masters.lock().await;
     (1..=2).for_each(|node| spoil(&masters, node));
     let lease = take(&lock).await;
-    answered(&lock).await;
+    replied(&lock).await;
     let report = lease.latest_report().to_string();
     assert!(report.contains("FENCE the counter of this resource"), "{report}");
     assert_eq!(masters.holders("r"), [3, 4, 5]);
@@ -98,13 +98,13 @@ async fn extending_keeps_the_token_and_a_repair_raises_one_counter<C: Cluster>()
     let lock = masters.lock().await;
     let lease = take(&lock).await;
     let token = lease.fencing_token().unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     // Master 2 has lost its counter, master 3 the key, and master 4 both.
     masters.delete([2, 4], COUNTER);
     masters.delete([3, 4], "r");
     for _ in 0..2 {
         lease.extend().await.unwrap();
-        answered(&lock).await;
+        replied(&lock).await;
     }
     assert_eq!(counters(&masters), [token, token, token + 1, token, token]);
     assert_eq!((lease.fencing_token().unwrap(), masters.holders("r").len()), (token, 5));
@@ -117,7 +117,7 @@ async fn a_plain_request_sends_no_command_for_tokens() {
     let lease = lock.acquire("r").await.unwrap();
     lease.extend().await.unwrap();
     let _ = lease.release().await;
-    answered(&lock).await;
+    replied(&lock).await;
     let mut seen = monitor.seen("redquorum:");
     // Only the release looks for waiters.
     seen.retain(|line| !line.contains("redquorum:queue:") && !line.contains("redquorum:lapse:"));

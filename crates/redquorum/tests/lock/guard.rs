@@ -79,7 +79,7 @@ fn reason(outcome: Option<&MasterOutcome>) -> Option<Distrust> {
 
 /// The reasons for the distrust that made an acquire fail.
 fn reasons(error: &AcquireError) -> Vec<Distrust> {
-    let replies = answers(error.report().unwrap());
+    let replies = replies(error.report().unwrap());
     replies.iter().filter_map(|reply| reason(reply.as_ref())).collect()
 }
 
@@ -195,7 +195,7 @@ async fn locks_over_different_sets_of_masters_are_refused_until_the_markers_are_
     assert_eq!(reasons(&refused(&second).await)[0], Distrust::OtherMasters { marked, ours });
     let words = ["other locks use some of these", "the same list of masters", "`masters_id`"];
     refused_with(&second, &words).await;
-    answered(&second).await;
+    replied(&second).await;
     assert_eq!(masters.holders("r"), Vec::<usize>::new());
     let health = second.health().await;
     assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 0, false), "{health}");
@@ -233,7 +233,7 @@ async fn one_list_spelled_in_two_ways_is_one_set_by_its_id() {
     works(&built(list("localhost").masters_id("jobs")).await).await;
     refused_with(&built(list("localhost")).await, &["one `masters_id`"]).await;
     let marker = String::from_utf8(masters.value(2, MARKER).unwrap()).unwrap();
-    assert!(marker.contains(" fleet=") && !marker.contains("jobs"), "{marker}");
+    assert!(marker.contains(" masters=") && !marker.contains("jobs"), "{marker}");
 }
 
 /// The least permissions of a lock with a guard.

@@ -43,7 +43,7 @@ async fn a_name_may_be_any_bytes_and_names_are_kept_apart<C: Cluster>() {
     for name in names {
         held.push(lock.try_acquire(name).await.unwrap().expect("each is free"));
     }
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(masters.keys([3]).len(), names.len());
     for (name, lease) in names.into_iter().zip(held) {
         let shown = format!("{lease:?}");
@@ -60,7 +60,7 @@ async fn a_prefix_is_put_in_front_of_every_key<C: Cluster>() {
     let masters = C::start(5);
     let lock = built(masters.builder().prefix("one:")).await;
     let lease = lock.acquire("r").await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(masters.keys(masters.all()), ["one:r"; 5]);
     assert_eq!(lease.resource(), b"r", "without the prefix");
     let other = built(masters.builder().prefix(b"other:\0")).await;
@@ -79,10 +79,10 @@ async fn a_key_of_another_type_is_an_outcome_of_its_own() {
     let error = Real::at_once(request).await.unwrap_err();
     let AcquireError::Taken { report, .. } = &error else { panic!("{error}") };
     let wrong = Some(MasterOutcome::Taken(Holder::WrongType));
-    assert!(answers(report).contains(&wrong), "{error}");
+    assert!(replies(report).contains(&wrong), "{error}");
     assert!(error.to_string().contains("the key is of another type, not a lock"), "{error}");
     assert_eq!(masters.text(1, "LINDEX r 0"), "element", "it was touched");
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(owed(&lock), 0);
     masters.delete(1..=5, "r");
     // If such a key replaces the key of a lease, extend and release report it.
@@ -106,9 +106,9 @@ async fn flushed_scripts_are_loaded_again_and_clean_ups_complete() {
     let deadline = lease.deadline();
     let error = lease.extend().await.unwrap_err();
     let ExtendError::NoQuorum { report, .. } = &error else { panic!("{error}") };
-    assert!(answers(report).contains(&Some(MasterOutcome::Unknown(Cause::NoScript))), "{error}");
+    assert!(replies(report).contains(&Some(MasterOutcome::Unknown(Cause::NoScript))), "{error}");
     assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false));
-    answered(&lock).await;
+    replied(&lock).await;
     assert!(lease.extend().await.unwrap() > deadline);
     flush();
     let released = Real::at_once(lease.release()).await;
@@ -132,7 +132,7 @@ async fn databases_are_kept_apart() {
     };
     let nine = built(of("9")).await;
     let lease = nine.acquire("r").await.unwrap();
-    answered(&nine).await;
+    replied(&nine).await;
     assert_eq!(masters.holders("r"), Vec::<usize>::new(), "not in database 0");
     let zero = masters.lock().await;
     assert!(zero.try_acquire("r").await.unwrap().is_some(), "two databases are two sets of locks");

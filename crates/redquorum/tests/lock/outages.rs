@@ -36,7 +36,7 @@ async fn restarted_masters_are_reconnected_in_the_background_and_break_no_lease<
         // The first extension finds the gap, and the second repairs it.
         for _ in 0..2 {
             held.extend().await.unwrap();
-            answered(&lock).await;
+            replied(&lock).await;
         }
     }
     assert_eq!(masters.holders("held"), [1, 2, 3, 4, 5]);

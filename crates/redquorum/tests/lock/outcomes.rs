@@ -36,7 +36,7 @@ async fn a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down<
         for round in 0..20 {
             let lease = C::at_once(lock.acquire(format!("r{round}"))).await;
             let lease = lease.unwrap_or_else(|error| panic!("{fault:?}, round {round}: {error}"));
-            assert_ne!(answers(lease.report())[1], Some(MasterOutcome::Done));
+            assert_ne!(replies(lease.report())[1], Some(MasterOutcome::Done));
             C::at_once(lease.extend()).await.unwrap();
             let released = C::at_once(lease.release()).await;
             assert_eq!(released.outcome, Outcome::Released, "{}", released.report);
@@ -59,7 +59,7 @@ async fn a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key<
         assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
         if hangs {
             let silent = vec![Some(MasterOutcome::Unknown(Cause::Silent)); 3];
-            assert_eq!(answers(error.report().unwrap())[..3], silent, "{error}");
+            assert_eq!(replies(error.report().unwrap())[..3], silent, "{error}");
         }
         // An acquire with time left tries again, and ends when its wait is over.
         let (took, error) = timed(lock.acquire("r").wait(300 * MS)).await;
@@ -113,7 +113,7 @@ async fn holders(lock: &Redlock) -> Vec<MasterOutcome> {
     assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
     assert!(error.to_string().starts_with("r: taken by another ("), "{error}");
     assert!(lock.try_acquire("r").await.unwrap().is_none(), "for one attempt it is no error");
-    let replies: Vec<_> = answers(error.report().unwrap()).into_iter().flatten().collect();
+    let replies: Vec<_> = replies(error.report().unwrap()).into_iter().flatten().collect();
     assert!(replies.len() >= 3, "{error}");
     replies
 }
@@ -182,7 +182,7 @@ async fn stats_count_what_happened<C: Cluster>() {
     let lease = masters.held(&lock, "r").await;
     assert!(lock.try_acquire("r").await.unwrap().is_none());
     lease.extend().await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     let held = lock.stats();
     let _ = lease.release().await;
     masters.kill([1, 2]);
@@ -209,13 +209,13 @@ async fn no_quorum_names_what_is_wrong_with_each_master() {
     masters.done(3, "CONFIG SET maxmemory 1");
     down(&lock, 1).await;
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-    let replies = answers(error.report().unwrap());
+    let replies = replies(error.report().unwrap());
     assert!(matches!(&replies[0], Some(MasterOutcome::Unknown(Cause::Down(_)))), "{error}");
     let silent =
         matches!(&replies[1], Some(MasterOutcome::Unknown(Cause::Silent | Cause::Stalled)));
     assert!(silent, "{error}");
     let text = error.to_string();
-    for (node, part) in [(1, "not connected: "), (2, "no answer"), (3, "OOM"), (4, "granted")] {
+    for (node, part) in [(1, "not connected: "), (2, "no reply"), (3, "OOM"), (4, "granted")] {
         let name = format!("master {node} ({}): ", masters.name(node));
         let replies = text.split("; ").find(|replies| replies.contains(&name)).unwrap_or_default();
         assert!(replies.contains(part), "{node} {part}: {text}");

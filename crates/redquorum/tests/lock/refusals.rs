@@ -60,7 +60,7 @@ const REFUSALS: [Refusal; 3] = [
 
 /// The masters that replied with an error of this kind.
 fn answered_with(report: &Report, error: &str) -> Vec<usize> {
-    let is_error = |answer: &Option<MasterOutcome>| match answer {
+    let is_error = |reply: &Option<MasterOutcome>| match reply {
         Some(MasterOutcome::Unknown(Cause::Error(text))) => text.starts_with(error),
         _ => false,
     };

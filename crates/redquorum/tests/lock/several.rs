@@ -41,7 +41,7 @@ async fn all_are_granted_in_one_round_trip_and_each_has_its_own_key<C: Cluster>(
     let lock = masters.lock().await;
     let before = replies(&lock);
     let leases = C::at_once(lock.acquire_all(["b", "a", "c"])).await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(replies(&lock) - before, 3 * 5);
     // In the order of the request.
     let order: Vec<&[u8]> = leases.iter().map(Lease::resource).collect();
@@ -117,7 +117,7 @@ async fn a_thousand_are_granted_and_given_back<C: Cluster>() {
     let error = lock.acquire_all(&many).wait(Duration::ZERO).await.unwrap_err();
     assert!(matches!(error, AcquireError::Taken { .. }), "{error}");
     leases.extend().await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(masters.keys(1..=3).len(), 3000);
     assert_eq!(leases.release().await.outcome(), Outcome::Released);
     masters.cleaned().await;
@@ -159,11 +159,11 @@ async fn all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest<C: 
     let masters = C::start(3);
     let lock = masters.lock().await;
     let leases = lock.acquire_all(["a", "b", "c"]).await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     let (deadline, before) = (leases.deadline(), replies(&lock));
     sleep(10 * MS).await;
     assert!(C::at_once(leases.extend()).await.unwrap() > deadline);
-    answered(&lock).await;
+    replied(&lock).await;
     assert_eq!(replies(&lock) - before, 3 * 3);
     leases.get("b").unwrap().extend_to(5 * S).await.unwrap();
     assert_eq!(leases.deadline(), leases.get("b").unwrap().deadline());
@@ -175,7 +175,7 @@ async fn the_error_of_an_extension_names_the_worst<C: Cluster>() {
     let masters = C::start(3);
     let lock = built(masters.brisk()).await;
     let leases = lock.acquire_all(["a", "b", "c"]).await.unwrap();
-    answered(&lock).await;
+    replied(&lock).await;
     masters.put(1..=3, "b");
     let error = leases.extend().await.unwrap_err();
     assert_eq!(error.resource().unwrap(), b"b");
@@ -230,8 +230,8 @@ async fn resources_on_different_masters_are_held_together<C: Cluster>() {
     let second = built(other.builder().ttl(4 * S)).await;
     // The same name on other masters is another resource.
     let leases = first.acquire_all(["a", "b"]).and(&second, ["c", "a"]).await.unwrap();
-    answered(&first).await;
-    answered(&second).await;
+    replied(&first).await;
+    replied(&second).await;
     assert_eq!((one.keys(1..=3).len(), other.keys(1..=5).len()), (6, 10));
     assert!(leases.validity() < 4 * S && leases.validity() > 2 * S, "{:?}", leases.validity());
     let _ = leases.release().await;

@@ -177,7 +177,7 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
     /// A lease with its key on all masters.
     async fn held(&self, lock: &Redlock, key: &str) -> Lease {
         let lease = lock.acquire(key).await.unwrap();
-        answered(lock).await;
+        replied(lock).await;
         assert_eq!(self.holders(key).len(), self.len());
         lease
     }
@@ -405,7 +405,7 @@ pub(crate) async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// Each master's reply, in order; `None` where the operation did not wait for it.
-pub(crate) fn answers(report: &Report) -> Vec<Option<MasterOutcome>> {
+pub(crate) fn replies(report: &Report) -> Vec<Option<MasterOutcome>> {
     report.masters().iter().map(|master| master.outcome.clone()).collect()
 }
 
@@ -414,7 +414,7 @@ async fn every_master(lock: &Redlock, what: &str, is: fn(&MasterStats) -> bool) 
 }
 
 /// Waits until every master has replied to all commands.
-pub(crate) async fn answered(lock: &Redlock) {
+pub(crate) async fn replied(lock: &Redlock) {
     every_master(lock, "all is answered", |master| master.unanswered == 0).await;
 }
 

@@ -109,7 +109,7 @@ async fn a_release_wakes_the_waiter_at_once<C: Cluster>() {
         let lease = one.acquire(format!("r{round}")).await.unwrap();
         let waiter = tokio::spawn(two.acquire(format!("r{round}")).wait(60 * S).into_future());
         eventually("masters will wake it", || listens(&two) == 3).await;
-        answered(&two).await;
+        replied(&two).await;
         sleep(30 * MS).await;
         assert!(!waiter.is_finished());
         let (time, next) = timed(async {

@@ -75,8 +75,8 @@ async fn a_caller_that_polls_late_gets_the_result_of_its_extension() {
         assert!(poll_once(extending.as_mut()).await.is_pending());
         // The watchdog renews the lease several times meanwhile.
         sleep(late).await;
-        let answer = timeout(S, extending).await;
-        answer.unwrap_or_else(|_| panic!("{late:?} late, and left to wait")).unwrap();
+        let reply = timeout(S, extending).await;
+        reply.unwrap_or_else(|_| panic!("{late:?} late, and left to wait")).unwrap();
     }
 }
 

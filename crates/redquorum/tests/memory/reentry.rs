@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::support::{
-    MS, NODE_TIMEOUT, S, TTL, VALIDITY, answers, bed, holding, keys, poll_once, settle, take,
+    MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, holding, keys, poll_once, replies, settle, take,
 };
 
 async fn again(lock: &Redlock, owner: &Owner) -> Lease {
@@ -23,12 +23,12 @@ async fn an_owner_gets_another_handle_in_no_round_trip() {
     let lease = lock.acquire("r").owner(&owner).await.unwrap();
     sleep(S).await;
     settle().await;
-    let (start, before) = (Instant::now(), answers(&lock));
+    let (start, before) = (Instant::now(), replies(&lock));
     // Ready at the first poll, without a round trip.
     let request = pin!(lock.acquire("r").owner(&owner).into_future());
     let Poll::Ready(Ok(again)) = poll_once(request).await else { panic!("it waits") };
     settle().await;
-    assert_eq!((start.elapsed(), answers(&lock)), (Duration::ZERO, before));
+    assert_eq!((start.elapsed(), replies(&lock)), (Duration::ZERO, before));
     assert_eq!((lease.deadline(), lease.handles()), (again.deadline(), 2));
     assert_eq!((lease.validity(), again.report()), (VALIDITY - S, lease.report()));
     let stats = lock.stats();

@@ -51,7 +51,7 @@ pub(crate) fn listens(lock: &Redlock) -> usize {
 }
 
 /// The number of replies so far, of all masters together.
-pub(crate) fn answers(lock: &Redlock) -> u64 {
+pub(crate) fn replies(lock: &Redlock) -> u64 {
     lock.stats().masters.iter().map(|master| master.latency.count).sum()
 }
 

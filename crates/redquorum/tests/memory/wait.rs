@@ -154,9 +154,9 @@ async fn a_waiter_costs_one_look_a_second_while_the_lease_is_held() {
     let waiters: Vec<_> =
         (0..200).map(|_| tokio::spawn(two.acquire("r").wait(20 * S).into_future())).collect();
     sleep(20 * MS).await;
-    let before = answers(&two);
+    let before = replies(&two);
     sleep(10 * S).await;
-    let looks = answers(&two) - before;
+    let looks = replies(&two) - before;
     assert!((10..=20).contains(&looks), "{looks} commands in ten seconds");
     waiters.iter().for_each(tokio::task::JoinHandle::abort);
     sleep(20 * MS).await;
@@ -169,7 +169,7 @@ async fn tasks_of_one_process_take_turns_in_order_at_a_constant_cost() {
         let masters = Masters::new(5);
         let [lock] = locks(&masters, fair).await;
         let turn = Arc::new(AtomicUsize::new(0));
-        let before = answers(&lock);
+        let before = replies(&lock);
         let tasks: Vec<_> = (0..50)
             .map(|number| {
                 let (request, turn) = (lock.acquire("r").wait(20 * S).into_future(), turn.clone());
@@ -185,7 +185,7 @@ async fn tasks_of_one_process_take_turns_in_order_at_a_constant_cost() {
             task.await.unwrap();
         }
         sleep(S).await;
-        let asked = answers(&lock) - before;
+        let asked = replies(&lock) - before;
         assert_eq!(asked, 5 * 50 * 2, "{fair}: a SET and a release of each lease, to each master");
         assert_eq!(lock.stats().waiting, 0);
     }
@@ -245,7 +245,7 @@ async fn processes_that_compete_all_get_their_turn() {
     for task in tasks {
         longest = longest.max(task.await.unwrap());
     }
-    let asked: u64 = locks.iter().map(answers).sum();
+    let asked: u64 = locks.iter().map(replies).sum();
     // 320 leases of two milliseconds each.
     assert!(before.elapsed() < 2 * 640 * MS, "{:?}", before.elapsed());
     assert!(asked < 320 * 25, "{asked} commands");

@@ -52,7 +52,7 @@ fn a_lagging_replica_takes_over_without_later_writes(builder: Builder) {
 fn a_paused_master_cannot_fail_over_unless_its_replica_lags(builder: Builder) {
     let masters = builder.count(1).replicas().start().unwrap();
     masters.pause(1).unwrap();
-    assert!(matches!(masters.fail_over(1), Err(RigError::NoAnswer { node: 1, .. })));
+    assert!(matches!(masters.fail_over(1), Err(RigError::NoReply { node: 1, .. })));
     masters.resume(1).unwrap();
     masters.lag(1).unwrap();
     masters.pause(1).unwrap();

@@ -22,7 +22,7 @@ fn a_killed_master_is_dead_and_comes_back_empty(builder: Builder) {
         let (address, pid) = (masters.address(2), masters.pid(2));
         if round > 0 {
             masters.kill(2).unwrap();
-            let Err(RigError::NoAnswer { node: 2, source }) = masters.ask(2, "PING") else {
+            let Err(RigError::NoReply { node: 2, source }) = masters.ask(2, "PING") else {
                 panic!("its port is not closed")
             };
             assert_eq!(source.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -42,7 +42,7 @@ fn a_paused_master_executes_its_commands_when_resumed(builder: Builder) {
     masters.pause(1).unwrap();
     masters.pause(1).unwrap();
     let error = masters.ask(1, "SET key value").unwrap_err();
-    assert_eq!(error.to_string(), "no answer from master 1: silent for 1s");
+    assert_eq!(error.to_string(), "no reply from master 1: silent for 1s");
     assert!(is_up(&masters, 2));
 
     masters.resume(1).unwrap();

@@ -24,7 +24,7 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if others.into_iter().any(|other| other.resource == Some(resource)) {
         return None;
     }
-    let during = Window::new(request.asked, request.answered().min(case.world.end));
+    let during = Window::new(request.asked, request.replied().min(case.world.end));
     let own = case.keys.all.iter().filter(|key| {
         key.process == request.process
             && key.resource == Some(resource)

@@ -5,7 +5,7 @@ use crate::checker::maps::Map;
 
 use super::{Ending, Lease};
 use crate::checker::keys::Keys;
-use crate::checker::requests::{Answer, Request};
+use crate::checker::requests::{Reply, Request};
 use crate::checker::time;
 use crate::checker::world::World;
 use crate::history::{Event, Ns, Record, Window};
@@ -18,8 +18,8 @@ pub(crate) fn gather<'a>(
     // The request that changes a lease at each record.
     let mut changes: Vec<Option<usize>> = vec![None; world.records.len()];
     for (index, request) in requests.iter().enumerate() {
-        match (request.op, request.answer.filter(|answer| answer.ok)) {
-            ("acquire" | "extend", Some(answer)) => changes[answer.record] = Some(index),
+        match (request.op, request.reply.filter(|reply| reply.ok)) {
+            ("acquire" | "extend", Some(reply)) => changes[reply.record] = Some(index),
             ("release" | "extend", _) => changes[request.record] = Some(index),
             _ => {}
         }
@@ -28,24 +28,24 @@ pub(crate) fn gather<'a>(
     let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
     for (Record { event, .. }, change) in world.records.iter().zip(changes) {
         match event {
-            Event::Asked { .. } | Event::Answered { .. } => {
+            Event::Requested { .. } | Event::Replied { .. } => {
                 let Some(index) = change else { continue };
                 let request = &requests[index];
                 let Some(resource) = request.resource else { continue };
                 let known = of_client.entry((request.client, resource)).or_default();
                 let latest = known.last().map(|latest| &mut leases[*latest]);
-                match (request.op, request.answer.filter(|answer| answer.ok), latest) {
+                match (request.op, request.reply.filter(|reply| reply.ok), latest) {
                     ("release", _, Some(lease)) => lease.give_back(index),
-                    ("acquire", Some(answer), Some(lease)) if answer.handles > Some(1) => {
-                        lease.reenter(index, request, answer);
+                    ("acquire", Some(reply), Some(lease)) if reply.handles > Some(1) => {
+                        lease.reenter(index, request, reply);
                     }
-                    ("acquire", Some(answer), _) => {
+                    ("acquire", Some(reply), _) => {
                         known.push(leases.len());
-                        leases.push(granted(index, request, resource, answer, world, keys));
+                        leases.push(granted(index, request, resource, reply, world, keys));
                     }
-                    ("extend", Some(answer), Some(lease)) => {
-                        if let Some(deadline) = promised(request, answer) {
-                            lease.extend(answer.at, deadline, Some(index));
+                    ("extend", Some(reply), Some(lease)) => {
+                        if let Some(deadline) = promised(request, reply) {
+                            lease.extend(reply.at, deadline, Some(index));
                         }
                     }
                     // The result is unknown.
@@ -77,12 +77,12 @@ pub(crate) fn gather<'a>(
 
 impl<'a> Lease<'a> {
     /// The owner gets another handle, and counts on the deadline that came with it.
-    fn reenter(&mut self, index: usize, request: &Request<'_>, answer: Answer<'a>) {
+    fn reenter(&mut self, index: usize, request: &Request<'_>, reply: Reply<'a>) {
         self.others += 1;
-        self.again.push(answer);
+        self.again.push(reply);
         let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
-        if let Some(deadline) = promised(request, answer).filter(|deadline| deadline.to > now.to) {
-            self.extend(answer.at, deadline, Some(index));
+        if let Some(deadline) = promised(request, reply).filter(|deadline| deadline.to > now.to) {
+            self.extend(reply.at, deadline, Some(index));
         }
     }
 
@@ -108,15 +108,15 @@ impl<'a> Lease<'a> {
     }
 }
 
-/// The deadline that an answer promises, if it promises one.
-fn promised(request: &Request<'_>, answer: Answer<'_>) -> Option<Window> {
-    if let Some(deadline) = answer.deadline {
+/// The deadline that a reply promises, if it promises one.
+fn promised(request: &Request<'_>, reply: Reply<'_>) -> Option<Window> {
+    if let Some(deadline) = reply.deadline {
         return Some(Window::at(deadline));
     }
-    let valid = time::of_ms(answer.valid_ms?);
+    let valid = time::of_ms(reply.valid_ms?);
     // The remaining validity counts from the return of the library, if that time is known.
-    let from = answer.at.unwrap_or(request.asked).saturating_add(valid);
-    let to = answer.returned().saturating_add(valid);
+    let from = reply.at.unwrap_or(request.asked).saturating_add(valid);
+    let to = reply.returned().saturating_add(valid);
     Some(Window::new(from, to))
 }
 
@@ -124,26 +124,26 @@ fn granted<'a>(
     index: usize,
     request: &Request<'a>,
     resource: &'a str,
-    answer: Answer<'a>,
+    reply: Reply<'a>,
     world: &World<'a>,
     keys: &Keys<'a>,
 ) -> Lease<'a> {
-    let during = Window::new(request.asked, answer.ns);
-    let reported = answer.token.filter(|token| keys.knows(token));
+    let during = Window::new(request.asked, reply.ns);
+    let reported = reply.token.filter(|token| keys.knows(token));
     let enough = world.lock_of(request.process).q;
     let token = reported.or_else(|| keys.last_set(request.process, resource, during, enough));
     // No interpretable command set a key: then nothing can be concluded about its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
-    let token = if opaque { None } else { token.or(answer.token) };
-    let start = if let Some(at) = answer.at {
+    let token = if opaque { None } else { token.or(reply.token) };
+    let start = if let Some(at) = reply.at {
         Window::at(at)
     } else {
-        Window::new(quorum(request, resource, token, answer.ns, world, keys), answer.ns)
+        Window::new(quorum(request, resource, token, reply.ns, world, keys), reply.ns)
     };
-    let deadline = promised(request, answer).unwrap_or_else(|| {
+    let deadline = promised(request, reply).unwrap_or_else(|| {
         // A lock without deadlines: its lease is good for one TTL at most.
         let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
-        Window::new(request.asked.saturating_add(ttl), answer.ns.saturating_add(ttl))
+        Window::new(request.asked.saturating_add(ttl), reply.ns.saturating_add(ttl))
     });
     Lease {
         request: index,
@@ -153,7 +153,7 @@ fn granted<'a>(
         token,
         phase: request.phase,
         asked: request.asked,
-        answer,
+        reply,
         start: start.tidy(),
         deadline,
         extensions: Vec::new(),

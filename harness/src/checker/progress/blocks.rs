@@ -79,7 +79,7 @@ impl Blocks {
                 && (within.from..=within.to).contains(&key.made.from)
         });
         set.into_iter().any(|key| {
-            let learnt = key.delivered.unwrap_or(Ns::MAX).min(request.answered());
+            let learnt = key.delivered.unwrap_or(Ns::MAX).min(request.replied());
             learnt.saturating_sub(key.made.from) >= policy
         })
     }
@@ -143,6 +143,6 @@ fn released(case: &Case<'_>, key: &Presence<'_>) -> Option<Ns> {
     let lease = case.leases.iter().find(lost)?;
     let released = lease.release.map(|release| case.requests[release].asked);
     // A client that is granted the same resource again has dropped the lost lease.
-    let replaced = case.next_of_client(lease).map(|next| next.answer.ns);
+    let replaced = case.next_of_client(lease).map(|next| next.reply.ns);
     Some(released.into_iter().chain(replaced).min().unwrap_or(Ns::MAX))
 }

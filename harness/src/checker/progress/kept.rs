@@ -21,17 +21,17 @@ pub(crate) fn check(case: &Case<'_>) -> impl Iterator<Item = Violation> {
 
 /// An extension that failed although a quorum had agreed in good time.
 fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
-    let answer = request.answer.filter(|answer| !answer.ok)?;
+    let reply = request.reply.filter(|reply| !reply.ok)?;
     let failed = !matches!(
-        answer.why,
+        reply.why,
         Some(FailureReason::Unsupported | FailureReason::Cancelled | FailureReason::Error)
     );
     if request.op != "extend" || !failed || request.phase != Phase::Run {
         return None;
     }
     let lease = case.lease_at(request)?;
-    let alive = lease.deadline.from >= answer.ns && lease.lost.is_none_or(|at| at >= answer.ns);
-    let during = Window::new(request.asked, answer.ns);
+    let alive = lease.deadline.from >= reply.ns && lease.lost.is_none_or(|at| at >= reply.ns);
+    let during = Window::new(request.asked, reply.ns);
     let paused = case.faults.is_hindered(request.process, during, 0);
     if !alive || paused {
         return None;
@@ -53,7 +53,7 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     }
     // A client that receives a reply this late may have given up before, on a busy machine.
     let late = request.asked.saturating_add(case.world.node_timeout / 2);
-    let by = late.min(answer.returned());
+    let by = late.min(reply.returned());
     let through = Window::new(before.unwrap_or(request.asked), by);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // A master counts only if the client knew, when it first extended, that the master had granted.
@@ -80,33 +80,33 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
             lease.resource,
             nodes,
             lock.n,
-            Ms(answer.ns)
+            Ms(reply.ns)
         )];
-        Violation::bug(Property::Progress, lines, request.asked, answer.ns)
+        Violation::bug(Property::Progress, lines, request.asked, reply.ns)
     })
 }
 
 /// A client that acquired its own lease again, for no longer, and was refused. Such a re-entry
 /// needs no master.
 fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
-    let answer = request.answer.filter(|answer| !answer.ok)?;
-    let unable = matches!(answer.why, Some(FailureReason::Unsupported | FailureReason::Cancelled));
+    let reply = request.reply.filter(|reply| !reply.ok)?;
+    let unable = matches!(reply.why, Some(FailureReason::Unsupported | FailureReason::Cancelled));
     if !request.again || request.ttl_ms.is_some() || unable || request.phase != Phase::Run {
         return None;
     }
     let lease = case.lease_at(request)?;
     let released = case.released(lease);
     let end = lease.deadline.from.min(lease.lost.unwrap_or(Ns::MAX)).min(released);
-    (answer.ns < end).then(|| {
+    (reply.ns < end).then(|| {
         let lines = vec![format!(
             "{} acquired {} again at {}, and was refused at {}, though it held it until {}",
             request.client,
             lease.resource,
             Ms(request.asked),
-            Ms(answer.ns),
+            Ms(reply.ns),
             Ms(end)
         )];
-        Violation::bug(Property::Progress, lines, request.asked, answer.ns)
+        Violation::bug(Property::Progress, lines, request.asked, reply.ns)
     })
 }
 
@@ -122,7 +122,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
             && request.client == lease.client
             && request.resource == Some(lease.resource)
             && request.asked >= lease.start.from
-            && request.answer.is_some_and(|answer| answer.ok)
+            && request.reply.is_some_and(|reply| reply.ok)
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);

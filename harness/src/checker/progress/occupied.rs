@@ -29,13 +29,13 @@ impl<'a> Occupants<'a> {
                 continue;
             }
             let died = case.death(request.process).map_or(Ns::MAX, |at| at.to);
-            let to = request.answered().min(died.max(request.asked));
+            let to = request.replied().min(died.max(request.asked));
             let span = Window::new(request.asked, to.saturating_add(slack));
             // A client that asks again after a refusal is not in its own way.
             let again = Window::new(request.asked, to.saturating_sub(1));
             let own = if request.is_acquire() { again } else { span };
             // A client that asks and cannot reach a majority holds keys on the other masters while
-            // it waits for an answer, again and again. No bound is known after which another client
+            // it waits for a reply, again and again. No bound is known after which another client
             // must get in between.
             let lock = case.world.lock_of(request.process);
             let reaches = |node: &&usize| case.faults.reachable(request.process, **node, span);

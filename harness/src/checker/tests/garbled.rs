@@ -65,13 +65,13 @@ impl Choices {
     }
 
     fn event(&mut self) -> Event {
-        let client = self.name(&["c1", "c2", "nobody"]);
+        let client = self.name(&["c1", "c2", "c9"]);
         let (process, resource) = (client.clone(), self.resource());
         let (node, fault, at) = (self.number(6), self.number(3), self.window());
         let id = self.any() % 6;
         let number = self.any();
         match self.number(30) {
-            0..4 => Event::Asked {
+            0..4 => Event::Requested {
                 client,
                 id,
                 op: self.one(&["acquire", "extend", "release", "step", "?"]).into(),
@@ -81,7 +81,7 @@ impl Choices {
                 wait_ms: self.some(Self::any),
                 resource: self.some(|_| resource),
             },
-            4..8 => Event::Answered {
+            4..8 => Event::Replied {
                 client,
                 id,
                 ok: node % 2 == 0,
@@ -127,8 +127,8 @@ impl Choices {
                 phase: self.one(&[
                     Phase::Run,
                     Phase::Heal,
-                    Phase::Witness,
-                    Phase::Settle,
+                    Phase::FinalAcquire,
+                    Phase::Drain,
                     Phase::End,
                 ]),
             },

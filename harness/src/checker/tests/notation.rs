@@ -134,7 +134,7 @@ pub(crate) struct Run {
     /// The lines of each client in the scenario.
     clients: Vec<(String, Vec<String>)>,
     pub(super) records: Vec<Record>,
-    /// The requests that have no answer yet, and their clients.
+    /// The requests that have no reply yet, and their clients.
     open: Vec<(String, u64)>,
     next: u64,
     faults: usize,
@@ -289,14 +289,14 @@ impl Run {
     }
 
     fn ends(&mut self, ms: f64, processes: &[&str]) {
-        let mut text = format!("{ms} phase heal; {} phase witness; ", ms + 10.0);
+        let mut text = format!("{ms} phase heal; {} phase final-acquire; ", ms + 10.0);
         for (index, process) in processes.iter().enumerate() {
             let at = ms + 20.0 + 10.0 * index as f64;
             let (until, release) = (at + 1978.0, at + 1.0);
             text += &format!("{at} {process} gets w-{process} on 12345 until {until}; ");
             text += &format!("{release} {process} releases w-{process} on 12345; ");
         }
-        text += &format!("{} phase settle; ", ms + 500.0);
+        text += &format!("{} phase drain; ", ms + 500.0);
         for node in 1..=5 {
             text += &format!("{} left {node}; ", ms + 510.0);
         }
@@ -319,7 +319,7 @@ impl Run {
             _ => Act::Other { key: Some(key), command: object.into() },
         };
         let event = match verb {
-            // `asks`, `asks extend`. The answer is in a later event.
+            // `asks`, `asks extend`. The reply is in a later event.
             "asks" => {
                 let op = ["extend", "release", "step", "keep_alive"];
                 let op = op.into_iter().find(|op| *op == object).unwrap_or("acquire");
@@ -330,22 +330,22 @@ impl Run {
             "gets" => {
                 let id = self.open_or_asked(at - 1.0, client, words);
                 self.commands(at - 0.6, client, &act, words);
-                return self.answer(at, client, id, true, words);
+                return self.reply(at, client, id, true, words);
             }
             // A request that fails. Without an earlier `asks` it is an acquire that takes 1 ms.
             "refused" => {
                 let asked = self.open.iter().any(|(open, _)| open == client);
                 let id = self.open_or_asked(at, client, words);
-                return self.answer(if asked { at } else { at + 1.0 }, client, id, false, words);
+                return self.reply(if asked { at } else { at + 1.0 }, client, id, false, words);
             }
             "answers" => {
                 let id = self.open_or_asked(at, client, words);
-                return self.answer(at, client, id, true, words);
+                return self.reply(at, client, id, true, words);
             }
             "extends" => {
                 let id = self.ask(at - 1.0, client, "extend", words);
                 self.commands(at - 0.6, client, &act, words);
-                return self.answer(at, client, id, true, words);
+                return self.reply(at, client, id, true, words);
             }
             // A release that is called at this time, and deletes the key on these masters.
             "releases" => {
@@ -353,7 +353,7 @@ impl Run {
                 self.commands(at + 0.1, client, &act, words);
                 let called = format!("{at}");
                 let words = words.0.iter().copied().chain(["called", &called]);
-                return self.answer(at + 0.4, client, id, true, &Words(words.collect()));
+                return self.reply(at + 0.4, client, id, true, &Words(words.collect()));
             }
             "sets" | "keeps" | "deletes" | "runs" => {
                 return self.commands(at, client, &act, words);
@@ -390,7 +390,7 @@ impl Run {
         self.record(at, event);
     }
 
-    /// The earliest request of a client without an answer, or a new acquire.
+    /// The earliest request of a client without a reply, or a new acquire.
     fn open_or_asked(&mut self, at: f64, client: &str, words: &Words<'_>) -> u64 {
         match self.open.iter().position(|(open, _)| open == client) {
             Some(place) => self.open.remove(place).1,
@@ -403,7 +403,7 @@ impl Run {
         let again = words.has("again");
         self.record(
             at,
-            Event::Asked {
+            Event::Requested {
                 client: client.into(),
                 id: self.next,
                 op: op.into(),
@@ -417,8 +417,8 @@ impl Run {
         self.next
     }
 
-    /// An answer, with the fields that the client sends: `unstamped`, `stamped 9`, `until 1988`, ….
-    fn answer(&mut self, at: f64, client: &str, id: u64, ok: bool, words: &Words<'_>) {
+    /// A reply, with the fields that the client sends: `unstamped`, `stamped 9`, `until 1988`, ….
+    fn reply(&mut self, at: f64, client: &str, id: u64, ok: bool, words: &Words<'_>) {
         let why = ["no-quorum", "late", "cancelled", "unsupported"];
         let why = why.into_iter().find(|why| words.has(why)).unwrap_or("taken");
         let stamp = words.time("stamped").unwrap_or(ns(at));
@@ -426,7 +426,7 @@ impl Run {
         let token = words.0.get(3).filter(|_| words.has("gets") && !words.has("unreported"));
         self.record(
             at,
-            Event::Answered {
+            Event::Replied {
                 client: client.into(),
                 id,
                 ok,

@@ -15,7 +15,7 @@ fn each_process_that_lives_must_be_granted_after_the_healing() {
           ~ c2 asked for L after the healing, and was refused at 160 ms
         - 100 ends c1; 150 c2 refused; 200 c2 gets t2 on 123 until 2000 => liveness safe
         - 100 ends c1; 150 c2 asks => liveness violated
-          ~ had no answer
+          ~ had no reply
         - 100 ends => liveness violated
           ~ no client answered
         - 50 fault client.kill c1; 50 fault client.kill c2; 100 ends => liveness violated

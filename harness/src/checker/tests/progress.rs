@@ -10,11 +10,11 @@ fn a_refusal_with_nothing_in_the_way_is_a_violation() {
         - 10 c1 refused cancelled => progress safe
         - 10 c1 refused unsupported => progress safe
         # Final acquires do not count.
-        - 5 phase witness; 10 c1 refused => progress safe
+        - 5 phase final-acquire; 10 c1 refused => progress safe
         # A request without an answer fails where there was time.
         - 100 c1 asks; 200 phase heal => progress safe
         - 100 c1 asks; 1000 phase heal => progress violated
-          ~ had no answer by 1000 ms",
+          ~ had no reply by 1000 ms",
     );
 }
 

@@ -54,7 +54,7 @@ pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, Tr
     let Some(guard) = guard.or_else(own).map(alike) else {
         return (Some(distrusted(&Distrust::Garbled, None)), Trust::Later);
     };
-    match guard.judge(marker, visit.run_id().as_ref(), visit.durable()) {
+    match guard.check(marker, visit.run_id().as_ref(), visit.durable()) {
         Ok(()) => (Some(Finding::ok("marker", "a lock with a guard trusts it")), Trust::Now),
         Err(why) => {
             let trust = if why.passes() { Trust::Later } else { Trust::Never };
@@ -135,7 +135,7 @@ mod tests {
         let guard = guard.over(Fingerprint::of_name("f"));
         let (ours, other) = ("run_id:a\r\n", "run_id:b\r\n");
         let of = |name| Fingerprint::of_name(name).to_string();
-        let (f, g) = (format!("fleet={}", of("f")), format!("fleet={}", of("g")));
+        let (f, g) = (format!("masters={}", of("f")), format!("masters={}", of("g")));
         let (plain, always) = (format!("a 30000 {f}"), format!("a 30000 {f} always"));
         let (clock, no_clock) = (format!("{plain} clock=500"), format!("{plain} clock=x"));
         let (else_length, else_masters) = (format!("a 10000 {f}"), format!("a 30000 {g} always"));

@@ -78,9 +78,9 @@ fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
     wide.end()
 }
 
-fn packed(Slot { grant, repair, certify, number, answer }: Slot) -> u64 {
-    let [certify, number, answer] = [certify, number, answer].map(u64::from);
-    certify << 18 | number << 12 | answer << 6 | u64::from(grant) << 1 | u64::from(repair)
+fn packed(Slot { grant, repair, certify, number, reply }: Slot) -> u64 {
+    let [certify, number, reply] = [certify, number, reply].map(u64::from);
+    certify << 18 | number << 12 | reply << 6 | u64::from(grant) << 1 | u64::from(repair)
 }
 
 /// The owner of a key, with clients in another order.

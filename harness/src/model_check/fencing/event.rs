@@ -153,7 +153,7 @@ impl Fencing {
                 if ours || self.mutant == Mutant::CertifiesAnywhere {
                     of.counter = of.counter.max(asked);
                     if current {
-                        slot.answer = of.counter;
+                        slot.reply = of.counter;
                     }
                 }
             }
@@ -189,7 +189,7 @@ impl Fencing {
                 who.handed_over += 1;
                 if self.mutant == Mutant::HandsOverToken {
                     who.phase = Phase::Certifying(old, 1);
-                    next.slots[client].iter_mut().for_each(|slot| slot.answer = old);
+                    next.slots[client].iter_mut().for_each(|slot| slot.reply = old);
                 } else {
                     ask_for(&mut next, client, old + 1, 1);
                 }
@@ -262,7 +262,7 @@ impl Fencing {
 /// The numbers that count in a phase, by master; 0 where there is none.
 fn numbers(state: &State, client: usize, phase: Phase) -> [Number; MASTERS] {
     state.slots[client].map(|slot| match phase {
-        Phase::Certifying(..) => slot.answer,
+        Phase::Certifying(..) => slot.reply,
         _ => slot.number,
     })
 }
@@ -284,7 +284,7 @@ const fn round(phase: Phase) -> u8 {
 
 fn forget_replies(next: &mut State, client: usize) {
     for slot in &mut next.slots[client] {
-        (slot.number, slot.answer) = (0, 0);
+        (slot.number, slot.reply) = (0, 0);
     }
 }
 
@@ -294,7 +294,7 @@ fn forget_replies(next: &mut State, client: usize) {
 fn ask_for(next: &mut State, client: usize, token: Number, round: u8) {
     next.clients[client].phase = Phase::Certifying(token, round);
     for slot in &mut next.slots[client] {
-        (slot.certify, slot.answer) = (token, 0);
+        (slot.certify, slot.reply) = (token, 0);
     }
 }
 

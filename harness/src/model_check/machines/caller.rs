@@ -18,7 +18,7 @@ const START: Time = Time::from_millis(1_000_000);
 
 /// The options of all leases, in ticks: a TTL of six, a drift of one, two for a round. So a round
 /// may end well before the deadline, at it, or past it.
-pub(super) fn terms(masters: usize) -> LockConfig {
+pub(super) fn config(masters: usize) -> LockConfig {
     let drift = Drift { ppm: 0, fixed: TICK };
     LockConfig::new(masters, TICK * 6, drift, TICK * 2).expect("they fit each other")
 }
@@ -83,11 +83,11 @@ impl Caller {
         match &self.claim {
             Claim::Acquiring(acquire) => {
                 let votes = acquire.votes();
-                let granted = votes.which(|answer| *answer == Reply::Created);
+                let granted = votes.which(|reply| *reply == Reply::Created);
                 let quorum = redquorum_protocol::quorum(votes.votes().len());
                 // If only one master was asked, its refusal counts for all.
                 let alone = self.asked.1 == 1 && votes.votes().len() > 1;
-                let refuses = |answer: &Reply| matches!(answer, Reply::Taken(_));
+                let refuses = |reply: &Reply| matches!(reply, Reply::Taken(_));
                 let refused = alone && !votes.which(refuses).is_empty();
                 let open = verdict(granted.len(), votes.awaited().len(), quorum).is_none();
                 let open = open && !refused;
@@ -111,7 +111,7 @@ impl Caller {
     pub(super) fn note_refused(&mut self) {
         let Claim::Acquiring(acquire) = &self.claim else { return };
         let votes = acquire.votes();
-        let granted = votes.which(|answer| *answer == Reply::Created).len();
+        let granted = votes.which(|reply| *reply == Reply::Created).len();
         if self.live().is_none() && granted < redquorum_protocol::quorum(votes.votes().len()) {
             self.refused |= 1 << number(acquire.token());
         }

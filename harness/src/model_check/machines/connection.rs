@@ -182,8 +182,8 @@ impl Connection {
                     self.dialling = self.dialling.filter(|other| *other != epoch);
                     self.close(epoch);
                 }
-                LinkEffect::Reply(tag, answer) => {
-                    notifications.push(Notification::Reply(tag, answer));
+                LinkEffect::Reply(tag, reply) => {
+                    notifications.push(Notification::Reply(tag, reply));
                 }
                 LinkEffect::QueueEvent(_, word) => {
                     notifications.push(Notification::QueueEvent(word));
@@ -205,9 +205,9 @@ impl Connection {
             Command::Keep { token, repair, .. } => {
                 Request::Keep { token: number(*token), round, repair: *repair }
             }
-            Command::Delete { token, call, leave, .. } => {
+            Command::Delete { token, wake_up, leave, .. } => {
                 let leave = leave.map(|waiter| waiter.inbox == INBOX);
-                Request::Delete(number(*token), *call, leave)
+                Request::Delete(number(*token), *wake_up, leave)
             }
             Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
             Command::Enqueue { waiter, position, .. } => {
@@ -218,8 +218,8 @@ impl Connection {
                 );
                 Request::Enqueue { inbox: waiter.inbox == INBOX, again: round > 0 }
             }
-            Command::Dequeue { waiter, call, .. } => {
-                Request::Dequeue { inbox: waiter.inbox == INBOX, wake: *call }
+            Command::Dequeue { waiter, wake, .. } => {
+                Request::Dequeue { inbox: waiter.inbox == INBOX, wake: *wake }
             }
             Command::Guarded { .. } | Command::Watch { .. } | Command::Initialize { .. } => {
                 unreachable!("these links have no guard")
@@ -315,14 +315,14 @@ impl Connection {
     /// If a connection breaks between two clean-ups, the second also counts as complete.
     fn assume_clean_ups(&mut self, wire: Wire) -> Notifications {
         let epoch = wire.epoch;
-        let unread = wire.replies.iter().filter_map(|reply| reply.answer(Duration::ZERO));
+        let unread = wire.replies.iter().filter_map(|reply| reply.reply(Duration::ZERO));
         let silent = wire.requests.iter().map(|request| match request {
             Request::Delete(..) => Reply::Absent,
             Request::Kill(_) | Request::Load(_) | Request::Ping => Reply::Alive,
             _ => Reply::Unknown(Cause::Silent),
         });
-        let answers = unread.chain(silent).map(|answer| LinkInput::Answered { epoch, answer });
-        answers.flat_map(|input| self.handle(NOW, input, 0)).collect()
+        let replies = unread.chain(silent).map(|reply| LinkInput::Replied { epoch, reply });
+        replies.flat_map(|input| self.handle(NOW, input, 0)).collect()
     }
 
     /// The next wake-up to be read is lost.
@@ -340,8 +340,8 @@ impl Connection {
         let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return Vec::new() };
         let Some(reply) = wire.replies.pop_front() else { return Vec::new() };
         let epoch = wire.epoch;
-        let input = match reply.answer(left) {
-            Some(answer) => LinkInput::Answered { epoch, answer },
+        let input = match reply.reply(left) {
+            Some(reply) => LinkInput::Replied { epoch, reply },
             None => LinkInput::Woken { epoch, waiter_id: TICKET },
         };
         self.handle(NOW, input, 0)
@@ -468,14 +468,14 @@ impl Connection {
         };
         let (token, tag) = (token(of), (0, RoundId::Release));
         // For a token that it does not know, the link reports completion without a request.
-        let call = WakeUp::None;
-        let clean_up = LinkInput::CleanUp { key: key(), token, call, leave: None, tag };
+        let wake_up = WakeUp::None;
+        let clean_up = LinkInput::CleanUp { key: key(), token, wake_up, leave: None, tag };
         if reports(clean_up) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::ShutDown))) {
             return Entry::None;
         }
         // The link sends nothing for a token that was given up.
-        let ask = VoteRequest::Keep { token, ttl_ms: 1, repair: false, fence: None };
-        let send = LinkInput::Send { key: key(), ask, tag };
+        let request = VoteRequest::Keep { token, ttl_ms: 1, repair: false, fence: None };
+        let send = LinkInput::Send { key: key(), request, tag };
         if reports(send) == Some(LinkEffect::Reply(tag, Reply::Unknown(Cause::GivenUp))) {
             Entry::Pending
         } else {

@@ -162,9 +162,9 @@ pub(super) enum MasterReply {
 }
 
 impl MasterReply {
-    /// The answer for the link, if it is a reply; `left` is the remaining time of other clients'
+    /// The reply for the link, if it is a reply; `left` is the remaining time of other clients'
     /// keys.
-    pub(super) fn answer(self, left: Duration) -> Option<Reply> {
+    pub(super) fn reply(self, left: Duration) -> Option<Reply> {
         Some(match self {
             Self::Created => Reply::Created,
             Self::Kept => Reply::Kept,
@@ -216,12 +216,12 @@ impl<R: Fn(u8) -> bool> Master<'_, R> {
     pub(super) fn execute(&mut self, client: u8, request: Request) -> (MasterReply, Option<u8>) {
         let mut woken = None;
         let reply = match request {
-            Request::Delete(_, call, leave) => {
+            Request::Delete(_, wake_up, leave) => {
                 let reply = self.on_key(client, request);
                 if let Some(inbox) = leave {
                     self.queue.leave(Waiter { client, inbox });
                 }
-                if call == WakeUp::First && self.key.is_none() {
+                if wake_up == WakeUp::First && self.key.is_none() {
                     woken = self.wake();
                 }
                 reply

@@ -331,7 +331,7 @@ impl Scope {
             Mutant::MixesRounds => Self { rounds: 2, ..lease },
             Mutant::ExtendsByLess => Self { rounds: 1, ..one },
             Mutant::NeverRetries => Self { cuts: 2, ..one },
-            Mutant::DeafForEver | Mutant::WakesNone | Mutant::CallsAlways | Mutant::KeepsPlace => {
+            Mutant::NeverWoken | Mutant::WakesNone | Mutant::CallsAlways | Mutant::KeepsPlace => {
                 Self::WAITER
             }
             Mutant::DropsLooks => Self { lost_wake_ups: 1, ..Self::WAITER },

@@ -207,14 +207,14 @@ impl BothMasters {
             Request::Keep { token: of, repair, .. } => {
                 Command::Keep { key, token: token(of), ttl_ms, repair, fence }
             }
-            Request::Delete(of, call, leave) => {
-                Command::Delete { key, token: token(of), call, leave: leave.map(waiter) }
+            Request::Delete(of, wake_up, leave) => {
+                Command::Delete { key, token: token(of), wake_up, leave: leave.map(waiter) }
             }
             Request::Enqueue { inbox, .. } => {
                 Command::Enqueue { key, waiter: waiter(inbox), position: Position::Any }
             }
             Request::Dequeue { inbox, wake } => {
-                Command::Dequeue { key, waiter: waiter(inbox), call: wake }
+                Command::Dequeue { key, waiter: waiter(inbox), wake }
             }
             other => unreachable!("{other:?} is no command on the key or its queue"),
         };

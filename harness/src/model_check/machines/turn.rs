@@ -11,7 +11,7 @@ use redquorum_protocol::{
 };
 
 use super::super::Broken;
-use super::caller::{Caller, Numbered, TICK, round_of, terms};
+use super::caller::{Caller, Numbered, TICK, config, round_of};
 use super::connection::{Connection, Notification, Notifications, key};
 use super::event::{Act, ClientEvent, Event, LinkEvent};
 use super::local::{Local, Move, MoveResult};
@@ -253,10 +253,10 @@ impl Turn<'_> {
             Act::Acquire => self.acquire(),
             Act::Collect => self.collect(),
             Act::Extend => {
-                let terms = terms(self.scope.masters);
-                let less = terms.with_ttl(terms.ttl() - TICK).expect("they fit each other");
+                let config = config(self.scope.masters);
+                let less = config.with_ttl(config.ttl() - TICK).expect("they fit each other");
                 let by_less = self.mutant == Mutant::ExtendsByLess;
-                self.claim(Input::Extend(if by_less { less } else { terms }));
+                self.claim(Input::Extend(if by_less { less } else { config }));
             }
             Act::Watch => {
                 self.caller.watched = true;
@@ -291,7 +291,7 @@ impl Turn<'_> {
         let mut effects = Vec::new();
         self.caller.claim = Claim::acquire(
             self.caller.clock,
-            terms(self.scope.masters),
+            config(self.scope.masters),
             Caller::policy(self.scope),
             &mut rng,
             &mut effects,
@@ -353,18 +353,18 @@ impl Turn<'_> {
             next += 1;
             let (claim, key) = (self.caller.claims, key());
             let (node, input, round) = match effect {
-                Effect::Send { node, step, ask } => {
+                Effect::Send { node, step, request } => {
                     let round = round_of(step);
                     self.looks = false;
                     self.note_kept(round);
                     self.note_asked(step);
-                    (node, LinkInput::Send { key, ask, tag: (claim, step) }, round)
+                    (node, LinkInput::Send { key, request, tag: (claim, step) }, round)
                 }
                 Effect::CleanUp { node, .. } if self.is_left_alone(node) => continue,
-                Effect::CleanUp { node, step, token, call, leave } => {
+                Effect::CleanUp { node, step, token, wake_up, leave } => {
                     let leave = leave.filter(|_| self.mutant != Mutant::KeepsPlace);
-                    let (call, tag) = (self.calls(call), (claim, step));
-                    (node, LinkInput::CleanUp { key, token, call, leave, tag }, 0)
+                    let (wake_up, tag) = (self.calls(wake_up), (claim, step));
+                    (node, LinkInput::CleanUp { key, token, wake_up, leave, tag }, 0)
                 }
                 Effect::Enqueue { node, step, waiter_id, position } => {
                     let tag = (claim, step);
@@ -372,9 +372,9 @@ impl Turn<'_> {
                     (node, LinkInput::Enqueue { key, waiter_id, position, tag }, looks)
                 }
                 Effect::Dequeue { .. } if self.mutant == Mutant::KeepsPlace => continue,
-                Effect::Dequeue { node, waiter_id, call } => {
-                    let call = call && self.mutant != Mutant::LeavesInSilence;
-                    (node, LinkInput::Dequeue { key, waiter_id, call }, 0)
+                Effect::Dequeue { node, waiter_id, wake } => {
+                    let wake = wake && self.mutant != Mutant::LeavesInSilence;
+                    (node, LinkInput::Dequeue { key, waiter_id, wake }, 0)
                 }
                 Effect::Subscribe { waiter_id } => {
                     self.subscribe(waiter_id, &mut effects);
@@ -420,13 +420,13 @@ impl Turn<'_> {
     }
 
     /// The waiter that a clean-up wakes.
-    fn calls(&self, call: WakeUp) -> WakeUp {
+    fn calls(&self, wake_up: WakeUp) -> WakeUp {
         match self.mutant {
             // Without queues it makes no difference, and states that differ only in it are equal.
             _ if !self.scope.wakes => WakeUp::None,
             Mutant::WakesNone => WakeUp::None,
             Mutant::CallsAlways => WakeUp::First,
-            _ => call,
+            _ => wake_up,
         }
     }
 
@@ -435,7 +435,7 @@ impl Turn<'_> {
         let until = match &self.caller.claim {
             // Also for the masters that are asked after the first.
             Claim::Acquiring(acquire) => acquire.deadline(),
-            _ => self.caller.clock.plus(terms(self.scope.masters).validity()),
+            _ => self.caller.clock.plus(config(self.scope.masters).validity()),
         };
         self.caller.kept.truncate(round.into());
         self.caller.kept.resize(usize::from(round) + 1, until);
@@ -451,7 +451,7 @@ impl Turn<'_> {
 
     fn is_left_alone(&self, node: NodeId) -> bool {
         let silent = match &self.caller.claim {
-            Claim::Acquiring(acquire) => acquire.votes().votes()[node.index()].answer.is_none(),
+            Claim::Acquiring(acquire) => acquire.votes().votes()[node.index()].reply.is_none(),
             Claim::Holding(hold) => !hold.members().contains(node),
             _ => false,
         };
@@ -460,26 +460,26 @@ impl Turn<'_> {
 
     /// The input for a claim from a reply or push message, if it belongs to this claim.
     fn input_of(&self, node: NodeId, notification: Notification) -> Option<Input> {
-        let ((claim, step), answer) = match notification {
-            Notification::Reply(tag, answer) => (tag, answer),
-            Notification::QueueEvent(QueueEvent::Free(_)) if self.mutant == Mutant::DeafForEver => {
+        let ((claim, step), reply) = match notification {
+            Notification::Reply(tag, reply) => (tag, reply),
+            Notification::QueueEvent(QueueEvent::Free(_)) if self.mutant == Mutant::NeverWoken => {
                 return None;
             }
             Notification::QueueEvent(word) => {
                 return self.caller.subscribed.then_some(Input::QueueEvent { node, word });
             }
         };
-        let is_free = matches!(answer, Reply::Place { holder: None, .. });
-        if is_free && matches!(self.mutant, Mutant::DropsLooks | Mutant::DeafForEver) {
+        let is_free = matches!(reply, Reply::Place { holder: None, .. });
+        if is_free && matches!(self.mutant, Mutant::DropsLooks | Mutant::NeverWoken) {
             return None;
         }
-        let answer = match answer {
+        let reply = match reply {
             Reply::Unknown(_)
                 if self.mutant == Mutant::ErrorIsYes && matches!(step, RoundId::Attempt(_)) =>
             {
                 Reply::Created
             }
-            answer => answer,
+            reply => reply,
         };
         let step = match (step, &self.caller.claim) {
             (RoundId::Extend(_), Claim::Holding(hold)) if self.mutant == Mutant::MixesRounds => {
@@ -487,7 +487,7 @@ impl Turn<'_> {
             }
             (step, _) => step,
         };
-        (claim == self.caller.claims).then_some(Input::Answered { node, step, answer })
+        (claim == self.caller.claims).then_some(Input::Replied { node, step, reply })
     }
 
     fn between(&mut self, master: usize, link_event: LinkEvent, reply: Option<MasterReply>) {

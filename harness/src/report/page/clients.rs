@@ -50,7 +50,7 @@ fn lane(drawing: &Drawing<'_>, client: &str) -> Lane {
             room.place(&mut mark, scale.part(request.asked), next, text);
             lane.marks.push(mark);
         }
-        room.cover(scale.part(request.answered()));
+        room.cover(scale.part(request.replied()));
         lane.bars.push(bar);
     }
     y += ROW;
@@ -87,7 +87,7 @@ fn hold(drawing: &Drawing<'_>, lease: &Lease<'_>, y: u32, bars: &mut Vec<Bar>) {
             cut(&believed(lease)),
             granted(drawing, lease),
             ms(lease.deadline.to),
-            line(lease.answer.record)
+            line(lease.reply.record)
         );
         bars.push(scale.bar(believed_in, y, ROW - 2, &class("believed"), &text).titled(title));
     }
@@ -123,7 +123,7 @@ fn hold(drawing: &Drawing<'_>, lease: &Lease<'_>, y: u32, bars: &mut Vec<Bar>) {
 
 /// The masters that granted a lease.
 pub(super) fn granted(drawing: &Drawing<'_>, lease: &Lease<'_>) -> String {
-    let fence = lease.answer.fence.map_or_else(String::new, |of| format!(", fencing token {of}"));
+    let fence = lease.reply.fence.map_or_else(String::new, |of| format!(", fencing token {of}"));
     match &lease.masters(&drawing.case.keys)[..] {
         [] => format!("the masters that granted it are not known{fence}"),
         nodes => format!("granted by {}{fence}", named(nodes)),
@@ -132,7 +132,7 @@ pub(super) fn granted(drawing: &Drawing<'_>, lease: &Lease<'_>) -> String {
 
 /// The text of a request with its result, and its title.
 fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
-    let why = request.answer.and_then(|answer| answer.why);
+    let why = request.reply.and_then(|reply| reply.why);
     let (symbol, word) = match request.ok() {
         Some(true) => ("✓", "done".to_owned()),
         Some(false) => ("✗", why.map_or("refused".to_owned(), name_of).replace('-', " ")),
@@ -141,8 +141,8 @@ fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
     let op = name(request.op);
     let what = request.resource.map_or_else(|| op.clone(), |of| format!("{op} {}", name(of)));
     let asked = line(request.record);
-    let lines = match request.answer {
-        Some(answer) => format!("lines {asked} and {}", line(answer.record)),
+    let lines = match request.reply {
+        Some(reply) => format!("lines {asked} and {}", line(reply.record)),
         None => format!("line {asked}"),
     };
     let (client, when) = (name(request.client), drawing.scale.span_text(request.span()));

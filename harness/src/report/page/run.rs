@@ -185,7 +185,7 @@ fn leases(drawing: &Drawing<'_>) -> Vec<LeaseRow> {
             gap => ms(gap),
         },
         granted: granted(drawing, lease),
-        line: line(lease.answer.record),
+        line: line(lease.reply.record),
     });
     rows.collect()
 }

@@ -40,7 +40,7 @@ fn reached(case: &Case<'_>, verdict: &Verdict) -> Vec<Goal> {
     if verdict.measures.hand_over_ns.is_some() {
         seen.reach(Goal::HandOver);
     }
-    seen.answers();
+    seen.replies();
     seen.deaths();
     let attempts = seen.commands();
     let several = several::reached(&seen, &attempts);
@@ -53,7 +53,7 @@ fn reached(case: &Case<'_>, verdict: &Verdict) -> Vec<Goal> {
 
 /// The value of the lease that a request returned.
 fn token<'a>(request: &Request<'a>) -> Option<&'a str> {
-    request.answer.filter(|answer| answer.ok)?.token
+    request.reply.filter(|reply| reply.ok)?.token
 }
 
 /// The result of all SETs of a token.
@@ -84,14 +84,14 @@ impl<'a> RunView<'_, 'a> {
         }
     }
 
-    /// The answers to requests, and the notices of clients.
-    fn answers(&mut self) {
+    /// The replies to requests, and the notices of clients.
+    fn replies(&mut self) {
         for request in &self.case.requests {
-            let Some(answer) = request.answer else { continue };
-            if !answer.ok && answer.text.is_some_and(|text| text.contains(DISTRUSTED)) {
+            let Some(reply) = request.reply else { continue };
+            if !reply.ok && reply.text.is_some_and(|text| text.contains(DISTRUSTED)) {
                 self.reach(Goal::Distrusted);
             }
-            self.reach(match (request.op, answer.why) {
+            self.reach(match (request.op, reply.why) {
                 ("extend", Some(FailureReason::Lost)) => Goal::ExtendAfterLoss,
                 ("step", Some(FailureReason::Lost)) => Goal::StoppedInTime,
                 ("acquire", Some(FailureReason::Cancelled)) => Goal::GivenUp,
@@ -107,7 +107,7 @@ impl<'a> RunView<'_, 'a> {
                         request.op == "extend"
                             && request.client == client.as_str()
                             && request.record < index
-                            && request.answer.is_none_or(|answer| answer.record > index)
+                            && request.reply.is_none_or(|reply| reply.record > index)
                     });
                     if extends {
                         self.reach(Goal::LossInExtend);
@@ -130,11 +130,11 @@ impl<'a> RunView<'_, 'a> {
                     if fault_kind.kills_clients() =>
                 {
                     let orphan = self.case.requests.iter().any(|request| {
-                        let deadline = request.answer.filter(|answer| answer.ok);
-                        let deadline = deadline.and_then(|answer| answer.deadline);
+                        let deadline = request.reply.filter(|reply| reply.ok);
+                        let deadline = deadline.and_then(|reply| reply.deadline);
                         processes.iter().any(|gone| gone == request.process)
                             && request.is_acquire()
-                            && request.answered() <= at.from
+                            && request.replied() <= at.from
                             && deadline.is_some_and(|deadline| deadline > at.to)
                             && !self.is_released(request, at.from)
                     });
@@ -181,7 +181,7 @@ impl<'a> RunView<'_, 'a> {
             request.is_acquire()
                 && request.resource.is_some_and(|resource| key.ends_with(resource))
                 && request.asked <= from
-                && to <= request.answered()
+                && to <= request.replied()
                 && request.process == process
         })
     }
@@ -190,9 +190,9 @@ impl<'a> RunView<'_, 'a> {
     fn commands(&mut self) -> Vec<Attempt<'a>> {
         let mut attempts: Vec<Attempt<'a>> = Vec::new();
         // The tokens of leases with a fencing token.
-        let fenced = self.case.requests.iter().filter_map(|request| request.answer);
-        let fenced = fenced.filter(|answer| answer.fence.is_some());
-        let fenced: Vec<&str> = fenced.filter_map(|answer| answer.token).collect();
+        let fenced = self.case.requests.iter().filter_map(|request| request.reply);
+        let fenced = fenced.filter(|reply| reply.fence.is_some());
+        let fenced: Vec<&str> = fenced.filter_map(|reply| reply.token).collect();
         // Where each token was set: token, master, connection.
         let mut set: Vec<(&Name, usize, u64)> = Vec::new();
         for record in self.case.world.records {

@@ -188,7 +188,7 @@ fn mutants_are_found() {
         (Mutant::NoDeadlineCheck, "bare", 1),
         (Mutant::ForgetsSuspend, "extends", 1),
         (Mutant::ErrorIsYes, "full", 1),
-        (Mutant::DeafForEver, "wakes", 0),
+        (Mutant::NeverWoken, "wakes", 0),
     ] {
         let bases = some(3, &[base]);
         let tally = search(&Plan { bases, mutant, threads: 2, ..Plan::new(3, faults) });

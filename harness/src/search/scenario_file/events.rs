@@ -56,13 +56,15 @@ impl EventWriter<'_> {
         match &record.event {
             Event::Phase { phase } => match phase {
                 Phase::Heal => Some("everything is healed".to_owned()),
-                Phase::Witness => Some("every client that lives acquires once more".to_owned()),
-                Phase::Settle => Some("one TTL passes, and the keys are looked at".to_owned()),
+                Phase::FinalAcquire => {
+                    Some("every client that lives acquires once more".to_owned())
+                }
+                Phase::Drain => Some("one TTL passes, and the keys are looked at".to_owned()),
                 Phase::Run | Phase::End => None,
             },
-            Event::Answered { client, id, ok, token, deadline, handles, why, .. } => {
+            Event::Replied { client, id, ok, token, deadline, handles, why, .. } => {
                 let result = (token.as_ref(), *deadline, *handles, *why);
-                self.answer(record.ns, client, *id, *ok, result)
+                self.reply(record.ns, client, *id, *ok, result)
             }
             Event::Lost { client, resource, .. } => {
                 Some(format!("{client} is notified that its lease of {resource} is lost"))
@@ -94,7 +96,7 @@ impl EventWriter<'_> {
         }
     }
 
-    fn answer(
+    fn reply(
         &self,
         ns: Ns,
         client: &Name,
@@ -103,7 +105,7 @@ impl EventWriter<'_> {
         (token, deadline, handles, why): RequestResult<'_>,
     ) -> Option<String> {
         let asked = self.history.records.iter().find_map(|record| match &record.event {
-            Event::Asked { id: known, op, resource, with, .. } if *known == id => {
+            Event::Requested { id: known, op, resource, with, .. } if *known == id => {
                 Some((op.as_ref(), resource.as_ref()?, with))
             }
             _ => None,

@@ -75,11 +75,11 @@ fn acquires(history: &History) -> BTreeMap<&str, (u32, u32)> {
     let mut all: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
     for record in &history.records {
         match &record.event {
-            Event::Phase { phase: Phase::Witness } => break,
-            Event::Asked { id, op, client, .. } if op == "acquire" => {
+            Event::Phase { phase: Phase::FinalAcquire } => break,
+            Event::Requested { id, op, client, .. } if op == "acquire" => {
                 open.insert(*id, client.as_str());
             }
-            Event::Answered { id, ok, .. } => {
+            Event::Replied { id, ok, .. } => {
                 if let Some(client) = open.get(id) {
                     let of = all.entry(client).or_default();
                     of.0 += u32::from(*ok);

@@ -74,7 +74,7 @@ fn moments(history: &History) -> Vec<(Ns, Name, EventKind)> {
     };
     for record in &history.records {
         match &record.event {
-            Event::Asked { client, id, op, resource, .. } => {
+            Event::Requested { client, id, op, resource, .. } => {
                 asked.push((*id, client, op, resource.as_ref()));
                 if op == "release"
                     && let Some(resource) = resource
@@ -82,7 +82,7 @@ fn moments(history: &History) -> Vec<(Ns, Name, EventKind)> {
                     add(record.ns, client, EventKind::Releases(resource.clone()));
                 }
             }
-            Event::Answered { id, ok, .. } => {
+            Event::Replied { id, ok, .. } => {
                 let request = asked.iter().find(|(known, ..)| known == id);
                 let Some((_, client, op, Some(resource))) = request else { continue };
                 let what = match (*op, ok) {

@@ -66,7 +66,7 @@ struct Stream {
 
 impl Sockets {
     pub(super) fn new(guarded: bool, random: u64) -> Self {
-        let handshake = Hello::default().handshake(guarded).answers();
+        let handshake = Hello::default().handshake(guarded).replies();
         Self { handshake, state: Mutex::new(State { random, ..State::default() }) }
     }
 

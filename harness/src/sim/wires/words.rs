@@ -132,9 +132,9 @@ pub(super) fn size_of(request: &Request) -> u64 {
 }
 
 /// The outcome of a command according to its reply.
-pub(super) fn outcome_of(act: &Act, answer: &Reply) -> Outcome {
-    match (act, answer) {
-        (act, Reply::Stamped { answer, .. }) => outcome_of(act, answer),
+pub(super) fn outcome_of(act: &Act, reply: &Reply) -> Outcome {
+    match (act, reply) {
+        (act, Reply::Stamped { reply, .. }) => outcome_of(act, reply),
         (Act::Keep { .. }, Reply::Created) => Outcome::Created,
         (
             _,

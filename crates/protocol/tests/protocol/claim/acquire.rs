@@ -91,7 +91,7 @@ fn check_lease(mut won: Play, masters: usize) {
         return;
     }
     assert_eq!(won.cleaned_up(masters, 1), vec![0; masters]);
-    assert_eq!(won.deadline(), START.plus(terms(masters).validity()), "from the start (R1)");
+    assert_eq!(won.deadline(), START.plus(config(masters).validity()), "from the start (R1)");
     for way in 0..3 {
         let mut play = won.fork();
         match way {
@@ -136,7 +136,7 @@ fn an_early_wake_does_nothing() {
         pausing,
         explaining,
         held(Input::KeepAlive(5_000 * MS)),
-        held(Input::Extend(terms(5))),
+        held(Input::Extend(config(5))),
         held(Input::Release),
     ] {
         let (before, said) = (play.claim.clone(), play.effects.len());
@@ -155,7 +155,8 @@ fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_c
     assert_eq!(play.cleaned_up(5, 1), [1; 5]);
     play.effects.clear();
     play.wake_at(START.plus(5 * MS));
-    let sets = |(_, ask): &(usize, VoteRequest)| matches!(ask, VoteRequest::Set { token: of, .. } if *of == token(2));
+    let second = token(2);
+    let sets = |(_, request): &(usize, VoteRequest)| matches!(request, VoteRequest::Set { token, .. } if *token == second);
     assert_eq!(play.asked().iter().filter(|asked| sets(asked)).count(), 5);
     // Five late grants of the first attempt do not count for the second.
     play.reply_all(Attempt(1), ALL, Created);

@@ -22,11 +22,11 @@ fn watched(ahead_ms: u64) -> Reading {
 }
 
 fn guarded(masters: usize) -> LockConfig {
-    terms(masters).with_clock_bound(200 * MS).unwrap()
+    config(masters).with_clock_bound(200 * MS).unwrap()
 }
 
-fn timed(reading: Reading, answer: Reply) -> Reply {
-    Timed { reading, answer: Box::new(answer) }
+fn timed(reading: Reading, reply: Reply) -> Reply {
+    Timed { reading, reply: Box::new(reply) }
 }
 
 /// The masters of a lease, if the claim wins it.
@@ -46,8 +46,8 @@ fn clocks() -> impl Iterator<Item = Vec<(u64, u64)>> {
 
 /// Plays a round. Returns the masters that counted, and those that had replied by then.
 fn play(all: &[(u64, u64)], order: &[usize], compares: bool) -> Option<(NodeSet, Vec<usize>)> {
-    let terms = if compares { guarded(all.len()) } else { terms(all.len()) };
-    let mut play = Play::acquire_on(terms, ONCE);
+    let config = if compares { guarded(all.len()) } else { config(all.len()) };
+    let mut play = Play::acquire_on(config, ONCE);
     for (heard, at) in order.iter().enumerate() {
         let (apart, step) = all[*at];
         play.reply_all(Attempt(1), [*at], timed(reading(apart + step), Created));
@@ -98,7 +98,7 @@ fn one_that_is_ahead_is_done_without_until_it_was_watched() {
         play.reply_all(Attempt(1), [1], timed(reading(0), Created));
         assert_eq!(play.verdict(), counts.then_some(true));
         if !counts {
-            let vote = play.acquiring().votes().votes()[0].answer.clone();
+            let vote = play.acquiring().votes().votes()[0].reply.clone();
             let Some(Unknown(Cause::Distrusted { why, left })) = vote else { panic!("{vote:?}") };
             assert!(matches!(why, Distrust::ClockAhead { by } if by >= 10_000 * MS), "{why:?}");
             assert_eq!(left, Some(1_000 * MS));

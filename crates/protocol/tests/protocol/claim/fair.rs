@@ -40,7 +40,7 @@ impl Play {
     /// The masters' replies to the first round.
     fn placed(&mut self, replies: impl IntoIterator<Item = Reply>) {
         let replies = replies.into_iter().enumerate();
-        replies.for_each(|(at, answer)| self.reply(Enqueue(1), at, Some(answer)));
+        replies.for_each(|(at, reply)| self.reply(Enqueue(1), at, Some(reply)));
     }
 
     /// The round and the position of the enqueue requests since the last look.
@@ -92,8 +92,8 @@ fn out() -> [(usize, bool); 5] {
 #[test]
 fn the_first_attempt_is_refused_where_others_wait_and_costs_one_round_where_none_does() {
     let mut play = Play::acquire(5, attempting());
-    let fair = |ask: &VoteRequest| matches!(ask, VoteRequest::Set { fair: true, .. });
-    assert!(play.asked().iter().all(|(_, ask)| fair(ask)));
+    let fair = |request: &VoteRequest| matches!(request, VoteRequest::Set { fair: true, .. });
+    assert!(play.asked().iter().all(|(_, request)| fair(request)));
     assert_eq!((play.asks(), play.stands()), (ALL.to_vec(), None));
     play.reply_all(Attempt(1), 0..3, Created);
     assert_eq!(play.verdict(), Some(true));
@@ -117,7 +117,9 @@ fn a_refused_first_attempt_is_cleaned_up_and_enqueues() {
     // Positions decide from now on, and masters need not check them again.
     play.placed([free(1, 0), free(1, 0), held(1, 0), held(1, 0), free(1, 0)]);
     assert!(
-        play.asked().iter().all(|(_, ask)| matches!(ask, VoteRequest::Set { fair: false, .. }))
+        play.asked()
+            .iter()
+            .all(|(_, request)| matches!(request, VoteRequest::Set { fair: false, .. }))
     );
     assert_eq!(play.asks().len(), 5);
 }
@@ -139,11 +141,11 @@ fn a_late_reply_to_the_first_attempt_is_no_reply_about_a_position() {
 #[test]
 fn without_a_wait_a_refused_first_attempt_enqueues_once() {
     let once = WaitPolicy { wait: Duration::ZERO, ..attempting() };
-    for (answer, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
+    for (reply, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
         let mut play = Play::acquire(5, once);
         play.reply_all(Attempt(1), ALL, TAKEN);
         play.effects.clear();
-        play.reply_all(Enqueue(1), ALL, answer);
+        play.reply_all(Enqueue(1), ALL, reply);
         assert_eq!((play.asked().len(), play.verdict()), (asked, verdict));
         // It woke no waiter when it took over.
         assert_eq!(play.leaves(), if asked == 0 { out().to_vec() } else { vec![] });
@@ -153,8 +155,8 @@ fn without_a_wait_a_refused_first_attempt_enqueues_once() {
     play.reply_all(Attempt(1), ALL, Unknown(Cause::Error("NOPERM".into())));
     assert_eq!(play.stands(), Some((1, Position::Last)));
     play.reply_all(Enqueue(1), ALL, NoQueue);
-    let plain = |ask: &VoteRequest| matches!(ask, VoteRequest::Set { fair: false, .. });
-    assert!(play.asked().len() == 5 && play.asked().iter().all(|(_, ask)| plain(ask)));
+    let plain = |request: &VoteRequest| matches!(request, VoteRequest::Set { fair: false, .. });
+    assert!(play.asked().len() == 5 && play.asked().iter().all(|(_, request)| plain(request)));
     play.effects.clear();
     play.reply_all(Attempt(2), ALL, Unknown(Cause::Error("NOPERM".into())));
     assert_eq!(play.verdict(), Some(false), "the end");
@@ -307,9 +309,9 @@ fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
 #[test]
 fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
     let once = WaitPolicy { wait: Duration::ZERO, ..policy() };
-    for (answer, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
+    for (reply, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
         let mut play = Play::queued(once);
-        play.reply_all(Enqueue(1), ALL, answer);
+        play.reply_all(Enqueue(1), ALL, reply);
         assert_eq!((play.asks().len(), play.verdict()), (asked, verdict));
     }
 }
@@ -394,7 +396,7 @@ fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
 
 #[test]
 fn a_round_lasts_for_a_node_timeout_also_after_an_attempt_that_asked_for_a_number() {
-    let mut play = Play::acquire_on(terms(5).with_fencing(60_000 * MS).unwrap(), policy());
+    let mut play = Play::acquire_on(config(5).with_fencing(60_000 * MS).unwrap(), policy());
     play.reply_all(Enqueue(1), ALL, free(1, 0));
     for at in ALL {
         play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });

@@ -70,8 +70,11 @@ impl Run {
     fn asked(&self) -> Option<(u64, u32)> {
         let numbers = found!(
             self.play,
-            Effect::Send { step: Certify { round, .. }, ask: VoteRequest::Certify { fence, .. }, .. } =>
-                (fence.number, *round)
+            Effect::Send {
+                step: Certify { round, .. },
+                request: VoteRequest::Certify { fence, .. },
+                ..
+            } => (fence.number, *round)
         );
         numbers.last().copied().filter(|_| self.play.verdict().is_none())
     }
@@ -188,8 +191,8 @@ fn an_extension_of_a_fenced_lease_sends_its_token() {
     let mut run = Run::start(&[Number(7), Number(7), Grant::Error]);
     assert_eq!(run.token(), Some(7));
     run.play.effects.clear();
-    run.play.handle(Input::Extend(terms(3)));
-    let fences = run.play.asked().into_iter().map(|(_, ask)| match ask {
+    run.play.handle(Input::Extend(config(3)));
+    let fences = run.play.asked().into_iter().map(|(_, request)| match request {
         VoteRequest::Keep { fence, repair, .. } => (fence.map(|fence| fence.number), repair),
         other => panic!("{other:?}"),
     });
@@ -199,14 +202,14 @@ fn an_extension_of_a_fenced_lease_sends_its_token() {
 
 /// Asserts that a driver that sleeps until the last `next_wake` need not look at the claim again,
 /// unless it is notified.
-fn reply_and_check(play: &mut Play, step: RoundId, at: usize, answer: Option<Reply>) {
+fn reply_and_check(play: &mut Play, step: RoundId, at: usize, reply: Option<Reply>) {
     let (decided, wake) = (play.verdict().is_some(), play.claim.next_wake());
     play.effects.clear();
-    play.reply(step, at, answer.clone());
+    play.reply(step, at, reply.clone());
     let must = play.verdict().is_some() && !decided || play.claim.next_wake() < wake;
     assert!(
         play.effects.contains(&Effect::Decided) || !must,
-        "{answer:?} of {at}: {:?}",
+        "{reply:?} of {at}: {:?}",
         play.claim
     );
 }
@@ -230,8 +233,8 @@ fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
             play.now = START.plus(late);
             for (at, said) in said.iter().enumerate() {
                 let number = if *said == Grants { 10 } else { 11 };
-                let answer = compared(*said, at, Certified { number });
-                reply_and_check(&mut play, Certify { attempt: 1, round: 1 }, at, answer);
+                let reply = compared(*said, at, Certified { number });
+                reply_and_check(&mut play, Certify { attempt: 1, round: 1 }, at, reply);
             }
         }
     }

@@ -7,7 +7,7 @@ use super::play::*;
 const MASTERS: usize = 3;
 
 fn with_lock_delay() -> LockConfig {
-    terms(MASTERS).with_lock_delay(2_000 * MS).unwrap()
+    config(MASTERS).with_lock_delay(2_000 * MS).unwrap()
 }
 
 fn held() -> Play {
@@ -35,12 +35,12 @@ fn keys_are_asked_for_longer_and_the_deadline_is_the_same() {
     play.handle(Input::Extend(with_lock_delay()));
     let first = Play::acquire_on(with_lock_delay(), ONCE);
     for play in [&play, &first] {
-        let ttls = play.asked().into_iter().map(|(_, ask)| ask.ttl_ms());
+        let ttls = play.asked().into_iter().map(|(_, request)| request.ttl_ms());
         assert_eq!(ttls.collect::<Vec<_>>(), [3_000; MASTERS]);
     }
     play.reply_all(Extend(1), 0..MASTERS, Kept);
     assert_eq!(play.extension(), Extension::Extended);
-    assert_eq!(play.deadline(), START.plus(terms(MASTERS).validity()));
+    assert_eq!(play.deadline(), START.plus(config(MASTERS).validity()));
 }
 
 #[test]
@@ -95,9 +95,9 @@ fn only_a_release_in_time_deletes_at_once() {
 
 #[test]
 fn an_attempt_that_hands_out_no_lease_is_cleaned_up_at_once() {
-    let acquire = |masters, answer| {
+    let acquire = |masters, reply| {
         let mut play = Play::acquire_on(with_lock_delay(), ONCE);
-        play.reply_all(Attempt(1), 0..masters, answer);
+        play.reply_all(Attempt(1), 0..masters, reply);
         play
     };
     let refused = acquire(2, TAKEN);

@@ -92,26 +92,26 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn acquire(masters: usize, policy: WaitPolicy) -> Self {
-        Self::acquire_on(terms(masters), policy)
+        Self::acquire_on(config(masters), policy)
     }
 
     pub(crate) fn acquire_fenced(masters: usize) -> Self {
-        Self::acquire_on(terms(masters).with_fencing(60_000 * MS).unwrap(), ONCE)
+        Self::acquire_on(config(masters).with_fencing(60_000 * MS).unwrap(), ONCE)
     }
 
-    pub(crate) fn acquire_on(terms: LockConfig, policy: WaitPolicy) -> Self {
+    pub(crate) fn acquire_on(config: LockConfig, policy: WaitPolicy) -> Self {
         let (mut rng, mut effects) = (Count::new(5 * MS), Vec::new());
-        let claim = Claim::acquire(START, terms, policy, &mut rng, &mut effects);
+        let claim = Claim::acquire(START, config, policy, &mut rng, &mut effects);
         Self { claim, rng, effects, now: START }
     }
 
     /// A collected lease whose masters had these outcomes.
     pub(crate) fn hold(said: &[CommandOutcome]) -> Self {
-        Self::hold_on(terms(said.len()), said)
+        Self::hold_on(config(said.len()), said)
     }
 
-    pub(crate) fn hold_on(terms: LockConfig, said: &[CommandOutcome]) -> Self {
-        let mut play = Self::acquire_on(terms, ONCE);
+    pub(crate) fn hold_on(config: LockConfig, said: &[CommandOutcome]) -> Self {
+        let mut play = Self::acquire_on(config, ONCE);
         (0..said.len()).for_each(|at| play.reply(Attempt(1), at, vote(said[at], at)));
         play.handle(Input::Collect);
         play.held();
@@ -129,9 +129,9 @@ impl Play {
         self.claim.handle(self.now, input, &mut self.rng, &mut self.effects);
     }
 
-    pub(crate) fn reply(&mut self, step: RoundId, at: usize, answer: Option<Reply>) {
-        if let Some(answer) = answer {
-            self.handle(Input::Answered { node: NodeId::new(at), step, answer });
+    pub(crate) fn reply(&mut self, step: RoundId, at: usize, reply: Option<Reply>) {
+        if let Some(reply) = reply {
+            self.handle(Input::Replied { node: NodeId::new(at), step, reply });
         }
     }
 
@@ -140,9 +140,9 @@ impl Play {
         &mut self,
         step: RoundId,
         masters: impl IntoIterator<Item = usize>,
-        answer: Reply,
+        reply: Reply,
     ) {
-        masters.into_iter().for_each(|at| self.reply(step, at, Some(answer.clone())));
+        masters.into_iter().for_each(|at| self.reply(step, at, Some(reply.clone())));
     }
 
     /// The links of these masters report the same event.
@@ -175,7 +175,7 @@ impl Play {
 
     /// The masters that clean up, and the waiter that each of them wakes.
     pub(crate) fn cleans_up(&self) -> Vec<(usize, WakeUp)> {
-        found!(self, Effect::CleanUp { node, call, .. } => (node.index(), *call))
+        found!(self, Effect::CleanUp { node, wake_up, .. } => (node.index(), *wake_up))
     }
 
     /// The waiter that leaves the queue of each master with the clean-up there.
@@ -185,7 +185,7 @@ impl Play {
 
     /// The masters whose queues the waiter leaves, and whether they wake the next waiter.
     pub(crate) fn leaves(&self) -> Vec<(usize, bool)> {
-        found!(self, Effect::Dequeue { node, call, .. } => (node.index(), *call))
+        found!(self, Effect::Dequeue { node, wake, .. } => (node.index(), *wake))
     }
 
     /// The time until which each master leaves the key alone: one effect for each master.
@@ -194,7 +194,7 @@ impl Play {
     }
 
     pub(crate) fn asked(&self) -> Vec<(usize, VoteRequest)> {
-        found!(self, Effect::Send { node, ask, .. } => (node.index(), *ask))
+        found!(self, Effect::Send { node, request, .. } => (node.index(), *request))
     }
 
     /// The masters that received a request for the key since the last look.
@@ -238,7 +238,7 @@ impl Play {
     }
 }
 
-pub(crate) fn terms(masters: usize) -> LockConfig {
+pub(crate) fn config(masters: usize) -> LockConfig {
     LockConfig::new(masters, 1_000 * MS, Drift::default(), 50 * MS).unwrap()
 }
 

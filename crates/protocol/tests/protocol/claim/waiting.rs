@@ -39,9 +39,9 @@ impl Play {
     }
 
     /// These masters reply to the check that follows a refused attempt.
-    fn look(&mut self, masters: impl IntoIterator<Item = usize>, answer: Reply) {
+    fn look(&mut self, masters: impl IntoIterator<Item = usize>, reply: Reply) {
         // Each earlier attempt was refused, so there were as many rounds of checks.
-        self.reply_all(Enqueue(self.attempt()), masters, answer);
+        self.reply_all(Enqueue(self.attempt()), masters, reply);
     }
 
     /// A refused waiter that all masters can wake.
@@ -84,8 +84,8 @@ fn after(ms: u64) -> Time {
 }
 
 /// All masters clean up, and wake this waiter.
-fn all_clean_up(call: WakeUp) -> [(usize, WakeUp); 5] {
-    ALL.map(|at| (at, call))
+fn all_clean_up(wake_up: WakeUp) -> [(usize, WakeUp); 5] {
+    ALL.map(|at| (at, wake_up))
 }
 
 #[test]
@@ -263,8 +263,8 @@ fn one_master_after_the_other_is_looked_at_about_every_second() {
 #[test]
 fn each_master_is_looked_at_before_a_position_lapses_there() {
     let nodes = 64;
-    let terms = LockConfig::new(nodes, 60_000 * MS, Drift::default(), 50 * MS).unwrap();
-    let mut play = Play::acquire_on(terms, policy(Turn::First));
+    let config = LockConfig::new(nodes, 60_000 * MS, Drift::default(), 50 * MS).unwrap();
+    let mut play = Play::acquire_on(config, policy(Turn::First));
     play.reply_all(Attempt(1), 0..nodes, TAKEN);
     play.event(0..nodes, QueueEvent::Subscribed);
     play.look(0..nodes, held(9, 60_000));
@@ -322,20 +322,20 @@ fn where_no_quorum_keeps_queues_a_waiter_leaves_them() {
 
 #[test]
 fn the_others_are_asked_only_when_the_first_grants_or_is_silent_or_unknown() {
-    for (answer, asked) in [
+    for (reply, asked) in [
         (Some(Created), vec![1, 2, 3, 4]),
         (Some(Unknown(Cause::Disconnected)), vec![1, 2, 3, 4]),
         (Some(TAKEN), vec![]),
         (None, vec![1, 2, 3, 4]),
     ] {
         let mut play = Play::asking_first();
-        play.reply(Attempt(2), 0, answer.clone());
-        if answer.is_none() {
+        play.reply(Attempt(2), 0, reply.clone());
+        if reply.is_none() {
             play.wake_at(after(22));
             assert_eq!(play.asks(), []);
             play.wake_at(after(22).plus(MS / 2));
         }
-        assert_eq!(play.asks(), asked, "{answer:?}");
+        assert_eq!(play.asks(), asked, "{reply:?}");
     }
 }
 
@@ -421,13 +421,13 @@ fn an_attempt_that_failed_wakes_no_waiter_and_what_kept_others_out_wakes_the_nex
     let mut dropped = Play::first();
     dropped.handle(Input::Abandon);
     assert_eq!(dropped.cleans_up(), all_clean_up(WakeUp::First), "it may have had a quorum");
-    for (hands_on, call) in [(false, WakeUp::First), (true, WakeUp::Count)] {
+    for (hands_on, wake_up) in [(false, WakeUp::First), (true, WakeUp::Count)] {
         let mut held = Play::hold(&[Grants; 5]);
         if hands_on {
             held.handle(Input::HandOn);
         }
         held.handle(Input::Release);
-        assert_eq!(held.cleans_up(), all_clean_up(call));
+        assert_eq!(held.cleans_up(), all_clean_up(wake_up));
     }
 }
 
@@ -463,8 +463,8 @@ fn a_waiter_that_wins_keeps_its_positions_until_it_gives_the_lease_back() {
 fn a_win_that_is_not_collected_is_given_up_and_wakes_the_next() {
     for (ttl_ms, timeout_ms, given_up_ms) in [(10_000, 50, 1_000), (10_000, 200, 1_600)] {
         let [ttl, timeout] = [ttl_ms, timeout_ms].map(Duration::from_millis);
-        let terms = LockConfig::new(5, ttl, Drift::default(), timeout).unwrap();
-        let mut play = Play::acquire_on(terms, ONCE);
+        let config = LockConfig::new(5, ttl, Drift::default(), timeout).unwrap();
+        let mut play = Play::acquire_on(config, ONCE);
         play.reply_all(Attempt(1), 0..3, Created);
         assert_eq!(play.claim.next_wake(), after(given_up_ms));
         play.wake_at(after(given_up_ms - 1));
@@ -536,14 +536,14 @@ fn attempts_that_masters_leave_unanswered_thin_out() {
 
 #[test]
 fn a_handed_off_turn_that_does_not_win_wakes_the_next_waiter() {
-    for (turn, call) in [(Turn::First, WakeUp::None), (Turn::HandedOff, WakeUp::First)] {
+    for (turn, wake_up) in [(Turn::First, WakeUp::None), (Turn::HandedOff, WakeUp::First)] {
         let mut play = Play::acquire(5, WaitPolicy { wait: 12 * MS, ..policy(turn) });
         play.refused();
         play.effects.clear();
         play.wake_at(after(12));
         play.reply_all(Attempt(2), [4], Created);
         play.reply_all(Attempt(2), 0..3, TAKEN);
-        assert_eq!(play.cleans_up(), all_clean_up(call), "{turn:?}: its wait is over");
+        assert_eq!(play.cleans_up(), all_clean_up(wake_up), "{turn:?}: its wait is over");
     }
 }
 

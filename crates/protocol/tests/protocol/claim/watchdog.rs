@@ -29,8 +29,8 @@ fn renewed_at(play: &mut Play, time: Time) -> bool {
 fn a_lease_is_renewed_together_with_others_in_the_second_half_of_its_time_and_not_before() {
     let mut play = watched(60_000);
     let Renewal { from, due, .. } = renewal(&play).unwrap();
-    assert_eq!(due, START.plus(terms(5).ttl() / 3));
-    assert_eq!(from, START.plus(terms(5).ttl() / 6));
+    assert_eq!(due, START.plus(config(5).ttl() / 3));
+    assert_eq!(from, START.plus(config(5).ttl() / 6));
     assert_eq!(play.claim.next_wake(), due, "it asks to be woken as late as it may be");
     assert!(!renewed_at(&mut play, before(from)));
     assert_eq!(renewal(&play), Some(Renewal::between(from, due)));
@@ -41,8 +41,8 @@ fn a_lease_is_renewed_together_with_others_in_the_second_half_of_its_time_and_no
     assert_eq!(renewal(&play), None, "it waits for answers");
     play.reply_all(Extend(1), 0..3, Kept);
     // The deadline counts from the start of the round, even if the renewal was early.
-    assert_eq!(play.deadline(), from.plus(terms(5).validity()));
-    assert_eq!(renewal(&play).unwrap().due, from.plus(terms(5).ttl() / 3));
+    assert_eq!(play.deadline(), from.plus(config(5).validity()));
+    assert_eq!(renewal(&play).unwrap().due, from.plus(config(5).ttl() / 3));
     play.wake_at(before(renewal(&play).unwrap().due));
     assert_eq!(play.extension(), Extension::Extended);
     play.wake_at(renewal(&play).unwrap().due);
@@ -116,7 +116,7 @@ fn a_watchdog_whose_masters_are_silent_tries_until_the_deadline_and_does_not_spi
         play.wake();
         wakes += 1;
     }
-    assert_eq!((play.lost(), play.now), (Some(Loss::Expired), START.plus(terms(5).validity())));
+    assert_eq!((play.lost(), play.now), (Some(Loss::Expired), START.plus(config(5).validity())));
     assert!((10..40).contains(&wakes), "{wakes}");
 }
 
@@ -131,8 +131,8 @@ fn a_watchdog_does_not_wait_for_the_deadline_once_the_quorum_is_gone() {
 #[test]
 fn a_lease_of_which_little_is_left_after_the_clock_bound_is_renewed_before_its_deadline() {
     // A third of the TTL would be 333 ms.
-    let terms = terms(5).with_clock_bound(750 * MS).unwrap();
-    let mut play = Play::hold_on(terms, &[Grants; 5]);
+    let config = config(5).with_clock_bound(750 * MS).unwrap();
+    let mut play = Play::hold_on(config, &[Grants; 5]);
     play.handle(Input::KeepAlive(60_000 * MS));
     for round in 1..10 {
         play.wake();

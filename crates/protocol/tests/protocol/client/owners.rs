@@ -9,20 +9,20 @@ const TWO: OwnerId = OwnerId(2);
 
 impl ClientTest {
     fn request(&mut self, owner: OwnerId, ttl: Option<Duration>, wait: Duration) -> ClaimId {
-        let terms = ttl.map_or(terms(), |ttl| terms().with_ttl(ttl).unwrap());
-        self.request_on(terms, owner, ttl, wait)
+        let config = ttl.map_or(config(), |ttl| config().with_ttl(ttl).unwrap());
+        self.request_on(config, owner, ttl, wait)
     }
 
     fn request_on(
         &mut self,
-        terms: LockConfig,
+        config: LockConfig,
         owner: OwnerId,
         ttl: Option<Duration>,
         wait: Duration,
     ) -> ClaimId {
         let reentry = Some(Reentry { owner, extend: ttl.is_some() });
         let request =
-            AcquireRequest { reentry, ..AcquireRequest::for_member(terms, wait, false, ()) };
+            AcquireRequest { reentry, ..AcquireRequest::for_member(config, wait, false, ()) };
         self.act(|client, cx| client.acquire(key("r"), request, cx))
     }
 
@@ -204,14 +204,14 @@ fn a_lease_that_is_lost_while_it_is_extended_is_acquired_anew() {
 fn requests_and_holders_that_extend_at_once_do_not_cut_each_other_short() {
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
-    test.act(|client, cx| client.handle(lease, Input::Extend(terms()), cx));
+    test.act(|client, cx| client.handle(lease, Input::Extend(config()), cx));
     let extension = test.client().hold(lease).unwrap().extension().0;
     let [first, second] = [2, 3].map(|times| test.request(ONE, Some(times * TTL), TTL));
     assert_eq!(test.client().hold(lease).unwrap().extension().0, extension, "they wait for it");
     test.serve();
     assert_eq!((test.look(first), test.look(second)), ("extending".into(), "extending".into()));
     // The holder replaces the round of the first request, which then tries again.
-    test.act(|client, cx| client.handle(lease, Input::Extend(terms()), cx));
+    test.act(|client, cx| client.handle(lease, Input::Extend(config()), cx));
     for id in [first, second] {
         test.serve();
         test.look(id);
@@ -226,7 +226,7 @@ fn requests_and_holders_that_extend_at_once_do_not_cut_each_other_short() {
 fn a_holder_learns_how_its_extension_ended_after_the_rounds_of_requests() {
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
-    test.act(|client, cx| client.handle(lease, Input::Extend(terms()), cx));
+    test.act(|client, cx| client.handle(lease, Input::Extend(config()), cx));
     let extension = test.client().hold(lease).unwrap().extension().0;
     test.serve();
     for times in [2, 3] {
@@ -242,7 +242,7 @@ fn a_holder_learns_how_its_extension_ended_after_the_rounds_of_requests() {
 fn a_fencing_token_is_not_given_to_a_lease_that_has_none() {
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
-    let fenced = terms().with_fencing(60 * TTL).unwrap();
+    let fenced = config().with_fencing(60 * TTL).unwrap();
     let id = test.request_on(fenced, ONE, None, TTL);
     assert_eq!(test.look(id), "refused: HeldUnfenced");
     assert_eq!((test.handles(lease), test.client().hold(lease).unwrap().lost()), (1, None));

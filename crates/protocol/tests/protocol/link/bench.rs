@@ -82,24 +82,24 @@ impl Bench {
     }
 
     pub(crate) fn set(&mut self, number: u64, tag: u64) {
-        let ask =
+        let request =
             VoteRequest::Set { token: token(number), ttl_ms: 1_000, fair: false, fence: None };
-        self.handle(LinkInput::Send { key: key(), ask, tag });
+        self.handle(LinkInput::Send { key: key(), request, tag });
     }
 
     pub(crate) fn keep(&mut self, number: u64, tag: u64) {
-        let ask =
+        let request =
             VoteRequest::Keep { token: token(number), ttl_ms: 1_000, repair: true, fence: None };
-        self.handle(LinkInput::Send { key: key(), ask, tag });
+        self.handle(LinkInput::Send { key: key(), request, tag });
     }
 
     pub(crate) fn clean_up(&mut self, number: u64, tag: u64) {
-        let (token, call) = (token(number), WakeUp::None);
-        self.handle(LinkInput::CleanUp { key: key(), token, call, leave: None, tag });
+        let (token, wake_up) = (token(number), WakeUp::None);
+        self.handle(LinkInput::CleanUp { key: key(), token, wake_up, leave: None, tag });
     }
 
-    pub(crate) fn answer(&mut self, epoch: u64, answer: Reply) {
-        self.handle(LinkInput::Answered { epoch, answer });
+    pub(crate) fn reply(&mut self, epoch: u64, reply: Reply) {
+        self.handle(LinkInput::Replied { epoch, reply });
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {
@@ -140,8 +140,8 @@ pub(crate) fn write_delete(number: u64) -> TestEffect {
     write_clean_up(number, WakeUp::None)
 }
 
-fn write_clean_up(number: u64, call: WakeUp) -> TestEffect {
-    LinkEffect::Write(Command::Delete { key: key(), token: token(number), call, leave: None })
+fn write_clean_up(number: u64, wake_up: WakeUp) -> TestEffect {
+    LinkEffect::Write(Command::Delete { key: key(), token: token(number), wake_up, leave: None })
 }
 
 pub(crate) fn write_kill(client_id: u64) -> TestEffect {

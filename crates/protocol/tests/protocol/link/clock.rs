@@ -76,10 +76,10 @@ impl Master {
         self.greet(run_id, true);
     }
 
-    fn answer(&mut self, answer: Reply) {
+    fn reply(&mut self, reply: Reply) {
         let since = Duration::from_nanos(self.bench.now.as_nanos()) + self.ahead;
         let micros = u64::try_from(since.as_micros()).unwrap();
-        self.bench.answer(self.epoch, answer.stamped(micros));
+        self.bench.reply(self.epoch, reply.stamped(micros));
     }
 
     /// Whether the link wrote a check of the clock. The reply comes `after` later.
@@ -90,7 +90,7 @@ impl Master {
             other => panic!("{other:?}"),
         }
         self.bench.now = self.bench.now.plus(after);
-        self.answer(Reply::Marked { boot: Some(self.boot.clone()), probation: None });
+        self.reply(Reply::Marked { boot: Some(self.boot.clone()), probation: None });
         true
     }
 
@@ -129,15 +129,13 @@ impl Master {
             self.bench.now = self.bench.now.plus(there);
             self.ahead = self.ahead + gain - back;
             self.bench.now = self.bench.now.plus(back);
-            self.answer(said);
+            self.reply(said);
             self.ahead += back;
             effects = self.bench.look();
         }
         match effects.pop() {
-            Some(LinkEffect::Reply(_, Reply::Timed { reading, answer })) => {
-                (*answer, Some(reading))
-            }
-            Some(LinkEffect::Reply(_, answer)) => (answer, None),
+            Some(LinkEffect::Reply(_, Reply::Timed { reading, reply })) => (*reply, Some(reading)),
+            Some(LinkEffect::Reply(_, reply)) => (reply, None),
             other => panic!("{other:?}"),
         }
     }
@@ -148,8 +146,8 @@ impl Master {
 
     /// For how long the clock must still be watched.
     fn unwatched(&mut self) -> Duration {
-        let (answer, reading) = self.grant();
-        assert_eq!(answer, Reply::Created);
+        let (reply, reading) = self.grant();
+        assert_eq!(reply, Reply::Created);
         reading.unwrap().unwatched()
     }
 
@@ -158,8 +156,8 @@ impl Master {
     }
 }
 
-fn why(answer: &Reply) -> Option<&Distrust> {
-    match answer {
+fn why(reply: &Reply) -> Option<&Distrust> {
+    match reply {
         Reply::Unknown(Cause::Distrusted { why, .. }) => Some(why),
         _ => None,
     }
@@ -242,17 +240,17 @@ fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
     let mut master = Master::greeted();
     master.pass(10 * S);
     master.ahead += BOUND + 10 * MS;
-    let (answer, reading) = master.grant();
+    let (reply, reading) = master.grant();
     let by = BOUND + 8 * MS;
     assert!(
-        matches!(why(&answer), Some(Distrust::ClockStepped { by: of }) if *of >= by),
-        "{answer:?}"
+        matches!(why(&reply), Some(Distrust::ClockStepped { by: of }) if *of >= by),
+        "{reply:?}"
     );
     assert!(reading.is_some(), "others are compared with it all the same");
     assert_eq!(master.bench.link.claimed(), 1, "its key is there, and owed its clean-up");
     // The link sends it no acquires, but checks its clock and keeps its leases.
-    let (answer, reading) = master.grant();
-    assert!(matches!(why(&answer), Some(Distrust::ClockStepped { .. })) && reading.is_none());
+    let (reply, reading) = master.grant();
+    assert!(matches!(why(&reply), Some(Distrust::ClockStepped { .. })) && reading.is_none());
     let left = |cause: Option<Cause>| match cause {
         Some(Cause::Distrusted { left, .. }) => left,
         other => panic!("{other:?}"),
@@ -260,7 +258,7 @@ fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
     assert_eq!(left(master.bench.link.distrust(master.bench.now)), Some(guard().window()));
     master.bench.keep(1, 77);
     assert!(matches!(master.bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
-    master.bench.answer(1, Reply::Kept);
+    master.bench.reply(1, Reply::Kept);
     assert_eq!(master.bench.look(), [LinkEffect::Reply(77, Reply::Kept)]);
     assert!(master.pass(3 * S) >= 2);
     assert!(master.bench.link.distrust(master.bench.now).is_some());
@@ -291,9 +289,9 @@ fn a_slow_answer_costs_its_own_vote_and_no_other() {
     master.pass(5 * S);
     // The master executed the command at some instant of the round trip, so the offset may have
     // grown by the whole round trip.
-    let (answer, _) = master.ask(Reply::Created, BOUND + 10 * MS);
-    assert!(matches!(why(&answer), Some(Distrust::ClockUnclear { .. })), "{answer:?}");
-    let text = answer.to_string();
+    let (reply, _) = master.ask(Reply::Created, BOUND + 10 * MS);
+    assert!(matches!(why(&reply), Some(Distrust::ClockUnclear { .. })), "{reply:?}");
+    let text = reply.to_string();
     assert!(text.starts_with("distrusted: it answered too slowly"), "{text}");
     assert_eq!(master.bench.link.distrust(master.bench.now), None);
     for _ in 0..40 {
@@ -329,9 +327,9 @@ fn a_marker_that_changes_is_seen_by_the_look_at_the_clock() {
     let mut master = Master::greeted();
     master.bench.pass(2 * S);
     master.bench.look();
-    master.answer(Reply::Marked { boot: None, probation: None });
-    let (answer, _) = master.grant();
-    assert_eq!(why(&answer), Some(&Distrust::Forgot));
+    master.reply(Reply::Marked { boot: None, probation: None });
+    let (reply, _) = master.grant();
+    assert_eq!(why(&reply), Some(&Distrust::Forgot));
 }
 
 #[test]
@@ -345,12 +343,12 @@ fn errors_and_garbage_carry_no_clock() {
         master.tags += 1;
         master.bench.set(master.tags, master.tags);
         master.bench.look();
-        master.bench.answer(1, Reply::Created.stamped(micros));
+        master.bench.reply(1, Reply::Created.stamped(micros));
         if micros == u64::MAX {
             let effects = master.bench.look();
             assert!(
-                matches!(&effects[..], [LinkEffect::Reply(_, Reply::Timed { answer, .. })]
-                if why(answer).is_some()),
+                matches!(&effects[..], [LinkEffect::Reply(_, Reply::Timed { reply, .. })]
+                if why(reply).is_some()),
                 "{effects:?}"
             );
         }
@@ -424,9 +422,9 @@ impl Gaining {
 
     fn ask(&mut self, there: Duration, back: Duration, gain: Duration) {
         let executed = self.master.bench.now.plus(there);
-        let answer = self.master.ask_while(Reply::Created, there, gain, back);
+        let reply = self.master.ask_while(Reply::Created, there, gain, back);
         self.ahead.push((executed, self.master.ahead));
-        let (Reply::Created, reading) = answer else { return };
+        let (Reply::Created, reading) = reply else { return };
         if reading.is_none_or(|reading| reading.unwatched().is_zero()) {
             self.counted += 1;
             let window = self.master.guard.window();

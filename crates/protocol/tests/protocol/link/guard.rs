@@ -64,7 +64,7 @@ fn a_marked_master_is_asked_at_once_by_the_marker() {
     let mut bench = greeted(Some(MARKER));
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Created)]);
     assert_eq!(bench.link.next_wake(), Time::NEVER, "nothing to look for");
 }
@@ -88,12 +88,12 @@ fn the_probation_that_was_seen_for_a_quarantine_ends_in_the_marker() {
     let (begin, ended) = look(&mut bench);
     let probation = begin.unwrap();
     assert_eq!(ended, None);
-    bench.answer(1, shows("", &probation));
+    bench.reply(1, shows("", &probation));
     for second in 1..6 {
         bench.pass(S);
         let (_, ended) = look(&mut bench);
         assert_eq!(ended, None, "after {second} s");
-        bench.answer(1, shows("", &probation));
+        bench.reply(1, shows("", &probation));
         bench.set(9, 9);
         let left = guard().quarantine().saturating_sub(second * S);
         assert_eq!(bench.look(), [distrusted(9, Distrust::Unmarked, left)]);
@@ -102,7 +102,7 @@ fn the_probation_that_was_seen_for_a_quarantine_ends_in_the_marker() {
     bench.pass(guard().quarantine() - 5 * S);
     let (_, ended) = look(&mut bench);
     assert_eq!(ended, Some(probation));
-    bench.answer(1, shows(MARKER, ""));
+    bench.reply(1, shows(MARKER, ""));
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
 }
@@ -111,14 +111,14 @@ fn the_probation_that_was_seen_for_a_quarantine_ends_in_the_marker() {
 fn another_probation_than_before_begins_the_quarantine_anew() {
     let mut bench = greeted(None);
     let (mine, _) = look(&mut bench);
-    bench.answer(1, shows("", &mine.unwrap()));
+    bench.reply(1, shows("", &mine.unwrap()));
     for second in 1..20 {
         bench.pass(S);
         let (_, ended) = look(&mut bench);
         assert_eq!(ended, None, "after {second} s");
         // One client flushes the master every four seconds, and another one starts the probation
         // again.
-        bench.answer(1, shows("", &format!("other.{}", second / 4)));
+        bench.reply(1, shows("", &format!("other.{}", second / 4)));
     }
 }
 
@@ -128,15 +128,15 @@ fn a_grant_that_met_another_marker_is_unknown_and_the_watch_begins() {
     bench.set(1, 1);
     bench.set(2, 2);
     bench.look();
-    bench.answer(1, shows("", ""));
-    bench.answer(1, shows("", ""));
+    bench.reply(1, shows("", ""));
+    bench.reply(1, shows("", ""));
     let forgot = |tag| distrusted(tag, Distrust::Forgot, guard().quarantine());
     assert_eq!(bench.look(), [forgot(1), forgot(2)]);
     // The clean-up stays pending: the link does not rely on the script having set nothing.
     assert_eq!(bench.link.claimed(), 2);
     bench.pass(Duration::ZERO);
     let (begin, _) = look(&mut bench);
-    bench.answer(1, shows("", &begin.unwrap()));
+    bench.reply(1, shows("", &begin.unwrap()));
     bench.set(3, 3);
     assert_eq!(bench.look(), [forgot(3)], "why it began is remembered");
 }
@@ -145,10 +145,10 @@ fn a_grant_that_met_another_marker_is_unknown_and_the_watch_begins() {
 fn a_grant_that_met_a_newer_marker_of_the_same_process_costs_one_vote() {
     let mut bench = greeted(Some("b 3000 always"));
     look(&mut bench);
-    bench.answer(1, shows(MARKER, ""));
+    bench.reply(1, shows(MARKER, ""));
     bench.set(1, 1);
     bench.look();
-    bench.answer(1, shows("a 3000 always", ""));
+    bench.reply(1, shows("a 3000 always", ""));
     assert_eq!(bench.look(), [distrusted(1, Distrust::Forgot, Duration::ZERO)]);
     bench.set(2, 2);
     assert!(matches!(&bench.look()[..],
@@ -170,7 +170,7 @@ fn a_probation_is_not_carried_over_the_end_of_a_connection() {
     let mut bench = greeted(None);
     let (begin, _) = look(&mut bench);
     let probation = begin.unwrap();
-    bench.answer(1, shows("", &probation));
+    bench.reply(1, shows("", &probation));
     bench.close(1);
     bench.now = bench.now.plus(guard().quarantine());
     bench.greet(2, with_boot(2, "b", None));
@@ -198,7 +198,7 @@ fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
 fn an_error_to_a_check_is_reported_and_the_check_repeated() {
     let mut bench = greeted(None);
     look(&mut bench);
-    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("NOPERM"))));
+    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("NOPERM"))));
     bench.set(1, 1);
     let why = Distrust::Unwatched(Arc::from("NOPERM"));
     assert_eq!(bench.look(), [distrusted(1, why, guard().quarantine())]);
@@ -213,8 +213,8 @@ fn an_initialized_master_is_trusted_as_soon_as_it_replies() {
     bench.handle(LinkInput::Initialize(5));
     let bless = Command::Initialize { marker: Arc::from(MARKER) };
     assert_eq!(bench.look(), [LinkEffect::Write(bless)]);
-    bench.answer(1, shows("", "x"));
-    bench.answer(1, Reply::Initialized);
+    bench.reply(1, shows("", "x"));
+    bench.reply(1, Reply::Initialized);
     assert_eq!(bench.look(), [LinkEffect::Reply(5, Reply::Initialized)]);
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
@@ -223,8 +223,8 @@ fn an_initialized_master_is_trusted_as_soon_as_it_replies() {
 #[test]
 fn a_master_of_another_set_is_checked_and_never_watched_until_its_marker_is_gone() {
     let [ours, theirs] = ["ours", "theirs"].map(Fingerprint::of_name);
-    let own = format!("a 3000 fleet={ours}");
-    let other = format!("a 3000 fleet={theirs}");
+    let own = format!("a 3000 masters={ours}");
+    let other = format!("a 3000 masters={theirs}");
     let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard().over(ours));
     bench.greet(1, with_boot(1, "a", Some(&other)));
     let look = |bench: &mut Bench| match &bench.look()[..] {
@@ -239,22 +239,22 @@ fn a_master_of_another_set_is_checked_and_never_watched_until_its_marker_is_gone
     let why = Distrust::OtherMasters { marked: Some(theirs), ours };
     assert_eq!(bench.look(), [unknown(1, Cause::Distrusted { why, left: None })]);
     for _ in 0..10 {
-        bench.answer(1, shows(&other, ""));
+        bench.reply(1, shows(&other, ""));
         bench.pass(guard().quarantine());
         assert!(!look(&mut bench));
     }
     // The marker was deleted: probation starts as for any other master.
-    bench.answer(1, shows("", ""));
+    bench.reply(1, shows("", ""));
     bench.pass(S);
     assert!(look(&mut bench));
-    bench.answer(1, shows(&own, ""));
+    bench.reply(1, shows(&own, ""));
     bench.set(2, 2);
     assert!(
         matches!(&bench.look()[..], [LinkEffect::Write(Command::Guarded { marker, .. })] if **marker == *own)
     );
     // If the marker changes after the lock trusted it, the next command that would grant reports
     // that.
-    bench.answer(1, shows(&other, ""));
+    bench.reply(1, shows(&other, ""));
     let why = Distrust::OtherMasters { marked: Some(theirs), ours };
     assert!(bench.look().contains(&unknown(2, Cause::Distrusted { why, left: None })));
 }
@@ -274,16 +274,16 @@ fn a_probe_looks_at_the_marker_once_more_and_counts_only_where_it_is_there() {
         }
     };
     probe(&mut bench, 1);
-    bench.answer(1, shows(MARKER, "").stamped(1));
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, shows(MARKER, "").stamped(1));
+    bench.reply(1, Reply::Alive);
     assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Alive)]);
     probe(&mut bench, 2);
-    bench.answer(1, shows("", "").stamped(2));
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, shows("", "").stamped(2));
+    bench.reply(1, Reply::Alive);
     assert_eq!(bench.look(), [distrusted(2, Distrust::Forgot, guard().quarantine())]);
     // The link checks the marker anyway, so the probe adds no check.
     bench.handle(LinkInput::Probe(3));
     assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
-    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("READONLY"))));
+    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("READONLY"))));
     assert_eq!(bench.look(), [unknown(3, Cause::Error(Arc::from("READONLY")))]);
 }

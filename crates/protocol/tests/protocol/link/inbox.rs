@@ -46,8 +46,8 @@ impl Bench {
     fn listening() -> Self {
         let mut bench = Self::connected();
         bench.listen(1);
-        bench.answer(1, Reply::Alive);
-        bench.answer(1, Reply::Alive);
+        bench.reply(1, Reply::Alive);
+        bench.reply(1, Reply::Alive);
         bench.look();
         bench
     }
@@ -63,9 +63,9 @@ impl Bench {
             position: Position::Last,
             tag: 0,
         });
-        self.handle(LinkInput::Dequeue { key: key.clone(), waiter_id, call: true });
-        let (token, call, leave) = (token(9), WakeUp::First, Some(waiter_id));
-        self.handle(LinkInput::CleanUp { key, token, call, leave, tag: 0 });
+        self.handle(LinkInput::Dequeue { key: key.clone(), waiter_id, wake: true });
+        let (token, wake_up, leave) = (token(9), WakeUp::First, Some(waiter_id));
+        self.handle(LinkInput::CleanUp { key, token, wake_up, leave, tag: 0 });
         let name = |effect: &TestEffect| match effect {
             LinkEffect::Write(
                 Command::Enqueue { waiter, .. } | Command::Dequeue { waiter, .. },
@@ -85,9 +85,9 @@ fn a_link_subscribes_once_behind_an_answered_hello_and_notifies_its_waiters() {
     assert_eq!(bench.look(), [event(1, QueueEvent::NotSubscribed), HELLO]);
     bench.listen(2);
     assert_eq!(bench.look(), [event(2, QueueEvent::NotSubscribed)], "not yet");
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
     assert_eq!(bench.look(), [SUBSCRIBE]);
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
     assert_eq!(bench.look(), [event(1, QueueEvent::Subscribed), event(2, QueueEvent::Subscribed)]);
     bench.listen(3);
     assert_eq!(bench.look(), [event(3, QueueEvent::Subscribed)], "nothing more is written");
@@ -102,10 +102,10 @@ fn a_link_subscribes_once_behind_an_answered_hello_and_notifies_its_waiters() {
 
 #[test]
 fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connection() {
-    for answered in [vec![forbidden()], vec![Reply::Alive, forbidden()]] {
+    for replied in [vec![forbidden()], vec![Reply::Alive, forbidden()]] {
         let mut bench = Bench::connected();
         bench.listen(1);
-        answered.into_iter().for_each(|answer| bench.answer(1, answer));
+        replied.into_iter().for_each(|reply| bench.reply(1, reply));
         assert_eq!(bench.look().last(), Some(&event(1, QueueEvent::Refused)));
         bench.listen(2);
         assert_eq!(bench.look(), [event(2, QueueEvent::Refused)]);
@@ -139,9 +139,9 @@ fn a_new_connection_is_subscribed_again_and_until_then_waiters_are_not_woken() {
     assert_eq!(bench.look(), []);
     bench.connect(2);
     assert!(bench.look().contains(&HELLO));
-    bench.answer(2, Reply::Alive);
+    bench.reply(2, Reply::Alive);
     assert_eq!(bench.look(), [SUBSCRIBE]);
-    bench.answer(2, Reply::Alive);
+    bench.reply(2, Reply::Alive);
     assert_eq!(bench.look(), [event(1, QueueEvent::Subscribed)]);
 }
 
@@ -151,9 +151,9 @@ fn a_hundred_thousand_waiters_cost_one_subscription() {
     let mut bench = Bench::connected();
     (0..100_000).for_each(|number| bench.listen(number));
     assert_eq!((bench.link.listens(), bench.link.unanswered()), (MANY, 1));
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
     bench.look();
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
     assert_eq!((bench.look().len(), bench.link.unanswered()), (MANY, 0));
 }
 
@@ -162,8 +162,8 @@ fn waiters_beyond_the_bound_are_not_woken() {
     let mut bench = Bench::with(Bounds { listens: 1, ..Bounds::for_node_timeout(50 * MS) });
     bench.connect(1);
     bench.listen(2);
-    bench.answer(1, Reply::Alive);
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
     bench.look();
     bench.listen(1);
     assert_eq!(
@@ -183,7 +183,7 @@ fn the_master_knows_waiters_by_the_inbox_unless_it_cannot_wake_them() {
     let mut early = Bench::connected();
     early.listen(1);
     assert_eq!(early.names(), [waiter(INBOX); 3], "before the subscription is confirmed");
-    early.answer(1, forbidden());
+    early.reply(1, forbidden());
     assert_eq!(early.names()[0], waiter(0));
     assert_eq!(Bench::connected().names(), [waiter(0); 3], "it does not subscribe");
 }
@@ -196,7 +196,7 @@ fn a_stalled_or_shut_down_link_subscribes_for_nothing() {
     bench.look();
     bench.listen(1);
     assert_eq!(bench.look(), [event(1, QueueEvent::NotSubscribed)]);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     assert!(bench.look().contains(&HELLO), "as soon as the master answers");
     let mut bench = Bench::connected();
     bench.handle(LinkInput::ShutDown);
@@ -206,20 +206,21 @@ fn a_stalled_or_shut_down_link_subscribes_for_nothing() {
 
 #[test]
 fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
-    for (call, reports) in [(WakeUp::None, false), (WakeUp::Count, true), (WakeUp::First, true)] {
+    for (wake_up, reports) in [(WakeUp::None, false), (WakeUp::Count, true), (WakeUp::First, true)]
+    {
         let mut bench = Bench::connected();
         bench.set(1, 0);
-        bench.answer(1, Reply::Created);
+        bench.reply(1, Reply::Created);
         let (token, leave) = (token(1), Some(waiter_id(1)));
-        bench.handle(LinkInput::CleanUp { key: key(), token, call, leave, tag: 5 });
+        bench.handle(LinkInput::CleanUp { key: key(), token, wake_up, leave, tag: 5 });
         bench.look();
         assert_eq!(bench.link.oldest().map(|(expect, _)| expect), Some(Expect::Delete));
-        bench.answer(1, Reply::Freed { listeners: 2 });
+        bench.reply(1, Reply::Freed { listeners: 2 });
         let mut effects = vec![LinkEffect::Reply(5, Reply::Deleted)];
         if reports {
             effects.insert(0, LinkEffect::QueueEvent(key(), QueueEvent::Waiters(2)));
         }
-        assert_eq!(bench.look(), effects, "{call:?}");
+        assert_eq!(bench.look(), effects, "{wake_up:?}");
         assert_eq!(bench.link.claimed() + bench.link.owed(), 0);
     }
 }
@@ -228,9 +229,9 @@ fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
 fn a_release_that_is_sent_again_on_a_new_connection_leaves_the_position_to_lapse() {
     let mut bench = Bench::connected();
     bench.set(1, 0);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     let (token, leave) = (token(1), Some(waiter_id(1)));
-    bench.handle(LinkInput::CleanUp { key: key(), token, call: WakeUp::First, leave, tag: 5 });
+    bench.handle(LinkInput::CleanUp { key: key(), token, wake_up: WakeUp::First, leave, tag: 5 });
     bench.close(1);
     bench.look();
     bench.connect(2);

@@ -15,9 +15,9 @@ fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
     bench.clean_up(1, 8);
     assert_eq!(bench.ledger(), (0, 1));
     assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     assert_eq!(bench.link.owed(), 1, "the answer to the SET pays nothing");
-    bench.answer(1, Reply::Deleted);
+    bench.reply(1, Reply::Deleted);
     assert_eq!(bench.ledger(), (0, 0));
     let effects = [LinkEffect::Reply(7, Reply::Created), LinkEffect::Reply(8, Reply::Deleted)];
     assert_eq!(bench.look(), effects);
@@ -26,7 +26,7 @@ fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
 #[test]
 fn every_reply_of_the_script_completes_the_clean_up_and_no_error_does() {
     let holder = Holder::NoExpiry;
-    for (answer, owed) in [
+    for (reply, owed) in [
         (Reply::Deleted, 0),
         (Reply::Absent, 0),
         (Reply::Taken(holder), 0),
@@ -37,9 +37,9 @@ fn every_reply_of_the_script_completes_the_clean_up_and_no_error_does() {
         let mut bench = Bench::connected();
         bench.set(1, 0);
         bench.clean_up(1, 0);
-        bench.answer(1, Reply::Created);
-        bench.answer(1, answer.clone());
-        assert_eq!(bench.link.owed(), owed, "{answer:?}");
+        bench.reply(1, Reply::Created);
+        bench.reply(1, reply.clone());
+        assert_eq!(bench.link.owed(), owed, "{reply:?}");
     }
 }
 
@@ -84,7 +84,7 @@ fn a_link_with_too_many_unanswered_commands_refuses_new_keys() {
     (1..=3).for_each(|number| bench.set(number, number));
     assert_eq!(bench.look()[1..], [write_set(1), write_set(2), unknown(3, Cause::Overloaded)]);
     assert_eq!(bench.link.claimed(), 2);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     bench.set(4, 4);
     assert_eq!(bench.link.claimed(), 3);
 }
@@ -98,7 +98,7 @@ fn bytes_that_were_answered_count_no_more_and_others_do() {
         bench.set(number, 0);
         bench.set(number + 100, 1);
         assert_eq!(bench.effects.last(), Some(&unknown(1, Cause::Overloaded)));
-        bench.answer(1, Reply::Created);
+        bench.reply(1, Reply::Created);
     }
     assert_eq!(bench.link.claimed(), 20);
 }
@@ -109,8 +109,8 @@ fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
     let mut bench = Bench::with(bounds);
     bench.connect(1);
     (1..=3).for_each(|number| bench.set(number, number));
-    bench.answer(1, Reply::Created);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     bench.look();
     bench.set(3, 3);
     bench.clean_up(3, 4);
@@ -155,10 +155,10 @@ fn a_ledger_full_of_long_names_takes_no_new_token() {
     bench.look();
     bench.set(3, 3);
     assert_eq!(bench.look(), [unknown(3, Cause::Overloaded)]);
-    bench.answer(1, Reply::Created);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     bench.clean_up(1, 4);
-    bench.answer(1, Reply::Deleted);
+    bench.reply(1, Reply::Deleted);
     bench.look();
     bench.set(3, 5);
     assert_eq!(bench.look().len(), 1, "what is paid makes room");
@@ -173,7 +173,7 @@ fn leave(bench: &mut Bench, number: u64, until: Time) {
 fn a_key_that_is_left_alone_is_deleted_at_its_time() {
     let mut bench = Bench::connected();
     bench.set(1, 7);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     bench.look();
     let until = bench.now.plus(3_000 * MS);
     leave(&mut bench, 1, until);
@@ -186,7 +186,7 @@ fn a_key_that_is_left_alone_is_deleted_at_its_time() {
     assert_eq!(bench.look(), []);
     bench.pass(MS);
     assert_eq!((bench.look(), bench.link.owed()), (vec![write_call(1)], 1));
-    bench.answer(1, Reply::Absent);
+    bench.reply(1, Reply::Absent);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
@@ -195,7 +195,7 @@ fn a_new_connection_sends_the_pending_clean_ups_and_no_earlier_ones() {
     let mut bench = Bench::connected();
     for number in 1..=3 {
         bench.set(number, 0);
-        bench.answer(1, Reply::Created);
+        bench.reply(1, Reply::Created);
     }
     let (soon, later) = (bench.now.plus(100 * MS), bench.now.plus(3_000 * MS));
     leave(&mut bench, 1, soon);
@@ -210,8 +210,8 @@ fn a_new_connection_sends_the_pending_clean_ups_and_no_earlier_ones() {
     effects.retain(|effect| matches!(effect, LinkEffect::Write(_)));
     assert_eq!(effects, [write_call(1), write_delete(3)]);
     assert_eq!(bench.link.next_wake().min(later), bench.link.next_wake());
-    bench.answer(2, Reply::Deleted);
-    bench.answer(2, Reply::Deleted);
+    bench.reply(2, Reply::Deleted);
+    bench.reply(2, Reply::Deleted);
     bench.pass(2_800 * MS);
     assert_eq!(bench.look(), [write_call(2)]);
 }

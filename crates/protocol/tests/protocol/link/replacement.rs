@@ -12,7 +12,7 @@ fn a_stalled_link_dials_a_second_connection_and_the_old_one_that_answers_cancels
     bench.set(1, 1);
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [write_set(1), LinkEffect::Dial(2)]);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     assert_eq!(bench.look(), [LinkEffect::Close(2), LinkEffect::Reply(1, Reply::Created)]);
     assert_eq!(bench.link.state(), LinkState::Up);
     assert_eq!(bench.link.next_wake(), Time::NEVER);
@@ -36,10 +36,10 @@ fn a_new_connection_that_is_greeted_first_kills_the_old_one_before_it_sends_clea
     let expected = [&[LinkEffect::Close(1)][..], &gone, &sent].concat();
     assert_eq!(bench.look(), expected, "and no SET is sent again");
     // A late reply of the old connection is ignored.
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     assert_eq!((bench.look(), bench.link.owed()), (vec![], 1));
-    bench.answer(2, Reply::Alive);
-    bench.answer(2, Reply::Absent);
+    bench.reply(2, Reply::Alive);
+    bench.reply(2, Reply::Absent);
     assert_eq!(bench.ledger(), (1, 0));
     bench.clean_up(2, 4);
     assert_eq!(bench.look(), [write_delete(2)]);
@@ -55,7 +55,7 @@ fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
     // The link does not kill the second connection, which sent nothing that could create a key.
     assert_eq!(bench.reconnect(3), [write_kill(101)]);
     bench.set(2, 2);
-    bench.answer(3, Reply::Alive);
+    bench.reply(3, Reply::Alive);
     bench.close(3);
     assert_eq!(bench.reconnect(4), [write_kill(103)]);
 }
@@ -65,10 +65,10 @@ fn a_connection_that_was_given_up_is_killed_though_all_its_commands_seemed_to_be
     let mut bench = Bench::connected();
     bench.set(1, 1);
     // Garbage may stand for any reply, so the reply to the SET may still come.
-    bench.answer(1, Reply::Unknown(Cause::Garbage));
+    bench.reply(1, Reply::Unknown(Cause::Garbage));
     assert_eq!(bench.reconnect(2), [write_kill(101)]);
     // Garbage is no reply to a kill either.
-    bench.answer(2, Reply::Unknown(Cause::Garbage));
+    bench.reply(2, Reply::Unknown(Cause::Garbage));
     assert_eq!(bench.reconnect(3), [write_kill(101), write_kill(102)]);
 }
 
@@ -82,7 +82,7 @@ fn no_clean_up_completes_before_the_master_has_killed_the_old_connection() {
     bench.connect(2);
     assert_eq!(bench.look(), [write_kill(101), write_delete(1)]);
     let busy = Reply::Unknown(Cause::Error(Arc::from("BUSY")));
-    bench.answer(2, busy);
+    bench.reply(2, busy);
     assert_eq!(bench.look(), [LinkEffect::Close(2)]);
     assert_eq!(bench.reconnect(3), [write_kill(101), write_kill(102), write_delete(1)]);
 }

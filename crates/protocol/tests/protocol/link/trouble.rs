@@ -18,21 +18,21 @@ fn flushed_scripts_are_loaded_again_before_clean_ups_and_no_set_is_sent_again() 
     bench.clean_up(1, 3);
     bench.look();
     let no_script = Reply::Unknown(Cause::NoScript);
-    bench.answer(1, Reply::Created);
-    bench.answer(1, no_script.clone());
+    bench.reply(1, Reply::Created);
+    bench.reply(1, no_script.clone());
     let loads: Vec<TestEffect> = Command::load_scripts(false).map(LinkEffect::Write).collect();
     let failed = LinkEffect::Reply(2, no_script.clone());
     let created = LinkEffect::Reply(1, Reply::Created);
     assert_eq!(bench.look(), [&[created, failed], &loads[..]].concat());
-    bench.answer(1, no_script.clone());
+    bench.reply(1, no_script.clone());
     assert_eq!(bench.look(), [LinkEffect::Reply(3, no_script)], "they are being loaded already");
     for _ in 1..loads.len() {
-        bench.answer(1, Reply::Alive);
+        bench.reply(1, Reply::Alive);
         assert_eq!(bench.look(), []);
     }
-    bench.answer(1, Reply::Alive);
+    bench.reply(1, Reply::Alive);
     assert_eq!(bench.look(), [write_delete(1)]);
-    bench.answer(1, Reply::Deleted);
+    bench.reply(1, Reply::Deleted);
     assert_eq!(bench.ledger(), (1, 0));
 }
 
@@ -41,13 +41,13 @@ fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
     let mut bench = Bench::connected();
     bench.set(1, 1);
     bench.clean_up(1, 2);
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     let mut deletes = 0;
     for _ in 0..100 {
         deletes += bench.look().iter().filter(|said| **said == write_delete(1)).count();
         match bench.link.oldest() {
-            Some((Expect::Delete, _)) => bench.answer(1, Reply::Unknown(Cause::NoScript)),
-            Some(_) => bench.answer(1, Reply::Alive),
+            Some((Expect::Delete, _)) => bench.reply(1, Reply::Unknown(Cause::NoScript)),
+            Some(_) => bench.reply(1, Reply::Alive),
             None => break,
         }
     }
@@ -59,9 +59,9 @@ fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
 fn scripts_that_cannot_be_loaded_end_the_connection() {
     let mut bench = Bench::connected();
     bench.keep(1, 1);
-    bench.answer(1, Reply::Unknown(Cause::NoScript));
+    bench.reply(1, Reply::Unknown(Cause::NoScript));
     bench.look();
-    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("OOM"))));
+    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("OOM"))));
     assert_eq!(bench.look(), [LinkEffect::Close(1)]);
     assert!(matches!(bench.link.state(), LinkState::Down(_)));
     bench.pass(1_000 * MS);
@@ -73,15 +73,15 @@ fn a_clean_up_that_met_an_error_is_sent_again_after_a_pause() {
     let mut bench = Bench::connected();
     bench.set(1, 1);
     bench.clean_up(1, 2);
-    bench.answer(1, Reply::Created);
-    bench.answer(1, Reply::Unknown(Cause::Error(Arc::from("BUSY"))));
+    bench.reply(1, Reply::Created);
+    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("BUSY"))));
     bench.look();
     assert_eq!(bench.link.next_wake(), bench.now.plus(1_000 * MS));
     bench.pass(999 * MS);
     assert_eq!(bench.look(), []);
     bench.pass(MS);
     assert_eq!(bench.look(), [write_delete(1)]);
-    bench.answer(1, Reply::Absent);
+    bench.reply(1, Reply::Absent);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
@@ -91,8 +91,8 @@ fn refused(count: u64) -> Bench {
     for number in 1..=count {
         bench.set(number, 0);
         bench.clean_up(number, 0);
-        bench.answer(1, Reply::Created);
-        bench.answer(1, error());
+        bench.reply(1, Reply::Created);
+        bench.reply(1, error());
     }
     bench.look();
     bench
@@ -103,8 +103,8 @@ fn error() -> Reply {
 }
 
 /// The number of clean-ups that the link sends before it waits for its timer, if the master replies
-/// to each with `answer`.
-fn sent(bench: &mut Bench, answer: &Reply) -> usize {
+/// to each with `reply`.
+fn sent(bench: &mut Bench, reply: &Reply) -> usize {
     let mut sent = 0;
     loop {
         let said = bench.look();
@@ -112,7 +112,7 @@ fn sent(bench: &mut Bench, answer: &Reply) -> usize {
         if bench.link.unanswered() == 0 {
             return sent;
         }
-        bench.answer(1, answer.clone());
+        bench.reply(1, reply.clone());
     }
 }
 
@@ -121,12 +121,12 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
     let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
     bench.connect(1);
     for number in 1..=200 {
-        let ask =
+        let request =
             VoteRequest::Set { token: token(number), ttl_ms: 1_000_000, fair: false, fence: None };
-        bench.handle(LinkInput::Send { key: key(), ask, tag: 0 });
+        bench.handle(LinkInput::Send { key: key(), request, tag: 0 });
         bench.clean_up(number, 0);
-        bench.answer(1, Reply::Created);
-        bench.answer(1, error());
+        bench.reply(1, Reply::Created);
+        bench.reply(1, error());
     }
     bench.look();
     let mut pauses = Vec::new();
@@ -135,7 +135,7 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
         pauses.push(wake.since(bench.now).as_millis());
         bench.pass(wake.since(bench.now));
         assert_eq!(bench.look().len(), 64, "after {pauses:?}");
-        (0..64).for_each(|_| bench.answer(1, error()));
+        (0..64).for_each(|_| bench.reply(1, error()));
     }
     assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 16_000, 16_000]);
     // All clean-ups are sent. The first one that completes lets the others follow at once.
@@ -164,7 +164,7 @@ fn a_new_connection_tries_again_at_once_what_met_errors_on_the_old_one() {
     bench.connect(2);
     assert_eq!(bench.look().len(), 64);
     for _ in 0..100 {
-        bench.answer(2, Reply::Deleted);
+        bench.reply(2, Reply::Deleted);
     }
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
@@ -173,14 +173,14 @@ fn a_new_connection_tries_again_at_once_what_met_errors_on_the_old_one() {
 fn a_question_about_a_key_that_was_never_set_is_not_asked_again_after_an_error() {
     let mut bench = Bench::connected();
     bench.clean_up(1, 0);
-    bench.answer(1, error());
+    bench.reply(1, error());
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
 #[test]
 fn an_answer_to_no_command_ends_the_connection() {
     let mut bench = Bench::connected();
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     assert_eq!(bench.look(), [LinkEffect::Close(1)]);
     assert_eq!(bench.link.epoch(), None);
 }
@@ -192,7 +192,7 @@ fn a_malformed_reply_ends_the_connection_and_the_clean_up_stays_pending() {
     bench.set(2, 2);
     bench.clean_up(1, 3);
     bench.look();
-    bench.answer(1, Reply::Unknown(Cause::Garbage));
+    bench.reply(1, Reply::Unknown(Cause::Garbage));
     let gone = |tag| unknown(tag, Cause::Disconnected);
     let effects = [unknown(1, Cause::Garbage), LinkEffect::Close(1), gone(2), gone(3)];
     assert_eq!(bench.look(), effects);
@@ -239,7 +239,7 @@ fn a_master_that_refuses_connections_or_greets_and_hangs_up_is_not_dialled_in_a_
             }
             if bench.effects.contains(&write_kill(101)) {
                 // The reply to the kill of an older connection is no sign of health.
-                bench.answer(epoch, Reply::Alive);
+                bench.reply(epoch, Reply::Alive);
             }
             assert_eq!(bench.effects.contains(&write_delete(1)), cleans_up);
             bench.close(epoch);
@@ -269,7 +269,7 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
     bench.look();
     for number in 1..=50 {
         bench.pass(MS);
-        bench.answer(1, Reply::Created);
+        bench.reply(1, Reply::Created);
         bench.handle(LinkInput::Wake);
         let dials = |said: &TestEffect| matches!(said, LinkEffect::Dial(_));
         assert!(!bench.look().iter().any(dials), "at answer {number}");
@@ -281,9 +281,9 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
     // Replies in time reset that wait.
-    bench.answer(1, Reply::Created);
+    bench.reply(1, Reply::Created);
     (52..=55).for_each(|number| bench.set(number, number));
-    (52..=55).for_each(|_| bench.answer(1, Reply::Created));
+    (52..=55).for_each(|_| bench.reply(1, Reply::Created));
     bench.look();
     bench.set(56, 56);
     bench.pass(100 * MS);
@@ -313,9 +313,9 @@ fn a_lost_lease_that_is_then_released_is_cleaned_up_once_with_two_replies() {
     bench.set(1, 1);
     bench.clean_up(1, 2);
     bench.clean_up(1, 3);
-    bench.answer(1, Reply::Created);
-    bench.answer(1, Reply::Deleted);
+    bench.reply(1, Reply::Created);
+    bench.reply(1, Reply::Deleted);
     assert_eq!(bench.link.owed(), 0);
-    bench.answer(1, Reply::Absent);
+    bench.reply(1, Reply::Absent);
     assert_eq!((bench.link.owed(), bench.link.claimed()), (0, 0));
 }

@@ -13,7 +13,7 @@ use redquorum_protocol::{
 use super::time::*;
 use crate::support::Random;
 
-pub(crate) fn any_answer() -> impl Strategy<Value = Reply> {
+pub(crate) fn any_reply() -> impl Strategy<Value = Reply> {
     prop_oneof![
         4 => Just(Reply::Created),
         4 => (1..4_u64).prop_map(|number| Reply::Granted { number }),
@@ -46,9 +46,9 @@ pub(crate) fn any_step() -> impl Strategy<Value = RoundId> {
 }
 
 pub(crate) fn any_input() -> impl Strategy<Value = Input> {
-    let answered = (0..5_usize, any_step(), any_answer());
+    let replied = (0..5_usize, any_step(), any_reply());
     prop_oneof![
-        20 => answered.prop_map(|(at, step, answer)| Input::Answered { node: NodeId::new(at), step, answer }),
+        20 => replied.prop_map(|(at, step, reply)| Input::Replied { node: NodeId::new(at), step, reply }),
         3 => Just(Input::Wake),
         3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::QueueEvent { node: NodeId::new(at), word }),
         3 => Just(Input::Collect),
@@ -105,12 +105,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn no_input_makes_a_claim_hand_out_a_dead_lease_or_leave_a_key_without_clean_up(
-        terms in valid_terms(), start in any_time(), mild in any::<bool>(),
+        config in valid_terms(), start in any_time(), mild in any::<bool>(),
         policy in any_patience(), inputs in any_inputs(),
     ) {
         let (mut rng, mut said) = (Random(0), Vec::new());
         let mut now = if mild { Time::ZERO } else { start };
-        let mut claim = Claim::acquire(now, terms, policy, &mut rng, &mut said);
+        let mut claim = Claim::acquire(now, config, policy, &mut rng, &mut said);
         let mut opened = now;
         // The last state of a lost lease, which never changes again.
         let mut lost = None;
@@ -120,7 +120,7 @@ proptest! {
             let so_far = said.len();
             now = time;
             claim.handle(now, input.clone(), &mut rng, &mut said);
-            let opens = |said: &Effect| matches!(said, Effect::Send { ask, .. } if ask.creates());
+            let opens = |said: &Effect| matches!(said, Effect::Send { request, .. } if request.creates());
             let over = match &claim {
                 Claim::Acquiring(acquire) => acquire.failure().is_some(),
                 Claim::Holding(hold) => hold.lost().is_some(),
@@ -132,7 +132,7 @@ proptest! {
             }
             // A lease with a lock delay that expires or is dropped is not deleted.
             if let Claim::Holding(was) = &before
-                && !was.terms().lock_delay().is_zero()
+                && !was.config().lock_delay().is_zero()
                 && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
             {
                 let deletes = said[so_far..].iter().any(|said| matches!(said, Effect::CleanUp { .. }));
@@ -142,9 +142,9 @@ proptest! {
                 (Claim::Acquiring(_), Claim::Holding(hold)) => {
                     prop_assert_eq!(&input, &Input::Collect);
                     prop_assert!(now < hold.deadline(), "a dead lease");
-                    prop_assert!(hold.deadline() <= opened.plus(terms.ttl()));
+                    prop_assert!(hold.deadline() <= opened.plus(config.ttl()));
                     prop_assert!(hold.members().len() >= quorum(5));
-                    prop_assert_eq!(hold.fencing_token().is_some(), terms.is_fenced());
+                    prop_assert_eq!(hold.fencing_token().is_some(), config.is_fenced());
                 }
                 (Claim::Holding(was), Claim::Holding(is)) => {
                     let alive = is.lost().is_none() && now < was.deadline();
@@ -165,8 +165,8 @@ proptest! {
                     }
                     if is.deadline() > was.deadline() {
                         prop_assert!(now < was.deadline() && now < is.deadline(), "it rose from the dead");
-                        prop_assert!(is.deadline() <= is.votes().opened().plus(is.terms().ttl()));
-                        let yes = is.votes().which(|answer| *answer == Reply::Kept);
+                        prop_assert!(is.deadline() <= is.votes().opened().plus(is.config().ttl()));
+                        let yes = is.votes().which(|reply| *reply == Reply::Kept);
                         prop_assert!(yes.len() >= quorum(5));
                         prop_assert!(!extends, "before any answer");
                     }
@@ -201,22 +201,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn a_lock_delay_moves_no_deadline_and_delays_no_verdict(
-        terms in valid_terms(), inputs in any_inputs(), lock_delay in 1..10_000_u64,
+        config in valid_terms(), inputs in any_inputs(), lock_delay in 1..10_000_u64,
     ) {
-        let bare = |terms: LockConfig| terms.with_lock_delay(Duration::ZERO).unwrap();
-        let longer = |terms: LockConfig| terms.with_lock_delay(Duration::from_millis(lock_delay));
-        prop_assume!(longer(terms).is_ok());
+        let bare = |config: LockConfig| config.with_lock_delay(Duration::ZERO).unwrap();
+        let longer = |config: LockConfig| config.with_lock_delay(Duration::from_millis(lock_delay));
+        prop_assume!(longer(config).is_ok());
         let (mut rngs, mut said) = ([Random(0), Random(0)], Vec::new());
         let policy = WaitPolicy { wait: Duration::ZERO, explain: false, ..WaitPolicy::default() };
-        let both = [bare(terms), longer(terms).unwrap()];
-        let mut claims: Vec<Claim> = both.into_iter().zip(&mut rngs).map(|(terms, rng)| {
-            Claim::acquire(Time::ZERO, terms, policy, rng, &mut said)
+        let both = [bare(config), longer(config).unwrap()];
+        let mut claims: Vec<Claim> = both.into_iter().zip(&mut rngs).map(|(config, rng)| {
+            Claim::acquire(Time::ZERO, config, policy, rng, &mut said)
         }).collect();
         for (now, input) in inputs {
             let inputs = match input {
-                Input::Extend(terms) | Input::Prolong(terms) if longer(terms).is_err() => continue,
-                Input::Extend(terms) => [bare(terms), longer(terms).unwrap()].map(Input::Extend),
-                Input::Prolong(terms) => [bare(terms), longer(terms).unwrap()].map(Input::Prolong),
+                Input::Extend(config) | Input::Prolong(config) if longer(config).is_err() => continue,
+                Input::Extend(config) => [bare(config), longer(config).unwrap()].map(Input::Extend),
+                Input::Prolong(config) => [bare(config), longer(config).unwrap()].map(Input::Prolong),
                 other => [other.clone(), other],
             };
             for ((claim, rng), input) in claims.iter_mut().zip(&mut rngs).zip(inputs) {
@@ -260,11 +260,11 @@ fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
     let (mut asked, mut settled, mut set) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for effect in said {
         match effect {
-            Effect::Send { node, ask, .. } => {
-                let token = ask.token();
+            Effect::Send { node, request, .. } => {
+                let token = request.token();
                 prop_assert!(!settled.contains(&(*node, token)), "asked behind its clean-up");
                 asked.insert((*node, token));
-                if let VoteRequest::Set { .. } = ask {
+                if let VoteRequest::Set { .. } = request {
                     prop_assert!(set.insert((*node, token)), "a token of two attempts");
                 }
             }

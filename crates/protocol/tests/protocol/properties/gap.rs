@@ -14,7 +14,7 @@ const MASTERS: usize = 7;
 /// The outcome of one command.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
-    Answered,
+    Replied,
     ReplyLost,
     Cut,
 }
@@ -23,7 +23,7 @@ enum Way {
 type Round = ([bool; MASTERS], [Way; MASTERS]);
 
 fn any_ways() -> impl Strategy<Value = [Way; MASTERS]> {
-    let way = prop_oneof![6 => Just(Way::Answered), 1 => Just(Way::ReplyLost), 2 => Just(Way::Cut)];
+    let way = prop_oneof![6 => Just(Way::Replied), 1 => Just(Way::ReplyLost), 2 => Just(Way::Cut)];
     proptest::array::uniform7(way)
 }
 
@@ -54,14 +54,14 @@ proptest! {
     fn a_lease_is_gone_once_a_rival_may_have_had_a_quorum_and_not_before(
         masters in 1..=MASTERS, granted in any_ways(), rounds in vec(any_round(), 1..12),
     ) {
-        let reached = granted[..masters].iter().filter(|way| **way == Way::Answered).count();
+        let reached = granted[..masters].iter().filter(|way| **way == Way::Replied).count();
         prop_assume!(reached >= quorum(masters));
         let day = Duration::from_secs(24 * 60 * 60);
-        let terms = LockConfig::new(masters, day, Drift::default(), Duration::from_millis(50)).unwrap();
-        let mut play = Play::acquire_on(terms, ONCE);
+        let config = LockConfig::new(masters, day, Drift::default(), Duration::from_millis(50)).unwrap();
+        let mut play = Play::acquire_on(config, ONCE);
         let mut keys: Vec<bool> = granted[..masters].iter().map(|way| *way != Way::Cut).collect();
         let mut replies = vec![Replies::new(); masters];
-        for at in (0..masters).filter(|at| granted[*at] == Way::Answered) {
+        for at in (0..masters).filter(|at| granted[*at] == Way::Replied) {
             play.reply(Attempt(1), at, Some(Reply::Created));
             replies[at].push((0, true));
             play.handle(Input::Collect);
@@ -75,26 +75,26 @@ proptest! {
             }
             truly |= keys.iter().filter(|key| !**key).count() >= quorum(masters);
             play.effects.clear();
-            play.handle(Input::Extend(terms));
+            play.handle(Input::Extend(config));
             for (at, request) in play.asked() {
                 let VoteRequest::Keep { repair, .. } = request else { continue };
                 let way = ways[at];
-                unreached |= !repair && way != Way::Answered;
+                unreached |= !repair && way != Way::Replied;
                 if way == Way::Cut {
                     continue;
                 }
                 let had = keys[at];
                 keys[at] = had || repair;
-                let answer = match (had, repair) {
+                let reply = match (had, repair) {
                     (true, _) => Reply::Kept,
                     (false, true) => Reply::Created,
                     (false, false) => Reply::Absent,
                 };
-                if way == Way::Answered {
+                if way == Way::Replied {
                     let pending = play.extension() == Extension::Pending;
                     replies[at].push((number, had || repair));
                     let round = u32::try_from(number).expect("there are few");
-                    play.reply(Extend(round), at, Some(answer));
+                    play.reply(Extend(round), at, Some(reply));
                     if pending && play.extension() == Extension::Extended {
                         prop_assert!(!shows_gap(&replies, number), "{:?}", replies);
                     }
@@ -104,7 +104,7 @@ proptest! {
             let gone = shows_gap(&replies, number);
             // Replies may show a gap after the verdict; then the next round reports it.
             let mut next = play.fork();
-            next.handle(Input::Extend(terms));
+            next.handle(Input::Extend(config));
             prop_assert_eq!(next.extension() == Extension::QuorumGone, gone, "{:?}", replies);
             prop_assert!(forgot || !gone, "masters that keep their keys show no gap");
             if truly && !unreached {

@@ -95,7 +95,7 @@ struct Socket {
     client_id: u64,
     inbox: VecDeque<Command>,
     /// Each reply, with the token whose clean-up it completes, if it does.
-    answers: VecDeque<(Reply, Option<Token>)>,
+    replies: VecDeque<(Reply, Option<Token>)>,
 }
 
 struct LinkWorld {
@@ -272,7 +272,7 @@ impl LinkWorld {
                     (_, new) => new.map(|name| (name, self.now)),
                 }
             }
-            answer => unreachable!("{answer:?}"),
+            reply => unreachable!("{reply:?}"),
         }
     }
 
@@ -283,13 +283,13 @@ impl LinkWorld {
             Act::Set => {
                 let token = token(tag);
                 self.living.push(token);
-                let ask = VoteRequest::Set { token, ttl_ms: 1, fair: false, fence: fence(tag) };
-                self.send(ask);
+                let request = VoteRequest::Set { token, ttl_ms: 1, fair: false, fence: fence(tag) };
+                self.send(request);
             }
             Act::Keep(at, repair) if !self.living.is_empty() => {
                 let token = self.living[at % self.living.len()];
-                let ask = VoteRequest::Keep { token, ttl_ms: 1, repair, fence: fence(tag) };
-                self.send(ask);
+                let request = VoteRequest::Keep { token, ttl_ms: 1, repair, fence: fence(tag) };
+                self.send(request);
             }
             Act::Certify(at) if !self.living.is_empty() => {
                 let token = self.living[at % self.living.len()];
@@ -299,8 +299,11 @@ impl LinkWorld {
             Act::CleanUp(at) if !self.living.is_empty() => {
                 let token = self.living.swap_remove(at % self.living.len());
                 self.settled.insert(token);
-                let (key, call) = (key_of(token), WakeUp::None);
-                self.handle(LinkInput::CleanUp { key, token, call, leave: None, tag }, Some(tag));
+                let (key, wake_up) = (key_of(token), WakeUp::None);
+                self.handle(
+                    LinkInput::CleanUp { key, token, wake_up, leave: None, tag },
+                    Some(tag),
+                );
             }
             Act::Probe => self.handle(LinkInput::Probe(tag), Some(tag)),
             Act::ShutDown => {
@@ -324,12 +327,12 @@ impl LinkWorld {
             }
             Act::Deliver(count) => (0..count).for_each(|_| self.deliver()),
             Act::Stray(epoch) if Some(epoch) != self.link.epoch() => {
-                self.handle(LinkInput::Answered { epoch, answer: Reply::Absent }, None);
+                self.handle(LinkInput::Replied { epoch, reply: Reply::Absent }, None);
             }
             Act::Garbage => {
                 if let Some(epoch) = self.link.epoch() {
-                    let answer = Reply::Unknown(Cause::Garbage);
-                    self.handle(LinkInput::Answered { epoch, answer }, None);
+                    let reply = Reply::Unknown(Cause::Garbage);
+                    self.handle(LinkInput::Replied { epoch, reply }, None);
                 }
             }
             Act::Busy(count) => self.busy = count,
@@ -361,9 +364,9 @@ impl LinkWorld {
         }
     }
 
-    fn send(&mut self, ask: VoteRequest) {
-        let (key, tag) = (key_of(ask.token()), self.tags);
-        self.handle(LinkInput::Send { key, ask, tag }, Some(tag));
+    fn send(&mut self, request: VoteRequest) {
+        let (key, tag) = (key_of(request.token()), self.tags);
+        self.handle(LinkInput::Send { key, request, tag }, Some(tag));
     }
 
     fn greet(&mut self) {
@@ -371,8 +374,8 @@ impl LinkWorld {
         let (connection, greeting) = self.master.greet(self.now);
         let client_id = greeting.client_id.expect("it has one");
         let run = self.master.server.run_id();
-        let (inbox, answers) = (VecDeque::new(), VecDeque::new());
-        self.sockets.insert(epoch, Socket { run, connection, client_id, inbox, answers });
+        let (inbox, replies) = (VecDeque::new(), VecDeque::new());
+        self.sockets.insert(epoch, Socket { run, connection, client_id, inbox, replies });
         self.handle(LinkInput::Connected { epoch, greeting }, None);
     }
 
@@ -398,7 +401,7 @@ impl LinkWorld {
     fn execute(&mut self, epoch: u64) {
         let Some(socket) = self.sockets.get_mut(&epoch) else { return };
         let Some(command) = socket.inbox.pop_front() else { return };
-        let answer = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
+        let reply = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
             self.busy -= 1;
             Reply::Unknown(Cause::Error(Arc::from("BUSY")))
         } else {
@@ -406,7 +409,7 @@ impl LinkWorld {
         };
         let mut paid = None;
         match command {
-            Command::Guarded { .. } if answer.clone().plain().creates() => self.granted(),
+            Command::Guarded { .. } if reply.clone().plain().creates() => self.granted(),
             Command::Delete { token, .. } => paid = Some(token),
             Command::Kill { .. } => {
                 let lost =
@@ -415,7 +418,7 @@ impl LinkWorld {
             }
             _ => {}
         }
-        self.sockets.get_mut(&epoch).expect("as above").answers.push_back((answer, paid));
+        self.sockets.get_mut(&epoch).expect("as above").replies.push_back((reply, paid));
     }
 
     /// The check: every lease that the master may have forgotten is over.
@@ -429,12 +432,12 @@ impl LinkWorld {
     fn deliver(&mut self) {
         let Some(epoch) = self.link.epoch() else { return };
         let socket = self.sockets.get_mut(&epoch).expect("greeted");
-        let Some((answer, paid)) = socket.answers.pop_front() else { return };
-        match (paid, &answer) {
+        let Some((reply, paid)) = socket.replies.pop_front() else { return };
+        match (paid, &reply) {
             (Some(token), Reply::Deleted | Reply::Absent) => _ = self.ledger.remove(&token),
             (failed, _) => self.failed = failed,
         }
-        self.handle(LinkInput::Answered { epoch, answer }, None);
+        self.handle(LinkInput::Replied { epoch, reply }, None);
     }
 
     /// The master replies to everything on the open connection.
@@ -553,7 +556,7 @@ fn any_call() -> impl Strategy<Value = WakeUp> {
 
 fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     let epoch = || 0..4_u64;
-    let ask = (0..4_u64, any::<bool>(), any::<bool>()).prop_map(|(number, set, flag)| {
+    let request = (0..4_u64, any::<bool>(), any::<bool>()).prop_map(|(number, set, flag)| {
         let (token, ttl_ms) = (token(number), 1_000);
         let fence = None;
         if set {
@@ -563,10 +566,10 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
         }
     });
     prop_oneof![
-        4 => ask.prop_map(|ask| LinkInput::Send { key: key_of(token(0)), ask, tag: 0 }),
+        4 => request.prop_map(|request| LinkInput::Send { key: key_of(token(0)), request, tag: 0 }),
         2 => (0..4_u64, any_time()).prop_map(|(number, until)| LinkInput::Leave { token: token(number), until }),
-        4 => (0..4_u64, any_call(), option::of(any_ticket())).prop_map(|(number, call, leave)| {
-            LinkInput::CleanUp { key: key_of(token(0)), token: token(number), call, leave, tag: 0 }
+        4 => (0..4_u64, any_call(), option::of(any_ticket())).prop_map(|(number, wake_up, leave)| {
+            LinkInput::CleanUp { key: key_of(token(0)), token: token(number), wake_up, leave, tag: 0 }
         }),
         2 => (any_key(), any_ticket()).prop_map(|(key, waiter_id)| LinkInput::Subscribe { key, waiter_id }),
         1 => any_ticket().prop_map(LinkInput::Unsubscribe),
@@ -575,8 +578,8 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             let position = Position::NotBefore(number);
             LinkInput::Enqueue { key, waiter_id, position, tag: 0 }
         }),
-        1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, waiter_id, call)| {
-            LinkInput::Dequeue { key, waiter_id, call }
+        1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, waiter_id, wake)| {
+            LinkInput::Dequeue { key, waiter_id, wake }
         }),
         1 => Just(LinkInput::Probe(0)),
         1 => Just(LinkInput::Initialize(0)),
@@ -587,15 +590,15 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             LinkInput::Closed { epoch, why: Arc::from("why"), random }
         }),
         8 => (epoch(), prop_oneof![
-            3 => any_answer(),
+            3 => any_reply(),
             1 => Just(Reply::Unknown(Cause::NoScript)),
             1 => (any_marker(), any_marker()).prop_map(|(boot, probation)| Reply::Marked { boot, probation }),
-            2 => (any_answer(), any::<u64>()).prop_map(|(answer, micros)| answer.stamped(micros)),
+            2 => (any_reply(), any::<u64>()).prop_map(|(reply, micros)| reply.stamped(micros)),
             1 => Just(Reply::Initialized),
             2 => Just(Reply::Alive),
             1 => (0..3_u32).prop_map(|listeners| Reply::Freed { listeners }),
         ])
-            .prop_map(|(epoch, answer)| LinkInput::Answered { epoch, answer }),
+            .prop_map(|(epoch, reply)| LinkInput::Replied { epoch, reply }),
         4 => Just(LinkInput::Wake),
         1 => Just(LinkInput::ShutDown),
     ]

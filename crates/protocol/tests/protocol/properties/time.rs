@@ -43,12 +43,12 @@ pub(crate) fn valid_terms() -> impl Strategy<Value = LockConfig> {
         |(ttl, drift, ms, fenced, lock_delay)| {
             let usual =
                 || LockConfig::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
-            let terms = LockConfig::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
-            let terms = terms.with_lock_delay(lock_delay).unwrap_or(terms);
+            let config = LockConfig::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
+            let config = config.with_lock_delay(lock_delay).unwrap_or(config);
             if fenced {
-                terms.with_fencing(MAX_FENCING_COUNTER_TTL).expect("it fits")
+                config.with_fencing(MAX_FENCING_COUNTER_TTL).expect("it fits")
             } else {
-                terms
+                config
             }
         },
     )
@@ -66,17 +66,17 @@ proptest! {
 
     #[test]
     fn a_deadline_lies_before_the_end_of_the_key(
-        start in any_time(), terms in valid_terms(), ttl in any_duration(), drift in any_drift(),
+        start in any_time(), config in valid_terms(), ttl in any_duration(), drift in any_drift(),
     ) {
-        let end = start.plus(terms.ttl());
-        let deadline = start.plus(terms.validity());
+        let end = start.plus(config.ttl());
+        let deadline = start.plus(config.validity());
         // The deadline is strictly earlier where there is drift. Time ends at "never".
-        prop_assert!(deadline < end || drift_free(terms) || end == Time::NEVER);
+        prop_assert!(deadline < end || drift_free(config) || end == Time::NEVER);
         prop_assert!(deadline <= end);
-        prop_assert!(terms.validity() > terms.node_timeout());
-        prop_assert!(terms.key_ttl_ms() >= 1 && terms.ttl() <= MAX_TTL);
+        prop_assert!(config.validity() > config.node_timeout());
+        prop_assert!(config.key_ttl_ms() >= 1 && config.ttl() <= MAX_TTL);
         prop_assert!(drift.of(ttl) >= drift.fixed);
-        if let Ok(other) = terms.with_ttl(ttl) {
+        if let Ok(other) = config.with_ttl(ttl) {
             prop_assert!(other.ttl() <= ttl && ttl < other.ttl().saturating_add(MS));
         }
     }
@@ -102,6 +102,6 @@ proptest! {
     }
 }
 
-fn drift_free(terms: LockConfig) -> bool {
-    terms.validity() == terms.ttl()
+fn drift_free(config: LockConfig) -> bool {
+    config.validity() == config.ttl()
 }

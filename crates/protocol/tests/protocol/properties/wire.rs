@@ -66,9 +66,9 @@ proptest! {
         let Ok(Some((frame, used))) = parse(&bytes, MAX_REPLY) else { return Ok(()) };
         prop_assert!(0 < used && used <= bytes.len());
         for expect in EXPECTS {
-            let answer = expect.read(&frame);
+            let reply = expect.read(&frame);
             // Only the one right reply is a grant.
-            if answer.clone().plain() == Reply::Created {
+            if reply.clone().plain() == Reply::Created {
                 let right = match expect {
                     Expect::Set => frame == Frame::Simple(b"OK"),
                     Expect::Grant { fenced: false } => frame == Frame::Integer(1),
@@ -79,14 +79,14 @@ proptest! {
                 };
                 prop_assert!(right, "{:?} {:?}", expect, frame);
             }
-            if let Reply::Unknown(Cause::Error(text)) = answer {
+            if let Reply::Unknown(Cause::Error(text)) = reply {
                 prop_assert!(text.len() <= 3 * 200 && !text.chars().any(char::is_control));
             }
         }
         let hello = Hello { password: Some("pw".into()), ..Hello::default() };
         for guarded in [false, true] {
             let handshake = hello.handshake(guarded);
-            for index in 0..=handshake.answers() {
+            for index in 0..=handshake.replies() {
                 let _ = handshake.read(index, &frame, &mut Greeting::default());
             }
         }

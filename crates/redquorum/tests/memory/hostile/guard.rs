@@ -14,9 +14,9 @@ use crate::support::S;
 const TTL: Duration = Duration::from_secs(5);
 const NAME: &str = "bad";
 /// The boot marker of the scripted master: its run id is the master's name.
-const MARKER: &str = "bad 5000 fleet=ca9baebb92353c04";
+const MARKER: &str = "bad 5000 masters=ca9baebb92353c04";
 /// The boot marker of another server process.
-const OTHER: &str = "other 5000 fleet=ca9baebb92353c04";
+const OTHER: &str = "other 5000 masters=ca9baebb92353c04";
 /// The name of the set of masters; the markers contain its fingerprint. A marker of another set
 /// would refuse the whole attempt instead of one vote.
 const MASTERS_ID: &str = "jobs";

@@ -104,7 +104,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
         add("answers QUEUED", at, bytes("+QUEUED\r\n"), cause);
         add("answers with too large a number", at, bytes(":99999999999999999999\r\n"), cause);
     }
-    let silent = Some("no answer within the node timeout");
+    let silent = Some("no reply within the node timeout");
     let broken = Some("connection broke");
     for (at, granting) in [(At::Set, false), (At::Commands, false), (At::Eval, true)] {
         let unless = |cause| if granting { None } else { cause };

@@ -36,8 +36,8 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
     assert!(most.0 >= bounds().unanswered, "the bound was not reached: {most:?}");
     assert!(most.0 <= bounds().unanswered + 1 && most.1 <= bounds().unanswered, "{most:?}");
     let last = lock.acquire("r").await.unwrap();
-    let answer = last.report().masters()[4].outcome.clone();
-    assert_eq!(answer, Some(MasterOutcome::Unknown(Cause::Overloaded)));
+    let reply = last.report().masters()[4].outcome.clone();
+    assert_eq!(reply, Some(MasterOutcome::Unknown(Cause::Overloaded)));
     // The master goes on, and all clean-ups complete.
     masters.resume(5);
     sleep(MS).await;
@@ -57,8 +57,8 @@ async fn a_stalled_master_is_not_asked_and_owes_no_more() {
     assert_eq!((before.state, before.owed), (LinkState::Stalled, 1));
     for number in 0..1_000 {
         let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
-        let answer = lease.report().masters()[4].outcome.clone();
-        assert_eq!(answer, Some(MasterOutcome::Unknown(Cause::Stalled)));
+        let reply = lease.report().masters()[4].outcome.clone();
+        assert_eq!(reply, Some(MasterOutcome::Unknown(Cause::Stalled)));
     }
     let after = &lock.stats().masters[4];
     assert_eq!((after.owed, after.unanswered), (before.owed, before.unanswered));

@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
                         for clients that have none: masters are marked for the lock's";
             self.wrong(&at, message, fix);
         }
-        self.terms(self.lock.1.ttl.0, &at, Some(guard));
+        self.config(self.lock.1.ttl.0, &at, Some(guard));
     }
 
     /// Whether the client has the same masters and lock as others of its process, which share them.
@@ -160,7 +160,7 @@ impl<'a> Run<'a> {
         let (id, lock) = (&client.id, client.options(self.lock.1));
         if let Some(ttl) = step.ttl() {
             self.whole(at, Length(ttl));
-            self.terms(ttl, at, lock.guard);
+            self.config(ttl, at, lock.guard);
         }
         match step {
             Step::Acquire { wait, cancel, .. } => {

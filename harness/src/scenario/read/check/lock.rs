@@ -27,7 +27,7 @@ impl Run<'_> {
             let at = place.key("initialized").itself();
             self.wrong(&at, "only a guard distrusts masters that are new", fix);
         }
-        self.terms(lock.ttl.0, &place.key("ttl"), lock.guard);
+        self.config(lock.ttl.0, &place.key("ttl"), lock.guard);
     }
 
     /// The harness passes options to clients in milliseconds.
@@ -46,24 +46,24 @@ impl Run<'_> {
 
     /// Whether the library accepts a TTL with the other options. A problem with the TTL is reported
     /// at its place, which may be in a script. A client may have a `restart-guard` of its own.
-    pub(super) fn terms(&mut self, ttl: Duration, at: &Place, guard: Option<Length>) {
+    pub(super) fn config(&mut self, ttl: Duration, at: &Place, guard: Option<Length>) {
         let (options, lock) = &self.lock;
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
-        let terms = LockConfig::new(nodes, ttl, drift, lock.node_timeout.0)
-            .and_then(|terms| terms.with_lock_delay(lock.grace.0));
+        let config = LockConfig::new(nodes, ttl, drift, lock.node_timeout.0)
+            .and_then(|config| config.with_lock_delay(lock.grace.0));
         // A client that opts out of the others' guard does not check clocks either.
         let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
-        let guarded = |terms: LockConfig| {
+        let guarded = |config: LockConfig| {
             let Some(max_ttl) = guard else {
-                return looks.map_or(Ok(terms), |_| Err(BadOption::ClockBoundWithoutGuard));
+                return looks.map_or(Ok(config), |_| Err(BadOption::ClockBoundWithoutGuard));
             };
             let guard = Guard::new(max_ttl.0, drift, 0)?;
-            let Some(bound) = looks else { return terms.with_max_ttl(guard.max_ttl()) };
+            let Some(bound) = looks else { return config.with_max_ttl(guard.max_ttl()) };
             let guard = guard.with_clock_bound(bound.0)?;
-            terms.with_max_ttl(guard.max_ttl())?.with_clock_bound(bound.0)
+            config.with_max_ttl(guard.max_ttl())?.with_clock_bound(bound.0)
         };
-        let Err(bad) = terms.and_then(guarded) else { return };
+        let Err(bad) = config.and_then(guarded) else { return };
         let place = match bad {
             BadOption::NodeTimeoutTooShort { .. } => options.key("node-timeout"),
             BadOption::DriftTooSmall { .. } => options.key("drift"),

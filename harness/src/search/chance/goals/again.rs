@@ -13,10 +13,10 @@ pub(super) fn reached(records: &[Record]) -> Vec<Goal> {
     let mut lost = BTreeSet::new();
     for record in records {
         match &record.event {
-            Event::Asked { client, id, op, resource: Some(resource), again, .. } => {
+            Event::Requested { client, id, op, resource: Some(resource), again, .. } => {
                 asked.insert(*id, (op.as_ref(), (client, resource), *again));
             }
-            Event::Answered { id, ok, from, at, handles, .. } => {
+            Event::Replied { id, ok, from, at, handles, .. } => {
                 let Some((op, whose, again)) = asked.get(id) else { continue };
                 let others = *ok && handles.is_some();
                 match *op {

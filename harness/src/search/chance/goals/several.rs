@@ -28,15 +28,15 @@ fn are_opposite(several: &[&Request<'_>]) -> bool {
         named.iter().any(|(other, others_last)| {
             one.client != other.client
                 && (one.resource, *last) == (*others_last, other.resource)
-                && one.asked <= other.answered()
-                && other.asked <= one.answered()
+                && one.asked <= other.replied()
+                && other.asked <= one.replied()
         })
     })
 }
 
 /// Whether a quorum granted a resource, and the client gave it up since another was taken.
 fn is_undone(seen: &RunView<'_, '_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
-    let during = request.asked..=request.answered();
+    let during = request.asked..=request.replied();
     let of = |name: &str| {
         let name = name.to_owned();
         let own = attempts.iter().filter(|one| one.process == request.process);

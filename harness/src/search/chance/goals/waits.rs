@@ -57,10 +57,10 @@ pub(super) fn reached(seen: &RunView<'_, '_>) -> Vec<Goal> {
         if one.handed_off {
             goals.push(Goal::HandOff);
             let gone = requests().any(|request| {
-                request.answer.is_some_and(|it| it.why == Some(FailureReason::Cancelled))
+                request.reply.is_some_and(|it| it.why == Some(FailureReason::Cancelled))
                     && one.process == request.process
                     && request.asked <= one.from
-                    && (one.from..one.from + 200 * MS).contains(&request.answered())
+                    && (one.from..one.from + 200 * MS).contains(&request.replied())
             });
             goals.extend((gone && !granted(one.token)).then_some(Goal::HandedOffGone));
         } else {
@@ -114,7 +114,7 @@ fn woken(
 fn has_yielded(seen: &RunView<'_, '_>, tries: &[Try<'_>]) -> bool {
     let lease = |request: &Request<'_>| {
         let granted = token(request)?;
-        Some((request.answered(), tries.iter().find(|one| one.token == granted)?))
+        Some((request.replied(), tries.iter().find(|one| one.token == granted)?))
     };
     let mut leases: Vec<(Ns, &Try<'_>)> = seen.case.requests.iter().filter_map(lease).collect();
     leases.sort_by_key(|(at, _)| *at);
