@@ -176,9 +176,11 @@ fn call(sha1: &str, arguments: &[&[u8]]) -> Option<Command> {
         }
         [_, ours, queue @ ..] if sha1 == DELETE.sha1 => {
             let (wake_up, leave) = match queue {
-                [] => (WakeUp::None, None),
-                [b"1", leaver] => (WakeUp::First, Waiter::parse(leaver)),
-                [_, leaver] => (WakeUp::Count, Waiter::parse(leaver)),
+                [] => (WakeUp::First, None),
+                [b"count"] => (WakeUp::Count, None),
+                [b"none"] => (WakeUp::None, None),
+                [b"first", waiter] => (WakeUp::First, Some(Waiter::parse(waiter)?)),
+                [b"count", waiter] => (WakeUp::Count, Some(Waiter::parse(waiter)?)),
                 _ => return None,
             };
             Command::Delete { key, token: token(ours)?, wake_up, leave }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{
     BOOT, CERTIFY, DELETE, Expect, GRANT, GUARDED, KEEP, PROBATION, PROBE, QUEUE, Script, WATCH,
-    channel_of, counter_of, decimal, scripts, write_command,
+    channel_of, counter_of, decimal, frame::write_parts, scripts, write_command,
 };
 use crate::effect::{Key, WakeUp};
 use crate::fence::Fence;
@@ -141,7 +141,7 @@ impl Command {
         match self {
             Self::Set { key, fair: false, fence: None, .. }
             | Self::Keep { key, fence: None, .. }
-            | Self::Delete { key, wake_up: WakeUp::None, .. } => key.len() + 128,
+            | Self::Delete { key, leave: None, .. } => key.len() + 128,
             Self::Delete { key, .. } | Self::Enqueue { key, .. } | Self::Dequeue { key, .. } => {
                 key.len() + 192
             }
@@ -208,11 +208,18 @@ impl Command {
                 call(out, CERTIFY, &keys, &[token.as_bytes(), least, memory]);
             }
             Self::Delete { key, token, wake_up, leave } => {
-                let wakes = flag(*wake_up == WakeUp::First);
-                let leave = leave.map(|waiter| waiter.to_string()).unwrap_or_default();
-                let arguments = [token.as_bytes(), wakes, leave.as_bytes()];
-                let silent = *wake_up == WakeUp::None && leave.is_empty();
-                call(out, DELETE, &[key], if silent { &arguments[..1] } else { &arguments });
+                let token = token.as_bytes();
+                match (leave.map(|waiter| waiter.to_string()), wake_up) {
+                    // Most releases: nothing but the token.
+                    (None, WakeUp::First) => call(out, DELETE, &[key], &[token]),
+                    (None, WakeUp::Count) => call(out, DELETE, &[key], &[token, b"count"]),
+                    (None, WakeUp::None) => call(out, DELETE, &[key], &[token, b"none"]),
+                    (Some(leave), wake_up) => {
+                        let first = *wake_up == WakeUp::First;
+                        let wakes: &[u8] = if first { b"first" } else { b"count" };
+                        call(out, DELETE, &[key], &[token, wakes, leave.as_bytes()]);
+                    }
+                }
             }
             Self::Enqueue { key, waiter, position } => {
                 let (waiter, exactly) = (waiter.to_string(), matches!(position, Position::At(_)));
@@ -246,7 +253,7 @@ impl Command {
 fn call(out: &mut Vec<u8>, script: Script, keys: &[&[u8]], arguments: &[&[u8]]) {
     let mut digits = [0; 20];
     let name = [b"EVALSHA", script.sha1.as_bytes(), decimal(keys.len() as u64, &mut digits)];
-    write_command(out, &[&name[..], keys, arguments].concat());
+    write_parts(out, &[&name, keys, arguments]);
 }
 
 /// An argument of a script that is a condition.

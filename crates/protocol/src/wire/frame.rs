@@ -189,9 +189,15 @@ impl Frame<'_> {
 
 /// Appends a command to `out`, as an array of bulks.
 pub fn write_command(out: &mut Vec<u8>, args: &[&[u8]]) {
-    out.reserve(args.iter().map(|arg| arg.len() + 16).sum::<usize>() + 16);
-    write_length(out, b'*', args.len());
-    args.iter().for_each(|arg| write_bulk(out, arg));
+    write_parts(out, &[args]);
+}
+
+/// Appends a command, as an array of bulks. Its arguments come in several slices.
+pub(super) fn write_parts(out: &mut Vec<u8>, parts: &[&[&[u8]]]) {
+    write_length(out, b'*', parts.iter().map(|args| args.len()).sum());
+    for args in parts {
+        args.iter().for_each(|arg| write_bulk(out, arg));
+    }
 }
 
 fn write_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -201,7 +207,15 @@ fn write_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 fn write_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    write_line(out, &[kind], super::decimal(length as u64, &mut [0; 20]));
+    // Each argument of each command has a length, and most lengths have one or two digits.
+    match u8::try_from(length) {
+        Ok(ones @ 0..10) => out.extend_from_slice(&[kind, b'0' + ones, b'\r', b'\n']),
+        Ok(both @ 10..100) => {
+            let (tens, ones) = (b'0' + both / 10, b'0' + both % 10);
+            out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+        }
+        _ => write_line(out, &[kind], super::decimal(length as u64, &mut [0; 20])),
+    }
 }
 
 fn write_line(out: &mut Vec<u8>, kind: &[u8], text: &[u8]) {

@@ -72,9 +72,9 @@ end
 /// key it returns what is left of the TTL (−1: it has none) and the start of the value. A key of
 /// another type is an error.
 ///
-/// With `ARGV[2]` the waiter `ARGV[3]`, if it is not empty, leaves the queue. Then, if the key is
-/// gone and `ARGV[2]` is 1, the first waiter is woken. The reply to a deletion is then 1 plus the
-/// number of waiters.
+/// Unless `ARGV[2]` is `none`, the waiter `ARGV[3]`, if there is one, leaves the queue, and the
+/// reply to a deletion is 1 plus the number of waiters. Before that, if the key is gone and
+/// `ARGV[2]` is `first` or missing, the first waiter is woken.
 pub const DELETE: Script = Script {
     source: concat!(
         "\
@@ -83,12 +83,12 @@ if type(value) == 'table' then return value end
 local ours = value == ARGV[1]
 if ours then redis.call('DEL', KEYS[1]) end
 local waiters = 0
-if ARGV[2] and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then
+if ARGV[2] ~= 'none' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then
 ",
         queue!(),
         "\
-if ARGV[3] ~= '' then drop({ARGV[3]}) end
-local time = ARGV[2] == '1' and (ours or not value) and redis.pcall('TIME')
+if ARGV[3] then drop({ARGV[3]}) end
+local time = ARGV[2] ~= 'count' and (ours or not value) and redis.pcall('TIME')
 if time and time[1] then wake(clock(time)) end
 waiters = tonumber(redis.pcall('ZCARD', queue)) or 0
 end
@@ -97,7 +97,7 @@ if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "fa613b6067329b0021180b63bf47a17b4f256b7f",
+    sha1: "d6de9b101fba6db7e95d8136666a77bfbabd0316",
 };
 
 /// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
