@@ -502,7 +502,7 @@ impl<K: Conduct> Process<K> {
         if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
             return around.refuse(id, FailureReason::Error);
         }
-        self.advance(claim, Input::Extend(config), around);
+        self.advance(claim, Input::extend(config), around);
         let rounds = self.rounds(claim);
         if let Some(lease) = self.lease(claim) {
             lease.extend((id, from), rounds);

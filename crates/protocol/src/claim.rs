@@ -5,6 +5,7 @@
 //! [links](crate::link). Every way out enqueues the clean-up of what the claim may have set:
 //! failure, loss, release, and [`Input::Abandon`].
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -28,8 +29,9 @@ pub enum Input {
     Wake,
     /// The caller collects its lease.
     Collect,
-    /// The holder extends the lease: it is to live by this config, from now.
-    Extend(LockConfig),
+    /// The holder extends the lease: it is to live by this config, from now. Boxed, because most
+    /// inputs are replies, and each is moved several times.
+    Extend(Box<LockConfig>),
     /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
     /// A link reports an event of the resource while the claim waits for it.
@@ -48,13 +50,25 @@ pub enum Input {
     Reenter,
     /// The holder wants the lease to live at least as long as this config grants from now. A lease
     /// that lives longer does not change.
-    Prolong(LockConfig),
+    Prolong(Box<LockConfig>),
     /// The holder is done. This counts down one of several handles; the last handle gives the lease
     /// back.
     Release,
     /// The caller is gone: its future or its lease was dropped. Handles count as for
     /// [`Release`](Input::Release).
     Abandon,
+}
+
+impl Input {
+    /// The holder extends the lease, by this config.
+    pub fn extend(config: LockConfig) -> Self {
+        Self::Extend(Box::new(config))
+    }
+
+    /// The holder wants the lease to live at least as long as this config grants from now.
+    pub fn prolong(config: LockConfig) -> Self {
+        Self::Prolong(Box::new(config))
+    }
 }
 
 /// The state of a claim.
@@ -107,14 +121,14 @@ impl Claim {
                 hold.replied(now, step, node, reply.plain(), out);
             }
             (Self::Holding(hold), Input::Wake) => hold.wake(now, out),
-            (Self::Holding(hold), Input::Extend(config)) => hold.extend(now, config, out),
+            (Self::Holding(hold), Input::Extend(config)) => hold.extend(now, *config, out),
             (Self::Holding(hold), Input::KeepAlive(max_hold)) => {
                 hold.keep_alive(now, max_hold, out);
             }
             (Self::Holding(hold), Input::HandOn) => hold.hand_on(),
             (Self::Holding(hold), Input::Renew) => hold.renew_early(now, out),
             (Self::Holding(hold), Input::Reenter) => hold.reenter(now, out),
-            (Self::Holding(hold), Input::Prolong(config)) => hold.prolong(now, config, out),
+            (Self::Holding(hold), Input::Prolong(config)) => hold.prolong(now, *config, out),
             (Self::Holding(hold), Input::Release) if hold.has_others() => {
                 hold.return_handle(now, out);
             }

@@ -68,8 +68,6 @@ pub struct Client<C: ClaimMachine = Claim> {
     queues: WaitQueues,
     owners: Owners,
     timers: Timers,
-    /// How many leases have had a watchdog.
-    watched: u64,
     /// The votes of each master.
     votes: Vec<VoteCounts>,
     /// Replies that claims have yet to receive.
@@ -149,7 +147,6 @@ impl<C: ClaimMachine> Client<C> {
             queues: WaitQueues::default(),
             owners: Owners::new(),
             timers: Timers::default(),
-            watched: 0,
             votes: alloc::vec![VoteCounts::default(); config.nodes],
             inputs: VecDeque::new(),
             shut_down: false,
@@ -264,7 +261,8 @@ impl<C: ClaimMachine> Client<C> {
             Some(RequestState::Queued(until)) => return until,
             // The round ends with the lease's own claim.
             Some(RequestState::Extending(of)) => self.claim(of),
-            _ => self.claim(id),
+            Some(RequestState::Claim(claim)) => Some(claim),
+            _ => None,
         };
         let Some(claim) = claim else { return Time::NEVER };
         match claim.claim() {

@@ -54,6 +54,8 @@ pub struct LockConfig {
     /// How much longer masters keep the key than the lease lives.
     lock_delay: Duration,
     drift: Drift,
+    /// The drift of the TTL: every deadline needs it.
+    ttl_drift: Duration,
     node_timeout: Duration,
     fencing: Option<Duration>,
     /// The longest TTL on which a guard relies.
@@ -89,17 +91,24 @@ impl LockConfig {
         }
         // Bounded by MAX_TTL, so whole milliseconds fit.
         let ttl = Duration::from_millis(millis(ttl));
-        if drift.of(ttl) < MIN_DRIFT {
-            return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
+        let ttl_drift = drift.of(ttl);
+        if ttl_drift < MIN_DRIFT {
+            return Err(BadOption::DriftTooSmall { drift: ttl_drift });
         }
-        let (lock_delay, clock_bound) = (Duration::ZERO, Duration::ZERO);
-        let (fencing, max_ttl) = (None, None);
-        let config =
-            Self { nodes, ttl, lock_delay, drift, node_timeout, fencing, max_ttl, clock_bound };
-        if drift.of(ttl).saturating_add(node_timeout) >= ttl {
-            return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
+        if ttl_drift.saturating_add(node_timeout) >= ttl {
+            return Err(BadOption::TtlTooShort { ttl, drift: ttl_drift, node_timeout });
         }
-        Ok(config)
+        Ok(Self {
+            nodes,
+            ttl,
+            lock_delay: Duration::ZERO,
+            drift,
+            ttl_drift,
+            node_timeout,
+            fencing: None,
+            max_ttl: None,
+            clock_bound: Duration::ZERO,
+        })
     }
 
     /// This config with another TTL, checked again.
@@ -171,7 +180,7 @@ impl LockConfig {
     /// # Errors
     /// [`BadOption::TtlBelowClockBound`] if nothing would be left of the TTL.
     pub fn with_clock_bound(self, bound: Duration) -> Result<Self, BadOption> {
-        let (ttl, drift, node_timeout) = (self.ttl, self.drift.of(self.ttl), self.node_timeout);
+        let Self { ttl, ttl_drift: drift, node_timeout, .. } = self;
         if drift.saturating_add(node_timeout).saturating_add(bound) >= ttl {
             return Err(BadOption::TtlBelowClockBound { ttl, bound, drift, node_timeout });
         }
@@ -239,8 +248,8 @@ impl LockConfig {
 
     /// How long a lease lives, counted from before its first byte is sent: TTL − drift, less what a
     /// clock may gain unnoticed.
-    pub fn validity(self) -> Duration {
-        self.ttl.saturating_sub(self.drift.of(self.ttl)).saturating_sub(self.clock_bound)
+    pub const fn validity(self) -> Duration {
+        self.ttl.saturating_sub(self.ttl_drift).saturating_sub(self.clock_bound)
     }
 
     /// How long one round waits for the masters' replies.

@@ -1,5 +1,6 @@
 //! Token: the random value that proves ownership of one attempt.
 
+use core::cmp::Ordering;
 use core::fmt;
 
 /// The length of a token in bytes.
@@ -9,7 +10,7 @@ pub const TOKEN_LEN: usize = 20;
 ///
 /// It identifies an attempt and has no order: it is not a fencing token. A client that has the
 /// token can delete the key, so `Debug` shows only its first four bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token([u8; TOKEN_LEN]);
 
 impl Token {
@@ -26,6 +27,24 @@ impl Token {
     /// The token with exactly these bytes, if their number is right.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
+    }
+}
+
+/// The order of the bytes, for maps. Almost always the first eight bytes decide, which are compared
+/// as a number: a link looks for a token several times for each key.
+impl Ord for Token {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let first = |Self(bytes): &Self| {
+            let [a, b, c, d, e, f, g, h, ..] = *bytes;
+            u64::from_be_bytes([a, b, c, d, e, f, g, h])
+        };
+        first(self).cmp(&first(other)).then_with(|| self.0.cmp(&other.0))
+    }
+}
+
+impl PartialOrd for Token {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

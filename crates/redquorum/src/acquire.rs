@@ -325,8 +325,8 @@ impl Acquiring {
             let result = match found {
                 // From here on the lease ends the claim.
                 Found::Granted => {
-                    let waited = claim.lock_state.clock.now().since(self.asked);
-                    Ok(Lease::new(claim, waited))
+                    let now = claim.lock_state.clock.now();
+                    Ok(Lease::new(claim, now, self.asked))
                 }
                 Found::Reentered(of) => Ok(Lease::again(of)),
                 Found::Refused(error) => Err(error),
@@ -372,14 +372,18 @@ impl Acquiring {
         nap: Duration,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock.timer(until))));
         if self.armed > until || self.armed == Time::NEVER {
-            self.armed = until.min(clock.now().plus(nap));
-            timer.as_mut().reset(clock.timer(self.armed));
+            let now = clock.now();
+            self.armed = until.min(now.plus(nap));
+            let fires = tokio::time::Instant::now() + self.armed.since(now);
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(fires),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(fires))),
+            }
         }
-        if timer.as_mut().poll(cx).is_pending() {
+        if let Some(timer) = &mut self.timer
+            && timer.as_mut().poll(cx).is_pending()
+        {
             return Poll::Pending;
         }
         // The timer has fired by Tokio's clock; the caller compares with the lock's clock.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Loss, Outcome, Votes};
+use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Loss, Outcome, Time, Votes};
 use tokio::sync::MutexGuard;
 
 use crate::claim::ClaimCell;
@@ -63,8 +63,9 @@ impl fmt::Display for Released {
 }
 
 impl Lease {
-    /// Makes the lease of a claim, after this waiting time.
-    pub(crate) fn new(claim: Arc<ClaimCell>, waited: Duration) -> Self {
+    /// Makes the lease of a claim, which was asked for at this time.
+    pub(crate) fn new(claim: Arc<ClaimCell>, now: Time, asked: Time) -> Self {
+        let waited = now.since(asked);
         let counters = &claim.lock_state.shared.counters;
         counters.waits[0].record(waited);
         counters.acquired.add();
@@ -72,7 +73,7 @@ impl Lease {
             counters.certified.add();
         }
         let lease = Self { claim, given_back: false };
-        lease.claim.granted.get_or_init(|| lease.claim.lock_state.clock.now());
+        lease.claim.granted.get_or_init(|| now);
         crate::trace::acquired(lease.claim.shown(), waited, lease.report());
         lease
     }
@@ -155,7 +156,7 @@ impl Lease {
 
     /// The replies so far in the latest round, the grant or an extension, finished or not.
     pub fn latest_report(&self) -> Report {
-        self.claim.report(&self.claim.hold(|hold| hold.votes().clone()))
+        self.claim.hold(|hold| self.claim.report(hold.votes()))
     }
 
     /// The resource, without the lock's prefix.
@@ -233,7 +234,7 @@ impl Lease {
             return Err(ExtendError::ShutDown);
         }
         let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
-        let round = self.claim.apply(Input::Extend(config), rounds);
+        let round = self.claim.apply(Input::extend(config), rounds);
         self.extended_by(round).await
     }
 
@@ -341,13 +342,15 @@ impl Lease {
         }
         self.claim.lock_state.shared.counters.released.add();
         let released = self.claim.until(|claim| match claim {
-            Claim::Releasing(release) => Some((release.outcome()?, release.votes().clone())),
+            Claim::Releasing(release) => {
+                Some((release.outcome()?, self.claim.report(release.votes())))
+            }
             _ => None,
         });
-        let (outcome, votes) = released.await;
+        let (outcome, report) = released.await;
         self.given_back = true;
         self.claim.end();
-        Released { resource, outcome, report: self.claim.report(&votes) }
+        Released { resource, outcome, report }
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! Take the mutexes in this order: a socket's [`Io`], the state, an [`Outbox`].
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,7 @@ pub(crate) struct Outbox {
 pub(crate) struct State {
     pub(crate) client: Client,
     pub(crate) masters: Vec<Master>,
-    callers: HashMap<ClaimId, Caller>,
+    callers: BTreeMap<ClaimId, Caller>,
     /// The callers that asked about a master itself, by request number.
     questions: HashMap<u64, oneshot::Sender<Reply>>,
     asked: u64,
@@ -203,7 +203,7 @@ impl Shared {
         let state = State {
             client,
             masters: names.iter().map(master).collect(),
-            callers: HashMap::new(),
+            callers: BTreeMap::new(),
             questions: HashMap::new(),
             asked: 0,
             retry: Some(retry),

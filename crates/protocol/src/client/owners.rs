@@ -166,7 +166,7 @@ impl<C: ClaimMachine> Client<C> {
             return;
         };
         let before = hold.extension().0;
-        self.drive(lease, Input::Prolong(config), cx);
+        self.drive(lease, Input::prolong(config), cx);
         let Some(hold) = self.hold(lease) else { return };
         let round = match hold.extension() {
             (number, _) if number == before => {

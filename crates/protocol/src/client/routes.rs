@@ -5,6 +5,7 @@
 
 use alloc::vec::Vec;
 
+use super::timers::leeway;
 use super::{ClaimId, ClaimMachine, Client, ClientEffect, Context, ReplyTo, State};
 use crate::claim::{Claim, Input};
 use crate::effect::{Effect, Key, QueueEvent, RoundId};
@@ -21,7 +22,8 @@ impl<C: ClaimMachine> Client<C> {
         let mut effects = core::mem::take(&mut self.effects);
         claim.handle(cx.clocks, input, cx.rng, &mut effects);
         if !effects.is_empty() {
-            self.route(id, &mut effects, cx);
+            let key = entry.key.clone();
+            self.route(id, &key, &mut effects, cx);
         }
         self.effects = effects;
         self.follow_up(id, cx);
@@ -31,11 +33,10 @@ impl<C: ClaimMachine> Client<C> {
     pub(super) fn route(
         &mut self,
         id: ClaimId,
+        key: &Key,
         effects: &mut Vec<Effect>,
         cx: &mut Context<'_, C>,
     ) {
-        let Some(entry) = self.claims.get(&id) else { return };
-        let key = entry.key.clone();
         for effect in effects.drain(..) {
             let key = key.clone();
             let (node, input) = match effect {
@@ -183,13 +184,13 @@ impl<C: ClaimMachine> Client<C> {
     /// Whether the caller of a waiting request has not looked at it for a long time.
     pub(super) fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
         let Some(entry) = self.claims.get(&id) else { return false };
-        !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
+        !entry.waits && cx.now() >= entry.changed.plus(leeway(self.config.node_timeout))
     }
 
     /// Updates the turns, the subscriptions and the timers after an input.
     pub(super) fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        self.set_timer(id, cx);
         let Some(entry) = self.claims.get_mut(&id) else { return };
+        self.timers.set(id, entry, self.config.node_timeout, cx);
         let State::Claim(claim) = &entry.state else { return };
         let claim = claim.claim();
         let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::pacing::renewal_moment;
-use super::{ClaimId, ClaimMachine, Client, Context, ReplyTo, State};
+use super::{ClaimId, ClaimMachine, Client, Context, Entry, ReplyTo, State};
 use crate::claim::{Claim, Input};
 use crate::link::{Link, LinkState};
 use crate::quorum::quorum;
@@ -48,6 +48,8 @@ pub(super) struct Timer {
 pub(super) struct Timers {
     ends: BTreeSet<(Time, ClaimId)>,
     renewals: BTreeSet<(Time, ClaimId)>,
+    /// How many leases have had a watchdog.
+    watched: u64,
     /// Until when no renewal is sent, because masters had too many commands to answer.
     paused: Option<Time>,
 }
@@ -55,6 +57,9 @@ pub(super) struct Timers {
 impl Timers {
     /// Replaces the timers of a claim.
     pub(super) fn replace(&mut self, id: ClaimId, set: Timer, wanted: Timer) {
+        if set == wanted {
+            return;
+        }
         let Self { ends, renewals, .. } = self;
         let sets = [(ends, set.end, wanted.end), (renewals, set.renewal, wanted.renewal)];
         for (timers, set, wanted) in sets {
@@ -63,6 +68,44 @@ impl Timers {
                 timers.extend(wanted.map(|time| (time, id)));
             }
         }
+    }
+
+    /// Sets the timers of a claim. They are for a held lease, for a lease that is not collected,
+    /// and for a waiting request whose caller may be unresponsive.
+    pub(super) fn set<C: ClaimMachine>(
+        &mut self,
+        id: ClaimId,
+        entry: &mut Entry<C, C::Seed>,
+        node_timeout: Duration,
+        cx: &Context<'_, C>,
+    ) {
+        let State::Claim(claim) = &entry.state else { return };
+        let mut wanted = Timer::default();
+        match claim.claim() {
+            Claim::Holding(hold) if hold.lost().is_none() => {
+                let end = claim.by_now(cx.clocks, hold.next_end());
+                // A timer that fires early only looks again, so a renewal does not move it.
+                let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
+                wanted.end = Some(set.map_or(end, |set| set.min(end)));
+                wanted.renewal = hold.renewal().map(|renewal| {
+                    let number = *entry.number.get_or_insert_with(|| {
+                        self.watched += 1;
+                        self.watched - 1
+                    });
+                    claim.by_now(cx.clocks, renewal_moment(renewal, number))
+                });
+            }
+            Claim::Acquiring(acquire) if acquire.is_won() => {
+                wanted.end = Some(claim.next_wake(cx.clocks));
+            }
+            Claim::Acquiring(acquire) if acquire.is_waiting() && entry.queued => {
+                let looks = claim.next_wake(cx.clocks).max(cx.now());
+                wanted.end = Some(looks.plus(leeway(node_timeout)));
+            }
+            _ => {}
+        }
+        let set = core::mem::replace(&mut entry.timer, wanted);
+        self.replace(id, set, wanted);
     }
 
     /// Pauses the renewals if any is due.
@@ -84,6 +127,11 @@ fn room(mut unanswered: Vec<usize>, quorum: usize) -> usize {
     unanswered.sort_unstable();
     let slowest = unanswered.get(quorum - 1).copied().unwrap_or(0);
     UNANSWERED.saturating_sub(slowest).max(LEAST)
+}
+
+/// How late a caller may look at its request and still count as responsive.
+pub(super) fn leeway(node_timeout: Duration) -> Duration {
+    node_timeout.saturating_mul(4).max(LEEWAY)
 }
 
 impl<C: ClaimMachine> Client<C> {
@@ -120,14 +168,14 @@ impl<C: ClaimMachine> Client<C> {
 
     /// When to call [`wake_leases`](Client::wake_leases) next.
     pub fn leases_wake_at(&self) -> Time {
-        let Timers { ends, renewals, paused } = &self.timers;
+        let Timers { ends, renewals, paused, .. } = &self.timers;
         let first = |timers: &BTreeSet<(Time, ClaimId)>| timers.first().map(|(time, _)| *time);
         let renewal = first(renewals).map(|time| paused.map_or(time, |it| it.max(time)));
         first(ends).into_iter().chain(renewal).min().unwrap_or(Time::NEVER)
     }
 
     fn end_is_due(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let (now, leeway) = (cx.now(), self.leeway());
+        let (now, leeway) = (cx.now(), leeway(self.config.node_timeout));
         let Some(entry) = self.claims.get_mut(&id) else { return };
         entry.timer.end = None;
         let State::Claim(claim) = &entry.state else { return };
@@ -137,7 +185,7 @@ impl<C: ClaimMachine> Client<C> {
                 if late && entry.queued && self.queues.has_others(&entry.key, id) {
                     self.pass_over(id, cx);
                 } else {
-                    self.set_timer(id, cx);
+                    self.timers.set(id, entry, self.config.node_timeout, cx);
                 }
             }
             Claim::Acquiring(_) => {
@@ -146,46 +194,6 @@ impl<C: ClaimMachine> Client<C> {
                 self.vacate(id, cx);
             }
             _ => self.drive(id, Input::Wake, cx),
-        }
-    }
-
-    /// How late a caller may look at its request and still count as responsive.
-    pub(super) fn leeway(&self) -> Duration {
-        self.config.node_timeout.saturating_mul(4).max(LEEWAY)
-    }
-
-    /// Sets the timers of a claim. They are for a held lease, for a lease that is not collected,
-    /// and for a waiting request whose caller may be unresponsive.
-    pub(super) fn set_timer(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let leeway = self.leeway();
-        let Some(entry) = self.claims.get_mut(&id) else { return };
-        let State::Claim(claim) = &entry.state else { return };
-        let mut wanted = Timer::default();
-        match claim.claim() {
-            Claim::Holding(hold) if hold.lost().is_none() => {
-                let end = claim.by_now(cx.clocks, hold.next_end());
-                // A timer that fires early only looks again, so a renewal does not move it.
-                let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
-                wanted.end = Some(set.map_or(end, |set| set.min(end)));
-                wanted.renewal = hold.renewal().map(|renewal| {
-                    let number = *entry.number.get_or_insert_with(|| {
-                        self.watched += 1;
-                        self.watched - 1
-                    });
-                    claim.by_now(cx.clocks, renewal_moment(renewal, number))
-                });
-            }
-            Claim::Acquiring(acquire) if acquire.is_won() => {
-                wanted.end = Some(claim.next_wake(cx.clocks));
-            }
-            Claim::Acquiring(acquire) if acquire.is_waiting() && entry.queued => {
-                wanted.end = Some(claim.next_wake(cx.clocks).max(cx.now()).plus(leeway));
-            }
-            _ => {}
-        }
-        let set = core::mem::replace(&mut entry.timer, wanted);
-        if set != wanted {
-            self.timers.replace(id, set, wanted);
         }
     }
 }

@@ -160,8 +160,9 @@ impl<C: ClaimMachine> Client<C> {
         let mut effects = core::mem::take(&mut self.effects);
         let claim = C::acquire(cx.clocks, seed, config, policy, cx.rng, &mut effects);
         entry.state = State::Claim(claim);
+        let key = entry.key.clone();
         self.changed(id, cx);
-        self.route(id, &mut effects, cx);
+        self.route(id, &key, &mut effects, cx);
         self.effects = effects;
         self.follow_up(id, cx);
     }

@@ -247,12 +247,12 @@ impl Attempt {
     }
 
     fn hand_out(&mut self) -> Leases {
-        let waited = self.clock.now().since(self.asked);
+        let (now, asked) = (self.clock.now(), self.asked);
         let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(self.members.len());
         for member in &mut self.members {
             if let Some(claim) = member.claim.take() {
                 // From here on the lease ends the claim.
-                leases.push((member.wanted.named, Lease::new(claim, waited)));
+                leases.push((member.wanted.named, Lease::new(claim, now, asked)));
             }
         }
         leases.sort_by_key(|(named, _)| *named);

@@ -256,7 +256,7 @@ impl Turn<'_> {
                 let config = config(self.scope.masters);
                 let less = config.with_ttl(config.ttl() - TICK).expect("they fit each other");
                 let by_less = self.mutant == Mutant::ExtendsByLess;
-                self.claim(Input::Extend(if by_less { less } else { config }));
+                self.claim(Input::extend(if by_less { less } else { config }));
             }
             Act::Watch => {
                 self.caller.watched = true;

@@ -136,7 +136,7 @@ fn an_early_wake_does_nothing() {
         pausing,
         explaining,
         held(Input::KeepAlive(5_000 * MS)),
-        held(Input::Extend(config(5))),
+        held(Input::extend(config(5))),
         held(Input::Release),
     ] {
         let (before, said) = (play.claim.clone(), play.effects.len());

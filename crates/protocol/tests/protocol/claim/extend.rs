@@ -36,7 +36,7 @@ fn check_extend(grants: &[CommandOutcome]) {
             let old = play.deadline();
             play.now = play.now.plus(100 * MS);
             let begun = play.now;
-            play.handle(Input::Extend(config(masters)));
+            play.handle(Input::extend(config(masters)));
             let mut expected = None;
             for heard in 0..=order.len() {
                 if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
@@ -86,7 +86,7 @@ fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_ne
     let mut play = Play::hold(&[Grants, Grants, Grants, Never, Never]);
     let repairs = |play: &mut Play| -> Vec<usize> {
         play.effects.clear();
-        play.handle(Input::Extend(config(5)));
+        play.handle(Input::extend(config(5)));
         let asked = play.asked().into_iter();
         let repairs =
             asked.filter(|(_, request)| matches!(request, VoteRequest::Keep { repair: true, .. }));
@@ -107,9 +107,9 @@ fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_ne
 fn an_answer_to_an_older_round_never_counts_for_a_newer_one() {
     let mut play = Play::hold(&[Grants; 5]);
     let old = play.deadline();
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     play.now = play.now.plus(10 * MS);
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     assert_eq!(play.held().ended(1).unwrap().0, Extension::NoQuorum, "its caller learns it");
     assert!(play.effects.contains(&Effect::Decided));
     play.reply_all(Extend(1), ALL, Kept);
@@ -122,13 +122,13 @@ fn an_answer_to_an_older_round_never_counts_for_a_newer_one() {
 fn a_shorter_ttl_binds_the_holder_before_anything_is_sent_and_whatever_comes_of_it() {
     let mut play = Play::hold(&[Grants; 5]);
     let short = config(5).with_ttl(100 * MS).unwrap();
-    play.handle(Input::Extend(short));
+    play.handle(Input::extend(short));
     let deadline = START.plus(short.validity());
     assert_eq!((play.extension(), play.deadline()), (Extension::Pending, deadline));
     (0..3).for_each(|at| play.reply(Extend(1), at, Some(unknown(at))));
     assert_eq!((play.extension(), play.deadline()), (Extension::NoQuorum, deadline));
     // A longer TTL moves the deadline only when the masters have replied.
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     assert_eq!(play.deadline(), deadline);
 }
 
@@ -137,7 +137,7 @@ fn lost_is_final_whatever_comes_behind_it() {
     let mut play = Play::hold(&[Grants; 5]);
     play.handle(Input::KeepAlive(Duration::MAX));
     play.now = START.plus(920 * MS);
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     let deadline = play.deadline();
     play.reply_all(Extend(1), [0], Kept);
     // A quorum of replies at the deadline is a loss, even if nothing woke the machine.
@@ -153,7 +153,7 @@ fn lost_is_final_whatever_comes_behind_it() {
     play.effects.clear();
     play.reply_all(Extend(1), 1..5, Kept);
     play.handle(Input::KeepAlive(Duration::MAX));
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     play.wake_at(deadline.plus(1_000 * MS));
     assert_eq!((play.lost(), play.deadline()), (Some(Loss::Expired), deadline));
     assert_eq!((play.asked(), play.cleaned_up(5, 1)), (vec![], vec![0; 5]), "nothing more is sent");
@@ -163,11 +163,11 @@ fn lost_is_final_whatever_comes_behind_it() {
 fn a_gap_in_the_quorum_is_not_hidden_by_keys_that_are_repaired_behind_it() {
     let mut play = Play::hold(&[Grants; 5]);
     let deadline = play.deadline();
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     play.reply_all(Extend(1), 0..3, Absent);
     assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
     play.effects.clear();
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
     assert_eq!(play.asked(), [], "no key is repaired for a lease that had a gap");
     assert_eq!(play.lost(), None, "a failed extension changes nothing");
@@ -178,7 +178,7 @@ fn a_gap_in_the_quorum_is_not_hidden_by_keys_that_are_repaired_behind_it() {
 
 /// One round, in which masters send these replies in this order.
 fn round(play: &mut Play, number: u32, replies: impl IntoIterator<Item = (usize, Reply)>) {
-    play.handle(Input::Extend(config(5)));
+    play.handle(Input::extend(config(5)));
     for (at, reply) in replies {
         play.reply(Extend(number), at, Some(reply));
     }

@@ -32,7 +32,7 @@ fn assert_deleted(play: &Play) {
 fn keys_are_asked_for_longer_and_the_deadline_is_the_same() {
     let mut play = held();
     assert_eq!(play.deadline(), Play::hold(&[Grants; MASTERS]).deadline());
-    play.handle(Input::Extend(with_lock_delay()));
+    play.handle(Input::extend(with_lock_delay()));
     let first = Play::acquire_on(with_lock_delay(), ONCE);
     for play in [&play, &first] {
         let ttls = play.asked().into_iter().map(|(_, request)| request.ttl_ms());
@@ -124,7 +124,7 @@ fn a_dropped_handle_has_its_lock_delay_though_the_last_is_released() {
     // A lock delay that is over keeps no key.
     for round in 1..=5 {
         much_later.now = much_later.now.plus(500 * MS);
-        much_later.handle(Input::Extend(with_lock_delay()));
+        much_later.handle(Input::extend(with_lock_delay()));
         much_later.reply_all(Extend(round), 0..MASTERS, Kept);
     }
     assert!(matches!(much_later.claim, Claim::Holding(_)));

@@ -55,7 +55,7 @@ fn no_caller_enters_a_lease_at_its_deadline_even_before_the_timer_has_fired() {
 #[test]
 fn a_gap_that_a_round_has_shown_is_a_loss_once_the_owner_comes_again() {
     let mut play = Play::hold(&[Grants; MASTERS]);
-    play.handle(Input::Extend(config(MASTERS)));
+    play.handle(Input::extend(config(MASTERS)));
     play.reply_all(Extend(1), 0..2, Absent);
     // The caller that extends gets the error, and its lease keeps its deadline (R6).
     assert_eq!((play.extension(), play.lost()), (Extension::QuorumGone, None));
@@ -68,11 +68,11 @@ fn a_longer_ttl_extends_and_a_shorter_one_changes_nothing() {
     let mut play = reentered();
     let deadline = play.deadline();
     for ttl in [100, 999, 1_000] {
-        play.handle(Input::Prolong(config(MASTERS).with_ttl(ttl * MS).unwrap()));
+        play.handle(Input::prolong(config(MASTERS).with_ttl(ttl * MS).unwrap()));
         assert_eq!((play.asked().len(), play.deadline()), (0, deadline), "{ttl}");
     }
     let longer = config(MASTERS).with_ttl(2_000 * MS).unwrap();
-    play.handle(Input::Prolong(longer));
+    play.handle(Input::prolong(longer));
     assert_eq!((play.asked().len(), play.deadline()), (MASTERS, deadline), "not before a quorum");
     let mut failed = play.fork();
     play.reply_all(Extend(1), 0..MASTERS, Kept);

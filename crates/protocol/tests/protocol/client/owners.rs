@@ -204,14 +204,14 @@ fn a_lease_that_is_lost_while_it_is_extended_is_acquired_anew() {
 fn requests_and_holders_that_extend_at_once_do_not_cut_each_other_short() {
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
-    test.act(|client, cx| client.handle(lease, Input::Extend(config()), cx));
+    test.act(|client, cx| client.handle(lease, Input::extend(config()), cx));
     let extension = test.client().hold(lease).unwrap().extension().0;
     let [first, second] = [2, 3].map(|times| test.request(ONE, Some(times * TTL), TTL));
     assert_eq!(test.client().hold(lease).unwrap().extension().0, extension, "they wait for it");
     test.serve();
     assert_eq!((test.look(first), test.look(second)), ("extending".into(), "extending".into()));
     // The holder replaces the round of the first request, which then tries again.
-    test.act(|client, cx| client.handle(lease, Input::Extend(config()), cx));
+    test.act(|client, cx| client.handle(lease, Input::extend(config()), cx));
     for id in [first, second] {
         test.serve();
         test.look(id);
@@ -226,7 +226,7 @@ fn requests_and_holders_that_extend_at_once_do_not_cut_each_other_short() {
 fn a_holder_learns_how_its_extension_ended_after_the_rounds_of_requests() {
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
-    test.act(|client, cx| client.handle(lease, Input::Extend(config()), cx));
+    test.act(|client, cx| client.handle(lease, Input::extend(config()), cx));
     let extension = test.client().hold(lease).unwrap().extension().0;
     test.serve();
     for times in [2, 3] {

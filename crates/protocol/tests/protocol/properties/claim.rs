@@ -52,13 +52,13 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         3 => Just(Input::Wake),
         3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::QueueEvent { node: NodeId::new(at), word }),
         3 => Just(Input::Collect),
-        3 => valid_terms().prop_map(Input::Extend),
+        3 => valid_terms().prop_map(Input::extend),
         1 => any_duration().prop_map(Input::KeepAlive),
         1 => Just(Input::HandOn),
         1 => Just(Input::Yield),
         1 => Just(Input::Renew),
         2 => Just(Input::Reenter),
-        1 => valid_terms().prop_map(Input::Prolong),
+        1 => valid_terms().prop_map(Input::prolong),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
     ]
@@ -214,9 +214,9 @@ proptest! {
         }).collect();
         for (now, input) in inputs {
             let inputs = match input {
-                Input::Extend(config) | Input::Prolong(config) if longer(config).is_err() => continue,
-                Input::Extend(config) => [bare(config), longer(config).unwrap()].map(Input::Extend),
-                Input::Prolong(config) => [bare(config), longer(config).unwrap()].map(Input::Prolong),
+                Input::Extend(config) | Input::Prolong(config) if longer(*config).is_err() => continue,
+                Input::Extend(config) => [bare(*config), longer(*config).unwrap()].map(Input::extend),
+                Input::Prolong(config) => [bare(*config), longer(*config).unwrap()].map(Input::prolong),
                 other => [other.clone(), other],
             };
             for ((claim, rng), input) in claims.iter_mut().zip(&mut rngs).zip(inputs) {

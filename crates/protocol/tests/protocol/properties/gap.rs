@@ -75,7 +75,7 @@ proptest! {
             }
             truly |= keys.iter().filter(|key| !**key).count() >= quorum(masters);
             play.effects.clear();
-            play.handle(Input::Extend(config));
+            play.handle(Input::extend(config));
             for (at, request) in play.asked() {
                 let VoteRequest::Keep { repair, .. } = request else { continue };
                 let way = ways[at];
@@ -104,7 +104,7 @@ proptest! {
             let gone = shows_gap(&replies, number);
             // Replies may show a gap after the verdict; then the next round reports it.
             let mut next = play.fork();
-            next.handle(Input::Extend(config));
+            next.handle(Input::extend(config));
             prop_assert_eq!(next.extension() == Extension::QuorumGone, gone, "{:?}", replies);
             prop_assert!(forgot || !gone, "masters that keep their keys show no gap");
             if truly && !unreached {
