@@ -56,7 +56,7 @@ pub struct Kind {
 }
 
 impl Found {
-    /// Runs a scenario. Returns none if nothing went wrong.
+    /// Runs a scenario. Returns none without a violation.
     pub fn of(scenario: &Scenario, seed: u64, mutant: Mutant) -> Option<Self> {
         let mut scenario = scenario.clone();
         scenario.expect = Expect::default();

@@ -83,9 +83,9 @@ const HELP: &str = "\
 Each kind of violation is shrunk to what it takes and written as a scenario file, which `run` repeats.
 
 Exit codes:
-  0    nothing went wrong; with --outside: nothing went wrong without a cause
+  0    no violation; with --outside: no violation without a cause
   1    something went wrong
-  2    with --require-coverage: a situation never came
+  2    with --require-coverage: a situation never occurred
   3    the environment: nowhere to write
   64   the command line is wrong
   70   a fault of this program

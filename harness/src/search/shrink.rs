@@ -176,7 +176,7 @@ impl Trial<'_> {
         self.known.insert(hash.finish()) && makes_sense(scenario) && keeps_to_leases(scenario)
     }
 
-    /// The same kind of find in another scenario, if it is there.
+    /// The same kind of violation in another scenario, if it is there.
     fn shows(&mut self, scenario: &Scenario, seed: u64) -> Option<Found> {
         let mutant = self.best.mutant;
         let history = self.run(scenario, seed, mutant)?;

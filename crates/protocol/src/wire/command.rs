@@ -282,4 +282,15 @@ mod tests {
         set.encode(&mut out);
         assert_eq!(out, text);
     }
+
+    #[test]
+    fn a_plain_release_sends_the_token_alone() {
+        let (key, token) = (Arc::from(&b"r"[..]), Token::new(*b"01234567890123456789"));
+        let release = Command::Delete { key, token, wake_up: WakeUp::First, leave: None };
+        let start = b"*5\r\n$7\r\nEVALSHA\r\n$40\r\n";
+        let end = b"\r\n$1\r\n1\r\n$1\r\nr\r\n$20\r\n01234567890123456789\r\n";
+        let mut out = Vec::new();
+        release.encode(&mut out);
+        assert_eq!(out, [start, DELETE.sha1.as_bytes(), end].concat());
+    }
 }

@@ -100,7 +100,7 @@ fn show(bar: &ProgressBar, report: &Report, passed: Duration, time: Option<Durat
     bar.set_position(time.map_or(report.runs, |_| millis(passed)));
     let rate = output::rate(report.runs, passed);
     bar.set_message(format!(
-        "{} runs, {rate}/s, {} kinds of finds",
+        "{} runs, {rate}/s, {} kinds of violations",
         report.runs,
         report.kinds.len()
     ));

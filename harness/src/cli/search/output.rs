@@ -44,7 +44,7 @@ pub(super) fn rate(runs: u64, took: Duration) -> u64 {
     runs.saturating_mul(1_000) / millis
 }
 
-/// One kind of find.
+/// One kind of violation.
 pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
     let (sign, times) = (if find.is_wrong(search) { '✗' } else { '·' }, plural(runs, "run"));
     let scenario = &find.small.scenario;
@@ -72,15 +72,16 @@ pub(super) fn end(end: &End<'_>) -> String {
     let rate = rate(report.runs, *took);
     let seconds = took.as_secs_f64();
     let found = match report.kinds.len() {
-        0 => "nothing went wrong".to_owned(),
-        1 => "one kind of find".to_owned(),
-        kinds => format!("{kinds} kinds of finds"),
+        0 => "no violation".to_owned(),
+        1 => "one kind of violation".to_owned(),
+        kinds => format!("{kinds} kinds of violations"),
     };
     let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s");
     text += if *interrupted { ", interrupted\n" } else { "\n" };
     let _ = writeln!(text, "{} of virtual time", long(report.passed));
-    let reached = Goal::ALL.len() - report.missed().count();
-    let _ = write!(text, "{reached} of {} situations came, in so many runs:", Goal::ALL.len());
+    let all = Goal::ALL.len();
+    let reached = all - report.missed().count();
+    let _ = write!(text, "{reached} of {all} situations occurred; the number of runs with each:");
     for goal in Goal::ALL {
         match report.goals.get(&goal) {
             Some(runs) => {

@@ -35,7 +35,7 @@ fn reached(case: &Case<'_>, verdict: &Verdict) -> Vec<Goal> {
         seen.reach(Goal::BareQuorum);
     }
     if verdict.measures.hollow_ns > 0 {
-        seen.reach(Goal::HollowHold);
+        seen.reach(Goal::HeldWithoutQuorum);
     }
     if verdict.measures.hand_over_ns.is_some() {
         seen.reach(Goal::HandOver);
@@ -114,7 +114,7 @@ impl<'a> RunView<'_, 'a> {
                     }
                 }
                 Event::Extended { .. } => self.reach(Goal::Watchdog),
-                Event::Touched { refused: true, .. } => self.reach(Goal::FencedOff),
+                Event::Touched { refused: true, .. } => self.reach(Goal::TokenRefused),
                 _ => {}
             }
         }
@@ -235,8 +235,8 @@ impl<'a> RunView<'_, 'a> {
                     let elsewhere = |(known, on, over): &(&Name, usize, u64)| {
                         *known == token && on == node && over != connection
                     };
-                    if !self.goals.contains(&Goal::PaidAnew) && set.iter().any(elsewhere) {
-                        self.reach(Goal::PaidAnew);
+                    if !self.goals.contains(&Goal::CleanUpMoved) && set.iter().any(elsewhere) {
+                        self.reach(Goal::CleanUpMoved);
                     }
                 }
                 _ => {}

@@ -37,7 +37,7 @@ fn among(all: RangeInclusive<Goal>, name: &str, seed: u64) -> Vec<Goal> {
 }
 
 fn of_waits(name: &str, seed: u64) -> Vec<Goal> {
-    among(Goal::Woken..=Goal::Disbelieved, name, seed)
+    among(Goal::Woken..=Goal::FirstOverruled, name, seed)
 }
 
 #[test]
@@ -45,17 +45,17 @@ fn goals_of_handles_and_multi_locks_are_distinguished() {
     for seed in 0..5 {
         for (name, goals) in [
             ("calm", &[][..]),
-            ("reentry", &[Goal::AskedAnew]),
+            ("reentry", &[Goal::Reacquired]),
             ("reentry/released-once", &[Goal::HandleLeft]),
             ("reentry/longer", &[Goal::HandleLeft, Goal::Prolonged]),
-            ("several/one-taken", &[Goal::Undone]),
-            ("several/holder-dies", &[Goal::Undone]),
+            ("several/one-taken", &[Goal::CollectUndone]),
+            ("several/holder-dies", &[Goal::CollectUndone]),
             ("several/minority-silent", &[]),
         ] {
-            let found = among(Goal::HandleLeft..=Goal::Undone, name, seed);
+            let found = among(Goal::HandleLeft..=Goal::CollectUndone, name, seed);
             assert_eq!(found, goals, "{name} with seed {seed}");
         }
-        let found = among(Goal::HandleLeft..=Goal::Undone, "several", seed);
+        let found = among(Goal::HandleLeft..=Goal::CollectUndone, "several", seed);
         assert!(found.contains(&Goal::OppositeOrders), "seed {seed}");
     }
 }
@@ -66,7 +66,7 @@ fn goals_of_waiters_are_distinguished() {
         for (name, goals) in [
             ("one-master-hung", &[][..]),
             ("wake-up-lost/calm", &[Goal::Woken]),
-            ("wake-up-lost/nobody-says", &[Goal::FoundOut]),
+            ("wake-up-lost/nobody-says", &[Goal::Polled]),
             ("waiter-gone/queued", &[Goal::Woken]),
             ("waiter-gone/heir", &[Goal::HandOff, Goal::HandedOffGone]),
         ] {
@@ -75,7 +75,7 @@ fn goals_of_waiters_are_distinguished() {
         for (name, goal) in [
             ("herd", Goal::Yielded),
             ("first-master/left-key", Goal::RefusedFirst),
-            ("first-master/left-key", Goal::Disbelieved),
+            ("first-master/left-key", Goal::FirstOverruled),
         ] {
             assert!(of_waits(name, seed).contains(&goal), "{name} with seed {seed}: {goal}");
         }

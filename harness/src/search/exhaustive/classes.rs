@@ -61,7 +61,7 @@ impl Class {
         }
     }
 
-    /// Whether a kind of find belongs to this class.
+    /// Whether a kind of violation belongs to this class.
     pub fn is_kind(self, kind: &Kind) -> bool {
         let (property, cause, _) = self.signs();
         kind.property == Some(property) && kind.causes == [cause]

@@ -24,7 +24,7 @@ pub(super) fn reached(records: &[Record]) -> Vec<Goal> {
                     "acquire" if others => goals.extend((at > from).then_some(Goal::Prolonged)),
                     "acquire" => {
                         let anew = *again && lost.contains(whose);
-                        goals.extend(anew.then_some(Goal::AskedAnew));
+                        goals.extend(anew.then_some(Goal::Reacquired));
                         if *ok {
                             lost.remove(whose);
                         }

@@ -8,51 +8,51 @@ named! {
     #[non_exhaustive]
     pub enum Goal {
         /// A lease was granted by as few masters as possible, of three or more.
-        BareQuorum = "bare-quorum", "a grant by as few masters as can be";
+        BareQuorum = "bare-quorum", "a grant by the smallest possible quorum";
         /// A client held a lease while fewer masters than a quorum had its key.
-        HollowHold = "hollow-hold", "a lease that was believed and not true";
+        HeldWithoutQuorum = "held-without-quorum", "a lease held while no quorum had its key";
         Orphan = "orphan", "a key whose owner is dead";
-        Repair = "repair", "an extension that made a key anew";
+        Repair = "repair", "an extension that created a key again";
         Zombie = "zombie", "a SET executed after its client gave up";
-        LateReply = "late-reply", "an answer after the verdict";
+        LateReply = "late-reply", "a reply after the decision";
         LossInExtend = "loss-in-extend", "a loss during an extension";
         /// Two clients asked at once, and each got some masters but no quorum.
         SplitVote = "split-vote", "a split vote";
-        ExtendAfterLoss = "extend-after-loss", "an extension refused, the lease being lost";
-        /// What a broken connection left behind was deleted over another connection.
-        PaidAnew = "paid-anew", "a debt paid on a new connection";
+        ExtendAfterLoss = "extend-after-loss", "an extension refused because the lease was lost";
+        /// A key that was set over one connection was deleted over another.
+        CleanUpMoved = "clean-up-moved", "a clean-up completed on a new connection";
         Watchdog = "watchdog", "a watchdog that extended";
-        GivenUp = "given-up", "an acquire given up under way";
+        GivenUp = "given-up", "an acquire cancelled under way";
         Late = "late", "a grant with nothing left of the TTL";
-        NoQuorum = "no-quorum", "too few masters that answer";
-        StoppedInTime = "stopped-in-time", "a holder that looked, and stopped";
-        HandOver = "hand-over", "a hand-over to one that waited";
-        MasterError = "master-error", "a master that answered with an error";
-        MasterBack = "master-back", "a master that died and came back";
+        NoQuorum = "no-quorum", "an acquire without replies from a quorum";
+        StoppedInTime = "stopped-in-time", "a holder that checked its lease and stopped";
+        HandOver = "hand-over", "a hand-over to a waiter";
+        MasterError = "master-error", "a master that replied with an error";
+        MasterBack = "master-back", "a master that was killed and restarted";
         /// The grants did not show one number, and a separate round certified one.
         Certified = "certified", "a fencing token certified in a second round";
-        FencedOff = "fenced-off", "a register that refused a fencing token";
+        TokenRefused = "token-refused", "a write refused because of its fencing token";
         FencedRepair = "fenced-repair", "a repair of a lease with a fencing token";
-        Distrusted = "distrusted", "an acquire that failed, with a master that is distrusted";
-        TrustedAgain = "trusted-again", "a grant of a master that had been distrusted";
+        Distrusted = "distrusted", "a failed acquire with a distrusted master";
+        TrustedAgain = "trusted-again", "a grant of a master that was distrusted before";
         HandleLeft = "handle-left", "a handle that outlived another of its lease";
         Prolonged = "prolonged", "a handle for which the lease was extended";
-        AskedAnew = "asked-anew", "an owner that asked anew for what it had lost";
-        OppositeOrders = "opposite-orders", "several resources, wanted in opposite orders";
-        Undone = "undone", "one of several resources given up, another being taken";
+        Reacquired = "reacquired", "an owner that acquired again what it had lost";
+        OppositeOrders = "opposite-orders", "several resources requested in opposite orders";
+        CollectUndone = "collect-undone", "one of several resources released, another being taken";
         /// An acquire that waited went on as soon as the holder released.
         Woken = "woken", "an acquire that was woken by a release";
-        FoundOut = "found-out", "an acquire that was not woken, and found out by a look";
+        Polled = "polled", "an acquire that was not woken and found the resource free by polling";
         /// A lease went from one client to the next waiter of its process, right behind the
         /// deletion of the key.
         HandOff = "hand-off", "a hand-off within a process";
         HandedOffGone = "handed-off-gone", "a waiter that gave up in its turn";
         /// A process had several leases in a row, and a waiter of another process came before its
         /// next one.
-        Yielded = "yielded", "a turn for another process, after several leases in a row of one process";
+        Yielded = "yielded", "a turn for another process after several leases of one process";
         /// The first master was asked alone, and refused.
-        RefusedFirst = "refused-first", "a first master that refused for all";
+        RefusedFirst = "refused-first", "a refusal by the first master alone";
         /// The first master was asked alone and refused, and the others granted without it.
-        Disbelieved = "disbelieved", "a first master that was not believed";
+        FirstOverruled = "first-overruled", "a refusal by the first master that others overruled";
     }
 }

@@ -7,7 +7,9 @@ pub(super) fn reached(seen: &RunView<'_, '_>, attempts: &[Attempt<'_>]) -> Vec<G
     let several: Vec<&Request<'_>> = seen.case.requests.iter().filter(several).collect();
     let mut goals = Vec::new();
     goals.extend(are_opposite(&several).then_some(Goal::OppositeOrders));
-    goals.extend(several.iter().any(|one| is_undone(seen, one, attempts)).then_some(Goal::Undone));
+    goals.extend(
+        several.iter().any(|one| is_undone(seen, one, attempts)).then_some(Goal::CollectUndone),
+    );
     goals
 }
 

@@ -73,7 +73,7 @@ pub(super) fn reached(seen: &RunView<'_, '_>) -> Vec<Goal> {
             let next = tries[index + 1..].iter().find(own);
             let without =
                 |next: &&Try<'_>| next.refused_by.contains(&one.nodes[0]) && granted(next.token);
-            goals.extend(next.filter(without).map(|_| Goal::Disbelieved));
+            goals.extend(next.filter(without).map(|_| Goal::FirstOverruled));
         }
     }
     goals.extend(has_yielded(seen, &tries).then_some(Goal::Yielded));
@@ -106,7 +106,7 @@ fn woken(
         return Some(Goal::Woken);
     }
     let lease = before.iter().rfind(|other| other.key == one.key && granted(other.token))?;
-    (lease.process != one.process && one.from < lease.expires).then_some(Goal::FoundOut)
+    (lease.process != one.process && one.from < lease.expires).then_some(Goal::Polled)
 }
 
 /// Whether a waiter of another process came before the next one of a process that had several
