@@ -5,8 +5,8 @@
 //! ready. Earlier times are negative. A time that is not known exactly is a [`Window`]: it lies
 //! within.
 //!
-//! `event.rs` has the closed list of events, and `command.rs` the effect of a command on a key. The
-//! orchestrator and the backend write histories. The checker and the reports read them; the checker
+//! `event.rs` has the closed list of events, `command.rs` the effect of a command on a key, and
+//! `lock_command.rs` what the lock's own commands do. The orchestrator and the backend write histories. The checker and the reports read them; the checker
 //! reads nothing else. This module checks nothing and reads no clock.
 
 use std::io::{self, BufRead, Write};
@@ -19,6 +19,7 @@ use crate::scenario::Scenario;
 
 mod command;
 mod event;
+mod lock_command;
 
 pub use command::{Act, LeftKey, Outcome, text_of};
 pub use event::{Event, Phase};

@@ -116,6 +116,9 @@ struct Sent<T> {
     at: Time,
     bytes: usize,
     expect: Expect,
+    /// Whether the command may create a lock's key, or keep it.
+    creates: bool,
+    runs_script: bool,
     purpose: Purpose,
     tag: Option<T>,
 }
@@ -449,7 +452,7 @@ impl<T> Link<T> {
         {
             self.failures = 0;
         }
-        if sent.expect.is_of_script() && !matches!(reply, Reply::Unknown(_)) {
+        if sent.runs_script && !matches!(reply, Reply::Unknown(_)) {
             open.reloaded = false;
         }
         if open.stalled {
@@ -615,7 +618,15 @@ impl<T> Link<T> {
         };
         let bytes = command.size_hint();
         open.bytes += bytes;
-        open.unanswered.push_back(Sent { at: now, bytes, expect: command.expect(), purpose, tag });
+        open.unanswered.push_back(Sent {
+            at: now,
+            bytes,
+            expect: command.expect(),
+            creates: command.creates(),
+            runs_script: command.script().is_some(),
+            purpose,
+            tag,
+        });
         out.push(LinkEffect::Write(command));
     }
 
@@ -626,9 +637,8 @@ impl<T> Link<T> {
         self.inbox.close(out);
         // A trusted connection needs no kill if it holds only commands that cannot create a key:
         // the master may execute those.
-        let creates = |sent: &Sent<T>| sent.expect.creates();
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
-            && (!trusted || old.unanswered.iter().any(creates))
+            && (!trusted || old.unanswered.iter().any(|sent| sent.creates))
         {
             if self.to_kill.len() == MAX_TO_KILL {
                 self.to_kill.remove(0);

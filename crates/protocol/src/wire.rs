@@ -10,21 +10,18 @@ use crate::waiter::WaiterId;
 
 mod command;
 mod errors;
-mod expect;
 mod frame;
 mod hello;
-mod queue;
+mod reply;
 mod scripts;
 mod skip;
 
-pub use command::Command;
+pub use command::{Command, Expect, KeyEffect};
 pub use errors::{ErrorKind, KNOWN_ERRORS, KNOWN_VERSIONS, KnownError};
-pub(crate) use expect::marker;
-pub use expect::{Expect, readable};
-use expect::{counted, holder};
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
 pub use hello::{Greeting, Handshake, Hello, Unfit};
-pub use queue::{LAPSE_MS, TURN_MS, queue_of};
+pub(crate) use reply::marker;
+pub use reply::readable;
 pub use scripts::{
     CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, QUEUE, SCRIPTS, Script, WATCH,
 };
@@ -52,6 +49,18 @@ pub fn counter_of(key: &[u8]) -> Vec<u8> {
     [RESERVED, b"fence:", key].concat()
 }
 
+/// The two keys of a resource's queue: a sorted set of waiters by position, and one by the time at
+/// which each waiter lapses, in milliseconds of the master's clock.
+pub fn queue_of(key: &[u8]) -> [Vec<u8>; 2] {
+    [[RESERVED, b"queue:", key].concat(), [RESERVED, b"lapse:", key].concat()]
+}
+
+/// How long masters keep the position of a waiter that does not ask again, in milliseconds.
+pub const LAPSE_MS: u64 = 15_000;
+
+/// How long a waiter that was woken keeps its position unless it asks again, in milliseconds.
+pub const TURN_MS: u64 = 3_000;
+
 /// The channel on which masters wake the waiters of an inbox.
 pub fn channel_of(inbox: u64) -> Vec<u8> {
     [CHANNEL, format!("{inbox:016x}").as_bytes()].concat()
@@ -78,11 +87,12 @@ pub fn is_channel(channel: &[u8]) -> bool {
 
 /// Whether the frame is a push message that answers no command.
 pub fn is_unasked(frame: &Frame<'_>) -> bool {
-    matches!(frame, Frame::Push(said) if !is_said(said, b"subscribe"))
+    matches!(frame, Frame::Push(_)) && !is_confirmation(frame)
 }
 
-fn is_said(said: &[Frame<'_>], what: &[u8]) -> bool {
-    matches!(said.first(), Some(Frame::Bulk(kind)) if *kind == what)
+/// Whether the frame is the push message that confirms a subscription.
+fn is_confirmation(frame: &Frame<'_>) -> bool {
+    matches!(frame, Frame::Push(parts) if matches!(parts.first(), Some(Frame::Bulk(b"subscribe"))))
 }
 
 fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {

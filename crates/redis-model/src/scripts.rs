@@ -3,7 +3,9 @@
 
 use std::borrow::Cow;
 
-use redquorum_protocol::wire::{BOOT, Command, LAPSE_MS, PROBATION, TURN_MS, counter_of, queue_of};
+use redquorum_protocol::wire::{
+    BOOT, Command, LAPSE_MS, PROBATION, TURN_MS, counter_of, queue_of, scripts,
+};
 use redquorum_protocol::{Fence, Key, MAX_NUMBER, Position, Token, Waiter, WakeUp};
 
 use crate::keys::{Error, Execution};
@@ -28,19 +30,10 @@ const SWEEP: usize = 100;
 /// The keys of a resource's queue: the positions of its waiters, and the times at which they lapse.
 type Queue = [Vec<u8>; 2];
 
-/// The index among the lock's [`scripts`](redquorum_protocol::wire::scripts) of the script that a
-/// command calls.
-pub(crate) const fn script_of(command: &Command) -> Option<usize> {
-    match command {
-        Command::Delete { .. } => Some(0),
-        Command::Keep { .. } => Some(1),
-        Command::Set { fair: true, .. } | Command::Set { fence: Some(_), .. } => Some(2),
-        Command::Certify { .. } => Some(3),
-        Command::Enqueue { .. } | Command::Dequeue { .. } => Some(4),
-        Command::Guarded { .. } => Some(5),
-        Command::Watch { .. } => Some(6),
-        _ => None,
-    }
+/// The index among the lock's [`scripts`] of the script that a command calls.
+pub(crate) fn script_of(command: &Command) -> Option<usize> {
+    let script = command.script()?;
+    scripts(true).position(|known| known.sha1 == script.sha1)
 }
 
 impl Execution<'_> {

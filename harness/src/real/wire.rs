@@ -1,10 +1,11 @@
 //! What a command on the wire does to a key, and what its reply means, for any client in any
 //! language. `tap.rs` and the rules of the network use this.
 //!
-//! Commands such as `SET … NX` are unambiguous. Scripts are not: this module searches their text,
-//! as seen on the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That is a guess.
-//! It suffices for compare-and-delete and compare-and-expire, of which locks consist. All other
-//! scripts are [`Act::Other`], and the checker draws no conclusions from them.
+//! Commands of this library say it themselves ([`KeyEffect`](wire::KeyEffect)), and so do commands
+//! such as `SET … NX`. Scripts of other clients do not: this module searches their text, as seen on
+//! the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That is a guess. It suffices
+//! for compare-and-delete and compare-and-expire, of which locks consist. All other scripts are
+//! [`Act::Other`], and the checker draws no conclusions from them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -33,20 +34,21 @@ enum Kind {
     Delete {
         compares: bool,
     },
-    /// Raises a fencing counter and leaves the key as it is.
-    Certify {
-        compares: bool,
-    },
-    /// Looks at the boot marker and the probation key of a guarded lock, which are no lock's keys.
-    Watch,
-    /// Enters or leaves the fair queue of a resource. The resource's key stays as it is.
-    Line,
+    /// Raises a fencing counter, whatever the key holds.
+    Certify,
     Other,
 }
 
 impl Scripts {
     /// The effect of a command on a key. `None` if the command has nothing to do with keys.
     pub(super) fn act(&self, command: &[Vec<u8>]) -> Option<Act> {
+        if let Some(command) = own(command) {
+            return Act::of(
+                command.key_effect(),
+                |key| text_of(key),
+                |token| text_of(token.as_bytes()),
+            );
+        }
         let (name, words) = command.split_first()?;
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         let key = || words.first().map_or_else(|| "".into(), |word| text_of(word));
@@ -64,10 +66,7 @@ impl Scripts {
                 Act::Keep { key: key(), token: None, ttl_ms }
             }
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" => {
-                match self.kind_in(&name, words) {
-                    Kind::Watch | Kind::Line => return None,
-                    kind => scripted(kind, words, &name),
-                }
+                scripted(self.kind_in(&name, words), words, &name)
             }
             // Reads and housekeeping change nothing.
             "GET" | "GETRANGE" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT"
@@ -85,19 +84,15 @@ impl Scripts {
         {
             return Class::WakeUp;
         }
+        if let Some(command) = own(command) {
+            return Class::of(command.key_effect());
+        }
         match self.act(command) {
             Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
             Some(Act::Keep { .. }) => Class::Extend,
             Some(Act::Delete { .. }) => Class::Release,
-            None if self.is_about_a_line(command) => Class::Line,
             _ => Class::Any,
         }
-    }
-
-    fn is_about_a_line(&self, command: &[Vec<u8>]) -> bool {
-        let Some((name, words)) = command.split_first() else { return false };
-        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
-        name.starts_with("EVAL") && self.kind_in(&name, words) == Kind::Line
     }
 
     /// Learns scripts from replies to `SCRIPT LOAD`, and from `EVAL`. A master caches the script of
@@ -196,32 +191,26 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
         (Kind::Delete { compares }, Some(key), token) => {
             Act::Delete { key, token: token.filter(|_| compares) }
         }
-        (Kind::Certify { compares }, Some(key), token) => {
-            Act::Certify { key, token: token.filter(|_| compares) }
-        }
+        (Kind::Certify, Some(key), _) => Act::Certify { key, token: None },
         (_, key, _) => Act::Other { key, command: name.into() },
     }
 }
 
+/// A command of this library.
+fn own(command: &[Vec<u8>]) -> Option<wire::Command> {
+    wire::Command::parse(&command.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
 /// The effect of a script, by the commands that it runs.
 fn kind_of(text: &[u8]) -> Kind {
-    // The lock's own scripts do too much for a guess: they create a key, and may have to remove it.
-    let ours = [
-        (wire::GRANT, Kind::Set),
-        (wire::CERTIFY, Kind::Certify { compares: true }),
-        (wire::GUARDED, Kind::Set),
-        (wire::WATCH, Kind::Watch),
-        (wire::QUEUE, Kind::Line),
-    ];
-    if let Some((_, kind)) = ours.iter().find(|(script, _)| script.source.as_bytes() == text) {
-        return *kind;
-    }
+    // Mutants of the library's scripts do too much for a guess: they create a key, and may have to
+    // remove it.
     if let Some(script_mutant) = ScriptMutant::ALL
         .into_iter()
         .find(|script_mutant| script_mutant.script().1.as_bytes() == text)
     {
         return match script_mutant {
-            ScriptMutant::Uncompared => Kind::Certify { compares: false },
+            ScriptMutant::Uncompared => Kind::Certify,
             ScriptMutant::Unclamped | ScriptMutant::Endless => Kind::Set,
         };
     }
@@ -252,6 +241,9 @@ fn number(word: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use redquorum_protocol::wire::Command;
+    use redquorum_protocol::{Fence, Key, Position, Token, Waiter, WaiterId, WakeUp};
+
     use super::*;
     use crate::name::Name;
 
@@ -259,47 +251,77 @@ mod tests {
         text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
     }
 
+    fn sent(command: &wire::Command) -> Vec<Vec<u8>> {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let Ok(Some((wire::Frame::Array(parts), _))) = wire::parse(&bytes, usize::MAX) else {
+            panic!("{command:?} is no array")
+        };
+        let word = |part: &wire::Frame<'_>| match part {
+            wire::Frame::Bulk(word) => word.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        parts.iter().map(word).collect()
+    }
+
     #[test]
     fn commands_of_the_library_are_classified() {
         let scripts = Scripts::default();
-        for script in wire::scripts(true) {
-            let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
-            scripts.learn(&load, &RespValue::Bulk(script.sha1.into()));
-        }
-        let (key, token) = (|| Name::from("L"), || Some(Name::from("t")));
-        let set = Act::Set { key: key(), token: "t".into(), ttl_ms: Some(2000) };
-        let keep = Act::Keep { key: key(), token: token(), ttl_ms: Some(2000) };
-        let delete = Act::Delete { key: key(), token: token() };
-        let certify = Act::Certify { key: key(), token: token() };
-        let (boot, fence) = ("redquorum:boot", "redquorum:fence:L");
-        let call = |script: wire::Script, rest: &str| format!("EVALSHA {} {rest}", script.sha1);
-        let fenced = |script, rest: &str| call(script, &format!("2 L {fence} t {rest}17 60000"));
-        let guarded = |rest: &str| call(wire::GUARDED, rest);
-        let watch = format!("2 {boot} redquorum:probation a a_3000 x 9000 y");
+        let (key, token) = (Key::from(&b"L"[..]), Token::new(*b"tttttttttttttttttttt"));
+        let (named, text) = (|| Name::from("L"), || text_of(token.as_bytes()));
+        let fence = Fence { number: 17, memory_ms: 60_000 };
+        let waiter = Waiter { inbox: 161, waiter_id: WaiterId::new(178) };
+        let set = Act::Set { key: named(), token: text(), ttl_ms: Some(2000) };
+        let keep = Act::Keep { key: named(), token: Some(text()), ttl_ms: Some(2000) };
+        let delete = Act::Delete { key: named(), token: Some(text()) };
+        let certify = Act::Certify { key: named(), token: Some(text()) };
+        let (ttl_ms, fair, repair) = (2000, true, true);
         for (command, act, class) in [
-            ("SET L t NX PX 2000".to_owned(), Some(&set), Class::Acquire),
-            ("PING".to_owned(), None, Class::Any),
-            (call(wire::DELETE, "1 L t"), Some(&delete), Class::Release),
-            (call(wire::KEEP, "1 L t 2000 1"), Some(&keep), Class::Extend),
-            (fenced(wire::KEEP, "2000 1 "), Some(&keep), Class::Extend),
-            (fenced(wire::GRANT, "2000 0 "), Some(&set), Class::Acquire),
-            (call(wire::GRANT, "1 L t 2000 1"), Some(&set), Class::Acquire),
-            (fenced(wire::CERTIFY, ""), Some(&certify), Class::Acquire),
-            (guarded(&format!("2 L {boot} t 2000 1 a_3000")), Some(&set), Class::Acquire),
             (
-                guarded(&format!("3 L {fence} {boot} t 2000 0 a_3000 17 6")),
+                Command::Set { key: key.clone(), token, ttl_ms, fair: false, fence: None },
                 Some(&set),
                 Class::Acquire,
             ),
-            (call(wire::WATCH, &watch), None, Class::Any),
+            (
+                Command::Set { key: key.clone(), token, ttl_ms, fair, fence: Some(fence) },
+                Some(&set),
+                Class::Acquire,
+            ),
+            (
+                Command::Keep { key: key.clone(), token, ttl_ms, repair, fence: Some(fence) },
+                Some(&keep),
+                Class::Extend,
+            ),
+            (Command::Certify { key: key.clone(), token, fence }, Some(&certify), Class::Acquire),
+            (
+                Command::Delete {
+                    key: key.clone(),
+                    token,
+                    wake_up: WakeUp::First,
+                    leave: Some(waiter),
+                },
+                Some(&delete),
+                Class::Release,
+            ),
+            (
+                Command::Enqueue { key: key.clone(), waiter, position: Position::Last },
+                None,
+                Class::Line,
+            ),
+            (Command::Dequeue { key, waiter, wake: true }, None, Class::Line),
+            (Command::Probe, None, Class::Any),
         ] {
-            assert_eq!(scripts.act(&words(&command)).as_ref(), act, "{command}");
-            assert_eq!(scripts.class(&words(&command)), class, "{command}");
+            let words = sent(&command);
+            assert_eq!(scripts.act(&words).as_ref(), act, "{command:?}");
+            assert_eq!(scripts.class(&words), class, "{command:?}");
         }
+        assert_eq!(scripts.act(&words("PING")), None);
         let of_guarded =
             |first| RespValue::Array(vec![first, RespValue::Integer(1_700_000_000_000_000)]);
         let number = RespValue::Integer;
         for (act, reply, expected) in [
+            // A release: one, plus the number of waiters.
+            (&delete, number(4), Outcome::Done),
             (&keep, number(2), Outcome::Created),
             (&keep, number(1), Outcome::Done),
             (&keep, number(0), Outcome::Refused),
@@ -314,29 +336,6 @@ mod tests {
         ] {
             assert_eq!(outcome(act, &reply), Some(expected), "{act:?} {reply:?}");
         }
-    }
-
-    #[test]
-    fn a_queue_command_is_no_act_but_a_release_with_one_is() {
-        let scripts = Scripts::default();
-        let (key, waiter) = ("L", "00000000000000a100000000000000b2");
-        let stand = format!("EVALSHA {} 1 {key} {waiter} 0", wire::QUEUE.sha1);
-        assert_eq!(scripts.class(&words(&stand)), Class::Any, "an unknown script");
-        for script in [wire::QUEUE, wire::DELETE] {
-            let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
-            scripts.learn(&load, &RespValue::Bulk(script.sha1.into()));
-        }
-        let leave = format!("EVALSHA {} 1 {key} {waiter} - 1", wire::QUEUE.sha1);
-        for sent in [stand, leave] {
-            assert_eq!(scripts.act(&words(&sent)), None);
-            assert_eq!(scripts.class(&words(&sent)), Class::Line);
-        }
-        let release = format!("EVALSHA {} 1 {key} t 1 {waiter}", wire::DELETE.sha1);
-        let act = Act::Delete { key: key.into(), token: Some("t".into()) };
-        assert_eq!(scripts.act(&words(&release)), Some(act.clone()));
-        assert_eq!(scripts.class(&words(&release)), Class::Release);
-        // The reply is one, plus the number of waiters.
-        assert_eq!(outcome(&act, &RespValue::Integer(4)), Some(Outcome::Done));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::history::{Act, Event, Outcome};
 use crate::mutants::Mutant;
 use crate::orchestrator::Input;
 use crate::scenario::{Class, Side};
-use words::{class_of, outcome_of, size_of};
+use words::{outcome_of, size_of};
 
 mod ends;
 mod words;
@@ -191,7 +191,8 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         wire.requests += 1;
         let number = wire.requests;
-        let (class, act) = (class_of(&command), self.texts.act(self.mutant, &command));
+        let class = Class::of(command.key_effect());
+        let act = self.texts.act(self.mutant, &command);
         let expect = command.expect();
         let request = words::request(self.mutant, command);
         self.pass_up(id, Message { number, request, expect, class, act, duplicate: false });

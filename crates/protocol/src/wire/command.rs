@@ -1,17 +1,21 @@
-//! The commands of a link, and their bytes.
+//! The commands of a link: their bytes, what they do to a lock's key, and how their replies are
+//! read. A new command has its place here and nowhere else in this crate.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::reply::{counted, granted, holder, is_forbidden_key, marker, place, readable};
 use super::{
-    BOOT, CERTIFY, DELETE, Expect, GRANT, GUARDED, KEEP, PROBATION, PROBE, QUEUE, Script, WATCH,
-    channel_of, counter_of, decimal, frame::write_parts, scripts, write_command,
+    BOOT, CERTIFY, DELETE, ErrorKind, Frame, GRANT, GUARDED, KEEP, PROBATION, PROBE, QUEUE, Script,
+    WATCH, channel_of, counter_of, decimal, errors, frame::write_parts, is_confirmation, scripts,
+    write_command,
 };
 use crate::effect::{Key, WakeUp};
 use crate::fence::Fence;
 use crate::link::RunId;
 use crate::token::Token;
+use crate::vote::{Cause, Holder, Reply};
 use crate::waiter::{Position, Waiter};
 
 /// A command as a link writes it.
@@ -136,6 +140,48 @@ impl Command {
         }
     }
 
+    /// The script that this command calls.
+    pub const fn script(&self) -> Option<Script> {
+        Some(match self {
+            Self::Set { fair: false, fence: None, .. } => return None,
+            Self::Set { .. } => GRANT,
+            Self::Guarded { .. } => GUARDED,
+            Self::Watch { .. } => WATCH,
+            Self::Keep { .. } => KEEP,
+            Self::Certify { .. } => CERTIFY,
+            Self::Delete { .. } => DELETE,
+            Self::Enqueue { .. } | Self::Dequeue { .. } => QUEUE,
+            _ => return None,
+        })
+    }
+
+    /// What this command does to the key of a lock.
+    pub const fn key_effect(&self) -> KeyEffect<'_> {
+        match self {
+            Self::Set { key, token, ttl_ms, .. } | Self::Guarded { key, token, ttl_ms, .. } => {
+                KeyEffect::Set { key, token: *token, ttl_ms: *ttl_ms }
+            }
+            Self::Keep { key, token, ttl_ms, .. } => {
+                KeyEffect::Keep { key, token: *token, ttl_ms: *ttl_ms }
+            }
+            Self::Certify { key, token, .. } => KeyEffect::Certify { key, token: *token },
+            Self::Delete { key, token, .. } => KeyEffect::Delete { key, token: *token },
+            Self::Enqueue { .. } | Self::Dequeue { .. } => KeyEffect::Queue,
+            Self::Watch { .. }
+            | Self::Initialize { .. }
+            | Self::Hello
+            | Self::Subscribe { .. }
+            | Self::Kill { .. }
+            | Self::Load(_)
+            | Self::Probe => KeyEffect::None,
+        }
+    }
+
+    /// Whether the command may create a lock's key, or keep it (R5).
+    pub(crate) const fn creates(&self) -> bool {
+        matches!(self.key_effect(), KeyEffect::Set { .. } | KeyEffect::Keep { .. })
+    }
+
     /// About how many bytes the command has on the wire.
     pub fn size_hint(&self) -> usize {
         match self {
@@ -167,17 +213,17 @@ impl Command {
             Self::Set { key, token, ttl_ms, fair, fence } => {
                 let [ttl, least, memory] = &mut digits;
                 let grant = [token.as_bytes(), decimal(*ttl_ms, ttl), flag(*fair)];
-                let Some(fence) = fence else { return call(out, GRANT, &[key], &grant) };
+                let Some(fence) = fence else { return self.call(out, &[key], &grant) };
                 let keys = [key, &counter_of(key)[..]];
-                call(out, GRANT, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
+                self.call(out, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
             }
             Self::Guarded { key, token, ttl_ms, fair, fence, marker } => {
                 let [ttl, least, memory] = &mut digits;
                 let ttl = decimal(*ttl_ms, ttl);
                 let grant = [token.as_bytes(), ttl, flag(*fair), marker.as_bytes()];
-                let Some(fence) = fence else { return call(out, GUARDED, &[key, BOOT], &grant) };
+                let Some(fence) = fence else { return self.call(out, &[key, BOOT], &grant) };
                 let keys = [key, &counter_of(key)[..], BOOT];
-                call(out, GUARDED, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
+                self.call(out, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
             }
             Self::Watch { run_id, marker, begin, probation_ms, ended } => {
                 let text = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
@@ -185,7 +231,7 @@ impl Command {
                 let probation_ms = decimal(*probation_ms, &mut digits[0]);
                 let [run_id, marker] = [&run_id.0, marker].map(|text| text.as_bytes());
                 let arguments = [run_id, marker, begin.as_bytes(), probation_ms, ended.as_bytes()];
-                call(out, WATCH, &[BOOT, PROBATION], &arguments);
+                self.call(out, &[BOOT, PROBATION], &arguments);
             }
             Self::Initialize { marker } => {
                 write_command(out, &[b"SET", BOOT, marker.as_bytes(), b"NX"]);
@@ -195,29 +241,29 @@ impl Command {
                 let ttl = decimal(*ttl_ms, ttl);
                 let repair = flag(*repair);
                 let Some(fence) = fence else {
-                    return call(out, KEEP, &[key], &[token.as_bytes(), ttl, repair]);
+                    return self.call(out, &[key], &[token.as_bytes(), ttl, repair]);
                 };
                 let [least, memory] = fence.digits(least, memory);
                 let keys = [key, &counter_of(key)[..]];
-                call(out, KEEP, &keys, &[token.as_bytes(), ttl, repair, least, memory]);
+                self.call(out, &keys, &[token.as_bytes(), ttl, repair, least, memory]);
             }
             Self::Certify { key, token, fence } => {
                 let [least, memory, _] = &mut digits;
                 let [least, memory] = fence.digits(least, memory);
                 let keys = [key, &counter_of(key)[..]];
-                call(out, CERTIFY, &keys, &[token.as_bytes(), least, memory]);
+                self.call(out, &keys, &[token.as_bytes(), least, memory]);
             }
             Self::Delete { key, token, wake_up, leave } => {
                 let token = token.as_bytes();
                 match (leave.map(|waiter| waiter.to_string()), wake_up) {
                     // Most releases: nothing but the token.
-                    (None, WakeUp::First) => call(out, DELETE, &[key], &[token]),
-                    (None, WakeUp::Count) => call(out, DELETE, &[key], &[token, b"count"]),
-                    (None, WakeUp::None) => call(out, DELETE, &[key], &[token, b"none"]),
+                    (None, WakeUp::First) => self.call(out, &[key], &[token]),
+                    (None, WakeUp::Count) => self.call(out, &[key], &[token, b"count"]),
+                    (None, WakeUp::None) => self.call(out, &[key], &[token, b"none"]),
                     (Some(leave), wake_up) => {
                         let first = *wake_up == WakeUp::First;
                         let wakes: &[u8] = if first { b"first" } else { b"count" };
-                        call(out, DELETE, &[key], &[token, wakes, leave.as_bytes()]);
+                        self.call(out, &[key], &[token, wakes, leave.as_bytes()]);
                     }
                 }
             }
@@ -228,12 +274,12 @@ impl Command {
                     position => decimal(position.number(), &mut digits[0]),
                 };
                 let arguments = [waiter.as_bytes(), number, b"1"];
-                call(out, QUEUE, &[key], if exactly { &arguments } else { &arguments[..2] });
+                self.call(out, &[key], if exactly { &arguments } else { &arguments[..2] });
             }
             Self::Dequeue { key, waiter, wake } => {
                 let waiter = waiter.to_string();
                 let arguments = [waiter.as_bytes(), b"-", b"1"];
-                call(out, QUEUE, &[key], if *wake { &arguments } else { &arguments[..2] });
+                self.call(out, &[key], if *wake { &arguments } else { &arguments[..2] });
             }
             Self::Hello => write_command(out, &[b"HELLO", b"3"]),
             Self::Subscribe { inbox } => write_command(out, &[b"SUBSCRIBE", &channel_of(*inbox)]),
@@ -247,13 +293,135 @@ impl Command {
             Self::Probe => write_command(out, &[b"SET", PROBE, b"", b"XX", b"PX", b"1"]),
         }
     }
+
+    /// Appends the call of the command's script with these keys and arguments.
+    fn call(&self, out: &mut Vec<u8>, keys: &[&[u8]], arguments: &[&[u8]]) {
+        let script = self.script().expect("it calls a script");
+        let mut digits = [0; 20];
+        let name = [b"EVALSHA", script.sha1.as_bytes(), decimal(keys.len() as u64, &mut digits)];
+        write_parts(out, &[&name, keys, arguments]);
+    }
+
+    /// Reads a command from its words. `None`: the words are no command of a lock, or they have
+    /// another form, as of another version.
+    pub fn parse(words: &[&[u8]]) -> Option<Self> {
+        let command = match words {
+            [b"SET", PROBE, b"", b"XX", ..] => Self::Probe,
+            [b"SET", BOOT, marker, b"NX"] => Self::Initialize { marker: text(marker)? },
+            [b"SET", key, token, b"NX", b"PX", ttl] => Self::Set {
+                key: Key::from(*key),
+                token: Token::from_slice(token)?,
+                ttl_ms: number(ttl)?,
+                fair: false,
+                fence: None,
+            },
+            [b"EVALSHA", sha1, _, arguments @ ..] => Self::parse_call(sha1, arguments)?,
+            [b"HELLO", _] => Self::Hello,
+            [b"SUBSCRIBE", channel] => {
+                let inbox = channel.get(channel.len().checked_sub(16)?..)?;
+                let inbox = str::from_utf8(inbox).ok()?;
+                Self::Subscribe { inbox: u64::from_str_radix(inbox, 16).ok()? }
+            }
+            [b"CLIENT", b"KILL", b"ID", id] => Self::Kill { client_id: number(id)? },
+            [b"SCRIPT", b"LOAD", source] => {
+                Self::Load(scripts(true).find(|script| script.source.as_bytes() == *source)?)
+            }
+            _ => return None,
+        };
+        // Words such as further arguments make it another command.
+        let (mut same, mut bytes) = (Vec::new(), Vec::new());
+        write_command(&mut same, words);
+        command.encode(&mut bytes);
+        (same == bytes).then_some(command)
+    }
+
+    /// Reads the call of a script from its keys and arguments.
+    pub fn parse_call(sha1: &[u8], arguments: &[&[u8]]) -> Option<Self> {
+        let is = |script: Script| script.sha1.as_bytes() == sha1;
+        let key = Key::from(*arguments.first()?);
+        let token = Token::from_slice;
+        let some = |bytes: &[u8]| (!bytes.is_empty()).then(|| text(bytes));
+        Some(match arguments {
+            [_, ours, ttl, fair] | [_, _, ours, ttl, fair, _, _] if is(GRANT) => Self::Set {
+                key,
+                token: token(ours)?,
+                ttl_ms: number(ttl)?,
+                fair: *fair == b"1",
+                fence: Fence::parse(arguments.get(5..).unwrap_or_default())?,
+            },
+            [_, _, ours, ttl, fair, marker] | [_, _, _, ours, ttl, fair, marker, _, _]
+                if is(GUARDED) =>
+            {
+                Self::Guarded {
+                    key,
+                    token: token(ours)?,
+                    ttl_ms: number(ttl)?,
+                    fair: *fair == b"1",
+                    fence: Fence::parse(arguments.get(7..).unwrap_or_default())?,
+                    marker: text(marker)?,
+                }
+            }
+            [_, _, run_id, marker, begin, probation_ms, ended] if is(WATCH) => Self::Watch {
+                run_id: RunId(text(run_id)?),
+                marker: text(marker)?,
+                begin: some(begin).unwrap_or_default(),
+                probation_ms: number(probation_ms)?,
+                ended: some(ended).unwrap_or_default(),
+            },
+            [_, ours, ttl, repair] | [_, _, ours, ttl, repair, _, _] if is(KEEP) => Self::Keep {
+                key,
+                token: token(ours)?,
+                ttl_ms: number(ttl)?,
+                repair: *repair == b"1",
+                fence: Fence::parse(arguments.get(5..).unwrap_or_default())?,
+            },
+            [_, _, ours, rest @ ..] if is(CERTIFY) => {
+                Self::Certify { key, token: token(ours)?, fence: Fence::parse(rest)?? }
+            }
+            [_, ours, queue @ ..] if is(DELETE) => {
+                let (wake_up, leave) = match queue {
+                    [] => (WakeUp::First, None),
+                    [b"count"] => (WakeUp::Count, None),
+                    [b"none"] => (WakeUp::None, None),
+                    [b"first", waiter] => (WakeUp::First, Some(Waiter::parse(waiter)?)),
+                    [b"count", waiter] => (WakeUp::Count, Some(Waiter::parse(waiter)?)),
+                    _ => return None,
+                };
+                Self::Delete { key, token: token(ours)?, wake_up, leave }
+            }
+            [_, waiter, b"-", wake @ ..] if is(QUEUE) => {
+                Self::Dequeue { key, waiter: Waiter::parse(waiter)?, wake: !wake.is_empty() }
+            }
+            [_, waiter, position, exactly @ ..] if is(QUEUE) => {
+                let position = match (*position, exactly) {
+                    (b"=", _) => Position::Any,
+                    (b"0", []) => Position::Last,
+                    (digits, []) => Position::NotBefore(number(digits)?),
+                    (digits, _) => Position::At(number(digits)?),
+                };
+                Self::Enqueue { key, waiter: Waiter::parse(waiter)?, position }
+            }
+            _ => return None,
+        })
+    }
 }
 
-/// Appends the call of a script with these keys and arguments.
-fn call(out: &mut Vec<u8>, script: Script, keys: &[&[u8]], arguments: &[&[u8]]) {
-    let mut digits = [0; 20];
-    let name = [b"EVALSHA", script.sha1.as_bytes(), decimal(keys.len() as u64, &mut digits)];
-    write_parts(out, &[&name, keys, arguments]);
+/// What a command does to the key of a lock.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyEffect<'a> {
+    /// Nothing.
+    None,
+    /// Nothing: it changes the queue of waiters for the key's resource.
+    Queue,
+    /// Sets the key if it does not exist.
+    Set { key: &'a Key, token: Token, ttl_ms: u64 },
+    /// Lengthens the key's life if it has this value. May create the key.
+    Keep { key: &'a Key, token: Token, ttl_ms: u64 },
+    /// Deletes the key if it has this value.
+    Delete { key: &'a Key, token: Token },
+    /// Raises the fencing counter if the key has this value, and leaves the key as it is.
+    Certify { key: &'a Key, token: Token },
 }
 
 /// An argument of a script that is a condition.
@@ -265,32 +433,130 @@ impl Fence {
     fn digits<'a>(&self, number: &'a mut [u8; 20], memory: &'a mut [u8; 20]) -> [&'a [u8]; 2] {
         [decimal(self.number, number), decimal(self.memory_ms, memory)]
     }
+
+    /// The fence in the last arguments of a script, which may have none.
+    fn parse(arguments: &[&[u8]]) -> Option<Option<Self>> {
+        Some(match arguments {
+            [] => None,
+            [least, memory] => Some(Self { number: number(least)?, memory_ms: number(memory)? }),
+            _ => return None,
+        })
+    }
+}
+
+fn text(bytes: &[u8]) -> Option<Arc<str>> {
+    str::from_utf8(bytes).ok().map(Arc::from)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// How a reply is read: as the one to the [`Command`] of the same name. It goes
+/// with the command through the queue of a link.
+#[expect(missing_docs, reason = "each variant has the name of its command")]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Expect {
+    /// The reply to a plain `Set`.
+    Set,
+    /// The reply to a `Set` that is a script.
+    Grant {
+        /// Whether the command has a fence.
+        fenced: bool,
+    },
+    Guarded {
+        /// Whether the command has a fence.
+        fenced: bool,
+    },
+    Watch,
+    Initialize,
+    Certify,
+    Keep,
+    Delete,
+    Enqueue,
+    Dequeue,
+    Hello,
+    Subscribe,
+    Kill,
+    Load(Script),
+    Probe,
+}
+
+impl Expect {
+    /// Reads a reply. One that Redis never gives to this command is [`Cause::Garbage`]: after it
+    /// nothing on the connection can be trusted.
+    pub fn read(self, frame: &Frame<'_>) -> Reply {
+        match frame {
+            Frame::Error(text) => self.read_error(text),
+            frame => self.read_value(frame).unwrap_or(Reply::Unknown(Cause::Garbage)),
+        }
+    }
+
+    fn read_error(self, text: &[u8]) -> Reply {
+        match (self, ErrorKind::of(text)) {
+            // There is no such client any more, or the kill is forbidden: go on. A busy master
+            // could not look, and will still execute what the old connection holds.
+            (Self::Kill, kind) if kind != ErrorKind::Busy => Reply::Alive,
+            // The user may have rights on other keys, so this says nothing about writes to those.
+            (Self::Probe, _) if is_forbidden_key(text) => Reply::Alive,
+            // The master keeps no queue for this client, and never will.
+            (Self::Enqueue, ErrorKind::Forbidden | ErrorKind::WrongType) => Reply::NoQueue,
+            (_, ErrorKind::NoScript) => Reply::Unknown(Cause::NoScript),
+            (Self::Keep | Self::Delete | Self::Certify, ErrorKind::WrongType) => {
+                Reply::Taken(Holder::WrongType)
+            }
+            _ => Reply::Unknown(Cause::Error(readable(errors::unwrapped(text)))),
+        }
+    }
+
+    fn read_value(self, frame: &Frame<'_>) -> Option<Reply> {
+        let parts = if let Frame::Array(parts) = frame { parts.as_slice() } else { &[] };
+        // Scripts of a guard end their reply with the master's `TIME` in microseconds.
+        let stamped = |reply: Reply, micros: i64| Some(reply.stamped(u64::try_from(micros).ok()?));
+        Some(match (self, frame, parts) {
+            (Self::Set, Frame::Simple(b"OK"), _) => Reply::Created,
+            (Self::Set, Frame::Null, _) => Reply::Taken(Holder::NotAsked),
+            (Self::Grant { fenced }, Frame::Integer(number), _) => granted(*number, fenced)?,
+            (Self::Guarded { fenced }, _, [Frame::Integer(number), Frame::Integer(micros)]) => {
+                stamped(granted(*number, fenced)?, *micros)?
+            }
+            (Self::Guarded { .. }, _, [Frame::Bulk(boot), Frame::Integer(micros)]) => {
+                stamped(Reply::Marked { boot: marker(boot), probation: None }, *micros)?
+            }
+            (Self::Watch, _, [Frame::Bulk(boot), Frame::Bulk(name), Frame::Integer(micros)]) => {
+                stamped(Reply::Marked { boot: marker(boot), probation: marker(name) }, *micros)?
+            }
+            (Self::Initialize, Frame::Simple(b"OK"), _) => Reply::Initialized,
+            (Self::Initialize, Frame::Null, _) => Reply::Marked { boot: None, probation: None },
+            (Self::Keep | Self::Delete | Self::Certify, Frame::Integer(0), _) => Reply::Absent,
+            (
+                Self::Keep | Self::Delete | Self::Certify,
+                _,
+                [Frame::Integer(left), Frame::Bulk(value)],
+            ) => Reply::Taken(holder(*left, value)),
+            (Self::Certify, Frame::Integer(number), _) => {
+                Reply::Certified { number: counted(*number)? }
+            }
+            (Self::Keep, Frame::Integer(1), _) => Reply::Kept,
+            (Self::Keep, Frame::Integer(2), _) => Reply::Created,
+            (Self::Delete, Frame::Integer(1), _) => Reply::Deleted,
+            (Self::Delete, Frame::Integer(count @ 2..), _) => {
+                Reply::Freed { listeners: u32::try_from(count - 1).ok()? }
+            }
+            (Self::Enqueue, _, parts) => place(parts)?,
+            (Self::Dequeue, Frame::Integer(0), _)
+            | (Self::Hello, Frame::Map(_), _)
+            | (Self::Kill, Frame::Integer(_) | Frame::Simple(_), _) => Reply::Alive,
+            (Self::Subscribe, push, _) if is_confirmation(push) => Reply::Alive,
+            (Self::Load(script), Frame::Bulk(sha1), _) if *sha1 == script.sha1.as_bytes() => {
+                Reply::Alive
+            }
+            // `OK` means that another program created this key. It expires by this command.
+            (Self::Probe, Frame::Null | Frame::Simple(b"OK"), _) => Reply::Alive,
+            _ => return None,
+        })
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_plain_acquire_is_one_set_nx_px() {
-        let token = Token::new(*b"01234567890123456789");
-        let key = Arc::from(&b"r"[..]);
-        let set = Command::Set { key, token, ttl_ms: 10_000, fair: false, fence: None };
-        let text: &[u8] = b"*6\r\n$3\r\nSET\r\n$1\r\nr\r\n$20\r\n01234567890123456789\r\n\
-            $2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
-        let mut out = Vec::new();
-        set.encode(&mut out);
-        assert_eq!(out, text);
-    }
-
-    #[test]
-    fn a_plain_release_sends_the_token_alone() {
-        let (key, token) = (Arc::from(&b"r"[..]), Token::new(*b"01234567890123456789"));
-        let release = Command::Delete { key, token, wake_up: WakeUp::First, leave: None };
-        let start = b"*5\r\n$7\r\nEVALSHA\r\n$40\r\n";
-        let end = b"\r\n$1\r\n1\r\n$1\r\nr\r\n$20\r\n01234567890123456789\r\n";
-        let mut out = Vec::new();
-        release.encode(&mut out);
-        assert_eq!(out, [start, DELETE.sha1.as_bytes(), end].concat());
-    }
-}
+mod tests;

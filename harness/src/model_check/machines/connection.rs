@@ -209,7 +209,6 @@ impl Connection {
                 let leave = leave.map(|waiter| waiter.inbox == INBOX);
                 Request::Delete(number(*token), *wake_up, leave)
             }
-            Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
             Command::Enqueue { waiter, position, .. } => {
                 assert_eq!(
                     (waiter.waiter_id, *position),
@@ -221,15 +220,13 @@ impl Connection {
             Command::Dequeue { waiter, wake, .. } => {
                 Request::Dequeue { inbox: waiter.inbox == INBOX, wake: *wake }
             }
-            Command::Guarded { .. } | Command::Watch { .. } | Command::Initialize { .. } => {
-                unreachable!("these links have no guard")
-            }
             Command::Hello => Request::Hello,
             Command::Subscribe { .. } => Request::Subscribe,
             Command::Kill { .. } if self.mutant == Mutant::KillsNone => Request::Ping,
             Command::Kill { client_id } => Request::Kill(*client_id),
             Command::Load(script) => Request::Load(*script),
             Command::Probe => Request::Ping,
+            other => unreachable!("no claim or link of this model sends it: {other:?}"),
         };
         let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
             return;

@@ -1,4 +1,4 @@
-//! How commands look on the wire, and what commands and replies mean for a key.
+//! How commands of a mutant look on the wire, and what commands and replies mean for a key.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use redquorum_redis_model::Request;
 use crate::history::{Act, Outcome, text_of};
 use crate::mutants::Mutant;
 use crate::name::Name;
-use crate::scenario::Class;
 
 /// How many tokens are cached: enough for the few clients that are acquiring.
 const TOKENS: usize = 8;
@@ -18,7 +17,13 @@ const TOKENS: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(in crate::sim) struct Texts {
     keys: Vec<(Key, Name)>,
-    tokens: Vec<(Token, Name)>,
+    tokens: Tokens,
+}
+
+/// The texts of recent tokens.
+#[derive(Clone, Debug, Default)]
+struct Tokens {
+    known: Vec<(Token, Name)>,
     /// The latest token that was looked up.
     latest: usize,
     /// The token to replace next.
@@ -28,81 +33,50 @@ pub(in crate::sim) struct Texts {
 impl Texts {
     /// The effect of a command on a key, as the wire shows it. `None` if it touches no key.
     pub(super) fn act(&mut self, mutant: Mutant, command: &Command) -> Option<Act> {
-        Some(match command {
-            Command::Set { key, token, ttl_ms, .. }
-            | Command::Guarded { key, token, ttl_ms, .. } => {
-                let token = self.token(mutant.on_the_wire(*token));
-                Act::Set { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
-            }
-            Command::Keep { key, token, ttl_ms, .. } => {
-                let compares = mutant != Mutant::ExtendWithoutTokenCheck;
-                let token = compares.then(|| self.token(mutant.on_the_wire(*token)));
-                Act::Keep { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
-            }
-            Command::Delete { key, token, .. } => {
-                let compares = mutant != Mutant::PlainDel;
-                let token = compares.then(|| self.token(mutant.on_the_wire(*token)));
-                Act::Delete { key: self.key(key), token }
-            }
-            Command::Certify { key, token, .. } => {
-                let compares = mutant != Mutant::CertifiesAnywhere;
-                let token = compares.then(|| self.token(mutant.on_the_wire(*token)));
-                Act::Certify { key: self.key(key), token }
-            }
-            // These change no lock's key.
-            Command::Enqueue { .. }
-            | Command::Dequeue { .. }
-            | Command::Watch { .. }
-            | Command::Initialize { .. }
-            | Command::Kill { .. }
-            | Command::Hello
-            | Command::Subscribe { .. }
-            | Command::Load(_)
-            | Command::Probe => return None,
-        })
-    }
-
-    fn key(&mut self, key: &Key) -> Name {
-        let known = |(known, _): &&(Key, Name)| Arc::ptr_eq(known, key) || known == key;
-        if let Some((_, text)) = self.keys.iter().find(known) {
-            return text.clone();
-        }
-        let text = text_of(key);
-        self.keys.push((key.clone(), text.clone()));
-        text
-    }
-
-    fn token(&mut self, token: Token) -> Name {
-        // It is mostly the same token as before, on its way to the next master.
-        let latest = self.tokens.get(self.latest).filter(|(known, _)| *known == token);
-        if let Some((_, text)) = latest {
-            return text.clone();
-        }
-        if let Some(place) = self.tokens.iter().position(|(known, _)| *known == token) {
-            self.latest = place;
-            return self.tokens[place].1.clone();
-        }
-        let text = text_of(token.as_bytes());
-        if self.tokens.len() < TOKENS {
-            self.latest = self.tokens.len();
-            self.tokens.push((token, text.clone()));
-        } else {
-            self.latest = self.oldest;
-            self.tokens[self.oldest] = (token, text.clone());
-            self.oldest = (self.oldest + 1) % TOKENS;
-        }
-        text
+        let Self { keys, tokens } = self;
+        let token = |token| tokens.text(mutant.on_the_wire(token));
+        let act = Act::of(command.key_effect(), |key| text_of_key(keys, key), token)?;
+        let compares = !matches!(
+            (mutant, command),
+            (Mutant::ExtendWithoutTokenCheck, Command::Keep { .. })
+                | (Mutant::PlainDel, Command::Delete { .. })
+                | (Mutant::CertifiesAnywhere, Command::Certify { .. })
+        );
+        Some(if compares { act } else { act.uncompared() })
     }
 }
 
-/// The class of a command.
-pub(super) const fn class_of(command: &Command) -> Class {
-    match command {
-        Command::Set { .. } | Command::Guarded { .. } | Command::Certify { .. } => Class::Acquire,
-        Command::Keep { .. } => Class::Extend,
-        Command::Delete { .. } => Class::Release,
-        Command::Enqueue { .. } | Command::Dequeue { .. } => Class::Line,
-        _ => Class::Any,
+fn text_of_key(keys: &mut Vec<(Key, Name)>, key: &Key) -> Name {
+    let known = |(known, _): &&(Key, Name)| Arc::ptr_eq(known, key) || known == key;
+    if let Some((_, text)) = keys.iter().find(known) {
+        return text.clone();
+    }
+    let text = text_of(key);
+    keys.push((key.clone(), text.clone()));
+    text
+}
+
+impl Tokens {
+    fn text(&mut self, token: Token) -> Name {
+        // It is mostly the same token as before, on its way to the next master.
+        let latest = self.known.get(self.latest).filter(|(known, _)| *known == token);
+        if let Some((_, text)) = latest {
+            return text.clone();
+        }
+        if let Some(place) = self.known.iter().position(|(known, _)| *known == token) {
+            self.latest = place;
+            return self.known[place].1.clone();
+        }
+        let text = text_of(token.as_bytes());
+        if self.known.len() < TOKENS {
+            self.latest = self.known.len();
+            self.known.push((token, text.clone()));
+        } else {
+            self.latest = self.oldest;
+            self.known[self.oldest] = (token, text.clone());
+            self.oldest = (self.oldest + 1) % TOKENS;
+        }
+        text
     }
 }
 
