@@ -21,6 +21,10 @@ mutants *args:
     cargo build --quiet -p redquorum-harness --bins
     cargo run --quiet -p redquorum-harness --example mutants -- {{args}}
 
+# Run the commands whose tables the documents contain, and write the tables: half an hour; `just evidence mutants` for some.
+evidence *args:
+    cargo run --quiet -p redquorum-harness --example evidence -- {{args}}
+
 # Look at every state of the library's machines, within bounds that are printed: a minute.
 model-check *args:
     cargo run --release --quiet -p redquorum-harness -- model-check {{args}}

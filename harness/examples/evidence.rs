@@ -61,8 +61,12 @@ fn written() -> Result<(), String> {
 /// Runs a command in the root of the repository, and returns the Markdown tables that it prints.
 fn run(root: &Path, command: &str) -> Result<Vec<String>, String> {
     eprintln!("$ {command}");
-    let output = Command::new("sh").args(["-c", command]).current_dir(root);
-    let output = { output }.stderr(Stdio::inherit()).output().map_err(|why| why.to_string())?;
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|why| why.to_string())?;
     if !output.status.success() {
         return Err(format!("`{command}` failed: {}", output.status));
     }
