@@ -12,7 +12,6 @@ mod claim {
     mod fencing;
     mod lock_delay;
     pub(crate) mod play;
-    mod reentry;
     mod release;
     mod waiting;
     mod watchdog;
@@ -44,7 +43,6 @@ mod properties {
 mod client;
 
 /// Many clients and masters.
-mod cluster;
 mod fair;
 mod several;
 

@@ -303,32 +303,6 @@ proptest! {
 }
 
 #[test]
-fn free_resources_are_won_in_one_round_trip() {
-    let mut callers = Callers::new(7, 1);
-    let start = callers.world.now;
-    callers.ask(&[0, 1, 2, 3], Duration::ZERO);
-    // A message takes at most 3.05 ms.
-    callers.pass(MS * 7);
-    assert!(callers.is_held(0));
-    assert_eq!(callers.all[0].tried, [start; 4], "all are asked at one instant");
-    assert_eq!(callers.all[0].machine.rounds(), 1);
-}
-
-#[test]
-fn while_one_resource_is_taken_the_others_are_free_for_other_callers() {
-    let mut callers = Callers::new(7, 2);
-    callers.occupy(1, MS * 1_000);
-    callers.ask(&[0, 1, 2], MS * 2_000);
-    callers.pass(MS * 50);
-    callers.ask(&[0, 2], Duration::ZERO);
-    callers.pass(MS * 10);
-    assert!(callers.is_held(1));
-    callers.leave(1);
-    callers.pass(MS * 1_600);
-    assert!(callers.is_held(0), "{:?}", callers.all[0].state);
-}
-
-#[test]
 fn the_ttl_of_a_later_round_is_that_of_the_first() {
     let mut callers = Callers::new(7, 1);
     let free = callers.world.now.plus(MS * 1_000);

@@ -117,11 +117,3 @@ fn a_refusal_is_something_to_compare_with_and_a_majority_ahead_is_refused() {
     assert_eq!(play.verdict(), Some(false));
     assert_eq!(play.cleaned_up(3, 1), [1, 1, 1], "its key is cleaned up");
 }
-
-#[test]
-fn the_lease_ends_earlier_by_what_a_clock_may_gain_unnoticed() {
-    let mut play = Play::acquire_on(guarded(3), ONCE);
-    play.reply_all(Attempt(1), 0..2, timed(watched(0), Created));
-    won(&mut play).unwrap();
-    assert_eq!(play.deadline(), START.plus((1_000 - 12 - 200) * MS));
-}

@@ -251,21 +251,6 @@ fn a_wake_up_between_the_answers_of_a_round_counts() {
 }
 
 #[test]
-fn a_waiter_behind_others_looks_at_one_master_about_every_second() {
-    let mut play = Play::behind();
-    let (mut last, mut looked) = (START, Vec::new());
-    while play.now < START.plus(6_000 * MS) {
-        looked.push(play.looked_at());
-        let after = play.now.since(last);
-        assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
-        last = play.now;
-        // A free resource is for the waiter at the head.
-        play.reply_all(Enqueue(1), looked.last().copied(), free(2, 1));
-    }
-    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
-}
-
-#[test]
 fn a_look_that_finds_it_first_and_the_resource_free_asks_all_masters() {
     let mut play = Play::behind();
     let at = play.looked_at();
@@ -304,16 +289,6 @@ fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
     over.effects.clear();
     over.reply_all(Enqueue(round), ALL, free(2, 0));
     assert_eq!(over.effects, []);
-}
-
-#[test]
-fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
-    let once = WaitPolicy { wait: Duration::ZERO, ..policy() };
-    for (reply, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
-        let mut play = Play::queued(once);
-        play.reply_all(Enqueue(1), ALL, reply);
-        assert_eq!((play.asks().len(), play.verdict()), (asked, verdict));
-    }
 }
 
 #[test]

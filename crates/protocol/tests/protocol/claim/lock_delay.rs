@@ -1,6 +1,6 @@
 //! Lock delay: keys outlive the lease, no deadline moves, and only a release frees them at once.
 
-use redquorum_protocol::{Claim, Extension, Input, LockConfig, Loss, Outcome, Time};
+use redquorum_protocol::{Claim, Input, LockConfig, Loss, Outcome, Time};
 
 use super::play::*;
 
@@ -26,21 +26,6 @@ fn assert_left(play: &Play, since: Time) {
 
 fn assert_deleted(play: &Play) {
     assert_eq!((play.left(), play.cleaned_up(MASTERS, 1)), (vec![], vec![1; MASTERS]));
-}
-
-#[test]
-fn keys_are_asked_for_longer_and_the_deadline_is_the_same() {
-    let mut play = held();
-    assert_eq!(play.deadline(), Play::hold(&[Grants; MASTERS]).deadline());
-    play.handle(Input::extend(with_lock_delay()));
-    let first = Play::acquire_on(with_lock_delay(), ONCE);
-    for play in [&play, &first] {
-        let ttls = play.asked().into_iter().map(|(_, request)| request.ttl_ms());
-        assert_eq!(ttls.collect::<Vec<_>>(), [3_000; MASTERS]);
-    }
-    play.reply_all(Extend(1), 0..MASTERS, Kept);
-    assert_eq!(play.extension(), Extension::Extended);
-    assert_eq!(play.deadline(), START.plus(config(MASTERS).validity()));
 }
 
 #[test]

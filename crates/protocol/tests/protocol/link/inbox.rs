@@ -146,18 +146,6 @@ fn a_new_connection_is_subscribed_again_and_until_then_waiters_are_not_woken() {
 }
 
 #[test]
-fn a_hundred_thousand_waiters_cost_one_subscription() {
-    const MANY: usize = 100_000;
-    let mut bench = Bench::connected();
-    (0..100_000).for_each(|number| bench.listen(number));
-    assert_eq!((bench.link.listens(), bench.link.unanswered()), (MANY, 1));
-    bench.reply(1, Reply::Alive);
-    bench.look();
-    bench.reply(1, Reply::Alive);
-    assert_eq!((bench.look().len(), bench.link.unanswered()), (MANY, 0));
-}
-
-#[test]
 fn waiters_beyond_the_bound_are_not_woken() {
     let mut bench = Bench::with(Bounds { listens: 1, ..Bounds::for_node_timeout(50 * MS) });
     bench.connect(1);

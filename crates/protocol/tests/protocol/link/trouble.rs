@@ -306,16 +306,3 @@ fn a_stalled_link_whose_second_connection_fails_tries_again_and_stays_stalled() 
     bench.connect(3);
     assert_eq!((bench.link.state(), bench.look()), (LinkState::Up, vec![write_kill(101)]));
 }
-
-#[test]
-fn a_lost_lease_that_is_then_released_is_cleaned_up_once_with_two_replies() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.clean_up(1, 2);
-    bench.clean_up(1, 3);
-    bench.reply(1, Reply::Created);
-    bench.reply(1, Reply::Deleted);
-    assert_eq!(bench.link.owed(), 0);
-    bench.reply(1, Reply::Absent);
-    assert_eq!((bench.link.owed(), bench.link.claimed()), (0, 0));
-}
