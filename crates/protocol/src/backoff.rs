@@ -122,7 +122,6 @@ fn grown(initial: Duration, max: Duration, percent: u32, attempt: u32) -> Durati
 
 const NANOS: u128 = 1_000_000_000;
 
-/// Draws each pause from the one before it.
 fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> Duration {
     let (initial, max) = (nanos(initial), nanos(max));
     let (mut pause, mut seed) = (initial, random);

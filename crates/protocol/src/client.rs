@@ -107,14 +107,12 @@ struct Entry<C, S> {
 enum State<C> {
     /// It waits for another request of its owner.
     Waiting,
-    /// It waits for its turn.
     Queued,
     Claim(C),
     /// It has a handle of this lease, which is extended for it first.
     Extending(ClaimId, Round),
     /// It has a handle of this lease, which its caller has not taken.
     Reentered(ClaimId),
-    /// It gets no handle.
     Refused(Refusal),
     Over(Failure, Votes),
 }
@@ -467,7 +465,6 @@ impl<C: ClaimMachine> Client<C> {
     }
 }
 
-/// How many handles of a lease are out.
 fn handles(claim: &Claim) -> u32 {
     match claim {
         Claim::Holding(hold) => hold.handles(),

@@ -113,7 +113,6 @@ enum Asker {
 struct Round {
     number: u32,
     votes: Votes,
-    /// The lock config that this round asks for.
     config: LockConfig,
     /// The masters that may vote: the members when the round began.
     voters: NodeSet,
@@ -122,7 +121,6 @@ struct Round {
 }
 
 impl Hold {
-    /// The lease of a won attempt.
     pub(crate) fn new(won: &Acquire) -> Self {
         let config = won.config();
         Self {

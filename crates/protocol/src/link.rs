@@ -124,19 +124,12 @@ struct Sent<T> {
 enum Purpose {
     /// Collects a vote, or asks the master about itself or its queue.
     VoteRequest,
-    /// Cleans up the key of this token.
     CleanUp(Token),
-    /// Kills the old connection with this client id.
     Kill(u64),
-    /// Loads a script again.
     Load,
-    /// Looks at the master's boot marker and probation key.
     Watch,
-    /// Initializes a new master with this boot marker.
     Initialize(Arc<str>),
-    /// Asks for push messages by `HELLO 3`.
     Hello,
-    /// Subscribes to the channel on which the master wakes the waiters of this process.
     Subscribe,
 }
 
@@ -144,9 +137,7 @@ enum Purpose {
 enum Dial {
     /// No attempt is due: the link is connected, or never connects again.
     Idle,
-    /// An attempt is under way. Its number is `epoch`.
     Trying,
-    /// The next attempt starts at this time.
     At(Time),
 }
 
@@ -681,7 +672,6 @@ impl<T> Link<T> {
         self.write_deletes(now, pending, out);
     }
 
-    /// Sends up to `count` clean-ups again that met an error.
     fn retry(&mut self, now: Time, count: usize, out: &mut Vec<LinkEffect<T>>) {
         let refused = self.ledger.retry(count);
         self.write_deletes(now, refused, out);

@@ -192,7 +192,6 @@ impl LockConfig {
         self.clock_bound
     }
 
-    /// This config with the fencing of `other`.
     pub(crate) const fn fenced_as(self, other: Self) -> Self {
         Self { fencing: other.fencing, ..self }
     }

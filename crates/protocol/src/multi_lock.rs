@@ -106,7 +106,6 @@ pub struct MultiLock {
 enum Member {
     /// Nothing is held, and no claim is under way.
     Idle,
-    /// Its claim is under way.
     Tried,
     /// Its claim is won, until this deadline.
     Won(Time),
@@ -124,11 +123,9 @@ enum State {
     Waiting { member: usize },
     /// All members are won. Their leases are collected now.
     Collecting,
-    /// The caller has all leases.
     Held,
     /// The machine ended without leases, because of this member.
     Failed { member: usize, why: Failure },
-    /// The caller is gone.
     Ended,
 }
 
@@ -289,7 +286,6 @@ impl MultiLock {
         }
     }
 
-    /// The member with the earliest deadline.
     fn earliest(&self) -> Option<(usize, Time)> {
         let won = self.members.iter().enumerate().filter_map(|(member, state)| match state {
             Member::Won(deadline) | Member::Collected(deadline) => Some((member, *deadline)),

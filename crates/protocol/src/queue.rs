@@ -25,7 +25,6 @@ pub(crate) const IN_A_ROW: u32 = 4;
 /// The claims of one process on one resource. `T` names a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Queue<T> {
-    /// The claim that asks the masters, or holds the lease.
     ahead: Option<T>,
     /// The other claims in the order in which they came, and the number of each.
     waiting: BTreeMap<u64, T>,
@@ -94,17 +93,14 @@ impl<T: Clone + Ord> Queue<T> {
         self.others = self.others.max(others);
     }
 
-    /// The claim that asks the masters, or holds the lease.
     pub(crate) const fn ahead(&self) -> Option<&T> {
         self.ahead.as_ref()
     }
 
-    /// Whether other claims wait behind the one that is ahead.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether the queue has no claim.
     pub(crate) fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.waiting.is_empty()
     }
@@ -119,11 +115,9 @@ pub(crate) struct RecentReleases(BTreeMap<Key, Time>);
 /// How long a resource counts as just given back.
 const JUST: Duration = Duration::from_secs(1);
 
-/// The most resources that are remembered.
 const MOST: usize = 1_024;
 
 impl RecentReleases {
-    /// Notes how many waiters a master reported when a key of this process was deleted.
     pub(crate) fn note(&mut self, now: Time, key: &Key, others: u32) {
         if others == 0 {
             self.0.remove(key);
@@ -137,7 +131,6 @@ impl RecentReleases {
         }
     }
 
-    /// The turn of the first claim on a resource.
     pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
         let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
         if just { Turn::Yielded } else { Turn::First }

@@ -9,12 +9,10 @@ use alloc::vec::Vec;
 use crate::link::RunId;
 use crate::quorum::NodeId;
 
-/// The run ids of a lock's masters, as far as they are known.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ServerIdentities(Vec<Option<RunId>>);
 
 impl ServerIdentities {
-    /// The identities of `nodes` masters with unknown run ids.
     pub(crate) fn new(nodes: usize) -> Self {
         Self(alloc::vec![None; nodes])
     }

@@ -18,7 +18,7 @@ mod scripts;
 mod skip;
 
 pub use command::Command;
-pub use errors::{ErrorKind, KNOWN_ERRORS, KNOWN_VERSIONS, KnownError};
+pub use errors::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
 pub(crate) use expect::marker;
 pub use expect::{Expect, readable};
 use expect::{counted, holder};

@@ -8,31 +8,26 @@ use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Holder, Reply};
 
-/// See the [module](self). Empty while the acquire does not wait.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Watch {
     known: Vec<Known>,
 }
 
-/// What is known about the key on one master.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Known {
     /// Nothing: the resource may be free there.
     Nothing,
-    /// There is no key.
     Free,
     /// Another holder has the key, until this time at the latest, unless it extends.
     Held(Time, Option<Token>),
 }
 
 impl Watch {
-    /// Starts a wait: nothing is known about any of `nodes` masters.
     pub(super) fn open(&mut self, nodes: usize) {
         self.known.clear();
         self.known.resize(nodes, Known::Nothing);
     }
 
-    /// Ends the wait.
     pub(super) fn close(&mut self) {
         self.known.clear();
     }
@@ -57,14 +52,12 @@ impl Watch {
         };
     }
 
-    /// The resource became free on this master.
     pub(super) fn freed(&mut self, node: NodeId) {
         if let Some(known) = self.known.get_mut(node.index()) {
             *known = Known::Free;
         }
     }
 
-    /// The masters that reported the resource free.
     pub(super) fn free(&self) -> NodeSet {
         let is_free = |node: &NodeId| self.known[node.index()] == Known::Free;
         NodeId::all(self.known.len()).filter(is_free).collect()
@@ -102,7 +95,6 @@ impl Watch {
         matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
     }
 
-    /// The number of masters that show this holder.
     fn shown(&self, holder: Option<Token>) -> usize {
         let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
         self.known.iter().filter(same).count()

@@ -25,7 +25,6 @@ use crate::vote::Votes;
 /// The requests of each owner for each resource. Nothing is kept of requests that are over.
 pub(super) type Owners = BTreeMap<(OwnerId, Key), OwnerRequests>;
 
-/// The requests of one owner for one resource.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct OwnerRequests {
     /// The latest request that asked the masters.
@@ -117,7 +116,6 @@ impl<C: ClaimMachine> Client<C> {
         self.claim(lease).is_some_and(|claim| claim.reentered(before))
     }
 
-    /// The request has a handle of this lease: checks and extends the lease.
     fn share(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
         let Some(owner_key) = self.owner_key(id) else { return };
         let Some(entry) = self.claims.get(&id) else { return };

@@ -29,7 +29,6 @@ impl<C: ClaimMachine> Client<C> {
         self.follow_up(id, cx);
     }
 
-    /// Routes the effects of a claim to the links.
     pub(super) fn route(
         &mut self,
         id: ClaimId,
@@ -168,7 +167,6 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Passes the claims what links reported.
     pub(super) fn deliver(&mut self, cx: &mut Context<'_, C>) {
         while let Some((id, input)) = self.inputs.pop_front() {
             if matches!(input, Input::QueueEvent { word: QueueEvent::Free(_), .. })

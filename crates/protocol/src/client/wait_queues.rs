@@ -92,7 +92,6 @@ impl WaitQueues {
         self.tidy(key);
     }
 
-    /// The requests that masters wake for a resource.
     pub(super) fn subscribers(&self, key: &Key) -> Vec<ClaimId> {
         self.queues.get(key).map(|queue| queue.subscribers.clone()).unwrap_or_default()
     }
@@ -149,7 +148,6 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Starts the claim of a request.
     fn begin(&mut self, id: ClaimId, turn: Turn, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let wait = entry.give_up.since(cx.now());

@@ -8,7 +8,6 @@ use crate::effect::Effect;
 use crate::lock_config::LockConfig;
 use crate::time::Time;
 
-/// The handles of one lease.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Handles {
     /// How many are out. Never 0: the hold ends with the last one.

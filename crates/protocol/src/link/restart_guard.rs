@@ -19,7 +19,6 @@ use crate::wire::{Command, Greeting};
 /// How often the link looks at a distrusted master. Another client may have watched it for longer.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The guard of one link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RestartGuard {
     guard: Guard,
@@ -96,7 +95,6 @@ impl RestartGuard {
         self.look
     }
 
-    /// Returns the look, if it is due.
     pub(super) fn look(&mut self, now: Time) -> Option<Command> {
         self.look.take_if(|time| now >= *time)?;
         let Trust::Distrusted(why, probation) = &self.trust else {
@@ -147,7 +145,6 @@ impl RestartGuard {
         Some((reading, fit.map_err(distrusted)))
     }
 
-    /// Takes the reply to a look.
     pub(super) fn looked(&mut self, now: Time, reply: &Reply) {
         match reply {
             Reply::Marked { boot, probation } => {

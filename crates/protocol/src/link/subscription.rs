@@ -14,17 +14,14 @@ use crate::token::Token;
 use crate::waiter::{Waiter, WaiterId};
 use crate::wire::Command;
 
-/// See the [module](self).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Subscription {
-    /// The number of the channel.
     number: u64,
     state: State,
     /// The waiters of this process, each with the resource that it waits for.
     waiters: BTreeMap<WaiterId, Key>,
 }
 
-/// How far the subscription is on the current connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum State {
     #[default]
@@ -33,7 +30,6 @@ enum State {
     Asking,
     /// The connection takes push messages; `SUBSCRIBE` is yet to be written.
     Able,
-    /// `SUBSCRIBE` is under way.
     Subscribing,
     Open,
     /// The master forbids the commands, or does not have them.
@@ -65,7 +61,6 @@ impl Subscription {
         self.state = State::Closed;
     }
 
-    /// Takes the reply to `HELLO 3`.
     pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if able { State::Able } else { State::Refused };
         if !able {
@@ -73,7 +68,6 @@ impl Subscription {
         }
     }
 
-    /// Takes the reply to `SUBSCRIBE`.
     pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if open { State::Open } else { State::Refused };
         self.notify_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);

@@ -247,7 +247,6 @@ fn is_durable(settings: &[Frame<'_>]) -> bool {
         && says(b"no-appendfsync-on-rewrite", b"no")
 }
 
-/// The value of a field of `INFO`.
 fn field<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
     let text = core::str::from_utf8(info).ok()?;
     text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))

@@ -17,7 +17,6 @@ pub const LAPSE_MS: u64 = 15_000;
 /// How long a waiter that was woken keeps its position unless it asks again, in milliseconds.
 pub const TURN_MS: u64 = 3_000;
 
-/// Reads a master's reply about a position.
 pub(super) fn place(parts: &[Frame<'_>]) -> Reply {
     read(parts).unwrap_or(Reply::Unknown(Cause::Garbage))
 }
