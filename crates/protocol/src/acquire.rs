@@ -134,7 +134,9 @@ enum State {
     Won,
     Waiting,
     /// The last attempt was refused; the clean-up has yet to report the holder.
-    Explaining { until: Time },
+    Explaining {
+        until: Time,
+    },
     Failed(Failure),
 }
 

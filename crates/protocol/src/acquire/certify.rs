@@ -1,7 +1,6 @@
 //! Certify: the rounds that bring a quorum of counters to one number, if the grants did not show
 //! one. [`fence`](crate::fence) explains why that makes the number a fencing token.
 
-
 use super::{Acquire, Context, Failure, State};
 use crate::effect::{Effect, RoundId, VoteRequest};
 use crate::fence;

@@ -198,12 +198,8 @@ impl RestartGuard {
         }
     }
 
-    /// Notes that the master has accepted this marker as a new one.
-    pub(super) fn initialized(&mut self, marker: Arc<str>) {
-        self.trust(marker);
-    }
-
-    fn trust(&mut self, marker: Arc<str>) {
+    /// Grants count while the master shows this marker.
+    pub(super) fn trust(&mut self, marker: Arc<str>) {
         self.trust = Trust::Marked(marker);
         if self.offsets.is_none() {
             self.look = None;
