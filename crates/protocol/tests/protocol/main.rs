@@ -44,7 +44,6 @@ mod client;
 
 /// Many clients and masters.
 mod fair;
-mod several;
 
 mod master;
 mod multi_lock;
