@@ -371,13 +371,6 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_outlives_the_longest_lease_with_its_drift() {
-        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
-        assert_eq!(guard.quarantine(), MAX + Drift::default().of(MAX) + RESERVE);
-        assert!(Guard::new(MAX_TTL + Duration::from_millis(1), Drift::default(), 1).is_err());
-    }
-
-    #[test]
     fn a_marker_is_trusted_of_this_process_or_where_every_write_is_synced_then_and_now() {
         assert_eq!(check("a 30000", false), Ok(()));
         assert_eq!(check("a 30000 always what=later", false), Ok(()));
@@ -464,16 +457,5 @@ mod tests {
             assert_eq!(of(ours).check(Some(&marker), Some(&run_id), true), wanted, "{marker}");
         }
         assert_eq!(check("a 30000 clock=x", true), Err(Distrust::Garbled));
-    }
-
-    #[test]
-    fn a_clock_bound_is_whole_milliseconds_below_the_longest_lease() {
-        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
-        let bound = |bound| guard.with_clock_bound(bound).map(Guard::clock_bound);
-        assert_eq!(bound(Duration::from_micros(1_999)), Ok(Some(Duration::from_millis(1))));
-        for wrong in [Duration::ZERO, Duration::from_micros(999), MAX, Duration::MAX] {
-            assert!(matches!(bound(wrong), Err(BadOption::ClockBound { .. })), "{wrong:?}");
-        }
-        assert_eq!(guard.window(), MAX + Drift::default().of(MAX));
     }
 }

@@ -174,14 +174,6 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_not_taken_passes_to_the_next() {
-        let mut queue = Queue::default();
-        assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
-        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::HandedOff)));
-        assert_eq!(queue.leave(&2, Turn::HandedOff), Some((3, Turn::HandedOff)));
-    }
-
-    #[test]
     fn other_waiters_are_woken_after_a_bounded_number_of_leases() {
         for (others, yielded) in [(0, 0), (1, 3)] {
             let mut queue = Queue::default();

@@ -44,18 +44,6 @@ mod tests {
     use alloc::sync::Arc;
 
     #[test]
-    fn one_server_is_entered_once() {
-        let id = |text: &str| RunId(Arc::from(text));
-        let (first, second) = (NodeId::new(0), NodeId::new(1));
-        let mut roster = ServerIdentities::new(2);
-        assert_eq!(roster.enter(first, &id("a")), Ok(()));
-        assert_eq!(roster.enter(first, &id("a")), Ok(()), "a reconnect is no second server");
-        assert_eq!(roster.enter(second, &id("a")), Err(first));
-        assert_eq!(roster.enter(first, &id("b")), Ok(()), "a restart gives a new id");
-        assert_eq!(roster.enter(second, &id("a")), Ok(()));
-    }
-
-    #[test]
     fn two_masters_may_swap_their_addresses() {
         let id = |text: &str| RunId(Arc::from(text));
         let (first, second) = (NodeId::new(0), NodeId::new(1));

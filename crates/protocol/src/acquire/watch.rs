@@ -130,29 +130,6 @@ mod tests {
     }
 
     #[test]
-    fn no_quorum_is_free_before_the_qth_smallest_of_what_is_left() {
-        let mut watch = watch_of(5);
-        assert_eq!(watch.earliest(3), Time::ZERO);
-        for (node, left) in [40, 10, 30, 20, 50].into_iter().enumerate() {
-            watch.looked(at(5), NodeId::new(node), &lease(1, left));
-        }
-        assert_eq!(watch.earliest(3), at(35));
-        watch.freed(NodeId::new(0));
-        assert_eq!(watch.earliest(3), at(25));
-        // A master that does not reply may be free.
-        watch.looked(at(6), NodeId::new(3), &Reply::Unknown(crate::vote::Cause::Silent));
-        assert_eq!(watch.earliest(3), at(15));
-        watch.looked(at(6), NodeId::new(2), &Reply::Unknown(crate::vote::Cause::Silent));
-        assert_eq!(watch.earliest(3), Time::ZERO);
-        let mut watch = watch_of(3);
-        for node in 0..3 {
-            watch.looked(at(6), NodeId::new(node), &Reply::Taken(Holder::NoExpiry));
-        }
-        watch.looked(at(6), NodeId::new(1), &Reply::Taken(Holder::WrongType));
-        assert_eq!(watch.earliest(2), Time::NEVER);
-    }
-
-    #[test]
     fn keys_of_several_of_whom_none_has_a_quorum_are_not_waited_for() {
         let mut watch = watch_of(5);
         for (node, holder) in [1, 2, 1, 2, 3].into_iter().enumerate() {
@@ -161,16 +138,5 @@ mod tests {
         assert_eq!(watch.earliest(3), Time::ZERO);
         watch.looked(at(0), NodeId::new(4), &lease(1, 1_000));
         assert_eq!(watch.earliest(3), at(1_000));
-    }
-
-    #[test]
-    fn a_holder_on_one_master_alone_is_distinguished_from_one_on_two() {
-        let mut watch = watch_of(3);
-        watch.looked(at(0), NodeId::new(0), &lease(1, 9));
-        watch.looked(at(0), NodeId::new(1), &lease(2, 9));
-        assert!(watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));
-        assert!(!watch.is_alone(NodeId::new(2)));
-        watch.looked(at(0), NodeId::new(2), &lease(1, 7));
-        assert!(!watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));
     }
 }

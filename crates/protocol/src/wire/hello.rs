@@ -344,21 +344,4 @@ mod tests {
         assert_eq!(&*unfit.0, "authentication failed (has it no password set?): ERR");
         assert!(!alloc::format!("{hello:?}").contains("hunter2"));
     }
-
-    #[test]
-    fn a_master_that_is_full_is_not_reported_as_refusing_the_password() {
-        let hello = Hello { password: Some("pw".into()), ..Hello::default() };
-        let unfit = read(&hello, &[Frame::Error(b"ERR max number of clients reached")]);
-        let why = "the master takes no client: ERR max number of clients reached";
-        assert_eq!(&*unfit.unwrap_err().0, why);
-        assert!(read(&Hello::default(), &[Frame::Error(b"DENIED Redis is running in")]).is_err());
-    }
-
-    #[test]
-    fn a_master_that_forbids_questions_is_used_and_one_that_wants_a_password_is_not() {
-        let denied = Frame::Error(b"NOPERM this user has no permissions to run 'client|id'");
-        assert_eq!(read(&Hello::default(), &[denied.clone(), denied]), Ok(Greeting::default()));
-        let wanted = Frame::Error(b"NOAUTH Authentication required.");
-        assert!(read(&Hello::default(), &[wanted]).is_err());
-    }
 }
