@@ -158,23 +158,6 @@ fn the_next_request_is_written_behind_the_release_of_the_one_before() {
 }
 
 #[test]
-fn a_cancelled_request_leaves_nothing_whatever_became_of_it() {
-    let mut test = ClientTest::new();
-    let asks = test.acquire("asks", TTL);
-    let holds = test.granted("holds");
-    test.act(|client, cx| client.handle(holds, Input::Reenter, cx));
-    assert_eq!(test.client().hold(holds).unwrap().handles(), 2);
-    for id in [asks, holds] {
-        test.act(|client, cx| client.cancel(id, cx));
-        for mut written in test.written() {
-            assert!(matches!(written.pop(), Some(Command::Delete { .. })), "{id:?}");
-        }
-        assert_eq!(test.look(id), "gone");
-    }
-    assert_eq!(test.client().resources_waited_for(), 0);
-}
-
-#[test]
 fn a_request_whose_caller_does_not_look_at_it_lets_others_pass() {
     for looks in [true, false] {
         let mut test = ClientTest::new();

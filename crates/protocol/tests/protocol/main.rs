@@ -10,7 +10,6 @@ mod claim {
     mod extend;
     mod fair;
     mod fencing;
-    mod lock_delay;
     pub(crate) mod play;
     mod release;
     mod waiting;

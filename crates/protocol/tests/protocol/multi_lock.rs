@@ -156,35 +156,6 @@ fn a_pause_is_cut_at_the_end_of_the_wait() {
 }
 
 #[test]
-fn an_abandoned_request_leaves_nothing_under_way() {
-    for stage in 0..5 {
-        let mut test = MultiLockTest::new(2, 500);
-        let mut open = vec![0, 1];
-        if stage >= 1 {
-            test.won(0, 900);
-        }
-        if stage >= 2 {
-            test.taken(1);
-            open.clear();
-        }
-        if stage >= 3 {
-            test.after_the_pause();
-            open = vec![1];
-        }
-        if stage >= 4 {
-            test.won(1, 900);
-            open = vec![0, 1];
-        }
-        let undone = test.handle(MemberEvent::Abandon);
-        let wanted: Vec<MemberAction> =
-            open.into_iter().map(|member| MemberAction::Undo { member }).collect();
-        assert_eq!(undone, wanted, "stage {stage}");
-        assert_eq!(test.machine.next_wake(), Time::NEVER);
-        assert_eq!(test.handle(MemberEvent::Wake), []);
-    }
-}
-
-#[test]
 fn a_claim_that_tries_again_instead_of_being_collected_has_failed() {
     let mut test = MultiLockTest::new(2, 500);
     test.won(0, 900);

@@ -1,7 +1,7 @@
 //! Extend: voters, repairs, gaps, and the owner that acquires what it holds.
 //! `properties/claim.rs` has shorter TTLs, losses and handles under any inputs.
 
-use redquorum_protocol::{Extension, Input, Loss, Reply, VoteRequest};
+use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply, VoteRequest};
 
 use super::play::*;
 
@@ -179,4 +179,37 @@ fn for_an_owner_a_longer_ttl_extends_and_a_shorter_one_changes_nothing() {
     assert_eq!((play.asked().len(), play.deadline()), (3, deadline), "not before a quorum");
     play.reply_all(Extend(1), 0..3, Kept);
     assert_eq!(play.deadline(), START.plus(longer.validity()));
+}
+
+/// `properties/claim.rs` shows that no other end of the lease deletes its keys at once, either.
+#[test]
+fn a_lost_lease_with_a_lock_delay_leaves_its_keys_and_only_a_release_in_time_deletes_them() {
+    let lock_delay = config(3).with_lock_delay(2_000 * MS).unwrap();
+    let mut lost = Play::hold_on(lock_delay, &[Grants; 3]);
+    let end = lost.deadline();
+    lost.wake_at(end);
+    // For the lock delay and the drift of the key's time: 1 % of 3 s and 2 ms.
+    assert_eq!((lost.lost(), lost.left()), (Some(Loss::Expired), vec![end.plus(2_032 * MS); 3]));
+    lost.handle(Input::Release);
+    assert_eq!(lost.outcome(), Some(Outcome::AlreadyGone), "no reply is awaited");
+    assert_eq!((lost.left().len(), lost.cleaned_up(3, 1)), (3, vec![0; 3]));
+    let mut in_time = Play::hold_on(lock_delay, &[Grants; 3]);
+    in_time.handle(Input::Release);
+    assert_eq!((in_time.left(), in_time.cleaned_up(3, 1)), (vec![], vec![1; 3]));
+}
+
+#[test]
+fn a_dropped_handle_has_its_lock_delay_though_the_last_is_released() {
+    let lock_delay = config(3).with_lock_delay(2_000 * MS).unwrap();
+    let mut play = Play::hold_on(lock_delay, &[Grants; 3]);
+    play.handle(Input::Reenter);
+    let dropped = play.now;
+    play.handle(Input::Abandon);
+    assert_eq!((play.left(), play.cleaned_up(3, 1)), (vec![], vec![0; 3]));
+    play.now = START.plus(500 * MS);
+    play.handle(Input::Release);
+    assert_eq!(
+        (play.left(), play.outcome()),
+        (vec![dropped.plus(2_032 * MS); 3], Some(Outcome::Left))
+    );
 }

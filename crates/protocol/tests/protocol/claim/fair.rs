@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Cause, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Time, Turn,
-    VoteRequest, WaitPolicy, WaiterId, WakeUp,
+    Cause, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Turn, VoteRequest,
+    WaitPolicy, WaiterId, WakeUp,
 };
 
 use super::play::*;
@@ -270,45 +270,6 @@ fn a_waiter_that_masters_do_not_wake_asks_as_the_policy_has_it_and_keeps_its_pos
         play.wake_at(play.now.plus(300 * MS));
     }
     assert_eq!(play.rng.paused, [1, 2, 3, 4, 5, 6]);
-}
-
-#[test]
-fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
-    let mut dropped = Play::behind();
-    dropped.handle(Input::Abandon);
-    assert_eq!(dropped.leaves(), out());
-    let mut over = Play::behind();
-    over.wake_at(START.plus(20_000 * MS));
-    let (round, _) = over.stands().unwrap();
-    over.reply_all(Enqueue(round), ALL, held(2, 1));
-    assert_eq!(over.leaves(), out());
-    let acquire = over.acquiring();
-    assert_eq!((acquire.failure(), acquire.attempt()), (Some(Failure::Taken), 0));
-    assert!(over.asked().is_empty() && over.claim.next_wake() == Time::NEVER);
-    // Later replies change nothing.
-    over.effects.clear();
-    over.reply_all(Enqueue(round), ALL, free(2, 0));
-    assert_eq!(over.effects, []);
-}
-
-#[test]
-fn where_no_quorum_keeps_queues_attempts_are_made_without() {
-    let mut play = Play::queued(policy());
-    play.reply_all(Enqueue(1), 0..2, free(9, 8));
-    play.reply_all(Enqueue(1), 2..4, NoQueue);
-    assert_eq!(play.asks().len(), 0, "one more may answer");
-    play.reply_all(Enqueue(1), [4], NoQueue);
-    assert_eq!((play.leaves(), play.asked().len()), (out().to_vec(), 5));
-    play.effects.clear();
-    // From then on the claim waits without queues.
-    play.reply_all(Attempt(1), ALL, TAKEN);
-    assert_eq!((play.leaves(), play.stands()), (vec![], None));
-    play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.asks().len(), 5);
-    // A master that returns another error may still keep a queue.
-    let mut play = Play::queued(policy());
-    play.reply_all(Enqueue(1), ALL, Unknown(Cause::Error("LOADING".into())));
-    assert_eq!(play.asks().len(), 0);
 }
 
 #[test]

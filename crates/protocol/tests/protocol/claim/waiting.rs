@@ -198,19 +198,6 @@ fn each_master_is_looked_at_before_a_position_lapses_there() {
 }
 
 #[test]
-fn a_waiter_that_too_few_masters_wake_tries_again_as_the_policy_has_it() {
-    let mut play = Play::first();
-    play.refused();
-    play.event(0..2, QueueEvent::Subscribed);
-    play.event(2..5, QueueEvent::NotSubscribed);
-    play.look(ALL, held(9, 60_000));
-    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
-    let mut play = Play::waiting(60_000);
-    play.event(0..3, QueueEvent::NotSubscribed);
-    assert_eq!(play.claim.next_wake(), after(5), "and from when connections break");
-}
-
-#[test]
 fn a_waiter_enqueues_on_no_master_that_refuses_to_wake_it() {
     let mut play = Play::waiting(10);
     play.event([1], QueueEvent::Refused);
@@ -222,21 +209,6 @@ fn a_waiter_enqueues_on_no_master_that_refuses_to_wake_it() {
     play.effects.clear();
     play.refused();
     assert_eq!(play.enqueues(), ALL, "it does on the next connection");
-}
-
-#[test]
-fn where_no_quorum_keeps_queues_a_waiter_leaves_them() {
-    let mut play = Play::subscribed(policy(Turn::First));
-    play.look([0, 2], NoQueue);
-    assert_eq!(play.leaves(), []);
-    play.look([4], NoQueue);
-    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
-    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
-    play.effects.clear();
-    play.wake_at(after(5));
-    assert_eq!(play.asks(), ALL);
-    play.refused();
-    assert_eq!(play.enqueues(), []);
 }
 
 #[test]
@@ -256,24 +228,6 @@ fn the_others_are_asked_only_when_the_first_grants_or_is_silent_or_unknown() {
         }
         assert_eq!(play.asks(), asked, "{reply:?}");
     }
-}
-
-#[test]
-fn only_masters_that_were_asked_are_cleaned_up() {
-    let mut refused = Play::asking_first();
-    refused.reply_all(Attempt(2), [0], TAKEN);
-    assert_eq!(refused.cleans_up(), [(0, WakeUp::None)]);
-    let mut silent = Play::asking_first();
-    silent.wake();
-    silent.refused();
-    assert_eq!(silent.cleans_up(), all_clean_up(WakeUp::None));
-    // A waiter that gives up leaves the queues of the others, too.
-    let mut dropped = Play::asking_first();
-    dropped.handle(Input::Abandon);
-    assert_eq!(dropped.cleans_up(), [(0, WakeUp::First)]);
-    assert_eq!(dropped.left_with(), [Some(WAITER)]);
-    let left: Vec<usize> = dropped.leaves().into_iter().map(|(at, _)| at).collect();
-    assert!((1..5).all(|at| left.contains(&at)), "{left:?}");
 }
 
 #[test]
@@ -478,19 +432,4 @@ fn a_yielded_turn_lets_others_go_first_and_a_handed_off_one_does_not_wait() {
     assert_eq!(other.asks(), [0]);
     let hurried = WaitPolicy { wait: Duration::ZERO, ..policy(Turn::Yielded) };
     assert_eq!(Play::acquire(5, hurried).asked().len(), 5, "no time to wait");
-}
-
-#[test]
-fn no_waiter_sleeps_beyond_the_end_of_its_wait_and_the_last_attempt_asks_all() {
-    let mut play = Play::subscribed(WaitPolicy { wait: 700 * MS, ..policy(Turn::First) });
-    play.look(ALL, held_by(Holder::NoExpiry));
-    while play.now < after(700) {
-        assert!(play.claim.next_wake() <= after(700));
-        play.wake();
-    }
-    assert_eq!(play.asks(), ALL);
-    play.refused();
-    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
-    play.reply_all(Cleanup(play.attempt()), ALL, Taken(Holder::NoExpiry));
-    assert_eq!(play.verdict(), Some(false));
 }

@@ -47,40 +47,6 @@ impl ClientTest {
 }
 
 #[test]
-fn a_handle_that_its_caller_does_not_take_is_given_back() {
-    let mut test = ClientTest::new();
-    let lease = test.owned(ONE);
-    let [ready, extends] = [None, Some(2 * TTL)].map(|ttl| test.request(ONE, ttl, TTL));
-    assert_eq!(test.handles(lease), 3);
-    for id in [ready, extends] {
-        test.act(|client, cx| client.cancel(id, cx));
-        assert_eq!(test.take(id), None);
-    }
-    assert_eq!((test.handles(lease), test.client().owned_resources()), (1, 1));
-    test.act(|client, cx| client.cancel(lease, cx));
-    assert_eq!(test.client().owned_resources(), 0);
-}
-
-#[test]
-fn one_request_of_an_owner_asks_and_the_others_share_its_lease() {
-    let mut test = ClientTest::new();
-    let first = test.request(ONE, None, TTL);
-    let written = test.written()[0].len();
-    let others = [(); 3].map(|()| test.request(ONE, None, TTL));
-    assert_eq!(test.written()[0].len(), written, "they send nothing");
-    others.iter().for_each(|id| assert_eq!(test.look(*id), "queued"));
-    test.serve();
-    others.iter().for_each(|id| assert_eq!(test.look(*id), "queued", "it is not collected"));
-    test.world.events.clear();
-    test.collect(first);
-    assert!(others.iter().all(|id| test.has_changed(*id)), "they are notified");
-    for (before, id) in (1..).zip(others) {
-        assert_eq!((test.handles(first), test.look(id).as_str()), (before, "reentered"));
-        assert_eq!(test.take(id), Some(first));
-    }
-}
-
-#[test]
 fn if_the_request_that_asks_has_no_lease_the_next_one_asks() {
     for gives_up in [false, true] {
         let mut test = ClientTest::new();

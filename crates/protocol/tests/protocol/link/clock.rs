@@ -306,29 +306,6 @@ fn a_clock_that_is_set_back_is_trusted_and_its_correction_is_not() {
     assert!(master.is_stepped());
 }
 
-#[test]
-fn errors_and_garbage_carry_no_clock() {
-    let mut master = Master::greeted();
-    let error = Reply::Unknown(Cause::Error(Arc::from("OOM")));
-    assert_eq!(master.ask(error.clone(), MS), (error, None));
-    master.bench.handle(LinkInput::Wake);
-    let times = [u64::MAX, 0, 1];
-    for micros in times {
-        master.tags += 1;
-        master.bench.set(master.tags, master.tags);
-        master.bench.look();
-        master.bench.reply(1, Reply::Created.stamped(micros));
-        if micros == u64::MAX {
-            let effects = master.bench.look();
-            assert!(
-                matches!(&effects[..], [LinkEffect::Reply(_, Reply::Timed { reply, .. })]
-                if why(reply).is_some()),
-                "{effects:?}"
-            );
-        }
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Act {
     Pass(u32),

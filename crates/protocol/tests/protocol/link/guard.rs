@@ -28,17 +28,6 @@ fn with_boot(epoch: u64, run: &str, boot: Option<&str>) -> Greeting {
     Greeting { boot: boot.map(Arc::from), ..greeting(epoch, run) }
 }
 
-fn guarded_set(number: u64) -> TestEffect {
-    LinkEffect::Write(Command::Guarded {
-        key: key(),
-        token: token(number),
-        ttl_ms: 1_000,
-        fair: false,
-        fence: None,
-        marker: Arc::from(MARKER),
-    })
-}
-
 fn shows(boot: &str, probation: &str) -> Reply {
     let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
     Reply::Marked { boot: text(boot), probation: text(probation) }
@@ -115,32 +104,6 @@ fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
     assert!(matches!(bench.look()[..], [LinkEffect::Dial(2)]), "stalled");
     bench.pass(S);
     assert_eq!(bench.look(), []);
-}
-
-#[test]
-fn an_error_to_a_check_is_reported_and_the_check_repeated() {
-    let mut bench = greeted(None);
-    look(&mut bench);
-    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("NOPERM"))));
-    bench.set(1, 1);
-    let why = Distrust::Unwatched(Arc::from("NOPERM"));
-    assert_eq!(bench.look(), [distrusted(1, why, guard().quarantine())]);
-    bench.pass(S);
-    look(&mut bench);
-}
-
-#[test]
-fn an_initialized_master_is_trusted_as_soon_as_it_replies() {
-    let mut bench = greeted(None);
-    look(&mut bench);
-    bench.handle(LinkInput::Initialize(5));
-    let bless = Command::Initialize { marker: Arc::from(MARKER) };
-    assert_eq!(bench.look(), [LinkEffect::Write(bless)]);
-    bench.reply(1, shows("", "x"));
-    bench.reply(1, Reply::Initialized);
-    assert_eq!(bench.look(), [LinkEffect::Reply(5, Reply::Initialized)]);
-    bench.set(1, 1);
-    assert_eq!(bench.look(), [guarded_set(1)]);
 }
 
 #[test]
