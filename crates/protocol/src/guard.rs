@@ -218,6 +218,7 @@ pub fn masters_id_of(marker: &str) -> Option<Fingerprint> {
 }
 
 /// Why a master is distrusted: its grants do not count.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Distrust {
@@ -231,44 +232,22 @@ pub enum Distrust {
     Restarted,
     /// The value of its marker is not a marker.
     Garbled,
-    /// It has the marker of a lock with another `max_ttl`.
-    OtherMaxTtl {
-        /// The value in the marker.
-        marked: Duration,
-        /// The value of this lock.
-        ours: Duration,
-    },
+    /// It has the marker of a lock with another `max_ttl` than this lock's.
+    OtherMaxTtl { marked: Duration, ours: Duration },
     /// It has the marker of a lock with another clock bound, or only one of the two locks has a
     /// bound.
-    OtherClockBound {
-        /// The value in the marker.
-        marked: Option<Duration>,
-        /// The value of this lock.
-        ours: Option<Duration>,
-    },
-    /// Its clock has gained more than the bound, and may have ended leases too early.
-    ClockStepped {
-        /// By how much at least.
-        by: Duration,
-    },
-    /// Its reply was too slow to exclude that its clock has gained more than the bound.
-    ClockUnclear {
-        /// By how much at most.
-        gained: Duration,
-    },
+    OtherClockBound { marked: Option<Duration>, ours: Option<Duration> },
+    /// Its clock has gained more than the bound, by this much at least, and may have ended leases too
+    /// early.
+    ClockStepped { by: Duration },
+    /// Its reply was too slow to exclude that its clock has gained more than the bound: by this much at
+    /// most.
+    ClockUnclear { gained: Duration },
     /// Its clock was not watched for long enough, and may be ahead of another master's by more than
-    /// half of the bound.
-    ClockAhead {
-        /// By how much at most.
-        by: Duration,
-    },
-    /// It has the marker of a lock over another set of masters.
-    OtherMasters {
-        /// The set in the marker; `None` if the marker names no set, as those of early versions.
-        marked: Option<Fingerprint>,
-        /// The set of this lock.
-        ours: Fingerprint,
-    },
+    /// half of the bound: by this much at most.
+    ClockAhead { by: Duration },
+    /// It has the marker of a lock over another set of masters, or of none, as those of early versions.
+    OtherMasters { marked: Option<Fingerprint>, ours: Fingerprint },
     /// Permissions forbid `INFO`, so its process cannot be distinguished from another one.
     Nameless,
     /// It cannot be watched: it replied with this error.
