@@ -234,10 +234,10 @@ impl Acquire {
         }
         match &self.votes.votes()[node.index()].reply {
             Some(Reply::Taken(_)) if now < self.give_up => {
-                self.wait.refused(node);
+                self.wait.refused_by = Some(node);
                 return true;
             }
-            Some(Reply::Unknown(_)) => self.wait.silent(node),
+            Some(Reply::Unknown(_)) => self.wait.last.insert(node),
             _ => {}
         }
         self.ask_others(out);
@@ -292,7 +292,7 @@ impl Acquire {
             }
             State::Voting if cx.now >= self.voting_ends() => {
                 if let Some(first) = self.first {
-                    self.wait.silent(first);
+                    self.wait.last.insert(first);
                     self.ask_others(cx.out);
                 }
                 self.decide(cx);
@@ -523,7 +523,9 @@ impl Acquire {
     /// is time for another round.
     fn voting_ends(&self) -> Time {
         if self.first.is_some() {
-            return self.first_ends();
+            // When to ask the other masters, too, although the first one has not replied.
+            let timeout = self.wait.stretched(self.config.node_timeout());
+            return self.votes.opened().plus(timeout / 4);
         }
         let granted = || self.votes.which(Reply::creates).len();
         if self.config.is_fenced() && granted() >= self.config.quorum() {

@@ -328,14 +328,10 @@ impl<C: ClaimMachine> Client<C> {
 
     /// The caller of a request that is over, or of a release, no longer looks at it.
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let Some(mut entry) = self.claims.remove(&id) else { return };
+        self.unsubscribe(id, cx);
+        self.leave_owner(id, cx);
+        let Some(entry) = self.claims.remove(&id) else { return };
         self.timers.replace(id, entry.timer, Timer::default());
-        if let Some(reentry) = entry.request.reentry {
-            self.leave_owner((reentry.owner, entry.key.clone()), id, cx);
-        }
-        if let Some(waiter_id) = entry.waiter_id.take() {
-            self.unsubscribe(waiter_id, &entry.key, id, cx);
-        }
         if entry.queued {
             let next = self.queues.leave(&entry.key, id);
             self.start_next(next, cx);

@@ -237,16 +237,17 @@ pub enum Distrust {
     /// It has the marker of a lock with another clock bound, or only one of the two locks has a
     /// bound.
     OtherClockBound { marked: Option<Duration>, ours: Option<Duration> },
-    /// Its clock has gained more than the bound, by this much at least, and may have ended leases too
-    /// early.
+    /// Its clock has gained more than the bound, by this much at least, and may have ended leases
+    /// too early.
     ClockStepped { by: Duration },
-    /// Its reply was too slow to exclude that its clock has gained more than the bound: by this much at
-    /// most.
+    /// Its reply was too slow to exclude that its clock has gained more than the bound: by this
+    /// much at most.
     ClockUnclear { gained: Duration },
     /// Its clock was not watched for long enough, and may be ahead of another master's by more than
     /// half of the bound: by this much at most.
     ClockAhead { by: Duration },
-    /// It has the marker of a lock over another set of masters, or of none, as those of early versions.
+    /// It has the marker of a lock over another set of masters, or of none, as those of early
+    /// versions.
     OtherMasters { marked: Option<Fingerprint>, ours: Fingerprint },
     /// Permissions forbid `INFO`, so its process cannot be distinguished from another one.
     Nameless,

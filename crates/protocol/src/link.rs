@@ -475,7 +475,8 @@ impl<T> Link<T> {
         }
         if let Some(tag) = sent.tag {
             if let Some((reading, _)) = clock {
-                // The reading matters whatever the reply is: the claim compares other clocks with it.
+                // The reading matters whatever the reply is: the claim compares other clocks with
+                // it.
                 reply = Reply::Timed { reading, reply: Box::new(reply) };
             }
             cx.out.push(LinkEffect::Reply(tag, reply));

@@ -19,7 +19,8 @@ use crate::token::Token;
 pub enum Reply {
     /// The key was absent and is now ours: a grant. A repair is a grant, too.
     Created,
-    /// The key was absent and is now ours, and the grant raised the master's counter to this number.
+    /// The key was absent and is now ours, and the grant raised the master's counter to this
+    /// number.
     Granted { number: u64 },
     /// The key is still ours, and the master's counter stands at this number, which is at least the
     /// one that was asked for.
@@ -28,11 +29,11 @@ pub enum Reply {
     Kept,
     /// The key was ours and is deleted.
     Deleted,
-    /// The key was ours and is deleted, and the master counted the waiters in the queue, without the
-    /// one that leaves it with this command. A link takes the number out.
+    /// The key was ours and is deleted, and the master counted the waiters in the queue, without
+    /// the one that leaves it with this command. A link takes the number out.
     Freed { listeners: u32 },
-    /// A position in the master's queue for the resource: a lower number comes first. `ahead` waiters
-    /// come first, and there may be a holder on this master.
+    /// A position in the master's queue for the resource: a lower number comes first. `ahead`
+    /// waiters come first, and there may be a holder on this master.
     Place { number: u64, ahead: u64, holder: Option<Holder> },
     /// The master keeps no queue, or none for this client.
     NoQueue,
@@ -112,8 +113,8 @@ pub enum Cause {
     GivenUp,
     /// Not sent: the lock was shut down.
     ShutDown,
-    /// Nothing was set: the master may have forgotten leases that are still alive. `left` is for how
-    /// much longer, if the distrust ends by itself.
+    /// Nothing was set: the master may have forgotten leases that are still alive. `left` is for
+    /// how much longer, if the distrust ends by itself.
     Distrusted { why: Distrust, left: Option<Duration> },
     /// The master lost its scripts; they are being loaded again.
     NoScript,

@@ -34,7 +34,7 @@ use crate::waiter::{Position, WaiterId};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Positions {
-    waiter_id: WaiterId,
+    pub(super) waiter_id: WaiterId,
     /// The largest position that any master gave it.
     number: u64,
     places: Vec<Option<Place>>,
@@ -100,10 +100,6 @@ impl Positions {
         self.at_once = 0;
     }
 
-    pub(super) const fn waiter_id(&self) -> WaiterId {
-        self.waiter_id
-    }
-
     pub(super) fn knows(&self, node: NodeId) -> bool {
         self.places[node.index()].is_some()
     }
@@ -114,12 +110,6 @@ impl Positions {
 
     fn first(&self) -> NodeSet {
         NodeId::all(self.places.len()).filter(|node| self.is_first(*node)).collect()
-    }
-
-    /// Whether its position is fixed, and other waiters are before it on too many masters for an
-    /// attempt.
-    fn is_behind(&self, quorum: usize) -> bool {
-        self.fixed && self.agrees() && self.first().len() < quorum
     }
 
     /// The number of masters on which other waiters are before it.
@@ -172,7 +162,7 @@ impl Acquire {
     /// Asks one master for its position, as a part of the latest round.
     pub(super) fn enqueue_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         // The position of a waiter that is not woken would only block others.
-        let useless = !self.fair && self.wait.is_refused(node);
+        let useless = !self.fair && self.wait.refused.contains(node);
         let Some(positions) = self.positions.as_mut().filter(|_| !useless) else { return };
         positions.is_enqueued = true;
         let (step, waiter_id) = (RoundId::Enqueue(positions.round), positions.waiter_id);
@@ -189,9 +179,12 @@ impl Acquire {
         self.votes.opened().plus(self.config.node_timeout().min(ROUND))
     }
 
-    /// Whether other waiters are before it, so that it only waits for a master to wake it.
-    fn is_behind(&self) -> bool {
-        self.positions.as_ref().is_some_and(|positions| positions.is_behind(self.config.quorum()))
+    /// Whether its position is fixed, and other waiters are before it on too many masters for an
+    /// attempt: it only waits for a master to wake it.
+    pub(super) fn is_behind(&self) -> bool {
+        let quorum = self.config.quorum();
+        let is_behind = |it: &Positions| it.fixed && it.agrees() && it.first().len() < quorum;
+        self.positions.as_ref().is_some_and(is_behind)
     }
 
     pub(super) fn placed(
@@ -335,17 +328,6 @@ impl Acquire {
         }
     }
 
-    /// When a fair waiter asks all masters again, unless it is woken.
-    pub(super) fn enqueues_at(&self) -> Time {
-        if !self.is_subscribed() {
-            self.wait.pause
-        } else if self.is_behind() {
-            Time::NEVER
-        } else {
-            self.sleeps_until()
-        }
-    }
-
     /// Leaves the queues, if it is in any. With `wake`, a master where the resource is free wakes
     /// its first waiter.
     pub(super) fn leave_queues(&mut self, wake: bool, out: &mut Vec<Effect>) {
@@ -367,6 +349,6 @@ impl Acquire {
 
     /// The waiter id of the acquire, if masters may keep a position for it.
     pub fn waiter(&self) -> Option<WaiterId> {
-        self.positions.as_ref().filter(|positions| positions.is_enqueued).map(Positions::waiter_id)
+        self.positions.as_ref().filter(|positions| positions.is_enqueued).map(|it| it.waiter_id)
     }
 }

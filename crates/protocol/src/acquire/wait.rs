@@ -38,7 +38,7 @@ pub(super) struct Wait {
     /// Masters without a subscription when it asked, or later.
     unsubscribed: NodeSet,
     /// Masters that refuse to wake it, as far as it knows.
-    refused: NodeSet,
+    pub(super) refused: NodeSet,
     pub(super) watch: Watch,
     /// Masters that woke it since the latest attempt began.
     pub(super) woken_by: NodeSet,
@@ -49,9 +49,9 @@ pub(super) struct Wait {
     /// Attempts in a row that too many masters left unanswered.
     silence: u32,
     /// Masters that were asked first and failed. They come last now.
-    last: NodeSet,
+    pub(super) last: NodeSet,
     /// The first master, if it refused the latest attempt.
-    refused_by: Option<NodeId>,
+    pub(super) refused_by: Option<NodeId>,
     /// It does not attempt before this time, unless it is woken.
     pub(super) pause: Time,
     /// When to check for a lost wake-up.
@@ -100,20 +100,6 @@ impl Wait {
         (self.refused_by, self.hint) = (None, Time::NEVER);
     }
 
-    /// The first master refused.
-    pub(super) const fn refused(&mut self, first: NodeId) {
-        self.refused_by = Some(first);
-    }
-
-    /// The first master did not reply.
-    pub(super) fn silent(&mut self, first: NodeId) {
-        self.last.insert(first);
-    }
-
-    pub(super) fn is_refused(&self, node: NodeId) -> bool {
-        self.refused.contains(node)
-    }
-
     /// Whether this master has replied to a look of this wait: later reports from it are news.
     pub(super) fn has_looked(&self, node: NodeId) -> bool {
         self.looked.contains(node) || self.silence > 0
@@ -155,7 +141,7 @@ impl Acquire {
     /// Has the links subscribe, before anything else is asked. A reply after that is up to date,
     /// or a wake-up follows it.
     pub(super) fn subscribe(&mut self, out: &mut Vec<Effect>) {
-        let Some(waiter_id) = self.positions.as_ref().map(Positions::waiter_id) else { return };
+        let Some(waiter_id) = self.positions.as_ref().map(|it| it.waiter_id) else { return };
         if self.wait.wants && !core::mem::replace(&mut self.wait.asked, true) {
             out.push(Effect::Subscribe { waiter_id });
         }
@@ -218,14 +204,11 @@ impl Acquire {
     /// When to attempt; for a fair waiter, when to ask all masters.
     fn goes_at(&self) -> Time {
         let wait = &self.wait;
-        let sleep = if self.fair {
-            self.enqueues_at()
-        } else if !self.is_subscribed() {
-            wait.pause
-        } else if self.is_behind_others() {
-            Time::NEVER
-        } else {
-            self.sleeps_until()
+        let behind = if self.fair { self.is_behind() } else { self.is_behind_others() };
+        let sleep = match self.is_subscribed() {
+            false => wait.pause,
+            true if behind => Time::NEVER,
+            true => self.sleeps_until(),
         };
         sleep.min(wait.hint).min(self.give_up)
     }
@@ -402,11 +385,6 @@ impl Acquire {
 
     pub(super) fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
         Duration::from_nanos(rng.random() % nanos(most).max(1))
-    }
-
-    /// When to ask the other masters, too, although the first one has not replied.
-    pub(super) fn first_ends(&self) -> Time {
-        self.votes.opened().plus(self.wait.stretched(self.config.node_timeout()) / 4)
     }
 }
 

@@ -35,18 +35,6 @@ pub(super) struct OwnerRequests {
     extending: Vec<ClaimId>,
 }
 
-impl OwnerRequests {
-    fn remove(&mut self, id: ClaimId) {
-        self.latest = self.latest.filter(|latest| *latest != id);
-        self.waiting.retain(|waiting| *waiting != id);
-        self.extending.retain(|extending| *extending != id);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.latest.is_none() && self.waiting.is_empty() && self.extending.is_empty()
-    }
-}
-
 /// The round of extending that a request with a handle waits for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Round {
@@ -146,7 +134,7 @@ impl<C: ClaimMachine> Client<C> {
         }
         match self.round(id) {
             Some(Round::Ended(Extension::Extended, _)) => {
-                self.leave_extending(id, cx);
+                self.leave_owner(id, cx);
                 self.set_state(id, State::Reentered(lease), cx);
             }
             Some(Round::Ended(why, votes)) => {
@@ -196,7 +184,7 @@ impl<C: ClaimMachine> Client<C> {
         state: State<C>,
         cx: &mut Context<'_, C>,
     ) {
-        self.leave_extending(id, cx);
+        self.leave_owner(id, cx);
         self.set_state(id, state, cx);
         self.give_back(lease, Input::Release, cx);
     }
@@ -236,27 +224,16 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    fn leave_extending(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        if let Some(owner_key) = self.owner_key(id) {
-            self.leave_owner(owner_key, id, cx);
-        }
-    }
-
-    /// Removes a request from those of its owner.
-    pub(super) fn leave_owner(
-        &mut self,
-        owner_key: (OwnerId, Key),
-        id: ClaimId,
-        cx: &mut Context<'_, C>,
-    ) {
+    /// Removes a request from those of its owner, if it has one.
+    pub(super) fn leave_owner(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(owner_key) = self.owner_key(id) else { return };
         let Some(requests) = self.owners.get_mut(&owner_key) else { return };
-        let waiting = if requests.latest == Some(id) {
-            core::mem::take(&mut requests.waiting)
-        } else {
-            Vec::new()
-        };
-        requests.remove(id);
-        if requests.is_empty() {
+        let asked = requests.latest == Some(id);
+        let waiting = if asked { core::mem::take(&mut requests.waiting) } else { Vec::new() };
+        requests.latest = requests.latest.filter(|_| !asked);
+        requests.waiting.retain(|waiting| *waiting != id);
+        requests.extending.retain(|extending| *extending != id);
+        if *requests == OwnerRequests::default() {
             self.owners.remove(&owner_key);
         }
         waiting.into_iter().for_each(|waiting| self.changed(waiting, cx));

@@ -45,7 +45,7 @@ mod tests {
 
     /// The renewal of a lease that was granted or renewed at `at`.
     fn renewal(at: Time, ttl: Duration) -> Renewal {
-        Renewal::between(at.plus(ttl / 6), at.plus(ttl / 3))
+        Renewal { from: at.plus(ttl / 6), due: at.plus(ttl / 3) }
     }
 
     #[test]
@@ -56,7 +56,7 @@ mod tests {
             let from = Time::from_nanos(from);
             let due = from.plus(Duration::from_nanos(room));
             for number in [0, 1, 15, 16, 1_000, u64::MAX] {
-                let moment = renewal_moment(Renewal::between(from, due), number);
+                let moment = renewal_moment(Renewal { from, due }, number);
                 assert!(from <= moment && moment <= due, "{from:?} {due:?} {number}");
             }
         }

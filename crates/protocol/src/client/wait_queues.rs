@@ -160,9 +160,7 @@ impl<C: ClaimMachine> Client<C> {
         entry.state = State::Claim(claim);
         let key = entry.key.clone();
         self.changed(id, cx);
-        self.route(id, &key, &mut effects, cx);
-        self.effects = effects;
-        self.follow_up(id, cx);
+        self.route(id, &key, effects, cx);
     }
 
     /// The wait of a queued request is over, and its turn has not come.

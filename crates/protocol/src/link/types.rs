@@ -61,22 +61,22 @@ pub struct RunId(pub Arc<str>);
 pub enum LinkInput<T> {
     /// A claim asks this master about its resource.
     Send { key: Key, request: VoteRequest, tag: T },
-    /// A claim is done with a token: its key must go. `wake_up` says which waiter is woken then, and
-    /// `leave` is the waiter that leaves the queue with this.
+    /// A claim is done with a token: its key must go. `wake_up` says which waiter is woken then,
+    /// and `leave` is the waiter that leaves the queue with this.
     CleanUp { key: Key, token: Token, wake_up: WakeUp, leave: Option<WaiterId>, tag: T },
     /// Ask for a position in the master's queue for a resource, or keep it.
     Enqueue { key: Key, waiter_id: WaiterId, position: Position, tag: T },
-    /// The position is no longer needed. With `wake`, the master wakes the first waiter in the queue,
-    /// if the resource is free.
+    /// The position is no longer needed. With `wake`, the master wakes the first waiter in the
+    /// queue, if the resource is free.
     Dequeue { key: Key, waiter_id: WaiterId, wake: bool },
     /// The master is to wake this waiter: subscribe, unless the link is subscribed already.
     /// [`LinkEffect::QueueEvent`] reports the result.
     Subscribe { key: Key, waiter_id: WaiterId },
     /// This waiter no longer waits.
     Unsubscribe(WaiterId),
-    /// A claim is over, and its writes in flight get a lock delay: the key is left alone until `until`,
-    /// and must go if it is still there then. Until then no clean-up is pending. No caller waits for
-    /// it.
+    /// A claim is over, and its writes in flight get a lock delay: the key is left alone until
+    /// `until`, and must go if it is still there then. Until then no clean-up is pending. No caller
+    /// waits for it.
     Leave { token: Token, until: Time },
     /// Ask whether the master replies, takes writes and, with a guard, counts for grants. Nothing
     /// is written.
