@@ -286,34 +286,31 @@ impl Acquire {
 
     pub(crate) fn wake(&mut self, cx: &mut Context<'_>) {
         match self.state {
-            State::Voting if cx.now >= self.round_ends() => {
-                self.votes.close(cx.now);
-                self.decide(cx);
-            }
-            State::Voting if cx.now >= self.voting_ends() => {
-                if let Some(first) = self.first {
+            // It has times of its own.
+            State::Waiting => self.wake_waiting(cx),
+            _ if cx.now < self.next_wake() => {}
+            State::Voting => {
+                if cx.now >= self.round_ends() {
+                    self.votes.close(cx.now);
+                } else if let Some(first) = self.first {
                     self.wait.last.insert(first);
                     self.ask_others(cx.out);
                 }
                 self.decide(cx);
             }
-            State::Certifying if cx.now >= self.round_ends() => {
-                if let Some(certification) = &mut self.certification {
-                    certification.votes.close(cx.now);
-                }
+            State::Certifying => {
+                let certification = self.certification.iter_mut();
+                certification.for_each(|it| it.votes.close(cx.now));
                 self.decide_number(cx);
             }
-            State::Enqueueing if cx.now >= self.enqueueing_ends() => self.close_round(cx),
-            State::Waiting => self.wake_waiting(cx),
+            State::Enqueueing => self.close_round(cx),
             // The caller did not collect the lease in time.
-            State::Won if cx.now >= self.collect_by() => {
-                self.fail(Failure::TooLate, cx);
-            }
-            State::Explaining { until } if cx.now >= until => {
+            State::Won => self.fail(Failure::TooLate, cx),
+            State::Explaining { .. } => {
                 self.state = State::Failed(Failure::Taken);
                 cx.out.push(Effect::Decided);
             }
-            _ => {}
+            State::Failed(_) => {}
         }
     }
 
@@ -333,19 +330,19 @@ impl Acquire {
     /// The caller collects the lease, after a last look at the clock (R1): a process that slept
     /// since the last vote gets no expired lease.
     pub(crate) fn collect(&mut self, cx: &mut Context<'_>) -> bool {
-        match self.state {
-            // A master may have refused the whole attempt since the quorum granted.
-            State::Won if self.is_refused() => {
-                self.fail(Failure::NoQuorum, cx);
-                false
-            }
-            State::Won if cx.now < self.deadline() => true,
-            State::Won => {
-                self.fail(Failure::TooLate, cx);
-                false
-            }
-            _ => false,
+        if self.state != State::Won {
+            return false;
         }
+        let why = if self.is_refused() {
+            // A master has refused the whole attempt since the quorum granted.
+            Failure::NoQuorum
+        } else if cx.now >= self.deadline() {
+            Failure::TooLate
+        } else {
+            return true;
+        };
+        self.fail(why, cx);
+        false
     }
 
     /// The caller is gone: enqueues the clean-up of every key that the attempt may have set.

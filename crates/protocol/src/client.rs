@@ -24,9 +24,8 @@ use crate::acquire::{Failure, Turn};
 use crate::claim::{Claim, Input};
 use crate::effect::{Effect, Key, Rng};
 use crate::hold::Hold;
-use crate::link::{Link, LinkEffect, LinkInput};
+use crate::link::{Link, LinkEffect, LinkInput, RunId};
 use crate::quorum::NodeId;
-use crate::server_identities::ServerIdentities;
 use crate::time::Time;
 use crate::vote::{Reply, Votes};
 use crate::waiter::WaiterId;
@@ -59,8 +58,10 @@ use wait_queues::WaitQueues;
 pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
     links: Vec<Link<ReplyTo>>,
-    /// The server to which each link leads.
-    servers: ServerIdentities,
+    /// The server to which each link leads, as far as it is known. Two addresses can lead to one
+    /// server (`localhost` and `127.0.0.1`, two names, a proxy). If it counted twice, a quorum would
+    /// be fewer masters than it seems.
+    servers: Vec<Option<RunId>>,
     /// Boxed, so that the map moves pointers.
     claims: BTreeMap<ClaimId, Box<Entry<C, C::Seed>>>,
     /// The number of the latest claim.
@@ -139,7 +140,7 @@ impl<C: ClaimMachine> Client<C> {
         let mut client = Self {
             config,
             links: Vec::with_capacity(config.nodes),
-            servers: ServerIdentities::new(config.nodes),
+            servers: alloc::vec![None; config.nodes],
             claims: BTreeMap::new(),
             last: 0,
             queues: WaitQueues::default(),
@@ -287,7 +288,7 @@ impl<C: ClaimMachine> Client<C> {
         let next = if others || !core::mem::take(&mut entry.queued) {
             None
         } else {
-            self.queues.hand_on(&entry.key, id, self.config.fair)
+            self.queues.next(&entry.key, |queue| queue.hand_on(&id, self.config.fair))
         };
         if next.is_some_and(|(_, turn)| turn == Turn::HandedOff) {
             self.drive(id, Input::HandOn, cx);
@@ -353,7 +354,13 @@ impl<C: ClaimMachine> Client<C> {
         if self.links[node.index()].awaits(epoch)
             && let Some(run_id) = &greeting.run_id
         {
-            self.servers.enter(node, run_id)?;
+            let same = |(at, server): (usize, &Option<RunId>)| {
+                at != node.index() && server.as_ref() == Some(run_id)
+            };
+            if let Some(other) = self.servers.iter().enumerate().position(same) {
+                return Err(NodeId::new(other));
+            }
+            self.servers[node.index()] = Some(run_id.clone());
         }
         self.connection(node, LinkInput::Connected { epoch, greeting }, cx);
         Ok(())
@@ -370,7 +377,8 @@ impl<C: ClaimMachine> Client<C> {
     ) {
         let link = &self.links[node.index()];
         if link.awaits(epoch) && link.epoch().is_none() {
-            self.servers.leave(node);
+            // Otherwise two masters that swapped their addresses would exclude each other for ever.
+            self.servers[node.index()] = None;
         }
         self.connection(node, LinkInput::Closed { epoch, why, random }, cx);
     }

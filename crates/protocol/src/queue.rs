@@ -25,9 +25,9 @@ pub(crate) const IN_A_ROW: u32 = 4;
 /// The claims of one process on one resource. `T` names a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Queue<T> {
-    ahead: Option<T>,
-    /// The other claims in the order in which they came, and the number of each.
-    waiting: BTreeMap<u64, T>,
+    /// The claims in the order in which they came, and the number of each. The first one asks the
+    /// masters, or holds the lease.
+    claims: BTreeMap<u64, T>,
     numbers: BTreeMap<T, u64>,
     last: u64,
     in_a_row: u32,
@@ -37,23 +37,18 @@ pub(crate) struct Queue<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        let (waiting, numbers) = (BTreeMap::new(), BTreeMap::new());
-        Self { ahead: None, waiting, numbers, last: 0, in_a_row: 0, others: 0 }
+        let (claims, numbers) = (BTreeMap::new(), BTreeMap::new());
+        Self { claims, numbers, last: 0, in_a_row: 0, others: 0 }
     }
 }
 
 impl<T: Clone + Ord> Queue<T> {
     /// Adds a claim. Returns whether its turn is now.
     pub(crate) fn join(&mut self, claim: T) -> bool {
-        let first = self.is_empty();
-        if first {
-            self.ahead = Some(claim);
-        } else {
-            self.last += 1;
-            self.waiting.insert(self.last, claim.clone());
-            self.numbers.insert(claim, self.last);
-        }
-        first
+        self.last += 1;
+        self.claims.insert(self.last, claim.clone());
+        self.numbers.insert(claim, self.last);
+        self.claims.len() == 1
     }
 
     /// The claim ahead is about to give back a lease that it holds. Returns the next claim and its
@@ -63,7 +58,7 @@ impl<T: Clone + Ord> Queue<T> {
     /// If the lock is `fair`, no process has two leases in a row while others wait: the next claim
     /// enqueues on the masters, too.
     pub(crate) fn hand_on(&mut self, claim: &T, fair: bool) -> Option<(T, Turn)> {
-        if self.ahead.as_ref() != Some(claim) {
+        if self.ahead() != Some(claim) {
             return None;
         }
         let others = core::mem::take(&mut self.others) > 0;
@@ -76,16 +71,13 @@ impl<T: Clone + Ord> Queue<T> {
 
     /// The claim holds no lease, or does not take its turn. Returns the next claim, with this turn.
     pub(crate) fn leave(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
-        if self.ahead.as_ref() != Some(claim) {
-            if let Some(number) = self.numbers.remove(claim) {
-                self.waiting.remove(&number);
-            }
+        let is_ahead = self.ahead() == Some(claim);
+        self.claims.remove(&self.numbers.remove(claim)?);
+        if !is_ahead {
             return None;
         }
-        self.ahead = self.waiting.pop_first().map(|(_, next)| next);
-        self.ahead.iter().for_each(|next| _ = self.numbers.remove(next));
         self.in_a_row = if turn == Turn::HandedOff { self.in_a_row.saturating_add(1) } else { 0 };
-        self.ahead.clone().map(|next| (next, turn))
+        self.ahead().map(|next| (next.clone(), turn))
     }
 
     /// Notes how many waiters a master reported when a key was deleted.
@@ -93,16 +85,17 @@ impl<T: Clone + Ord> Queue<T> {
         self.others = self.others.max(others);
     }
 
-    pub(crate) const fn ahead(&self) -> Option<&T> {
-        self.ahead.as_ref()
+    pub(crate) fn ahead(&self) -> Option<&T> {
+        self.claims.values().next()
     }
 
+    /// Whether other claims wait behind the one that is ahead.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        self.claims.len() > 1
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.ahead.is_none() && self.waiting.is_empty()
+        self.claims.is_empty()
     }
 }
 

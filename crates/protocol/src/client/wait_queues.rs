@@ -40,22 +40,12 @@ impl WaitQueues {
         first.then(|| self.recent_releases.turn(now, key))
     }
 
-    /// The request is about to give its lease back. Returns the next request and its turn.
-    pub(super) fn hand_on(
-        &mut self,
-        key: &Key,
-        id: ClaimId,
-        fair: bool,
-    ) -> Option<(ClaimId, Turn)> {
-        self.next(key, |queue| queue.hand_on(&id, fair))
-    }
-
     /// The request is done, and holds no lease. Returns the next request and its turn.
     pub(super) fn leave(&mut self, key: &Key, id: ClaimId) -> Option<(ClaimId, Turn)> {
         self.next(key, |queue| queue.leave(&id, Turn::First))
     }
 
-    fn next(
+    pub(super) fn next(
         &mut self,
         key: &Key,
         leave: impl FnOnce(&mut Queue<ClaimId>) -> Option<(ClaimId, Turn)>,

@@ -158,67 +158,48 @@ impl Handshake<'_> {
         match (asked, &self.hello.conceal(frame.clone())) {
             // The master sends this instead of any reply, before it hangs up.
             (_, Frame::Error(text)) if GOODBYES.iter().any(|bye| text.starts_with(bye)) => {
-                Err(unfit("the master takes no client", text))
+                return Err(unfit("the master takes no client", text));
             }
             // Show only the code of the error: an old server repeats the arguments in its text.
-            (Query::Auth, Frame::Error(text)) => match code(text) {
-                b"WRONGPASS" => {
-                    Err(unfit("authentication failed: wrong user or password", code(text)))
-                }
-                code => Err(unfit("authentication failed (has it no password set?)", code)),
-            },
-            (Query::Auth | Query::Select, Frame::Simple(b"OK")) => Ok(()),
+            (Query::Auth, Frame::Error(text)) => {
+                let wrong = code(text) == b"WRONGPASS";
+                let why =
+                    if wrong { ": wrong user or password" } else { " (has it no password set?)" };
+                return Err(unfit(&alloc::format!("authentication failed{why}"), code(text)));
+            }
             (Query::Select, Frame::Error(text)) => {
-                Err(unfit("the database was not selected", text))
+                return Err(unfit("the database was not selected", text));
             }
-            (Query::ClientId, Frame::Integer(id)) => {
-                greeting.client_id = u64::try_from(*id).ok();
-                Ok(())
-            }
+            (Query::ClientId, Frame::Integer(id)) => greeting.client_id = u64::try_from(*id).ok(),
             (Query::Info, Frame::Bulk(text)) if is_sentinel(text) => {
-                Err(Unfit(Arc::from("it is a Sentinel, not a master")))
+                return Err(Unfit(Arc::from("it is a Sentinel, not a master")));
             }
-            (Query::Info, Frame::Bulk(text)) => {
-                greeting.run_id = run_id(text);
-                Ok(())
-            }
-            (Query::Boot, Frame::Bulk(text)) => {
-                greeting.boot = super::marker(text);
-                Ok(())
-            }
-            (Query::Boot, Frame::Null) => Ok(()),
-            (Query::Durable, Frame::Array(parts)) => {
-                greeting.durable = is_durable(parts);
-                Ok(())
-            }
-            (Query::Origin, Frame::Bulk(text)) => {
-                greeting.durable &= was_no_replica(text);
-                Ok(())
-            }
-            (Query::Origin, Frame::Error(_)) => {
-                greeting.durable = false;
-                Ok(())
+            (Query::Info, Frame::Bulk(text)) => greeting.run_id = run_id(text),
+            (Query::Boot, Frame::Bulk(text)) => greeting.boot = super::marker(text),
+            (Query::Durable, Frame::Array(parts)) => greeting.durable = is_durable(parts),
+            (Query::Origin, Frame::Bulk(text)) => greeting.durable &= was_no_replica(text),
+            (Query::Origin, Frame::Error(_)) => greeting.durable = false,
+            // A master that asks for a password replies so to every command. One that forbids only
+            // these two commands replies otherwise.
+            (Query::ClientId | Query::Info, Frame::Error(text)) if text.starts_with(b"NOAUTH") => {
+                return Err(unfit("a password is needed", text));
             }
             // A key that cannot be read is no marker, as the first look will show. Settings that
             // cannot be read are unknown.
-            (Query::Boot | Query::Durable, Frame::Error(_)) => Ok(()),
-            // A master that asks for a password replies so to every command. One that forbids only
-            // these two commands replies otherwise.
-            (Query::ClientId | Query::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
-                Ok(())
-            }
-            (Query::ClientId | Query::Info, Frame::Error(text)) => {
-                Err(unfit("a password is needed", text))
-            }
+            (Query::Boot, Frame::Null)
+            | (Query::Auth | Query::Select, Frame::Simple(b"OK"))
+            | (Query::Boot | Query::Durable | Query::ClientId | Query::Info, Frame::Error(_)) => {}
             (Query::Load(script), frame) => match Expect::Load(script).read(frame) {
-                Reply::Alive => Ok(()),
+                Reply::Alive => {}
                 Reply::Unknown(cause) => {
-                    Err(Unfit(Arc::from(alloc::format!("a script was not loaded: {cause}"))))
+                    let why = alloc::format!("a script was not loaded: {cause}");
+                    return Err(Unfit(Arc::from(why)));
                 }
-                _ => Err(Unfit(Arc::from("a script was not loaded"))),
+                _ => return Err(Unfit(Arc::from("a script was not loaded"))),
             },
-            _ => Err(Unfit(Arc::from("a reply that is not Redis's"))),
+            _ => return Err(Unfit(Arc::from("a reply that is not Redis's"))),
         }
+        Ok(())
     }
 }
 

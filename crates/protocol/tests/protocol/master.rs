@@ -48,13 +48,6 @@ impl Master {
         }
     }
 
-    /// The reply to a command of another client. The command changes nothing.
-    pub(crate) fn query(&self, now: Time, command: &Command) -> Reply {
-        let mut copy = Self { server: self.server.clone() };
-        let (connection, _) = copy.greet(now);
-        copy.execute(now, connection, command).0
-    }
-
     /// The keys of locks, with the start of the last millisecond in which each exists. An expired
     /// key stays until a command reads it, so that a test can find a key without a clean-up.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Key, Time)> {

@@ -14,7 +14,7 @@ use redquorum_protocol::{
     AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Hold,
     Input, Key, Link, NodeId, Reply, Time,
 };
-use redquorum_redis_model::{Close, Connection, Event as ServerEvent, Request, ServerReply};
+use redquorum_redis_model::{Connection, Event as ServerEvent, Request, ServerReply};
 
 use crate::master::Master;
 use crate::support::{MS, Random, token};
@@ -58,8 +58,6 @@ pub(crate) enum WorldEvent {
     Wrote(usize, usize, Command),
     /// A client got a reply on a connection.
     Received(WireId, Reply),
-    /// A client reported the reply to the request with this number.
-    Replied(u64, Reply),
 }
 
 /// A connection: the client, the master, and the link's number for the connection.
@@ -191,11 +189,8 @@ impl World {
                     self.wire((client, node.index(), epoch)).given_up = true;
                 }
                 ClientEffect::Changed(id) => self.events.push(WorldEvent::Changed(client, id)),
-                // The driver checks all links at each event.
-                ClientEffect::Rearm { .. } => {}
-                ClientEffect::Replied { request, reply, .. } => {
-                    self.events.push(WorldEvent::Replied(request, reply));
-                }
+                // The driver checks all links at each event, and its callers ask masters nothing.
+                ClientEffect::Rearm { .. } | ClientEffect::Replied { .. } => {}
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }
@@ -381,17 +376,6 @@ impl World {
         let ttl_ms = u64::try_from(length.as_millis()).expect("it is short");
         for master in &mut self.masters {
             master.server.set(self.now.as_nanos(), key, token(u64::MAX).as_bytes(), Some(ttl_ms));
-        }
-    }
-
-    /// Ends a client's process.
-    pub(crate) fn end_client(&mut self, client: usize) {
-        self.requests[client].clear();
-        for (id, wire) in self.wires.range_mut((client, 0, 0)..(client + 1, 0, 0)) {
-            wire.given_up = true;
-            if let Some(connection) = wire.connection {
-                self.masters[id.1].server.close(connection, Close::Reset);
-            }
         }
     }
 }
