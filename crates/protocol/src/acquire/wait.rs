@@ -28,7 +28,7 @@ use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
 
 /// The state that a waiting acquire keeps from one attempt to the next.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Wait {
     /// Whether it enqueues and subscribes.
     pub(super) wants: bool,
@@ -73,24 +73,8 @@ const DOUBLINGS: u32 = 4;
 
 impl Wait {
     pub(super) fn new(policy: WaitPolicy) -> Self {
-        Self {
-            wants: policy.wake_ups,
-            asked: false,
-            subscribed: NodeSet::EMPTY,
-            unsubscribed: NodeSet::EMPTY,
-            refused: NodeSet::EMPTY,
-            watch: Watch::default(),
-            woken_by: NodeSet::EMPTY,
-            looked: NodeSet::EMPTY,
-            streak: 0,
-            silence: 0,
-            last: NodeSet::EMPTY,
-            refused_by: None,
-            pause: Time::ZERO,
-            peek: Time::NEVER,
-            peeked: 0,
-            hint: Time::NEVER,
-        }
+        let (peek, hint) = (Time::NEVER, Time::NEVER);
+        Self { wants: policy.wake_ups, peek, hint, ..Self::default() }
     }
 
     /// An attempt begins: drops what was known before.

@@ -73,7 +73,11 @@ impl Watch {
         if !self.is_held(quorum) {
             return Time::ZERO;
         }
-        let mut until: Vec<Time> = self.known.iter().map(|known| known.until()).collect();
+        let until = |known: &Known| match known {
+            Known::Nothing | Known::Free => Time::ZERO,
+            Known::Held(until, _) => *until,
+        };
+        let mut until: Vec<Time> = self.known.iter().map(until).collect();
         until.sort_unstable();
         until.get(quorum - 1).copied().unwrap_or(Time::NEVER)
     }
@@ -98,15 +102,6 @@ impl Watch {
     fn shown(&self, holder: Option<Token>) -> usize {
         let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
         self.known.iter().filter(same).count()
-    }
-}
-
-impl Known {
-    const fn until(self) -> Time {
-        match self {
-            Self::Nothing | Self::Free => Time::ZERO,
-            Self::Held(until, _) => until,
-        }
     }
 }
 
