@@ -133,10 +133,8 @@ enum State {
     /// A quorum granted; the caller has not collected the lease yet.
     Won,
     Waiting,
-    /// The last attempt was refused; the clean-up has yet to report the holder.
-    Explaining {
-        until: Time,
-    },
+    /// The last attempt was refused; the clean-up has until then to report the holder.
+    Explaining(Time),
     Failed(Failure),
 }
 
@@ -306,7 +304,7 @@ impl Acquire {
             State::Enqueueing => self.close_round(cx),
             // The caller did not collect the lease in time.
             State::Won => self.fail(Failure::TooLate, cx),
-            State::Explaining { .. } => {
+            State::Explaining(_) => {
                 self.state = State::Failed(Failure::Taken);
                 cx.out.push(Effect::Decided);
             }
@@ -321,7 +319,7 @@ impl Acquire {
             State::Enqueueing => self.enqueueing_ends(),
             State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
-            State::Explaining { until } => until,
+            State::Explaining(until) => until,
             State::Won => self.collect_by(),
             State::Failed(_) => Time::NEVER,
         }
@@ -450,7 +448,7 @@ impl Acquire {
             self.pause(cx);
         } else if why == Failure::Taken && self.explain {
             self.leave_queues(true, cx.out);
-            self.state = State::Explaining { until: cx.now.plus(self.config.node_timeout()) };
+            self.state = State::Explaining(cx.now.plus(self.config.node_timeout()));
             self.check_explained(cx.out);
         } else {
             self.end(why, cx.out);
@@ -488,7 +486,7 @@ impl Acquire {
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
         let open = self.votes.which(|reply| *reply == Reply::Taken(Holder::NotAsked));
         // A clean-up that finds no holder is a reply, too: the other holder has let go meanwhile.
-        if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
+        if open.and(self.cleaned) == open && matches!(self.state, State::Explaining(_)) {
             self.state = State::Failed(Failure::Taken);
             out.push(Effect::Decided);
         }

@@ -106,21 +106,18 @@ impl Backoff {
 
 /// `initial`, multiplied with every attempt after the first, up to `max`.
 fn grown(initial: Duration, max: Duration, percent: u32, attempt: u32) -> Duration {
-    let (mut pause, max) = (initial.as_nanos(), max.as_nanos());
+    let (mut pause, max) = (nanos(initial), nanos(max));
     for _ in 1..attempt {
-        let longer = pause.saturating_mul(u128::from(percent)) / 100;
+        let longer = u128::from(pause) * u128::from(percent) / 100;
+        let longer = u64::try_from(longer).unwrap_or(u64::MAX);
         // The pause is at its maximum, or does not grow.
         if pause >= max || longer <= pause {
             break;
         }
         pause = longer;
     }
-    // The result is at most `max`, which is a `Duration`.
-    let (seconds, nanos) = (pause.min(max) / NANOS, pause.min(max) % NANOS);
-    Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(0))
+    Duration::from_nanos(pause.min(max))
 }
-
-const NANOS: u128 = 1_000_000_000;
 
 fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> Duration {
     let (initial, max) = (nanos(initial), nanos(max));

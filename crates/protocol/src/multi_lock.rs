@@ -109,22 +109,16 @@ enum State {
     /// All members, or all others, are tried at once.
     Trying,
     /// A round failed because of this member. The machine waits for it from this time on.
-    Pausing {
-        until: Time,
-        member: usize,
-    },
+    Pausing { until: Time, member: usize },
     /// This member is waited for; no other is tried.
-    Waiting {
-        member: usize,
-    },
+    Waiting { member: usize },
     /// All members are won. Their leases are collected now.
     Collecting,
+    /// The caller has all leases.
     Held,
     /// The machine ended without leases, because of this member.
-    Failed {
-        member: usize,
-        why: Failure,
-    },
+    Failed { member: usize, why: Failure },
+    /// The caller is gone.
     Ended,
 }
 

@@ -129,7 +129,12 @@ impl<C: ClaimMachine> Client<C> {
         }
         if self.hold(lease).is_none_or(|hold| hold.lost().is_some()) {
             // The caller has no handle yet: go on as if the lease had been lost before.
-            self.ask_again(id, lease, cx);
+            self.return_handle(id, lease, State::Waiting, cx);
+            // A lost lease gets no more handles.
+            let owner_key = self.owner_key(id);
+            if let Some(requests) = owner_key.and_then(|it| self.owners.get_mut(&it)) {
+                requests.latest = requests.latest.filter(|latest| *latest != lease);
+            }
             return;
         }
         match self.round(id) {
@@ -163,17 +168,6 @@ impl<C: ClaimMachine> Client<C> {
             (_, ended) => Round::Ended(ended, hold.votes().clone()),
         };
         self.set_round(id, round);
-    }
-
-    /// Returns the unused handle of a request to a lost lease.
-    fn ask_again(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
-        self.return_handle(id, lease, State::Waiting, cx);
-        // A lost lease gets no more handles.
-        if let Some(requests) =
-            self.owner_key(id).and_then(|owner_key| self.owners.get_mut(&owner_key))
-        {
-            requests.latest = requests.latest.filter(|latest| *latest != lease);
-        }
     }
 
     /// Returns the unused handle of a request. No work has begun under it.

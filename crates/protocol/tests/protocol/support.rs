@@ -48,6 +48,7 @@ impl Rng for Random {
 }
 
 /// Tokens count up, and all pauses are the same.
+#[derive(Clone)]
 pub(crate) struct Count {
     pub(crate) tokens: u64,
     pub(crate) pause: Duration,

@@ -72,8 +72,7 @@ fn check_failure(play: &Play, said: &[CommandOutcome]) {
 
 /// A drop enqueues the clean-up of every master once. Later replies change nothing.
 fn check_drop(play: &Play, said: &[CommandOutcome]) {
-    let mut dropped = play.fork();
-    dropped.effects.clone_from(&play.effects);
+    let mut dropped = play.clone();
     dropped.handle(Input::Abandon);
     assert_eq!(dropped.claim, Claim::Ended);
     assert_eq!(dropped.cleaned_up(said.len(), 1), vec![1; said.len()], "{said:?}");

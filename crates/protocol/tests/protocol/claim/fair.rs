@@ -163,23 +163,6 @@ fn without_a_wait_a_refused_first_attempt_enqueues_once() {
 }
 
 #[test]
-fn a_waiter_that_is_first_on_a_quorum_and_finds_the_resource_free_attempts() {
-    let mut play = Play::acquire(5, policy());
-    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Position::Last))));
-    play.reply_all(Enqueue(1), [3, 1], free(1, 0));
-    assert_eq!(play.asks().len(), 0);
-    play.reply_all(Enqueue(1), [0], free(1, 0));
-    assert_eq!(play.asks().len(), 5, "all masters at once");
-    play.reply_all(Attempt(1), 0..3, Created);
-    assert_eq!(play.leaves(), [], "it keeps its positions");
-    play.effects.clear();
-    play.handle(Input::Collect);
-    play.handle(Input::Release);
-    assert_eq!(play.cleans_up(), ALL.map(|at| (at, WakeUp::First)));
-    assert_eq!(play.left_with(), [Some(WAITER); 5]);
-}
-
-#[test]
 fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_masters() {
     for (said, goes) in [
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
@@ -211,18 +194,6 @@ fn a_waiter_subscribes_before_it_enqueues_and_one_round_is_enough() {
 }
 
 #[test]
-fn the_largest_number_is_sent_to_all_masters() {
-    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
-    play.placed([3, 1, 7, 2, 2].map(|number| free(number, 1)));
-    assert_eq!(play.stands(), Some((2, Position::NotBefore(7))));
-    play.reply_all(Enqueue(2), ALL, free(7, 1));
-    assert_eq!(play.stands(), None, "a quorum keeps it");
-    assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others are first");
-    play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.stands(), Some((3, Position::At(7))));
-}
-
-#[test]
 fn a_waiter_that_a_quorum_wakes_attempts_at_once_and_no_other() {
     let mut play = Play::behind();
     play.event(ALL, QueueEvent::Free(WaiterId::new(77)));
@@ -237,16 +208,6 @@ fn a_waiter_that_a_quorum_wakes_attempts_at_once_and_no_other() {
 fn where_wake_ups_are_lost_all_masters_are_asked_a_moment_after_the_first() {
     let mut play = Play::looking();
     play.reply_all(Enqueue(2), ALL, free(2, 0));
-    assert_eq!(play.asks().len(), 5);
-}
-
-#[test]
-fn a_wake_up_between_the_answers_of_a_round_counts() {
-    let mut play = Play::looking();
-    play.reply_all(Enqueue(2), [4], held(2, 1));
-    play.woken([0, 1]);
-    assert_eq!(play.asks().len(), 0);
-    play.reply_all(Enqueue(2), [2], free(2, 0));
     assert_eq!(play.asks().len(), 5);
 }
 
@@ -357,15 +318,6 @@ fn a_first_waiter_that_finds_the_resource_taken_keeps_its_position() {
     play.effects.clear();
     play.wake_at(START.plus(5 * MS));
     assert_eq!(play.stands(), Some((2, Position::At(1))));
-}
-
-#[test]
-fn a_number_that_a_quorum_keeps_does_not_change() {
-    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
-    play.reply_all(Enqueue(1), 0..4, held(5, 1));
-    // The request reached this master late, behind later waiters.
-    play.reply_all(Enqueue(1), [4], held(9, 3));
-    assert_eq!(play.stands(), Some((2, Position::At(5))));
 }
 
 #[test]
