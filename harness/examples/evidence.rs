@@ -28,8 +28,9 @@ fn written() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
     let (options, parts): (Vec<_>, Vec<_>) =
         env::args().skip(1).partition(|word| word.starts_with("--"));
-    let wanted =
-        |command: &str| parts.is_empty() || parts.iter().any(|part| command.contains(part.as_str()));
+    let wanted = |command: &str| {
+        parts.is_empty() || parts.iter().any(|part| command.contains(part.as_str()))
+    };
     let mut printed: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let documents = fs::read_dir(root.join("docs")).map_err(|why| why.to_string())?;
     let paths = documents.filter_map(|entry| Some(entry.ok()?.path()));

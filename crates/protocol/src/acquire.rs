@@ -79,6 +79,13 @@ pub enum Turn {
 /// The shortest time that a won lease waits for its caller, if its deadline is not earlier.
 const COLLECT: Duration = Duration::from_secs(1);
 
+/// The time, the random source and the effects of one input.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Time,
+    pub(crate) rng: &'a mut dyn Rng,
+    pub(crate) out: &'a mut Vec<Effect>,
+}
+
 /// The machine of one acquire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire {
@@ -119,38 +126,27 @@ pub struct Acquire {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
-    /// It asks the masters for its positions in their queues.
     Enqueueing,
-    /// It asks the masters for their votes.
     Voting,
     /// A quorum granted; the masters are asked to agree on a number.
     Certifying,
     /// A quorum granted; the caller has not collected the lease yet.
     Won,
-    /// It waits for its next attempt.
     Waiting,
-    /// The last attempt was refused; the clean-up has yet to report the holder.
-    Explaining { until: Time },
-    /// It ended without a lease.
+    /// The last attempt was refused; the clean-up has until then to report the holder.
+    Explaining(Time),
     Failed(Failure),
 }
 
 impl Acquire {
-    /// Starts the acquire: with its first attempt, or in the masters' queues.
-    pub(crate) fn start(
-        now: Time,
-        config: LockConfig,
-        policy: WaitPolicy,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) -> Self {
+    pub(crate) fn start(config: LockConfig, policy: WaitPolicy, cx: &mut Context<'_>) -> Self {
         let mut acquire = Self {
             config,
-            give_up: now.plus(policy.wait),
+            give_up: cx.now.plus(policy.wait),
             explain: policy.explain,
             attempt: 0,
-            token: rng.token(),
-            votes: Votes::open(config.nodes(), now),
+            token: cx.rng.token(),
+            votes: Votes::open(config.nodes(), cx.now),
             clocks: Vec::new(),
             certification: None,
             fencing_token: None,
@@ -167,34 +163,28 @@ impl Acquire {
             state: State::Voting,
         };
         if policy.fair && policy.turn == Turn::Yielded {
-            acquire.enqueue_first(now, rng, out);
+            acquire.enqueue_first(cx);
         } else if policy.turn == Turn::Yielded && !policy.wait.is_zero() {
-            acquire.let_others_go_first(now, rng, out);
+            acquire.let_others_go_first(cx);
         } else {
-            acquire.ask(now, None, rng, out);
+            acquire.ask(None, cx);
         }
         acquire
     }
 
     /// Attempts again, under a fresh token (R4).
-    fn again(
-        &mut self,
-        now: Time,
-        first: Option<NodeId>,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
-        self.token = rng.token();
-        self.ask(now, first, rng, out);
+    fn again(&mut self, first: Option<NodeId>, cx: &mut Context<'_>) {
+        self.token = cx.rng.token();
+        self.ask(first, cx);
     }
 
-    /// Starts a round: asks all masters, or only `first`. `now` becomes t0: nothing of this attempt
-    /// was sent before it (R1).
-    fn ask(&mut self, now: Time, first: Option<NodeId>, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    /// Starts a round: asks all masters, or only `first`. The time becomes t0: nothing of this
+    /// attempt was sent before it (R1).
+    fn ask(&mut self, first: Option<NodeId>, cx: &mut Context<'_>) {
         // The number wraps once in four thousand million attempts; by then no late reply to its
         // last use is left.
         self.attempt = self.attempt.wrapping_add(1);
-        self.votes = Votes::open(self.config.nodes(), now);
+        self.votes = Votes::open(self.config.nodes(), cx.now);
         if !self.config.clock_bound().is_zero() {
             self.clocks = vec![None; self.config.nodes()];
         }
@@ -205,15 +195,14 @@ impl Acquire {
         self.wait.forget();
         self.state = State::Voting;
         // All masters get the same hint, so most of them then show the same number.
-        self.fence = if self.config.is_fenced() { self.config.fence(rng.hint()) } else { None };
+        self.fence = if self.config.is_fenced() { self.config.fence(cx.rng.hint()) } else { None };
         self.first = first;
         match first {
-            Some(node) => out.push(self.send(node)),
-            None => out.extend(NodeId::all(self.config.nodes()).map(|node| self.send(node))),
+            Some(node) => cx.out.push(self.send(node)),
+            None => cx.out.extend(NodeId::all(self.config.nodes()).map(|node| self.send(node))),
         }
     }
 
-    /// Asks the remaining masters, if only the first one was asked.
     fn ask_others(&mut self, out: &mut Vec<Effect>) {
         if let Some(first) = self.first.take() {
             let others = NodeId::all(self.config.nodes()).filter(|node| *node != first);
@@ -243,10 +232,10 @@ impl Acquire {
         }
         match &self.votes.votes()[node.index()].reply {
             Some(Reply::Taken(_)) if now < self.give_up => {
-                self.wait.refused(node);
+                self.wait.refused_by = Some(node);
                 return true;
             }
-            Some(Reply::Unknown(_)) => self.wait.silent(node),
+            Some(Reply::Unknown(_)) => self.wait.last.insert(node),
             _ => {}
         }
         self.ask_others(out);
@@ -255,76 +244,71 @@ impl Acquire {
 
     pub(crate) fn replied(
         &mut self,
-        now: Time,
         step: RoundId,
         (node, reading): (NodeId, Option<Reading>),
         reply: Reply,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
+        cx: &mut Context<'_>,
     ) {
         match step {
             RoundId::Attempt(attempt) if attempt == self.attempt && !self.enqueues => {
-                if self.votes.record(now, node, reply) && self.state == State::Voting {
+                if self.votes.record(cx.now, node, reply) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
-                    if self.first_replied(now, node, out) {
-                        self.refused(now, rng, out);
+                    if self.first_replied(cx.now, node, cx.out) {
+                        self.refused(cx);
                     } else {
-                        self.decide(now, rng, out);
+                        self.decide(cx);
                     }
                 }
             }
             RoundId::Certify { attempt, round } if attempt == self.attempt => {
                 if let Some(certification) = &mut self.certification
                     && certification.round == round
-                    && certification.votes.record(now, node, reply)
+                    && certification.votes.record(cx.now, node, reply)
                     && self.state == State::Certifying
                 {
-                    self.decide_number(now, rng, out);
+                    self.decide_number(cx);
                 }
             }
             RoundId::Cleanup(attempt) if attempt == self.attempt => {
                 if let Reply::Taken(holder) = reply {
                     self.votes.explain(node, holder);
                 }
-                self.cleaned_up(now, node, &reply);
-                self.check_explained(out);
+                self.cleaned_up(cx.now, node, &reply);
+                self.check_explained(cx.out);
             }
-            RoundId::Enqueue(round) => self.placed(now, (round, node), reply, rng, out),
+            RoundId::Enqueue(round) => self.placed((round, node), reply, cx),
             // A reply to an earlier attempt: the links take care of its clean-up.
             _ => {}
         }
     }
 
-    pub(crate) fn wake(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(crate) fn wake(&mut self, cx: &mut Context<'_>) {
         match self.state {
-            State::Voting if now >= self.round_ends() => {
-                self.votes.close(now);
-                self.decide(now, rng, out);
-            }
-            State::Voting if now >= self.voting_ends() => {
-                if let Some(first) = self.first {
-                    self.wait.silent(first);
-                    self.ask_others(out);
+            // It has times of its own.
+            State::Waiting => self.wake_waiting(cx),
+            _ if cx.now < self.next_wake() => {}
+            State::Voting => {
+                if cx.now >= self.round_ends() {
+                    self.votes.close(cx.now);
+                } else if let Some(first) = self.first {
+                    self.wait.last.insert(first);
+                    self.ask_others(cx.out);
                 }
-                self.decide(now, rng, out);
+                self.decide(cx);
             }
-            State::Certifying if now >= self.round_ends() => {
-                if let Some(certification) = &mut self.certification {
-                    certification.votes.close(now);
-                }
-                self.decide_number(now, rng, out);
+            State::Certifying => {
+                let certification = self.certification.iter_mut();
+                certification.for_each(|it| it.votes.close(cx.now));
+                self.decide_number(cx);
             }
-            State::Enqueueing if now >= self.enqueueing_ends() => self.close_round(now, rng, out),
-            State::Waiting => self.wake_waiting(now, rng, out),
+            State::Enqueueing => self.close_round(cx),
             // The caller did not collect the lease in time.
-            State::Won if now >= self.collect_by() => {
-                self.fail(now, Failure::TooLate, rng, out);
-            }
-            State::Explaining { until } if now >= until => {
+            State::Won => self.fail(Failure::TooLate, cx),
+            State::Explaining(_) => {
                 self.state = State::Failed(Failure::Taken);
-                out.push(Effect::Decided);
+                cx.out.push(Effect::Decided);
             }
-            _ => {}
+            State::Failed(_) => {}
         }
     }
 
@@ -335,7 +319,7 @@ impl Acquire {
             State::Enqueueing => self.enqueueing_ends(),
             State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
-            State::Explaining { until } => until,
+            State::Explaining(until) => until,
             State::Won => self.collect_by(),
             State::Failed(_) => Time::NEVER,
         }
@@ -343,20 +327,20 @@ impl Acquire {
 
     /// The caller collects the lease, after a last look at the clock (R1): a process that slept
     /// since the last vote gets no expired lease.
-    pub(crate) fn collect(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
-        match self.state {
-            // A master may have refused the whole attempt since the quorum granted.
-            State::Won if self.is_refused() => {
-                self.fail(now, Failure::NoQuorum, rng, out);
-                false
-            }
-            State::Won if now < self.deadline() => true,
-            State::Won => {
-                self.fail(now, Failure::TooLate, rng, out);
-                false
-            }
-            _ => false,
+    pub(crate) fn collect(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.state != State::Won {
+            return false;
         }
+        let why = if self.is_refused() {
+            // A master has refused the whole attempt since the quorum granted.
+            Failure::NoQuorum
+        } else if cx.now >= self.deadline() {
+            Failure::TooLate
+        } else {
+            return true;
+        };
+        self.fail(why, cx);
+        false
     }
 
     /// The caller is gone: enqueues the clean-up of every key that the attempt may have set.
@@ -392,35 +376,35 @@ impl Acquire {
         }
     }
 
-    fn decide(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    fn decide(&mut self, cx: &mut Context<'_>) {
         if self.is_refused() {
             // Regardless of the other votes: a quorum of these masters may miss every quorum of the
             // other set.
-            return self.fail(now, Failure::NoQuorum, rng, out);
+            return self.fail(Failure::NoQuorum, cx);
         }
         let granted = self.votes.which(Reply::creates).len();
         match verdict(granted, self.votes.awaited().len(), self.config.quorum()) {
-            Some(true) if now < self.deadline() => {
+            Some(true) if cx.now < self.deadline() => {
                 if !self.config.is_fenced() {
-                    return self.win(now, out);
+                    return self.win(cx.now, cx.out);
                 }
                 self.fencing_token = fence::agreed(&self.votes, self.config.quorum());
                 if self.fencing_token.is_some() {
-                    self.win(now, out);
-                } else if self.votes.awaited().is_empty() || now >= self.last_call() {
+                    self.win(cx.now, cx.out);
+                } else if self.votes.awaited().is_empty() || cx.now >= self.last_call() {
                     let number = fence::candidate(&self.votes, self.config.quorum());
-                    self.certify(now, number, rng, out);
+                    self.certify(number, cx);
                 } else if self.last_call() < self.round_ends() {
                     // The caller sleeps until the end of the round. The last call is earlier, so it
                     // must look again.
-                    out.push(Effect::Decided);
+                    cx.out.push(Effect::Decided);
                 }
                 // Otherwise, wait for the other masters until the last call: they may agree with
                 // some. Of no more than q numbers, the q-th smallest is the largest. One poisoned
                 // counter can make that one arbitrarily large.
             }
-            Some(true) => self.fail(now, Failure::TooLate, rng, out),
-            Some(false) => self.refused(now, rng, out),
+            Some(true) => self.fail(Failure::TooLate, cx),
+            Some(false) => self.refused(cx),
             None => {}
         }
     }
@@ -431,7 +415,7 @@ impl Acquire {
         out.push(Effect::Decided);
     }
 
-    fn refused(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    fn refused(&mut self, cx: &mut Context<'_>) {
         let which = |what: fn(&Reply) -> bool| self.votes().which(what);
         let unknown = which(|reply| matches!(reply, Reply::Unknown(_))).len();
         let reachable = self.config.nodes() - unknown >= self.config.quorum();
@@ -439,35 +423,35 @@ impl Acquire {
         // them.
         let taken = !which(|reply| matches!(reply, Reply::Taken(_))).is_empty();
         let why = if reachable && taken { Failure::Taken } else { Failure::NoQuorum };
-        self.fail(now, why, rng, out);
+        self.fail(why, cx);
     }
 
-    fn fail(&mut self, now: Time, why: Failure, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    fn fail(&mut self, why: Failure, cx: &mut Context<'_>) {
         self.latest = Some(why);
         let first_fair = self.is_first_fair();
         // The waiters that a fair attempt was refused for may be gone, or masters may forbid its
         // script.
-        let goes_on = (first_fair || now < self.give_up) && !self.is_shut_down();
+        let goes_on = (first_fair || cx.now < self.give_up) && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
-            self.enter(rng);
-            self.subscribe(out);
+            self.enter(cx.rng);
+            self.subscribe(cx.out);
         }
         self.wait.count_silence(&self.votes, self.config.quorum());
         // A quorum that granted has kept others from the resource, so a waiter is woken.
-        self.clean_up(why == Failure::TooLate || self.handed_off && !goes_on, out);
+        self.clean_up(why == Failure::TooLate || self.handed_off && !goes_on, cx.out);
         if goes_on && first_fair {
-            self.enqueue_first(now, rng, out);
+            self.enqueue_first(cx);
         } else if goes_on {
             if self.fair && why != Failure::Taken {
-                self.move_to_tail(out);
+                self.move_to_tail(cx.out);
             }
-            self.pause(now, rng, out);
+            self.pause(cx);
         } else if why == Failure::Taken && self.explain {
-            self.leave_queues(true, out);
-            self.state = State::Explaining { until: now.plus(self.config.node_timeout()) };
-            self.check_explained(out);
+            self.leave_queues(true, cx.out);
+            self.state = State::Explaining(cx.now.plus(self.config.node_timeout()));
+            self.check_explained(cx.out);
         } else {
-            self.end(why, out);
+            self.end(why, cx.out);
         }
     }
 
@@ -502,7 +486,7 @@ impl Acquire {
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
         let open = self.votes.which(|reply| *reply == Reply::Taken(Holder::NotAsked));
         // A clean-up that finds no holder is a reply, too: the other holder has let go meanwhile.
-        if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
+        if open.and(self.cleaned) == open && matches!(self.state, State::Explaining(_)) {
             self.state = State::Failed(Failure::Taken);
             out.push(Effect::Decided);
         }
@@ -534,7 +518,9 @@ impl Acquire {
     /// is time for another round.
     fn voting_ends(&self) -> Time {
         if self.first.is_some() {
-            return self.first_ends();
+            // When to ask the other masters, too, although the first one has not replied.
+            let timeout = self.wait.stretched(self.config.node_timeout());
+            return self.votes.opened().plus(timeout / 4);
         }
         let granted = || self.votes.which(Reply::creates).len();
         if self.config.is_fenced() && granted() >= self.config.quorum() {
@@ -603,7 +589,6 @@ impl Acquire {
         }
     }
 
-    /// The votes on the key itself.
     pub(crate) const fn grants(&self) -> &Votes {
         &self.votes
     }

@@ -106,23 +106,19 @@ impl Backoff {
 
 /// `initial`, multiplied with every attempt after the first, up to `max`.
 fn grown(initial: Duration, max: Duration, percent: u32, attempt: u32) -> Duration {
-    let (mut pause, max) = (initial.as_nanos(), max.as_nanos());
+    let (mut pause, max) = (nanos(initial), nanos(max));
     for _ in 1..attempt {
-        let longer = pause.saturating_mul(u128::from(percent)) / 100;
+        let longer = u128::from(pause) * u128::from(percent) / 100;
+        let longer = u64::try_from(longer).unwrap_or(u64::MAX);
         // The pause is at its maximum, or does not grow.
         if pause >= max || longer <= pause {
             break;
         }
         pause = longer;
     }
-    // The result is at most `max`, which is a `Duration`.
-    let (seconds, nanos) = (pause.min(max) / NANOS, pause.min(max) % NANOS);
-    Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(0))
+    Duration::from_nanos(pause.min(max))
 }
 
-const NANOS: u128 = 1_000_000_000;
-
-/// Draws each pause from the one before it.
 fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> Duration {
     let (initial, max) = (nanos(initial), nanos(max));
     let (mut pause, mut seed) = (initial, random);
@@ -172,15 +168,6 @@ mod tests {
         assert_eq!(Backoff::Jittered { initial: max, max }.pause(7, 0), MS);
     }
 
-    #[test]
-    fn jitter_spreads_over_the_whole_pause() {
-        let policy = Backoff::Jittered { initial: 64 * MS, max: 64 * MS };
-        let draw = |random| policy.pause(1, random);
-        assert_eq!(draw(0), MS);
-        assert_eq!(draw(64_000_000), 64 * MS);
-        assert_eq!(draw(32_000_000), 32 * MS);
-    }
-
     /// The pauses after one attempt, from the shortest to the longest: with the pauses before it
     /// remembered, or as they are drawn here.
     fn drawn(attempt: u32, remembered: bool) -> Vec<Duration> {
@@ -219,31 +206,5 @@ mod tests {
                     && ours[19_999] <= (30 * MS * 3_u32.pow(attempt.min(5) - 1)).min(1_000 * MS)
             );
         }
-    }
-
-    #[test]
-    fn a_policy_that_makes_no_sense_is_an_error() {
-        let (initial, max) = (10 * MS, 250 * MS);
-        let exponential =
-            |multiplier_percent| Backoff::Exponential { initial, max, multiplier_percent };
-        for good in [
-            Backoff::default(),
-            Backoff::Fixed(MS),
-            Backoff::Fixed(Duration::MAX),
-            exponential(100),
-            exponential(u32::MAX),
-            Backoff::Decorrelated { initial, max: initial },
-        ] {
-            assert_eq!(good.check(), Ok(()), "{good:?}");
-        }
-        assert_eq!(exponential(99).check(), Err(BadOption::Multiplier { percent: 99 }));
-        let nothing = Duration::from_micros(999);
-        let short = Err(BadOption::PauseTooShort { pause: nothing });
-        let shrinks = Err(BadOption::PausesShrink { initial: max, max: initial });
-        assert_eq!(Backoff::Fixed(nothing).check(), short);
-        assert_eq!(Backoff::Jittered { initial: nothing, max }.check(), short);
-        assert_eq!(Backoff::Decorrelated { initial: nothing, max }.check(), short);
-        assert_eq!(Backoff::Jittered { initial: max, max: initial }.check(), shrinks);
-        assert_eq!(Backoff::Decorrelated { initial: max, max: initial }.check(), shrinks);
     }
 }

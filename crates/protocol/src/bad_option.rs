@@ -20,13 +20,8 @@ pub enum BadOption {
     ResourceEmpty,
     /// The name of the resource, with the prefix, starts with `redquorum:`.
     ResourceReserved,
-    /// The name of the resource, with the prefix, is too long for a key.
-    ResourceTooLong {
-        /// Its length in bytes.
-        length: usize,
-        /// The longest supported length in bytes.
-        longest: usize,
-    },
+    /// The name of the resource, with the prefix, is too long for a key: in bytes.
+    ResourceTooLong { length: usize, longest: usize },
     /// The node timeout is below a millisecond.
     NodeTimeoutTooShort { node_timeout: Duration },
     /// The connect timeout is below the node timeout.
@@ -43,42 +38,22 @@ pub enum BadOption {
     /// A clock guard without a guard.
     ClockBoundWithoutGuard,
     /// Nothing would be left of the TTL after the drift, one node timeout and what a clock may gain
-    /// unnoticed.
-    TtlBelowClockBound {
-        /// The one that was given, rounded down to milliseconds.
-        ttl: Duration,
-        bound: Duration,
-        drift: Duration,
-        node_timeout: Duration,
-    },
-    /// The drift is below the resolution with which Redis expires keys.
-    DriftTooSmall {
-        /// The drift that was given, for this TTL.
-        drift: Duration,
-    },
+    /// unnoticed. The TTL is rounded down to milliseconds.
+    TtlBelowClockBound { ttl: Duration, bound: Duration, drift: Duration, node_timeout: Duration },
+    /// The drift of this TTL is below the resolution with which Redis expires keys.
+    DriftTooSmall { drift: Duration },
     /// The memory of fencing counters is shorter than TTL + lock delay, or above
     /// [`MAX_FENCING_COUNTER_TTL`].
-    FencingCounterTtl {
-        memory: Duration,
-        /// The TTL, with the lock delay.
-        ttl: Duration,
-    },
-    /// A pause between attempts is below a millisecond.
-    PauseTooShort {
-        /// The fixed pause, or the first one.
-        pause: Duration,
-    },
+    FencingCounterTtl { memory: Duration, ttl: Duration },
+    /// The fixed or first pause between attempts is below a millisecond.
+    PauseTooShort { pause: Duration },
     /// The longest pause between attempts is shorter than the first one.
     PausesShrink { initial: Duration, max: Duration },
     /// The multiplier of pauses would make them shorter.
     Multiplier { percent: u32 },
-    /// Nothing would be left of the TTL after the drift and one node timeout.
-    TtlTooShort {
-        /// The one that was given, rounded down to milliseconds.
-        ttl: Duration,
-        drift: Duration,
-        node_timeout: Duration,
-    },
+    /// Nothing would be left of the TTL, rounded down to milliseconds, after the drift and one node
+    /// timeout.
+    TtlTooShort { ttl: Duration, drift: Duration, node_timeout: Duration },
     /// An owner asks for a fencing token, but holds the resource without one.
     HeldUnfenced,
 }

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::acquire::{Acquire, WaitPolicy};
+use crate::acquire::{Acquire, Context, WaitPolicy};
 use crate::effect::{Effect, QueueEvent, Rng, RoundId};
 use crate::hold::Hold;
 use crate::lock_config::LockConfig;
@@ -93,65 +93,66 @@ impl Claim {
         rng: &mut dyn Rng,
         out: &mut Vec<Effect>,
     ) -> Self {
-        Self::Acquiring(Acquire::start(now, config, policy, rng, out))
+        Self::Acquiring(Acquire::start(config, policy, &mut Context { now, rng, out }))
     }
 
     /// Takes one input, and adds what is to be done to `out`.
     pub fn handle(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        match (&mut *self, input) {
-            (Self::Acquiring(acquire), Input::Replied { node, step, reply }) => {
-                let (reply, reading) = reply.read();
-                acquire.replied(now, step, (node, reading), reply, rng, out);
-            }
-            (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, rng, out),
-            (Self::Acquiring(acquire), Input::QueueEvent { node, word }) => {
-                acquire.queue_event(now, node, word, rng, out);
-            }
-            (Self::Acquiring(acquire), Input::Yield) => acquire.yield_turn(out),
-            (Self::Acquiring(acquire), Input::Collect) => {
-                if acquire.collect(now, rng, out) {
-                    *self = Self::Holding(Hold::new(acquire));
+        match self {
+            Self::Acquiring(acquire) => {
+                let cx = &mut Context { now, rng, out };
+                match input {
+                    Input::Replied { node, step, reply } => {
+                        let (reply, reading) = reply.read();
+                        acquire.replied(step, (node, reading), reply, cx);
+                    }
+                    Input::Wake => acquire.wake(cx),
+                    Input::QueueEvent { node, word } => acquire.queue_event(node, word, cx),
+                    Input::Yield => acquire.yield_turn(cx.out),
+                    Input::Collect if acquire.collect(cx) => {
+                        *self = Self::Holding(Hold::new(acquire));
+                    }
+                    Input::Abandon => {
+                        acquire.abandon(cx.out);
+                        *self = Self::Ended;
+                    }
+                    // It does not apply.
+                    _ => {}
                 }
             }
-            (Self::Acquiring(acquire), Input::Abandon) => {
-                acquire.abandon(out);
-                *self = Self::Ended;
-            }
-            (Self::Holding(hold), Input::Replied { node, step, reply }) => {
-                hold.replied(now, step, node, reply.plain(), out);
-            }
-            (Self::Holding(hold), Input::Wake) => hold.wake(now, out),
-            (Self::Holding(hold), Input::Extend(config)) => hold.extend(now, *config, out),
-            (Self::Holding(hold), Input::KeepAlive(max_hold)) => {
-                hold.keep_alive(now, max_hold, out);
-            }
-            (Self::Holding(hold), Input::HandOn) => hold.hand_on(),
-            (Self::Holding(hold), Input::Renew) => hold.renew_early(now, out),
-            (Self::Holding(hold), Input::Reenter) => hold.reenter(now, out),
-            (Self::Holding(hold), Input::Prolong(config)) => hold.prolong(now, *config, out),
-            (Self::Holding(hold), Input::Release) if hold.has_others() => {
-                hold.return_handle(now, out);
-            }
-            (Self::Holding(hold), Input::Abandon) if hold.has_others() => {
-                hold.drop_handle(now, out);
-            }
-            (Self::Holding(hold), Input::Release) => {
-                *self = Self::Releasing(Release::start(now, hold, out));
-            }
-            (Self::Holding(hold), Input::Abandon) => {
-                // For a lost lease, the clean-up is enqueued already.
-                if hold.lost().is_none() {
-                    hold.leave(now, out);
+            Self::Holding(hold) => match input {
+                Input::Replied { node, step, reply } => {
+                    hold.replied(now, step, node, reply.plain(), out);
                 }
-                *self = Self::Ended;
-            }
-            (Self::Releasing(release), Input::Replied { node, step: RoundId::Release, reply }) => {
-                release.replied(now, node, reply.plain(), out);
-            }
-            (Self::Releasing(release), Input::Wake) => release.wake(now, out),
-            (Self::Releasing(_), Input::Abandon) => *self = Self::Ended,
-            // Late replies to what is over, and inputs that no longer apply.
-            _ => {}
+                Input::Wake => hold.wake(now, out),
+                Input::Extend(config) => hold.extend(now, *config, out),
+                Input::KeepAlive(max_hold) => hold.keep_alive(now, max_hold, out),
+                Input::HandOn => hold.hand_on(),
+                Input::Renew => hold.renew_early(now, out),
+                Input::Reenter => hold.reenter(now, out),
+                Input::Prolong(config) => hold.prolong(now, *config, out),
+                Input::Release if hold.has_others() => hold.return_handle(now, out),
+                Input::Abandon if hold.has_others() => hold.drop_handle(now, out),
+                Input::Release => *self = Self::Releasing(Release::start(now, hold, out)),
+                Input::Abandon => {
+                    // For a lost lease, the clean-up is enqueued already.
+                    if hold.lost().is_none() {
+                        hold.leave(now, out);
+                    }
+                    *self = Self::Ended;
+                }
+                // A late input to what is over.
+                _ => {}
+            },
+            Self::Releasing(release) => match input {
+                Input::Replied { node, step: RoundId::Release, reply } => {
+                    release.replied(now, node, reply.plain(), out);
+                }
+                Input::Wake => release.wake(now, out),
+                Input::Abandon => *self = Self::Ended,
+                _ => {}
+            },
+            Self::Ended => {}
         }
     }
 

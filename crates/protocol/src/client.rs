@@ -24,9 +24,8 @@ use crate::acquire::{Failure, Turn};
 use crate::claim::{Claim, Input};
 use crate::effect::{Effect, Key, Rng};
 use crate::hold::Hold;
-use crate::link::{Link, LinkEffect, LinkInput};
+use crate::link::{Link, LinkEffect, LinkInput, RunId};
 use crate::quorum::NodeId;
-use crate::server_identities::ServerIdentities;
 use crate::time::Time;
 use crate::vote::{Reply, Votes};
 use crate::waiter::WaiterId;
@@ -59,8 +58,10 @@ use wait_queues::WaitQueues;
 pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
     links: Vec<Link<ReplyTo>>,
-    /// The server to which each link leads.
-    servers: ServerIdentities,
+    /// The server to which each link leads, as far as it is known. Two addresses can lead to one
+    /// server (`localhost` and `127.0.0.1`, two names, a proxy). If it counted twice, a quorum would
+    /// be fewer masters than it seems.
+    servers: Vec<Option<RunId>>,
     /// Boxed, so that the map moves pointers.
     claims: BTreeMap<ClaimId, Box<Entry<C, C::Seed>>>,
     /// The number of the latest claim.
@@ -107,14 +108,12 @@ struct Entry<C, S> {
 enum State<C> {
     /// It waits for another request of its owner.
     Waiting,
-    /// It waits for its turn.
     Queued,
     Claim(C),
     /// It has a handle of this lease, which is extended for it first.
     Extending(ClaimId, Round),
     /// It has a handle of this lease, which its caller has not taken.
     Reentered(ClaimId),
-    /// It gets no handle.
     Refused(Refusal),
     Over(Failure, Votes),
 }
@@ -141,7 +140,7 @@ impl<C: ClaimMachine> Client<C> {
         let mut client = Self {
             config,
             links: Vec::with_capacity(config.nodes),
-            servers: ServerIdentities::new(config.nodes),
+            servers: alloc::vec![None; config.nodes],
             claims: BTreeMap::new(),
             last: 0,
             queues: WaitQueues::default(),
@@ -289,7 +288,7 @@ impl<C: ClaimMachine> Client<C> {
         let next = if others || !core::mem::take(&mut entry.queued) {
             None
         } else {
-            self.queues.hand_on(&entry.key, id, self.config.fair)
+            self.queues.next(&entry.key, |queue| queue.hand_on(&id, self.config.fair))
         };
         if next.is_some_and(|(_, turn)| turn == Turn::HandedOff) {
             self.drive(id, Input::HandOn, cx);
@@ -330,14 +329,10 @@ impl<C: ClaimMachine> Client<C> {
 
     /// The caller of a request that is over, or of a release, no longer looks at it.
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let Some(mut entry) = self.claims.remove(&id) else { return };
+        self.unsubscribe(id, cx);
+        self.leave_owner(id, cx);
+        let Some(entry) = self.claims.remove(&id) else { return };
         self.timers.replace(id, entry.timer, Timer::default());
-        if let Some(reentry) = entry.request.reentry {
-            self.leave_owner((reentry.owner, entry.key.clone()), id, cx);
-        }
-        if let Some(waiter_id) = entry.waiter_id.take() {
-            self.unsubscribe(waiter_id, &entry.key, id, cx);
-        }
         if entry.queued {
             let next = self.queues.leave(&entry.key, id);
             self.start_next(next, cx);
@@ -359,7 +354,13 @@ impl<C: ClaimMachine> Client<C> {
         if self.links[node.index()].awaits(epoch)
             && let Some(run_id) = &greeting.run_id
         {
-            self.servers.enter(node, run_id)?;
+            let same = |(at, server): (usize, &Option<RunId>)| {
+                at != node.index() && server.as_ref() == Some(run_id)
+            };
+            if let Some(other) = self.servers.iter().enumerate().position(same) {
+                return Err(NodeId::new(other));
+            }
+            self.servers[node.index()] = Some(run_id.clone());
         }
         self.connection(node, LinkInput::Connected { epoch, greeting }, cx);
         Ok(())
@@ -376,7 +377,8 @@ impl<C: ClaimMachine> Client<C> {
     ) {
         let link = &self.links[node.index()];
         if link.awaits(epoch) && link.epoch().is_none() {
-            self.servers.leave(node);
+            // Otherwise two masters that swapped their addresses would exclude each other for ever.
+            self.servers[node.index()] = None;
         }
         self.connection(node, LinkInput::Closed { epoch, why, random }, cx);
     }
@@ -467,7 +469,6 @@ impl<C: ClaimMachine> Client<C> {
     }
 }
 
-/// How many handles of a lease are out.
 fn handles(claim: &Claim) -> u32 {
     match claim {
         Claim::Holding(hold) => hold.handles(),

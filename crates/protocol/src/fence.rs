@@ -50,37 +50,3 @@ pub(crate) fn candidate(votes: &Votes, quorum: usize) -> Option<u64> {
     all.sort_unstable();
     all.get(quorum - 1).copied()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::quorum::NodeId;
-    use crate::time::Time;
-    use crate::vote::Cause;
-
-    fn votes(said: &[Option<u64>]) -> Votes {
-        let mut votes = Votes::open(said.len(), Time::ZERO);
-        for (node, number) in NodeId::all(said.len()).zip(said) {
-            let reply = match number {
-                Some(number) => Reply::Granted { number: *number },
-                None => Reply::Unknown(Cause::Silent),
-            };
-            votes.record(Time::ZERO, node, reply);
-        }
-        votes
-    }
-
-    #[test]
-    fn a_number_is_agreed_only_by_a_quorum() {
-        assert_eq!(agreed(&votes(&[Some(7), Some(7), None, Some(9), None]), 3), None);
-        assert_eq!(agreed(&votes(&[Some(9), Some(7), Some(7), None, Some(7)]), 3), Some(7));
-        assert_eq!(agreed(&votes(&[]), 1), None);
-    }
-
-    #[test]
-    fn one_poisoned_counter_is_not_followed() {
-        let said = [Some(MAX_NUMBER), Some(4), Some(5), Some(6), None];
-        assert_eq!(candidate(&votes(&said), 3), Some(6));
-        assert_eq!(candidate(&votes(&said[..2]), 3), None, "fewer than a quorum");
-    }
-}

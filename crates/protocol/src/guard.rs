@@ -218,6 +218,7 @@ pub fn masters_id_of(marker: &str) -> Option<Fingerprint> {
 }
 
 /// Why a master is distrusted: its grants do not count.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Distrust {
@@ -231,44 +232,23 @@ pub enum Distrust {
     Restarted,
     /// The value of its marker is not a marker.
     Garbled,
-    /// It has the marker of a lock with another `max_ttl`.
-    OtherMaxTtl {
-        /// The value in the marker.
-        marked: Duration,
-        /// The value of this lock.
-        ours: Duration,
-    },
+    /// It has the marker of a lock with another `max_ttl` than this lock's.
+    OtherMaxTtl { marked: Duration, ours: Duration },
     /// It has the marker of a lock with another clock bound, or only one of the two locks has a
     /// bound.
-    OtherClockBound {
-        /// The value in the marker.
-        marked: Option<Duration>,
-        /// The value of this lock.
-        ours: Option<Duration>,
-    },
-    /// Its clock has gained more than the bound, and may have ended leases too early.
-    ClockStepped {
-        /// By how much at least.
-        by: Duration,
-    },
-    /// Its reply was too slow to exclude that its clock has gained more than the bound.
-    ClockUnclear {
-        /// By how much at most.
-        gained: Duration,
-    },
+    OtherClockBound { marked: Option<Duration>, ours: Option<Duration> },
+    /// Its clock has gained more than the bound, by this much at least, and may have ended leases
+    /// too early.
+    ClockStepped { by: Duration },
+    /// Its reply was too slow to exclude that its clock has gained more than the bound: by this
+    /// much at most.
+    ClockUnclear { gained: Duration },
     /// Its clock was not watched for long enough, and may be ahead of another master's by more than
-    /// half of the bound.
-    ClockAhead {
-        /// By how much at most.
-        by: Duration,
-    },
-    /// It has the marker of a lock over another set of masters.
-    OtherMasters {
-        /// The set in the marker; `None` if the marker names no set, as those of early versions.
-        marked: Option<Fingerprint>,
-        /// The set of this lock.
-        ours: Fingerprint,
-    },
+    /// half of the bound: by this much at most.
+    ClockAhead { by: Duration },
+    /// It has the marker of a lock over another set of masters, or of none, as those of early
+    /// versions.
+    OtherMasters { marked: Option<Fingerprint>, ours: Fingerprint },
     /// Permissions forbid `INFO`, so its process cannot be distinguished from another one.
     Nameless,
     /// It cannot be watched: it replied with this error.
@@ -371,13 +351,6 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_outlives_the_longest_lease_with_its_drift() {
-        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
-        assert_eq!(guard.quarantine(), MAX + Drift::default().of(MAX) + RESERVE);
-        assert!(Guard::new(MAX_TTL + Duration::from_millis(1), Drift::default(), 1).is_err());
-    }
-
-    #[test]
     fn a_marker_is_trusted_of_this_process_or_where_every_write_is_synced_then_and_now() {
         assert_eq!(check("a 30000", false), Ok(()));
         assert_eq!(check("a 30000 always what=later", false), Ok(()));
@@ -385,15 +358,6 @@ mod tests {
         assert_eq!(check("b 30000 always", false), Err(Distrust::Restarted));
         // What counts is whether it synced before the restart, not whether it does so since.
         assert_eq!(check("b 30000", true), Err(Distrust::Restarted));
-    }
-
-    #[test]
-    fn a_value_that_is_no_marker_is_not_trusted() {
-        for garbled in ["a", " 30000", "a -1", "a 1e4", "a  30000"] {
-            assert_eq!(check(garbled, true), Err(Distrust::Garbled), "{garbled}");
-        }
-        assert_eq!(check("", true), Err(Distrust::Unmarked));
-        assert!(matches!(check("a 10000", true), Err(Distrust::OtherMaxTtl { .. })));
     }
 
     #[test]
@@ -464,16 +428,5 @@ mod tests {
             assert_eq!(of(ours).check(Some(&marker), Some(&run_id), true), wanted, "{marker}");
         }
         assert_eq!(check("a 30000 clock=x", true), Err(Distrust::Garbled));
-    }
-
-    #[test]
-    fn a_clock_bound_is_whole_milliseconds_below_the_longest_lease() {
-        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
-        let bound = |bound| guard.with_clock_bound(bound).map(Guard::clock_bound);
-        assert_eq!(bound(Duration::from_micros(1_999)), Ok(Some(Duration::from_millis(1))));
-        for wrong in [Duration::ZERO, Duration::from_micros(999), MAX, Duration::MAX] {
-            assert!(matches!(bound(wrong), Err(BadOption::ClockBound { .. })), "{wrong:?}");
-        }
-        assert_eq!(guard.window(), MAX + Drift::default().of(MAX));
     }
 }

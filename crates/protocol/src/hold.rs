@@ -12,7 +12,6 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use self::gap::Spans;
-use self::handles::Handles;
 use crate::acquire::Acquire;
 use crate::effect::{Effect, RoundId, VoteRequest, WakeUp};
 use crate::lock_config::LockConfig;
@@ -89,7 +88,10 @@ pub struct Hold {
     /// several times before the holder collects the result.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
-    handles: Handles,
+    /// How many handles are out. Never 0: the hold ends with the last one.
+    handles: u32,
+    /// Until when the lock delay of a dropped handle lasts.
+    left: Option<Time>,
     /// The rounds have shown a gap: a later repair must not hide it.
     gone: bool,
     lost: Option<Loss>,
@@ -113,7 +115,6 @@ enum Asker {
 struct Round {
     number: u32,
     votes: Votes,
-    /// The lock config that this round asks for.
     config: LockConfig,
     /// The masters that may vote: the members when the round began.
     voters: NodeSet,
@@ -122,7 +123,6 @@ struct Round {
 }
 
 impl Hold {
-    /// The lease of a won attempt.
     pub(crate) fn new(won: &Acquire) -> Self {
         let config = won.config();
         Self {
@@ -144,7 +144,8 @@ impl Hold {
             },
             previous: None,
             watchdog: None,
-            handles: Handles::FIRST,
+            handles: 1,
+            left: None,
             gone: false,
             lost: None,
             wake_up: WakeUp::First,
@@ -280,7 +281,9 @@ impl Hold {
             self.round.votes.close(now);
             self.decide(now, out);
         }
-        self.wake_watchdog(now, out);
+        if self.renewal().is_some_and(|renewal| now >= renewal.due) {
+            self.renew(now, out);
+        }
     }
 
     pub(crate) fn next_wake(&self) -> Time {
@@ -346,19 +349,19 @@ impl Hold {
                 self.config = config;
             }
             self.round.state = Extension::Extended;
-            self.schedule();
+            self.schedule(now);
         } else if self.gone {
             self.round.state = Extension::QuorumGone;
         } else {
             self.round.state = Extension::NoQuorum;
-            self.schedule_again(now);
+            self.schedule(now);
         }
         out.push(Effect::Decided);
     }
 
     fn wake_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.lost.is_none() && now >= self.deadline {
-            let bounded = self.is_kept_to_the_end();
+            let bounded = self.watchdog.is_some_and(|watchdog| watchdog.next == Time::NEVER);
             self.lose(now, if bounded { Loss::MaxHold } else { Loss::Expired }, out);
         }
     }

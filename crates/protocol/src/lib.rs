@@ -50,7 +50,6 @@ mod queue;
 mod quorum;
 mod reading;
 mod release;
-mod server_identities;
 mod time;
 mod token;
 mod vote;

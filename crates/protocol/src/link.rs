@@ -53,6 +53,18 @@ use restart_guard::RestartGuard;
 use subscription::Subscription;
 pub use types::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
 
+/// The time and the effects of one input.
+struct Context<'a, T> {
+    now: Time,
+    out: &'a mut Vec<LinkEffect<T>>,
+}
+
+impl<T> Context<'_, T> {
+    fn unknown(&mut self, tag: T, cause: Cause) {
+        self.out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
+    }
+}
+
 /// The state machine of the connection to one master.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Link<T> {
@@ -127,29 +139,35 @@ struct Sent<T> {
 enum Purpose {
     /// Collects a vote, or asks the master about itself or its queue.
     VoteRequest,
-    /// Cleans up the key of this token.
     CleanUp(Token),
-    /// Kills the old connection with this client id.
     Kill(u64),
-    /// Loads a script again.
     Load,
-    /// Looks at the master's boot marker and probation key.
     Watch,
-    /// Initializes a new master with this boot marker.
     Initialize(Arc<str>),
-    /// Asks for push messages by `HELLO 3`.
     Hello,
-    /// Subscribes to the channel on which the master wakes the waiters of this process.
     Subscribe,
+}
+
+impl Purpose {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Delete { token, .. } => Self::CleanUp(*token),
+            Command::Kill { client_id } => Self::Kill(*client_id),
+            Command::Load(_) => Self::Load,
+            Command::Watch { .. } => Self::Watch,
+            Command::Initialize { marker } => Self::Initialize(marker.clone()),
+            Command::Hello => Self::Hello,
+            Command::Subscribe { .. } => Self::Subscribe,
+            _ => Self::VoteRequest,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Dial {
     /// No attempt is due: the link is connected, or never connects again.
     Idle,
-    /// An attempt is under way. Its number is `epoch`.
     Trying,
-    /// The next attempt starts at this time.
     At(Time),
 }
 
@@ -206,80 +224,58 @@ impl<T> Link<T> {
     /// `Probe` and `Initialize` notify at once only their own tag or the waiters for their key. So
     /// a driver may hold its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
+        let cx = &mut Context { now, out };
         match input {
-            LinkInput::Send { key, request, tag } => self.send(now, key, request, tag, out),
+            LinkInput::Send { key, request, tag } => self.send(key, request, tag, cx),
             LinkInput::CleanUp { key, token, wake_up, leave, tag } => {
-                self.clean_up(now, key, (token, wake_up, leave), tag, out);
+                self.clean_up(key, (token, wake_up, leave), tag, cx);
             }
-            LinkInput::Subscribe { key, waiter_id } => self.add_waiter(now, (key, waiter_id), out),
+            LinkInput::Subscribe { key, waiter_id } => self.add_waiter((key, waiter_id), cx),
             LinkInput::Unsubscribe(waiter_id) => self.remove_waiter(waiter_id),
-            LinkInput::Woken { epoch, waiter_id } => self.woken(now, epoch, waiter_id, out),
-            LinkInput::Enqueue { key, waiter_id, position, tag } => match self.refusal(None) {
-                Some(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
-                None => {
-                    let waiter = self.inbox.waiter(waiter_id);
-                    let command = Command::Enqueue { key, waiter, position };
-                    self.write(now, command, Purpose::VoteRequest, Some(tag), out);
-                }
-            },
+            LinkInput::Woken { epoch, waiter_id } => self.woken(epoch, waiter_id, cx),
+            LinkInput::Enqueue { key, waiter_id, position, tag } => {
+                let waiter = self.inbox.waiter(waiter_id);
+                self.ask(Command::Enqueue { key, waiter, position }, tag, cx);
+            }
             // The link sends it also where it refuses requests: after a shutdown and under
             // overload. A master that does not receive it drops the position soon.
             LinkInput::Dequeue { key, waiter_id, wake } => {
                 if self.open.as_ref().is_some_and(|open| !open.stalled) {
                     let waiter = self.inbox.waiter(waiter_id);
-                    let command = Command::Dequeue { key, waiter, wake };
-                    self.write(now, command, Purpose::VoteRequest, None, out);
+                    self.write(Command::Dequeue { key, waiter, wake }, None, cx);
                 }
             }
             LinkInput::Leave { token, until } => self.ledger.leave(token, until),
-            LinkInput::Probe(tag) => match self.refusal(None) {
-                Some(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
-                None => {
-                    // The boot marker may have gone since the last look.
-                    if let Some(look) =
-                        self.restart_guard.as_ref().and_then(RestartGuard::look_again)
-                    {
-                        self.write(now, look, Purpose::Watch, None, out);
-                    }
-                    self.write(now, Command::Probe, Purpose::VoteRequest, Some(tag), out);
+            LinkInput::Probe(tag) => {
+                // The boot marker may have gone since the last look.
+                let look = self.restart_guard.as_ref().and_then(RestartGuard::look_again);
+                if let Some(look) = look.filter(|_| self.refusal(None).is_none()) {
+                    self.write(look, None, cx);
                 }
-            },
-            LinkInput::Initialize(tag) => self.initialize(now, tag, out),
-            LinkInput::Connected { epoch, greeting } => self.connected(now, epoch, greeting, out),
-            LinkInput::Closed { epoch, why, random } => self.closed(now, epoch, why, random, out),
-            LinkInput::Replied { epoch, reply } => self.replied(now, epoch, reply, out),
-            LinkInput::Wake => self.wake(now, out),
+                self.ask(Command::Probe, tag, cx);
+            }
+            LinkInput::Initialize(tag) => self.initialize(tag, cx),
+            LinkInput::Connected { epoch, greeting } => self.connected(epoch, greeting, cx),
+            LinkInput::Closed { epoch, why, random } => self.closed(epoch, why, random, cx),
+            LinkInput::Replied { epoch, reply } => self.replied(epoch, reply, cx),
+            LinkInput::Wake => self.wake(cx),
             LinkInput::ShutDown => self.shut_down = true,
         }
     }
 
-    fn send(
-        &mut self,
-        now: Time,
-        key: Key,
-        request: VoteRequest,
-        tag: T,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    fn send(&mut self, key: Key, request: VoteRequest, tag: T, cx: &mut Context<'_, T>) {
         let token = request.token();
         let given_up = self.ledger.is_given_up(token).then_some(Cause::GivenUp);
+        // A command that is refused is never sent, so no clean-up is pending for it.
         if let Some(cause) = given_up.or_else(|| self.refusal(Some(token))) {
-            // The command is never sent, so no clean-up is pending for it.
-            return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
+            return cx.unknown(tag, cause);
         }
         let command = match (request, key.clone()) {
-            (VoteRequest::Set { token, ttl_ms, fair, fence }, key) => {
-                match self.restart_guard.as_ref().map(|restart_guard| restart_guard.marker(now)) {
-                    None => Command::Set { key, token, ttl_ms, fair, fence },
-                    Some(Ok(marker)) => {
-                        Command::Guarded { key, token, ttl_ms, fair, fence, marker }
-                    }
-                    // The command is never sent, so no clean-up is pending for it.
-                    Some(Err(cause)) => {
-                        return out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
-                    }
-                }
-            }
+            (VoteRequest::Set { token, ttl_ms, fair, fence }, key) => match self.marker(cx.now) {
+                None => Command::Set { key, token, ttl_ms, fair, fence },
+                Some(Ok(marker)) => Command::Guarded { key, token, ttl_ms, fair, fence, marker },
+                Some(Err(cause)) => return cx.unknown(tag, cause),
+            },
             (VoteRequest::Keep { token, ttl_ms, repair, fence }, key) => {
                 Command::Keep { key, token, ttl_ms, repair, fence }
             }
@@ -287,54 +283,46 @@ impl<T> Link<T> {
         };
         // Enter the key before the command is queued (R5).
         if request.creates() {
-            self.ledger.claim(now, token, key, Duration::from_millis(request.ttl_ms()));
+            self.ledger.claim(cx.now, token, key, Duration::from_millis(request.ttl_ms()));
         }
-        self.write(now, command, Purpose::VoteRequest, Some(tag), out);
+        self.write(command, Some(tag), cx);
     }
 
     fn clean_up(
         &mut self,
-        now: Time,
         key: Key,
         (token, wake_up, leave): (Token, WakeUp, Option<WaiterId>),
         tag: T,
-        out: &mut Vec<LinkEffect<T>>,
+        cx: &mut Context<'_, T>,
     ) {
         if let Some(cause) = self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
             // No command for this token was ever sent, so no clean-up is pending, and a master in
             // trouble gets no further command.
-            out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
+            cx.unknown(tag, cause);
         } else if self.open.is_some() {
             // The clean-up is queued behind every command for this token. The link asks a healthy
             // master even if there was no such command: the caller needs the reply.
-            self.ledger.start(token, key.clone(), now, wake_up);
+            self.ledger.start(token, key.clone(), cx.now, wake_up);
             let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
-            let command = Command::Delete { key, token, wake_up, leave };
-            self.write(now, command, Purpose::CleanUp(token), Some(tag), out);
+            self.write(Command::Delete { key, token, wake_up, leave }, Some(tag), cx);
         } else {
             self.ledger.enqueue(token, wake_up);
-            out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Down(self.down.clone()))));
+            cx.unknown(tag, Cause::Down(self.down.clone()));
         }
     }
 
-    fn connected(
-        &mut self,
-        now: Time,
-        epoch: u64,
-        greeting: Greeting,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    fn connected(&mut self, epoch: u64, greeting: Greeting, cx: &mut Context<'_, T>) {
         if !self.awaits(epoch) {
-            return out.push(LinkEffect::Close(epoch));
+            return cx.out.push(LinkEffect::Close(epoch));
         }
         if let Some(old) = self.open.take() {
             // The new connection finished its handshake first, so the old one is dead.
-            out.push(LinkEffect::Close(old.epoch));
-            self.bury(old, true, out);
+            cx.out.push(LinkEffect::Close(old.epoch));
+            self.bury(old, true, cx.out);
         }
         self.dial = Dial::Idle;
         if let Some(restart_guard) = &mut self.restart_guard {
-            restart_guard.greeted(now, &greeting);
+            restart_guard.greeted(cx.now, &greeting);
         }
         let Greeting { client_id, run_id, .. } = greeting;
         self.open = Some(Open {
@@ -343,7 +331,7 @@ impl<T> Link<T> {
             run_id: run_id.clone(),
             unanswered: VecDeque::new(),
             bytes: 0,
-            heard: now,
+            heard: cx.now,
             stalled: false,
             loading: false,
             reloaded: false,
@@ -351,67 +339,50 @@ impl<T> Link<T> {
         // Every server process numbers its clients anew. After a restart the old connections are
         // gone with the old process, and their ids may belong to other clients.
         self.to_kill.retain(|(of, _)| Some(of) == run_id.as_ref());
-        for (_, id) in self.to_kill.clone() {
-            self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
+        for (_, client_id) in self.to_kill.clone() {
+            self.write(Command::Kill { client_id }, None, cx);
         }
-        self.ledger.ripen(now);
+        self.ledger.ripen(cx.now);
         self.retry_at = None;
-        self.start_all(now, out);
-        self.retry(now, RETRIED, out);
-        self.watch(now, out);
-        self.subscribe(now, out);
+        self.start_all(cx);
+        self.retry(RETRIED, cx);
+        self.watch(cx);
+        self.subscribe(cx);
     }
 
-    fn initialize(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
-        let unguarded = || Cause::Error(Arc::from("this lock has no guard, and needs no markers"));
-        let nameless = || Cause::Distrusted { why: Distrust::Nameless, left: None };
-        let marker = match (&self.restart_guard, self.refusal(None)) {
-            (_, Some(cause)) => Err(cause),
-            (None, _) => Err(unguarded()),
-            (Some(restart_guard), _) => restart_guard.initial_marker().ok_or_else(nameless),
+    fn initialize(&mut self, tag: T, cx: &mut Context<'_, T>) {
+        let cause = match self.restart_guard.as_ref().map(RestartGuard::initial_marker) {
+            Some(Some(marker)) => return self.ask(Command::Initialize { marker }, tag, cx),
+            Some(None) => Cause::Distrusted { why: Distrust::Nameless, left: None },
+            None => Cause::Error(Arc::from("this lock has no guard, and needs no markers")),
         };
-        match marker {
-            Ok(marker) => {
-                let command = Command::Initialize { marker: marker.clone() };
-                self.write(now, command, Purpose::Initialize(marker), Some(tag), out);
-            }
-            Err(cause) => out.push(LinkEffect::Reply(tag, Reply::Unknown(cause))),
-        }
+        cx.unknown(tag, self.refusal(None).unwrap_or(cause));
     }
 
     /// Sends a look at the master, if one is due.
-    fn watch(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+    fn watch(&mut self, cx: &mut Context<'_, T>) {
         if self.shut_down || self.open.as_ref().is_none_or(|open| open.stalled) {
             return;
         }
-        if let Some(look) =
-            self.restart_guard.as_mut().and_then(|restart_guard| restart_guard.look(now))
-        {
-            self.write(now, look, Purpose::Watch, None, out);
+        if let Some(look) = self.restart_guard.as_mut().and_then(|guard| guard.look(cx.now)) {
+            self.write(look, None, cx);
         }
     }
 
-    fn closed(
-        &mut self,
-        now: Time,
-        epoch: u64,
-        why: Arc<str>,
-        random: u64,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    fn closed(&mut self, epoch: u64, why: Arc<str>, random: u64, cx: &mut Context<'_, T>) {
         if self.dial == Dial::Trying && epoch == self.epoch {
             self.failures = self.failures.saturating_add(1);
             self.down = why;
-            self.dial = Dial::At(now.plus(self.pause(random)));
+            self.dial = Dial::At(cx.now.plus(self.pause(random)));
         } else if self.open.as_ref().is_some_and(|open| open.epoch == epoch) {
             self.down = why;
             if let Some(old) = self.open.take() {
-                if now.since(old.heard) >= self.bounds.retry_max {
+                if cx.now.since(old.heard) >= self.bounds.retry_max {
                     // The server closed an idle connection, or a fault came after a long peace: no
                     // flapping.
                     self.failures = 0;
                 }
-                self.bury(old, true, out);
+                self.bury(old, true, cx.out);
             }
             // An attempt that is under way goes on. Otherwise one starts at once: most connections
             // break by a restart, and masters restart fast. The exception is a connection that
@@ -419,29 +390,29 @@ impl<T> Link<T> {
             if self.dial == Dial::Idle {
                 self.failures = self.failures.saturating_add(1);
                 if self.failures == 1 {
-                    self.dial(out);
+                    self.dial(cx.out);
                 } else {
-                    self.dial = Dial::At(now.plus(self.pause(random)));
+                    self.dial = Dial::At(cx.now.plus(self.pause(random)));
                 }
             }
         }
     }
 
-    fn replied(&mut self, now: Time, epoch: u64, reply: Reply, out: &mut Vec<LinkEffect<T>>) {
+    fn replied(&mut self, epoch: u64, reply: Reply, cx: &mut Context<'_, T>) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
             // There are more replies than commands, so nothing on this connection can be trusted.
-            return self.give_up(now, "a reply to no command", out);
+            return self.give_up("a reply to no command", cx);
         };
         open.bytes -= sent.bytes;
-        if now.since(sent.at) < self.bounds.stall / 2 {
+        if cx.now.since(sent.at) < self.bounds.stall / 2 {
             self.slow = self.slow.saturating_sub(1);
         }
-        open.heard = now;
+        open.heard = cx.now;
         let (mut reply, clock) = match reply {
             Reply::Stamped { micros, reply } => {
                 let restart_guard = self.restart_guard.as_mut();
-                (reply.plain(), restart_guard.and_then(|it| it.read_clock(now, sent.at, micros)))
+                (reply.plain(), restart_guard.and_then(|it| it.read_clock(cx.now, sent.at, micros)))
             }
             reply => (reply, None),
         };
@@ -461,7 +432,7 @@ impl<T> Link<T> {
             open.stalled = false;
             self.slow = (self.slow + 1).min(MAX_SLOW);
             if self.dial == Dial::Trying {
-                out.push(LinkEffect::Close(self.epoch));
+                cx.out.push(LinkEffect::Close(self.epoch));
             }
             self.dial = Dial::Idle;
         }
@@ -474,111 +445,97 @@ impl<T> Link<T> {
                 if let (Reply::Marked { boot, .. }, Some(restart_guard)) =
                     (&reply, &mut self.restart_guard)
                 {
-                    reply = Reply::Unknown(restart_guard.refused(now, boot.clone()));
+                    reply = Reply::Unknown(restart_guard.refused(cx.now, boot.clone()));
                 } else if let (true, Some((_, Err(cause)))) = (reply.creates(), &clock) {
                     // The key exists, and is cleaned up as any other.
                     reply = Reply::Unknown(cause.clone());
                 } else if let (Expect::Probe, Reply::Alive) = (sent.expect, &reply)
-                    && let Some(Err(cause)) = self.restart_guard.as_ref().map(|it| it.marker(now))
+                    && let Some(Err(cause)) = self.marker(cx.now)
                 {
                     reply = Reply::Unknown(cause);
                 }
             }
             Purpose::Watch => {
-                if let Some(restart_guard) = &mut self.restart_guard {
-                    restart_guard.looked(now, &reply);
-                }
+                self.restart_guard.iter_mut().for_each(|guard| guard.looked(cx.now, &reply));
             }
             Purpose::Initialize(marker) => {
-                if let (Reply::Initialized, Some(restart_guard)) = (&reply, &mut self.restart_guard)
-                {
-                    restart_guard.initialized(marker);
-                }
+                let guard = self.restart_guard.as_mut().filter(|_| reply == Reply::Initialized);
+                guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
             }
             Purpose::CleanUp(token) => {
                 if let Reply::Freed { listeners } = reply {
                     reply = Reply::Deleted;
-                    self.count(token, listeners, out);
+                    self.count(token, listeners, cx.out);
                 }
-                self.cleaned_up(now, token, &reply, out);
+                self.cleaned_up(token, &reply, cx);
             }
-            Purpose::Hello => self.inbox.asked(alive, out),
-            Purpose::Subscribe => self.inbox.subscribed(alive, out),
+            Purpose::Hello => self.inbox.asked(alive, cx.out),
+            Purpose::Subscribe => self.inbox.subscribed(alive, cx.out),
             // The old connection is dead, or the master forbids the kill.
             Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
             Purpose::Kill(_) => kill_failed = true,
-            Purpose::Load => self.loaded(now, &reply, out),
+            Purpose::Load => self.loaded(&reply, cx),
         }
         if let Some(tag) = sent.tag {
-            out.push(LinkEffect::Reply(
-                tag,
-                match clock {
-                    // The reading matters whatever the reply is: the claim compares other clocks
-                    // with it.
-                    Some((reading, _)) => Reply::Timed { reading, reply: Box::new(reply) },
-                    None => reply,
-                },
-            ));
+            if let Some((reading, _)) = clock {
+                // The reading matters whatever the reply is: the claim compares other clocks with
+                // it.
+                reply = Reply::Timed { reading, reply: Box::new(reply) };
+            }
+            cx.out.push(LinkEffect::Reply(tag, reply));
         }
         if no_script {
-            self.load_scripts(now, out);
+            self.load_scripts(cx);
         }
         if !trust {
-            self.give_up(now, "a reply that is not Redis's", out);
+            self.give_up("a reply that is not Redis's", cx);
         } else if kill_failed {
             // A clean-up behind the kill may have run too early: send it again on another
             // connection.
-            self.give_up(now, "an older connection could not be killed", out);
+            self.give_up("an older connection could not be killed", cx);
         }
-        self.subscribe(now, out);
+        self.subscribe(cx);
     }
 
-    fn wake(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+    fn wake(&mut self, cx: &mut Context<'_, T>) {
         let stall = self.stall();
         if let Some(open) = &mut self.open
             && !open.stalled
-            && open.stalls(stall).is_some_and(|time| now >= time)
+            && open.stalls(stall).is_some_and(|time| cx.now >= time)
         {
             open.stalled = true;
             if self.dial == Dial::Idle {
-                self.dial(out);
+                self.dial(cx.out);
             }
         }
         if let Dial::At(time) = self.dial
-            && now >= time
+            && cx.now >= time
         {
-            self.dial(out);
+            self.dial(cx.out);
         }
-        let ripe = self.ledger.ripen(now);
+        let ripe = self.ledger.ripen(cx.now);
         if self.open.is_some() {
-            let again = self.retry_at.take_if(|time| now >= *time).is_some();
+            let again = self.retry_at.take_if(|time| cx.now >= *time).is_some();
             if ripe || again {
-                self.start_all(now, out);
+                self.start_all(cx);
             }
             if again {
                 self.refusals = self.refusals.saturating_add(1);
-                self.retry(now, RETRIED, out);
+                self.retry(RETRIED, cx);
             }
         }
-        self.watch(now, out);
+        self.watch(cx);
     }
 
     /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
     pub fn next_wake(&self) -> Time {
-        let mut next = Time::NEVER;
-        if let Some(open) = &self.open {
-            if !open.stalled {
-                next = next.min(open.stalls(self.stall()).unwrap_or(Time::NEVER));
-                let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
-                next = next.min(look.filter(|_| !self.shut_down).unwrap_or(Time::NEVER));
-            }
-            next = next.min(self.retry_at.unwrap_or(Time::NEVER));
-            next = next.min(self.ledger.next_ripe().unwrap_or(Time::NEVER));
-        }
-        if let Dial::At(time) = self.dial {
-            next = next.min(time);
-        }
-        next
+        let dial = if let Dial::At(time) = self.dial { Some(time) } else { None };
+        let Some(open) = &self.open else { return dial.unwrap_or(Time::NEVER) };
+        let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
+        let look = look.filter(|_| !self.shut_down);
+        let if_answering = [open.stalls(self.stall()), look].map(|it| it.filter(|_| !open.stalled));
+        let always = [dial, self.retry_at, self.ledger.next_ripe()];
+        always.into_iter().chain(if_answering).flatten().min().unwrap_or(Time::NEVER)
     }
 
     /// How long commands may stay unanswered, with nothing received, before the connection counts
@@ -605,29 +562,35 @@ impl<T> Link<T> {
         full.then_some(Cause::Overloaded)
     }
 
-    fn write(
-        &mut self,
-        now: Time,
-        command: Command,
-        purpose: Purpose,
-        tag: Option<T>,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    /// Writes a command whose reply goes to `tag`, unless the link refuses requests.
+    fn ask(&mut self, command: Command, tag: T, cx: &mut Context<'_, T>) {
+        match self.refusal(None) {
+            Some(cause) => cx.unknown(tag, cause),
+            None => self.write(command, Some(tag), cx),
+        }
+    }
+
+    fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
         let Some(open) = &mut self.open else {
             unreachable!("a command is written only to an open connection")
         };
         let bytes = command.size_hint();
         open.bytes += bytes;
         open.unanswered.push_back(Sent {
-            at: now,
+            at: cx.now,
             bytes,
             expect: command.expect(),
             creates: command.creates(),
             runs_script: command.script().is_some(),
-            purpose,
+            purpose: Purpose::of(&command),
             tag,
         });
-        out.push(LinkEffect::Write(command));
+        cx.out.push(LinkEffect::Write(command));
+    }
+
+    /// The boot marker on which grants rely, or why none count; `None` without a guard.
+    fn marker(&self, now: Time) -> Option<Result<Arc<str>, Cause>> {
+        Some(self.restart_guard.as_ref()?.marker(now))
     }
 
     /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
@@ -650,19 +613,19 @@ impl<T> Link<T> {
         }
     }
 
-    fn give_up(&mut self, now: Time, why: &str, out: &mut Vec<LinkEffect<T>>) {
+    fn give_up(&mut self, why: &str, cx: &mut Context<'_, T>) {
         let Some(old) = self.open.take() else { return };
-        out.push(LinkEffect::Close(old.epoch));
+        cx.out.push(LinkEffect::Close(old.epoch));
         // A reply on this connection may have been the reply to another command.
-        self.bury(old, false, out);
+        self.bury(old, false, cx.out);
         self.down = Arc::from(why);
         if self.dial == Dial::Idle {
             // Not at once: a peer that sends garbage is likely to do so again.
-            self.dial = Dial::At(now.plus(self.bounds.retry_max));
+            self.dial = Dial::At(cx.now.plus(self.bounds.retry_max));
         }
     }
 
-    fn cleaned_up(&mut self, now: Time, token: Token, reply: &Reply, out: &mut Vec<LinkEffect<T>>) {
+    fn cleaned_up(&mut self, token: Token, reply: &Reply, cx: &mut Context<'_, T>) {
         let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
         let done = match reply {
             // The master itself has confirmed that no key of ours is there. No command of ours
@@ -672,58 +635,51 @@ impl<T> Link<T> {
                 self.refusals = 0;
                 true
             }
-            Reply::Unknown(Cause::Error(_)) => self.ledger.refuse(now, token),
-            Reply::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(now, token),
+            Reply::Unknown(Cause::Error(_)) => self.ledger.refuse(cx.now, token),
+            Reply::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(cx.now, token),
             // Either the scripts are loaded again first, which then sends the clean-ups, or the
             // connection ends.
             _ => return self.ledger.enqueue(token, WakeUp::None),
         };
         if done {
-            self.retry(now, 1, out);
+            self.retry(1, cx);
         } else {
             let longer = 1_u32.checked_shl(self.refusals).unwrap_or(MAX_REFUSALS).min(MAX_REFUSALS);
-            self.retry_at.get_or_insert(now.plus(self.bounds.retry_max.saturating_mul(longer)));
+            self.retry_at.get_or_insert(cx.now.plus(self.bounds.retry_max.saturating_mul(longer)));
         }
     }
 
-    fn start_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+    fn start_all(&mut self, cx: &mut Context<'_, T>) {
         let pending = self.ledger.start_all();
-        self.write_deletes(now, pending, out);
+        self.write_deletes(pending, cx);
     }
 
-    /// Sends up to `count` clean-ups again that met an error.
-    fn retry(&mut self, now: Time, count: usize, out: &mut Vec<LinkEffect<T>>) {
+    fn retry(&mut self, count: usize, cx: &mut Context<'_, T>) {
         let refused = self.ledger.retry(count);
-        self.write_deletes(now, refused, out);
+        self.write_deletes(refused, cx);
     }
 
-    fn write_deletes(
-        &mut self,
-        now: Time,
-        deletes: Vec<(Token, Key, WakeUp)>,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    fn write_deletes(&mut self, deletes: Vec<(Token, Key, WakeUp)>, cx: &mut Context<'_, T>) {
         for (token, key, wake_up) in deletes {
             // If the release that removes a waiter does not arrive, the waiter's position expires.
-            let command = Command::Delete { key, token, wake_up, leave: None };
-            self.write(now, command, Purpose::CleanUp(token), None, out);
+            self.write(Command::Delete { key, token, wake_up, leave: None }, None, cx);
         }
     }
 
-    fn load_scripts(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+    fn load_scripts(&mut self, cx: &mut Context<'_, T>) {
         if let Some(open) = &mut self.open
             && !open.loading
         {
             open.loading = true;
             for load in Command::load_scripts(self.restart_guard.is_some()) {
-                self.write(now, load, Purpose::Load, None, out);
+                self.write(load, None, cx);
             }
         }
     }
 
-    fn loaded(&mut self, now: Time, reply: &Reply, out: &mut Vec<LinkEffect<T>>) {
+    fn loaded(&mut self, reply: &Reply, cx: &mut Context<'_, T>) {
         if *reply != Reply::Alive {
-            return self.give_up(now, "the scripts could not be loaded", out);
+            return self.give_up("the scripts could not be loaded", cx);
         }
         if let Some(open) = &mut self.open
             && !open.unanswered.iter().any(|sent| sent.purpose == Purpose::Load)
@@ -732,9 +688,9 @@ impl<T> Link<T> {
             // Some masters load scripts and then do not have them, for example a proxy with several
             // servers behind it. Without this pause the link would ask again and again.
             if core::mem::replace(&mut open.reloaded, true) {
-                self.retry_at.get_or_insert(now.plus(self.bounds.retry_max));
+                self.retry_at.get_or_insert(cx.now.plus(self.bounds.retry_max));
             } else {
-                self.start_all(now, out);
+                self.start_all(cx);
             }
         }
     }
@@ -782,11 +738,7 @@ impl<T> Link<T> {
 
     /// Why this master's grants do not count although it is connected; `None` if they count.
     pub fn distrust(&self, now: Time) -> Option<Cause> {
-        let open = self.open.is_some();
-        self.restart_guard
-            .as_ref()
-            .filter(|_| open)
-            .and_then(|restart_guard| restart_guard.marker(now).err())
+        self.marker(now).filter(|_| self.open.is_some())?.err()
     }
 
     /// Counts the keys whose clean-up is pending: they must go, and the master has not yet

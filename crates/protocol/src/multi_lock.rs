@@ -33,12 +33,8 @@ use crate::time::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// A quorum granted this member. It is not collected yet.
-    Won {
-        member: usize,
-        /// Its deadline.
-        deadline: Time,
-    },
+    /// A quorum granted this member until this deadline. It is not collected yet.
+    Won { member: usize, deadline: Time },
     /// The lease of this member is collected.
     Collected { member: usize },
     /// This member ended without a lease, or it was won and could not be collected.
@@ -76,14 +72,9 @@ impl MemberEvent {
 #[non_exhaustive]
 pub enum MemberAction {
     /// Start a claim for this member: see
-    /// [`AcquireRequest::for_member`](crate::AcquireRequest::for_member).
-    Try {
-        member: usize,
-        /// How long it may wait. Zero: one attempt.
-        wait: Duration,
-        /// Whether a refused claim learns which client holds the resource.
-        explain: bool,
-    },
+    /// [`AcquireRequest::for_member`](crate::AcquireRequest::for_member). It may wait for this long
+    /// (zero: one attempt), and learns which client holds the resource if it is to `explain`.
+    Try { member: usize, wait: Duration, explain: bool },
     /// Collect the lease of this member, and report the result. All members are won.
     Collect { member: usize },
     /// Forget the claim of this member. Give up its attempt, or give its lease back at once: no
@@ -106,7 +97,6 @@ pub struct MultiLock {
 enum Member {
     /// Nothing is held, and no claim is under way.
     Idle,
-    /// Its claim is under way.
     Tried,
     /// Its claim is won, until this deadline.
     Won(Time),
@@ -289,7 +279,6 @@ impl MultiLock {
         }
     }
 
-    /// The member with the earliest deadline.
     fn earliest(&self) -> Option<(usize, Time)> {
         let won = self.members.iter().enumerate().filter_map(|(member, state)| match state {
             Member::Won(deadline) | Member::Collected(deadline) => Some((member, *deadline)),

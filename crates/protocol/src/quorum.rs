@@ -126,14 +126,4 @@ mod tests {
             assert!(2 * (quorum(nodes) - 1) <= nodes, "{nodes} masters");
         }
     }
-
-    #[test]
-    fn a_master_counts_once() {
-        let mut set = NodeSet::EMPTY;
-        set.insert(NodeId::new(63));
-        set.insert(NodeId::new(63));
-        assert_eq!(set.len(), 1);
-        set.remove(NodeId::new(63));
-        assert!(set.is_empty());
-    }
 }

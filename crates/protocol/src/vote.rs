@@ -13,40 +13,28 @@ use crate::time::Time;
 use crate::token::Token;
 
 /// The meaning of one master's reply to one command.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Reply {
     /// The key was absent and is now ours: a grant. A repair is a grant, too.
     Created,
-    /// The key was absent and is now ours, and fencing gave the grant this number.
-    Granted {
-        /// The master's counter when it created the key.
-        number: u64,
-    },
-    /// The key is still ours, and the master's counter stands at this number.
-    Certified {
-        /// At least the number that was asked for.
-        number: u64,
-    },
+    /// The key was absent and is now ours, and the grant raised the master's counter to this
+    /// number.
+    Granted { number: u64 },
+    /// The key is still ours, and the master's counter stands at this number, which is at least the
+    /// one that was asked for.
+    Certified { number: u64 },
     /// The key was ours and still is, for at least the requested TTL.
     Kept,
     /// The key was ours and is deleted.
     Deleted,
-    /// The key was ours and is deleted, and the master counted its waiters. A link takes the number
-    /// out.
-    Freed {
-        /// How many waiters are in the queue, without the one that leaves it with this command.
-        listeners: u32,
-    },
-    /// A position in the master's queue for the resource.
-    Place {
-        /// The number of the position: a lower number comes first.
-        number: u64,
-        /// How many waiters come first.
-        ahead: u64,
-        /// The holder of the resource on this master, if there is one.
-        holder: Option<Holder>,
-    },
+    /// The key was ours and is deleted, and the master counted the waiters in the queue, without
+    /// the one that leaves it with this command. A link takes the number out.
+    Freed { listeners: u32 },
+    /// A position in the master's queue for the resource: a lower number comes first. `ahead`
+    /// waiters come first, and there may be a holder on this master.
+    Place { number: u64, ahead: u64, holder: Option<Holder> },
     /// The master keeps no queue, or none for this client.
     NoQueue,
     /// There is no such key.
@@ -57,51 +45,29 @@ pub enum Reply {
     Alive,
     /// The master's boot marker and probation key, if it has them: see [`Guard`](crate::Guard). As
     /// a reply to a request for a grant, it means that nothing was set.
-    Marked {
-        /// Its boot marker.
-        boot: Option<Arc<str>>,
-        /// Its probation key.
-        probation: Option<Arc<str>>,
-    },
+    Marked { boot: Option<Arc<str>>, probation: Option<Arc<str>> },
     /// The master had no boot marker, and has one now: it is trusted as a new master.
     Initialized,
     /// Nothing is known: the key may be there or not (R2).
     Unknown(Cause),
     /// The reply of a script that also reports the master's `TIME`. A link unwraps the reply, or
     /// turns it into [`Timed`](Reply::Timed).
-    Stamped {
-        /// The master's clock, in microseconds.
-        micros: u64,
-        /// The reply of the script.
-        reply: Box<Reply>,
-    },
+    Stamped { micros: u64, reply: Box<Reply> },
     /// A reply with a reading of the master's clock, for a guard that compares clocks.
-    Timed {
-        /// The reading of the master's clock.
-        reading: Reading,
-        /// The reply.
-        reply: Box<Reply>,
-    },
+    Timed { reading: Reading, reply: Box<Reply> },
 }
 
 /// The holder of a key that is not ours, as far as the master was asked.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Holder {
     /// A bare `SET NX` was refused; the clean-up reports the holder.
     NotAsked,
-    /// Another lease.
-    Lease {
-        /// Its token.
-        token: Token,
-        /// Milliseconds until the key expires on this master.
-        left_ms: u64,
-    },
+    /// Another lease, whose key expires on this master after `left_ms`.
+    Lease { token: Token, left_ms: u64 },
     /// A value that is no token of ours: another library or program uses this key.
-    Foreign {
-        /// Milliseconds until the key expires on this master.
-        left_ms: u64,
-    },
+    Foreign { left_ms: u64 },
     /// A key without TTL, which never expires.
     NoExpiry,
     /// A key of another type (a list, a hash, …), with any TTL.
@@ -129,6 +95,7 @@ impl fmt::Display for Holder {
 }
 
 /// Why a master's vote is unknown.
+#[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Cause {
@@ -146,13 +113,9 @@ pub enum Cause {
     GivenUp,
     /// Not sent: the lock was shut down.
     ShutDown,
-    /// Nothing was set: the master may have forgotten leases that are still alive.
-    Distrusted {
-        /// The reason.
-        why: Distrust,
-        /// For how much longer, if the distrust ends by itself.
-        left: Option<Duration>,
-    },
+    /// Nothing was set: the master may have forgotten leases that are still alive. `left` is for
+    /// how much longer, if the distrust ends by itself.
+    Distrusted { why: Distrust, left: Option<Duration> },
     /// The master lost its scripts; they are being loaded again.
     NoScript,
     /// Redis does not give this reply to this command.

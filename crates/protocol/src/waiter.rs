@@ -6,7 +6,6 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WaiterId(u64);
 
-/// The largest waiter id.
 const LARGEST: u64 = (1 << 53) - 1;
 
 /// A waiter as a master's queue knows it: its id, and the inbox on which its process is woken.
@@ -52,7 +51,6 @@ impl WaiterId {
         Self(random & LARGEST)
     }
 
-    /// The waiter id in a master's message, if the digits are one.
     pub(crate) fn parse(digits: &[u8]) -> Option<Self> {
         let digits = core::str::from_utf8(digits).ok().filter(|digits| digits.len() == 16)?;
         let number = u64::from_str_radix(digits, 16).ok()?;

@@ -17,7 +17,7 @@ mod scripts;
 mod skip;
 
 pub use command::{Command, Expect, KeyEffect};
-pub use errors::{ErrorKind, KNOWN_ERRORS, KNOWN_VERSIONS, KnownError};
+pub use errors::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
 pub use hello::{Greeting, Handshake, Hello, Unfit};
 pub(crate) use reply::marker;

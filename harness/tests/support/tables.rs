@@ -37,7 +37,8 @@ pub(crate) fn tables(text: &str) -> Result<Vec<Table>, String> {
     let mut tables = Vec::new();
     let mut from = 0;
     while let Some(begin) = text[from..].find(BEGIN).map(|at| from + at) {
-        let broken = || format!("line {}: a mark without an end", text[..begin].lines().count() + 1);
+        let broken =
+            || format!("line {}: a mark without an end", text[..begin].lines().count() + 1);
         let name = begin + BEGIN.len();
         let name_end = name + text[name..].find(CLOSE).ok_or_else(broken)?;
         let start = name_end + CLOSE.len() + "\n".len();

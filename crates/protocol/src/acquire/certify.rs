@@ -1,13 +1,10 @@
 //! Certify: the rounds that bring a quorum of counters to one number, if the grants did not show
 //! one. [`fence`](crate::fence) explains why that makes the number a fencing token.
 
-use alloc::vec::Vec;
-
-use super::{Acquire, Failure, State};
-use crate::effect::{Effect, Rng, RoundId, VoteRequest};
+use super::{Acquire, Context, Failure, State};
+use crate::effect::{Effect, RoundId, VoteRequest};
 use crate::fence;
 use crate::quorum::{NodeId, NodeSet};
-use crate::time::Time;
 use crate::vote::{Reply, Votes, verdict};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -40,51 +37,45 @@ impl Acquire {
     /// Asks all masters to raise their counters to one number, if the key there is still ours. That
     /// includes masters that have not granted: a grant may be on its way, and each master compares
     /// the key itself.
-    pub(super) fn certify(
-        &mut self,
-        now: Time,
-        number: Option<u64>,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn certify(&mut self, number: Option<u64>, cx: &mut Context<'_>) {
         let (Some(number), Some(fence)) = (number, number.and_then(|it| self.config.fence(it)))
         else {
             // Masters granted without a number, although they were asked for one.
-            return self.fail(now, Failure::NoQuorum, rng, out);
+            return self.fail(Failure::NoQuorum, cx);
         };
         let round = self.certification.as_ref().map_or(0, |last| last.round) + 1;
         let gone = self.lost();
-        let votes = Votes::open(self.config.nodes(), now);
+        let votes = Votes::open(self.config.nodes(), cx.now);
         self.certification = Some(Certification { round, number, votes, gone });
         self.state = State::Certifying;
         let step = RoundId::Certify { attempt: self.attempt, round };
         let request = VoteRequest::Certify { token: self.token, fence };
-        out.extend(NodeId::all(self.config.nodes()).map(|node| Effect::Send {
+        cx.out.extend(NodeId::all(self.config.nodes()).map(|node| Effect::Send {
             node,
             step,
             request,
         }));
     }
 
-    pub(super) fn decide_number(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn decide_number(&mut self, cx: &mut Context<'_>) {
         let Some(Certification { number, votes, .. }) = &self.certification else { return };
         let (number, quorum) = (*number, self.config.quorum());
         let exactly = votes.which(|reply| *reply == Reply::Certified { number }).len();
         let ours = votes.which(|reply| matches!(reply, Reply::Certified { .. })).len();
         let awaited = votes.awaited().len();
         match verdict(exactly, awaited, quorum) {
-            Some(true) if now < self.deadline() => {
+            Some(true) if cx.now < self.deadline() => {
                 self.fencing_token = Some(number);
-                self.win(now, out);
+                self.win(cx.now, cx.out);
             }
-            _ if now >= self.deadline() => self.fail(now, Failure::TooLate, rng, out),
+            _ if cx.now >= self.deadline() => self.fail(Failure::TooLate, cx),
             // A quorum holds the key, with counters at other numbers. Those are higher, and a
             // quorum can reach the q-th smallest of them.
             Some(false) if ours >= quorum && awaited == 0 => {
                 let number = fence::candidate(votes, quorum);
-                self.certify(now, number, rng, out);
+                self.certify(number, cx);
             }
-            Some(false) if ours + awaited < quorum => self.refused(now, rng, out),
+            Some(false) if ours + awaited < quorum => self.refused(cx),
             _ => {}
         }
     }

@@ -25,20 +25,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Acquire, Failure, State};
+use super::{Acquire, Context, Failure, State};
 use crate::effect::{Effect, Rng, RoundId};
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::Time;
 use crate::vote::{Cause, Reply, Votes};
 use crate::waiter::{Position, WaiterId};
 
-/// What an acquire knows about its positions in the queues.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Positions {
-    waiter_id: WaiterId,
+    pub(super) waiter_id: WaiterId,
     /// The largest position that any master gave it.
     number: u64,
-    /// The latest reply of each master.
     places: Vec<Option<Place>>,
     /// The number of the latest round of position requests, counted from 1.
     round: u32,
@@ -102,10 +100,6 @@ impl Positions {
         self.at_once = 0;
     }
 
-    pub(super) const fn waiter_id(&self) -> WaiterId {
-        self.waiter_id
-    }
-
     pub(super) fn knows(&self, node: NodeId) -> bool {
         self.places[node.index()].is_some()
     }
@@ -114,15 +108,8 @@ impl Positions {
         self.places[node.index()].is_some_and(|place| place.ahead == 0)
     }
 
-    /// The masters in whose queue it is first.
     fn first(&self) -> NodeSet {
         NodeId::all(self.places.len()).filter(|node| self.is_first(*node)).collect()
-    }
-
-    /// Whether its position is fixed, and other waiters are before it on too many masters for an
-    /// attempt.
-    fn is_behind(&self, quorum: usize) -> bool {
-        self.fixed && self.agrees() && self.first().len() < quorum
     }
 
     /// The number of masters on which other waiters are before it.
@@ -134,7 +121,6 @@ impl Positions {
         self.places.iter().flatten().count()
     }
 
-    /// Whether all masters that keep a position keep it at the same number.
     fn agrees(&self) -> bool {
         self.places.iter().flatten().all(|place| place.number == self.number)
     }
@@ -148,12 +134,11 @@ impl Acquire {
         }
     }
 
-    /// Enters the queues, with wake-ups.
-    pub(super) fn enqueue_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        self.enter(rng);
+    pub(super) fn enqueue_first(&mut self, cx: &mut Context<'_>) {
+        self.enter(cx.rng);
         self.wait.watch.open(self.config.nodes());
-        self.subscribe(out);
-        self.enqueue(now, out);
+        self.subscribe(cx.out);
+        self.enqueue(cx.now, cx.out);
     }
 
     /// Starts a round that asks all masters for its positions. It decides once all have replied,
@@ -167,7 +152,6 @@ impl Acquire {
         self.look(out);
     }
 
-    /// Asks all masters for its positions.
     pub(super) fn look(&mut self, out: &mut Vec<Effect>) {
         let Some(positions) = &mut self.positions else { return };
         positions.round = positions.round.wrapping_add(1);
@@ -178,7 +162,7 @@ impl Acquire {
     /// Asks one master for its position, as a part of the latest round.
     pub(super) fn enqueue_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         // The position of a waiter that is not woken would only block others.
-        let useless = !self.fair && self.wait.is_refused(node);
+        let useless = !self.fair && self.wait.refused.contains(node);
         let Some(positions) = self.positions.as_mut().filter(|_| !useless) else { return };
         positions.is_enqueued = true;
         let (step, waiter_id) = (RoundId::Enqueue(positions.round), positions.waiter_id);
@@ -191,57 +175,56 @@ impl Acquire {
         out.push(Effect::Enqueue { node, step, waiter_id, position });
     }
 
-    /// When the round ends at the latest.
     pub(super) fn enqueueing_ends(&self) -> Time {
         self.votes.opened().plus(self.config.node_timeout().min(ROUND))
     }
 
-    /// Whether other waiters are before it, so that it only waits for a master to wake it.
-    fn is_behind(&self) -> bool {
-        self.positions.as_ref().is_some_and(|positions| positions.is_behind(self.config.quorum()))
+    /// Whether its position is fixed, and other waiters are before it on too many masters for an
+    /// attempt: it only waits for a master to wake it.
+    pub(super) fn is_behind(&self) -> bool {
+        let quorum = self.config.quorum();
+        let is_behind = |it: &Positions| it.fixed && it.agrees() && it.first().len() < quorum;
+        self.positions.as_ref().is_some_and(is_behind)
     }
 
-    /// A master reported its position in this round.
     pub(super) fn placed(
         &mut self,
-        now: Time,
         (round, node): (u32, NodeId),
         reply: Reply,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
+        cx: &mut Context<'_>,
     ) {
         if self.positions.as_ref().is_none_or(|positions| positions.round != round) {
             return;
         }
-        self.note_place(now, node, &reply);
+        self.note_place(cx.now, node, &reply);
         match self.state {
             State::Enqueueing => {
-                self.votes.record(now, node, reply);
-                self.decide_position(now, rng, out);
+                self.votes.record(cx.now, node, reply);
+                self.decide_position(cx);
             }
             State::Waiting if self.fair => {
-                let went = self.go_if_first(now, rng, out);
+                let went = self.go_if_first(cx);
                 let positions = self.positions.as_ref().filter(|_| !went);
                 if positions.is_some_and(|positions| positions.is_first(node))
                     && self.is_free_at(node)
                 {
                     // A wake-up was lost, or the waiter before it is gone: ask all masters.
-                    self.hint(now, out);
+                    self.hint(cx.now, cx.out);
                 }
             }
-            State::Waiting => self.looked(now, node, &reply, rng, out),
+            State::Waiting => self.looked(node, &reply, cx),
             _ => {}
         }
     }
 
     /// Ends the round for masters that have not replied.
-    pub(super) fn close_round(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn close_round(&mut self, cx: &mut Context<'_>) {
         let awaited = self.votes.awaited();
         for node in NodeId::all(self.config.nodes()).filter(|node| awaited.contains(*node)) {
-            self.note_place(now, node, &Reply::Unknown(Cause::Silent));
+            self.note_place(cx.now, node, &Reply::Unknown(Cause::Silent));
         }
-        self.votes.close(now);
-        self.decide_position(now, rng, out);
+        self.votes.close(cx.now);
+        self.decide_position(cx);
     }
 
     fn note_place(&mut self, now: Time, node: NodeId, reply: &Reply) {
@@ -256,18 +239,18 @@ impl Acquire {
     }
 
     /// Attempts if it is first, and the resource is free, on a quorum. Returns whether it does.
-    fn go_if_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
+    fn go_if_first(&mut self, cx: &mut Context<'_>) -> bool {
         let asks = matches!(self.state, State::Enqueueing | State::Waiting);
         let Some(positions) = self.positions.as_mut().filter(|_| asks) else { return false };
         let goes = positions.first().and(self.wait.watch.free()).len() >= self.config.quorum();
         if goes {
-            self.again(now, None, rng, out);
+            self.again(None, cx);
         }
         goes
     }
 
-    fn decide_position(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        if self.go_if_first(now, rng, out) || !self.votes.awaited().is_empty() {
+    fn decide_position(&mut self, cx: &mut Context<'_>) {
+        if self.go_if_first(cx) || !self.votes.awaited().is_empty() {
             return;
         }
         let Some(positions) = &mut self.positions else { return };
@@ -279,23 +262,23 @@ impl Acquire {
         let is_first = positions.first().and(self.wait.watch.free()).len() == known;
         if forbidden > self.config.nodes() - quorum {
             // No quorum will ever keep its position.
-            self.do_without_queues(out);
-            self.again(now, None, rng, out);
+            self.do_without_queues(cx.out);
+            self.again(None, cx);
         } else if forbidden > 0 && known < quorum && known + forbidden >= quorum && is_first {
-            self.again(now, None, rng, out);
-        } else if now >= self.give_up || self.is_shut_down() {
-            self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, out);
+            self.again(None, cx);
+        } else if cx.now >= self.give_up || self.is_shut_down() {
+            self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, cx.out);
         } else if known >= quorum && again {
-            self.enqueue(now, out);
+            self.enqueue(cx.now, cx.out);
         } else {
             self.latest = Some(if known < quorum { Failure::NoQuorum } else { Failure::Taken });
             self.wait.count_silence(&self.votes, quorum);
             if in_the_way {
                 // Even if it were woken, it could not attempt, but the waiters behind it may. It
                 // asks for new positions some time later.
-                self.leave_queues(true, out);
+                self.leave_queues(true, cx.out);
             }
-            self.sleep(now, rng, out);
+            self.sleep(cx);
         }
     }
 
@@ -324,13 +307,7 @@ impl Acquire {
     }
 
     /// A master woke this waiter: the resource is free there, and the waiter is first in its queue.
-    pub(super) fn woken(
-        &mut self,
-        now: Time,
-        (node, waiter_id): (NodeId, WaiterId),
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn woken(&mut self, (node, waiter_id): (NodeId, WaiterId), cx: &mut Context<'_>) {
         let Some(positions) =
             self.positions.as_mut().filter(|positions| positions.waiter_id == waiter_id)
         else {
@@ -341,24 +318,13 @@ impl Acquire {
             self.wait.woken_by.insert(node);
             if self.fair {
                 self.wait.watch.freed(node);
-                if !self.go_if_first(now, rng, out) && self.state == State::Waiting {
-                    self.hint(now, out);
+                if !self.go_if_first(cx) && self.state == State::Waiting {
+                    self.hint(cx.now, cx.out);
                 }
             } else if self.state == State::Waiting && self.wait.has_looked(node) {
                 self.wait.watch.freed(node);
-                self.is_free(now, rng, out);
+                self.is_free(cx);
             }
-        }
-    }
-
-    /// When a fair waiter asks all masters again, unless it is woken.
-    pub(super) fn enqueues_at(&self) -> Time {
-        if !self.is_subscribed() {
-            self.wait.pause
-        } else if self.is_behind() {
-            Time::NEVER
-        } else {
-            self.sleeps_until()
         }
     }
 
@@ -383,6 +349,6 @@ impl Acquire {
 
     /// The waiter id of the acquire, if masters may keep a position for it.
     pub fn waiter(&self) -> Option<WaiterId> {
-        self.positions.as_ref().filter(|positions| positions.is_enqueued).map(Positions::waiter_id)
+        self.positions.as_ref().filter(|positions| positions.is_enqueued).map(|it| it.waiter_id)
     }
 }

@@ -20,7 +20,7 @@ use core::time::Duration;
 
 use super::positions::Positions;
 use super::watch::Watch;
-use super::{Acquire, State, Turn, WaitPolicy};
+use super::{Acquire, Context, State, Turn, WaitPolicy};
 use crate::effect::{Effect, QueueEvent, Rng};
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::{Time, nanos};
@@ -28,18 +28,17 @@ use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
 
 /// The state that a waiting acquire keeps from one attempt to the next.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Wait {
     /// Whether it enqueues and subscribes.
     pub(super) wants: bool,
     /// Whether it requested subscriptions from the links.
     asked: bool,
-    /// Masters that wake it.
     subscribed: NodeSet,
     /// Masters without a subscription when it asked, or later.
     unsubscribed: NodeSet,
     /// Masters that refuse to wake it, as far as it knows.
-    refused: NodeSet,
+    pub(super) refused: NodeSet,
     pub(super) watch: Watch,
     /// Masters that woke it since the latest attempt began.
     pub(super) woken_by: NodeSet,
@@ -50,14 +49,13 @@ pub(super) struct Wait {
     /// Attempts in a row that too many masters left unanswered.
     silence: u32,
     /// Masters that were asked first and failed. They come last now.
-    last: NodeSet,
+    pub(super) last: NodeSet,
     /// The first master, if it refused the latest attempt.
-    refused_by: Option<NodeId>,
+    pub(super) refused_by: Option<NodeId>,
     /// It does not attempt before this time, unless it is woken.
     pub(super) pause: Time,
     /// When to check for a lost wake-up.
     pub(super) peek: Time,
-    /// The master of the latest look.
     peeked: u32,
     /// One master reported the resource free: the others may report it, too, until this time.
     pub(super) hint: Time,
@@ -75,24 +73,8 @@ const DOUBLINGS: u32 = 4;
 
 impl Wait {
     pub(super) fn new(policy: WaitPolicy) -> Self {
-        Self {
-            wants: policy.wake_ups,
-            asked: false,
-            subscribed: NodeSet::EMPTY,
-            unsubscribed: NodeSet::EMPTY,
-            refused: NodeSet::EMPTY,
-            watch: Watch::default(),
-            woken_by: NodeSet::EMPTY,
-            looked: NodeSet::EMPTY,
-            streak: 0,
-            silence: 0,
-            last: NodeSet::EMPTY,
-            refused_by: None,
-            pause: Time::ZERO,
-            peek: Time::NEVER,
-            peeked: 0,
-            hint: Time::NEVER,
-        }
+        let (peek, hint) = (Time::NEVER, Time::NEVER);
+        Self { wants: policy.wake_ups, peek, hint, ..Self::default() }
     }
 
     /// An attempt begins: drops what was known before.
@@ -100,21 +82,6 @@ impl Wait {
         self.watch.close();
         (self.woken_by, self.looked) = (NodeSet::EMPTY, NodeSet::EMPTY);
         (self.refused_by, self.hint) = (None, Time::NEVER);
-    }
-
-    /// The first master refused.
-    pub(super) const fn refused(&mut self, first: NodeId) {
-        self.refused_by = Some(first);
-    }
-
-    /// The first master did not reply.
-    pub(super) fn silent(&mut self, first: NodeId) {
-        self.last.insert(first);
-    }
-
-    /// Whether this master refuses to wake it.
-    pub(super) fn is_refused(&self, node: NodeId) -> bool {
-        self.refused.contains(node)
     }
 
     /// Whether this master has replied to a look of this wait: later reports from it are news.
@@ -145,25 +112,20 @@ impl Wait {
 impl Acquire {
     /// Other claims of this process were served often enough: the waiter of another process that
     /// was just woken goes first.
-    pub(super) fn let_others_go_first(
-        &mut self,
-        now: Time,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
-        self.enter(rng);
-        self.subscribe(out);
+    pub(super) fn let_others_go_first(&mut self, cx: &mut Context<'_>) {
+        self.enter(cx.rng);
+        self.subscribe(cx.out);
         self.wait.watch.open(self.config.nodes());
-        self.look(out);
-        self.wait.pause = now.plus(self.moment() + self.jitter(self.moment(), rng));
-        self.wait.peek = now.plus(self.period());
+        self.look(cx.out);
+        self.wait.pause = cx.now.plus(self.moment() + self.jitter(self.moment(), cx.rng));
+        self.wait.peek = cx.now.plus(self.period());
         self.state = State::Waiting;
     }
 
     /// Has the links subscribe, before anything else is asked. A reply after that is up to date,
     /// or a wake-up follows it.
     pub(super) fn subscribe(&mut self, out: &mut Vec<Effect>) {
-        let Some(waiter_id) = self.positions.as_ref().map(Positions::waiter_id) else { return };
+        let Some(waiter_id) = self.positions.as_ref().map(|it| it.waiter_id) else { return };
         if self.wait.wants && !core::mem::replace(&mut self.wait.asked, true) {
             out.push(Effect::Subscribe { waiter_id });
         }
@@ -171,35 +133,35 @@ impl Acquire {
 
     /// Waits after a failed attempt, whose clean-up is on its way. The waiter enqueues, or keeps
     /// its positions: a wake-up from then on is news.
-    pub(super) fn pause(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn pause(&mut self, cx: &mut Context<'_>) {
         if self.positions.is_some() {
             self.wait.watch.open(self.config.nodes());
         }
         // Masters that do not keep up get only another attempt, some time later.
         if !self.fair && self.wait.silence == 0 {
-            self.look(out);
+            self.look(cx.out);
         }
-        self.sleep(now, rng, out);
+        self.sleep(cx);
     }
 
-    /// Sleeps until it is woken, or until some time has passed.
-    pub(super) fn sleep(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn sleep(&mut self, cx: &mut Context<'_>) {
         self.positions.iter_mut().for_each(Positions::rest);
         // A fair waiter that will be woken only sleeps while the resource is held. That is no
         // failed attempt, so its streak starts anew.
         let is_woken = self.fair && self.is_subscribed();
-        let held = is_woken && self.wait.watch.earliest(self.config.quorum()) > now;
+        let held = is_woken && self.wait.watch.earliest(self.config.quorum()) > cx.now;
         self.wait.streak = if held { 0 } else { self.wait.streak.saturating_add(1) };
         // A waiter that is not woken follows the policy alone, which counts every attempt.
         let by_streak = self.is_subscribed() || self.fair;
         let count = if by_streak { self.wait.streak.max(1) } else { self.attempt };
-        self.wait.pause = now.plus(rng.pause(count).max(self.thinned(rng)));
+        self.wait.pause = cx.now.plus(cx.rng.pause(count).max(self.thinned(cx.rng)));
         if self.positions.is_some() {
-            self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, rng));
+            self.wait.peek =
+                cx.now.plus(self.period() / 2 + self.jitter(self.period() / 2, cx.rng));
         }
         self.state = State::Waiting;
         // The driver waits for the end of the round, and the next wake is earlier.
-        out.push(Effect::Decided);
+        cx.out.push(Effect::Decided);
     }
 
     /// The pause that unanswered attempts require.
@@ -226,14 +188,11 @@ impl Acquire {
     /// When to attempt; for a fair waiter, when to ask all masters.
     fn goes_at(&self) -> Time {
         let wait = &self.wait;
-        let sleep = if self.fair {
-            self.enqueues_at()
-        } else if !self.is_subscribed() {
-            wait.pause
-        } else if self.is_behind_others() {
-            Time::NEVER
-        } else {
-            self.sleeps_until()
+        let behind = if self.fair { self.is_behind() } else { self.is_behind_others() };
+        let sleep = match self.is_subscribed() {
+            false => wait.pause,
+            true if behind => Time::NEVER,
+            true => self.sleeps_until(),
         };
         sleep.min(wait.hint).min(self.give_up)
     }
@@ -246,7 +205,6 @@ impl Acquire {
         behind && self.wait.watch.free().len() >= quorum
     }
 
-    /// When to look at one master.
     fn looks_at(&self) -> Time {
         if !self.fair && !self.is_subscribed() {
             Time::NEVER
@@ -268,45 +226,45 @@ impl Acquire {
         self.state == State::Waiting && self.wait.silence > 0
     }
 
-    /// Whether a quorum of masters wakes it.
     pub(super) fn is_subscribed(&self) -> bool {
         self.positions.is_some() && self.wait.subscribed.len() >= self.config.quorum()
     }
 
-    pub(super) fn wake_waiting(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        if now < self.goes_at() {
-            if now >= self.looks_at() {
-                self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, rng));
+    pub(super) fn wake_waiting(&mut self, cx: &mut Context<'_>) {
+        if cx.now < self.goes_at() {
+            if cx.now >= self.looks_at() {
+                self.wait.peek =
+                    cx.now.plus(self.period() / 2 + self.jitter(self.period() / 2, cx.rng));
                 if !self.fair && self.is_behind_others() {
                     self.wait.streak = self.wait.streak.saturating_add(1);
-                    self.wait.pause = now.plus(rng.pause(self.wait.streak));
+                    self.wait.pause = cx.now.plus(cx.rng.pause(self.wait.streak));
                 }
                 let next = (self.wait.peeked as usize + 1) % self.config.nodes();
                 self.wait.peeked = u32::try_from(next).unwrap_or(0);
-                self.enqueue_at(NodeId::new(next), out);
+                self.enqueue_at(NodeId::new(next), cx.out);
             }
         } else if self.fair {
-            self.enqueue(now, out);
-        } else if now >= self.give_up {
-            self.again(now, None, rng, out);
-        } else if now >= self.wait.hint {
-            self.called(now, false, rng, out);
+            self.enqueue(cx.now, cx.out);
+        } else if cx.now >= self.give_up {
+            self.again(None, cx);
+        } else if cx.now >= self.wait.hint {
+            self.called(false, cx);
         } else {
             if self.wait.pause < self.sleeps_until() {
                 // It slept until the holder's keys could expire.
                 self.wait.streak = 0;
             }
             let first = self.first();
-            self.again(now, first, rng, out);
+            self.again(first, cx);
         }
     }
 
     /// Makes an attempt, because masters reported the resource free. With `woken`, a quorum of them
     /// woke the waiter.
-    fn called(&mut self, now: Time, woken: bool, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    fn called(&mut self, woken: bool, cx: &mut Context<'_>) {
         self.wait.streak = 0;
         let first = if woken { None } else { self.first() };
-        self.again(now, first, rng, out);
+        self.again(first, cx);
     }
 
     /// The master to ask first, if only one is asked: the lowest-numbered one that has not failed
@@ -331,15 +289,7 @@ impl Acquire {
         first
     }
 
-    /// A link reports an event of the resource.
-    pub(crate) fn queue_event(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        word: QueueEvent,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn queue_event(&mut self, node: NodeId, word: QueueEvent, cx: &mut Context<'_>) {
         match word {
             QueueEvent::Subscribed => {
                 self.wait.subscribed.insert(node);
@@ -350,7 +300,7 @@ impl Acquire {
                 let tries = !matches!(self.state, State::Won | State::Failed(_));
                 let asked = self.positions.as_ref().is_some_and(|positions| positions.knows(node));
                 if (was_missed || asked) && tries && self.waiter().is_some() {
-                    self.enqueue_at(node, out);
+                    self.enqueue_at(node, cx.out);
                 }
             }
             QueueEvent::NotSubscribed | QueueEvent::Refused => {
@@ -359,22 +309,14 @@ impl Acquire {
                 if word == QueueEvent::Refused {
                     self.wait.refused.insert(node);
                 }
-                out.push(Effect::Decided);
+                cx.out.push(Effect::Decided);
             }
-            QueueEvent::Free(waiter_id) => self.woken(now, (node, waiter_id), rng, out),
+            QueueEvent::Free(waiter_id) => self.woken((node, waiter_id), cx),
             QueueEvent::Waiters(_) => {}
         }
     }
 
-    /// A master replied to a look while the acquire waits.
-    pub(super) fn looked(
-        &mut self,
-        now: Time,
-        node: NodeId,
-        reply: &Reply,
-        rng: &mut dyn Rng,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn looked(&mut self, node: NodeId, reply: &Reply, cx: &mut Context<'_>) {
         // Before its first attempt, it has set no key that a clean-up could have freed.
         let first =
             self.attempt == 0 && self.positions.as_ref().is_some_and(|it| it.is_first(node));
@@ -387,30 +329,29 @@ impl Acquire {
         if *reply == Reply::NoQueue {
             self.wait.refused.insert(node);
             if self.wait.refused.len() > self.config.nodes() - self.config.quorum() {
-                self.do_without_queues(out);
-                out.push(Effect::Decided);
+                self.do_without_queues(cx.out);
+                cx.out.push(Effect::Decided);
             }
         } else if known && self.wait.watch.free().contains(node) {
             // The first look follows the clean-up. A resource that the clean-up freed was held by
             // the attempt itself, unless a master woke the waiter.
-            self.is_free(now, rng, out);
+            self.is_free(cx);
         }
     }
 
-    /// A master replied to the clean-up of the latest attempt.
     pub(super) fn cleaned_up(&mut self, now: Time, node: NodeId, reply: &Reply) {
         self.cleaned.insert(node);
         self.wait.watch.looked(now, node, reply);
     }
 
     /// The resource became free on one more master.
-    pub(super) fn is_free(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+    pub(super) fn is_free(&mut self, cx: &mut Context<'_>) {
         let quorum = self.config.quorum();
         let woken = self.wait.woken_by.len() >= quorum;
         if woken || self.wait.watch.free().len() >= quorum {
-            self.called(now, woken, rng, out);
+            self.called(woken, cx);
         } else {
-            self.hint(now, out);
+            self.hint(cx.now, cx.out);
         }
     }
 
@@ -428,11 +369,6 @@ impl Acquire {
 
     pub(super) fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
         Duration::from_nanos(rng.random() % nanos(most).max(1))
-    }
-
-    /// When to ask the other masters, too, although the first one has not replied.
-    pub(super) fn first_ends(&self) -> Time {
-        self.votes.opened().plus(self.wait.stretched(self.config.node_timeout()) / 4)
     }
 }
 

@@ -8,31 +8,26 @@ use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Holder, Reply};
 
-/// See the [module](self). Empty while the acquire does not wait.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Watch {
     known: Vec<Known>,
 }
 
-/// What is known about the key on one master.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Known {
     /// Nothing: the resource may be free there.
     Nothing,
-    /// There is no key.
     Free,
     /// Another holder has the key, until this time at the latest, unless it extends.
     Held(Time, Option<Token>),
 }
 
 impl Watch {
-    /// Starts a wait: nothing is known about any of `nodes` masters.
     pub(super) fn open(&mut self, nodes: usize) {
         self.known.clear();
         self.known.resize(nodes, Known::Nothing);
     }
 
-    /// Ends the wait.
     pub(super) fn close(&mut self) {
         self.known.clear();
     }
@@ -57,14 +52,12 @@ impl Watch {
         };
     }
 
-    /// The resource became free on this master.
     pub(super) fn freed(&mut self, node: NodeId) {
         if let Some(known) = self.known.get_mut(node.index()) {
             *known = Known::Free;
         }
     }
 
-    /// The masters that reported the resource free.
     pub(super) fn free(&self) -> NodeSet {
         let is_free = |node: &NodeId| self.known[node.index()] == Known::Free;
         NodeId::all(self.known.len()).filter(is_free).collect()
@@ -80,7 +73,11 @@ impl Watch {
         if !self.is_held(quorum) {
             return Time::ZERO;
         }
-        let mut until: Vec<Time> = self.known.iter().map(|known| known.until()).collect();
+        let until = |known: &Known| match known {
+            Known::Nothing | Known::Free => Time::ZERO,
+            Known::Held(until, _) => *until,
+        };
+        let mut until: Vec<Time> = self.known.iter().map(until).collect();
         until.sort_unstable();
         until.get(quorum - 1).copied().unwrap_or(Time::NEVER)
     }
@@ -102,19 +99,9 @@ impl Watch {
         matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
     }
 
-    /// The number of masters that show this holder.
     fn shown(&self, holder: Option<Token>) -> usize {
         let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
         self.known.iter().filter(same).count()
-    }
-}
-
-impl Known {
-    const fn until(self) -> Time {
-        match self {
-            Self::Nothing | Self::Free => Time::ZERO,
-            Self::Held(until, _) => until,
-        }
     }
 }
 
@@ -138,29 +125,6 @@ mod tests {
     }
 
     #[test]
-    fn no_quorum_is_free_before_the_qth_smallest_of_what_is_left() {
-        let mut watch = watch_of(5);
-        assert_eq!(watch.earliest(3), Time::ZERO);
-        for (node, left) in [40, 10, 30, 20, 50].into_iter().enumerate() {
-            watch.looked(at(5), NodeId::new(node), &lease(1, left));
-        }
-        assert_eq!(watch.earliest(3), at(35));
-        watch.freed(NodeId::new(0));
-        assert_eq!(watch.earliest(3), at(25));
-        // A master that does not reply may be free.
-        watch.looked(at(6), NodeId::new(3), &Reply::Unknown(crate::vote::Cause::Silent));
-        assert_eq!(watch.earliest(3), at(15));
-        watch.looked(at(6), NodeId::new(2), &Reply::Unknown(crate::vote::Cause::Silent));
-        assert_eq!(watch.earliest(3), Time::ZERO);
-        let mut watch = watch_of(3);
-        for node in 0..3 {
-            watch.looked(at(6), NodeId::new(node), &Reply::Taken(Holder::NoExpiry));
-        }
-        watch.looked(at(6), NodeId::new(1), &Reply::Taken(Holder::WrongType));
-        assert_eq!(watch.earliest(2), Time::NEVER);
-    }
-
-    #[test]
     fn keys_of_several_of_whom_none_has_a_quorum_are_not_waited_for() {
         let mut watch = watch_of(5);
         for (node, holder) in [1, 2, 1, 2, 3].into_iter().enumerate() {
@@ -169,16 +133,5 @@ mod tests {
         assert_eq!(watch.earliest(3), Time::ZERO);
         watch.looked(at(0), NodeId::new(4), &lease(1, 1_000));
         assert_eq!(watch.earliest(3), at(1_000));
-    }
-
-    #[test]
-    fn a_holder_on_one_master_alone_is_distinguished_from_one_on_two() {
-        let mut watch = watch_of(3);
-        watch.looked(at(0), NodeId::new(0), &lease(1, 9));
-        watch.looked(at(0), NodeId::new(1), &lease(2, 9));
-        assert!(watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));
-        assert!(!watch.is_alone(NodeId::new(2)));
-        watch.looked(at(0), NodeId::new(2), &lease(1, 7));
-        assert!(!watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));
     }
 }

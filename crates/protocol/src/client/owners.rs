@@ -25,7 +25,6 @@ use crate::vote::Votes;
 /// The requests of each owner for each resource. Nothing is kept of requests that are over.
 pub(super) type Owners = BTreeMap<(OwnerId, Key), OwnerRequests>;
 
-/// The requests of one owner for one resource.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct OwnerRequests {
     /// The latest request that asked the masters.
@@ -34,18 +33,6 @@ pub(super) struct OwnerRequests {
     waiting: Vec<ClaimId>,
     /// Requests that have a handle, and wait until its lease is extended.
     extending: Vec<ClaimId>,
-}
-
-impl OwnerRequests {
-    fn remove(&mut self, id: ClaimId) {
-        self.latest = self.latest.filter(|latest| *latest != id);
-        self.waiting.retain(|waiting| *waiting != id);
-        self.extending.retain(|extending| *extending != id);
-    }
-
-    fn is_empty(&self) -> bool {
-        self.latest.is_none() && self.waiting.is_empty() && self.extending.is_empty()
-    }
 }
 
 /// The round of extending that a request with a handle waits for.
@@ -117,7 +104,6 @@ impl<C: ClaimMachine> Client<C> {
         self.claim(lease).is_some_and(|claim| claim.reentered(before))
     }
 
-    /// The request has a handle of this lease: checks and extends the lease.
     fn share(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
         let Some(owner_key) = self.owner_key(id) else { return };
         let Some(entry) = self.claims.get(&id) else { return };
@@ -143,12 +129,17 @@ impl<C: ClaimMachine> Client<C> {
         }
         if self.hold(lease).is_none_or(|hold| hold.lost().is_some()) {
             // The caller has no handle yet: go on as if the lease had been lost before.
-            self.ask_again(id, lease, cx);
+            self.return_handle(id, lease, State::Waiting, cx);
+            // A lost lease gets no more handles.
+            let owner_key = self.owner_key(id);
+            if let Some(requests) = owner_key.and_then(|it| self.owners.get_mut(&it)) {
+                requests.latest = requests.latest.filter(|latest| *latest != lease);
+            }
             return;
         }
         match self.round(id) {
             Some(Round::Ended(Extension::Extended, _)) => {
-                self.leave_extending(id, cx);
+                self.leave_owner(id, cx);
                 self.set_state(id, State::Reentered(lease), cx);
             }
             Some(Round::Ended(why, votes)) => {
@@ -179,17 +170,6 @@ impl<C: ClaimMachine> Client<C> {
         self.set_round(id, round);
     }
 
-    /// Returns the unused handle of a request to a lost lease.
-    fn ask_again(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
-        self.return_handle(id, lease, State::Waiting, cx);
-        // A lost lease gets no more handles.
-        if let Some(requests) =
-            self.owner_key(id).and_then(|owner_key| self.owners.get_mut(&owner_key))
-        {
-            requests.latest = requests.latest.filter(|latest| *latest != lease);
-        }
-    }
-
     /// Returns the unused handle of a request. No work has begun under it.
     fn return_handle(
         &mut self,
@@ -198,7 +178,7 @@ impl<C: ClaimMachine> Client<C> {
         state: State<C>,
         cx: &mut Context<'_, C>,
     ) {
-        self.leave_extending(id, cx);
+        self.leave_owner(id, cx);
         self.set_state(id, state, cx);
         self.give_back(lease, Input::Release, cx);
     }
@@ -238,27 +218,16 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    fn leave_extending(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        if let Some(owner_key) = self.owner_key(id) {
-            self.leave_owner(owner_key, id, cx);
-        }
-    }
-
-    /// Removes a request from those of its owner.
-    pub(super) fn leave_owner(
-        &mut self,
-        owner_key: (OwnerId, Key),
-        id: ClaimId,
-        cx: &mut Context<'_, C>,
-    ) {
+    /// Removes a request from those of its owner, if it has one.
+    pub(super) fn leave_owner(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(owner_key) = self.owner_key(id) else { return };
         let Some(requests) = self.owners.get_mut(&owner_key) else { return };
-        let waiting = if requests.latest == Some(id) {
-            core::mem::take(&mut requests.waiting)
-        } else {
-            Vec::new()
-        };
-        requests.remove(id);
-        if requests.is_empty() {
+        let asked = requests.latest == Some(id);
+        let waiting = if asked { core::mem::take(&mut requests.waiting) } else { Vec::new() };
+        requests.latest = requests.latest.filter(|_| !asked);
+        requests.waiting.retain(|waiting| *waiting != id);
+        requests.extending.retain(|extending| *extending != id);
+        if *requests == OwnerRequests::default() {
             self.owners.remove(&owner_key);
         }
         waiting.into_iter().for_each(|waiting| self.changed(waiting, cx));

@@ -15,51 +15,45 @@ use crate::time::Time;
 use crate::waiter::WaiterId;
 
 impl<C: ClaimMachine> Client<C> {
-    /// Passes a claim one input, routes its effects, and updates what depends on the claim.
+    /// Passes a claim one input.
     pub(super) fn drive(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let State::Claim(claim) = &mut entry.state else { return };
         let mut effects = core::mem::take(&mut self.effects);
         claim.handle(cx.clocks, input, cx.rng, &mut effects);
-        if !effects.is_empty() {
-            let key = entry.key.clone();
-            self.route(id, &key, &mut effects, cx);
-        }
-        self.effects = effects;
-        self.follow_up(id, cx);
+        let key = entry.key.clone();
+        self.route(id, &key, effects, cx);
     }
 
-    /// Routes the effects of a claim to the links.
+    /// Routes the effects of a claim to the links, and updates what depends on the claim.
     pub(super) fn route(
         &mut self,
         id: ClaimId,
         key: &Key,
-        effects: &mut Vec<Effect>,
+        mut effects: Vec<Effect>,
         cx: &mut Context<'_, C>,
     ) {
         for effect in effects.drain(..) {
-            let key = key.clone();
+            let (key, tag) = (key.clone(), |step| ReplyTo::Claim(id, step));
             let (node, input) = match effect {
                 Effect::Send { node, step, request } => {
-                    (node, LinkInput::Send { key, request, tag: ReplyTo::Claim(id, step) })
+                    (node, LinkInput::Send { key, request, tag: tag(step) })
                 }
                 Effect::CleanUp { node, step, token, wake_up, leave } => {
-                    let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::CleanUp { key, token, wake_up, leave, tag })
+                    (node, LinkInput::CleanUp { key, token, wake_up, leave, tag: tag(step) })
                 }
                 Effect::Leave { node, token, until } => {
                     cx.out.push(ClientEffect::Rearm { node });
                     (node, LinkInput::Leave { token, until })
                 }
                 Effect::Enqueue { node, step, waiter_id, position } => {
-                    let tag = ReplyTo::Claim(id, step);
-                    (node, LinkInput::Enqueue { key, waiter_id, position, tag })
+                    (node, LinkInput::Enqueue { key, waiter_id, position, tag: tag(step) })
                 }
                 Effect::Dequeue { node, waiter_id, wake } => {
                     (node, LinkInput::Dequeue { key, waiter_id, wake })
                 }
                 Effect::Subscribe { waiter_id } => {
-                    self.subscribe(id, &key, waiter_id, cx);
+                    self.subscribe(id, waiter_id, cx);
                     continue;
                 }
                 Effect::Decided => {
@@ -69,6 +63,8 @@ impl<C: ClaimMachine> Client<C> {
             };
             self.enter(node, input, None, cx);
         }
+        self.effects = effects;
+        self.follow_up(id, cx);
     }
 
     pub(super) fn changed(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
@@ -80,30 +76,20 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    pub(super) fn subscribe(
-        &mut self,
-        id: ClaimId,
-        key: &Key,
-        waiter_id: WaiterId,
-        cx: &mut Context<'_, C>,
-    ) {
-        if let Some(entry) = self.claims.get_mut(&id) {
-            entry.waiter_id = Some(waiter_id);
-        }
-        self.queues.subscribe(key, id);
+    fn subscribe(&mut self, id: ClaimId, waiter_id: WaiterId, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        entry.waiter_id = Some(waiter_id);
+        let key = entry.key.clone();
+        self.queues.subscribe(&key, id);
         for node in NodeId::all(self.links.len()) {
             self.enter(node, LinkInput::Subscribe { key: key.clone(), waiter_id }, Some(id), cx);
         }
     }
 
-    pub(super) fn unsubscribe(
-        &mut self,
-        waiter_id: WaiterId,
-        key: &Key,
-        id: ClaimId,
-        cx: &mut Context<'_, C>,
-    ) {
-        self.queues.unsubscribe(key, id);
+    pub(super) fn unsubscribe(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let Some(waiter_id) = entry.waiter_id.take() else { return };
+        self.queues.unsubscribe(&entry.key, id);
         for node in NodeId::all(self.links.len()) {
             self.enter(node, LinkInput::Unsubscribe(waiter_id), None, cx);
         }
@@ -168,7 +154,6 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Passes the claims what links reported.
     pub(super) fn deliver(&mut self, cx: &mut Context<'_, C>) {
         while let Some((id, input)) = self.inputs.pop_front() {
             if matches!(input, Input::QueueEvent { word: QueueEvent::Free(_), .. })
@@ -182,13 +167,13 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// Whether the caller of a waiting request has not looked at it for a long time.
-    pub(super) fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
+    fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
         let Some(entry) = self.claims.get(&id) else { return false };
         !entry.waits && cx.now() >= entry.changed.plus(leeway(self.config.node_timeout))
     }
 
     /// Updates the turns, the subscriptions and the timers after an input.
-    pub(super) fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+    fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         self.timers.set(id, entry, self.config.node_timeout, cx);
         let State::Claim(claim) = &entry.state else { return };
@@ -196,9 +181,8 @@ impl<C: ClaimMachine> Client<C> {
         let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
         let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
         let owned = entry.request.reentry.is_some();
-        if !waits && let Some(waiter_id) = entry.waiter_id.take() {
-            let key = entry.key.clone();
-            self.unsubscribe(waiter_id, &key, id, cx);
+        if !waits {
+            self.unsubscribe(id, cx);
         }
         if owned {
             self.inform_owner(id, cx);

@@ -34,16 +34,13 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// unresponsive.
 const LEEWAY: Duration = Duration::from_millis(500);
 
-/// The timers of one claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Timer {
     /// The latest time to wake the claim.
     pub(super) end: Option<Time>,
-    /// The time of the next renewal.
     pub(super) renewal: Option<Time>,
 }
 
-/// The timers of all claims, by time.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Timers {
     ends: BTreeSet<(Time, ClaimId)>,
@@ -55,7 +52,6 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Replaces the timers of a claim.
     pub(super) fn replace(&mut self, id: ClaimId, set: Timer, wanted: Timer) {
         if set == wanted {
             return;
@@ -108,14 +104,12 @@ impl Timers {
         self.replace(id, set, wanted);
     }
 
-    /// Pauses the renewals if any is due.
     fn pause(&mut self, now: Time) {
         let due = self.renewals.first().is_some_and(|(time, _)| *time <= now);
         self.paused = due.then(|| now.plus(PAUSE));
     }
 }
 
-/// Removes and returns the first claim that is due.
 fn pop(timers: &mut BTreeSet<(Time, ClaimId)>, now: Time) -> Option<ClaimId> {
     let (time, id) = *timers.first()?;
     (time <= now && timers.remove(&(time, id))).then_some(id)

@@ -101,12 +101,7 @@ pub enum ReplyTo {
 #[non_exhaustive]
 pub enum ClientEffect {
     /// Write this to the current connection of a master, behind everything written before.
-    Write {
-        node: NodeId,
-        /// The number of the connection.
-        epoch: u64,
-        command: Command,
-    },
+    Write { node: NodeId, epoch: u64, command: Command },
     /// Open a connection with this number. A newer number replaces an older try.
     Dial { node: NodeId, epoch: u64 },
     /// Reset the connection with this number, or give up the try.
@@ -118,13 +113,8 @@ pub enum ClientEffect {
     /// [`Client::look`](super::Client::look).
     Changed(ClaimId),
     /// A master replied to [`Client::probe`](super::Client::probe) or
-    /// [`Client::initialize`](super::Client::initialize).
-    Replied {
-        /// The number that the caller gave.
-        request: u64,
-        node: NodeId,
-        reply: Reply,
-    },
+    /// [`Client::initialize`](super::Client::initialize) with this number.
+    Replied { request: u64, node: NodeId, reply: Reply },
 }
 
 /// The state of a request.

@@ -40,22 +40,12 @@ impl WaitQueues {
         first.then(|| self.recent_releases.turn(now, key))
     }
 
-    /// The request is about to give its lease back. Returns the next request and its turn.
-    pub(super) fn hand_on(
-        &mut self,
-        key: &Key,
-        id: ClaimId,
-        fair: bool,
-    ) -> Option<(ClaimId, Turn)> {
-        self.next(key, |queue| queue.hand_on(&id, fair))
-    }
-
     /// The request is done, and holds no lease. Returns the next request and its turn.
     pub(super) fn leave(&mut self, key: &Key, id: ClaimId) -> Option<(ClaimId, Turn)> {
         self.next(key, |queue| queue.leave(&id, Turn::First))
     }
 
-    fn next(
+    pub(super) fn next(
         &mut self,
         key: &Key,
         leave: impl FnOnce(&mut Queue<ClaimId>) -> Option<(ClaimId, Turn)>,
@@ -92,7 +82,6 @@ impl WaitQueues {
         self.tidy(key);
     }
 
-    /// The requests that masters wake for a resource.
     pub(super) fn subscribers(&self, key: &Key) -> Vec<ClaimId> {
         self.queues.get(key).map(|queue| queue.subscribers.clone()).unwrap_or_default()
     }
@@ -149,7 +138,6 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Starts the claim of a request.
     fn begin(&mut self, id: ClaimId, turn: Turn, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let wait = entry.give_up.since(cx.now());
@@ -162,9 +150,7 @@ impl<C: ClaimMachine> Client<C> {
         entry.state = State::Claim(claim);
         let key = entry.key.clone();
         self.changed(id, cx);
-        self.route(id, &key, &mut effects, cx);
-        self.effects = effects;
-        self.follow_up(id, cx);
+        self.route(id, &key, effects, cx);
     }
 
     /// The wait of a queued request is over, and its turn has not come.

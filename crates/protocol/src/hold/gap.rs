@@ -16,7 +16,6 @@ use crate::time::Time;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Spans(Vec<Span>);
 
-/// The time from one round of extending to the next.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Span {
     /// Masters that held the key, unless they showed that they did not.

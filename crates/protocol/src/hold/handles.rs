@@ -8,19 +8,6 @@ use crate::effect::Effect;
 use crate::lock_config::LockConfig;
 use crate::time::Time;
 
-/// The handles of one lease.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Handles {
-    /// How many are out. Never 0: the hold ends with the last one.
-    count: u32,
-    /// Until when the lock delay of a dropped handle lasts.
-    left: Option<Time>,
-}
-
-impl Handles {
-    pub(super) const FIRST: Self = Self { count: 1, left: None };
-}
-
 impl Hold {
     /// The owner acquires what it holds, and gets another handle unless the lease is over. No
     /// master is asked: only the clock, and what is known already, can refuse it.
@@ -32,7 +19,7 @@ impl Hold {
         }
         if self.lost.is_none() {
             // At its maximum, the count stays: the caller sees by it that it has no new handle.
-            self.handles.count = self.handles.count.saturating_add(1);
+            self.handles = self.handles.saturating_add(1);
         }
     }
 
@@ -46,14 +33,14 @@ impl Hold {
 
     /// Whether the lease outlives the return of one handle.
     pub(crate) const fn has_others(&self) -> bool {
-        self.handles.count > 1
+        self.handles > 1
     }
 
     /// One of several handles is given back: its holder is done.
     pub(crate) fn return_handle(&mut self, now: Time, out: &mut Vec<Effect>) {
         // The holder can then learn whether the lease was ours until now.
         self.wake_deadline(now, out);
-        self.handles.count -= 1;
+        self.handles -= 1;
     }
 
     /// One of several handles is dropped, and its work may still be under way.
@@ -61,18 +48,18 @@ impl Hold {
         self.return_handle(now, out);
         // A lost lease has left its keys already.
         if self.lost.is_none() {
-            self.handles.left = self.config.left_until(now).max(self.handles.left);
+            self.left = self.config.left_until(now).max(self.left);
         }
     }
 
     /// Until when the keys must stay although the last handle is given back, if they must.
     pub(crate) fn left_until(&self, now: Time) -> Option<Time> {
-        self.handles.left.filter(|until| *until > now)
+        self.left.filter(|until| *until > now)
     }
 
     /// How many handles are out: 1, and one more for each time that the owner acquired the lease
     /// again and has not given that handle back.
     pub const fn handles(&self) -> u32 {
-        self.handles.count
+        self.handles
     }
 }

@@ -29,14 +29,7 @@ pub(super) struct Watchdog {
     /// No renewal moves the deadline beyond this.
     end: Time,
     /// The latest time of the next renewal; never, once the deadline has reached the end.
-    next: Time,
-}
-
-impl Renewal {
-    /// A renewal that may happen from `from` on, and must happen at `due`.
-    pub const fn between(from: Time, due: Time) -> Self {
-        Self { from, due }
-    }
+    pub(super) next: Time,
 }
 
 impl Hold {
@@ -53,13 +46,6 @@ impl Hold {
     pub(crate) fn renew_early(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.wake_deadline(now, out);
         if self.renewal().is_some_and(|renewal| now >= renewal.from) {
-            self.renew(now, out);
-        }
-    }
-
-    /// Renews the lease if that is due.
-    pub(super) fn wake_watchdog(&mut self, now: Time, out: &mut Vec<Effect>) {
-        if self.renewal().is_some_and(|renewal| now >= renewal.due) {
             self.renew(now, out);
         }
     }
@@ -88,7 +74,7 @@ impl Hold {
         self.round.votes.opened().plus(self.pause())
     }
 
-    fn renew(&mut self, now: Time, out: &mut Vec<Effect>) {
+    pub(super) fn renew(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(watchdog) = &mut self.watchdog else { return };
         // The last renewal is cut so that the deadline is at the bound, not a TTL after it.
         let room = watchdog.end.since(now);
@@ -107,25 +93,12 @@ impl Hold {
         }
     }
 
-    /// Schedules the next renewal after a successful round.
-    pub(super) fn schedule(&mut self) {
-        let next = self.renews();
-        if let Some(watchdog) = &mut self.watchdog {
-            watchdog.next = next;
-        }
-    }
-
-    /// Schedules another round after a failed one: soon, and sooner the nearer the deadline is, but
-    /// not faster than masters can answer.
-    pub(super) fn schedule_again(&mut self, now: Time) {
+    /// Schedules the next renewal. After a failed round it is soon, and sooner the nearer the
+    /// deadline is, but not faster than masters can answer.
+    pub(super) fn schedule(&mut self, now: Time) {
         let pause = (self.deadline.since(now) / 8).max(self.round.config.node_timeout() / 2);
-        if let Some(watchdog) = &mut self.watchdog {
-            watchdog.next = now.plus(pause);
-        }
-    }
-
-    /// Whether the watchdog has reached its bound.
-    pub(super) fn is_kept_to_the_end(&self) -> bool {
-        self.watchdog.is_some_and(|watchdog| watchdog.next == Time::NEVER)
+        let extended = self.round.state == Extension::Extended;
+        let next = if extended { self.renews() } else { now.plus(pause) };
+        self.watchdog.iter_mut().for_each(|watchdog| watchdog.next = next);
     }
 }

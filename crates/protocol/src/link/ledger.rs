@@ -10,7 +10,6 @@ use crate::lock_config::Drift;
 use crate::time::Time;
 use crate::token::Token;
 
-/// The keys on one master, by their tokens.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Ledger {
     entries: BTreeMap<Token, Entry>,
@@ -35,7 +34,6 @@ struct Entry {
     gone: Option<Time>,
     /// Whether the key is in the queue of refused clean-ups.
     queued: bool,
-    /// Which waiter is woken when the key is deleted.
     wake_up: WakeUp,
 }
 
@@ -112,7 +110,6 @@ impl Ledger {
         any
     }
 
-    /// When the next key has been left alone for long enough.
     pub(super) fn next_ripe(&self) -> Option<Time> {
         self.ripe.first().map(|(until, _)| *until)
     }
@@ -203,7 +200,6 @@ impl Ledger {
         }
     }
 
-    /// Removes a key that is gone.
     pub(super) fn clear(&mut self, token: Token) {
         if let Some(entry) = self.entries.remove(&token) {
             self.bytes -= entry.key.len();
@@ -218,7 +214,6 @@ impl Ledger {
         self.bytes
     }
 
-    /// Counts the keys that are wanted.
     pub(super) fn claimed(&self) -> usize {
         self.entries.values().filter(|entry| entry.state == State::Claimed).count()
     }

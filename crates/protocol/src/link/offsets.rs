@@ -20,7 +20,6 @@ use crate::time::Time;
 /// How many parts the window has. One reading is kept for each.
 const PARTS: u32 = 8;
 
-/// The readings of one master's clock.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Offsets {
     window: Duration,
@@ -48,7 +47,6 @@ struct Stepped {
 }
 
 impl Offsets {
-    /// Returns `None` if the guard does not watch clocks.
     pub(super) fn new(guard: Guard) -> Option<Self> {
         let (window, bound) = (guard.window(), guard.clock_bound()?);
         Some(Self { window, bound, slots: Vec::new(), watched: None, stepped: None })

@@ -19,7 +19,6 @@ use crate::wire::{Command, Greeting};
 /// How often the link looks at a distrusted master. Another client may have watched it for longer.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The guard of one link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RestartGuard {
     guard: Guard,
@@ -96,7 +95,6 @@ impl RestartGuard {
         self.look
     }
 
-    /// Returns the look, if it is due.
     pub(super) fn look(&mut self, now: Time) -> Option<Command> {
         self.look.take_if(|time| now >= *time)?;
         let Trust::Distrusted(why, probation) = &self.trust else {
@@ -106,17 +104,10 @@ impl RestartGuard {
         // A process without a known run id cannot be marked. One that has the marker of locks with
         // other options must not be.
         let watches = self.run_id.is_some() && why.passes();
-        let begin = if watches {
-            self.probations += 1;
-            Some(self.guard.probation(self.probations))
-        } else {
-            None
-        };
-        let quarantine = self.guard.quarantine();
-        let ended = probation
-            .as_ref()
-            .filter(|probation| watches && now >= probation.since.plus(quarantine));
-        let ended = ended.map(|probation| probation.name.clone());
+        let over = |it: &&Probation| watches && now >= it.since.plus(self.guard.quarantine());
+        let ended = probation.as_ref().filter(over).map(|probation| probation.name.clone());
+        self.probations += u64::from(watches);
+        let begin = watches.then(|| self.guard.probation(self.probations));
         Some(self.watch(begin, ended))
     }
 
@@ -147,37 +138,32 @@ impl RestartGuard {
         Some((reading, fit.map_err(distrusted)))
     }
 
-    /// Takes the reply to a look.
     pub(super) fn looked(&mut self, now: Time, reply: &Reply) {
         match reply {
             Reply::Marked { boot, probation } => {
-                self.check(
-                    boot.clone(),
-                    probation.clone().map(|name| Probation { name, since: now }),
-                );
+                let seen = probation.clone().map(|name| Probation { name, since: now });
+                self.check(boot.clone(), seen);
             }
             Reply::Unknown(Cause::Error(text)) => {
                 self.trust = Trust::Distrusted(Distrust::Unwatched(text.clone()), None);
             }
             _ => {}
         }
-        if let Trust::Marked(_) = &self.trust {
+        self.look = match &self.trust {
             // Half a `max_ttl` later, so that one reading is always a little older than the longest
             // lease.
-            let rest = self.guard.max_ttl() / 2;
-            self.look = self
-                .offsets
-                .as_ref()
-                .map(|offsets| now.plus(if offsets.is_fresh(now) { rest } else { rest.min(LOOK) }));
-        }
-        if let Trust::Distrusted(_, probation) = &self.trust {
-            let end =
-                probation.as_ref().map(|probation| probation.since.plus(self.guard.quarantine()));
-            // Do not look again at once if the probation key has ended and the master did not
-            // accept it.
-            let end = end.filter(|end| *end > now).unwrap_or(Time::NEVER);
-            self.look = Some(now.plus(LOOK).min(end));
-        }
+            Trust::Marked(_) => self.offsets.as_ref().map(|offsets| {
+                let rest = self.guard.max_ttl() / 2;
+                now.plus(if offsets.is_fresh(now) { rest } else { rest.min(LOOK) })
+            }),
+            Trust::Distrusted(_, probation) => {
+                let end = probation.as_ref().map(|it| it.since.plus(self.guard.quarantine()));
+                // Do not look again at once if the probation key has ended and the master did not
+                // accept it.
+                let end = end.filter(|end| *end > now).unwrap_or(Time::NEVER);
+                Some(now.plus(LOOK).min(end))
+            }
+        };
     }
 
     /// Takes the refusal of a grant: the master's marker is not the trusted one. Returns the cause.
@@ -201,12 +187,8 @@ impl RestartGuard {
         }
     }
 
-    /// Notes that the master has accepted this marker as a new one.
-    pub(super) fn initialized(&mut self, marker: Arc<str>) {
-        self.trust(marker);
-    }
-
-    fn trust(&mut self, marker: Arc<str>) {
+    /// Grants count while the master shows this marker.
+    pub(super) fn trust(&mut self, marker: Arc<str>) {
         self.trust = Trust::Marked(marker);
         if self.offsets.is_none() {
             self.look = None;
@@ -219,30 +201,25 @@ impl RestartGuard {
     }
 
     fn check(&mut self, boot: Option<Arc<str>>, seen: Option<Probation>) {
-        match (self.guard.check(boot.as_deref(), self.run_id.as_ref(), self.durable), boot) {
-            (Ok(()), Some(boot)) => self.trust(boot),
+        let checked = self.guard.check(boot.as_deref(), self.run_id.as_ref(), self.durable);
+        let why = match (checked, boot) {
+            (Ok(()), Some(boot)) => return self.trust(boot),
             (Ok(()), None) => unreachable!("nothing is no marker"),
-            (Err(why), _) => {
-                let (why, before) = match &mut self.trust {
-                    Trust::Marked(_) if why == Distrust::Unmarked => (Distrust::Forgot, None),
-                    // While the marker is gone, remember why.
-                    Trust::Distrusted(before, probation) => match (before, why) {
-                        (Distrust::Forgot, Distrust::Unmarked) => {
-                            (Distrust::Forgot, probation.take())
-                        }
-                        (_, why) => (why, probation.take()),
-                    },
-                    Trust::Marked(_) => (why, None),
-                };
-                // It is the same probation key as before: the master has forgotten nothing in
-                // between.
-                let probation = match (before, seen) {
-                    (Some(before), Some(seen)) if before.name == seen.name => Some(before),
-                    (_, seen) => seen,
-                };
-                self.trust = Trust::Distrusted(why, probation);
+            (Err(why), _) => why,
+        };
+        let (why, before) = match (&mut self.trust, why) {
+            (Trust::Marked(_), Distrust::Unmarked) => (Distrust::Forgot, None),
+            (Trust::Marked(_), why) => (why, None),
+            // While the marker is gone, remember why.
+            (Trust::Distrusted(Distrust::Forgot, probation), Distrust::Unmarked) => {
+                (Distrust::Forgot, probation.take())
             }
-        }
+            (Trust::Distrusted(_, probation), why) => (why, probation.take()),
+        };
+        // If it is the same probation key as before, the master has forgotten nothing in between.
+        let same = |before: &Probation| seen.as_ref().is_some_and(|it| it.name == before.name);
+        let probation = before.filter(same).or(seen);
+        self.trust = Trust::Distrusted(why, probation);
     }
 
     const fn is_trusting(&self) -> bool {

@@ -7,24 +7,20 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Link, LinkEffect, Purpose};
+use super::{Context, Link, LinkEffect};
 use crate::effect::{Key, QueueEvent};
-use crate::time::Time;
 use crate::token::Token;
 use crate::waiter::{Waiter, WaiterId};
 use crate::wire::Command;
 
-/// See the [module](self).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Subscription {
-    /// The number of the channel.
     number: u64,
     state: State,
     /// The waiters of this process, each with the resource that it waits for.
     waiters: BTreeMap<WaiterId, Key>,
 }
 
-/// How far the subscription is on the current connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum State {
     #[default]
@@ -33,7 +29,6 @@ enum State {
     Asking,
     /// The connection takes push messages; `SUBSCRIBE` is yet to be written.
     Able,
-    /// `SUBSCRIBE` is under way.
     Subscribing,
     Open,
     /// The master forbids the commands, or does not have them.
@@ -65,7 +60,6 @@ impl Subscription {
         self.state = State::Closed;
     }
 
-    /// Takes the reply to `HELLO 3`.
     pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if able { State::Able } else { State::Refused };
         if !able {
@@ -73,7 +67,6 @@ impl Subscription {
         }
     }
 
-    /// Takes the reply to `SUBSCRIBE`.
     pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if open { State::Open } else { State::Refused };
         self.notify_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);
@@ -90,9 +83,8 @@ impl Subscription {
 impl<T> Link<T> {
     pub(super) fn add_waiter(
         &mut self,
-        now: Time,
         (key, waiter_id): (Key, WaiterId),
-        out: &mut Vec<LinkEffect<T>>,
+        cx: &mut Context<'_, T>,
     ) {
         if self.inbox.len() < self.bounds.listens {
             self.inbox.waiters.insert(waiter_id, key.clone());
@@ -104,8 +96,8 @@ impl<T> Link<T> {
             _ if open => QueueEvent::Subscribed,
             _ => QueueEvent::NotSubscribed,
         };
-        out.push(LinkEffect::QueueEvent(key, word));
-        self.subscribe(now, out);
+        cx.out.push(LinkEffect::QueueEvent(key, word));
+        self.subscribe(cx);
     }
 
     pub(super) fn remove_waiter(&mut self, waiter_id: WaiterId) {
@@ -113,33 +105,24 @@ impl<T> Link<T> {
     }
 
     /// Takes the next step of the subscription, if the link may send requests.
-    pub(super) fn subscribe(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+    pub(super) fn subscribe(&mut self, cx: &mut Context<'_, T>) {
         if self.inbox.len() == 0 || self.refusal(None).is_some() {
             return;
         }
-        let (command, purpose, next) = match self.inbox.state {
-            State::Closed => (Command::Hello, Purpose::Hello, State::Asking),
-            State::Able => {
-                let inbox = self.inbox.number;
-                (Command::Subscribe { inbox }, Purpose::Subscribe, State::Subscribing)
-            }
+        let (command, next) = match self.inbox.state {
+            State::Closed => (Command::Hello, State::Asking),
+            State::Able => (Command::Subscribe { inbox: self.inbox.number }, State::Subscribing),
             State::Asking | State::Subscribing | State::Open | State::Refused => return,
         };
         self.inbox.state = next;
-        self.write(now, command, purpose, None, out);
+        self.write(command, None, cx);
     }
 
-    pub(super) fn woken(
-        &mut self,
-        now: Time,
-        epoch: u64,
-        waiter_id: WaiterId,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    pub(super) fn woken(&mut self, epoch: u64, waiter_id: WaiterId, cx: &mut Context<'_, T>) {
         if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
-            open.heard = now;
+            open.heard = cx.now;
             if let Some(key) = self.inbox.waiters.get(&waiter_id).filter(|_| self.inbox.is_open()) {
-                out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Free(waiter_id)));
+                cx.out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Free(waiter_id)));
             }
         }
     }

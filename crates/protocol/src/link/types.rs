@@ -61,57 +61,33 @@ pub struct RunId(pub Arc<str>);
 pub enum LinkInput<T> {
     /// A claim asks this master about its resource.
     Send { key: Key, request: VoteRequest, tag: T },
-    /// A claim is done with a token: its key must go.
-    CleanUp {
-        key: Key,
-        token: Token,
-        /// Which waiter is woken when the key is deleted.
-        wake_up: WakeUp,
-        /// The waiter that leaves the queue with this.
-        leave: Option<WaiterId>,
-        tag: T,
-    },
+    /// A claim is done with a token: its key must go. `wake_up` says which waiter is woken then,
+    /// and `leave` is the waiter that leaves the queue with this.
+    CleanUp { key: Key, token: Token, wake_up: WakeUp, leave: Option<WaiterId>, tag: T },
     /// Ask for a position in the master's queue for a resource, or keep it.
     Enqueue { key: Key, waiter_id: WaiterId, position: Position, tag: T },
-    /// The position is no longer needed.
-    Dequeue {
-        key: Key,
-        waiter_id: WaiterId,
-        /// Whether the master wakes the first waiter in the queue, if the resource is free.
-        wake: bool,
-    },
+    /// The position is no longer needed. With `wake`, the master wakes the first waiter in the
+    /// queue, if the resource is free.
+    Dequeue { key: Key, waiter_id: WaiterId, wake: bool },
     /// The master is to wake this waiter: subscribe, unless the link is subscribed already.
     /// [`LinkEffect::QueueEvent`] reports the result.
     Subscribe { key: Key, waiter_id: WaiterId },
     /// This waiter no longer waits.
     Unsubscribe(WaiterId),
-    /// A claim is over, and its writes in flight get a lock delay: the key must go if it is still
-    /// there after that. Until then no clean-up is pending. No caller waits for it.
-    Leave {
-        token: Token,
-        /// Until when the key is left alone.
-        until: Time,
-    },
+    /// A claim is over, and its writes in flight get a lock delay: the key is left alone until
+    /// `until`, and must go if it is still there then. Until then no clean-up is pending. No caller
+    /// waits for it.
+    Leave { token: Token, until: Time },
     /// Ask whether the master replies, takes writes and, with a guard, counts for grants. Nothing
     /// is written.
     Probe(T),
     /// Initialize a new master: set its boot marker, unless it has one.
     Initialize(T),
     /// A dialled connection was greeted: it is authenticated, has its scripts and takes commands.
-    Connected {
-        /// The connection's number, from [`LinkEffect::Dial`].
-        epoch: u64,
-        /// What the master's handshake reported.
-        greeting: Greeting,
-    },
-    /// A dialled connection did not come up, or an open one broke.
-    Closed {
-        epoch: u64,
-        /// The reason, for a person to read.
-        why: Arc<str>,
-        /// A random number, for the jitter of the next attempt.
-        random: u64,
-    },
+    Connected { epoch: u64, greeting: Greeting },
+    /// A dialled connection did not come up, or an open one broke. `why` is for a person to read,
+    /// `random` a random number for the jitter of the next attempt.
+    Closed { epoch: u64, why: Arc<str>, random: u64 },
     /// The oldest unanswered command of this connection was answered.
     Replied { epoch: u64, reply: Reply },
     /// The master woke a waiter of this process.

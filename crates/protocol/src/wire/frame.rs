@@ -229,11 +229,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resp3_has_a_null_of_its_own() {
-        assert_eq!(parse(b"_\r\n", MAX_REPLY), Ok(Some((Frame::Null, 3))));
-    }
-
-    #[test]
     fn what_cannot_become_a_value_is_refused_at_once() {
         for bad in [
             &b"HTTP/1.1 400"[..],

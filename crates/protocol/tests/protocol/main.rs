@@ -10,9 +10,7 @@ mod claim {
     mod extend;
     mod fair;
     mod fencing;
-    mod lock_delay;
     pub(crate) mod play;
-    mod reentry;
     mod release;
     mod waiting;
     mod watchdog;
@@ -44,9 +42,7 @@ mod properties {
 mod client;
 
 /// Many clients and masters.
-mod cluster;
 mod fair;
-mod several;
 
 mod master;
 mod multi_lock;

@@ -1,31 +1,22 @@
 //! A master of the tests: the model of Redis, with commands and replies instead of bytes.
 
-use std::time::Duration;
-
-use redquorum_protocol::wire::{BOOT, Command, Greeting, RESERVED};
+use redquorum_protocol::wire::{Command, Greeting, RESERVED};
 use redquorum_protocol::{Key, Reply, Time};
 use redquorum_redis_model::{Connection, Event, Persistence, Request, Server, ServerReply};
 
 pub(crate) struct Master {
     pub(crate) server: Server,
-    /// How far the clock was set ahead.
-    pub(crate) ahead: Duration,
 }
 
 impl Master {
     /// An empty master, which keeps its data over a restart.
     pub(crate) fn new(number: usize) -> Self {
-        let server = Server::new(number as u64, Persistence::AofEverysec);
-        Self { server, ahead: Duration::ZERO }
-    }
-
-    pub(crate) fn wall(&self, now: Time) -> u64 {
-        now.plus(self.ahead).as_nanos()
+        Self { server: Server::new(number as u64, Persistence::AofEverysec) }
     }
 
     pub(crate) fn serve(&mut self, now: Time, connection: Connection) -> Vec<Event> {
         let mut events = Vec::new();
-        self.server.serve(self.wall(now), connection, &mut events);
+        self.server.serve(now.as_nanos(), connection, &mut events);
         events
     }
 
@@ -57,21 +48,10 @@ impl Master {
         }
     }
 
-    /// The reply to a command of another client. The command changes nothing.
-    pub(crate) fn query(&self, now: Time, command: &Command) -> Reply {
-        let mut copy = Self { server: self.server.clone(), ahead: self.ahead };
-        let (connection, _) = copy.greet(now);
-        copy.execute(now, connection, command).0
-    }
-
     /// The keys of locks, with the start of the last millisecond in which each exists. An expired
     /// key stays until a command reads it, so that a test can find a key without a clean-up.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (&Key, Time)> {
         let locks = self.server.keys().filter(|(key, ..)| !key.starts_with(RESERVED));
         locks.map(|(key, _, end)| (key, Time::from_millis(end / 1_000_000)))
-    }
-
-    pub(crate) fn is_initialized(&self) -> bool {
-        self.server.value(0, BOOT).is_some()
     }
 }

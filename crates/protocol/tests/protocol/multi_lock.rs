@@ -1,9 +1,18 @@
-//! The machine alone: its effects and their order.
+//! The machine of a multi-lock: its effects and their order, and when it ends.
 
-use redquorum_protocol::{Failure, MemberAction, MemberEvent, MultiLock, Progress, Time};
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use redquorum_protocol::{
+    AcquireRequest, ClaimId, Drift, Failure, Input, Key, LockConfig, MemberAction, MemberEvent,
+    MultiLock, Progress, RequestState, Time,
+};
 
 use crate::support::{Count, MS, Random};
+use crate::world::{Config, World};
 
+#[derive(Clone)]
 struct MultiLockTest {
     machine: MultiLock,
     random: Random,
@@ -46,7 +55,7 @@ impl MultiLockTest {
 }
 
 fn once(member: usize, explain: bool) -> MemberAction {
-    MemberAction::Try { member, wait: std::time::Duration::ZERO, explain }
+    MemberAction::Try { member, wait: Duration::ZERO, explain }
 }
 
 fn collect(members: usize) -> Vec<MemberAction> {
@@ -65,6 +74,9 @@ fn all_are_tried_at_once_with_one_attempt_each() {
     assert_eq!(test.out, [once(0, false), once(1, false), once(2, false)]);
     // A caller that makes only one round asks which clients hold the resource.
     assert_eq!(MultiLockTest::new(2, 0).out, [once(0, true), once(1, true)]);
+    // A single member waits like any other claim.
+    let alone = MemberAction::Try { member: 0, wait: MS * 500, explain: true };
+    assert_eq!(MultiLockTest::new(1, 500).out, [alone]);
 }
 
 #[test]
@@ -74,12 +86,7 @@ fn the_deadline_is_the_earliest_and_the_clock_is_compared_with_it_last() {
     assert_eq!(test.won(0, 700), []);
     assert_eq!(test.won(1, 800), collect(3));
     assert_eq!(test.machine.deadline(), Some(Time::ZERO.plus(MS * 700)));
-    let mut late = MultiLockTest {
-        machine: test.machine.clone(),
-        random: Random(1),
-        now: test.now,
-        out: Vec::new(),
-    };
+    let mut late = test.clone();
     test.now = Time::ZERO.plus(MS * 700 - MS / 1000);
     assert_eq!(test.handle(MemberEvent::Collected { member: 2 }), []);
     assert!(!test.machine.is_held(), "not all are collected");
@@ -114,12 +121,7 @@ fn the_member_that_was_waited_for_is_kept_while_the_others_are_tried_once() {
     test.after_the_pause();
     assert_eq!(test.won(1, 900), [once(0, false), once(2, false)]);
     assert_eq!(test.machine.rounds(), 2);
-    let mut other = MultiLockTest {
-        machine: test.machine.clone(),
-        random: Random(2),
-        now: test.now,
-        out: Vec::new(),
-    };
+    let mut other = test.clone();
     test.won(0, 901);
     assert_eq!(test.won(2, 902), collect(3));
     // The last member is refused: the machine undoes the others, and waits for this one.
@@ -154,41 +156,6 @@ fn a_pause_is_cut_at_the_end_of_the_wait() {
 }
 
 #[test]
-fn an_abandoned_request_leaves_nothing_under_way() {
-    for stage in 0..5 {
-        let mut test = MultiLockTest::new(2, 500);
-        let mut open = vec![0, 1];
-        if stage >= 1 {
-            test.won(0, 900);
-        }
-        if stage >= 2 {
-            test.taken(1);
-            open.clear();
-        }
-        if stage >= 3 {
-            test.after_the_pause();
-            open = vec![1];
-        }
-        if stage >= 4 {
-            test.won(1, 900);
-            open = vec![0, 1];
-        }
-        let undone = test.handle(MemberEvent::Abandon);
-        let wanted: Vec<MemberAction> =
-            open.into_iter().map(|member| MemberAction::Undo { member }).collect();
-        assert_eq!(undone, wanted, "stage {stage}");
-        assert_eq!(test.machine.next_wake(), Time::NEVER);
-        assert_eq!(test.handle(MemberEvent::Wake), []);
-    }
-}
-
-#[test]
-fn a_single_member_waits_like_any_other_claim() {
-    let test = MultiLockTest::new(1, 500);
-    assert_eq!(test.out, [MemberAction::Try { member: 0, wait: MS * 500, explain: true }]);
-}
-
-#[test]
 fn a_claim_that_tries_again_instead_of_being_collected_has_failed() {
     let mut test = MultiLockTest::new(2, 500);
     test.won(0, 900);
@@ -203,4 +170,99 @@ fn a_claim_that_tries_again_instead_of_being_collected_has_failed() {
         MemberEvent::result(1, Progress::Won(deadline)),
         Some(MemberEvent::Won { member: 1, deadline })
     );
+}
+
+const NODES: usize = 3;
+const NODE_TIMEOUT: Duration = Duration::from_millis(20);
+
+fn key(member: usize) -> Key {
+    Key::from(member.to_be_bytes())
+}
+
+/// A client with one multi-lock.
+struct Caller {
+    world: World,
+    machine: MultiLock,
+    claims: Vec<Option<ClaimId>>,
+}
+
+impl Caller {
+    fn carry_out(&mut self, actions: Vec<MemberAction>) {
+        for action in actions {
+            match action {
+                MemberAction::Try { member, wait, explain } => {
+                    let config =
+                        LockConfig::new(NODES, MS * 60_000, Drift::default(), NODE_TIMEOUT);
+                    let config = config.expect("they fit");
+                    let request = AcquireRequest::for_member(config, wait, explain, ());
+                    self.claims[member] = Some(self.world.acquire(0, &key(member), request));
+                }
+                MemberAction::Collect { member } => {
+                    let id = self.claims[member].expect("it is won");
+                    self.world.drive(0, id, Input::Collect);
+                    self.handle(MemberEvent::of_collect(member, self.progress(id)));
+                }
+                MemberAction::Undo { member } => {
+                    let claim = self.claims[member].take();
+                    claim.into_iter().for_each(|id| self.world.cancel(0, id, true));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn handle(&mut self, event: MemberEvent) {
+        let mut actions = Vec::new();
+        self.machine.handle(self.world.now, event, &mut self.world.random, &mut actions);
+        self.carry_out(actions);
+    }
+
+    fn progress(&self, id: ClaimId) -> Progress<'_> {
+        let state = self.world.clients[0].standing(id);
+        state.as_ref().map_or(Progress::Other, RequestState::progress)
+    }
+
+    fn run_until(&mut self, end: Time) {
+        loop {
+            let due = self.machine.next_wake();
+            let stepped = self.world.step(due.min(end));
+            self.world.events.clear();
+            if due <= self.world.now {
+                self.handle(MemberEvent::Wake);
+            }
+            for member in 0..self.claims.len() {
+                let claim = self.claims[member].filter(|_| self.machine.awaits(member));
+                let event = claim.and_then(|id| MemberEvent::result(member, self.progress(id)));
+                event.into_iter().for_each(|event| self.handle(event));
+            }
+            if !stepped && due > end {
+                return;
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn it_ends_three_node_timeouts_after_the_wait_at_the_latest(
+        seed: u64, wait in 0..300_u32, stop in vec((0..NODES, 1..200_u32), 0..3),
+    ) {
+        let (masters, clients, node_timeout) = (NODES, 1, NODE_TIMEOUT);
+        let config = Config { masters, clients, node_timeout, ..Config::default() };
+        let mut world = World::new(seed, config);
+        world.run_until(Time::from_millis(100));
+        for (node, ms) in stop {
+            world.stop_for(node, MS * ms);
+        }
+        world.occupy(&key(1), MS * wait / 2);
+        let mut actions = Vec::new();
+        let machine = MultiLock::start(world.now, 3, MS * wait, &mut actions);
+        let mut caller = Caller { world, machine, claims: vec![None; 3] };
+        let end = caller.world.now.plus(MS * wait + NODE_TIMEOUT * 3);
+        caller.carry_out(actions);
+        caller.run_until(end);
+        prop_assert!(caller.machine.is_held() || caller.machine.failure().is_some());
+    }
 }

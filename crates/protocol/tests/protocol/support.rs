@@ -22,10 +22,6 @@ impl Random {
         splitmix64(&mut self.0) % bound
     }
 
-    pub(crate) fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.below(length as u64)).expect("an index fits")
-    }
-
     /// Up to this number of milliseconds.
     pub(crate) fn millis(&mut self, bound: u64) -> Duration {
         Duration::from_millis(self.below(bound))
@@ -52,6 +48,7 @@ impl Rng for Random {
 }
 
 /// Tokens count up, and all pauses are the same.
+#[derive(Clone)]
 pub(crate) struct Count {
     pub(crate) tokens: u64,
     pub(crate) pause: Duration,

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::{BOOT, Command, Expect};
+use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
-    AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Drift,
-    Guard, Hold, Input, Key, Link, NodeId, Reply, Time,
+    AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Hold,
+    Input, Key, Link, NodeId, Reply, Time,
 };
-use redquorum_redis_model::{Close, Connection, Event as ServerEvent, Request, ServerReply};
+use redquorum_redis_model::{Connection, Event as ServerEvent, Request, ServerReply};
 
 use crate::master::Master;
 use crate::support::{MS, Random, token};
@@ -24,7 +24,6 @@ pub(crate) struct Config {
     pub(crate) masters: usize,
     pub(crate) clients: usize,
     pub(crate) node_timeout: Duration,
-    pub(crate) guard: Option<Guard>,
     pub(crate) wake_ups: bool,
     pub(crate) fair: bool,
     /// The longest delay of a message, in microseconds.
@@ -41,7 +40,6 @@ impl Default for Config {
             masters: 5,
             clients: 3,
             node_timeout: MS * 20,
-            guard: None,
             wake_ups: false,
             fair: false,
             latency: 3_000,
@@ -60,8 +58,6 @@ pub(crate) enum WorldEvent {
     Wrote(usize, usize, Command),
     /// A client got a reply on a connection.
     Received(WireId, Reply),
-    /// A client reported the reply to the request with this number.
-    Replied(u64, Reply),
 }
 
 /// A connection: the client, the master, and the link's number for the connection.
@@ -103,14 +99,7 @@ pub(crate) struct World {
     entered: u64,
 }
 
-/// The same guard with another salt, so its probation keys have other names.
-fn salted(guard: Guard, salt: u64) -> Guard {
-    let other = Guard::new(guard.max_ttl(), Drift::default(), salt).expect("it was short");
-    guard.clock_bound().map_or(other, |bound| other.with_clock_bound(bound).expect("it was"))
-}
-
 impl World {
-    /// With a guard, the masters are initialized.
     pub(crate) fn new(seed: u64, config: Config) -> Self {
         let mut world = Self {
             now: Time::ZERO,
@@ -124,12 +113,7 @@ impl World {
             queue: BTreeMap::new(),
             entered: 0,
         };
-        for Master { server, .. } in &mut world.masters {
-            let marker = config.guard.map(|guard| guard.marker(&server.run_id(), false));
-            marker.iter().for_each(|marker| server.set(0, BOOT, marker.as_bytes(), None));
-        }
         for client in 0..config.clients {
-            let salt = client as u64 + 1;
             let bounds = Bounds::for_node_timeout(config.node_timeout);
             let client_config = ClientConfig {
                 nodes: config.masters,
@@ -137,8 +121,8 @@ impl World {
                 bounds: Bounds { retry_max: MS * 50, ..bounds },
                 wake_ups: config.wake_ups,
                 fair: config.fair,
-                guard: config.guard.map(|guard| salted(guard, salt)),
-                inbox: if config.wake_ups { salt } else { 0 },
+                guard: None,
+                inbox: if config.wake_ups { client as u64 + 1 } else { 0 },
             };
             let mut out = Vec::new();
             world.clients.push(Client::start(client_config, &mut out));
@@ -186,12 +170,6 @@ impl World {
         self.requests[client].retain(|of| *of != id);
     }
 
-    /// The requests of all clients.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (usize, ClaimId)> {
-        let all = self.requests.iter().enumerate();
-        all.flat_map(|(client, ids)| ids.iter().map(move |id| (client, *id)))
-    }
-
     pub(crate) fn believes(&self, client: usize, id: ClaimId) -> bool {
         let held = |hold: &Hold| hold.lost().is_none() && self.now < hold.deadline();
         self.clients[client].hold(id).is_some_and(held)
@@ -211,11 +189,8 @@ impl World {
                     self.wire((client, node.index(), epoch)).given_up = true;
                 }
                 ClientEffect::Changed(id) => self.events.push(WorldEvent::Changed(client, id)),
-                // The driver checks all links at each event.
-                ClientEffect::Rearm { .. } => {}
-                ClientEffect::Replied { request, reply, .. } => {
-                    self.events.push(WorldEvent::Replied(request, reply));
-                }
+                // The driver checks all links at each event, and its callers ask masters nothing.
+                ClientEffect::Rearm { .. } | ClientEffect::Replied { .. } => {}
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }
@@ -396,68 +371,11 @@ impl World {
         }
     }
 
-    /// Ends the master's process. With `amnesia`, the next process has lost all data.
-    pub(crate) fn kill(&mut self, master: usize, amnesia: bool) {
-        let (server, mut events) = (&mut self.masters[master].server, Vec::new());
-        server.kill(&mut events);
-        if amnesia {
-            server.flush_all();
-        }
-        self.report(master, events);
-    }
-
-    /// Starts a new process in the place of one that ended.
-    pub(crate) fn restart(&mut self, master: usize) {
-        let wall = self.masters[master].wall(self.now);
-        self.masters[master].server.start(wall);
-    }
-
     /// Lets another client hold a resource on every master for `length`.
     pub(crate) fn occupy(&mut self, key: &Key, length: Duration) {
         let ttl_ms = u64::try_from(length.as_millis()).expect("it is short");
         for master in &mut self.masters {
-            let wall = master.wall(self.now);
-            master.server.set(wall, key, token(u64::MAX).as_bytes(), Some(ttl_ms));
+            master.server.set(self.now.as_nanos(), key, token(u64::MAX).as_bytes(), Some(ttl_ms));
         }
-    }
-
-    /// Delays bytes on the current connection by `length`, even if the client gives the connection
-    /// up meanwhile. A new connection takes another path.
-    pub(crate) fn cut(&mut self, client: usize, master: usize, length: Duration) {
-        let healed = self.now.plus(length);
-        let today = self.wires.range_mut((client, master, 0)..=(client, master, u64::MAX)).last();
-        if let Some((_, wire)) = today {
-            wire.last = wire.last.map(|last| last.max(healed));
-        }
-    }
-
-    /// Ends a client's process.
-    pub(crate) fn end_client(&mut self, client: usize) {
-        self.requests[client].clear();
-        for (id, wire) in self.wires.range_mut((client, 0, 0)..(client + 1, 0, 0)) {
-            wire.given_up = true;
-            if let Some(connection) = wire.connection {
-                self.masters[id.1].server.close(connection, Close::Reset);
-            }
-        }
-    }
-
-    /// Heals all masters, ends all requests, and lets `length` pass.
-    pub(crate) fn heal(&mut self, length: Duration) {
-        for master in 0..self.masters.len() {
-            self.restart(master);
-            self.resume(master);
-        }
-        for (client, id) in self.requests().collect::<Vec<_>>() {
-            self.cancel(client, id, false);
-        }
-        self.run_until(self.now.plus(length));
-    }
-
-    /// The numbers of keys on masters, and of entries in ledgers.
-    pub(crate) fn leftovers(&self) -> (usize, usize) {
-        let links = self.clients.iter().flat_map(Client::links);
-        let keys = self.masters.iter().map(|master| master.keys().count()).sum();
-        (keys, links.map(|link| link.owed() + link.claimed()).sum())
     }
 }

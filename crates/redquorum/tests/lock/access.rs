@@ -124,7 +124,7 @@ async fn a_command_that_is_forbidden_is_named_by_its_master() {
     for word in needed {
         let (_masters, lock) = with_user(&MINIMAL_ACL.replace(&format!(" {word}"), ""), 0).await;
         let error = works(&lock).await.expect_err(word);
-        // The texts of the servers: `KNOWN_ERRORS` of the protocol.
+        // The texts of the servers: `known_errors` of the protocol.
         let wordings = ["no permissions to run", "can't run this command"];
         assert!(wordings.iter().any(|wording| error.contains(wording)), "{word}: {error}");
     }

@@ -1,8 +1,7 @@
 //! Acquire: every product of outcomes in every order, drops, deadlines, tokens, waiting.
 
 use redquorum_protocol::{
-    Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Reply, Time, VoteRequest,
-    WaitPolicy,
+    Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Reply, Time, WaitPolicy,
 };
 
 use super::play::*;
@@ -73,8 +72,7 @@ fn check_failure(play: &Play, said: &[CommandOutcome]) {
 
 /// A drop enqueues the clean-up of every master once. Later replies change nothing.
 fn check_drop(play: &Play, said: &[CommandOutcome]) {
-    let mut dropped = play.fork();
-    dropped.effects.clone_from(&play.effects);
+    let mut dropped = play.clone();
     dropped.handle(Input::Abandon);
     assert_eq!(dropped.claim, Claim::Ended);
     assert_eq!(dropped.cleaned_up(said.len(), 1), vec![1; said.len()], "{said:?}");
@@ -146,48 +144,6 @@ fn an_early_wake_does_nothing() {
         play.wake_at(Time::from_nanos(early + 1));
         assert_ne!(play.claim, before, "and the wake in time does something");
     }
-}
-
-#[test]
-fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_count() {
-    let mut play = Play::acquire(5, waiting(100, false));
-    play.reply_all(Attempt(1), 0..3, TAKEN);
-    assert_eq!(play.cleaned_up(5, 1), [1; 5]);
-    play.effects.clear();
-    play.wake_at(START.plus(5 * MS));
-    let second = token(2);
-    let sets = |(_, request): &(usize, VoteRequest)| matches!(request, VoteRequest::Set { token, .. } if *token == second);
-    assert_eq!(play.asked().iter().filter(|asked| sets(asked)).count(), 5);
-    // Five late grants of the first attempt do not count for the second.
-    play.reply_all(Attempt(1), ALL, Created);
-    assert_eq!(play.verdict(), None);
-    let mut dropped = play.fork();
-    dropped.handle(Input::Abandon);
-    assert_eq!((dropped.cleaned_up(5, 2), dropped.cleaned_up(5, 1)), (vec![1; 5], vec![0; 5]));
-    // They say nothing about the lease of the second attempt either.
-    play.reply_all(Attempt(2), 0..3, Created);
-    play.handle(Input::Collect);
-    let before = play.claim.clone();
-    play.reply_all(Attempt(1), [3], Created);
-    play.reply_all(Attempt(1), [4], TAKEN);
-    assert_eq!(play.claim, before);
-    play.reply_all(Attempt(2), [3], Created);
-    assert_ne!(play.claim, before, "a late reply to its own attempt counts");
-}
-
-#[test]
-fn the_last_attempt_is_made_at_the_end_of_the_wait_and_none_behind_it() {
-    let mut play = Play::acquire(1, waiting(12, false));
-    let mut started = vec![];
-    for attempt in 1..10 {
-        started.push(play.now);
-        play.reply_all(Attempt(attempt), [0], TAKEN);
-        if play.verdict().is_some() {
-            break;
-        }
-        play.wake();
-    }
-    assert_eq!(started, [0, 5, 10, 12].map(|at| START.plus(at * MS)));
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Cause, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Time, Turn,
-    VoteRequest, WaitPolicy, WaiterId, WakeUp,
+    Cause, Effect, Failure, Holder, Input, NodeId, Position, QueueEvent, Reply, Turn, VoteRequest,
+    WaitPolicy, WaiterId, WakeUp,
 };
 
 use super::play::*;
@@ -163,23 +163,6 @@ fn without_a_wait_a_refused_first_attempt_enqueues_once() {
 }
 
 #[test]
-fn a_waiter_that_is_first_on_a_quorum_and_finds_the_resource_free_attempts() {
-    let mut play = Play::acquire(5, policy());
-    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Position::Last))));
-    play.reply_all(Enqueue(1), [3, 1], free(1, 0));
-    assert_eq!(play.asks().len(), 0);
-    play.reply_all(Enqueue(1), [0], free(1, 0));
-    assert_eq!(play.asks().len(), 5, "all masters at once");
-    play.reply_all(Attempt(1), 0..3, Created);
-    assert_eq!(play.leaves(), [], "it keeps its positions");
-    play.effects.clear();
-    play.handle(Input::Collect);
-    play.handle(Input::Release);
-    assert_eq!(play.cleans_up(), ALL.map(|at| (at, WakeUp::First)));
-    assert_eq!(play.left_with(), [Some(WAITER); 5]);
-}
-
-#[test]
 fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_masters() {
     for (said, goes) in [
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
@@ -211,18 +194,6 @@ fn a_waiter_subscribes_before_it_enqueues_and_one_round_is_enough() {
 }
 
 #[test]
-fn the_largest_number_is_sent_to_all_masters() {
-    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
-    play.placed([3, 1, 7, 2, 2].map(|number| free(number, 1)));
-    assert_eq!(play.stands(), Some((2, Position::NotBefore(7))));
-    play.reply_all(Enqueue(2), ALL, free(7, 1));
-    assert_eq!(play.stands(), None, "a quorum keeps it");
-    assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others are first");
-    play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.stands(), Some((3, Position::At(7))));
-}
-
-#[test]
 fn a_waiter_that_a_quorum_wakes_attempts_at_once_and_no_other() {
     let mut play = Play::behind();
     play.event(ALL, QueueEvent::Free(WaiterId::new(77)));
@@ -238,31 +209,6 @@ fn where_wake_ups_are_lost_all_masters_are_asked_a_moment_after_the_first() {
     let mut play = Play::looking();
     play.reply_all(Enqueue(2), ALL, free(2, 0));
     assert_eq!(play.asks().len(), 5);
-}
-
-#[test]
-fn a_wake_up_between_the_answers_of_a_round_counts() {
-    let mut play = Play::looking();
-    play.reply_all(Enqueue(2), [4], held(2, 1));
-    play.woken([0, 1]);
-    assert_eq!(play.asks().len(), 0);
-    play.reply_all(Enqueue(2), [2], free(2, 0));
-    assert_eq!(play.asks().len(), 5);
-}
-
-#[test]
-fn a_waiter_behind_others_looks_at_one_master_about_every_second() {
-    let mut play = Play::behind();
-    let (mut last, mut looked) = (START, Vec::new());
-    while play.now < START.plus(6_000 * MS) {
-        looked.push(play.looked_at());
-        let after = play.now.since(last);
-        assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
-        last = play.now;
-        // A free resource is for the waiter at the head.
-        play.reply_all(Enqueue(1), looked.last().copied(), free(2, 1));
-    }
-    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
 }
 
 #[test]
@@ -285,55 +231,6 @@ fn a_waiter_that_masters_do_not_wake_asks_as_the_policy_has_it_and_keeps_its_pos
         play.wake_at(play.now.plus(300 * MS));
     }
     assert_eq!(play.rng.paused, [1, 2, 3, 4, 5, 6]);
-}
-
-#[test]
-fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
-    let mut dropped = Play::behind();
-    dropped.handle(Input::Abandon);
-    assert_eq!(dropped.leaves(), out());
-    let mut over = Play::behind();
-    over.wake_at(START.plus(20_000 * MS));
-    let (round, _) = over.stands().unwrap();
-    over.reply_all(Enqueue(round), ALL, held(2, 1));
-    assert_eq!(over.leaves(), out());
-    let acquire = over.acquiring();
-    assert_eq!((acquire.failure(), acquire.attempt()), (Some(Failure::Taken), 0));
-    assert!(over.asked().is_empty() && over.claim.next_wake() == Time::NEVER);
-    // Later replies change nothing.
-    over.effects.clear();
-    over.reply_all(Enqueue(round), ALL, free(2, 0));
-    assert_eq!(over.effects, []);
-}
-
-#[test]
-fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
-    let once = WaitPolicy { wait: Duration::ZERO, ..policy() };
-    for (reply, asked, verdict) in [(free(2, 1), 0, Some(false)), (free(1, 0), 5, None)] {
-        let mut play = Play::queued(once);
-        play.reply_all(Enqueue(1), ALL, reply);
-        assert_eq!((play.asks().len(), play.verdict()), (asked, verdict));
-    }
-}
-
-#[test]
-fn where_no_quorum_keeps_queues_attempts_are_made_without() {
-    let mut play = Play::queued(policy());
-    play.reply_all(Enqueue(1), 0..2, free(9, 8));
-    play.reply_all(Enqueue(1), 2..4, NoQueue);
-    assert_eq!(play.asks().len(), 0, "one more may answer");
-    play.reply_all(Enqueue(1), [4], NoQueue);
-    assert_eq!((play.leaves(), play.asked().len()), (out().to_vec(), 5));
-    play.effects.clear();
-    // From then on the claim waits without queues.
-    play.reply_all(Attempt(1), ALL, TAKEN);
-    assert_eq!((play.leaves(), play.stands()), (vec![], None));
-    play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.asks().len(), 5);
-    // A master that returns another error may still keep a queue.
-    let mut play = Play::queued(policy());
-    play.reply_all(Enqueue(1), ALL, Unknown(Cause::Error("LOADING".into())));
-    assert_eq!(play.asks().len(), 0);
 }
 
 #[test]
@@ -421,15 +318,6 @@ fn a_first_waiter_that_finds_the_resource_taken_keeps_its_position() {
     play.effects.clear();
     play.wake_at(START.plus(5 * MS));
     assert_eq!(play.stands(), Some((2, Position::At(1))));
-}
-
-#[test]
-fn a_number_that_a_quorum_keeps_does_not_change() {
-    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
-    play.reply_all(Enqueue(1), 0..4, held(5, 1));
-    // The request reached this master late, behind later waiters.
-    play.reply_all(Enqueue(1), [4], held(9, 3));
-    assert_eq!(play.stands(), Some((2, Position::At(5))));
 }
 
 #[test]

@@ -186,20 +186,6 @@ fn a_master_that_lost_the_key_before_the_number_was_certified_has_a_gap() {
     assert!(members.len() <= 4 && !members.contains(NodeId::new(0)));
 }
 
-#[test]
-fn an_extension_of_a_fenced_lease_sends_its_token() {
-    let mut run = Run::start(&[Number(7), Number(7), Grant::Error]);
-    assert_eq!(run.token(), Some(7));
-    run.play.effects.clear();
-    run.play.handle(Input::extend(config(3)));
-    let fences = run.play.asked().into_iter().map(|(_, request)| match request {
-        VoteRequest::Keep { fence, repair, .. } => (fence.map(|fence| fence.number), repair),
-        other => panic!("{other:?}"),
-    });
-    let expected = [(Some(7), false), (Some(7), false), (Some(7), true)];
-    assert_eq!(fences.collect::<Vec<_>>(), expected);
-}
-
 /// Asserts that a driver that sleeps until the last `next_wake` need not look at the claim again,
 /// unless it is notified.
 fn reply_and_check(play: &mut Play, step: RoundId, at: usize, reply: Option<Reply>) {

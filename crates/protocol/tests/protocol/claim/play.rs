@@ -83,6 +83,7 @@ macro_rules! found {
 pub(crate) use found;
 
 /// One claim and all its effects. Tokens count up, and pauses are 5 ms.
+#[derive(Clone)]
 pub(crate) struct Play {
     pub(crate) claim: Claim,
     pub(crate) rng: Count,
@@ -121,8 +122,7 @@ impl Play {
 
     /// A copy that starts without effects.
     pub(crate) fn fork(&self) -> Self {
-        let rng = Count { tokens: self.rng.tokens, ..Count::new(self.rng.pause) };
-        Self { claim: self.claim.clone(), rng, effects: Vec::new(), now: self.now }
+        Self { effects: Vec::new(), ..self.clone() }
     }
 
     pub(crate) fn handle(&mut self, input: Input) {

@@ -155,39 +155,6 @@ fn a_waiter_that_fewer_masters_wake_asks_the_first_master_a_moment_later() {
 }
 
 #[test]
-fn a_wake_up_before_the_answer_to_the_look_is_about_an_earlier_lease() {
-    let mut play = Play::waiting(10);
-    for _ in 0..2 {
-        play.wake();
-        play.refused();
-        play.effects.clear();
-        play.woken(0..5);
-        assert_eq!(play.asks(), []);
-        play.look(ALL, held(9, 10_000));
-        play.wake_at(play.now.plus(5 * MS));
-        assert_eq!(play.asks(), [], "it sleeps");
-        play.woken(0..5);
-        assert_eq!(play.asks(), ALL);
-        play.refused();
-        play.look(ALL, held(9, 10));
-    }
-}
-
-#[test]
-fn a_master_that_wakes_it_only_from_now_on_is_looked_at_again() {
-    let mut play = Play::first();
-    play.refused();
-    play.look(ALL, held(9, 10_000));
-    play.effects.clear();
-    play.event([2], QueueEvent::Subscribed);
-    assert_eq!(play.enqueues(), [2]);
-    play.event(ALL, QueueEvent::Subscribed);
-    // The holder released in between.
-    play.look(0..3, FREE);
-    assert_eq!(play.asks(), [0]);
-}
-
-#[test]
 fn a_master_that_subscribes_late_is_asked_again_unless_it_is_over() {
     // The master may have dropped a waiter that it could not wake.
     let mut unanswered = Play::first();
@@ -213,54 +180,6 @@ fn a_master_that_subscribes_late_is_asked_again_unless_it_is_over() {
 }
 
 #[test]
-fn a_wake_up_before_the_first_look_counts_where_that_finds_the_resource_free() {
-    let refused = || {
-        let mut play = Play::waiting(10);
-        play.wake();
-        play.refused();
-        play.woken(0..3);
-        play.effects.clear();
-        play
-    };
-    let mut free = refused();
-    free.look([1], FREE);
-    assert_eq!(free.asks(), ALL, "a quorum has woken it");
-    let mut held_again = refused();
-    held_again.look([1], held(9, 10_000));
-    held_again.look([0], FREE);
-    assert_eq!(held_again.asks(), [], "one of the quorum is taken");
-    held_again.look([2], FREE);
-    held_again.wake();
-    assert_eq!(held_again.asks(), [0]);
-    // The first check follows the clean-up, which may itself have freed the resource.
-    let mut not_woken = refused();
-    not_woken.look([4], FREE);
-    assert_eq!(not_woken.asks(), []);
-}
-
-#[test]
-fn one_master_after_the_other_is_looked_at_about_every_second() {
-    let mut play = Play::waiting(60_000);
-    let mut looked = Vec::new();
-    while play.now < after(6_000) {
-        play.wake();
-        looked.extend(play.enqueues());
-        assert_eq!(play.effects.len(), 1, "{:?}", play.effects);
-        play.effects.clear();
-        play.look([*looked.last().unwrap()], held(9, 60_000));
-    }
-    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
-    assert!((6..=12).contains(&looked.len()), "{looked:?}");
-    // The wake-up was lost.
-    play.wake();
-    let at = play.enqueues()[0];
-    play.effects.clear();
-    play.look([at], FREE);
-    play.wake();
-    assert_eq!(play.asks(), [0]);
-}
-
-#[test]
 fn each_master_is_looked_at_before_a_position_lapses_there() {
     let nodes = 64;
     let config = LockConfig::new(nodes, 60_000 * MS, Drift::default(), 50 * MS).unwrap();
@@ -279,19 +198,6 @@ fn each_master_is_looked_at_before_a_position_lapses_there() {
 }
 
 #[test]
-fn a_waiter_that_too_few_masters_wake_tries_again_as_the_policy_has_it() {
-    let mut play = Play::first();
-    play.refused();
-    play.event(0..2, QueueEvent::Subscribed);
-    play.event(2..5, QueueEvent::NotSubscribed);
-    play.look(ALL, held(9, 60_000));
-    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
-    let mut play = Play::waiting(60_000);
-    play.event(0..3, QueueEvent::NotSubscribed);
-    assert_eq!(play.claim.next_wake(), after(5), "and from when connections break");
-}
-
-#[test]
 fn a_waiter_enqueues_on_no_master_that_refuses_to_wake_it() {
     let mut play = Play::waiting(10);
     play.event([1], QueueEvent::Refused);
@@ -303,21 +209,6 @@ fn a_waiter_enqueues_on_no_master_that_refuses_to_wake_it() {
     play.effects.clear();
     play.refused();
     assert_eq!(play.enqueues(), ALL, "it does on the next connection");
-}
-
-#[test]
-fn where_no_quorum_keeps_queues_a_waiter_leaves_them() {
-    let mut play = Play::subscribed(policy(Turn::First));
-    play.look([0, 2], NoQueue);
-    assert_eq!(play.leaves(), []);
-    play.look([4], NoQueue);
-    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
-    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
-    play.effects.clear();
-    play.wake_at(after(5));
-    assert_eq!(play.asks(), ALL);
-    play.refused();
-    assert_eq!(play.enqueues(), []);
 }
 
 #[test]
@@ -337,24 +228,6 @@ fn the_others_are_asked_only_when_the_first_grants_or_is_silent_or_unknown() {
         }
         assert_eq!(play.asks(), asked, "{reply:?}");
     }
-}
-
-#[test]
-fn only_masters_that_were_asked_are_cleaned_up() {
-    let mut refused = Play::asking_first();
-    refused.reply_all(Attempt(2), [0], TAKEN);
-    assert_eq!(refused.cleans_up(), [(0, WakeUp::None)]);
-    let mut silent = Play::asking_first();
-    silent.wake();
-    silent.refused();
-    assert_eq!(silent.cleans_up(), all_clean_up(WakeUp::None));
-    // A waiter that gives up leaves the queues of the others, too.
-    let mut dropped = Play::asking_first();
-    dropped.handle(Input::Abandon);
-    assert_eq!(dropped.cleans_up(), [(0, WakeUp::First)]);
-    assert_eq!(dropped.left_with(), [Some(WAITER)]);
-    let left: Vec<usize> = dropped.leaves().into_iter().map(|(at, _)| at).collect();
-    assert!((1..5).all(|at| left.contains(&at)), "{left:?}");
 }
 
 #[test]
@@ -559,32 +432,4 @@ fn a_yielded_turn_lets_others_go_first_and_a_handed_off_one_does_not_wait() {
     assert_eq!(other.asks(), [0]);
     let hurried = WaitPolicy { wait: Duration::ZERO, ..policy(Turn::Yielded) };
     assert_eq!(Play::acquire(5, hurried).asked().len(), 5, "no time to wait");
-}
-
-#[test]
-fn no_waiter_sleeps_beyond_the_end_of_its_wait_and_the_last_attempt_asks_all() {
-    let mut play = Play::subscribed(WaitPolicy { wait: 700 * MS, ..policy(Turn::First) });
-    play.look(ALL, held_by(Holder::NoExpiry));
-    while play.now < after(700) {
-        assert!(play.claim.next_wake() <= after(700));
-        play.wake();
-    }
-    assert_eq!(play.asks(), ALL);
-    play.refused();
-    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
-    play.reply_all(Cleanup(play.attempt()), ALL, Taken(Holder::NoExpiry));
-    assert_eq!(play.verdict(), Some(false));
-}
-
-#[test]
-fn a_waiter_reports_why_its_latest_attempt_failed() {
-    let latest = |play: &Play| play.acquiring().latest_failure();
-    let mut play = Play::first();
-    assert_eq!(latest(&play), None);
-    play.refused();
-    assert_eq!(latest(&play), Some(Failure::Taken));
-    play.wake();
-    play.wake();
-    play.wake_at(play.now.plus(50 * MS));
-    assert_eq!((play.attempt(), latest(&play)), (2, Some(Failure::NoQuorum)));
 }

@@ -5,7 +5,6 @@ use redquorum_protocol::{Extension, OwnerId, Reentry, Time};
 use super::*;
 
 const ONE: OwnerId = OwnerId(1);
-const TWO: OwnerId = OwnerId(2);
 
 impl ClientTest {
     fn request(&mut self, owner: OwnerId, ttl: Option<Duration>, wait: Duration) -> ClaimId {
@@ -48,70 +47,6 @@ impl ClientTest {
 }
 
 #[test]
-fn an_owner_gets_a_handle_of_its_lease_and_no_master_is_asked() {
-    let mut test = ClientTest::new();
-    let lease = test.owned(ONE);
-    let again = test.request(ONE, None, TTL);
-    assert!(test.writes_nothing());
-    assert_eq!(test.look(again), "reentered");
-    assert_eq!((test.take(again), test.look(again).as_str()), (Some(lease), "gone"));
-    assert_eq!(test.handles(lease), 2);
-    // Another owner asks the masters.
-    test.request(TWO, None, Duration::ZERO);
-    assert!(!test.writes_nothing());
-    assert_eq!(test.handles(lease), 2);
-}
-
-#[test]
-fn a_lease_past_its_deadline_gets_no_handle() {
-    let mut test = ClientTest::new();
-    let lease = test.owned(ONE);
-    test.world.now = test.deadline(lease);
-    let new = test.request(ONE, None, Duration::ZERO);
-    test.serve();
-    test.collect(new);
-    assert_eq!((test.handles(lease), test.handles(new)), (1, 1));
-    // The next handle is of the new lease, also once the old one is given back.
-    test.act(|client, cx| client.cancel(lease, cx));
-    let again = test.request(ONE, None, Duration::ZERO);
-    assert_eq!(test.take(again), Some(new));
-}
-
-#[test]
-fn a_handle_that_its_caller_does_not_take_is_given_back() {
-    let mut test = ClientTest::new();
-    let lease = test.owned(ONE);
-    let [ready, extends] = [None, Some(2 * TTL)].map(|ttl| test.request(ONE, ttl, TTL));
-    assert_eq!(test.handles(lease), 3);
-    for id in [ready, extends] {
-        test.act(|client, cx| client.cancel(id, cx));
-        assert_eq!(test.take(id), None);
-    }
-    assert_eq!((test.handles(lease), test.client().owned_resources()), (1, 1));
-    test.act(|client, cx| client.cancel(lease, cx));
-    assert_eq!(test.client().owned_resources(), 0);
-}
-
-#[test]
-fn one_request_of_an_owner_asks_and_the_others_share_its_lease() {
-    let mut test = ClientTest::new();
-    let first = test.request(ONE, None, TTL);
-    let written = test.written()[0].len();
-    let others = [(); 3].map(|()| test.request(ONE, None, TTL));
-    assert_eq!(test.written()[0].len(), written, "they send nothing");
-    others.iter().for_each(|id| assert_eq!(test.look(*id), "queued"));
-    test.serve();
-    others.iter().for_each(|id| assert_eq!(test.look(*id), "queued", "it is not collected"));
-    test.world.events.clear();
-    test.collect(first);
-    assert!(others.iter().all(|id| test.has_changed(*id)), "they are notified");
-    for (before, id) in (1..).zip(others) {
-        assert_eq!((test.handles(first), test.look(id).as_str()), (before, "reentered"));
-        assert_eq!(test.take(id), Some(first));
-    }
-}
-
-#[test]
 fn if_the_request_that_asks_has_no_lease_the_next_one_asks() {
     for gives_up in [false, true] {
         let mut test = ClientTest::new();
@@ -136,20 +71,6 @@ fn if_the_request_that_asks_has_no_lease_the_next_one_asks() {
 }
 
 #[test]
-fn a_request_waits_for_another_one_of_its_owner_for_at_least_a_node_timeout() {
-    for (wait, waits) in [(Duration::ZERO, NODE_TIMEOUT), (3 * NODE_TIMEOUT, 3 * NODE_TIMEOUT)] {
-        let mut test = ClientTest::new();
-        test.request(ONE, None, TTL);
-        let second = test.request(ONE, None, wait);
-        test.pass(waits - MS);
-        assert_eq!(test.look(second), "queued");
-        test.pass(MS);
-        assert_eq!(test.client().look_again_at(second, test.world.now), test.world.now);
-        assert_eq!(test.look(second), format!("over: {:?}", Failure::Taken));
-    }
-}
-
-#[test]
 fn a_request_with_a_ttl_extends_the_lease_only_if_that_moves_the_deadline_to_a_later_time() {
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
@@ -165,21 +86,6 @@ fn a_request_with_a_ttl_extends_the_lease_only_if_that_moves_the_deadline_to_a_l
     assert_eq!(test.look(longer), "reentered");
     assert_eq!((test.take(longer), test.handles(lease)), (Some(lease), 3));
     assert!(test.deadline(lease) > deadline);
-}
-
-#[test]
-fn a_failed_extension_takes_nothing_away() {
-    let mut test = ClientTest::new();
-    let lease = test.owned(ONE);
-    let deadline = test.deadline(lease);
-    let longer = test.request(ONE, Some(2 * TTL), TTL);
-    (0..NODES).for_each(|master| test.world.kill(master, false));
-    test.serve();
-    assert!(test.look(longer).starts_with("refused: NotExtended(NoQuorum"));
-    assert_eq!((test.handles(lease), test.deadline(lease)), (1, deadline));
-    // Without a TTL, the owner gets its handle.
-    let again = test.request(ONE, None, TTL);
-    assert_eq!(test.take(again), Some(lease));
 }
 
 #[test]
@@ -236,16 +142,6 @@ fn a_holder_learns_how_its_extension_ended_after_the_rounds_of_requests() {
     }
     let ended = test.client().hold(lease).unwrap().ended(extension).map(|(ended, _)| ended);
     assert_eq!(ended, Some(Extension::Extended));
-}
-
-#[test]
-fn a_fencing_token_is_not_given_to_a_lease_that_has_none() {
-    let mut test = ClientTest::new();
-    let lease = test.owned(ONE);
-    let fenced = config().with_fencing(60 * TTL).unwrap();
-    let id = test.request_on(fenced, ONE, None, TTL);
-    assert_eq!(test.look(id), "refused: HeldUnfenced");
-    assert_eq!((test.handles(lease), test.client().hold(lease).unwrap().lost()), (1, None));
 }
 
 #[test]

@@ -268,22 +268,6 @@ fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
 }
 
 #[test]
-fn small_steps_add_up_over_a_lease_and_not_beyond_it() {
-    let mut master = Master::greeted();
-    for _ in 0..20 {
-        // 400 ms in 5 s: less than the bound in any window.
-        master.pass(S);
-        master.ahead += 80 * MS;
-        assert_eq!(master.grant().0, Reply::Created);
-    }
-    for _ in 0..6 {
-        master.pass(500 * MS);
-        master.ahead += 100 * MS;
-    }
-    assert!(master.is_stepped());
-}
-
-#[test]
 fn a_slow_answer_costs_its_own_vote_and_no_other() {
     let mut master = Master::greeted();
     master.pass(5 * S);
@@ -320,39 +304,6 @@ fn a_clock_that_is_set_back_is_trusted_and_its_correction_is_not() {
     assert_eq!(master.grant().0, Reply::Created);
     master.ahead += 2 * S;
     assert!(master.is_stepped());
-}
-
-#[test]
-fn a_marker_that_changes_is_seen_by_the_look_at_the_clock() {
-    let mut master = Master::greeted();
-    master.bench.pass(2 * S);
-    master.bench.look();
-    master.reply(Reply::Marked { boot: None, probation: None });
-    let (reply, _) = master.grant();
-    assert_eq!(why(&reply), Some(&Distrust::Forgot));
-}
-
-#[test]
-fn errors_and_garbage_carry_no_clock() {
-    let mut master = Master::greeted();
-    let error = Reply::Unknown(Cause::Error(Arc::from("OOM")));
-    assert_eq!(master.ask(error.clone(), MS), (error, None));
-    master.bench.handle(LinkInput::Wake);
-    let times = [u64::MAX, 0, 1];
-    for micros in times {
-        master.tags += 1;
-        master.bench.set(master.tags, master.tags);
-        master.bench.look();
-        master.bench.reply(1, Reply::Created.stamped(micros));
-        if micros == u64::MAX {
-            let effects = master.bench.look();
-            assert!(
-                matches!(&effects[..], [LinkEffect::Reply(_, Reply::Timed { reply, .. })]
-                if why(reply).is_some()),
-                "{effects:?}"
-            );
-        }
-    }
 }
 
 #[derive(Clone, Debug)]

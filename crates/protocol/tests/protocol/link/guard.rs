@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId, Time,
+    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId,
 };
 
 use super::bench::*;
@@ -26,17 +26,6 @@ fn greeted(boot: Option<&str>) -> Bench {
 
 fn with_boot(epoch: u64, run: &str, boot: Option<&str>) -> Greeting {
     Greeting { boot: boot.map(Arc::from), ..greeting(epoch, run) }
-}
-
-fn guarded_set(number: u64) -> TestEffect {
-    LinkEffect::Write(Command::Guarded {
-        key: key(),
-        token: token(number),
-        ttl_ms: 1_000,
-        fair: false,
-        fence: None,
-        marker: Arc::from(MARKER),
-    })
 }
 
 fn shows(boot: &str, probation: &str) -> Reply {
@@ -60,16 +49,6 @@ fn distrusted(tag: u64, why: Distrust, left: Duration) -> TestEffect {
 }
 
 #[test]
-fn a_marked_master_is_asked_at_once_by_the_marker() {
-    let mut bench = greeted(Some(MARKER));
-    bench.set(1, 1);
-    assert_eq!(bench.look(), [guarded_set(1)]);
-    bench.reply(1, Reply::Created);
-    assert_eq!(bench.look(), [LinkEffect::Reply(1, Reply::Created)]);
-    assert_eq!(bench.link.next_wake(), Time::NEVER, "nothing to look for");
-}
-
-#[test]
 fn a_master_without_a_marker_gets_no_grants_but_extensions_and_clean_ups() {
     let mut bench = greeted(None);
     look(&mut bench);
@@ -80,46 +59,6 @@ fn a_master_without_a_marker_gets_no_grants_but_extensions_and_clean_ups() {
     assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
     bench.clean_up(2, 3);
     assert_eq!(bench.look(), [write_delete(2)]);
-}
-
-#[test]
-fn the_probation_that_was_seen_for_a_quarantine_ends_in_the_marker() {
-    let mut bench = greeted(None);
-    let (begin, ended) = look(&mut bench);
-    let probation = begin.unwrap();
-    assert_eq!(ended, None);
-    bench.reply(1, shows("", &probation));
-    for second in 1..6 {
-        bench.pass(S);
-        let (_, ended) = look(&mut bench);
-        assert_eq!(ended, None, "after {second} s");
-        bench.reply(1, shows("", &probation));
-        bench.set(9, 9);
-        let left = guard().quarantine().saturating_sub(second * S);
-        assert_eq!(bench.look(), [distrusted(9, Distrust::Unmarked, left)]);
-    }
-    // The next check is at the end of the quarantine, not a second later.
-    bench.pass(guard().quarantine() - 5 * S);
-    let (_, ended) = look(&mut bench);
-    assert_eq!(ended, Some(probation));
-    bench.reply(1, shows(MARKER, ""));
-    bench.set(1, 1);
-    assert_eq!(bench.look(), [guarded_set(1)]);
-}
-
-#[test]
-fn another_probation_than_before_begins_the_quarantine_anew() {
-    let mut bench = greeted(None);
-    let (mine, _) = look(&mut bench);
-    bench.reply(1, shows("", &mine.unwrap()));
-    for second in 1..20 {
-        bench.pass(S);
-        let (_, ended) = look(&mut bench);
-        assert_eq!(ended, None, "after {second} s");
-        // One client flushes the master every four seconds, and another one starts the probation
-        // again.
-        bench.reply(1, shows("", &format!("other.{}", second / 4)));
-    }
 }
 
 #[test]
@@ -156,33 +95,6 @@ fn a_grant_that_met_a_newer_marker_of_the_same_process_costs_one_vote() {
 }
 
 #[test]
-fn a_new_connection_trusts_by_its_own_greeting() {
-    let mut bench = greeted(Some(MARKER));
-    bench.close(1);
-    bench.greet(2, with_boot(2, "b", Some(MARKER)));
-    bench.look();
-    bench.set(1, 1);
-    assert_eq!(bench.look(), [distrusted(1, Distrust::Restarted, guard().quarantine())]);
-}
-
-#[test]
-fn a_probation_is_not_carried_over_the_end_of_a_connection() {
-    let mut bench = greeted(None);
-    let (begin, _) = look(&mut bench);
-    let probation = begin.unwrap();
-    bench.reply(1, shows("", &probation));
-    bench.close(1);
-    bench.now = bench.now.plus(guard().quarantine());
-    bench.greet(2, with_boot(2, "b", None));
-    let said = bench.look();
-    let watch = said.iter().find_map(|said| match said {
-        LinkEffect::Write(Command::Watch { ended, .. }) => Some(ended.clone()),
-        _ => None,
-    });
-    assert_eq!(watch, Some(None));
-}
-
-#[test]
 fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
     let mut bench = greeted(None);
     look(&mut bench);
@@ -192,32 +104,6 @@ fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
     assert!(matches!(bench.look()[..], [LinkEffect::Dial(2)]), "stalled");
     bench.pass(S);
     assert_eq!(bench.look(), []);
-}
-
-#[test]
-fn an_error_to_a_check_is_reported_and_the_check_repeated() {
-    let mut bench = greeted(None);
-    look(&mut bench);
-    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("NOPERM"))));
-    bench.set(1, 1);
-    let why = Distrust::Unwatched(Arc::from("NOPERM"));
-    assert_eq!(bench.look(), [distrusted(1, why, guard().quarantine())]);
-    bench.pass(S);
-    look(&mut bench);
-}
-
-#[test]
-fn an_initialized_master_is_trusted_as_soon_as_it_replies() {
-    let mut bench = greeted(None);
-    look(&mut bench);
-    bench.handle(LinkInput::Initialize(5));
-    let bless = Command::Initialize { marker: Arc::from(MARKER) };
-    assert_eq!(bench.look(), [LinkEffect::Write(bless)]);
-    bench.reply(1, shows("", "x"));
-    bench.reply(1, Reply::Initialized);
-    assert_eq!(bench.look(), [LinkEffect::Reply(5, Reply::Initialized)]);
-    bench.set(1, 1);
-    assert_eq!(bench.look(), [guarded_set(1)]);
 }
 
 #[test]

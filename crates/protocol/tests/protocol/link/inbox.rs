@@ -2,8 +2,7 @@
 
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
-    Bounds, Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Waiter, WaiterId,
-    WakeUp,
+    Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Waiter, WaiterId, WakeUp,
 };
 
 use super::bench::*;
@@ -128,50 +127,6 @@ fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
     bench.woken(1, 1);
     assert_eq!(bench.look(), [], "the message was under way as the waiter left");
     assert_eq!(bench.link.listens(), 0);
-}
-
-#[test]
-fn a_new_connection_is_subscribed_again_and_until_then_waiters_are_not_woken() {
-    let mut bench = Bench::listening();
-    bench.close(1);
-    assert!(bench.look().contains(&event(1, QueueEvent::NotSubscribed)));
-    bench.woken(1, 1);
-    assert_eq!(bench.look(), []);
-    bench.connect(2);
-    assert!(bench.look().contains(&HELLO));
-    bench.reply(2, Reply::Alive);
-    assert_eq!(bench.look(), [SUBSCRIBE]);
-    bench.reply(2, Reply::Alive);
-    assert_eq!(bench.look(), [event(1, QueueEvent::Subscribed)]);
-}
-
-#[test]
-fn a_hundred_thousand_waiters_cost_one_subscription() {
-    const MANY: usize = 100_000;
-    let mut bench = Bench::connected();
-    (0..100_000).for_each(|number| bench.listen(number));
-    assert_eq!((bench.link.listens(), bench.link.unanswered()), (MANY, 1));
-    bench.reply(1, Reply::Alive);
-    bench.look();
-    bench.reply(1, Reply::Alive);
-    assert_eq!((bench.look().len(), bench.link.unanswered()), (MANY, 0));
-}
-
-#[test]
-fn waiters_beyond_the_bound_are_not_woken() {
-    let mut bench = Bench::with(Bounds { listens: 1, ..Bounds::for_node_timeout(50 * MS) });
-    bench.connect(1);
-    bench.listen(2);
-    bench.reply(1, Reply::Alive);
-    bench.reply(1, Reply::Alive);
-    bench.look();
-    bench.listen(1);
-    assert_eq!(
-        (bench.look(), bench.link.listens()),
-        (vec![event(1, QueueEvent::NotSubscribed)], 1)
-    );
-    bench.woken(1, 1);
-    assert_eq!(bench.look(), []);
 }
 
 #[test]

@@ -76,50 +76,42 @@ fn a_stalled_link_refuses_new_keys_and_queues_clean_ups() {
     assert_eq!(bench.look(), [write_delete(1)]);
 }
 
+/// By the commands, and by the keys: their number, and their bytes.
 #[test]
-fn a_link_with_too_many_unanswered_commands_refuses_new_keys() {
-    let bounds = Bounds { unanswered: 2, ..Bounds::for_node_timeout(50 * MS) };
-    let mut bench = Bench::with(bounds);
-    bench.connect(1);
-    (1..=3).for_each(|number| bench.set(number, number));
-    assert_eq!(bench.look()[1..], [write_set(1), write_set(2), unknown(3, Cause::Overloaded)]);
-    assert_eq!(bench.link.claimed(), 2);
-    bench.reply(1, Reply::Created);
-    bench.set(4, 4);
-    assert_eq!(bench.link.claimed(), 3);
-}
-
-#[test]
-fn bytes_that_were_answered_count_no_more_and_others_do() {
-    let bounds = Bounds { unanswered_bytes: 100, ..Bounds::for_node_timeout(50 * MS) };
-    let mut bench = Bench::with(bounds);
-    bench.connect(1);
-    for number in 1..=20 {
-        bench.set(number, 0);
-        bench.set(number + 100, 1);
-        assert_eq!(bench.effects.last(), Some(&unknown(1, Cause::Overloaded)));
-        bench.reply(1, Reply::Created);
+fn beyond_each_bound_no_new_key_is_taken_until_others_are_done() {
+    let bounds = || Bounds::for_node_timeout(50 * MS);
+    for (bounds, of_keys) in [
+        (Bounds { unanswered: 2, ..bounds() }, false),
+        (Bounds { unanswered_bytes: 200, ..bounds() }, false),
+        (Bounds { ledger: 2, ..bounds() }, true),
+        (Bounds { ledger_bytes: 2, ..bounds() }, true),
+    ] {
+        let mut bench = Bench::with(bounds);
+        bench.connect(1);
+        for first in [1, 11, 21] {
+            bench.look();
+            let [second, beyond] = [first + 1, first + 2];
+            [first, second, beyond].into_iter().for_each(|number| bench.set(number, number));
+            let refused = unknown(beyond, Cause::Overloaded);
+            assert_eq!(bench.look(), [write_set(first), write_set(second), refused], "{bounds:?}");
+            (0..2).for_each(|_| bench.reply(1, Reply::Created));
+            if of_keys {
+                bench.look();
+                bench.set(beyond, beyond);
+                bench.clean_up(beyond, 0);
+                let refused = [beyond, 0].map(|tag| unknown(tag, Cause::Overloaded));
+                assert_eq!(bench.look(), refused, "nor does it ask about one that it never took");
+                // Leases fill the ledger: that must not stop their renewals, or a probe.
+                bench.keep(second, second);
+                assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
+                bench.handle(LinkInput::Probe(0));
+                assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
+                [first, second].into_iter().for_each(|number| bench.clean_up(number, 0));
+                let replies = [Reply::Kept, Reply::Alive, Reply::Deleted, Reply::Deleted];
+                replies.into_iter().for_each(|reply| bench.reply(1, reply));
+            }
+        }
     }
-    assert_eq!(bench.link.claimed(), 20);
-}
-
-#[test]
-fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
-    let bounds = Bounds { ledger: 2, ..Bounds::for_node_timeout(50 * MS) };
-    let mut bench = Bench::with(bounds);
-    bench.connect(1);
-    (1..=3).for_each(|number| bench.set(number, number));
-    bench.reply(1, Reply::Created);
-    bench.reply(1, Reply::Created);
-    bench.look();
-    bench.set(3, 3);
-    bench.clean_up(3, 4);
-    assert_eq!(bench.look(), [unknown(3, Cause::Overloaded), unknown(4, Cause::Overloaded)]);
-    // Two leases fill the ledger: a full ledger must not stop their renewals.
-    bench.keep(2, 5);
-    assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
-    bench.handle(LinkInput::Probe(6));
-    assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
 }
 
 #[test]
@@ -143,26 +135,6 @@ fn keys_that_have_expired_on_a_master_that_is_down_are_pending_but_not_waited_fo
     assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 0));
     bench.connect(2);
     assert_eq!(bench.link.pending_still(bench.now), 1, "a master that is up says so itself");
-}
-
-#[test]
-fn a_ledger_full_of_long_names_takes_no_new_token() {
-    let bounds = Bounds { ledger_bytes: 2, ..Bounds::for_node_timeout(50 * MS) };
-    let mut bench = Bench::with(bounds);
-    bench.connect(1);
-    bench.set(1, 1);
-    bench.set(2, 2);
-    bench.look();
-    bench.set(3, 3);
-    assert_eq!(bench.look(), [unknown(3, Cause::Overloaded)]);
-    bench.reply(1, Reply::Created);
-    bench.reply(1, Reply::Created);
-    bench.clean_up(1, 4);
-    bench.reply(1, Reply::Deleted);
-    bench.look();
-    bench.set(3, 5);
-    assert_eq!(bench.look().len(), 1, "what is paid makes room");
-    assert_eq!(bench.link.claimed(), 2);
 }
 
 fn leave(bench: &mut Bench, number: u64, until: Time) {

@@ -46,33 +46,6 @@ fn a_new_connection_that_is_greeted_first_kills_the_old_one_before_it_sends_clea
 }
 
 #[test]
-fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.close(1);
-    bench.connect(2);
-    bench.close(2);
-    // The link does not kill the second connection, which sent nothing that could create a key.
-    assert_eq!(bench.reconnect(3), [write_kill(101)]);
-    bench.set(2, 2);
-    bench.reply(3, Reply::Alive);
-    bench.close(3);
-    assert_eq!(bench.reconnect(4), [write_kill(103)]);
-}
-
-#[test]
-fn a_connection_that_was_given_up_is_killed_though_all_its_commands_seemed_to_be_answered() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    // Garbage may stand for any reply, so the reply to the SET may still come.
-    bench.reply(1, Reply::Unknown(Cause::Garbage));
-    assert_eq!(bench.reconnect(2), [write_kill(101)]);
-    // Garbage is no reply to a kill either.
-    bench.reply(2, Reply::Unknown(Cause::Garbage));
-    assert_eq!(bench.reconnect(3), [write_kill(101), write_kill(102)]);
-}
-
-#[test]
 fn no_clean_up_completes_before_the_master_has_killed_the_old_connection() {
     let mut bench = Bench::connected();
     bench.set(1, 1);

@@ -3,38 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::wire::Expect;
 use redquorum_protocol::{
     Bounds, Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest,
 };
 
 use super::bench::*;
-
-#[test]
-fn flushed_scripts_are_loaded_again_before_clean_ups_and_no_set_is_sent_again() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.keep(2, 2);
-    bench.clean_up(1, 3);
-    bench.look();
-    let no_script = Reply::Unknown(Cause::NoScript);
-    bench.reply(1, Reply::Created);
-    bench.reply(1, no_script.clone());
-    let loads: Vec<TestEffect> = Command::load_scripts(false).map(LinkEffect::Write).collect();
-    let failed = LinkEffect::Reply(2, no_script.clone());
-    let created = LinkEffect::Reply(1, Reply::Created);
-    assert_eq!(bench.look(), [&[created, failed], &loads[..]].concat());
-    bench.reply(1, no_script.clone());
-    assert_eq!(bench.look(), [LinkEffect::Reply(3, no_script)], "they are being loaded already");
-    for _ in 1..loads.len() {
-        bench.reply(1, Reply::Alive);
-        assert_eq!(bench.look(), []);
-    }
-    bench.reply(1, Reply::Alive);
-    assert_eq!(bench.look(), [write_delete(1)]);
-    bench.reply(1, Reply::Deleted);
-    assert_eq!(bench.ledger(), (1, 0));
-}
 
 #[test]
 fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
@@ -66,23 +40,6 @@ fn scripts_that_cannot_be_loaded_end_the_connection() {
     assert!(matches!(bench.link.state(), LinkState::Down(_)));
     bench.pass(1_000 * MS);
     assert_eq!(bench.look(), [LinkEffect::Dial(2)]);
-}
-
-#[test]
-fn a_clean_up_that_met_an_error_is_sent_again_after_a_pause() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.clean_up(1, 2);
-    bench.reply(1, Reply::Created);
-    bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("BUSY"))));
-    bench.look();
-    assert_eq!(bench.link.next_wake(), bench.now.plus(1_000 * MS));
-    bench.pass(999 * MS);
-    assert_eq!(bench.look(), []);
-    bench.pass(MS);
-    assert_eq!(bench.look(), [write_delete(1)]);
-    bench.reply(1, Reply::Absent);
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
 /// A link with `count` clean-ups that each met an error.
@@ -157,19 +114,6 @@ fn a_clean_up_that_meets_errors_for_longer_than_its_key_lives_is_given_up() {
 }
 
 #[test]
-fn a_new_connection_tries_again_at_once_what_met_errors_on_the_old_one() {
-    let mut bench = refused(100);
-    bench.close(1);
-    bench.look();
-    bench.connect(2);
-    assert_eq!(bench.look().len(), 64);
-    for _ in 0..100 {
-        bench.reply(2, Reply::Deleted);
-    }
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
-}
-
-#[test]
 fn a_question_about_a_key_that_was_never_set_is_not_asked_again_after_an_error() {
     let mut bench = Bench::connected();
     bench.clean_up(1, 0);
@@ -183,21 +127,6 @@ fn an_answer_to_no_command_ends_the_connection() {
     bench.reply(1, Reply::Created);
     assert_eq!(bench.look(), [LinkEffect::Close(1)]);
     assert_eq!(bench.link.epoch(), None);
-}
-
-#[test]
-fn a_malformed_reply_ends_the_connection_and_the_clean_up_stays_pending() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.set(2, 2);
-    bench.clean_up(1, 3);
-    bench.look();
-    bench.reply(1, Reply::Unknown(Cause::Garbage));
-    let gone = |tag| unknown(tag, Cause::Disconnected);
-    let effects = [unknown(1, Cause::Garbage), LinkEffect::Close(1), gone(2), gone(3)];
-    assert_eq!(bench.look(), effects);
-    assert_eq!(bench.ledger(), (1, 1));
-    assert_eq!(bench.reconnect(2), [write_kill(101), write_delete(1)]);
 }
 
 /// The pauses of a link before its next `tries` connections, each of which `fail` makes fail.
@@ -288,34 +217,4 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
     bench.set(56, 56);
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [write_set(56), LinkEffect::Dial(4)]);
-}
-
-#[test]
-fn a_stalled_link_whose_second_connection_fails_tries_again_and_stays_stalled() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.pass(100 * MS);
-    bench.look();
-    bench.close(2);
-    assert_eq!(bench.link.state(), LinkState::Stalled);
-    bench.pass(bench.link.next_wake().since(bench.now));
-    assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
-    // The old connection breaks meanwhile: the attempt continues.
-    bench.close(1);
-    assert_eq!(bench.look(), [unknown(1, Cause::Disconnected)]);
-    bench.connect(3);
-    assert_eq!((bench.link.state(), bench.look()), (LinkState::Up, vec![write_kill(101)]));
-}
-
-#[test]
-fn a_lost_lease_that_is_then_released_is_cleaned_up_once_with_two_replies() {
-    let mut bench = Bench::connected();
-    bench.set(1, 1);
-    bench.clean_up(1, 2);
-    bench.clean_up(1, 3);
-    bench.reply(1, Reply::Created);
-    bench.reply(1, Reply::Deleted);
-    assert_eq!(bench.link.owed(), 0);
-    bench.reply(1, Reply::Absent);
-    assert_eq!((bench.link.owed(), bench.link.claimed()), (0, 0));
 }
