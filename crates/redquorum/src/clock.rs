@@ -13,9 +13,12 @@
 //! than [`NAP`].
 
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redquorum_protocol::Time;
+use tokio::time::Sleep;
 
 /// The source of time.
 #[derive(Clone, Copy)]
@@ -194,6 +197,47 @@ impl Deadline {
 /// The longest sleep of a timer. The system's timers do not count suspended time, so this bounds
 /// how late a task notices it.
 pub(crate) const NAP: Duration = Duration::from_millis(250);
+
+/// The sleeps of a future that looks again and again.
+pub(crate) struct Naps {
+    timer: Option<Pin<Box<Sleep>>>,
+    /// When the timer fires.
+    armed: Time,
+}
+
+impl Default for Naps {
+    fn default() -> Self {
+        Self { timer: None, armed: Time::NEVER }
+    }
+}
+
+impl Naps {
+    /// Sleeps until this time, but at most for a nap. So a long wait ends when the lock is shut
+    /// down, and when the machine resumes from a suspend. Waking too early is harmless.
+    pub(crate) fn sleep(
+        &mut self,
+        clock: Clock,
+        until: Time,
+        nap: Duration,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
+        if self.armed > until || self.armed == Time::NEVER {
+            let now = clock.now();
+            self.armed = until.min(now.plus(nap));
+            let fires = tokio::time::Instant::now() + self.armed.since(now);
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(fires),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(fires))),
+            }
+        }
+        if let Some(timer) = &mut self.timer {
+            ready!(timer.as_mut().poll(cx));
+        }
+        // The timer has fired by Tokio's clock; the caller compares with the lock's clock.
+        self.armed = Time::NEVER;
+        Poll::Ready(())
+    }
+}
 
 impl PartialEq for Deadline {
     fn eq(&self, other: &Self) -> bool {

@@ -23,17 +23,13 @@ use redquorum_protocol::OwnerId;
 /// # Ok(()) }
 /// ```
 ///
-/// * All handles are one lease: one deadline, one loss, one fencing token, one watchdog. If one
-///   handle extends or shortens the lease ([`extend_to`](crate::Lease::extend_to)), that holds for
-///   all of them.
-/// * **A loss is final for all handles.** A request of the owner after that, or after the deadline,
-///   asks the masters like any other request.
+/// * All handles are one lease: one deadline, one fencing token, one watchdog. **A loss is final for
+///   all handles.** A request of the owner after that, or after the deadline, asks the masters.
 /// * The resource is given back with the last handle, whether the handles are released or dropped,
 ///   and in any order. With a [lock delay](crate::Builder::lock_delay) it is free at once only if
 ///   all handles are released.
-/// * An owner excludes other owners, not what one owner does at the same time: two tasks that share
-///   an owner both hold the resource. Give each task its own owner, and pass it down, as you would
-///   the lease.
+/// * An owner excludes other owners, not what one owner does at the same time. Give each task its
+///   own owner, and pass it down, as you would the lease.
 /// * The owner of a fenced lease can acquire a plain handle of it. The owner of a plain lease
 ///   cannot acquire a fenced handle ([`BadOption::HeldUnfenced`](crate::BadOption::HeldUnfenced)).
 /// * If one owner makes two requests at the same time, one goes to the masters. The other waits for

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redquorum_protocol::wire::{Frame, Hello, readable, write_command};
 use tokio::time::timeout;
@@ -98,7 +98,7 @@ impl Sentinel {
             sentinels: self.endpoints().map(with_own).collect(),
             login: self.login.clone(),
             settings: settings.clone(),
-            latest: Mutex::new(0),
+            latest: AtomicUsize::new(0),
         }
     }
 }
@@ -121,12 +121,12 @@ pub(crate) struct Resolver {
     login: Hello,
     settings: Settings,
     /// The Sentinel that answered last, which is asked first.
-    latest: Mutex<usize>,
+    latest: AtomicUsize,
 }
 
 impl Resolver {
     async fn open(&self) -> Result<Box<dyn Connection>, String> {
-        let (first, count) = (*self.latest(), self.sentinels.len());
+        let (first, count) = (self.latest.load(Relaxed), self.sentinels.len());
         // One Sentinel that hangs must not use up the time of the others.
         let share = self.settings.limit / u32::try_from(count + 1).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
@@ -140,17 +140,13 @@ impl Resolver {
             };
             match connected {
                 Ok(connection) => {
-                    *self.latest() = index;
+                    self.latest.store(index, Relaxed);
                     return Ok(connection);
                 }
                 Err(why) => failures.push(format!("Sentinel {}: {why}", sentinel.name())),
             }
         }
         Err(failures.join("; "))
-    }
-
-    fn latest(&self) -> MutexGuard<'_, usize> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The address of the master, as one Sentinel knows it.

@@ -20,15 +20,12 @@ pub use leases::{Leases, ReleasedAll};
 /// The most resources in one request.
 const MOST: usize = 1000;
 
-/// A request for several resources: all are granted or none.
-///
-/// Made by [`Redlock::acquire_all`]. `.await` sends it; `.into_future()` makes it a future for
-/// `spawn`, `join!` and the like.
+/// A request for several resources, all granted or none, made by [`Redlock::acquire_all`]. `.await`
+/// sends it; `.into_future()` makes it a future for `spawn`, `join!` and the like.
 ///
 /// Each resource is leased as it would be alone: with a key, a token and, if
 /// [fenced](AcquireAll::fenced), a fencing token of its own. So requests for one of the resources
-/// and requests for several exclude each other. The order in which you name the resources does not
-/// matter.
+/// and requests for several exclude each other. The order of the names does not matter.
 ///
 /// The request asks for all resources at the same instant, so it takes one round trip if they are
 /// free. If one is taken, the request gives the others back at once. It waits for the taken one
@@ -86,15 +83,10 @@ impl Redlock {
     /// ```
     ///
     /// # Errors
-    /// * [`Taken`](AcquireError::Taken), [`NoQuorum`](AcquireError::NoQuorum),
-    ///   [`TooLate`](AcquireError::TooLate): see [`acquire`](Redlock::acquire). The error names
-    ///   the last resource that failed. Nothing is held then.
-    /// * [`NoResources`](AcquireError::NoResources),
-    ///   [`TooManyResources`](AcquireError::TooManyResources),
-    ///   [`NamedTwice`](AcquireError::NamedTwice), [`Options`](AcquireError::Options): nothing was
-    ///   sent.
-    /// * [`ShutDown`](AcquireError::ShutDown): one of the locks was
-    ///   [shut down](Redlock::shutdown).
+    /// Those of [`acquire`](Redlock::acquire), about the last resource that failed: nothing is held
+    /// then. And [`NoResources`](AcquireError::NoResources),
+    /// [`TooManyResources`](AcquireError::TooManyResources),
+    /// [`NamedTwice`](AcquireError::NamedTwice): nothing was sent.
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up. The keys that it may have set, of any resource,
@@ -110,10 +102,9 @@ impl Redlock {
 }
 
 impl AcquireAll {
-    /// Asks for leases with a [fencing token](crate::Lease::fencing_token) each. Tokens of
-    /// different resources are not comparable.
-    ///
-    /// For the rest see [`Acquire::fenced`](crate::Acquire::fenced).
+    /// Asks for leases with a [fencing token](crate::Lease::fencing_token) each: see
+    /// [`Acquire::fenced`](crate::Acquire::fenced). Tokens of different resources are not
+    /// comparable.
     pub fn fenced(mut self) -> Self {
         self.0.fenced = true;
         self

@@ -157,77 +157,52 @@ impl Span {
 }
 
 /// The field for suppressed events, omitted if there were none.
-#[cfg(feature = "tracing")]
 fn some(suppressed: u64) -> Option<u64> {
     (suppressed > 0).then_some(suppressed)
 }
 
+/// Sends one event, if the feature is on.
+macro_rules! event {
+    ($level:ident, $($fields:tt)*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "redquorum", $($fields)*)
+    };
+}
+
 pub(crate) fn master_up(suppressed: u64, master: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::info!(target: "redquorum", master, suppressed = some(suppressed), "master up");
+    event!(info, master, suppressed = some(suppressed), "master up");
 }
 
 pub(crate) fn master_down(suppressed: u64, master: &str, why: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "redquorum", master, why, suppressed = some(suppressed), "master down");
+    event!(warn, master, why, suppressed = some(suppressed), "master down");
 }
 
 pub(crate) fn acquired(resource: Resource<'_>, waited: Duration, report: &Report) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(
-        target: "redquorum",
-        resource = %resource,
-        ?waited,
-        %report,
-        "acquired"
-    );
+    event!(debug, %resource, ?waited, %report, "acquired");
 }
 
 pub(crate) fn not_acquired(resource: Resource<'_>, attempts: u32, why: &str, report: &Report) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource, attempts, why, %report, "not acquired");
+    event!(debug, %resource, attempts, why, %report, "not acquired");
 }
 
 pub(crate) fn given_back(resource: Resource<'_>, held: Duration) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource, ?held, "given back");
+    event!(debug, %resource, ?held, "given back");
 }
 
 /// Logs a failed extension, unless the one before it failed too.
 pub(crate) fn endangered(suppressed: u64, resource: Resource<'_>, left: Duration, report: &Report) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(
-        target: "redquorum",
-        resource = %resource,
-        ?left,
-        %report,
-        suppressed = some(suppressed),
-        "lease endangered"
-    );
+    let suppressed = some(suppressed);
+    event!(warn, %resource, ?left, %report, suppressed, "lease endangered");
 }
 
 pub(crate) fn still_endangered(resource: Resource<'_>, left: Duration) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource, ?left, "not extended");
+    event!(debug, %resource, ?left, "not extended");
 }
 
 pub(crate) fn recovered(suppressed: u64, resource: Resource<'_>) {
-    #[cfg(feature = "tracing")]
-    tracing::info!(
-        target: "redquorum",
-        resource = %resource,
-        suppressed = some(suppressed),
-        "lease recovered"
-    );
+    event!(info, %resource, suppressed = some(suppressed), "lease recovered");
 }
 
 pub(crate) fn lost(suppressed: u64, resource: Resource<'_>, why: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(
-        target: "redquorum",
-        resource = %resource,
-        why,
-        suppressed = some(suppressed),
-        "lease lost"
-    );
+    event!(warn, %resource, why, suppressed = some(suppressed), "lease lost");
 }

@@ -4,19 +4,18 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use redquorum_protocol::{
     AcquireRequest, Client, Failure, MemberAction, MemberEvent, MultiLock, Time,
 };
-use tokio::time::{Instant, Sleep};
 
 use super::leases::Leases;
 use super::{Request, Wanted};
 use crate::acquire::not_acquired;
 use crate::claim::{ClaimCell, Found};
-use crate::clock::{Clock, NAP};
+use crate::clock::{Clock, NAP, Naps};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::lock_state::LockState;
@@ -32,8 +31,7 @@ use crate::trace::Span;
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquiringAll {
     stage: Stage,
-    timer: Option<Pin<Box<Sleep>>>,
-    armed: Option<Instant>,
+    naps: Naps,
     span: Span,
 }
 
@@ -65,24 +63,8 @@ struct Member {
 }
 
 impl AcquiringAll {
-    pub(super) const fn new(request: Request) -> Self {
-        Self { stage: Stage::Ready(request), timer: None, armed: None, span: Span::NONE }
-    }
-
-    /// Whether a timer for this instant, or for an earlier one, is running.
-    fn sleeps(&mut self, until: Instant, cx: &mut Context<'_>) -> bool {
-        // At most a nap, as for a single resource, to notice a shutdown and the end of a suspend.
-        let until = until.min(Instant::now() + NAP);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        if self.armed.is_none_or(|armed| armed > until) {
-            self.armed = Some(until);
-            timer.as_mut().reset(until);
-        }
-        let pending = timer.as_mut().poll(cx).is_pending();
-        if !pending {
-            self.armed = None;
-        }
-        pending
+    pub(super) fn new(request: Request) -> Self {
+        Self { stage: Stage::Ready(request), naps: Naps::default(), span: Span::NONE }
     }
 }
 
@@ -125,25 +107,23 @@ impl AcquiringAll {
                 panic!("polled after it was ready")
             };
             let result = if attempt.is_shut_down() {
-                Some(Err(AcquireError::ShutDown))
+                Err(AcquireError::ShutDown)
             } else {
                 let next = attempt.look(cx.waker());
                 if attempt.several.is_held() {
-                    Some(Ok(attempt.hand_out()))
+                    Ok(attempt.hand_out())
                 } else if let Some((member, why)) = attempt.several.failure() {
-                    Some(Err(attempt.failed(member, why)))
+                    Err(attempt.failed(member, why))
                 } else {
-                    match next {
-                        Some(next) if self.sleeps(next, cx) => return Poll::Pending,
-                        _ => None,
+                    if let Some(next) = next {
+                        ready!(self.naps.sleep(attempt.clock, next, NAP, cx));
                     }
+                    continue;
                 }
             };
-            if let Some(result) = result {
-                // Dropping the attempt undoes the rest of it.
-                self.stage = Stage::Done;
-                return Poll::Ready(result);
-            }
+            // Dropping the attempt undoes the rest of it.
+            self.stage = Stage::Done;
+            return Poll::Ready(result);
         }
     }
 }
@@ -201,23 +181,23 @@ impl Attempt {
 
     /// Passes new results of the claims to the machine. Returns when to look again if nothing wakes
     /// this task before, or `None` to look again at once.
-    fn look(&mut self, waker: &Waker) -> Option<Instant> {
+    fn look(&mut self, waker: &Waker) -> Option<Time> {
         let due = self.several.next_wake();
         if self.clock.now() >= due {
             self.tell(MemberEvent::Wake);
         }
-        let mut next = self.clock.timer(self.several.next_wake());
+        let mut next = self.several.next_wake();
         let mut news = false;
         for at in 0..self.members.len() {
             let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
             let Some(claim) = claim else { continue };
-            let clock = claim.lock_state.clock;
+            // Each lock may have its own origin of time. With the reads in this order, the converted
+            // time is never late.
+            let clock = self.clock;
+            let ours = |time: Time| clock.now().plus(time.since(claim.lock_state.clock.now()));
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
-                    // Each lock may have its own origin of time. With the reads in this order, the
-                    // converted deadline is never late.
-                    let now = self.clock.now();
-                    let deadline = now.plus(deadline.since(clock.now()));
+                    let deadline = ours(deadline);
                     self.tell(MemberEvent::Won { member: at, deadline });
                     news = true;
                 }
@@ -226,7 +206,7 @@ impl Attempt {
                     self.tell(MemberEvent::Failed { member: at, why });
                     news = true;
                 }
-                Found::Pending { until, .. } => next = next.min(clock.timer(until)),
+                Found::Pending { until, .. } => next = next.min(ours(until)),
                 _ => unreachable!("it has no owner, and is collected only with all others"),
             }
         }

@@ -18,7 +18,6 @@ pub(crate) fn cases() -> Vec<Case> {
             the_minimal_acl_is_enough_for_everything,
             a_command_that_is_forbidden_is_named_by_its_master,
             the_optional_permissions_are_optional,
-            where_queues_are_forbidden_leases_are_granted_and_released,
             with_all_permissions_a_release_wakes_the_waiter,
             without_a_permission_for_waiting_a_waiter_tries_again_and_again,
     ]
@@ -137,22 +136,6 @@ async fn the_optional_permissions_are_optional() {
     let (_masters, lock) = with_user(MINIMAL_ACL, 2).await;
     let why = why_down(&lock);
     assert!(why.starts_with("the database was not selected: NOPERM"), "{why}");
-}
-
-async fn where_queues_are_forbidden_leases_are_granted_and_released() {
-    // Without the keys of the queue; then with its keys, but without the commands of its script.
-    let keys = "~redquorum:queue:* ~redquorum:lapse:*";
-    for acl in [MINIMAL_ACL, &format!("{MINIMAL_ACL} {keys}")] {
-        let masters = Real::start(3);
-        let fair = || masters.user(acl, 0).prefix("lock:").fair(true);
-        let [one, two] = [built(fair()).await, built(fair()).await];
-        let lease = one.acquire("r").await.unwrap();
-        let waiter = tokio::spawn(two.acquire("r").wait(S).into_future());
-        sleep(50 * MS).await;
-        assert_eq!(lease.release().await.outcome, Outcome::Released);
-        assert_eq!(waiter.await.unwrap().unwrap().release().await.outcome, Outcome::Released);
-        masters.cleaned().await;
-    }
 }
 
 /// All permissions but one. `resetchannels`: before Redis 7.0 a new user may subscribe to all

@@ -19,7 +19,6 @@ pub(crate) fn cases() -> Vec<Case> {
             a_password_that_changes_is_asked_for_at_each_connect,
             a_failover_by_sentinels_is_followed,
             a_faulty_sentinel_is_named,
-            a_node_of_a_cluster_is_refused_with_the_fix,
     ]
 }
 
@@ -159,10 +158,4 @@ async fn a_faulty_sentinel_is_named() {
         let error = Redlock::builder().master(sentinel).build().await.unwrap_err().to_string();
         assert!(error.contains(fault) && !error.contains("hunter2"), "{error}");
     }
-}
-
-async fn a_node_of_a_cluster_is_refused_with_the_fix() {
-    let masters = Real::of(Masters::builder().count(3).config("cluster-enabled", "yes"));
-    let error = masters.lock().await.try_acquire("r").await.unwrap_err().to_string();
-    assert!(error.contains("give independent masters, not nodes of a cluster"), "{error}");
 }

@@ -21,7 +21,6 @@ pub(crate) fn cases() -> Vec<Case> {
             an_extend_without_replies_deletes_nothing_and_the_old_deadline_stands,
             an_extend_that_is_answered_after_the_deadline_is_no_success,
             a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
-            a_watchdog_reports_that_the_keys_are_gone,
             a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
         real:
             a_shorter_extend_never_shortens_a_key,
@@ -103,7 +102,9 @@ async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: 
             "dropped" => drop(lease),
             _ => {
                 masters.delete(1..=3, "r");
-                lease.lost().await;
+                assert_eq!(lease.run(pending::<()>()).await.unwrap_err().cause, Loss::QuorumGone);
+                assert!(!lease.deadline().has_passed() && lease.validity() == Duration::ZERO);
+                assert_eq!((lock.stats().lost, lock.stats().not_extended), (1, 1));
             }
         }
         masters.cleaned().await;
@@ -114,20 +115,6 @@ async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: 
         sleep(2 * TTL).await;
         assert_eq!(commands(), before, "{way}");
     }
-}
-
-async fn a_watchdog_reports_that_the_keys_are_gone<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = built(masters.builder().ttl(3 * S)).await;
-    let lease = masters.held(&lock, "r").await;
-    lease.keep_alive(60 * S);
-    masters.delete(1..=3, "r");
-    let lost = lease.run(pending::<()>()).await.unwrap_err();
-    assert_eq!(lost.cause, Loss::QuorumGone);
-    assert!(!lease.deadline().has_passed(), "the report is before the deadline");
-    assert_eq!(lease.validity(), Duration::ZERO);
-    assert_eq!((lock.stats().lost, lock.stats().not_extended), (1, 1));
-    masters.cleaned().await;
 }
 
 async fn a_loss_is_reported_in_time_though_no_master_replies_and_is_final<C: Cluster>() {

@@ -21,8 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
             new_masters_are_refused_until_they_are_initialized,
             initializing_without_a_guard_reports_that_there_is_none,
             locks_with_different_guards_are_refused_with_both,
-            locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new,
-            a_marker_of_any_length_ends_no_connection;
+            locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new;
         real:
             one_list_spelled_in_two_ways_is_one_set_by_its_id,
             missing_permissions_are_done_without_or_named,
@@ -175,13 +174,22 @@ async fn initializing_without_a_guard_reports_that_there_is_none<C: Cluster>() {
 
 async fn locks_with_different_guards_are_refused_with_both<C: Cluster>() {
     let masters = C::start(3);
-    let _lock = initialized(&masters).await;
-    let other = built(guarded(masters.builder()).restart_guard(2 * TTL)).await;
-    refused_with(&other, &["a guard of 600ms, and this lock has 1.2s: give all"]).await;
-    // Initializing the masters anew resolves the conflict.
-    masters.flush(1..=3);
-    other.initialize_masters().await;
-    works(&other).await;
+    let plain = || guarded(masters.builder());
+    let watching = |bound| plain().clock_guard(bound * MS);
+    for (first, other, words) in [
+        (plain(), plain().restart_guard(2 * TTL), "a guard of 600ms, and this lock has 1.2s: give"),
+        (watching(300), plain(), "a clock guard of 300ms, and this lock has no clock guard: give"),
+        (watching(300), watching(200), "of 300ms, and this lock has a clock guard of 200ms"),
+    ] {
+        masters.flush(1..=3);
+        built(first).await.initialize_masters().await;
+        let other = built(other).await;
+        refused_with(&other, &[words]).await;
+        // Initializing the masters anew resolves the conflict.
+        masters.flush(1..=3);
+        other.initialize_masters().await;
+        works(&other).await;
+    }
 }
 
 async fn locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new<C: Cluster>() {
@@ -203,22 +211,6 @@ async fn locks_over_different_sets_of_masters_are_refused_until_the_markers_are_
     // Without a `masters_id`, the fingerprint of the list identifies the set.
     refused(&guard(&masters).await).await;
     works(&built(of("first")).await).await;
-}
-
-async fn a_marker_of_any_length_ends_no_connection<C: Cluster>() {
-    let masters = C::start(3);
-    let _lock = initialized(&masters).await;
-    masters.set(1, MARKER, &"x".repeat(1 << 20), None);
-    let lock = guard(&masters).await;
-    let health = lock.health().await;
-    assert_eq!((health.alive, health.usable), (3, 2), "{health}");
-    let why = reason(health.report.masters()[0].outcome.as_ref());
-    assert_eq!(why, Some(Distrust::Garbled), "{health}");
-    let text = health.to_string();
-    assert!(text.contains("`redquorum:boot` is no marker") && text.contains("delete it"), "{text}");
-    works(&lock).await;
-    // The lock replaces it like any other untrusted marker.
-    trusted(&lock).await;
 }
 
 /// A lock over some of the masters, with this name for their host.

@@ -21,7 +21,6 @@ pub(crate) fn cases() -> Vec<Case> {
             masters_that_refuse_writes_are_unknown_votes,
             health_writes_nothing,
             nodes_of_a_cluster_are_alive_and_not_usable,
-            masters_that_are_loading_are_unknown_votes,
             a_master_that_takes_no_more_clients_is_named_with_its_reason,
     ]
 }
@@ -136,46 +135,6 @@ async fn nodes_of_a_cluster_are_alive_and_not_usable() {
     assert_eq!((health.alive, health.usable), (3, 0), "{health}");
     let text = health.to_string();
     assert!(text.contains("refuse writes (CLUSTERDOWN): give independent masters"), "{text}");
-}
-
-async fn masters_that_are_loading_are_unknown_votes() {
-    // A load pauses at each key, and the master handles events every 2 MiB.
-    let builder = Masters::builder().count(3).config("rdbcompression", "no");
-    // Before Redis 7.0 `DEBUG` needs no permission.
-    let is_old = find_server().unwrap().version().starts_with("6.");
-    let builder = if is_old { builder } else { builder.config("enable-debug-command", "yes") };
-    let masters = std::sync::Arc::new(Real::of(builder));
-    let lock = masters.lock().await;
-    let held = lock.acquire("held").await.unwrap();
-    masters.done_on([1, 2], "DEBUG POPULATE 200 load 65536");
-    masters.done_on([1, 2], "CONFIG SET key-load-delay 5000");
-    let reloads = [1, 2].map(|node| {
-        let masters = masters.clone();
-        // The reply may take longer than the rig waits.
-        tokio::task::spawn_blocking(move || drop(masters.ask(node, "DEBUG RELOAD")))
-    });
-    let start = tokio::time::Instant::now();
-    let error = loop {
-        assert!(start.elapsed() < 2 * S, "none is loading");
-        match lock.try_acquire("r").await {
-            Err(error) if answered_with(error.report().unwrap(), "LOADING") == [1, 2] => {
-                break error;
-            }
-            _ => {}
-        }
-    };
-    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    // The held key is in the dump, so it exists again after the load.
-    let released = held.release().await;
-    assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
-    assert_eq!(answered_with(&released.report, "LOADING"), [1, 2], "{}", released.report);
-    for reload in reloads {
-        reload.await.unwrap();
-    }
-    recovered(&lock).await;
-    assert!(lock.stats().masters.iter().all(|master| master.connected == 1));
-    assert_eq!(masters.holders("held"), Vec::<usize>::new());
-    masters.freed("r").await;
 }
 
 async fn a_master_that_takes_no_more_clients_is_named_with_its_reason() {

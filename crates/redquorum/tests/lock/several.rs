@@ -22,7 +22,6 @@ pub(crate) fn cases() -> Vec<Case> {
             all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
             the_error_of_an_extension_names_the_worst,
             the_loss_of_one_names_it_and_ends_the_work,
-            the_watchdog_keeps_all_of_them_and_no_longer_than_asked,
             resources_on_different_masters_are_held_together;
     ]
 }
@@ -210,18 +209,6 @@ async fn the_loss_of_one_names_it_and_ends_the_work<C: Cluster>() {
     let each: Vec<Outcome> = released.iter().map(|released| released.outcome).collect();
     assert_eq!(each, [Outcome::Released, Outcome::AlreadyGone]);
     masters.cleaned().await;
-}
-
-async fn the_watchdog_keeps_all_of_them_and_no_longer_than_asked<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = built(masters.brisk().ttl(600 * MS)).await;
-    let leases = lock.acquire_all(["a", "b"]).await.unwrap();
-    leases.keep_alive(2 * S);
-    sleep(S).await;
-    assert!(!leases.is_lost());
-    let (took, lost) = timed(leases.lost()).await;
-    assert_eq!(lost.cause, Loss::MaxHold);
-    assert!(took <= S + C::LATE, "{took:?}");
 }
 
 async fn resources_on_different_masters_are_held_together<C: Cluster>() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, Builder, Redlock,
+    Builder, Redlock,
     report::{Cause, Distrust},
 };
 use tokio::time::sleep;
@@ -85,59 +85,6 @@ async fn a_rival_that_watches_does_not_count_the_grant_of_a_master_that_stepped(
     let of = |number: usize| rival.stats().masters[number - 1].clone();
     assert!(of(1).granted >= 1 && of(1).unknown >= 2, "{:?}", of(1));
     assert!(of(2).refused >= 2 && of(2).granted >= 1, "{:?}", of(2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_rival_that_comes_after_the_step_sees_that_the_master_is_ahead_of_another() {
-    let (masters, holder, _) = bed().await;
-    let lease = bare(&masters, &holder).await;
-    masters.step_clock(1, TTL);
-    let rival = built(watching(&masters)).await;
-    assert!(rival.try_acquire("r").await.unwrap().is_none());
-    assert_eq!(distrust(&rival, 1), None, "it may be ahead for good");
-    assert!(!lease.is_lost());
-    // Two other masters are enough for a free resource. Without them the error has the reason.
-    let _ = take(&rival, "s").await.release().await;
-    masters.kill(2);
-    let error = rival.try_acquire("s").await.unwrap_err();
-    let AcquireError::NoQuorum { report, .. } = &error else { panic!("{error}") };
-    let text = report.masters()[0].to_string();
-    assert!(text.contains("its clock may be ahead of another master's by 10."), "{text}");
-    masters.revive(2);
-    sleep(2 * S).await;
-    masters.kill(2);
-    // After a full window of watching, the master counts again.
-    sleep(WINDOW).await;
-    let _ = take(&rival, "s").await.release().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_is_extended_and_released_on_a_master_that_stepped() {
-    let (masters, holder, _) = bed().await;
-    let lease = take(&holder, "r").await;
-    masters.step_clock(1, 3 * S);
-    sleep(6 * S).await;
-    assert!(distrust(&holder, 1).is_some());
-    masters.kill(3);
-    lease.extend().await.unwrap();
-    assert_eq!(lease.release().await.outcome, redquorum::Outcome::Released);
-    settle().await;
-    assert!(masters.value(1, "r").is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn locks_with_different_clock_guards_are_refused_with_both() {
-    let (masters, ..) = bed().await;
-    let none = built(masters.builder().restart_guard(TTL)).await;
-    let error = none.try_acquire("r").await.unwrap_err().to_string();
-    let text = "a clock guard of 500ms, and this lock has no clock guard: give all";
-    assert!(error.contains(text), "{error}");
-    let other = built(masters.builder().restart_guard(TTL).clock_guard(2 * BOUND)).await;
-    let error = other.try_acquire("r").await.unwrap_err().to_string();
-    assert!(
-        error.contains("a clock guard of 500ms, and this lock has a clock guard of 1s"),
-        "{error}"
-    );
 }
 
 #[test]

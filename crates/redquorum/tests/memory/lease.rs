@@ -117,18 +117,6 @@ async fn deadlines_of_two_locks_can_be_compared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_lease_is_counted_once() {
-    let (_masters, lock) = bed(3).await;
-    let lease = take(&lock, "r").await;
-    sleep(2 * TTL).await;
-    assert!(lease.is_lost() && lease.extend().await.is_err());
-    lease.lost().await;
-    let _ = lease.release().await;
-    let stats = lock.stats();
-    assert_eq!((stats.lost, stats.released, stats.acquired), (1, 1, 1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_counter_outlives_its_lease_and_is_remembered_anew_by_every_extension() {
     let masters = redquorum::memory::Masters::new(5);
     let lock = masters.builder().fencing_counter_ttl(60 * S).build().await.unwrap();

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Lease, Redlock, report::Loss};
-use tokio::time::{Instant, advance, sleep};
+use redquorum::{Lease, Redlock};
+use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, S, Tap, Tapped, settle};
+use crate::support::{MS, S, Tap, Tapped};
 
 const TTL: Duration = Duration::from_secs(30);
 /// The validity after the default drift.
@@ -100,20 +100,6 @@ async fn writes_are_counted_where_leases_are_extended_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_that_were_granted_together_are_not_renewed_all_at_once() {
-    let bed = Bed::new().await;
-    let leases = bed.take(2_000).await;
-    watch(&leases);
-    let mut most = 0;
-    for _ in 0..1_200 {
-        let since = bed.since();
-        sleep(50 * MS).await;
-        most = most.max(since().1);
-    }
-    assert!(most <= 64, "{most} of 2000 leases are renewed in a twentieth of a second");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_master_that_hangs_dies_or_forgets_makes_no_lease_late() {
     let bed = Bed::new().await;
     let leases = bed.take(500).await;
@@ -155,39 +141,4 @@ async fn a_loss_is_reported_in_time_while_thousands_renew() {
     lost_in_time(&bed.lock, &others, 25 * S).await;
     assert!(watched.iter().all(|lease| !lease.is_lost()));
     assert_eq!(bed.lock.stats().not_extended, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn thousands_that_cannot_be_renewed_are_lost_each_in_time() {
-    let bed = Bed::new().await;
-    let leases = bed.take(1_000).await;
-    watch(&leases);
-    sleep(TTL).await;
-    (1..=3).for_each(|number| bed.masters.stop(number));
-    lost_in_time(&bed.lock, &leases, TTL).await;
-    assert!(leases.iter().all(|lease| lease.loss().unwrap().cause == Loss::Expired));
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewals_do_not_wait_until_others_have_no_more_to_ask() {
-    let bed = Bed::new().await;
-    let leases = bed.take(64).await;
-    advance(TTL / 2).await;
-    (1..=5).for_each(|number| bed.masters.stop(number));
-    let asking: Vec<_> = (0..1_000)
-        .map(|number| {
-            let lock = bed.lock.clone();
-            tokio::spawn(async move { lock.try_acquire(format!("other{number}")).await })
-        })
-        .collect();
-    settle().await;
-    let unanswered = || bed.lock.stats().masters.iter().map(|it| it.unanswered).min();
-    assert_eq!(unanswered(), Some(1_000));
-    watch(&leases);
-    sleep(20 * MS).await;
-    assert_eq!(unanswered(), Some(1_064), "they are behind the others, on their way");
-    (1..=5).for_each(|number| bed.masters.resume(number));
-    sleep(S).await;
-    assert_eq!((bed.lock.stats().extended, bed.lock.stats().not_extended), (64, 0));
-    asking.iter().for_each(|task| task.abort());
 }

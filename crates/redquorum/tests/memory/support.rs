@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redquorum::connect::{Connecting, Connection, Node};
@@ -45,11 +45,6 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Out
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// The number of waiters that masters are to wake.
-pub(crate) fn listens(lock: &Redlock) -> usize {
-    lock.stats().masters.iter().map(|master| master.listens).sum()
-}
-
 /// The number of replies so far, of all masters together.
 pub(crate) fn replies(lock: &Redlock) -> u64 {
     lock.stats().masters.iter().map(|master| master.latency.count).sum()
@@ -78,6 +73,11 @@ pub(crate) trait Tap: Clone + Unpin + Send + Sync + 'static {
     /// Before a write.
     fn write(&self) {}
 
+    /// Before a flush, which waits until this is ready.
+    fn flush(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
     /// After a read. Returns its result, or another one.
     fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
         result
@@ -101,9 +101,9 @@ impl<N: Node, T: Tap> Node for Tapped<N, T> {
     }
 }
 
-impl<T: Tap> Connection for Tapped<Box<dyn Connection>, T> {}
+impl<C: AsyncRead + AsyncWrite + Send + Unpin, T: Tap> Connection for Tapped<C, T> {}
 
-impl<T: Tap> AsyncRead for Tapped<Box<dyn Connection>, T> {
+impl<C: AsyncRead + Unpin, T: Tap> AsyncRead for Tapped<C, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,7 +114,7 @@ impl<T: Tap> AsyncRead for Tapped<Box<dyn Connection>, T> {
     }
 }
 
-impl<T: Tap> AsyncWrite for Tapped<Box<dyn Connection>, T> {
+impl<C: AsyncWrite + Unpin, T: Tap> AsyncWrite for Tapped<C, T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,6 +125,7 @@ impl<T: Tap> AsyncWrite for Tapped<Box<dyn Connection>, T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.1.flush(cx));
         Pin::new(&mut self.0).poll_flush(cx)
     }
 
