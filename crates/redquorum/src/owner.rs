@@ -23,7 +23,7 @@ use redquorum_protocol::OwnerId;
 /// # Ok(()) }
 /// ```
 ///
-/// * All handles are one lease: one deadline, one fencing token, one watchdog. **A loss is final for
+/// * All handles are one lease: one deadline, one token, one watchdog. **A loss is final for
 ///   all handles.** A request of the owner after that, or after the deadline, asks the masters.
 /// * The resource is given back with the last handle, whether the handles are released or dropped,
 ///   and in any order. With a [lock delay](crate::Builder::lock_delay) it is free at once only if

@@ -10,38 +10,12 @@ use crate::support::*;
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         both:
-            restarted_masters_are_reconnected_in_the_background_and_break_no_lease,
             a_lock_is_built_while_all_masters_are_down_and_works_when_they_come,
             a_quorum_can_be_required;
         real:
-            connections_that_the_masters_close_are_replaced_at_once,
             unix_sockets_work,
             a_lock_leaves_no_connection_open,
     ]
-}
-
-async fn restarted_masters_are_reconnected_in_the_background_and_break_no_lease<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = masters.lock().await;
-    let held = masters.held(&lock, "held").await;
-    for node in 1..=5 {
-        masters.kill([node]);
-        up(&lock, 4).await;
-        assert!(lock.try_acquire("held").await.unwrap().is_none());
-        held.extend().await.unwrap();
-        masters.restart([node]);
-        // The link reconnects without a request.
-        up(&lock, 5).await;
-        assert_eq!(lock.stats().masters[node - 1].connected, 2);
-        // The first extension finds the gap, and the second repairs it.
-        for _ in 0..2 {
-            held.extend().await.unwrap();
-            replied(&lock).await;
-        }
-    }
-    assert_eq!(masters.holders("held"), [1, 2, 3, 4, 5]);
-    assert_eq!(held.release().await.outcome, Outcome::Released);
-    masters.cleaned().await;
 }
 
 async fn a_lock_is_built_while_all_masters_are_down_and_works_when_they_come<C: Cluster>() {
@@ -86,22 +60,6 @@ async fn a_quorum_can_be_required<C: Cluster>() {
             Err(error) => panic!("{error}"),
         }
     }
-}
-
-async fn connections_that_the_masters_close_are_replaced_at_once() {
-    let masters = Real::start(3);
-    let lock = masters.lock().await;
-    let lease = lock.acquire("held").await.unwrap();
-    for round in 1..=5 {
-        masters.done_on(1..=3, "CLIENT KILL TYPE normal SKIPME yes");
-        let again = Real::at_once(lock.acquire(format!("r{round}"))).await;
-        assert_eq!(again.unwrap().release().await.outcome, Outcome::Released);
-        let all = || lock.stats().masters.iter().all(|master| master.connected == round + 1);
-        eventually("every master has one more connection", all).await;
-    }
-    lease.extend().await.unwrap();
-    assert_eq!(lease.release().await.outcome, Outcome::Released);
-    masters.cleaned().await;
 }
 
 async fn unix_sockets_work() {

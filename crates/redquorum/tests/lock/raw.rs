@@ -1,7 +1,7 @@
 //! A client without a protocol: it sends the commands of the test over one connection. It shows
 //! what happens to a careless lock, and monitors what the library sends.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use crate::support::{Real, S};
@@ -33,11 +33,6 @@ impl Raw {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).expect("an answer");
         String::from_utf8_lossy(&line).trim_end().to_owned()
-    }
-
-    /// Waits for the end of the connection, and returns whether it was a reset.
-    pub(crate) fn is_cut_off(&mut self) -> bool {
-        self.0.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
     }
 }
 
