@@ -21,7 +21,6 @@ use crate::node::Node;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
 use crate::shared::Shared;
-use crate::tcp::Lookup;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -517,7 +516,6 @@ impl Builder {
             limit: self.connect_timeout,
             #[cfg(feature = "tls")]
             tls,
-            lookup: Lookup::default(),
             credentials: self.credentials.clone(),
         })
     }

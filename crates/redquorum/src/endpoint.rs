@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::node::{Connecting, Connection, Hello, Node};
-use crate::tcp::{self, Lookup};
+use crate::tcp;
 
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -25,8 +25,6 @@ pub(crate) struct Settings {
     /// The certificates, where there are some.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
-    /// Resolves names of hosts.
-    pub(crate) lookup: Lookup,
     /// Replaces the user and password of URLs.
     pub(crate) credentials: Option<CredentialsOf>,
 }
@@ -175,17 +173,15 @@ impl Endpoint {
     }
 
     async fn open(&self) -> io::Result<Box<dyn Connection>> {
-        let Settings { limit, lookup, .. } = &self.settings;
+        let limit = self.settings.limit;
         match &self.address {
-            Address::Tcp(host, port) => {
-                Ok(Box::new(tcp::connect(host, *port, lookup, *limit).await?))
-            }
+            Address::Tcp(host, port) => Ok(Box::new(tcp::connect(host, *port, limit).await?)),
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => {
                 let Some(tls) = &self.settings.tls else {
                     unreachable!("the builder gives every TLS endpoint its certificates")
                 };
-                let stream = tcp::connect(host, *port, lookup, *limit).await?;
+                let stream = tcp::connect(host, *port, limit).await?;
                 Ok(Box::new(tls.connect(host, stream).await?))
             }
             #[cfg(unix)]

@@ -286,14 +286,6 @@ impl Lease {
         run_while(work, self.lost(), || self.loss()).await
     }
 
-    /// Gives this handle back. While other handles are out, returns whether the lease is lost.
-    fn count_down(&mut self) -> Option<bool> {
-        let is_lost = |hold: &Hold| hold.lost().is_some();
-        let others = self.claim.give_back(Input::Release, |claim| holding(claim).map(is_lost));
-        self.given_back = others.is_some();
-        others
-    }
-
     /// Gives the resource back: compare-and-delete on all masters that can be reached. It returns
     /// as soon as the outcome is clear, after at most one node timeout. Clean-ups that are still
     /// pending then complete in the background.
@@ -315,7 +307,11 @@ impl Lease {
 
     async fn give_back(mut self) -> Released {
         let resource = self.claim.resource();
-        if let Some(is_lost) = self.count_down() {
+        let is_lost = |hold: &Hold| hold.lost().is_some();
+        // While other handles are out, the claim still holds.
+        let others = self.claim.give_back(Input::Release, |claim| holding(claim).map(is_lost));
+        self.given_back = others.is_some();
+        if let Some(is_lost) = others {
             let outcome = if is_lost { Outcome::AlreadyGone } else { Outcome::StillHeld };
             let none = Votes::open(
                 self.claim.lock_state.config.nodes(),

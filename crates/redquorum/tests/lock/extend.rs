@@ -5,10 +5,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use redquorum::{
-    ExtendError, Lost,
-    report::Loss,
-};
+use redquorum::{ExtendError, Lost, report::Loss};
 use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 

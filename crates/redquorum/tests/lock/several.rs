@@ -17,8 +17,6 @@ pub(crate) fn cases() -> Vec<Case> {
             a_request_that_is_collected_too_late_gets_nothing,
             bad_requests_are_refused_and_nothing_is_sent,
             a_thousand_are_granted_and_given_back,
-            a_shutdown_ends_the_wait_and_leaves_nothing,
-            no_lock_delay_for_leases_that_were_never_handed_out,
             all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
             the_error_of_an_extension_names_the_worst,
             the_loss_of_one_names_it_and_ends_the_work,
@@ -119,38 +117,6 @@ async fn a_thousand_are_granted_and_given_back<C: Cluster>() {
     replied(&lock).await;
     assert_eq!(masters.keys(1..=3).len(), 3000);
     assert_eq!(leases.release().await.outcome(), Outcome::Released);
-    masters.cleaned().await;
-}
-
-async fn a_shutdown_ends_the_wait_and_leaves_nothing<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = masters.lock().await;
-    let held = lock.acquire("b").await.unwrap();
-    let waiting = tokio::spawn(lock.acquire_all(["a", "b"]).wait(60 * S).into_future());
-    sleep(100 * MS).await;
-    let clone = lock.clone();
-    let shutdown = tokio::spawn(async move { clone.shutdown(10 * S).await });
-    let result = C::takes(Duration::ZERO, waiting).await.unwrap();
-    assert_eq!(result.unwrap_err(), AcquireError::ShutDown);
-    let _ = held.release().await;
-    shutdown.await.unwrap().unwrap();
-    masters.cleaned().await;
-}
-
-async fn no_lock_delay_for_leases_that_were_never_handed_out<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = built(masters.builder().lock_delay(60 * S)).await;
-    let held = lock.acquire("b").await.unwrap();
-    lock.acquire_all(["a", "b", "c"]).wait(Duration::ZERO).await.unwrap_err();
-    eventually("only one is held", || masters.keys(1..=3) == ["b"; 3]).await;
-    let _ = held.release().await;
-    // A request that won the votes, and is dropped before it returned leases.
-    let mut acquiring = lock.acquire_all(["a", "b"]).into_future();
-    masters.stop(1..=3);
-    assert!(poll_once(&mut acquiring).await.is_pending());
-    masters.resume(1..=3);
-    eventually("all have granted", || masters.keys(1..=3).len() == 6).await;
-    drop(acquiring);
     masters.cleaned().await;
 }
 

@@ -1,4 +1,5 @@
-//! Waiters: a release wakes them. They leave nothing behind, in the process or on a master. `access.rs` has masters that may not wake a waiter.
+//! Waiters: a release wakes them. They leave nothing behind, in the process or on a master.
+//! `access.rs` has masters that may not wake a waiter.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
