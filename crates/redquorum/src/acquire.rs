@@ -231,7 +231,6 @@ pub struct Acquiring {
     /// The claim of the lease that is extended before its owner gets another handle.
     extends: Option<Arc<ClaimCell>>,
     naps: Naps,
-    /// The time of the first poll.
     asked: Time,
     span: Span,
     /// It waited for its turn in this process at the last look.
@@ -239,11 +238,9 @@ pub struct Acquiring {
 }
 
 enum Stage {
-    /// Nothing was sent yet.
     Ready(Request),
     /// The request waits for its turn, or asks the masters.
     Claiming(Arc<ClaimCell>),
-    /// The result was handed out.
     Done,
 }
 

@@ -470,7 +470,6 @@ impl Builder {
         self.clock_guard.map_or(Ok(guard), |bound| guard.with_clock_bound(bound)).map(Some)
     }
 
-    /// The fingerprint of the set of masters.
     fn fingerprint(&self, nodes: &[Arc<dyn Node>]) -> Fingerprint {
         let address = |node: &Arc<dyn Node>| format!("{}/{}", node.name(), node.hello().database);
         match &self.masters_id {

@@ -20,7 +20,6 @@ use std::time::Duration;
 use redquorum_protocol::Time;
 use tokio::time::Sleep;
 
-/// The source of time.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
     /// The system's clock, suspended time included. The origin is the system's own.
@@ -138,7 +137,6 @@ fn system_now() -> Time {
     Time::ZERO.plus(read(rustix::time::ClockId::Monotonic))
 }
 
-/// Reads a clock of the system, since its origin.
 #[cfg(unix)]
 fn read(clock: rustix::time::ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
@@ -201,7 +199,6 @@ pub(crate) const NAP: Duration = Duration::from_millis(250);
 /// The sleeps of a future that looks again and again.
 pub(crate) struct Naps {
     timer: Option<Pin<Box<Sleep>>>,
-    /// When the timer fires.
     armed: Time,
 }
 

@@ -118,7 +118,6 @@ macro_rules! options {
         const KEYS: &[&str] = &["masters", $($key),*];
 
         impl Config {
-            /// Sets the option of a key, or returns what its value should be.
             fn set(&mut self, key: &str, raw: &Raw) -> Read<()> {
                 match key {
                     "masters" => self.masters = urls(raw)?,

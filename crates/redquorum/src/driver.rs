@@ -23,7 +23,6 @@ use crate::shared::{After, Shared, State, Turn, Writer};
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Turn<'_> {
-    /// Passes the replies that have arrived to the client.
     fn read(&mut self, node: NodeId, io: &mut Io) {
         let mut used = 0;
         while let Some(epoch) = io.epoch()
@@ -74,7 +73,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Handles a connection that broke by itself.
     fn broken(&mut self, node: NodeId, io: &mut Io, why: &str) {
         if let Some((epoch, connection)) = io.close() {
             self.discard(connection, false);
@@ -100,7 +98,6 @@ impl Turn<'_> {
         self.state.masters[node.index()].gauges.show(up, distrusted, cleanups);
     }
 
-    /// Logs whether the master is up, if that has changed.
     fn log_change(&mut self, node: NodeId) {
         let link = self.state.client.link(node);
         let down = match link.state() {
@@ -237,13 +234,11 @@ impl Shared {
     }
 }
 
-/// The state that only the driver uses.
 struct Task {
     node: Arc<dyn Node>,
     connect_timeout: Duration,
     dialling: Option<(u64, Dialling)>,
     timer: Pin<Box<Sleep>>,
-    /// When the timer fires.
     armed: Time,
     /// When the link was to be woken, at the last look.
     wanted: Time,
@@ -291,7 +286,6 @@ impl Task {
     }
 }
 
-/// A random pause of at most this length.
 fn jitter(most: Duration) -> Duration {
     Duration::from_nanos(number() % u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1))
 }
@@ -310,7 +304,6 @@ async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bo
     }
 }
 
-/// Opens a connection and runs the handshake.
 async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
     let hello = node.hello();
     let mut connection = node.connect().await.map_err(|error| error.to_string())?;

@@ -62,7 +62,6 @@ impl fmt::Display for Released {
 }
 
 impl Lease {
-    /// Makes the lease of a claim, which was asked for at this time.
     pub(crate) fn new(claim: Arc<ClaimCell>, now: Time, asked: Time) -> Self {
         let waited = now.since(asked);
         let counters = &claim.lock_state.shared.counters;
@@ -231,7 +230,6 @@ impl Lease {
         self.extended_by(round).await
     }
 
-    /// Waits for the result of a round.
     async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
             let hold = holding(claim)?;

@@ -166,7 +166,6 @@ impl Redlock {
         }
     }
 
-    /// Waits until every master was tried once.
     pub(crate) async fn tried(&self) {
         loop {
             let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());

@@ -63,7 +63,6 @@ impl Sentinel {
         self
     }
 
-    /// The first fault, if there is one.
     pub(crate) fn checked(self) -> Result<Self, BadUrl> {
         if self.service.is_empty() {
             return Err(BadUrl("the service that the Sentinels monitor has no name".into()));
@@ -88,7 +87,6 @@ impl Sentinel {
         self.endpoints().any(Endpoint::is_tls)
     }
 
-    /// The node that connects with these settings.
     pub(crate) fn resolver(&self, settings: &Settings) -> Resolver {
         // The credentials of the builder are those of masters.
         let own = Settings { credentials: None, ..settings.clone() };
@@ -114,7 +112,6 @@ impl fmt::Debug for Sentinel {
     }
 }
 
-/// Connects to the master that the Sentinels name.
 pub(crate) struct Resolver {
     service: String,
     sentinels: Vec<Endpoint>,
@@ -149,7 +146,6 @@ impl Resolver {
         Err(failures.join("; "))
     }
 
-    /// The address of the master, as one Sentinel knows it.
     async fn address(&self, sentinel: &Endpoint) -> Result<(String, u16), String> {
         let mut connection = sentinel.connect().await.map_err(|error| error.to_string())?;
         let question = [&b"SENTINEL"[..], b"GET-MASTER-ADDR-BY-NAME", self.service.as_bytes()];
@@ -190,7 +186,6 @@ impl Resolver {
     }
 }
 
-/// Logs in and asks one question.
 async fn ask<R>(
     connection: &mut Box<dyn Connection>,
     hello: &Hello,
@@ -218,7 +213,6 @@ async fn ask<R>(
     result
 }
 
-/// What is wrong with a reply.
 fn refusal(frame: &Frame<'_>) -> String {
     match frame {
         Frame::Error(text) => readable(text).to_string(),

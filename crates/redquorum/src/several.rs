@@ -17,7 +17,6 @@ mod together;
 pub use acquiring::AcquiringAll;
 pub use leases::{Leases, ReleasedAll};
 
-/// The most resources in one request.
 const MOST: usize = 1000;
 
 /// A request for several resources, all granted or none, made by [`Redlock::acquire_all`]. `.await`
@@ -40,7 +39,6 @@ pub struct AcquireAll(Request);
 
 #[derive(Clone)]
 struct Request {
-    /// In the order in which they were named.
     parts: Vec<Part>,
     ttl: Option<Duration>,
     wait: Duration,
@@ -56,7 +54,6 @@ struct Part {
     key: Result<Key, AcquireError>,
 }
 
-/// One of the resources, checked.
 struct Wanted {
     lock_state: Arc<LockState>,
     key: Key,

@@ -133,7 +133,6 @@ counters! {
 /// Four buckets for every doubling of nanoseconds, over the whole range of 64 bits.
 const BUCKETS: usize = 4 * 64;
 
-/// The latencies of one master's replies.
 pub(crate) struct Latencies {
     max: Duration,
     buckets: Box<[u64; BUCKETS]>,

@@ -26,7 +26,6 @@ use crate::report::Report;
 /// lock, are logged.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The most events in one window.
 const MOST: u32 = 10;
 
 /// Limits how often changes of state are logged: of one master, or of all leases of a lock.
@@ -73,14 +72,12 @@ impl fmt::Display for Resource<'_> {
     }
 }
 
-/// One of the spans `acquire`, `hold` and `release`.
 #[derive(Clone)]
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
     span: Option<tracing::Span>,
 }
 
-/// A span of this name with these fields.
 macro_rules! span {
     ($name:literal, $($fields:tt)*) => {
         Span {
@@ -101,12 +98,10 @@ impl Span {
         span!("acquire", %resource, attempts = Empty, queued = Empty, outcome = Empty)
     }
 
-    /// The span of an acquire of several resources.
     pub(crate) fn acquire_all(resources: usize) -> Self {
         span!("acquire", resources, attempts = Empty, outcome = Empty)
     }
 
-    /// The span of a lease, until it is given back or lost.
     pub(crate) fn hold(
         resource: Resource<'_>,
         fencing_token: impl FnOnce() -> Option<u64>,
@@ -114,12 +109,10 @@ impl Span {
         span!("hold", %resource, fencing_token = fencing_token(), lost = Empty)
     }
 
-    /// The span of a release, until its outcome is known.
     pub(crate) fn release(resource: Resource<'_>) -> Self {
         span!("release", %resource, outcome = Empty)
     }
 
-    /// Runs `work` inside the span.
     pub(crate) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         #[cfg(feature = "tracing")]
         if let Some(span) = &self.span {
@@ -128,13 +121,11 @@ impl Span {
         work()
     }
 
-    /// Polls a future inside the span.
     pub(crate) async fn around<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
         poll_fn(|cx| self.within(|| work.as_mut().poll(cx))).await
     }
 
-    /// Sets a field.
     pub(crate) fn record(&self, field: &str, value: impl fmt::Display) {
         #[cfg(feature = "tracing")]
         if let Some(span) = &self.span {
@@ -142,7 +133,6 @@ impl Span {
         }
     }
 
-    /// Sets the outcome of an acquire.
     pub(crate) fn acquired<T>(&self, result: &Result<T, AcquireError>) {
         let outcome = match result {
             Ok(_) => "acquired",
@@ -156,12 +146,10 @@ impl Span {
     }
 }
 
-/// The field for suppressed events, omitted if there were none.
 fn some(suppressed: u64) -> Option<u64> {
     (suppressed > 0).then_some(suppressed)
 }
 
-/// Sends one event, if the feature is on.
 macro_rules! event {
     ($level:ident, $($fields:tt)*) => {
         #[cfg(feature = "tracing")]

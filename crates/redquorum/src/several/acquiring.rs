@@ -36,11 +36,8 @@ pub struct AcquiringAll {
 }
 
 enum Stage {
-    /// Nothing was sent yet.
     Ready(Request),
-    /// The attempt is in progress.
     Trying(Box<Attempt>),
-    /// The result was handed out.
     Done,
 }
 
@@ -53,7 +50,6 @@ struct Attempt {
     asked: Time,
     /// The lock of the resource that was named first: it decides how to pause.
     first: Arc<LockState>,
-    /// The replies for the resource that failed last.
     refused: Report,
 }
 
@@ -256,7 +252,6 @@ impl Member {
         (lock_state.clone(), after)
     }
 
-    /// Gives the attempt up, or gives the lease back.
     fn undo(&mut self) {
         if let Some(claim) = self.claim.take() {
             claim.end_by(Client::undo);

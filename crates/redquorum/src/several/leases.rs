@@ -178,7 +178,6 @@ impl fmt::Debug for Leases {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it says whether a lease was lost before; `let _ =` if that does not matter"]
 pub struct ReleasedAll {
-    /// In the order in which the resources were named.
     each: Vec<Released>,
 }
 

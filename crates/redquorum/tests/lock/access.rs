@@ -40,14 +40,12 @@ const QUEUES: &str = "+zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zsco
 
 const PASSWORD: &str = "hunter2 & more";
 
-/// The password as in a URL.
 const ENCODED: &str = "hunter2%20%26%20more";
 
 fn with_password() -> Real {
     Real::of(Masters::builder().count(3).password(PASSWORD))
 }
 
-/// The reason why master 1 is not connected.
 fn why_down(lock: &Redlock) -> String {
     match &lock.stats().masters[0].state {
         LinkState::Down(why) => why.to_string(),
@@ -88,7 +86,6 @@ async fn a_missing_or_wrong_password_is_named_by_every_master() {
     }
 }
 
-/// Masters with a user that has these permissions, and a lock that logs in as that user.
 async fn with_user(acl: &str, database: u32) -> (Real, Redlock) {
     let masters = Real::start(3);
     let lock = built(masters.user(acl, database).prefix("lock:").ttl(5 * S)).await;

@@ -41,7 +41,6 @@ async fn guard(masters: &impl Cluster) -> Redlock {
     built(guarded(masters.builder())).await
 }
 
-/// The number of masters with this outcome.
 fn count(report: &Report, outcome: &MasterOutcome) -> usize {
     report.masters().iter().filter(|master| master.outcome.as_ref() == Some(outcome)).count()
 }
@@ -61,7 +60,6 @@ async fn refused(lock: &Redlock) -> AcquireError {
     }
 }
 
-/// Checks that the lock is refused with these words.
 async fn refused_with(lock: &Redlock, words: &[&str]) {
     let text = refused(lock).await.to_string();
     words.iter().for_each(|word| assert!(text.contains(word), "{word}: {text}"));
@@ -85,7 +83,6 @@ async fn works(lock: &Redlock) {
     assert_eq!(lease.release().await.outcome, Outcome::Released);
 }
 
-/// Waits until the lock trusts all masters.
 async fn trusted(lock: &Redlock) {
     let trusts = || lock.stats().masters.iter().all(|master| master.distrusted.is_none());
     eventually("all masters are trusted", trusts).await;
@@ -188,7 +185,6 @@ async fn one_list_spelled_in_two_ways_is_one_set_by_its_id() {
     assert!(marker.contains(" masters=") && !marker.contains("jobs"), "{marker}");
 }
 
-/// The least permissions of a lock with a guard.
 const GUARD_ACL: &str = "resetkeys ~r ~redquorum:* -@all +set +get +del +pttl +pexpire +evalsha \
                          +script|load +info +time";
 

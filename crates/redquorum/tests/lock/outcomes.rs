@@ -1,6 +1,5 @@
-//! Outcomes are different results, and quick ones: taken, no quorum, already gone. A minority of
-//! masters that are down or hung makes no acquire fail or slow, and a majority is an error in time.
-//! Health and statistics show the same.
+//! Outcomes are different results, and quick ones: taken, no quorum, already gone. Health and
+//! statistics show the same.
 
 use std::time::Duration;
 
@@ -16,8 +15,6 @@ use crate::support::*;
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         both:
-            a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down,
-            a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key,
             a_refusal_that_stands_does_not_wait_for_hung_masters,
             an_even_split_of_votes_is_decided_at_once,
             a_refused_request_reports_the_holder_of_the_resource,
@@ -26,55 +23,6 @@ pub(crate) fn cases() -> Vec<Case> {
         real:
             no_quorum_names_what_is_wrong_with_each_master,
     ]
-}
-
-async fn a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down<C: Cluster>() {
-    for (fault, heal) in FAULTS {
-        let masters = C::start(5);
-        let lock = masters.lock().await;
-        masters.each(fault, [2, 4]);
-        for round in 0..20 {
-            let lease = C::at_once(lock.acquire(format!("r{round}"))).await;
-            let lease = lease.unwrap_or_else(|error| panic!("{fault:?}, round {round}: {error}"));
-            assert_ne!(replies(lease.report())[1], Some(MasterOutcome::Done));
-            C::at_once(lease.extend()).await.unwrap();
-            let released = C::at_once(lease.release()).await;
-            assert_eq!(released.outcome, Outcome::Released, "{}", released.report);
-        }
-        masters.each(heal, [2, 4]);
-        recovered(&lock).await;
-        masters.cleaned().await;
-    }
-}
-
-async fn a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key<C: Cluster>() {
-    for (fault, heal) in FAULTS {
-        let hangs = matches!(fault, Change::Stop);
-        let masters = C::start(5);
-        let lock = if hangs { built(masters.brisk()).await } else { masters.lock().await };
-        let held = masters.held(&lock, "held").await;
-        masters.each(fault, 1..=3);
-        let time = if hangs { 100 * MS } else { Duration::ZERO };
-        let error = C::takes(time, lock.try_acquire("r")).await.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-        if hangs {
-            let silent = vec![Some(MasterOutcome::Unknown(Cause::Silent)); 3];
-            assert_eq!(replies(error.report().unwrap())[..3], silent, "{error}");
-        }
-        // An acquire with time left tries again, and ends when its wait is over.
-        let (took, error) = timed(lock.acquire("r").wait(300 * MS)).await;
-        let error = error.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { attempts: 2.., .. }), "{error}");
-        assert!(took >= 300 * MS && took <= 500 * MS + C::LATE, "{took:?}");
-        let (took, released) = timed(held.release()).await;
-        assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
-        assert!(took <= time + C::LATE, "{took:?}");
-        eventually("those that live have no key", || masters.keys(4..=5).is_empty()).await;
-        masters.each(heal, 1..=3);
-        recovered(&lock).await;
-        assert_eq!(masters.keys(masters.all()), Vec::<String>::new());
-        assert!(lock.try_acquire("held").await.unwrap().is_some());
-    }
 }
 
 async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
@@ -107,7 +55,6 @@ async fn an_even_split_of_votes_is_decided_at_once<C: Cluster>() {
     }
 }
 
-/// The reply of each master about the holder.
 async fn holders(lock: &Redlock) -> Vec<MasterOutcome> {
     let error = lock.acquire("r").wait(50 * MS).await.unwrap_err();
     assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");

@@ -22,13 +22,11 @@ impl Raw {
         self.0.get_mut().write_all(line.as_bytes()).expect("it is sent");
     }
 
-    /// Sends a command and returns its reply of one line.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.line()
     }
 
-    /// The next line from the master.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).expect("an answer");

@@ -25,39 +25,29 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A state of a master in which it refuses writes.
-struct Refusal {
-    /// Its name in the table of known errors.
-    state: &'static str,
-    /// The command that causes it, and the command that ends it.
-    commands: (&'static str, &'static str),
-    code: &'static str,
-    /// The advice in the message.
-    advice: &'static str,
-}
-
-const REFUSALS: [Refusal; 3] = [
-    Refusal {
-        state: "'read-only'",
-        commands: ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
-        code: "READONLY",
-        advice: "give the addresses of masters",
-    },
-    Refusal {
-        state: "'out of memory'",
-        commands: ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
-        code: "OOM",
-        advice: "raise their maxmemory",
-    },
-    Refusal {
-        state: "'no replicas'",
-        commands: ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
-        code: "NOREPLICAS",
-        advice: "lower min-replicas-to-write",
-    },
+/// The states of a master in which it refuses writes: the name in the table of known errors, the
+/// commands that cause and end the state, the code of the error, and the advice in the message.
+const REFUSALS: [(&str, [&str; 2], &str, &str); 3] = [
+    (
+        "'read-only'",
+        ["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
+        "READONLY",
+        "give the addresses of masters",
+    ),
+    (
+        "'out of memory'",
+        ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"],
+        "OOM",
+        "raise their maxmemory",
+    ),
+    (
+        "'no replicas'",
+        ["CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"],
+        "NOREPLICAS",
+        "lower min-replicas-to-write",
+    ),
 ];
 
-/// The masters that replied with an error of this kind.
 fn answered_with(report: &Report, error: &str) -> Vec<usize> {
     let is_error = |reply: &Option<MasterOutcome>| match reply {
         Some(MasterOutcome::Unknown(Cause::Error(text))) => text.starts_with(error),
@@ -67,7 +57,7 @@ fn answered_with(report: &Report, error: &str) -> Vec<usize> {
 }
 
 async fn masters_that_refuse_writes_are_unknown_votes() {
-    for Refusal { commands: (refuse, accept), code, advice, .. } in REFUSALS {
+    for (_, [refuse, accept], code, advice) in REFUSALS {
         let masters = Real::start(5);
         let lock = built(masters.builder().ttl(60 * S)).await;
         let before = masters.held(&lock, "before").await;
@@ -156,13 +146,6 @@ async fn a_master_that_takes_no_more_clients_is_named_with_its_reason() {
     assert_eq!(second.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
 }
 
-/// The commands that put a master into the state for an error, and that end this state.
-fn commands(known: &KnownError) -> (&'static str, &'static str) {
-    let refusal = REFUSALS.iter().find(|refusal| known.command.contains(refusal.state));
-    refusal.map_or(("PING", "PING"), |refusal| refusal.commands)
-}
-
-/// The error that a command provokes, with its `-`.
 async fn provoked(masters: &Real, locker: &mut Raw, known: &KnownError) -> String {
     if known.kind == ErrorKind::Busy {
         masters.done(1, "CONFIG SET lua-time-limit 1");
@@ -177,7 +160,8 @@ async fn provoked(masters: &Real, locker: &mut Raw, known: &KnownError) -> Strin
         eventually("the script has ended", || locker.ask(known.command) == "+none").await;
         return error;
     }
-    let (refuse, accept) = commands(known);
+    let refusal = REFUSALS.iter().find(|(state, ..)| known.command.contains(state));
+    let [refuse, accept] = refusal.map_or(["PING"; 2], |refusal| refusal.1);
     masters.done(1, refuse);
     let error = locker.ask(known.command);
     masters.done(1, accept);

@@ -28,7 +28,6 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("r{number}")).collect()
 }
 
-/// The replies so far, of all masters together.
 fn replies(lock: &Redlock) -> u64 {
     sum(lock, |master| master.latency.count)
 }

@@ -49,7 +49,6 @@ macro_rules! cases {
     };
 }
 
-/// Runs an async test in virtual time.
 pub(crate) fn run_in_memory(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(Box::pin(test));
@@ -60,7 +59,6 @@ pub(crate) fn run(test: impl Future<Output = ()>) {
     run_within(HANGS, test);
 }
 
-/// Runs an async test that may take this long.
 pub(crate) fn run_within(time: Duration, test: impl Future<Output = ()>) {
     let runtime = runtime(2);
     let ended = runtime.block_on(async { tokio::time::timeout(time, Box::pin(test)).await });
@@ -73,7 +71,6 @@ pub(crate) fn runtime(threads: usize) -> tokio::runtime::Runtime {
     runtime.worker_threads(threads).enable_all().build().unwrap()
 }
 
-/// A change of a master's state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     /// It executes nothing until it is resumed.
@@ -82,11 +79,9 @@ pub(crate) enum Change {
     Kill,
     /// Starts a killed master again, without its data.
     Restart,
-    /// It loses all keys.
     Flush,
 }
 
-/// Faults of a master, each with its end.
 pub(crate) const FAULTS: [(Change, Change); 2] =
     [(Change::Kill, Change::Restart), (Change::Stop, Change::Resume)];
 
@@ -99,7 +94,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
     fn len(&self) -> usize;
     /// A builder with a timeout that no healthy master reaches.
     fn builder(&self) -> Builder;
-    /// The name of a master in reports.
     fn name(&self, node: usize) -> String;
     fn change(&self, node: usize, change: Change);
     fn value(&self, node: usize, key: &str) -> Option<Vec<u8>>;
@@ -145,22 +139,18 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         nodes.into_iter().for_each(|node| self.unset(node, key));
     }
 
-    /// The masters that have the key.
     fn holders(&self, key: &str) -> Vec<usize> {
         self.all().filter(|node| self.value(*node, key).is_some()).collect()
     }
 
-    /// All keys on these masters.
     fn keys(&self, nodes: impl IntoIterator<Item = usize>) -> Vec<String> {
         nodes.into_iter().flat_map(|node| self.keys_on(node)).collect()
     }
 
-    /// Waits until no master has the key.
     async fn freed(&self, key: &str) {
         eventually(&format!("{key} is free"), || self.holders(key).is_empty()).await;
     }
 
-    /// Waits until no master has any key.
     async fn cleaned(&self) {
         eventually("no key is left", || self.keys(self.all()).is_empty()).await;
     }
@@ -182,7 +172,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         lease
     }
 
-    /// Checks that an operation takes this long.
     async fn takes<F: IntoFuture>(time: Duration, what: F) -> F::Output {
         let (took, output) = timed(what).await;
         // The time was read a moment before.
@@ -190,7 +179,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         output
     }
 
-    /// Checks that an operation waits for no timeout.
     async fn at_once<F: IntoFuture>(what: F) -> F::Output {
         Self::takes(Duration::ZERO, what).await
     }
@@ -249,7 +237,6 @@ impl Cluster for Memory {
     }
 }
 
-/// Real `redis-server`s.
 pub(crate) struct Real(Masters);
 
 impl Deref for Real {
@@ -320,7 +307,6 @@ impl Real {
         Self(builder.start().expect("masters"))
     }
 
-    /// Sends a command that must not fail.
     pub(crate) fn done(&self, node: usize, command: &str) {
         match self.ask(node, command) {
             Ok(RespValue::Error(error)) => panic!("master {node} to {command}: {error}"),
@@ -336,7 +322,6 @@ impl Real {
         over(self.all().map(url))
     }
 
-    /// Sends a command that must not fail to each of these masters.
     pub(crate) fn done_on(&self, nodes: impl IntoIterator<Item = usize>, command: &str) {
         nodes.into_iter().for_each(|node| self.done(node, command));
     }
@@ -384,7 +369,6 @@ pub(crate) async fn built(builder: Builder) -> Redlock {
     builder.build().await.expect("a lock")
 }
 
-/// The duration and the output of a future.
 pub(crate) async fn timed<F: IntoFuture>(what: F) -> (Duration, F::Output) {
     let start = Instant::now();
     let output = what.await;
@@ -424,14 +408,12 @@ pub(crate) async fn recovered(lock: &Redlock) {
     every_master(lock, "all clean-ups are complete", is).await;
 }
 
-/// Waits until this many masters are connected.
 pub(crate) async fn up(lock: &Redlock, count: usize) {
     let is_up = |master: &&MasterStats| master.state == LinkState::Up;
     let up = || lock.stats().masters.iter().filter(is_up).count() == count;
     eventually(&format!("{count} masters are connected"), up).await;
 }
 
-/// The sum of a figure over all masters.
 pub(crate) fn sum(lock: &Redlock, figure: fn(&MasterStats) -> u64) -> u64 {
     lock.stats().masters.iter().map(figure).sum()
 }

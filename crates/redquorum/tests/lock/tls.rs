@@ -24,7 +24,6 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A certificate authority of a test.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, as PEM text.

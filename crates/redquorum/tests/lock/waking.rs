@@ -41,7 +41,6 @@ pub(crate) fn channels(masters: &Real) -> usize {
     masters.all().map(on).sum()
 }
 
-/// Two locks, as of two processes.
 async fn two(masters: &impl Cluster) -> [Redlock; 2] {
     let builder = || masters.builder().ttl(60 * S);
     [built(builder()).await, built(builder()).await]

@@ -14,7 +14,6 @@ const TTL: Duration = Duration::from_secs(30);
 /// The validity after the default drift.
 const VALIDITY: Duration = Duration::from_millis(30_000 - 302);
 
-/// Counts writes.
 #[derive(Clone, Default)]
 struct Writes(Arc<AtomicU64>);
 

@@ -24,12 +24,10 @@ pub(crate) async fn bed(count: usize) -> (Masters, Redlock) {
     (masters, lock)
 }
 
-/// The numbers of the masters that have this key.
 pub(crate) fn holding(masters: &Masters, count: usize, key: &str) -> Vec<usize> {
     (1..=count).filter(|number| masters.value(*number, key).is_some()).collect()
 }
 
-/// The number of keys on all masters together.
 pub(crate) fn keys(masters: &Masters, count: usize) -> usize {
     (1..=count).map(|number| masters.keys(number).len()).sum()
 }
@@ -45,7 +43,6 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Out
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// The number of replies so far, of all masters together.
 pub(crate) fn replies(lock: &Redlock) -> u64 {
     lock.stats().masters.iter().map(|master| master.latency.count).sum()
 }
@@ -59,7 +56,6 @@ pub(crate) async fn locks<const N: usize>(masters: &Masters, fair: bool) -> [Red
     locks.try_into().unwrap()
 }
 
-/// Acquires a resource that must be free.
 pub(crate) async fn take(lock: &Redlock, resource: &str) -> Lease {
     let taken = lock.try_acquire(resource).await;
     taken.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|| panic!("{resource} is taken"))
@@ -67,10 +63,8 @@ pub(crate) async fn take(lock: &Redlock, resource: &str) -> Lease {
 
 /// Looks at the connections of a node.
 pub(crate) trait Tap: Clone + Unpin + Send + Sync + 'static {
-    /// Before a connection is dialled.
     fn dial(&self) {}
 
-    /// Before a write.
     fn write(&self) {}
 
     /// Before a flush, which waits until this is ready.

@@ -100,7 +100,6 @@ async fn an_own_policy_gets_the_attempt_and_a_random_number() {
     assert!(calls.windows(2).all(|two| two[0].1 != two[1].1), "{calls:?}");
 }
 
-/// Used by a policy.
 static LOCK: OnceLock<Redlock> = OnceLock::new();
 
 #[tokio::test(start_paused = true)]

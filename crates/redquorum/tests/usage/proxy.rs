@@ -49,13 +49,11 @@ impl Meter {
     }
 }
 
-/// The text of the script that a command calls.
 fn script(args: &[&[u8]]) -> Option<&'static str> {
     let [b"EVALSHA", sha, ..] = args else { return None };
     scripts(true).find(|script| script.sha1.as_bytes() == *sha).map(|script| script.source)
 }
 
-/// The connection of one process to one master.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     pub(crate) inner: Arc<dyn Node>,
@@ -82,7 +80,6 @@ impl Node for Proxy {
     }
 }
 
-/// The state of one connection.
 #[derive(Default)]
 struct Dialogue {
     /// Commands without a reply, and whether they were forbidden.

@@ -45,7 +45,6 @@ const PER_SECOND: u64 = 4;
 /// The most for processes that are not notified, and retry instead.
 const UNNOTIFIED_PER_SECOND: u64 = 24;
 
-/// State that all tasks of a run share.
 struct Shared {
     masters: Masters,
     plan: Plan,
@@ -151,7 +150,6 @@ async fn canary(shared: Arc<Shared>, process: usize, lock: Redlock, permissions:
     }
 }
 
-/// Holds a lease with a watchdog for as long as the run lasts.
 async fn keep_alive(shared: Arc<Shared>, process: usize, lock: Redlock) {
     let name = format!("watched-{process}");
     shared.acquiring(1);
@@ -250,7 +248,6 @@ impl Shared {
     }
 }
 
-/// A task that plays a step.
 #[derive(Clone)]
 struct Task {
     shared: Arc<Shared>,
@@ -406,7 +403,6 @@ pub(crate) fn commands<'a, P: 'a>(locks: impl IntoIterator<Item = &'a (Redlock, 
     masters.map(|master| master.latency.count + HANDSHAKE * master.connected).sum()
 }
 
-/// What a lock has left to do.
 fn left(lock: &Redlock) -> Option<String> {
     let stats = lock.stats();
     let sum = |count: fn(&redquorum::stats::MasterStats) -> usize| -> usize {

@@ -46,7 +46,6 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     assert_eq!((connected, owed), (1, 0));
 }
 
-/// Records when a node is dialled.
 #[derive(Clone, Default)]
 struct Dialled(Arc<Mutex<Vec<Instant>>>);
 

@@ -65,7 +65,6 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Starts to keep the events of this thread.
 fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Keeper).unwrap());

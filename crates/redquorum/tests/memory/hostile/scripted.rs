@@ -19,27 +19,20 @@ pub(crate) const MOST: usize = 50_000;
 /// The reaction of a scripted master to one command or to a new connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Reaction {
-    /// Replies as Redis does.
     Well,
     /// Replies as Redis does, one byte at a time, with this pause before each.
     Slowly(Duration),
-    /// Sends the reply of Redis twice.
     Twice,
-    /// Sends these bytes.
     Bytes(Vec<u8>),
     /// Sends these bytes over and over, as long as the client reads them.
     Endless(Vec<u8>),
     /// Sends these bytes and ends the connection.
     Last(Vec<u8>),
-    /// Does not reply to this command.
     Nothing,
     /// Replies to nothing on this connection from this command on: a black hole.
     Swallow,
-    /// Refuses the connection.
     Refuse,
-    /// Never establishes the connection.
     Hang,
-    /// Panics in the node itself.
     Panic,
 }
 
@@ -68,7 +61,6 @@ pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
 
 type Script = dyn Fn(Option<&Args<'_>>) -> Reaction + Send + Sync;
 
-/// The master. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     name: Arc<str>,

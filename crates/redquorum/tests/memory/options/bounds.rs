@@ -19,7 +19,6 @@ fn is_too_long(bad: BadOption) -> bool {
     matches!(bad, BadOption::TtlTooLong { .. })
 }
 
-/// The check of an expected error.
 type Wrong = fn(BadOption) -> bool;
 
 /// With a node timeout of 100 ms and the default drift of 1 % + 2 ms, a TTL of 103 ms leaves no
