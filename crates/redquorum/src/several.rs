@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{Key, LockConfig};
 
+use crate::claim::ClaimCell;
 use crate::error::AcquireError;
 use crate::lock_state::LockState;
 use crate::redlock::Redlock;
@@ -54,12 +55,13 @@ struct Part {
     key: Result<Key, AcquireError>,
 }
 
-struct Wanted {
+struct Member {
     lock_state: Arc<LockState>,
     key: Key,
     config: LockConfig,
     /// Its position in the order in which the resources were named.
     named: usize,
+    claim: Option<Arc<ClaimCell>>,
 }
 
 impl Redlock {
@@ -146,7 +148,7 @@ impl AcquireAll {
 impl Request {
     /// Checks the request and sorts it in the order that all callers use: by the masters, then by
     /// the key.
-    fn check(mut self) -> Result<Vec<Wanted>, AcquireError> {
+    fn check(mut self) -> Result<Vec<Member>, AcquireError> {
         let resources = self.parts.len();
         if resources == 0 {
             return Err(AcquireError::NoResources);
@@ -164,12 +166,12 @@ impl Request {
         if let Some([(_, Part { lock_state, key: Ok(key), .. }), _]) = twice {
             return Err(AcquireError::NamedTwice { resource: lock_state.resource(key).to_vec() });
         }
-        let wanted = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
+        let members = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
             let key = key?;
             let config = lock_state.config(&key, self.ttl, self.fenced)?;
-            Ok(Wanted { lock_state, key, config, named })
+            Ok(Member { lock_state, key, config, named, claim: None })
         });
-        wanted.collect()
+        members.collect()
     }
 }
 

@@ -75,14 +75,14 @@ impl fmt::Display for Resource<'_> {
 #[derive(Clone)]
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
-    span: Option<tracing::Span>,
+    span: tracing::Span,
 }
 
 macro_rules! span {
     ($name:literal, $($fields:tt)*) => {
         Span {
             #[cfg(feature = "tracing")]
-            span: Some(tracing::info_span!(target: "redquorum", $name, $($fields)*)),
+            span: tracing::info_span!(target: "redquorum", $name, $($fields)*),
         }
     };
 }
@@ -90,7 +90,7 @@ macro_rules! span {
 impl Span {
     pub(crate) const NONE: Self = Self {
         #[cfg(feature = "tracing")]
-        span: None,
+        span: tracing::Span::none(),
     };
 
     /// The span of an acquire of one resource, from its first poll to its result.
@@ -115,9 +115,8 @@ impl Span {
 
     pub(crate) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         #[cfg(feature = "tracing")]
-        if let Some(span) = &self.span {
-            return span.in_scope(work);
-        }
+        return self.span.in_scope(work);
+        #[cfg(not(feature = "tracing"))]
         work()
     }
 
@@ -128,9 +127,7 @@ impl Span {
 
     pub(crate) fn record(&self, field: &str, value: impl fmt::Display) {
         #[cfg(feature = "tracing")]
-        if let Some(span) = &self.span {
-            span.record(field, tracing::field::display(value));
-        }
+        self.span.record(field, tracing::field::display(value));
     }
 
     pub(crate) fn acquired<T>(&self, result: &Result<T, AcquireError>) {

@@ -12,7 +12,7 @@ use redquorum_protocol::{
 };
 
 use super::leases::Leases;
-use super::{Request, Wanted};
+use super::{Member, Request};
 use crate::acquire::not_acquired;
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP, Naps};
@@ -53,11 +53,6 @@ struct Attempt {
     refused: Report,
 }
 
-struct Member {
-    wanted: Wanted,
-    claim: Option<Arc<ClaimCell>>,
-}
-
 impl AcquiringAll {
     pub(super) fn new(request: Request) -> Self {
         Self { stage: Stage::Ready(request), naps: Naps::default(), span: Span::NONE }
@@ -91,7 +86,7 @@ impl AcquiringAll {
             let (wait, parts) = (request.wait, std::mem::take(&mut request.parts));
             let request = Request { parts, ..*request };
             match request.check() {
-                Ok(wanted) => self.stage = Stage::Trying(Box::new(Attempt::start(wanted, wait))),
+                Ok(members) => self.stage = Stage::Trying(Box::new(Attempt::start(members, wait))),
                 Err(error) => {
                     self.stage = Stage::Done;
                     return Poll::Ready(Err(error));
@@ -125,15 +120,13 @@ impl AcquiringAll {
 }
 
 impl Attempt {
-    fn start(wanted: Vec<Wanted>, wait: Duration) -> Self {
-        let first =
-            wanted.iter().find(|one| one.named == 0).unwrap_or(&wanted[0]).lock_state.clone();
+    fn start(members: Vec<Member>, wait: Duration) -> Self {
+        let first = members.iter().min_by_key(|member| member.named);
+        let first = first.expect("there is at least one").lock_state.clone();
         let clock = first.clock;
         let asked = clock.now();
         let mut orders = Vec::new();
-        let several = MultiLock::start(asked, wanted.len(), wait, &mut orders);
-        let member = |wanted| Member { wanted, claim: None };
-        let members = wanted.into_iter().map(member).collect();
+        let several = MultiLock::start(asked, members.len(), wait, &mut orders);
         let refused = Report::default();
         let mut attempt = Self { several, members, orders, clock, asked, first, refused };
         attempt.carry_out();
@@ -141,8 +134,7 @@ impl Attempt {
     }
 
     fn is_shut_down(&self) -> bool {
-        let mut lock_states = self.members.iter().map(|member| &member.wanted.lock_state);
-        lock_states.any(|lock_state| lock_state.is_shut_down())
+        self.members.iter().any(|member| member.lock_state.is_shut_down())
     }
 
     fn tell(&mut self, event: MemberEvent) {
@@ -228,7 +220,7 @@ impl Attempt {
         for member in &mut self.members {
             if let Some(claim) = member.claim.take() {
                 // From here on the lease ends the claim.
-                leases.push((member.wanted.named, Lease::new(claim, now, asked)));
+                leases.push((member.named, Lease::new(claim, now, asked)));
             }
         }
         leases.sort_by_key(|(named, _)| *named);
@@ -237,7 +229,7 @@ impl Attempt {
 
     fn failed(&mut self, member: usize, why: Failure) -> AcquireError {
         let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
-        let Wanted { lock_state, key, .. } = &self.members[member].wanted;
+        let Member { lock_state, key, .. } = &self.members[member];
         let waited = self.clock.now().since(self.asked);
         not_acquired(lock_state, key, why, report, attempts, waited)
     }
@@ -245,7 +237,7 @@ impl Attempt {
 
 impl Member {
     fn start(&mut self, wait: Duration, explain: bool) -> (Arc<LockState>, After) {
-        let Wanted { lock_state, key, config, .. } = &self.wanted;
+        let Self { lock_state, key, config, .. } = self;
         let request = AcquireRequest::for_member(*config, wait, explain, ());
         let (claim, after) = ClaimCell::queue(lock_state, key.clone(), request);
         self.claim = Some(claim);

@@ -4,23 +4,21 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use redquorum::{AcquireError, Builder, Outcome, Redlock, stats::LinkState};
-use redquorum_rig::{Masters, trials::Case};
+use redquorum_rig::Masters;
 use tokio::time::sleep;
 
 use crate::support::*;
 use crate::waking::channels;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            a_password_that_is_given_opens_the_masters,
-            a_missing_or_wrong_password_is_named_by_every_master,
-            the_minimal_acl_is_enough_for_everything,
-            a_command_that_is_forbidden_is_named_by_its_master,
-            the_optional_permissions_are_optional,
-            with_all_permissions_a_release_wakes_the_waiter,
-            without_a_permission_for_waiting_a_waiter_tries_again_and_again,
-    ]
+tests! {
+    real:
+        a_password_that_is_given_opens_the_masters,
+        a_missing_or_wrong_password_is_named_by_every_master,
+        the_minimal_acl_is_enough_for_everything,
+        a_command_that_is_forbidden_is_named_by_its_master,
+        the_optional_permissions_are_optional,
+        with_all_permissions_a_release_wakes_the_waiter,
+        without_a_permission_for_waiting_a_waiter_tries_again_and_again,
 }
 
 /// The least permissions of a lock, with the keys of its prefix.

@@ -5,18 +5,15 @@
 use std::future::IntoFuture;
 
 use redquorum::{Backoff, Outcome};
-use redquorum_rig::trials::Case;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            checks_for_keys_that_are_left_see_them,
-            an_acquire_that_is_never_polled_sends_nothing,
-            a_late_clean_up_does_not_delete_the_key_of_the_next_attempt,
-            releasing_takes_nothing_from_the_next_holder;
-    ]
+tests! {
+    both:
+        checks_for_keys_that_are_left_see_them,
+        an_acquire_that_is_never_polled_sends_nothing,
+        a_late_clean_up_does_not_delete_the_key_of_the_next_attempt,
+        releasing_takes_nothing_from_the_next_holder;
 }
 
 /// Control for all tests.
@@ -36,7 +33,7 @@ async fn a_late_clean_up_does_not_delete_the_key_of_the_next_attempt<C: Cluster>
     // The node timeout is so long that no connection counts as dead before the masters go on.
     let lock = built(masters.builder().retry(Backoff::Fixed(100 * MS))).await;
     masters.put([3], "r");
-    masters.stop([1, 2]);
+    masters.each(Stop, [1, 2]);
     let waiting = tokio::spawn(async move { (lock.acquire("r").await, lock) });
     // The first attempt has two votes, waits for two more in vain, and fails.
     eventually("the first attempt has votes", || masters.value(4, "r").is_some()).await;
@@ -45,7 +42,7 @@ async fn a_late_clean_up_does_not_delete_the_key_of_the_next_attempt<C: Cluster>
     let (lease, lock) = waiting.await.unwrap();
     let lease = lease.unwrap();
     // The pipes of both contain the SET, its clean-up and the next SET, in this order.
-    masters.resume([1, 2]);
+    masters.each(Resume, [1, 2]);
     replied(&lock).await;
     let mine = masters.value(4, "r").unwrap();
     assert!(masters.all().all(|node| masters.value(node, "r").as_ref() == Some(&mine)));

@@ -7,19 +7,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redquorum::{AcquireError, Outcome, Redlock};
-use redquorum_rig::trials::Case;
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            no_ttl_however_short_makes_a_lease_that_has_expired,
-            a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_key,
-            a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay,
-            a_shutdown_waits_for_no_lock_delay;
-    ]
+tests! {
+    both:
+        no_ttl_however_short_makes_a_lease_that_has_expired,
+        a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_key,
+        a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay,
+        a_shutdown_waits_for_no_lock_delay;
 }
 
 /// The validity of a TTL after the default drift allowance.
@@ -62,10 +59,10 @@ async fn a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_
     // Because of the lock delay, the keys do not expire in time.
     let lock = built(masters.brisk().ttl(300 * MS).lock_delay(60 * S)).await;
     let mut acquiring = lock.acquire("r").wait(Duration::ZERO).into_future();
-    masters.stop(1..=2);
+    masters.each(Stop, 1..=2);
     assert!(poll_once(&mut acquiring).await.is_pending());
     let sent = Instant::now();
-    masters.resume(1..=2);
+    masters.each(Resume, 1..=2);
     // The caller is stopped: the votes arrive, but the future is not polled.
     eventually("all have granted", || sum(&lock, |master| master.granted) == 3).await;
     sleep((300 * MS).saturating_sub(sent.elapsed())).await;
@@ -79,9 +76,9 @@ async fn a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_
     assert_eq!(lock.stats().too_late, 1);
     // A caller with time left tries again.
     let mut acquiring = lock.acquire("r").wait(10 * S).into_future();
-    masters.stop(1..=2);
+    masters.each(Stop, 1..=2);
     assert!(poll_once(&mut acquiring).await.is_pending());
-    masters.resume(1..=2);
+    masters.each(Resume, 1..=2);
     sleep(400 * MS).await;
     assert!(acquiring.await.unwrap().validity() > Duration::ZERO);
 }
@@ -105,10 +102,10 @@ async fn a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay
     C::at_once(masters.freed("r")).await;
     // An acquire that is dropped returned no lease.
     let mut acquiring = lock.try_acquire("r").into_future();
-    masters.stop(1..=3);
+    masters.each(Stop, 1..=3);
     assert!(poll_once(&mut acquiring).await.is_pending());
     drop(acquiring);
-    masters.resume(1..=3);
+    masters.each(Resume, 1..=3);
     replied(&lock).await;
     C::at_once(masters.freed("r")).await;
     let lease = masters.held(&lock, "r").await;

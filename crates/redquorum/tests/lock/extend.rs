@@ -6,19 +6,16 @@ use std::future::pending;
 use std::time::Duration;
 
 use redquorum::{ExtendError, Lost, report::Loss};
-use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
-            a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
-        real:
-            a_shorter_extend_never_shortens_a_key,
-    ]
+tests! {
+    both:
+        a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
+        a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
+    real:
+        a_shorter_extend_never_shortens_a_key,
 }
 
 async fn a_shorter_extend_never_shortens_a_key() {

@@ -3,20 +3,17 @@
 use std::time::Duration;
 
 use redquorum::{AcquireError, Lease, MAX_FENCING_TOKEN, Redlock};
-use redquorum_rig::trials::Case;
 
 use crate::raw::Monitor;
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            counters_that_differ_are_brought_together,
-            a_counter_without_a_number_is_no_vote_and_leaves_no_key;
-        real:
-            a_counter_of_another_type_is_no_vote_and_leaves_no_key,
-            a_plain_request_sends_no_command_for_tokens,
-    ]
+tests! {
+    both:
+        counters_that_differ_are_brought_together,
+        a_counter_without_a_number_is_no_vote_and_leaves_no_key;
+    real:
+        a_counter_of_another_type_is_no_vote_and_leaves_no_key,
+        a_plain_request_sends_no_command_for_tokens,
 }
 
 const COUNTER: &str = "redquorum:fence:r";

@@ -7,25 +7,22 @@ use redquorum::{
     report::{Cause, Distrust, Fingerprint, MasterOutcome, Report},
 };
 use redquorum_protocol::wire::ErrorKind;
-use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 
 use crate::raw::Monitor;
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            new_masters_are_refused_until_they_are_initialized,
-            initializing_without_a_guard_reports_that_there_is_none,
-            locks_with_different_guards_are_refused_with_both,
-            locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new;
-        real:
-            one_list_spelled_in_two_ways_is_one_set_by_its_id,
-            missing_permissions_are_done_without_or_named,
-            a_marker_that_is_no_string_is_named,
-            an_uncontended_acquire_is_one_command_per_master,
-    ]
+tests! {
+    both:
+        new_masters_are_refused_until_they_are_initialized,
+        initializing_without_a_guard_reports_that_there_is_none,
+        locks_with_different_guards_are_refused_with_both,
+        locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new;
+    real:
+        one_list_spelled_in_two_ways_is_one_set_by_its_id,
+        missing_permissions_are_done_without_or_named,
+        a_marker_that_is_no_string_is_named,
+        an_uncontended_acquire_is_one_command_per_master,
 }
 
 const TTL: Duration = Duration::from_millis(600);
@@ -116,7 +113,7 @@ async fn new_masters_are_refused_until_they_are_initialized<C: Cluster>() {
     let again = lock.initialize_masters().await;
     assert_eq!(count(&again, &MasterOutcome::AlreadyInitialized), 3, "{again}");
     // No grant in between could have found this loss.
-    masters.flush(2..=3);
+    masters.each(Flush, 2..=3);
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 1, false), "{health}");
     assert_eq!(health.report.distrusted(), 2, "{health}");
@@ -138,12 +135,12 @@ async fn locks_with_different_guards_are_refused_with_both<C: Cluster>() {
         (watching(300), plain(), "a clock guard of 300ms, and this lock has no clock guard: give"),
         (watching(300), watching(200), "of 300ms, and this lock has a clock guard of 200ms"),
     ] {
-        masters.flush(1..=3);
+        masters.each(Flush, 1..=3);
         built(first).await.initialize_masters().await;
         let other = built(other).await;
         refused_with(&other, &[words]).await;
         // Initializing the masters anew resolves the conflict.
-        masters.flush(1..=3);
+        masters.each(Flush, 1..=3);
         other.initialize_masters().await;
         works(&other).await;
     }

@@ -8,21 +8,18 @@ use redquorum::{
     report::{Cause, Holder, MasterOutcome},
     stats::LinkState,
 };
-use redquorum_rig::trials::Case;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            a_refusal_that_stands_does_not_wait_for_hung_masters,
-            an_even_split_of_votes_is_decided_at_once,
-            a_refused_request_reports_the_holder_of_the_resource,
-            health_reports_the_masters_that_are_alive_in_time,
-            stats_count_what_happened;
-        real:
-            no_quorum_names_what_is_wrong_with_each_master,
-    ]
+tests! {
+    both:
+        a_refusal_that_stands_does_not_wait_for_hung_masters,
+        an_even_split_of_votes_is_decided_at_once,
+        a_refused_request_reports_the_holder_of_the_resource,
+        health_reports_the_masters_that_are_alive_in_time,
+        stats_count_what_happened;
+    real:
+        no_quorum_names_what_is_wrong_with_each_master,
 }
 
 async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
@@ -31,13 +28,13 @@ async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
     let held = masters.held(&other, "held").await;
     let lease = masters.held(&lock, "lost").await;
     masters.delete(1..=3, "lost");
-    masters.stop([4, 5]);
+    masters.each(Stop, [4, 5]);
     assert!(C::at_once(lock.try_acquire("held")).await.unwrap().is_none());
     let error = C::at_once(lease.extend()).await.unwrap_err();
     assert!(matches!(error, ExtendError::QuorumGone { .. }), "{error}");
     let released = C::at_once(lease.release()).await;
     assert_eq!(released.outcome, Outcome::AlreadyGone, "{}", released.report);
-    masters.resume([4, 5]);
+    masters.each(Resume, [4, 5]);
     masters.freed("lost").await;
     assert_eq!(held.release().await.outcome, Outcome::Released);
 }
@@ -107,10 +104,10 @@ async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
     let lock = built(masters.brisk()).await;
     let health = C::at_once(lock.health()).await;
     assert_eq!((health.alive, health.quorum, health.has_quorum()), (5, 3, true), "{health}");
-    masters.stop(2..=3);
+    masters.each(Stop, 2..=3);
     let health = C::takes(100 * MS, lock.health()).await;
     assert_eq!((health.alive, health.has_quorum()), (3, true), "{health}");
-    masters.kill([1]);
+    masters.each(Kill, [1]);
     down(&lock, 1).await;
     let health = lock.health().await;
     assert_eq!((health.alive, health.has_quorum()), (2, false), "{health}");
@@ -120,8 +117,8 @@ async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
     let stalled = || lock.stats().masters[1..=2].iter().all(|m| m.state == LinkState::Stalled);
     eventually("the links stall", stalled).await;
     assert_eq!(C::at_once(lock.health()).await.alive, 2);
-    masters.restart([1]);
-    masters.resume(2..=3);
+    masters.each(Restart, [1]);
+    masters.each(Resume, 2..=3);
     up(&lock, 5).await;
     assert_eq!(lock.health().await.alive, 5);
 }
@@ -135,7 +132,7 @@ async fn stats_count_what_happened<C: Cluster>() {
     replied(&lock).await;
     let held = lock.stats();
     let _ = lease.release().await;
-    masters.kill([1, 2]);
+    masters.each(Kill, [1, 2]);
     lock.try_acquire("r").await.unwrap_err();
     let stats = lock.stats();
     assert_eq!((stats.acquired, stats.taken, stats.no_quorum, stats.too_late), (1, 1, 1, 0));
@@ -154,8 +151,8 @@ async fn stats_count_what_happened<C: Cluster>() {
 async fn no_quorum_names_what_is_wrong_with_each_master() {
     let masters = Real::start(5);
     let lock = built(masters.brisk()).await;
-    masters.kill([1]);
-    masters.stop([2]);
+    masters.each(Kill, [1]);
+    masters.each(Stop, [2]);
     masters.done(3, "CONFIG SET maxmemory 1");
     down(&lock, 1).await;
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
@@ -170,5 +167,5 @@ async fn no_quorum_names_what_is_wrong_with_each_master() {
         let replies = text.split("; ").find(|replies| replies.contains(&name)).unwrap_or_default();
         assert!(replies.contains(part), "{node} {part}: {text}");
     }
-    masters.resume([2]);
+    masters.each(Resume, [2]);
 }

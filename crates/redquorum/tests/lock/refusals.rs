@@ -9,20 +9,18 @@ use redquorum::{
     stats::LinkState,
 };
 use redquorum_protocol::wire::{ErrorKind, KNOWN_ERRORS, KNOWN_VERSIONS, KnownError};
-use redquorum_rig::{Masters, find_server, trials::Case};
+use redquorum_rig::{Masters, find_server};
 
 use crate::raw::Raw;
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            errors_are_worded_as_in_the_table,
-            masters_that_refuse_writes_are_unknown_votes,
-            health_writes_nothing,
-            nodes_of_a_cluster_are_alive_and_not_usable,
-            a_master_that_takes_no_more_clients_is_named_with_its_reason,
-    ]
+tests! {
+    real:
+        errors_are_worded_as_in_the_table,
+        masters_that_refuse_writes_are_unknown_votes,
+        health_writes_nothing,
+        nodes_of_a_cluster_are_alive_and_not_usable,
+        a_master_that_takes_no_more_clients_is_named_with_its_reason,
 }
 
 /// The states of a master in which it refuses writes: the name in the table of known errors, the

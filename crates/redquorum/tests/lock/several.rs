@@ -4,24 +4,21 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use redquorum::{AcquireError, BadOption, ExtendError, Lease, Outcome, Redlock, report::Loss};
-use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            all_are_granted_in_one_round_trip_and_each_has_its_own_key,
-            if_one_is_taken_the_others_are_free_and_the_error_names_it_and_its_holder,
-            a_request_that_is_collected_too_late_gets_nothing,
-            bad_requests_are_refused_and_nothing_is_sent,
-            a_thousand_are_granted_and_given_back,
-            all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
-            the_error_of_an_extension_names_the_worst,
-            the_loss_of_one_names_it_and_ends_the_work,
-            resources_on_different_masters_are_held_together;
-    ]
+tests! {
+    both:
+        all_are_granted_in_one_round_trip_and_each_has_its_own_key,
+        if_one_is_taken_the_others_are_free_and_the_error_names_it_and_its_holder,
+        a_request_that_is_collected_too_late_gets_nothing,
+        bad_requests_are_refused_and_nothing_is_sent,
+        a_thousand_are_granted_and_given_back,
+        all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
+        the_error_of_an_extension_names_the_worst,
+        the_loss_of_one_names_it_and_ends_the_work,
+        resources_on_different_masters_are_held_together;
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -71,9 +68,9 @@ async fn a_request_that_is_collected_too_late_gets_nothing<C: Cluster>() {
     let lock = built(masters.brisk().lock_delay(60 * S)).await;
     let request = lock.acquire_all(["a", "b"]).ttl(300 * MS).wait(Duration::ZERO);
     let mut acquiring = request.into_future();
-    masters.stop(1..=3);
+    masters.each(Stop, 1..=3);
     assert!(poll_once(&mut acquiring).await.is_pending());
-    masters.resume(1..=3);
+    masters.each(Resume, 1..=3);
     eventually("all have granted", || sum(&lock, |master| master.granted) == 6).await;
     sleep(400 * MS).await;
     let error = acquiring.await.unwrap_err();
@@ -145,10 +142,10 @@ async fn the_error_of_an_extension_names_the_worst<C: Cluster>() {
     assert_eq!(error.resource().unwrap(), b"b");
     assert!(matches!(error, ExtendError::QuorumGone { .. }), "{error}");
     assert!(error.to_string().starts_with("b: not extended"), "{error}");
-    masters.stop(1..=2);
+    masters.each(Stop, 1..=2);
     let error = leases.extend().await.unwrap_err();
     assert_eq!(error.resource().unwrap(), b"b", "of two reasons the worse is reported: {error}");
-    masters.resume(1..=2);
+    masters.each(Resume, 1..=2);
     let error = leases.extend_to(MS).await.unwrap_err();
     assert!(matches!(error, ExtendError::Options { .. }), "{error}");
 }

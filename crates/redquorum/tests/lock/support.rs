@@ -30,7 +30,7 @@ const HANGS: Duration = Duration::from_secs(60);
 /// `real` need real ones.
 macro_rules! cases {
     ($($kind:ident: $($test:ident),+ $(,)?);+ $(;)?) => {
-        [$($(cases!(@$kind $test)),+),+].into_iter().flatten().collect::<Vec<Case>>()
+        [$($(cases!(@$kind $test)),+),+].into_iter().flatten().collect::<Vec<_>>()
     };
     (@both $test:ident) => {
         vec![
@@ -52,6 +52,15 @@ macro_rules! cases {
 pub(crate) fn run_in_memory(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(Box::pin(test));
+}
+
+/// Lists the tests of a file.
+macro_rules! tests {
+    ($($list:tt)*) => {
+        pub(crate) fn cases() -> Vec<redquorum_rig::trials::Case> {
+            cases![$($list)*]
+        }
+    };
 }
 
 /// Runs an async test in a runtime of its own. A test that hangs fails.
@@ -82,8 +91,9 @@ pub(crate) enum Change {
     Flush,
 }
 
-pub(crate) const FAULTS: [(Change, Change); 2] =
-    [(Change::Kill, Change::Restart), (Change::Stop, Change::Resume)];
+pub(crate) use Change::{Flush, Kill, Restart, Resume, Stop};
+
+pub(crate) const FAULTS: [(Change, Change); 2] = [(Kill, Restart), (Stop, Resume)];
 
 /// Masters for one test, counted from 1.
 pub(crate) trait Cluster: Sized + Send + Sync + 'static {
@@ -108,26 +118,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
 
     fn each(&self, change: Change, nodes: impl IntoIterator<Item = usize>) {
         nodes.into_iter().for_each(|node| self.change(node, change));
-    }
-
-    fn stop(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Stop, nodes);
-    }
-
-    fn resume(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Resume, nodes);
-    }
-
-    fn kill(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Kill, nodes);
-    }
-
-    fn restart(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Restart, nodes);
-    }
-
-    fn flush(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Flush, nodes);
     }
 
     /// Sets a key of another program for a minute.
@@ -211,11 +201,11 @@ impl Cluster for Memory {
 
     fn change(&self, node: usize, change: Change) {
         match change {
-            Change::Stop => self.masters.stop(node),
-            Change::Resume => self.masters.resume(node),
-            Change::Kill => self.masters.kill(node),
-            Change::Restart => self.masters.restart(node),
-            Change::Flush => self.masters.forget(node),
+            Stop => self.masters.stop(node),
+            Resume => self.masters.resume(node),
+            Kill => self.masters.kill(node),
+            Restart => self.masters.restart(node),
+            Flush => self.masters.forget(node),
         }
     }
 
@@ -269,11 +259,11 @@ impl Cluster for Real {
 
     fn change(&self, node: usize, change: Change) {
         let changed = match change {
-            Change::Stop => self.0.pause(node),
-            Change::Resume => self.0.resume(node),
-            Change::Kill => self.0.kill(node),
-            Change::Restart => self.0.restart(node),
-            Change::Flush => self.ask(node, "FLUSHALL").map(drop),
+            Stop => self.0.pause(node),
+            Resume => self.0.resume(node),
+            Kill => self.0.kill(node),
+            Restart => self.0.restart(node),
+            Flush => self.ask(node, "FLUSHALL").map(drop),
         };
         changed.unwrap_or_else(|error| panic!("{change:?} of master {node}: {error}"));
     }

@@ -9,19 +9,16 @@ use rcgen::{
 };
 use redquorum::{AcquireError, BuildError, Builder, Outcome, Redlock};
 use redquorum_rig::Masters;
-use redquorum_rig::trials::Case;
 use tokio::time::Instant;
 
 use crate::support::MS;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            leases_are_granted_extended_and_released_over_tls,
-            servers_and_clients_that_are_not_trusted_get_an_error_in_time,
-            certificates_that_are_none_name_their_option_and_show_no_key,
-            trusting_any_certificate_is_refused,
-    ]
+tests! {
+    real:
+        leases_are_granted_extended_and_released_over_tls,
+        servers_and_clients_that_are_not_trusted_get_an_error_in_time,
+        certificates_that_are_none_name_their_option_and_show_no_key,
+        trusting_any_certificate_is_refused,
 }
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);

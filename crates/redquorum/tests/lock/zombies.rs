@@ -5,16 +5,13 @@ use std::sync::Arc;
 
 use redquorum::Outcome;
 use redquorum_rig::network::{End, MessageFault, Network, Rule, Side};
-use redquorum_rig::trials::Case;
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            a_late_set_makes_no_zombie_and_where_killing_is_forbidden_one_for_a_ttl,
-    ]
+tests! {
+    real:
+        a_late_set_makes_no_zombie_and_where_killing_is_forbidden_one_for_a_ttl,
 }
 
 async fn a_late_set_makes_no_zombie_and_where_killing_is_forbidden_one_for_a_ttl() {
