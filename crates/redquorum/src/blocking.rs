@@ -9,19 +9,12 @@
 //!
 //! use redquorum::Redlock;
 //!
-//! let lock = Redlock::builder()
-//!     .masters(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
-//!     .build_blocking()?;
-//! let lease = lock.acquire("invoice:42").wait(Duration::from_secs(5)).send()?;
-//! lease.keep_alive(Duration::from_secs(60));
-//! for page in 1..=10 {
+//! let masters = ["redis://db1", "redis://db2", "redis://db3"];
+//! let lock = Redlock::builder().masters(masters).build_blocking()?;
+//! let pages = lock.acquire("invoice:42").run(Duration::from_secs(60), |lease| {
 //!     // Nothing can stop a thread from outside: it looks before each step.
-//!     if let Some(lost) = lease.loss() {
-//!         return Err(lost.into());
-//!     }
-//!     println!("page {page}");
-//! }
-//! println!("{}", lease.release());
+//!     (1..=10).take_while(|_| !lease.is_lost()).count()
+//! })?;
 //! # Ok(()) }
 //! ```
 //!

@@ -65,12 +65,8 @@ macro_rules! tests {
 
 /// Runs an async test in a runtime of its own. A test that hangs fails.
 pub(crate) fn run(test: impl Future<Output = ()>) {
-    run_within(HANGS, test);
-}
-
-pub(crate) fn run_within(time: Duration, test: impl Future<Output = ()>) {
     let runtime = runtime(2);
-    let ended = runtime.block_on(async { tokio::time::timeout(time, Box::pin(test)).await });
+    let ended = runtime.block_on(async { tokio::time::timeout(HANGS, Box::pin(test)).await });
     runtime.shutdown_background();
     ended.expect("the test hangs");
 }

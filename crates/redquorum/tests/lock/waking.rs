@@ -2,29 +2,19 @@
 //! `access.rs` has masters that may not wake a waiter.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 
 use redquorum::{Outcome, Redlock};
 use redquorum_rig::RespValue;
-use redquorum_rig::trials::{Case, with_masters};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = cases![
-        both:
-            a_release_wakes_the_waiter_at_once;
-        real:
-            waits_dropped_at_any_time_leave_nothing,
-            a_key_that_is_no_queue_is_ignored,
-    ];
-    let many = || run_within(900 * S, one_after_the_other());
-    cases.push(with_masters("real::resources_waited_for_one_after_the_other_leave_nothing", many));
-    cases
+tests! {
+    both:
+        a_release_wakes_the_waiter_at_once;
+    real:
+        waits_dropped_at_any_time_leave_nothing,
+        a_key_that_is_no_queue_is_ignored,
 }
 
 /// The number of waiters that the masters are to wake, over all links.
@@ -129,46 +119,6 @@ async fn waits_dropped_at_any_time_leave_nothing() {
     }
     masters.cleaned().await;
     assert_eq!(owed(&two), 0);
-}
-
-/// `REDQUORUM_RESOURCES=100000` sets their number.
-async fn one_after_the_other() {
-    const TASKS: usize = 200;
-    let many = std::env::var("REDQUORUM_RESOURCES").map_or(2000, |text| text.parse().unwrap());
-    let masters = Real::start(3);
-    let [one, two] = two(&masters).await;
-    let (next, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let start = Instant::now();
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        let (one, two, next, most) = (one.clone(), two.clone(), next.clone(), most.clone());
-        tasks.spawn(async move {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= many {
-                    return;
-                }
-                let name = format!("one-{number}");
-                let held = one.acquire(&name).await.unwrap();
-                let mut waiting = two.acquire(&name).wait(60 * S).into_future();
-                while listens(&two) == 0 {
-                    assert!(matches!(poll_once(&mut waiting).await, Poll::Pending));
-                    tokio::task::yield_now().await;
-                }
-                most.fetch_max(listens(&two), Ordering::Relaxed);
-                let (released, lease) = tokio::join!(held.release(), waiting);
-                drop(released);
-                let _ = lease.unwrap().release().await;
-            }
-        });
-    }
-    tasks.join_all().await;
-    let most = most.load(Ordering::Relaxed);
-    println!("{many} resources, at most {most} waiters at a time, in {:?}", start.elapsed());
-    assert!(most > 0 && most <= 3 * TASKS, "{most}");
-    assert_eq!(two.stats().acquired, many as u64);
-    forgotten(&masters, &[&one, &two]).await;
-    masters.cleaned().await;
 }
 
 async fn a_key_that_is_no_queue_is_ignored() {
