@@ -81,31 +81,29 @@ impl Default for Builder {
     }
 }
 
-impl Builder {
-    /// Adds a master: a URL, a client of the `redis` crate, or your own [`Node`]. See
-    /// [`IntoMaster`].
-    ///
-    /// [`build`](Builder::build) reports a faulty URL.
-    pub fn master(mut self, master: impl IntoMaster) -> Self {
-        self.masters.push(master.into_master(Sealed));
-        self
-    }
+/// Declares methods that set the option of the same name.
+macro_rules! setters {
+    ($($(#[$docs:meta])* $option:ident: $type:ty;)*) => {
+        impl Builder {
+            $(
+                $(#[$docs])*
+                pub fn $option(mut self, $option: $type) -> Self {
+                    self.$option = $option;
+                    self
+                }
+            )*
+        }
+    };
+}
 
-    /// Adds masters: [`master`](Builder::master) for each.
-    pub fn masters<M: IntoMaster>(self, masters: impl IntoIterator<Item = M>) -> Self {
-        masters.into_iter().fold(self, Self::master)
-    }
-
-    /// How long a master keeps a key, unless a request sets its own TTL. Default 10 s, at most 24
-    /// h, rounded down to milliseconds; longer than drift plus node timeout.
+setters! {
+    /// How long a master keeps a key, unless a request sets its own TTL. Default 10 s, rounded down
+    /// to milliseconds; longer than drift plus node timeout, at most 24 h.
     ///
     /// A longer TTL costs availability after a crash of its holder: others wait for it to expire. A
     /// shorter TTL costs work: the holder must extend more often, and a shorter pause of the
     /// process loses the lease.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
+    ttl: Duration;
 
     /// How much longer masters keep a key than the lease lives, for resources that cannot check
     /// [fencing tokens](crate::Lease::fencing_token). A write that the holder sent, or was about to
@@ -122,35 +120,86 @@ impl Builder {
     /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
     /// lock delay is over, counted from the end of the lease. A failed acquire leaves nothing
     /// behind.
-    pub fn lock_delay(mut self, delay: Duration) -> Self {
-        self.lock_delay = delay;
-        self
-    }
+    lock_delay: Duration;
 
     /// How long [`acquire`](Redlock::acquire) waits, unless a request sets its own wait. Default
     /// 10 s. Zero: one attempt. [`Duration::MAX`]: for ever.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
+    wait: Duration;
 
     /// How long one round waits for a master's reply.
     ///
     /// Default 100 ms, at least 1 ms. A round waits this long only if no quorum has replied: one
     /// slow master does not slow a lock down. Set it well above the usual round trip.
-    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.node_timeout = node_timeout;
-        self
-    }
+    node_timeout: Duration;
 
     /// How long a connection may take to come up, in the background. Default 1 s, at least the node
     /// timeout. [`build`](Builder::build) waits this long if a master hangs.
     ///
     /// If a name has several addresses, they belong to one master. The next address is tried in
     /// parallel after 250 ms, or sooner if the earlier ones fail or the timeout leaves less time.
-    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
-        self.connect_timeout = connect_timeout;
+    connect_timeout: Duration;
+
+    /// How long a master keeps the fencing counter of a resource after its last fenced grant or
+    /// extension. Default 30 days, at least TTL + lock delay, at most ten years. When a counter has
+    /// expired, the clients' wall clocks replace it: set the time longer than the error of any of
+    /// them. A counter takes about a hundred bytes and the resource's name twice.
+    fencing_counter_ttl: Duration;
+
+    /// Whether an acquire that waits subscribes to a notification when the resource becomes free.
+    /// Default: yes.
+    ///
+    /// It then sleeps until the notification, or until what is left of the holder's TTL is over,
+    /// and looks at one master about every second in case a message was lost. Without wake-ups, and
+    /// where masters forbid `HELLO`, `SUBSCRIBE` or `PUBLISH`, it retries with the pauses of
+    /// [`retry`](Builder::retry). Its own leases notify other waiters in either case.
+    wake_ups: bool;
+
+    /// Whether processes acquire a resource in the order of their requests. Default: no, a new
+    /// acquire may win before processes that wait. `docs/waiting.md` describes the queue.
+    ///
+    /// Masters refuse the first attempt of an acquire while a waiter is in their queues. Then the
+    /// acquire enqueues, and attempts only while it is first in the queues of a quorum. That
+    /// includes [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a wait of zero.
+    /// Once a quorum keeps its position, **each other process gets the lease before it at most
+    /// once**. A waiter whose connection is gone is passed over at once, a waiter that hangs after
+    /// three seconds. An acquire of several resources enqueues only for the one that it waits for.
+    ///
+    /// All clients of the resource must have this option: clients without it pass the queue by.
+    /// Lost masters, and masters whose clocks jump, may cost a waiter its position. Masters must
+    /// allow its
+    /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
+    /// too few do, the lock keeps no order.
+    ///
+    /// An uncontended acquire is still one round trip. An acquire that has to wait costs one more,
+    /// and up to one node timeout where masters are silent.
+    fair: bool;
+
+    /// Whether [`build`](Builder::build) fails if no quorum of masters is
+    /// [usable](crate::Health::usable). It then takes one more round trip, and at most one node
+    /// timeout. Default: no. So a service can start before its masters do, and you can build a lock
+    /// to [mark](crate::Redlock::initialize_masters) new masters.
+    require_quorum: bool;
+
+    /// Whether the events and spans of the feature `tracing` show a hash in place of a resource's
+    /// name. Default: no. The hash is the same in every process, so that traces can be joined. It
+    /// is no secret: it can be computed from the name. Errors and reports keep the name.
+    #[cfg(feature = "tracing")]
+    hash_resources: bool;
+}
+
+impl Builder {
+    /// Adds a master: a URL, a client of the `redis` crate, or your own [`Node`]. See
+    /// [`IntoMaster`].
+    ///
+    /// [`build`](Builder::build) reports a faulty URL.
+    pub fn master(mut self, master: impl IntoMaster) -> Self {
+        self.masters.push(master.into_master(Sealed));
         self
+    }
+
+    /// Adds masters: [`master`](Builder::master) for each.
+    pub fn masters<M: IntoMaster>(self, masters: impl IntoIterator<Item = M>) -> Self {
+        masters.into_iter().fold(self, Self::master)
     }
 
     /// The allowance for clocks that run at different rates: millionths of the TTL, and a fixed
@@ -171,15 +220,6 @@ impl Builder {
     #[cfg(feature = "serde")]
     pub(crate) fn drift_fixed(mut self, fixed: Duration) -> Self {
         self.drift.fixed = fixed;
-        self
-    }
-
-    /// How long a master keeps the fencing counter of a resource after its last fenced grant or
-    /// extension. Default 30 days, at least TTL + lock delay, at most ten years. When a counter has
-    /// expired, the clients' wall clocks replace it: set the time longer than the error of any of
-    /// them. A counter takes about a hundred bytes and the resource's name twice.
-    pub fn fencing_counter_ttl(mut self, ttl: Duration) -> Self {
-        self.fencing_counter_ttl = ttl;
         self
     }
 
@@ -256,41 +296,6 @@ impl Builder {
         self
     }
 
-    /// Whether an acquire that waits subscribes to a notification when the resource becomes free.
-    /// Default: yes.
-    ///
-    /// It then sleeps until the notification, or until what is left of the holder's TTL is over,
-    /// and looks at one master about every second in case a message was lost. Without wake-ups, and
-    /// where masters forbid `HELLO`, `SUBSCRIBE` or `PUBLISH`, it retries with the pauses of
-    /// [`retry`](Builder::retry). Its own leases notify other waiters in either case.
-    pub fn wake_ups(mut self, wanted: bool) -> Self {
-        self.wake_ups = wanted;
-        self
-    }
-
-    /// Whether processes acquire a resource in the order of their requests. Default: no, a new
-    /// acquire may win before processes that wait. `docs/waiting.md` describes the queue.
-    ///
-    /// Masters refuse the first attempt of an acquire while a waiter is in their queues. Then the
-    /// acquire enqueues, and attempts only while it is first in the queues of a quorum. That
-    /// includes [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a wait of zero.
-    /// Once a quorum keeps its position, **each other process gets the lease before it at most
-    /// once**. A waiter whose connection is gone is passed over at once, a waiter that hangs after
-    /// three seconds. An acquire of several resources enqueues only for the one that it waits for.
-    ///
-    /// All clients of the resource must have this option: clients without it pass the queue by.
-    /// Lost masters, and masters whose clocks jump, may cost a waiter its position. Masters must
-    /// allow its
-    /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
-    /// too few do, the lock keeps no order.
-    ///
-    /// An uncontended acquire is still one round trip. An acquire that has to wait costs one more,
-    /// and up to one node timeout where masters are silent.
-    pub fn fair(mut self, wanted: bool) -> Self {
-        self.fair = wanted;
-        self
-    }
-
     /// How long an acquire that waits pauses between attempts when no notification wakes it:
     /// without [`wake_ups`](Builder::wake_ups), while no quorum answers, and when several clients
     /// asked at the same moment and none got a quorum. Default: a random pause of up to 10 ms,
@@ -312,28 +317,10 @@ impl Builder {
         self
     }
 
-    /// Whether [`build`](Builder::build) fails if no quorum of masters is
-    /// [usable](crate::Health::usable). It then takes one more round trip, and at most one node
-    /// timeout. Default: no. So a service can start before its masters do, and you can build a lock
-    /// to [mark](crate::Redlock::initialize_masters) new masters.
-    pub fn require_quorum(mut self, require: bool) -> Self {
-        self.require_quorum = require;
-        self
-    }
-
     /// Takes the time from Tokio's clock, which tests can pause, instead of the system's clock.
     /// Only for tests: that clock stops while the machine is suspended.
     pub fn tokio_clock_for_tests(mut self) -> Self {
         self.tokio_clock = true;
-        self
-    }
-
-    /// Whether the events and spans of the feature `tracing` show a hash in place of a resource's
-    /// name. Default: no. The hash is the same in every process, so that traces can be joined. It
-    /// is no secret: it can be computed from the name. Errors and reports keep the name.
-    #[cfg(feature = "tracing")]
-    pub fn hash_resources(mut self, hash: bool) -> Self {
-        self.hash_resources = hash;
         self
     }
 

@@ -1,11 +1,9 @@
 //! Outcomes are different results, and quick ones: taken, no quorum, already gone. Health and
 //! statistics show the same.
 
-use std::time::Duration;
-
 use redquorum::{
     AcquireError, ExtendError, Outcome, Redlock,
-    report::{Cause, Holder, MasterOutcome},
+    report::{Holder, MasterOutcome},
     stats::LinkState,
 };
 
@@ -18,8 +16,6 @@ tests! {
         a_refused_request_reports_the_holder_of_the_resource,
         health_reports_the_masters_that_are_alive_in_time,
         stats_count_what_happened;
-    real:
-        no_quorum_names_what_is_wrong_with_each_master,
 }
 
 async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
@@ -146,26 +142,4 @@ async fn stats_count_what_happened<C: Cluster>() {
         assert!(latency.max < 10 * CALM, "{latency:?}");
     }
     assert!(stats.masters[0].unknown >= 1, "{:?}", stats.masters[0]);
-}
-
-async fn no_quorum_names_what_is_wrong_with_each_master() {
-    let masters = Real::start(5);
-    let lock = built(masters.brisk()).await;
-    masters.each(Kill, [1]);
-    masters.each(Stop, [2]);
-    masters.done(3, "CONFIG SET maxmemory 1");
-    down(&lock, 1).await;
-    let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-    let replies = replies(error.report().unwrap());
-    assert!(matches!(&replies[0], Some(MasterOutcome::Unknown(Cause::Down(_)))), "{error}");
-    let silent =
-        matches!(&replies[1], Some(MasterOutcome::Unknown(Cause::Silent | Cause::Stalled)));
-    assert!(silent, "{error}");
-    let text = error.to_string();
-    for (node, part) in [(1, "not connected: "), (2, "no reply"), (3, "OOM"), (4, "granted")] {
-        let name = format!("master {node} ({}): ", masters.name(node));
-        let replies = text.split("; ").find(|replies| replies.contains(&name)).unwrap_or_default();
-        assert!(replies.contains(part), "{node} {part}: {text}");
-    }
-    masters.each(Resume, [2]);
 }
