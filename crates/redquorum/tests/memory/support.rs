@@ -47,15 +47,6 @@ pub(crate) fn replies(lock: &Redlock) -> u64 {
     lock.stats().masters.iter().map(|master| master.latency.count).sum()
 }
 
-/// Locks with a TTL of 30 s, each like a process of its own.
-pub(crate) async fn locks<const N: usize>(masters: &Masters, fair: bool) -> [Redlock; N] {
-    let mut locks = Vec::new();
-    for _ in 0..N {
-        locks.push(masters.builder().ttl(30 * S).fair(fair).build().await.unwrap());
-    }
-    locks.try_into().unwrap()
-}
-
 pub(crate) async fn take(lock: &Redlock, resource: &str) -> Lease {
     let taken = lock.try_acquire(resource).await;
     taken.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|| panic!("{resource} is taken"))

@@ -139,7 +139,7 @@ async fn a_request_can_be_cloned_and_sent_more_than_once() {
 async fn tasks_of_one_process_take_turns_in_order_at_a_constant_cost() {
     for fair in [false, true] {
         let masters = Masters::new(5);
-        let [lock] = locks(&masters, fair).await;
+        let lock = masters.builder().ttl(30 * S).fair(fair).build().await.unwrap();
         let turn = Arc::new(AtomicUsize::new(0));
         let before = replies(&lock);
         let tasks: Vec<_> = (0..50)
