@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, Hello, is_unasked, woken};
-use redquorum_protocol::{Cause, LinkState, NodeId, Reply, Time};
+use redquorum_protocol::{Cause, NodeId, Reply, Time};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
@@ -93,22 +93,10 @@ impl Turn<'_> {
     #[cfg(feature = "metrics")]
     fn show_gauges(&mut self, node: NodeId) {
         let link = self.state.client.link(node);
-        let (up, distrusted) = (link.state() == LinkState::Up, link.distrust(self.now).is_some());
+        let (up, distrusted) =
+            (link.state() == redquorum_protocol::LinkState::Up, link.distrust(self.now).is_some());
         let cleanups = link.owed();
         self.state.masters[node.index()].gauges.show(up, distrusted, cleanups);
-    }
-
-    fn log_change(&mut self, node: NodeId) {
-        let link = self.state.client.link(node);
-        let down = match link.state() {
-            LinkState::Up => None,
-            LinkState::Stalled => Some("it leaves commands unanswered".into()),
-            // Its state is not known yet.
-            LinkState::Down(_) if link.is_first_dial() => return,
-            LinkState::Down(why) => Some(why),
-            _ => return,
-        };
-        self.log_state(node, down);
     }
 }
 

@@ -20,8 +20,8 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Extension, NodeId, NodeSet, Reply,
-    Rng, Time, Votes,
+    Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Extension, LinkState, NodeId,
+    NodeSet, Reply, Rng, Time, Votes,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -93,7 +93,7 @@ pub(crate) struct Master {
     pub(crate) dial: Option<u64>,
     pub(crate) armed: Time,
     /// Whether the last log event reported the master as up; `None` before the first event.
-    pub(crate) logged_up: Option<bool>,
+    logged_up: Option<bool>,
     pub(crate) connected: Counter,
     #[cfg(feature = "metrics")]
     pub(crate) gauges: crate::metrics::Gauges,
@@ -505,8 +505,17 @@ impl Turn<'_> {
         self.after.closed.push((connection, reset));
     }
 
-    /// Logs whether a master is up, if that has changed.
-    pub(crate) fn log_state(&mut self, node: NodeId, down: Option<Arc<str>>) {
+    /// Logs whether the master is up, if that has changed.
+    pub(crate) fn log_change(&mut self, node: NodeId) {
+        let link = self.state.client.link(node);
+        let down = match link.state() {
+            LinkState::Up => None,
+            LinkState::Stalled => Some("it leaves commands unanswered".into()),
+            // Its state is not known yet.
+            LinkState::Down(_) if link.is_first_dial() => return,
+            LinkState::Down(why) => Some(why),
+            _ => return,
+        };
         let up = down.is_none();
         if self.state.masters[node.index()].logged_up.replace(up) != Some(up) {
             self.after.logs.push(down.map_or(Log::Up(node), |why| Log::Down(node, why)));
