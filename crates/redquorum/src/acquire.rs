@@ -3,14 +3,13 @@
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redquorum_protocol::{AcquireRequest, Failure, Key, Reentry, Time};
-use tokio::time::Sleep;
 
 use crate::claim::{ClaimCell, Found};
-use crate::clock::{Clock, NAP};
+use crate::clock::{NAP, Naps};
 use crate::error::{AcquireError, RunError};
 use crate::lease::Lease;
 use crate::lock_state::LockState;
@@ -21,18 +20,15 @@ use crate::trace::{self, Resource, Span};
 /// The longest sleep of a task that waits for another task of its process: there may be thousands.
 const QUEUED_NAP: Duration = Duration::from_secs(5);
 
-/// A request for a lease that waits while the resource is taken.
-///
-/// Made by [`Redlock::acquire`](crate::Redlock::acquire). `.await` sends it; `.into_future()` makes
-/// it a future for `spawn`, `join!` and the like.
+/// A request for a lease that waits while the resource is taken, made by
+/// [`Redlock::acquire`](crate::Redlock::acquire). `.await` sends it; `.into_future()` makes it a
+/// future for `spawn`, `join!` and the like.
 #[derive(Clone)]
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct Acquire(Request);
 
-/// A request for a lease that makes one attempt.
-///
-/// Made by [`Redlock::try_acquire`](crate::Redlock::try_acquire). `.await` sends it;
-/// `.into_future()` makes it a future for `spawn`, `join!` and the like.
+/// A request for a lease that makes one attempt, made by
+/// [`Redlock::try_acquire`](crate::Redlock::try_acquire). `.await` sends it.
 #[derive(Clone)]
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct TryAcquire(Request);
@@ -106,17 +102,7 @@ impl Acquire {
     /// Acquires the resource, runs `work` while the lease lasts, and gives the resource back on
     /// every exit path. It [keeps the lease alive](crate::Lease::keep_alive) for at most
     /// `max_hold`, counted from the grant. So `work` runs for at most `max_hold` or the TTL,
-    /// whichever is longer.
-    ///
-    /// ```no_run
-    /// # use std::time::Duration;
-    /// # async fn charge_once() -> Result<u64, std::io::Error> { Ok(1) }
-    /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
-    /// let at_most = Duration::from_secs(60);
-    /// let charge = async |_lease: &redquorum::Lease| charge_once().await;
-    /// let receipt = lock.acquire("invoice:42").run(at_most, charge).await??;
-    /// # Ok(()) }
-    /// ```
+    /// whichever is longer. The [crate](crate) documentation has an example.
     ///
     /// `work` gets the lease, for its [fencing token](crate::Lease::fencing_token) or a
     /// [signal](crate::Lease::loss_signal). The result of `work` is passed through, whatever it is.
@@ -132,13 +118,12 @@ impl Acquire {
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of
-    /// `work` does the same. The resource is given back in the background; with a
-    /// [lock delay](crate::Builder::lock_delay), when that is over.
+    /// `work` does the same. The resource is given back in the background; with a [lock
+    /// delay](crate::Builder::lock_delay), when that is over.
     ///
     /// Web frameworks drop a handler whose client disconnects. A call that `work` has sent by then
     /// may still take effect, while the next holder makes its own. To prevent this, run the whole
-    /// request in a task of its own (`tokio::spawn`), or set a lock delay that is longer than such
-    /// a call.
+    /// request in a task of its own, or set a lock delay that is longer than such a call.
     pub async fn run<T>(
         self,
         max_hold: Duration,
@@ -210,8 +195,7 @@ impl Request {
         Acquiring {
             stage: Stage::Ready(self),
             extends: None,
-            timer: None,
-            armed: Time::NEVER,
+            naps: Naps::default(),
             asked: Time::NEVER,
             span: Span::NONE,
             queued: false,
@@ -246,9 +230,7 @@ pub struct Acquiring {
     stage: Stage,
     /// The claim of the lease that is extended before its owner gets another handle.
     extends: Option<Arc<ClaimCell>>,
-    timer: Option<Pin<Box<Sleep>>>,
-    armed: Time,
-    /// The time of the first poll.
+    naps: Naps,
     asked: Time,
     span: Span,
     /// It waited for its turn in this process at the last look.
@@ -256,11 +238,9 @@ pub struct Acquiring {
 }
 
 enum Stage {
-    /// Nothing was sent yet.
     Ready(Request),
     /// The request waits for its turn, or asks the masters.
     Claiming(Arc<ClaimCell>),
-    /// The result was handed out.
     Done,
 }
 
@@ -336,9 +316,7 @@ impl Acquiring {
                 Found::Extending(of, until) => {
                     // A handle of the request keeps the lease alive.
                     self.extends = Some(of);
-                    if self.sleep(claim.lock_state.clock, until, NAP, cx).is_pending() {
-                        return Poll::Pending;
-                    }
+                    ready!(self.naps.sleep(claim.lock_state.clock, until, NAP, cx));
                     continue;
                 }
                 Found::Failed(..) if claim.is_shut_down() => Err(AcquireError::ShutDown),
@@ -351,9 +329,7 @@ impl Acquiring {
                 Found::Pending { until, queued } => {
                     // Another request of this process asks the masters meanwhile.
                     let nap = if queued { QUEUED_NAP } else { NAP };
-                    if self.sleep(claim.lock_state.clock, until, nap, cx).is_pending() {
-                        return Poll::Pending;
-                    }
+                    ready!(self.naps.sleep(claim.lock_state.clock, until, nap, cx));
                     continue;
                 }
             };
@@ -361,34 +337,6 @@ impl Acquiring {
             self.stage = Stage::Done;
             return Poll::Ready(result);
         }
-    }
-
-    /// Sleeps until this time, but at most for a nap. So a long wait ends when the lock is shut
-    /// down, and when the machine resumes from a suspend. Waking too early is harmless.
-    fn sleep(
-        &mut self,
-        clock: Clock,
-        until: Time,
-        nap: Duration,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
-        if self.armed > until || self.armed == Time::NEVER {
-            let now = clock.now();
-            self.armed = until.min(now.plus(nap));
-            let fires = tokio::time::Instant::now() + self.armed.since(now);
-            match &mut self.timer {
-                Some(timer) => timer.as_mut().reset(fires),
-                None => self.timer = Some(Box::pin(tokio::time::sleep_until(fires))),
-            }
-        }
-        if let Some(timer) = &mut self.timer
-            && timer.as_mut().poll(cx).is_pending()
-        {
-            return Poll::Pending;
-        }
-        // The timer has fired by Tokio's clock; the caller compares with the lock's clock.
-        self.armed = Time::NEVER;
-        Poll::Ready(())
     }
 }
 

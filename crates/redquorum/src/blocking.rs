@@ -9,19 +9,12 @@
 //!
 //! use redquorum::Redlock;
 //!
-//! let lock = Redlock::builder()
-//!     .masters(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
-//!     .build_blocking()?;
-//! let lease = lock.acquire("invoice:42").wait(Duration::from_secs(5)).send()?;
-//! lease.keep_alive(Duration::from_secs(60));
-//! for page in 1..=10 {
+//! let masters = ["redis://db1", "redis://db2", "redis://db3"];
+//! let lock = Redlock::builder().masters(masters).build_blocking()?;
+//! let pages = lock.acquire("invoice:42").run(Duration::from_secs(60), |lease| {
 //!     // Nothing can stop a thread from outside: it looks before each step.
-//!     if let Some(lost) = lease.loss() {
-//!         return Err(lost.into());
-//!     }
-//!     println!("page {page}");
-//! }
-//! println!("{}", lease.release());
+//!     (1..=10).take_while(|_| !lease.is_lost()).count()
+//! })?;
 //! # Ok(()) }
 //! ```
 //!
@@ -180,36 +173,47 @@ impl Redlock {
     }
 }
 
-/// Methods that set an option of a request, as the async request has it.
-macro_rules! options {
-    ($($method:ident($($name:ident: $type:ty)?) $of:literal)*) => {
-        $(
-            #[doc = concat!("See [`", $of, "::", stringify!($method), "`](crate::", $of, "::", stringify!($method), ").")]
-            pub fn $method(mut self $(, $name: $type)?) -> Self {
-                self.request = self.request.$method($($name)?);
-                self
-            }
-        )*
+/// Declares a request, and the methods that set its options, as the async request has them.
+macro_rules! request {
+    ($(#[$docs:meta])* $of:ident: $($method:ident($($name:ident: $type:ty)?))*) => {
+        $(#[$docs])*
+        #[derive(Clone)]
+        #[must_use = "nothing is sent before `send`"]
+        pub struct $of {
+            request: crate::$of,
+            driver: Arc<Driver>,
+        }
+
+        impl $of {
+            $(
+                #[doc = concat!("See [`", stringify!($of), "::", stringify!($method), "`](crate::", stringify!($of), "::", stringify!($method), ").")]
+                pub fn $method(mut self $(, $name: $type)?) -> Self {
+                    self.request = self.request.$method($($name)?);
+                    self
+                }
+            )*
+        }
     };
 }
 
-/// A request for a lease that waits while the resource is taken: see
-/// [`redquorum::Acquire`](crate::Acquire).
-#[derive(Clone)]
-#[must_use = "nothing is sent before `send`"]
-pub struct Acquire {
-    request: crate::Acquire,
-    driver: Arc<Driver>,
+request! {
+    /// A request for a lease that waits while the resource is taken: see
+    /// [`redquorum::Acquire`](crate::Acquire).
+    Acquire: ttl(ttl: Duration) wait(wait: Duration) owner(owner: &Owner) fenced()
+}
+
+request! {
+    /// A request for a lease that makes one attempt: see
+    /// [`redquorum::TryAcquire`](crate::TryAcquire).
+    TryAcquire: ttl(ttl: Duration) owner(owner: &Owner) fenced()
+}
+
+request! {
+    /// A request for several resources: see [`redquorum::AcquireAll`](crate::AcquireAll).
+    AcquireAll: ttl(ttl: Duration) wait(wait: Duration) fenced()
 }
 
 impl Acquire {
-    options! {
-        ttl(ttl: Duration) "Acquire"
-        wait(wait: Duration) "Acquire"
-        owner(owner: &Owner) "Acquire"
-        fenced() "Acquire"
-    }
-
     /// Sends the request, and blocks until there is a lease or an error.
     ///
     /// # Errors
@@ -244,21 +248,7 @@ impl Acquire {
     }
 }
 
-/// A request for a lease that makes one attempt: see [`redquorum::TryAcquire`](crate::TryAcquire).
-#[derive(Clone)]
-#[must_use = "nothing is sent before `send`"]
-pub struct TryAcquire {
-    request: crate::TryAcquire,
-    driver: Arc<Driver>,
-}
-
 impl TryAcquire {
-    options! {
-        ttl(ttl: Duration) "TryAcquire"
-        owner(owner: &Owner) "TryAcquire"
-        fenced() "TryAcquire"
-    }
-
     /// Sends the request, and blocks for at most one node timeout. `None` if the resource is taken.
     ///
     /// # Errors
@@ -270,21 +260,7 @@ impl TryAcquire {
     }
 }
 
-/// A request for several resources: see [`redquorum::AcquireAll`](crate::AcquireAll).
-#[derive(Clone)]
-#[must_use = "nothing is sent before `send`"]
-pub struct AcquireAll {
-    request: crate::AcquireAll,
-    driver: Arc<Driver>,
-}
-
 impl AcquireAll {
-    options! {
-        ttl(ttl: Duration) "AcquireAll"
-        wait(wait: Duration) "AcquireAll"
-        fenced() "AcquireAll"
-    }
-
     /// Sends the request, and blocks until all are granted or there is an error.
     ///
     /// # Errors

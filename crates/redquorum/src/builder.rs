@@ -21,7 +21,6 @@ use crate::node::Node;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
 use crate::shared::Shared;
-use crate::tcp::Lookup;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -82,6 +81,112 @@ impl Default for Builder {
     }
 }
 
+/// Declares methods that set the option of the same name.
+macro_rules! setters {
+    ($($(#[$docs:meta])* $option:ident: $type:ty;)*) => {
+        impl Builder {
+            $(
+                $(#[$docs])*
+                pub fn $option(mut self, $option: $type) -> Self {
+                    self.$option = $option;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    /// How long a master keeps a key, unless a request sets its own TTL. Default 10 s, rounded down
+    /// to milliseconds; longer than drift plus node timeout, at most 24 h.
+    ///
+    /// A longer TTL costs availability after a crash of its holder: others wait for it to expire. A
+    /// shorter TTL costs work: the holder must extend more often, and a shorter pause of the
+    /// process loses the lease.
+    ttl: Duration;
+
+    /// How much longer masters keep a key than the lease lives, for resources that cannot check
+    /// [fencing tokens](crate::Lease::fencing_token). A write that the holder sent, or was about to
+    /// send, when its lease ended has that time to arrive before another client can hold the
+    /// resource. Chubby calls it lock-delay.
+    ///
+    /// Default zero; rounded down to milliseconds. TTL + lock delay is at most 24 h, and with a
+    /// [guard](Builder::restart_guard) at most its `max_ttl`. If a master's clock runs fast, the
+    /// lock delay is shorter by the time that the clock gains, at most the [drift](Builder::drift).
+    /// The deadline of a lease stays the same. A write that takes longer than the delay is not
+    /// covered.
+    ///
+    /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
+    /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
+    /// lock delay is over, counted from the end of the lease. A failed acquire leaves nothing
+    /// behind.
+    lock_delay: Duration;
+
+    /// How long [`acquire`](Redlock::acquire) waits, unless a request sets its own wait. Default
+    /// 10 s. Zero: one attempt. [`Duration::MAX`]: for ever.
+    wait: Duration;
+
+    /// How long one round waits for a master's reply.
+    ///
+    /// Default 100 ms, at least 1 ms. A round waits this long only if no quorum has replied: one
+    /// slow master does not slow a lock down. Set it well above the usual round trip.
+    node_timeout: Duration;
+
+    /// How long a connection may take to come up, in the background. Default 1 s, at least the node
+    /// timeout. [`build`](Builder::build) waits this long if a master hangs.
+    ///
+    /// If a name has several addresses, they belong to one master. The next address is tried in
+    /// parallel after 250 ms, or sooner if the earlier ones fail or the timeout leaves less time.
+    connect_timeout: Duration;
+
+    /// How long a master keeps the fencing counter of a resource after its last fenced grant or
+    /// extension. Default 30 days, at least TTL + lock delay, at most ten years. When a counter has
+    /// expired, the clients' wall clocks replace it: set the time longer than the error of any of
+    /// them. A counter takes about a hundred bytes and the resource's name twice.
+    fencing_counter_ttl: Duration;
+
+    /// Whether an acquire that waits subscribes to a notification when the resource becomes free.
+    /// Default: yes.
+    ///
+    /// It then sleeps until the notification, or until what is left of the holder's TTL is over,
+    /// and looks at one master about every second in case a message was lost. Without wake-ups, and
+    /// where masters forbid `HELLO`, `SUBSCRIBE` or `PUBLISH`, it retries with the pauses of
+    /// [`retry`](Builder::retry). Its own leases notify other waiters in either case.
+    wake_ups: bool;
+
+    /// Whether processes acquire a resource in the order of their requests. Default: no, a new
+    /// acquire may win before processes that wait. `docs/waiting.md` describes the queue.
+    ///
+    /// Masters refuse the first attempt of an acquire while a waiter is in their queues. Then the
+    /// acquire enqueues, and attempts only while it is first in the queues of a quorum. That
+    /// includes [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a wait of zero.
+    /// Once a quorum keeps its position, **each other process gets the lease before it at most
+    /// once**. A waiter whose connection is gone is passed over at once, a waiter that hangs after
+    /// three seconds. An acquire of several resources enqueues only for the one that it waits for.
+    ///
+    /// All clients of the resource must have this option: clients without it pass the queue by.
+    /// Lost masters, and masters whose clocks jump, may cost a waiter its position. Masters must
+    /// allow its
+    /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
+    /// too few do, the lock keeps no order.
+    ///
+    /// An uncontended acquire is still one round trip. An acquire that has to wait costs one more,
+    /// and up to one node timeout where masters are silent.
+    fair: bool;
+
+    /// Whether [`build`](Builder::build) fails if no quorum of masters is
+    /// [usable](crate::Health::usable). It then takes one more round trip, and at most one node
+    /// timeout. Default: no. So a service can start before its masters do, and you can build a lock
+    /// to [mark](crate::Redlock::initialize_masters) new masters.
+    require_quorum: bool;
+
+    /// Whether the events and spans of the feature `tracing` show a hash in place of a resource's
+    /// name. Default: no. The hash is the same in every process, so that traces can be joined. It
+    /// is no secret: it can be computed from the name. Errors and reports keep the name.
+    #[cfg(feature = "tracing")]
+    hash_resources: bool;
+}
+
 impl Builder {
     /// Adds a master: a URL, a client of the `redis` crate, or your own [`Node`]. See
     /// [`IntoMaster`].
@@ -97,71 +202,10 @@ impl Builder {
         masters.into_iter().fold(self, Self::master)
     }
 
-    /// How long a master keeps a key, unless a request sets its own TTL.
-    ///
-    /// Default 10 s, at most 24 h, rounded down to milliseconds; it must be longer than drift plus
-    /// node timeout. A longer TTL costs availability after a crash of its holder: others wait for
-    /// it to expire. A shorter TTL costs work: the holder must extend more often, and a shorter
-    /// pause of the process loses the lease.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
-
-    /// How much longer masters keep a key than the lease lives. Use it for resources that cannot
-    /// check [fencing tokens](crate::Lease::fencing_token).
-    ///
-    /// The holder may have a write in progress when its lease ends: one that it sent, or was about
-    /// to send when it was paused. The lock delay gives that write time to arrive before another
-    /// client can hold the resource. Chubby calls it lock-delay.
-    ///
-    /// Default zero; rounded down to milliseconds. TTL + lock delay is at most 24 h, and with a
-    /// [guard](Builder::restart_guard) at most its `max_ttl`. If a master's clock runs fast,
-    /// the lock delay is shorter by the time that the clock gains, at most the
-    /// [drift](Builder::drift). The deadline of a lease stays the same. A write that takes longer
-    /// than the lock delay is not covered.
-    ///
-    /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
-    /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
-    /// lock delay is over, counted from the end of the lease: a dropped future may have sent a
-    /// write. A failed acquire leaves nothing behind, with or without a lock delay.
-    pub fn lock_delay(mut self, delay: Duration) -> Self {
-        self.lock_delay = delay;
-        self
-    }
-
-    /// How long [`acquire`](Redlock::acquire) waits, unless a request sets its own wait. Default
-    /// 10 s. Zero: one attempt. [`Duration::MAX`]: for ever.
-    pub fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// How long one round waits for a master's reply.
-    ///
-    /// Default 100 ms, at least 1 ms. A round waits this long only if no quorum has replied: one
-    /// slow master does not slow a lock down. Set it well above the usual round trip.
-    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
-        self.node_timeout = node_timeout;
-        self
-    }
-
-    /// How long a connection may take to come up, in the background. Default 1 s, at least the node
-    /// timeout. [`build`](Builder::build) waits this long if a master hangs.
-    ///
-    /// If a name has several addresses, they belong to one master. The next address is tried in
-    /// parallel 250 ms after the one before it, or sooner if the earlier ones fail or the timeout
-    /// leaves less time for each.
-    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
-        self.connect_timeout = connect_timeout;
-        self
-    }
-
     /// The allowance for clocks that run at different rates: millionths of the TTL, and a fixed
-    /// part. Default 10 000 (1 %) and 2 ms; at least 1 ms in all.
-    ///
-    /// It is deducted from every lease. A clock that drifts by more than this breaks mutual
-    /// exclusion, so lower it only if you know your clocks.
+    /// part. Default 10 000 (1 %) and 2 ms; at least 1 ms in all. It is deducted from every lease.
+    /// A clock that drifts by more than this breaks mutual exclusion, so lower it only if you know
+    /// your clocks.
     pub fn drift(mut self, ppm: u32, fixed: Duration) -> Self {
         self.drift = Drift { ppm, fixed };
         self
@@ -179,26 +223,15 @@ impl Builder {
         self
     }
 
-    /// How long a master keeps the fencing counter of a resource after its last fenced grant or
-    /// extension.
-    ///
-    /// Default 30 days, at least TTL + lock delay, at most ten years. A counter takes about a
-    /// hundred bytes and the resource's name twice. When a counter has expired, the clients' wall
-    /// clocks replace it: set the time longer than the error of any of these clocks.
-    pub fn fencing_counter_ttl(mut self, ttl: Duration) -> Self {
-        self.fencing_counter_ttl = ttl;
-        self
-    }
-
     /// Guards the lock against masters that forget: restarts without `appendfsync always`, power
-    /// losses, `FLUSHALL`, failovers to a replica. Default: no guard.
+    /// losses, `FLUSHALL`, failovers to a replica. Default: no guard. `docs/operations.md` lists
+    /// what it does not detect, such as the eviction of single keys.
     ///
     /// `max_ttl` is the longest TTL, with its [lock delay](Builder::lock_delay), of any lease that
-    /// any client takes on these masters. No request may ask for more.
-    ///
-    /// A master that may have forgotten leases grants nothing until none of these can be alive.
-    /// That takes `max_ttl`, its drift and 2 s more, measured by this client's monotonic clock.
-    /// Leases that the master has not forgotten are extended and released as usual.
+    /// any client takes on these masters. No request may ask for more. A master that may have
+    /// forgotten leases grants nothing for `max_ttl`, its drift and 2 s more, by this client's
+    /// monotonic clock. Leases that the master has not forgotten are extended and released as
+    /// usual.
     ///
     /// A master is recognized by a boot marker, the key `redquorum:boot`; a master without one is
     /// distrusted. So **a first use on new masters waits for this long**, unless
@@ -207,57 +240,50 @@ impl Builder {
     /// names the distrust.
     ///
     /// All clients of the masters must have the same guard. A client without a guard voids it for
-    /// the others. A client with another `max_ttl`, or another
-    /// [list of masters](Builder::masters_id), sees that in its reports. The guard costs no round
-    /// trip: grants go through a script. `docs/operations.md` lists what it does not detect, such
-    /// as the eviction of single keys.
+    /// the others. A client with another `max_ttl`, or another [list of
+    /// masters](Builder::masters_id), sees that in its reports. The guard costs no round trip.
     pub fn restart_guard(mut self, max_ttl: Duration) -> Self {
         self.restart_guard = Some(max_ttl);
         self
     }
 
     /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
-    /// drops keys too early, and would grant a rival. It needs a
-    /// [restart guard](Builder::restart_guard). Default: clocks are trusted.
+    /// drops keys too early, and would grant a rival. It needs a [restart
+    /// guard](Builder::restart_guard). Default: clocks are trusted. `docs/operations.md` lists what
+    /// it does not detect, such as a clock that steps up and back between two looks.
     ///
     /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and
     /// less than the guard's `max_ttl`, rounded down to milliseconds. **It is deducted from every
-    /// lease**, so it should be well below the TTL: TTL > bound + drift + node timeout.
-    ///
-    /// 500 ms to 1 s is right for most: above four round trips, and above twice the differences
-    /// that NTP leaves between masters. A bound that is too narrow costs availability, not safety.
+    /// lease**: TTL > bound + drift + node timeout. 500 ms to 1 s is right for most: above four
+    /// round trips, and above twice the differences that NTP leaves between masters. A bound that
+    /// is too narrow costs availability, not safety.
     ///
     /// A master that was seen to step is distrusted for `max_ttl` and its drift. Until a client has
     /// watched a master for that long, it trusts the master's clock only if that is not ahead of
-    /// any other master that answers by more than half of the bound. So give the masters NTP.
-    /// Leases that are alive are extended and released as usual. The clock guard costs one look at
-    /// each master every half `max_ttl`, and no other round trip.
+    /// any other master that answers by more than half of the bound. Leases that are alive are
+    /// extended and released as usual. The guard costs one look at each master every half
+    /// `max_ttl`.
     ///
-    /// All clients of the masters must have the same bound. It is part of the boot marker, and a
-    /// client with another bound sees that in its reports. `docs/operations.md` lists what the
-    /// clock guard does not detect, such as a clock that steps up and back between two looks.
+    /// All clients of the masters must have the same bound: a client with another one sees that in
+    /// its reports.
     pub fn clock_guard(mut self, bound: Duration) -> Self {
         self.clock_guard = Some(bound);
         self
     }
 
     /// Names the set of masters, for clients with a [guard](Builder::restart_guard) that reach the
-    /// same masters under different addresses. Default: the addresses themselves are the name.
-    /// Without a guard it does nothing.
+    /// same masters under different addresses. Without a guard it does nothing.
     ///
     /// Two clients with different lists of masters can both win a resource. To detect that, a guard
-    /// writes a hash of the set into every boot marker. The hash is over the names of all masters
-    /// as they are given here: each `host:port` or path with its database, in any order and without
-    /// credentials.
+    /// writes a hash of the set into every boot marker. Default: the hash is over the names of all
+    /// masters as they are given here, each `host:port` or path with its database, in any order.
     ///
     /// A client that finds the marker of another set acquires nothing, whatever its other masters
-    /// reply, and the report names [`OtherMasters`](crate::report::Distrust::OtherMasters). The
-    /// check has limits: a master that cannot be reached shows no marker, and between lists without
-    /// a common master it detects nothing.
-    ///
-    /// With a name, the guard compares the name **and does not compare the lists**. So give the
-    /// same name only to clients whose masters are the same, and give another name when the set
-    /// changes.
+    /// reply, and the report names [`OtherMasters`](crate::report::Distrust::OtherMasters). A
+    /// master that cannot be reached shows no marker, and between lists without a common master
+    /// nothing is detected. With a name, the guard compares the name **and does not compare the
+    /// lists**: give the same name only to clients whose masters are the same, and another when the
+    /// set changes.
     pub fn masters_id(mut self, id: impl Into<String>) -> Self {
         self.masters_id = Some(id.into());
         self
@@ -267,44 +293,6 @@ impl Builder {
     /// 1 MiB that a key may have. Default: none.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().to_vec();
-        self
-    }
-
-    /// Whether an acquire that waits subscribes to a notification when the resource becomes free.
-    /// Default: yes.
-    ///
-    /// It then sleeps until the notification, or until what is left of the holder's TTL is over. In
-    /// case a message was lost, it also looks at one master about every second. Without wake-ups,
-    /// and where masters forbid `HELLO`, `SUBSCRIBE` or `PUBLISH`, it retries with the pauses of
-    /// [`retry`](Builder::retry). Its own leases notify other waiters in either case.
-    pub fn wake_ups(mut self, wanted: bool) -> Self {
-        self.wake_ups = wanted;
-        self
-    }
-
-    /// Whether processes acquire a resource in the order of their requests. Default: no, a new
-    /// acquire may win before processes that wait.
-    ///
-    /// With this option masters refuse the first attempt of an acquire while a waiter is in their
-    /// queues. Then the acquire enqueues, and attempts only while it is first in the queues of a
-    /// quorum. That includes [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a
-    /// wait of zero. Once a quorum keeps its position, **each other process gets the lease before
-    /// it at most once**.
-    ///
-    /// A waiter whose connection is gone is passed over at once, a waiter that hangs after three
-    /// seconds. An acquire of several resources enqueues only for the one that it waits for.
-    ///
-    /// All clients of the resource must have this option: clients without it pass the queue by. The
-    /// order is weaker than the guarantee of a lease: lost masters, and masters whose clocks jump,
-    /// may cost a waiter its position.
-    ///
-    /// An uncontended acquire is still one round trip. An acquire that has to wait costs one more,
-    /// and up to one node timeout where masters are silent.
-    /// Masters must allow its
-    /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
-    /// too few do, the lock keeps no order.
-    pub fn fair(mut self, wanted: bool) -> Self {
-        self.fair = wanted;
         self
     }
 
@@ -329,18 +317,6 @@ impl Builder {
         self
     }
 
-    /// Whether [`build`](Builder::build) fails if no quorum of masters is
-    /// [usable](crate::Health::usable): reachable, taking writes and, with a
-    /// [guard](Builder::restart_guard), trusted. It then takes one more round trip, and at most one
-    /// node timeout.
-    ///
-    /// Default: no. So a service can start before its masters do, and you can build a lock to
-    /// [mark](crate::Redlock::initialize_masters) new masters.
-    pub fn require_quorum(mut self, require: bool) -> Self {
-        self.require_quorum = require;
-        self
-    }
-
     /// Takes the time from Tokio's clock, which tests can pause, instead of the system's clock.
     /// Only for tests: that clock stops while the machine is suspended.
     pub fn tokio_clock_for_tests(mut self) -> Self {
@@ -348,26 +324,15 @@ impl Builder {
         self
     }
 
-    /// Whether the events and spans of the feature `tracing` show a hash in place of a resource's
-    /// name, such as `#d5b8b3e3a2f7d1c0`. Default: no. The hash is the same in every process, so
-    /// that traces can be joined. It is no secret: it can be computed from the name. Errors and
-    /// reports, which only the caller sees, keep the name.
-    #[cfg(feature = "tracing")]
-    pub fn hash_resources(mut self, hash: bool) -> Self {
-        self.hash_resources = hash;
-        self
-    }
-
     /// Asks for the user and password before each connection, in place of those in URLs: for
     /// passwords that change while the service runs. `credentials` gets the name of the master,
     /// such as `db1:6379`, and must return at once: it runs in a task of the runtime, and once in
     /// [`build`](Builder::build). Fetch a token that takes time in a task of your own, and return
-    /// the latest.
+    /// the latest. An own [`Node`] returns its credentials from [`Node::hello`].
     ///
     /// A connection stays logged in after the password of its user was changed. Redis closes the
-    /// connections of a user that is deleted; the lock then connects with the new credentials, as
-    /// after every broken connection. Give masters both passwords until every client has the new
-    /// one. An own [`Node`] returns its credentials from [`Node::hello`].
+    /// connections of a user that is deleted; the lock then connects with the new credentials. Give
+    /// masters both passwords until every client has the new one.
     ///
     /// ```
     /// use std::sync::{Arc, RwLock};
@@ -377,7 +342,7 @@ impl Builder {
     /// let latest = Arc::new(RwLock::new("first password".to_owned()));
     /// let reader = latest.clone();
     /// let builder = Redlock::builder()
-    ///     .masters(["redis://db1", "redis://db2", "redis://db3"])
+    ///     .master("redis://db1")
     ///     .credentials(move |_master| Credentials::password(reader.read().unwrap().as_str()));
     /// *latest.write().unwrap() = "second password".to_owned();
     /// ```
@@ -492,7 +457,6 @@ impl Builder {
         self.clock_guard.map_or(Ok(guard), |bound| guard.with_clock_bound(bound)).map(Some)
     }
 
-    /// The fingerprint of the set of masters.
     fn fingerprint(&self, nodes: &[Arc<dyn Node>]) -> Fingerprint {
         let address = |node: &Arc<dyn Node>| format!("{}/{}", node.name(), node.hello().database);
         match &self.masters_id {
@@ -538,7 +502,6 @@ impl Builder {
             limit: self.connect_timeout,
             #[cfg(feature = "tls")]
             tls,
-            lookup: Lookup::default(),
             credentials: self.credentials.clone(),
         })
     }

@@ -28,11 +28,8 @@ pub(crate) struct ClaimCell {
     _owner: Option<Owner>,
     /// Notified when the claim changed in a way that a holder may wait for.
     pub(crate) changed: Notify,
-    /// The replies of the masters when the lease was granted.
     pub(crate) grant: OnceLock<Report>,
-    /// When the lease was handed out.
     pub(crate) granted: OnceLock<Time>,
-    /// The span of the lease.
     pub(crate) span: OnceLock<Span>,
     /// One caller extends at a time, through any handle.
     pub(crate) extending: tokio::sync::Mutex<()>,
@@ -40,29 +37,27 @@ pub(crate) struct ClaimCell {
     over: AtomicBool,
 }
 
-/// The result of a look at a claim that acquires.
 pub(crate) enum Found {
-    /// The lease, collected.
     Granted,
     /// Another handle of this claim's lease, which the owner of the request holds.
     Reentered(Arc<ClaimCell>),
     /// The request has a handle of this claim's lease, which is extended for it until this time.
     Extending(Arc<ClaimCell>, Time),
-    /// Why the owner of the request gets no other handle.
     Refused(AcquireError),
     /// A quorum has granted; the caller may collect the lease until this time.
     Won(Time),
     /// Why there is no lease, the replies of the masters, and the number of attempts.
     Failed(Failure, Report, u32),
     /// No result yet: when to look again, and whether the claim waits for its turn in this process.
-    Pending { until: Time, queued: bool },
+    Pending {
+        until: Time,
+        queued: bool,
+    },
 }
 
-/// A claim that the client has forgotten.
 static ENDED: Claim = Claim::Ended;
 
 impl ClaimCell {
-    /// Starts to acquire. Returns the claim and its first result.
     pub(crate) fn start(
         lock_state: &Arc<LockState>,
         key: Key,
@@ -129,7 +124,6 @@ impl ClaimCell {
         self.found(turn, collect)
     }
 
-    /// Takes a lease that was won, and reads the result.
     pub(crate) fn collect<R>(&self, read: impl FnOnce(Progress<'_>) -> R) -> R {
         let mut turn = self.turn();
         turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
@@ -166,7 +160,6 @@ impl ClaimCell {
         }
     }
 
-    /// The error of an owner that gets no other handle.
     fn refused(&self, why: &Refusal) -> AcquireError {
         let resource = self.resource();
         match why {
@@ -179,7 +172,6 @@ impl ClaimCell {
         }
     }
 
-    /// The error of a round that did not extend the lease.
     pub(crate) fn not_extended(&self, result: Extension, votes: &Votes) -> ExtendError {
         let (resource, report) = (self.resource(), self.report(votes));
         match result {
@@ -188,12 +180,10 @@ impl ClaimCell {
         }
     }
 
-    /// The resource, for errors.
     pub(crate) fn resource(&self) -> Vec<u8> {
         self.lock_state.resource(&self.key).to_vec()
     }
 
-    /// The resource, for events and spans.
     pub(crate) fn shown(&self) -> Resource<'_> {
         Resource { key: &self.key, hashed: self.lock_state.shared.hash_resources }
     }
@@ -202,7 +192,6 @@ impl ClaimCell {
         self.lock_state.shared.turn()
     }
 
-    /// Gives the lease back, by `input`.
     pub(crate) fn give_back<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut turn = self.turn();
         let now = turn.now;
@@ -217,7 +206,6 @@ impl ClaimCell {
         seen
     }
 
-    /// Counts how long the lease was held until now.
     pub(crate) fn count_hold(&self, now: Time) -> Option<Duration> {
         let held = now.since(*self.granted.get()?);
         self.lock_state.shared.counters.holds.record(held);
@@ -229,7 +217,6 @@ impl ClaimCell {
         self.end_by(Client::cancel);
     }
 
-    /// Ends the claim in this way, unless it has ended.
     pub(crate) fn end_by(&self, end: EndClaim) {
         if !self.over.swap(true, Ordering::AcqRel) {
             self.lock_state.shared.forget(self.id, end);
@@ -245,7 +232,6 @@ impl ClaimCell {
         }
     }
 
-    /// Gives the claim one input, and reads the claim after it.
     pub(crate) fn apply<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut turn = self.turn();
         turn.input(|client, cx| client.handle(self.id, input, cx));
@@ -259,7 +245,6 @@ impl ClaimCell {
         client.claim(self.id).unwrap_or(&ENDED)
     }
 
-    /// Reads the claim.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Claim) -> R) -> R {
         self.lock_state.shared.view(|client| look(self.of(client)))
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::builder::Builder;
 use crate::endpoint::Endpoint;
@@ -45,14 +45,14 @@ pub struct Config {
 }
 
 /// A value as a file or a variable has it.
-enum Raw<'a> {
-    Text(&'a str),
+enum Raw {
+    Text(String),
     Number(i64),
     Bool(bool),
     List(Vec<String>),
 }
 
-impl fmt::Display for Raw<'_> {
+impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "{text:?}"),
@@ -64,77 +64,52 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// The kinds of values.
-trait Value: Sized {
-    /// For errors: "… is not …".
-    const EXPECTED: &'static str;
+/// The readers of values. Each returns what it expects if the value is not that.
+type Read<T> = Result<T, &'static str>;
 
-    fn of(raw: &Raw<'_>) -> Option<Self>;
+fn time(raw: &Raw) -> Read<Duration> {
+    let time = if let Raw::Text(text) = raw { humantime::parse_duration(text).ok() } else { None };
+    time.ok_or("a time such as \"10s\", \"250ms\" or \"1h 30m\"")
 }
 
-impl Value for Duration {
-    const EXPECTED: &'static str = "a time such as \"10s\", \"250ms\" or \"1h 30m\"";
-
-    fn of(raw: &Raw<'_>) -> Option<Self> {
-        if let Raw::Text(text) = raw { humantime::parse_duration(text).ok() } else { None }
-    }
+fn number(raw: &Raw) -> Read<u32> {
+    let number = match raw {
+        Raw::Text(text) => text.parse().ok(),
+        Raw::Number(number) => (*number).try_into().ok(),
+        _ => None,
+    };
+    number.ok_or("a number")
 }
 
-impl Value for u32 {
-    const EXPECTED: &'static str = "a number";
-
-    fn of(raw: &Raw<'_>) -> Option<Self> {
-        match raw {
-            Raw::Text(text) => text.parse().ok(),
-            Raw::Number(number) => (*number).try_into().ok(),
-            _ => None,
-        }
-    }
+fn flag(raw: &Raw) -> Read<bool> {
+    let flag = match raw {
+        Raw::Text(text) => text.parse().ok(),
+        Raw::Bool(value) => Some(*value),
+        _ => None,
+    };
+    flag.ok_or("true or false")
 }
 
-impl Value for bool {
-    const EXPECTED: &'static str = "true or false";
-
-    fn of(raw: &Raw<'_>) -> Option<Self> {
-        match raw {
-            Raw::Text(text) => text.parse().ok(),
-            Raw::Bool(value) => Some(*value),
-            _ => None,
-        }
-    }
-}
-
-impl Value for String {
-    const EXPECTED: &'static str = "text";
-
-    fn of(raw: &Raw<'_>) -> Option<Self> {
-        if let Raw::Text(text) = raw { Some((*text).into()) } else { None }
-    }
+fn text(raw: &Raw) -> Read<String> {
+    if let Raw::Text(text) = raw { Ok(text.clone()) } else { Err("text") }
 }
 
 /// The masters: a list, or one text with commas between.
-impl Value for Vec<String> {
-    const EXPECTED: &'static str = "a list of URLs";
-
-    fn of(raw: &Raw<'_>) -> Option<Self> {
-        match raw {
-            Raw::Text(text) => {
-                let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
-                Some(urls.map(Into::into).collect())
-            }
-            Raw::List(urls) => Some(urls.clone()),
-            _ => None,
+fn urls(raw: &Raw) -> Read<Vec<String>> {
+    match raw {
+        Raw::Text(text) => {
+            let urls = text.split(',').map(str::trim).filter(|url| !url.is_empty());
+            Ok(urls.map(Into::into).collect())
         }
+        Raw::List(urls) => Ok(urls.clone()),
+        _ => Err("a list of URLs"),
     }
 }
 
-fn value<V: Value>(raw: &Raw<'_>) -> Result<V, &'static str> {
-    V::of(raw).ok_or(V::EXPECTED)
-}
-
-/// Declares the options once: the method of the builder that sets each, its key and its kind.
+/// Declares the options once: the method of the builder that sets each, its key, its reader and its
+/// type.
 macro_rules! options {
-    ($($method:ident $key:literal: $kind:ty;)*) => {
+    ($($method:ident $key:literal $read:ident: $kind:ty;)*) => {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         struct Options {
             $($method: Option<$kind>,)*
@@ -143,11 +118,10 @@ macro_rules! options {
         const KEYS: &[&str] = &["masters", $($key),*];
 
         impl Config {
-            /// Sets the option of a key, or returns what its value should be.
-            fn set(&mut self, key: &str, raw: &Raw<'_>) -> Result<(), &'static str> {
+            fn set(&mut self, key: &str, raw: &Raw) -> Read<()> {
                 match key {
-                    "masters" => self.masters = value(raw)?,
-                    $($key => self.options.$method = Some(value(raw)?),)*
+                    "masters" => self.masters = urls(raw)?,
+                    $($key => self.options.$method = Some($read(raw)?),)*
                     _ => return Err("an option"),
                 }
                 Ok(())
@@ -175,21 +149,21 @@ macro_rules! options {
 }
 
 options! {
-    ttl "ttl": Duration;
-    wait "wait": Duration;
-    lock_delay "lock-delay": Duration;
-    node_timeout "node-timeout": Duration;
-    connect_timeout "connect-timeout": Duration;
-    restart_guard "restart-guard": Duration;
-    clock_guard "clock-guard": Duration;
-    fencing_counter_ttl "fencing-counter-ttl": Duration;
-    drift_ppm "drift-ppm": u32;
-    drift_fixed "drift": Duration;
-    masters_id "masters-id": String;
-    prefix "prefix": String;
-    wake_ups "wake-ups": bool;
-    fair "fair": bool;
-    require_quorum "require-quorum": bool;
+    ttl "ttl" time: Duration;
+    wait "wait" time: Duration;
+    lock_delay "lock-delay" time: Duration;
+    node_timeout "node-timeout" time: Duration;
+    connect_timeout "connect-timeout" time: Duration;
+    restart_guard "restart-guard" time: Duration;
+    clock_guard "clock-guard" time: Duration;
+    fencing_counter_ttl "fencing-counter-ttl" time: Duration;
+    drift_ppm "drift-ppm" number: u32;
+    drift_fixed "drift" time: Duration;
+    masters_id "masters-id" text: String;
+    prefix "prefix" text: String;
+    wake_ups "wake-ups" flag: bool;
+    fair "fair" flag: bool;
+    require_quorum "require-quorum" flag: bool;
 }
 
 /// An environment variable that does not fit. It never repeats a URL.
@@ -234,7 +208,7 @@ impl Config {
                 let known = KEYS.iter().map(known).collect::<Vec<_>>().join(", ");
                 return Err(ConfigError(format!("{name} is no option: there are {known}")));
             }
-            let raw = Raw::Text(&text);
+            let raw = Raw::Text(text);
             config
                 .set(&key, &raw)
                 .map_err(|expected| ConfigError(format!("{name}: {raw} is not {expected}")))?;
@@ -254,84 +228,75 @@ impl fmt::Debug for Config {
     }
 }
 
-impl<'de> serde::Deserialize<'de> for Config {
+impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Table;
-
-        impl<'de> Visitor<'de> for Table {
-            type Value = Config;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("the options of a lock")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Config, M::Error> {
-                let (mut config, mut seen) = (Config::default(), Vec::new());
-                while let Some(key) = map.next_key::<String>()? {
-                    let known = KEYS.iter().find(|known| **known == key);
-                    let known = known.ok_or_else(|| M::Error::unknown_field(&key, KEYS))?;
-                    if seen.contains(known) {
-                        return Err(M::Error::duplicate_field(known));
-                    }
-                    seen.push(known);
-                    map.next_value_seed(Entry(&mut config, known))?;
-                }
-                Ok(config)
-            }
-        }
-
         deserializer.deserialize_map(Table)
     }
 }
 
-/// Reads the value of this key into the options.
-struct Entry<'a>(&'a mut Config, &'static str);
+struct Table;
 
-impl Entry<'_> {
-    fn set<E: Error>(self, raw: &Raw<'_>) -> Result<(), E> {
-        let Self(config, key) = self;
-        let set = config.set(key, raw);
-        set.map_err(|expected| E::custom(format!("{key}: {raw} is not {expected}")))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Entry<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Entry<'_> {
-    type Value = ();
+impl<'de> Visitor<'de> for Table {
+    type Value = Config;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the value of {}", self.1)
+        f.write_str("the options of a lock")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.set(&Raw::Text(text))
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Config, M::Error> {
+        let (mut config, mut seen) = (Config::default(), Vec::new());
+        while let Some(key) = map.next_key::<String>()? {
+            let known = KEYS.iter().find(|known| **known == key);
+            let known = known.ok_or_else(|| M::Error::unknown_field(&key, KEYS))?;
+            if seen.contains(known) {
+                return Err(M::Error::duplicate_field(known));
+            }
+            seen.push(known);
+            let raw = map.next_value::<Raw>()?;
+            let wrong = |expected| M::Error::custom(format!("{key}: {raw} is not {expected}"));
+            config.set(&key, &raw).map_err(wrong)?;
+        }
+        Ok(config)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Any)
+    }
+}
+
+struct Any;
+
+impl<'de> Visitor<'de> for Any {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the value of an option")
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
-        self.set(&Raw::Bool(value))
+    fn visit_str<E: Error>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(text.into()))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        self.set(&Raw::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        self.set(&Raw::Number(number))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Raw, E> {
+        Ok(Raw::Number(i64::try_from(number).unwrap_or(i64::MAX)))
     }
 
-    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Raw, E> {
+        Ok(Raw::Number(number))
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Raw, S::Error> {
         let mut list = Vec::new();
         while let Some(text) = seq.next_element()? {
             list.push(text);
         }
-        self.set(&Raw::List(list))
+        Ok(Raw::List(list))
     }
 }
 
@@ -389,23 +354,21 @@ mod tests {
 
     #[tokio::test]
     async fn the_options_reach_the_lock_and_are_checked_there() {
-        let built = async |text: &str| {
+        for (text, words) in [
+            ("masters = ['redis://[::1]:1']\nttl = '1ms'", "ttl of 1ms is too short"),
+            ("masters = ['http://db1']", "master 1: "),
+        ] {
             let config: Config = toml::from_str(text).unwrap();
-            Redlock::builder().config(config).build().await
-        };
-        let lock = built("masters = 'redis://[::1]:1, redis://[::1]:2'\nttl = '1m'").await.unwrap();
-        assert_eq!((lock.masters(), lock.lock_state.config.ttl()), (2, Duration::from_secs(60)));
-        let error = built("masters = ['redis://[::1]:1']\nttl = '1ms'").await.unwrap_err();
-        assert!(error.to_string().contains("ttl"), "{error}");
-        let error = built("masters = ['http://db1']").await.unwrap_err();
-        assert!(error.to_string().starts_with("master 1: "), "{error}");
+            let error = Redlock::builder().config(config).build().await.unwrap_err().to_string();
+            assert!(error.starts_with(words), "{error}");
+        }
     }
 
     #[tokio::test]
     async fn a_later_config_replaces_what_it_sets() {
         let config = |text: &str| toml::from_str::<Config>(text).unwrap();
-        let file = config("masters = ['redis://[::1]:1', 'redis://[::1]:2']\nttl = '1m'");
-        for (later, masters) in [("wait = '1s'", 2), ("masters = 'redis://[::1]:2'", 1)] {
+        let file = config("masters = 'redis://[::1]:1, redis://[::1]:2'\nttl = '1m'");
+        for (later, masters) in [("", 2), ("wait = '1s'", 2), ("masters = 'redis://[::1]:2'", 1)] {
             let builder = Redlock::builder().config(file.clone()).config(config(later));
             let lock = builder.build().await.unwrap();
             let ttl = lock.lock_state.config.ttl();

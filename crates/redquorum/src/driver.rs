@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, Hello, is_unasked, woken};
-use redquorum_protocol::{Cause, LinkState, NodeId, Reply, Time};
+use redquorum_protocol::{Cause, NodeId, Reply, Time};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
@@ -23,7 +23,6 @@ use crate::shared::{After, Shared, State, Turn, Writer};
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Turn<'_> {
-    /// Passes the replies that have arrived to the client.
     fn read(&mut self, node: NodeId, io: &mut Io) {
         let mut used = 0;
         while let Some(epoch) = io.epoch()
@@ -74,7 +73,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Handles a connection that broke by itself.
     fn broken(&mut self, node: NodeId, io: &mut Io, why: &str) {
         if let Some((epoch, connection)) = io.close() {
             self.discard(connection, false);
@@ -95,23 +93,10 @@ impl Turn<'_> {
     #[cfg(feature = "metrics")]
     fn show_gauges(&mut self, node: NodeId) {
         let link = self.state.client.link(node);
-        let (up, distrusted) = (link.state() == LinkState::Up, link.distrust(self.now).is_some());
+        let (up, distrusted) =
+            (link.state() == redquorum_protocol::LinkState::Up, link.distrust(self.now).is_some());
         let cleanups = link.owed();
         self.state.masters[node.index()].gauges.show(up, distrusted, cleanups);
-    }
-
-    /// Logs whether the master is up, if that has changed.
-    fn log_change(&mut self, node: NodeId) {
-        let link = self.state.client.link(node);
-        let down = match link.state() {
-            LinkState::Up => None,
-            LinkState::Stalled => Some("it leaves commands unanswered".into()),
-            // Its state is not known yet.
-            LinkState::Down(_) if link.is_first_dial() => return,
-            LinkState::Down(why) => Some(why),
-            _ => return,
-        };
-        self.log_state(node, down);
     }
 }
 
@@ -237,13 +222,11 @@ impl Shared {
     }
 }
 
-/// The state that only the driver uses.
 struct Task {
     node: Arc<dyn Node>,
     connect_timeout: Duration,
     dialling: Option<(u64, Dialling)>,
     timer: Pin<Box<Sleep>>,
-    /// When the timer fires.
     armed: Time,
     /// When the link was to be woken, at the last look.
     wanted: Time,
@@ -291,7 +274,6 @@ impl Task {
     }
 }
 
-/// A random pause of at most this length.
 fn jitter(most: Duration) -> Duration {
     Duration::from_nanos(number() % u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1))
 }
@@ -310,7 +292,6 @@ async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bo
     }
 }
 
-/// Opens a connection and runs the handshake.
 async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
     let hello = node.hello();
     let mut connection = node.connect().await.map_err(|error| error.to_string())?;

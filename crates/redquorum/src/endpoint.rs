@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::node::{Connecting, Connection, Hello, Node};
-use crate::tcp::{self, Lookup};
+use crate::tcp;
 
 #[derive(Clone)]
 pub(crate) struct Endpoint {
@@ -17,25 +17,19 @@ pub(crate) struct Endpoint {
     settings: Settings,
 }
 
-/// What the builder sets for all endpoints.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
-    /// The connect timeout.
     pub(crate) limit: Duration,
     /// The certificates, where there are some.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
-    /// Resolves names of hosts.
-    pub(crate) lookup: Lookup,
     /// Replaces the user and password of URLs.
     pub(crate) credentials: Option<CredentialsOf>,
 }
 
-/// Returns the credentials for the master of a name.
 pub(crate) type CredentialsOf = Arc<dyn Fn(&str) -> Credentials + Send + Sync>;
 
 impl Settings {
-    /// The log-in of a new connection to the master of this name.
     pub(crate) fn log_in(&self, given: &Hello, name: impl FnOnce() -> String) -> Hello {
         let Some(credentials) = &self.credentials else { return given.clone() };
         let Credentials { username, password } = credentials(&name());
@@ -71,9 +65,8 @@ impl fmt::Debug for Credentials {
 
 #[derive(Clone)]
 enum Address {
-    Tcp(String, u16),
-    #[cfg(feature = "tls")]
-    Tls(String, u16),
+    /// The host, the port, and whether to use TLS.
+    Tcp(String, u16, bool),
     #[cfg(unix)]
     Unix(std::path::PathBuf),
 }
@@ -134,7 +127,7 @@ impl Endpoint {
         }
         let address = match info.addr() {
             ConnectionAddr::Tcp(_, 0) => return Err(BadUrl(BAD_PORT.into())),
-            ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
+            ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port, false),
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { insecure: true, .. } => return Err(insecure()),
             #[cfg(feature = "tls")]
@@ -146,7 +139,7 @@ impl Endpoint {
                 ));
             }
             #[cfg(feature = "tls")]
-            ConnectionAddr::TcpTls { host, port, .. } => Address::Tls(host.clone(), *port),
+            ConnectionAddr::TcpTls { host, port, .. } => Address::Tcp(host.clone(), *port, true),
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
             _ => return Err(BadUrl("this kind of address is not supported here".into())),
@@ -161,32 +154,26 @@ impl Endpoint {
 
     /// Another address, to connect to in the same way.
     pub(crate) fn at(&self, host: String, port: u16) -> Self {
-        let address = match self.address {
-            #[cfg(feature = "tls")]
-            Address::Tls(..) => Address::Tls(host, port),
-            _ => Address::Tcp(host, port),
-        };
+        let address = Address::Tcp(host, port, self.is_tls());
         Self { address, hello: Hello::default(), settings: self.settings.clone() }
     }
 
-    #[cfg(feature = "tls")]
     pub(crate) const fn is_tls(&self) -> bool {
-        matches!(self.address, Address::Tls(..))
+        matches!(self.address, Address::Tcp(.., true))
     }
 
     async fn open(&self) -> io::Result<Box<dyn Connection>> {
-        let Settings { limit, lookup, .. } = &self.settings;
         match &self.address {
-            Address::Tcp(host, port) => {
-                Ok(Box::new(tcp::connect(host, *port, lookup, *limit).await?))
-            }
-            #[cfg(feature = "tls")]
-            Address::Tls(host, port) => {
-                let Some(tls) = &self.settings.tls else {
-                    unreachable!("the builder gives every TLS endpoint its certificates")
-                };
-                let stream = tcp::connect(host, *port, lookup, *limit).await?;
-                Ok(Box::new(tls.connect(host, stream).await?))
+            Address::Tcp(host, port, _) => {
+                let stream = tcp::connect(host, *port, self.settings.limit).await?;
+                #[cfg(feature = "tls")]
+                if self.is_tls() {
+                    let Some(tls) = &self.settings.tls else {
+                        unreachable!("the builder gives every TLS endpoint its certificates")
+                    };
+                    return Ok(Box::new(tls.connect(host, stream).await?));
+                }
+                Ok(Box::new(stream))
             }
             #[cfg(unix)]
             Address::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
@@ -202,7 +189,6 @@ fn parts(url: &str) -> Option<(String, &str, &str)> {
     Some((scheme.to_lowercase(), authority, rest))
 }
 
-/// The host and the port behind the credentials.
 fn address(authority: &str) -> &str {
     authority.rsplit_once('@').map_or(authority, |(_, address)| address)
 }
@@ -273,8 +259,8 @@ fn secure(rest: &str) -> Result<Endpoint, BadUrl> {
         return Err(insecure());
     }
     let mut endpoint = Endpoint::parse(&format!("redis://{rest}"))?;
-    if let Address::Tcp(host, port) = endpoint.address {
-        endpoint.address = Address::Tls(host, port);
+    if let Address::Tcp(.., tls) = &mut endpoint.address {
+        *tls = true;
     }
     Ok(endpoint)
 }
@@ -296,9 +282,14 @@ fn insecure() -> BadUrl {
 impl Node for Endpoint {
     fn name(&self) -> String {
         match &self.address {
-            Address::Tcp(host, port) => name(host, *port),
-            #[cfg(feature = "tls")]
-            Address::Tls(host, port) => name(host, *port),
+            Address::Tcp(host, port, _) => {
+                let host = host.to_ascii_lowercase();
+                if host.contains(':') {
+                    format!("[{host}]:{port}")
+                } else {
+                    format!("{host}:{port}")
+                }
+            }
             #[cfg(unix)]
             Address::Unix(path) => path.display().to_string(),
         }
@@ -311,11 +302,6 @@ impl Node for Endpoint {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(self.open())
     }
-}
-
-fn name(host: &str, port: u16) -> String {
-    let host = host.to_ascii_lowercase();
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 #[cfg(test)]

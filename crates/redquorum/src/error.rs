@@ -174,25 +174,22 @@ impl AcquireError {
 
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (resource, what, report, attempts) = match self {
-            Self::Taken { resource, report, attempts: 0 } if !report.says_anything() => {
+        let resource = About(self.resource().unwrap_or_default());
+        let (what, report, attempts) = match self {
+            Self::Taken { report, attempts: 0, .. } if !report.says_anything() => {
                 return write!(
                     f,
-                    "{}another request of the same owner was still under way: wait longer, or \
-                     await that one first",
-                    About(resource)
+                    "{resource}another request of the same owner was still under way: wait \
+                     longer, or await that one first"
                 );
             }
-            Self::Taken { resource, report, attempts } => {
-                (resource, "taken by another".into(), report, attempts)
-            }
-            Self::NoQuorum { resource, report, attempts } => {
+            Self::Taken { report, attempts, .. } => ("taken by another".into(), report, attempts),
+            Self::NoQuorum { report, attempts, .. } => {
                 let why = no_quorum(report, "too few masters answered");
-                (resource, format!("no quorum: {why}"), report, attempts)
+                (format!("no quorum: {why}"), report, attempts)
             }
-            Self::TooLate { resource, report, attempts } => {
-                let what = "granted too late, when nothing was left of the ttl".into();
-                (resource, what, report, attempts)
+            Self::TooLate { report, attempts, .. } => {
+                ("granted too late, when nothing was left of the ttl".into(), report, attempts)
             }
             Self::NotExtended(error) => {
                 return write!(
@@ -201,12 +198,8 @@ impl fmt::Display for AcquireError {
                      ask again, or without a ttl"
                 );
             }
-            Self::Options { resource, error } => {
-                return write!(f, "{}{error}", About(resource));
-            }
-            Self::NoResources => {
-                return f.write_str("no resource was named: name at least one");
-            }
+            Self::Options { error, .. } => return write!(f, "{resource}{error}"),
+            Self::NoResources => return f.write_str("no resource was named: name at least one"),
             Self::TooManyResources { resources, most } => {
                 return write!(
                     f,
@@ -214,13 +207,13 @@ impl fmt::Display for AcquireError {
                      stands for them"
                 );
             }
-            Self::NamedTwice { resource } => {
-                return write!(f, "{}named twice in one request: name it once", About(resource));
+            Self::NamedTwice { .. } => {
+                return write!(f, "{resource}named twice in one request: name it once");
             }
             Self::ShutDown => return f.write_str("the lock was shut down"),
         };
         let plural = if *attempts == 1 { "" } else { "s" };
-        write!(f, "{}{what} ({attempts} attempt{plural}; {report})", About(resource))
+        write!(f, "{resource}{what} ({attempts} attempt{plural}; {report})")
     }
 }
 

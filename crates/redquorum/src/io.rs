@@ -12,10 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use crate::node::Connection;
 use crate::shared::Outbox;
 
-/// The size of one read.
 const CHUNK: usize = 8 * 1024;
 
-/// The current connection, and the bytes in transit.
 #[derive(Default)]
 pub(crate) struct Io {
     connection: Option<(u64, Box<dyn Connection>)>,
@@ -32,7 +30,6 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Takes the bytes that are queued for this connection.
     pub(crate) fn take(&mut self, outbox: &mut Outbox) {
         let queued = outbox.bytes(self.epoch());
         if self.outgoing.is_empty() {
@@ -42,7 +39,6 @@ impl Io {
         }
     }
 
-    /// Whether all bytes that were taken are written.
     pub(crate) const fn is_written(&self) -> bool {
         self.outgoing.is_empty()
     }
@@ -125,23 +121,19 @@ impl Io {
         Ok(used)
     }
 
-    /// The number of bytes that have arrived and are not consumed.
     pub(crate) const fn unread(&self) -> usize {
         self.filled
     }
 
-    /// Removes the first bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.incoming.copy_within(count..self.filled, 0);
         self.filled -= count;
     }
 
-    /// The number of the open connection.
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.connection.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    /// Makes this the current connection.
     pub(crate) fn open(&mut self, epoch: u64, connection: Box<dyn Connection>, hello: Hello) {
         self.connection = Some((epoch, connection));
         self.hello = hello;

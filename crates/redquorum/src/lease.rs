@@ -25,9 +25,8 @@ use crate::trace::Span;
 /// [`run`](Lease::run) stops for you.
 ///
 /// Dropping it gives the resource back in the background and never blocks. The key is deleted on
-/// the masters that can be reached, and expires on the others within one TTL. With a
-/// [lock delay](crate::Builder::lock_delay), a dropped lease frees the resource only when that is
-/// over. [`release`](Lease::release) frees it at once.
+/// the masters that can be reached, and expires on the others within one TTL. With a [lock
+/// delay](crate::Builder::lock_delay), only [`release`](Lease::release) frees it at once.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
@@ -63,7 +62,6 @@ impl fmt::Display for Released {
 }
 
 impl Lease {
-    /// Makes the lease of a claim, which was asked for at this time.
     pub(crate) fn new(claim: Arc<ClaimCell>, now: Time, asked: Time) -> Self {
         let waited = now.since(asked);
         let counters = &claim.lock_state.shared.counters;
@@ -103,27 +101,25 @@ impl Lease {
     }
 
     /// The time that is left until the deadline; zero once the lease is lost. The value is out of
-    /// date as soon as you have it. To stop in time, use [`run`](Lease::run) or
+    /// date as soon as you have it: to stop in time, use [`run`](Lease::run) or
     /// [`lost`](Lease::lost).
     pub fn validity(&self) -> Duration {
         if self.is_lost() { Duration::ZERO } else { self.deadline().remaining() }
     }
 
-    /// The fencing token, if the request asked for one by
-    /// [`fenced`](crate::Acquire::fenced): at least 1, at most 2⁵³ − 2, so that every language and
-    /// database can store it exactly. It stays the same through all extensions, and for all handles
-    /// of its [owner](crate::Owner).
+    /// The fencing token, if the request asked for one by [`fenced`](crate::Acquire::fenced): at
+    /// least 1, at most 2⁵³ − 2, so that every language and database can store it exactly. It is
+    /// the same through all extensions, and for all handles of its [owner](crate::Owner).
     ///
     /// A lease alone cannot stop a client that was paused past its deadline from writing. The
     /// resource can, if it remembers the largest token that it was shown and refuses smaller ones:
     /// [`resource`](crate::resource) says how.
     ///
     /// Tokens of one resource are unique and grow with each grant, **whatever the clocks do**, as
-    /// long as no master loses its counter. A master loses it by a restart without persistence, a
-    /// `FLUSHALL`, a failover to a replica, or when the
-    /// [counter expires](crate::Builder::fencing_counter_ttl). Then the wall clocks of the clients
-    /// replace it. Tokens still grow unless these clocks differ by more than the time between the
-    /// grants.
+    /// long as no master loses its counter: by a restart without persistence, a `FLUSHALL`, a
+    /// failover to a replica, or when the [counter expires](crate::Builder::fencing_counter_ttl).
+    /// Then the wall clocks of the clients replace it. Tokens still grow unless these clocks differ
+    /// by more than the time between the grants.
     pub fn fencing_token(&self) -> Option<u64> {
         self.claim.hold(Hold::fencing_token)
     }
@@ -165,8 +161,7 @@ impl Lease {
     }
 
     /// Waits until the lease is lost, and returns why. A local timer ends the wait at the deadline,
-    /// whether or not any master can be reached. If the machine was suspended, the wait ends within
-    /// 250 ms.
+    /// whether or not any master can be reached, and within 250 ms if the machine was suspended.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -202,12 +197,9 @@ impl Lease {
         self.extend_on(config, one_at_a_time).await
     }
 
-    /// Extends the lease by another TTL from now, in one round trip. Further extensions use this
-    /// TTL too.
-    ///
-    /// A shorter TTL brings the deadline nearer at once, before anything is sent and whatever the
-    /// result is. It never shortens the key on a master. For the rest see
-    /// [`extend`](Lease::extend).
+    /// Extends the lease by another TTL from now, which further extensions use too: see
+    /// [`extend`](Lease::extend). A shorter TTL brings the deadline nearer at once, before anything
+    /// is sent and whatever the result is. It never shortens the key on a master.
     ///
     /// # Errors
     /// The errors of [`extend`](Lease::extend), and [`ExtendError::Options`]: the TTL is out of its
@@ -238,7 +230,6 @@ impl Lease {
         self.extended_by(round).await
     }
 
-    /// Waits for the result of a round.
     async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
             let hold = holding(claim)?;
@@ -255,20 +246,16 @@ impl Lease {
         }
     }
 
-    /// Starts the watchdog, which extends the lease in the background until `max_hold` from now. It
-    /// waits for a third of the TTL after each success, and for less after a failure.
+    /// Starts the watchdog, which extends the lease in the background until `max_hold` from now: a
+    /// third of the TTL after each success, and sooner after a failure.
     ///
     /// The watchdog never moves the deadline beyond that bound, so a holder that hangs does not
     /// keep others out for ever. It does not bring the deadline nearer either. Your own extensions
-    /// are not bounded.
-    ///
-    /// The watchdog ends with the lease. Called again, `keep_alive` starts it anew with the new
-    /// bound; on a lost lease it does nothing. If the watchdog finds that the key is gone from a
-    /// quorum of masters, the lease is lost at once.
+    /// are not bounded. If it finds that the key is gone from a quorum of masters, the lease is
+    /// lost at once. Called again, `keep_alive` sets a new bound; on a lost lease it does nothing.
     ///
     /// Leases of one lock are extended together, up to a sixth of the TTL earlier, so that
-    /// thousands of them cost few writes: 10 000 leases at a TTL of 30 s take about a fiftieth of a
-    /// core. That moves no deadline, and reports no loss later.
+    /// thousands of them cost few writes. That moves no deadline, and reports no loss later.
     ///
     /// The watchdog runs on the runtime in which the lock was built. A runtime that stands still
     /// renews nothing, for instance a current-thread runtime between two `block_on` calls.
@@ -276,24 +263,20 @@ impl Lease {
         self.claim.apply(Input::KeepAlive(max_hold), |_| ());
     }
 
-    /// Runs `work` while the lease lasts. At the deadline, or at an earlier loss, `work` is not
-    /// polled again and is dropped.
-    ///
-    /// Each poll first reads the clock. So only what `work` does between two awaits can happen
-    /// after the deadline. If `work` is done by then, its result is returned.
+    /// Runs `work` while the lease lasts. Each poll first reads the clock: at the deadline, or at
+    /// an earlier loss, `work` is not polled again and is dropped. If it is done by then, its
+    /// result is returned. Only what `work` does between two awaits can happen after the deadline.
     ///
     /// **Work that was started elsewhere goes on**: tasks that `work` spawned, closures of
-    /// `spawn_blocking`, threads, and requests that it sent. Dropping their handles does not stop
-    /// them: give them a [`loss_signal`](Lease::loss_signal) to check.
+    /// `spawn_blocking`, threads, and requests that it sent. Give them a
+    /// [`loss_signal`](Lease::loss_signal) to check.
     ///
-    /// Extend the lease meanwhile by [`keep_alive`](Lease::keep_alive).
-    /// [`Acquire::run`](crate::Acquire::run) does all of it in one call.
+    /// Extend the lease meanwhile by [`keep_alive`](Lease::keep_alive), and
+    /// [release](Lease::release) it when `work` is done. [`Acquire::run`](crate::Acquire::run) does
+    /// all of it in one call.
     ///
     /// # Errors
     /// [`Lost`] if the lease ended first.
-    ///
-    /// When `work` is done, [release](Lease::release) the lease. With a
-    /// [lock delay](crate::Builder::lock_delay), a mere drop keeps others out until that is over.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
@@ -301,23 +284,13 @@ impl Lease {
         run_while(work, self.lost(), || self.loss()).await
     }
 
-    /// Gives this handle back. While other handles are out, returns whether the lease is lost.
-    fn count_down(&mut self) -> Option<bool> {
-        let is_lost = |hold: &Hold| hold.lost().is_some();
-        let others = self.claim.give_back(Input::Release, |claim| holding(claim).map(is_lost));
-        self.given_back = others.is_some();
-        others
-    }
-
     /// Gives the resource back: compare-and-delete on all masters that can be reached. It returns
     /// as soon as the outcome is clear, after at most one node timeout. Clean-ups that are still
     /// pending then complete in the background.
     ///
-    /// Releasing an expired lease is an outcome, not an error. With a
-    /// [lock delay](crate::Builder::lock_delay), no master is asked in that case, and others are
-    /// kept out until the lock delay is over.
-    ///
-    /// While other handles of its [owner](crate::Owner) are out, no master is asked: the outcome is
+    /// Releasing an expired lease is an outcome, not an error. With a [lock
+    /// delay](crate::Builder::lock_delay), no master is asked in that case. While other handles of
+    /// its [owner](crate::Owner) are out, no master is asked either: the outcome is
     /// [`StillHeld`](Outcome::StillHeld), and the last handle gives the resource back.
     ///
     /// # Cancel safety
@@ -332,7 +305,11 @@ impl Lease {
 
     async fn give_back(mut self) -> Released {
         let resource = self.claim.resource();
-        if let Some(is_lost) = self.count_down() {
+        let is_lost = |hold: &Hold| hold.lost().is_some();
+        // While other handles are out, the claim still holds.
+        let others = self.claim.give_back(Input::Release, |claim| holding(claim).map(is_lost));
+        self.given_back = others.is_some();
+        if let Some(is_lost) = others {
             let outcome = if is_lost { Outcome::AlreadyGone } else { Outcome::StillHeld };
             let none = Votes::open(
                 self.claim.lock_state.config.nodes(),

@@ -52,9 +52,8 @@
 //!
 //! # Glossary
 //!
-//! * *Resource*: what is locked.
-//! * *Master*: one independent Redis server.
-//! * *Quorum*: more than half of the masters.
+//! * *Resource*: what is locked. *Master*: one independent Redis server. *Quorum*: more than half
+//!   of the masters.
 //! * *Lease*: what a successful acquire returns. It is over at its *deadline*.
 //! * *TTL*: how long a master keeps the key.
 //! * *Validity*: the time that is left until the deadline.
@@ -65,19 +64,17 @@
 //!
 //! # Reading order
 //!
-//! Start with [`Redlock`], [`Acquire::run`], [`Lease`] and [`AcquireError`]; for several resources
-//! at once, [`Redlock::acquire_all`]. Then read [`Builder`] for the options, and
-//! [`Redlock::shutdown`] before you put the lock into a service. To test your own code, use
-//! `memory` (feature `memory`): its masters live in the process and work under paused time.
+//! Start with [`Redlock`], [`Acquire::run`], [`Lease`] and [`AcquireError`]. Then read [`Builder`]
+//! for the options, and [`Redlock::shutdown`] before you put the lock into a service. To test your
+//! own code, use `memory` (feature `memory`).
 //!
 //! # Features
 //!
 //! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `blocking` for
-//! threads without a runtime, `serde` for options from files and the environment, `memory`,
-//! `metrics` for counters and histograms, and `tracing` for spans and events (target `redquorum`: a
-//! warning when a master goes down or a lease is endangered or lost). None is on by default.
+//! threads without a runtime, `serde` for options from files and the environment, `memory`, and
+//! `metrics` and `tracing` (target `redquorum`), which
 //! [`docs/observability.md`](https://github.com/redquorum/redquorum/blob/main/docs/observability.md)
-//! lists the metrics, spans and events.
+//! lists. None is on by default.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -24,7 +24,6 @@ pub(crate) struct LockState {
 }
 
 impl LockState {
-    /// Whether the lock refuses new requests.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shared.is_shut_down()
     }
@@ -33,7 +32,6 @@ impl LockState {
         Report::new(votes, &self.shared.names)
     }
 
-    /// The options of a request.
     pub(crate) fn config(
         &self,
         key: &Key,
@@ -47,7 +45,6 @@ impl LockState {
             .map_err(|error| AcquireError::Options { resource: self.resource(key).to_vec(), error })
     }
 
-    /// The key of a resource.
     pub(crate) fn key(&self, resource: &[u8]) -> Result<Key, AcquireError> {
         let length = self.prefix.len() + resource.len();
         let error = match (resource.len(), length) {
@@ -62,7 +59,6 @@ impl LockState {
         Err(AcquireError::Options { resource: resource.to_vec(), error })
     }
 
-    /// The resource of a key.
     pub(crate) fn resource<'a>(&self, key: &'a Key) -> &'a [u8] {
         &key[self.prefix.len()..]
     }

@@ -63,7 +63,6 @@ struct State {
     ahead: Duration,
 }
 
-/// A connection, and the sender for the bytes on it.
 struct Line {
     serving: AbortHandle,
     outgoing: mpsc::UnboundedSender<Vec<u8>>,
@@ -197,7 +196,6 @@ impl fmt::Debug for Masters {
     }
 }
 
-/// The address of a master in memory.
 struct Pipe(Arc<Master>);
 
 impl Node for Pipe {
@@ -219,7 +217,6 @@ impl Node for Pipe {
     }
 }
 
-/// Serves one connection until it breaks or the task is aborted.
 async fn serve(
     master: Arc<Master>,
     id: Id,

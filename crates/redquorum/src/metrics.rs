@@ -10,7 +10,6 @@ use std::time::Duration;
 /// The name and value of a metric's label, if it has one.
 type Label<'a> = Option<(&'static str, &'a str)>;
 
-/// A number that only grows.
 pub(crate) struct Counter {
     count: AtomicU64,
     #[cfg(feature = "metrics")]
@@ -38,7 +37,6 @@ impl Counter {
     }
 }
 
-/// Times, in seconds.
 pub(crate) struct Histogram {
     #[cfg(feature = "metrics")]
     exported: metrics::Histogram,
@@ -102,7 +100,6 @@ fn labels(label: Label<'_>) -> Vec<metrics::Label> {
     label.into_iter().collect()
 }
 
-/// Gives the recorder the unit and meaning of each metric.
 #[cfg(feature = "metrics")]
 pub(crate) fn describe() {
     use metrics::Unit::{Count, Seconds};

@@ -23,17 +23,13 @@ use redquorum_protocol::OwnerId;
 /// # Ok(()) }
 /// ```
 ///
-/// * All handles are one lease: one deadline, one loss, one fencing token, one watchdog. If one
-///   handle extends or shortens the lease ([`extend_to`](crate::Lease::extend_to)), that holds for
-///   all of them.
-/// * **A loss is final for all handles.** A request of the owner after that, or after the deadline,
-///   asks the masters like any other request.
+/// * All handles are one lease: one deadline, one token, one watchdog. **A loss is final for
+///   all handles.** A request of the owner after that, or after the deadline, asks the masters.
 /// * The resource is given back with the last handle, whether the handles are released or dropped,
 ///   and in any order. With a [lock delay](crate::Builder::lock_delay) it is free at once only if
 ///   all handles are released.
-/// * An owner excludes other owners, not what one owner does at the same time: two tasks that share
-///   an owner both hold the resource. Give each task its own owner, and pass it down, as you would
-///   the lease.
+/// * An owner excludes other owners, not what one owner does at the same time. Give each task its
+///   own owner, and pass it down, as you would the lease.
 /// * The owner of a fenced lease can acquire a plain handle of it. The owner of a plain lease
 ///   cannot acquire a fenced handle ([`BadOption::HeldUnfenced`](crate::BadOption::HeldUnfenced)).
 /// * If one owner makes two requests at the same time, one goes to the masters. The other waits for
@@ -84,42 +80,9 @@ impl Default for Owner {
     }
 }
 
-#[cfg(all(test, feature = "memory"))]
+#[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use redquorum_protocol::Client;
-
-    use super::*;
-    use crate::memory::Masters;
-
-    #[tokio::test(start_paused = true)]
-    async fn an_ended_lease_is_forgotten() {
-        let masters = Masters::new(3);
-        let lock = masters.builder().build().await.unwrap();
-        let (owner, other) = (Owner::new(), Owner::new());
-        let kept = || lock.lock_state.shared.view(Client::owned_resources);
-        let mut leases = Vec::new();
-        for number in 0..10_000 {
-            let resource = format!("r{number}");
-            let lease = lock.acquire(&resource).owner(&owner).await.unwrap();
-            let again = lock.acquire(&resource).owner(&owner).await.unwrap();
-            assert!(lock.try_acquire(&resource).owner(&other).await.unwrap().is_none());
-            match number % 4 {
-                0 => drop((lease.release().await, again.release().await)),
-                1 => drop((lease, again)),
-                2 => leases.push((lease, again)),
-                _ => drop((again, lease.release().await)),
-            }
-            // A refused request of the other owner left no entry.
-            assert_eq!(kept(), leases.len());
-        }
-        assert_eq!(kept(), 2_500, "those that are out can be found");
-        tokio::time::sleep(Duration::from_secs(11)).await;
-        assert!(leases.iter().all(|(lease, again)| lease.is_lost() && again.is_lost()));
-        drop(leases);
-        assert_eq!(kept(), 0);
-    }
+    use super::Owner;
 
     #[test]
     fn every_new_owner_is_another_and_every_clone_the_same() {

@@ -17,13 +17,10 @@ use crate::stats::Stats;
 
 /// A lock over N independent Redis masters. The [crate](crate) documentation lists its guarantees.
 ///
-/// It is a cheap handle: clone it into every task. Poll every future that waits (`acquire`,
-/// `release`, `lost`, …) inside a Tokio runtime with timers. It need not be the runtime in which
-/// the lock was built.
-///
-/// The connections live in background tasks of the runtime in which the lock was built. They end
-/// when the last clone and the last lease are gone, and every key to delete is deleted or has
-/// expired.
+/// It is a cheap handle: clone it into every task. Poll every future that waits inside a Tokio
+/// runtime with timers, not necessarily that in which the lock was built. The connections live in
+/// background tasks of that runtime. They end when the last clone and the last lease are gone, and
+/// every key to delete is deleted or has expired.
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) lock_state: Arc<LockState>,
@@ -40,9 +37,9 @@ impl Redlock {
     /// fenced request may take some more rounds.
     ///
     /// The resource is any byte string of at least one byte. With the prefix it has at most 1 MiB,
-    /// and does not start with `redquorum:`, which is reserved.
-    /// Set the TTL and the wait of this request on the returned value; `.await` sends it. Where an
-    /// API expects a future, as `spawn`, `join!` or `block_on` do, call `.into_future()` on it.
+    /// and does not start with `redquorum:`, which is reserved. Set the TTL and the wait of this
+    /// request on the returned value; `.await` sends it. Where an API expects a future, as `spawn`,
+    /// `join!` or `block_on` do, call `.into_future()` on it.
     ///
     /// ```no_run
     /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
@@ -52,14 +49,10 @@ impl Redlock {
     /// ```
     ///
     /// # Errors
-    /// * [`Taken`](crate::AcquireError::Taken): another client held it for the whole wait.
-    /// * [`NoQuorum`](crate::AcquireError::NoQuorum): too few masters answered, or they refuse
-    ///   writes.
-    /// * [`TooLate`](crate::AcquireError::TooLate): nothing was left of the TTL.
-    /// * [`Options`](crate::AcquireError::Options): the resource or the TTL is out of bounds.
-    /// * [`ShutDown`](crate::AcquireError::ShutDown): the lock was [shut down](Redlock::shutdown).
-    ///
-    /// With an [`owner`](Acquire::owner) also [`NotExtended`](crate::AcquireError::NotExtended).
+    /// [`Taken`](crate::AcquireError::Taken), [`NoQuorum`](crate::AcquireError::NoQuorum),
+    /// [`TooLate`](crate::AcquireError::TooLate), [`Options`](crate::AcquireError::Options) or
+    /// [`ShutDown`](crate::AcquireError::ShutDown). With an [`owner`](Acquire::owner) also
+    /// [`NotExtended`](crate::AcquireError::NotExtended).
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up. The keys that it may have set are deleted in the
@@ -74,8 +67,8 @@ impl Redlock {
     ///
     /// It does not wait to find out which client holds the resource. For that, use
     /// `acquire(…).wait(Duration::ZERO)`: it also makes one attempt, and its error names the
-    /// holder, if there is one. Of clients that ask at the same moment, a short wait such as 300 ms
-    /// serves one; without a wait all may be refused.
+    /// holder. Of clients that ask at the same moment, a short wait such as 300 ms serves one;
+    /// without a wait all may be refused.
     ///
     /// # Errors
     /// The errors of [`acquire`](Redlock::acquire), but not `Taken`. It returns within one node
@@ -106,16 +99,14 @@ impl Redlock {
     /// report shows for each master whether it was
     /// [`Initialized`](crate::report::MasterOutcome::Initialized), had a marker before
     /// ([`AlreadyInitialized`](crate::report::MasterOutcome::AlreadyInitialized)), or did not
-    /// answer within the node timeout.
+    /// answer within the node timeout. A master with the marker of an earlier process keeps that
+    /// marker, and its quarantine.
     ///
     /// **By calling it you assert** that these masters have forgotten no lease that is still alive.
-    /// That is true of masters on which no lock ever was. It is not true of
-    /// masters that were flushed, or lost their data, less than the longest TTL ago: to mark those
-    /// can let in a second holder. So call it by hand or from the tool that sets masters up, never
-    /// at every start of a service. Without this call, a new master becomes trusted after one
-    /// quarantine.
-    ///
-    /// A master with the marker of an earlier process keeps that marker, and its quarantine.
+    /// That is true of masters on which no lock ever was. It is not true of masters that were
+    /// flushed, or lost their data, less than the longest TTL ago: to mark those can let in a
+    /// second holder. So call it by hand or from the tool that sets masters up, never at every
+    /// start of a service. Without this call, a new master becomes trusted after one quarantine.
     ///
     /// # Cancel safety
     /// Dropping the future does not take back the commands that were sent.
@@ -144,10 +135,9 @@ impl Redlock {
     /// after that no task deletes the keys, and they stay for up to one TTL.
     ///
     /// It waits for a master that is down only until the keys there have expired, one TTL at most.
-    /// (A master that is stopped, not dead, may execute the commands in its sockets when it
-    /// resumes: such a key lives for up to one TTL more.) It does not wait for the
-    /// [lock delay](Builder::lock_delay) of leases that were lost or dropped: those keys expire by
-    /// themselves.
+    /// (A master that is stopped may execute the commands in its sockets when it resumes: such a
+    /// key lives for up to one TTL more.) It does not wait for the [lock
+    /// delay](Builder::lock_delay) of leases that were lost or dropped.
     ///
     /// # Errors
     /// [`Unfinished`] if `timeout` passes first. The remaining keys expire within one TTL.
@@ -176,7 +166,6 @@ impl Redlock {
         }
     }
 
-    /// Waits until every master was tried once.
     pub(crate) async fn tried(&self) {
         loop {
             let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());

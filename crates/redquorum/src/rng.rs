@@ -25,7 +25,6 @@ pub(crate) fn refuse_in_policy() {
     assert!(!IN_POLICY.get(), "a policy of `Builder::retry` must not use a lock");
 }
 
-/// The pause if the caller's own policy panicked.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(250);
 
 /// The pauses of an acquire that waits, between its attempts: see
@@ -90,7 +89,6 @@ impl Rng for SystemRng<'_> {
     }
 }
 
-/// A random number, for jitter.
 pub(crate) fn number() -> u64 {
     u64::from_ne_bytes(random())
 }

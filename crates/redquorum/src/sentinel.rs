@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use redquorum_protocol::wire::{Frame, Hello, readable, write_command};
 use tokio::time::timeout;
@@ -63,7 +63,6 @@ impl Sentinel {
         self
     }
 
-    /// The first fault, if there is one.
     pub(crate) fn checked(self) -> Result<Self, BadUrl> {
         if self.service.is_empty() {
             return Err(BadUrl("the service that the Sentinels monitor has no name".into()));
@@ -88,7 +87,6 @@ impl Sentinel {
         self.endpoints().any(Endpoint::is_tls)
     }
 
-    /// The node that connects with these settings.
     pub(crate) fn resolver(&self, settings: &Settings) -> Resolver {
         // The credentials of the builder are those of masters.
         let own = Settings { credentials: None, ..settings.clone() };
@@ -98,7 +96,7 @@ impl Sentinel {
             sentinels: self.endpoints().map(with_own).collect(),
             login: self.login.clone(),
             settings: settings.clone(),
-            latest: Mutex::new(0),
+            latest: AtomicUsize::new(0),
         }
     }
 }
@@ -114,19 +112,18 @@ impl fmt::Debug for Sentinel {
     }
 }
 
-/// Connects to the master that the Sentinels name.
 pub(crate) struct Resolver {
     service: String,
     sentinels: Vec<Endpoint>,
     login: Hello,
     settings: Settings,
     /// The Sentinel that answered last, which is asked first.
-    latest: Mutex<usize>,
+    latest: AtomicUsize,
 }
 
 impl Resolver {
     async fn open(&self) -> Result<Box<dyn Connection>, String> {
-        let (first, count) = (*self.latest(), self.sentinels.len());
+        let (first, count) = (self.latest.load(Relaxed), self.sentinels.len());
         // One Sentinel that hangs must not use up the time of the others.
         let share = self.settings.limit / u32::try_from(count + 1).unwrap_or(u32::MAX);
         let mut failures = Vec::new();
@@ -140,7 +137,7 @@ impl Resolver {
             };
             match connected {
                 Ok(connection) => {
-                    *self.latest() = index;
+                    self.latest.store(index, Relaxed);
                     return Ok(connection);
                 }
                 Err(why) => failures.push(format!("Sentinel {}: {why}", sentinel.name())),
@@ -149,11 +146,6 @@ impl Resolver {
         Err(failures.join("; "))
     }
 
-    fn latest(&self) -> MutexGuard<'_, usize> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The address of the master, as one Sentinel knows it.
     async fn address(&self, sentinel: &Endpoint) -> Result<(String, u16), String> {
         let mut connection = sentinel.connect().await.map_err(|error| error.to_string())?;
         let question = [&b"SENTINEL"[..], b"GET-MASTER-ADDR-BY-NAME", self.service.as_bytes()];
@@ -194,7 +186,6 @@ impl Resolver {
     }
 }
 
-/// Logs in and asks one question.
 async fn ask<R>(
     connection: &mut Box<dyn Connection>,
     hello: &Hello,
@@ -222,7 +213,6 @@ async fn ask<R>(
     result
 }
 
-/// What is wrong with a reply.
 fn refusal(frame: &Frame<'_>) -> String {
     match frame {
         Frame::Error(text) => readable(text).to_string(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{Key, LockConfig};
 
+use crate::claim::ClaimCell;
 use crate::error::AcquireError;
 use crate::lock_state::LockState;
 use crate::redlock::Redlock;
@@ -17,18 +18,14 @@ mod together;
 pub use acquiring::AcquiringAll;
 pub use leases::{Leases, ReleasedAll};
 
-/// The most resources in one request.
 const MOST: usize = 1000;
 
-/// A request for several resources: all are granted or none.
-///
-/// Made by [`Redlock::acquire_all`]. `.await` sends it; `.into_future()` makes it a future for
-/// `spawn`, `join!` and the like.
+/// A request for several resources, all granted or none, made by [`Redlock::acquire_all`]. `.await`
+/// sends it; `.into_future()` makes it a future for `spawn`, `join!` and the like.
 ///
 /// Each resource is leased as it would be alone: with a key, a token and, if
 /// [fenced](AcquireAll::fenced), a fencing token of its own. So requests for one of the resources
-/// and requests for several exclude each other. The order in which you name the resources does not
-/// matter.
+/// and requests for several exclude each other. The order of the names does not matter.
 ///
 /// The request asks for all resources at the same instant, so it takes one round trip if they are
 /// free. If one is taken, the request gives the others back at once. It waits for the taken one
@@ -43,7 +40,6 @@ pub struct AcquireAll(Request);
 
 #[derive(Clone)]
 struct Request {
-    /// In the order in which they were named.
     parts: Vec<Part>,
     ttl: Option<Duration>,
     wait: Duration,
@@ -59,13 +55,13 @@ struct Part {
     key: Result<Key, AcquireError>,
 }
 
-/// One of the resources, checked.
-struct Wanted {
+struct Member {
     lock_state: Arc<LockState>,
     key: Key,
     config: LockConfig,
     /// Its position in the order in which the resources were named.
     named: usize,
+    claim: Option<Arc<ClaimCell>>,
 }
 
 impl Redlock {
@@ -86,15 +82,10 @@ impl Redlock {
     /// ```
     ///
     /// # Errors
-    /// * [`Taken`](AcquireError::Taken), [`NoQuorum`](AcquireError::NoQuorum),
-    ///   [`TooLate`](AcquireError::TooLate): see [`acquire`](Redlock::acquire). The error names
-    ///   the last resource that failed. Nothing is held then.
-    /// * [`NoResources`](AcquireError::NoResources),
-    ///   [`TooManyResources`](AcquireError::TooManyResources),
-    ///   [`NamedTwice`](AcquireError::NamedTwice), [`Options`](AcquireError::Options): nothing was
-    ///   sent.
-    /// * [`ShutDown`](AcquireError::ShutDown): one of the locks was
-    ///   [shut down](Redlock::shutdown).
+    /// Those of [`acquire`](Redlock::acquire), about the last resource that failed: nothing is held
+    /// then. And [`NoResources`](AcquireError::NoResources),
+    /// [`TooManyResources`](AcquireError::TooManyResources),
+    /// [`NamedTwice`](AcquireError::NamedTwice): nothing was sent.
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up. The keys that it may have set, of any resource,
@@ -110,10 +101,9 @@ impl Redlock {
 }
 
 impl AcquireAll {
-    /// Asks for leases with a [fencing token](crate::Lease::fencing_token) each. Tokens of
-    /// different resources are not comparable.
-    ///
-    /// For the rest see [`Acquire::fenced`](crate::Acquire::fenced).
+    /// Asks for leases with a [fencing token](crate::Lease::fencing_token) each: see
+    /// [`Acquire::fenced`](crate::Acquire::fenced). Tokens of different resources are not
+    /// comparable.
     pub fn fenced(mut self) -> Self {
         self.0.fenced = true;
         self
@@ -158,7 +148,7 @@ impl AcquireAll {
 impl Request {
     /// Checks the request and sorts it in the order that all callers use: by the masters, then by
     /// the key.
-    fn check(mut self) -> Result<Vec<Wanted>, AcquireError> {
+    fn check(mut self) -> Result<Vec<Member>, AcquireError> {
         let resources = self.parts.len();
         if resources == 0 {
             return Err(AcquireError::NoResources);
@@ -176,12 +166,12 @@ impl Request {
         if let Some([(_, Part { lock_state, key: Ok(key), .. }), _]) = twice {
             return Err(AcquireError::NamedTwice { resource: lock_state.resource(key).to_vec() });
         }
-        let wanted = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
+        let members = places.into_iter().map(|(named, Part { lock_state, key, .. })| {
             let key = key?;
             let config = lock_state.config(&key, self.ttl, self.fenced)?;
-            Ok(Wanted { lock_state, key, config, named })
+            Ok(Member { lock_state, key, config, named, claim: None })
         });
-        wanted.collect()
+        members.collect()
     }
 }
 

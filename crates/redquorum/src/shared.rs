@@ -20,8 +20,8 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Extension, NodeId, NodeSet, Reply,
-    Rng, Time, Votes,
+    Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Extension, LinkState, NodeId,
+    NodeSet, Reply, Rng, Time, Votes,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -47,25 +47,21 @@ pub(crate) struct Shared {
     /// Notified when a master was tried, and after every turn of a driver since a shutdown.
     pub(crate) changed: Notify,
     pub(crate) sockets: Vec<Socket>,
-    /// Limits the log events about leases.
     throttle: Throttle,
     shut_down: AtomicBool,
     state: Mutex<State>,
 }
 
-/// The socket to one master.
 #[derive(Default)]
 pub(crate) struct Socket {
     pub(crate) io: Mutex<Io>,
     outbox: Mutex<Outbox>,
-    /// Limits the log events about this master.
     throttle: Throttle,
 }
 
 /// Bytes for one connection, and the task that writes them if no caller does.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    /// The number of the connection.
     epoch: u64,
     bytes: Vec<u8>,
     pub(crate) driver: Option<Waker>,
@@ -86,39 +82,30 @@ pub(crate) struct State {
     retry: Option<Box<dyn RetryPolicy>>,
     /// When the timer of the task for leases fires, and the waker of that task.
     leases: (Time, Option<Waker>),
-    /// The lock was dropped.
     pub(crate) closing: bool,
     /// Always empty between turns; kept for its allocation.
     effects: Vec<ClientEffect>,
 }
 
-/// The next work of one master's driver.
 pub(crate) struct Master {
     /// Connections, or attempts to connect, to close.
     pub(crate) close: Vec<u64>,
-    /// The connection to open next.
     pub(crate) dial: Option<u64>,
-    /// When the driver's timer fires.
     pub(crate) armed: Time,
     /// Whether the last log event reported the master as up; `None` before the first event.
-    pub(crate) logged_up: Option<bool>,
-    /// The number of connections that came up.
+    logged_up: Option<bool>,
     pub(crate) connected: Counter,
     #[cfg(feature = "metrics")]
     pub(crate) gauges: crate::metrics::Gauges,
     pub(crate) latencies: Latencies,
-    /// The number of commands that this turn has written.
     writes: usize,
 }
 
 /// The caller that waits for a claim, and the changes that were counted for it.
 struct Caller {
     cell: Weak<ClaimCell>,
-    /// The waker of the task that acquires.
     waker: Option<Waker>,
-    /// The latest extension that was counted.
     extension: (u32, Extension),
-    /// The latest extension failed.
     endangered: bool,
     lost: bool,
 }
@@ -152,7 +139,6 @@ pub(crate) struct After {
     logs: Vec<Log>,
 }
 
-/// A change of state that is logged.
 enum Log {
     Endangered(Arc<ClaimCell>, Duration, Votes),
     StillEndangered(Arc<ClaimCell>, Duration),
@@ -162,7 +148,6 @@ enum Log {
     Down(NodeId, Arc<str>),
 }
 
-/// The locked state at one instant.
 pub(crate) struct Turn<'a> {
     shared: &'a Shared,
     pub(crate) state: MutexGuard<'a, State>,
@@ -243,7 +228,6 @@ impl Shared {
         Turn { shared: self, state, now, after: After::default(), touched: NodeSet::EMPTY }
     }
 
-    /// Runs a turn of one input.
     pub(crate) fn act<R>(
         &self,
         input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
@@ -259,12 +243,10 @@ impl Shared {
         act(&mut SystemRng(self.state().retry.as_deref()))
     }
 
-    /// Reads the client.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Client) -> R) -> R {
         look(&self.state().client)
     }
 
-    /// Does the work that turns have left to do.
     pub(crate) fn finish(&self, after: After) {
         let After { flush, wake, discarded, closed, changed, replies, logs } = after;
         for (mut connection, reset) in closed {
@@ -303,7 +285,6 @@ impl Shared {
         }
     }
 
-    /// Ends a claim whose caller is gone, in this way.
     pub(crate) fn forget(&self, id: ClaimId, end: EndClaim) {
         let mut turn = self.turn();
         let caller = turn.state.callers.remove(&id);
@@ -339,7 +320,6 @@ impl Shared {
         self.act(|client, cx| client.shut_down(cx));
     }
 
-    /// Whether the lock refuses new requests.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shut_down.load(Ordering::Acquire)
     }
@@ -467,7 +447,6 @@ impl Socket {
         lock(&self.outbox)
     }
 
-    /// Wakes the driver.
     fn wake(&self) {
         let driver = self.outbox().driver.take();
         if let Some(driver) = driver {
@@ -487,7 +466,6 @@ impl Outbox {
 }
 
 impl Turn<'_> {
-    /// Gives the client one input and carries out its effects.
     pub(crate) fn input<R>(
         &mut self,
         input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
@@ -500,7 +478,6 @@ impl Turn<'_> {
         result
     }
 
-    /// Adds the caller of a claim.
     pub(crate) fn enlist(&mut self, id: ClaimId, cell: Weak<ClaimCell>) {
         let extension = (0, Extension::Extended);
         let caller = Caller { cell, waker: None, extension, endangered: false, lost: false };
@@ -528,8 +505,17 @@ impl Turn<'_> {
         self.after.closed.push((connection, reset));
     }
 
-    /// Logs whether a master is up, if that has changed.
-    pub(crate) fn log_state(&mut self, node: NodeId, down: Option<Arc<str>>) {
+    /// Logs whether the master is up, if that has changed.
+    pub(crate) fn log_change(&mut self, node: NodeId) {
+        let link = self.state.client.link(node);
+        let down = match link.state() {
+            LinkState::Up => None,
+            LinkState::Stalled => Some("it leaves commands unanswered".into()),
+            // Its state is not known yet.
+            LinkState::Down(_) if link.is_first_dial() => return,
+            LinkState::Down(why) => Some(why),
+            _ => return,
+        };
         let up = down.is_none();
         if self.state.masters[node.index()].logged_up.replace(up) != Some(up) {
             self.after.logs.push(down.map_or(Log::Up(node), |why| Log::Down(node, why)));
@@ -606,7 +592,6 @@ impl Turn<'_> {
         self.after.changed.push(cell);
     }
 
-    /// Frees the mutex, and does the work that is left.
     pub(crate) fn finish(self, writer: Writer) {
         let shared = self.shared;
         let after = self.end(writer);
@@ -645,7 +630,6 @@ impl Turn<'_> {
 }
 
 impl After {
-    /// Adds the work that another turn of the same lock has left.
     pub(crate) fn merge(&mut self, mut other: Self) {
         self.flush = self.flush.or(other.flush);
         self.wake.append(&mut other.wake);

@@ -10,26 +10,19 @@ use crate::clock::Deadline;
 use crate::error::Lost;
 
 /// Signals that a lease is over: lost, or given back. Made by
-/// [`Lease::loss_signal`](crate::Lease::loss_signal).
-///
-/// It borrows nothing and can be cloned. So it can go where the lease does not: into spawned tasks,
-/// blocking threads and cancellation tokens. The lease can be released meanwhile. A signal that is
-/// kept keeps neither the lease nor a connection alive.
+/// [`Lease::loss_signal`](crate::Lease::loss_signal). It borrows nothing, can be cloned, and keeps
+/// neither the lease nor a connection alive. So it can go where the lease does not: into spawned
+/// tasks, blocking threads and cancellation tokens.
 ///
 /// ```no_run
 /// # struct Token; impl Token { fn cancel(&self) {} }
 /// # async fn f(lease: redquorum::Lease, token: Token) -> Result<(), Box<dyn std::error::Error>> {
 /// // A thread checks the signal before each step.
 /// let signal = lease.loss_signal();
-/// let work = tokio::task::spawn_blocking(move || {
-///     for step in 0..100 {
-///         if let Some(lost) = signal.loss() {
-///             return Err(lost);
-///         }
-///         println!("step {step}");
-///     }
-///     Ok(())
-/// });
+/// let work = tokio::task::spawn_blocking(move || (0..100).try_for_each(|step| {
+///     println!("step {step}");
+///     signal.loss().map_or(Ok(()), Err)
+/// }));
 /// // A task passes it on, for instance to a cancellation token. It ends with the lease or before.
 /// let signal = lease.loss_signal();
 /// tokio::spawn(async move {

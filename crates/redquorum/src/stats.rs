@@ -84,71 +84,55 @@ pub struct Latency {
     pub max: Duration,
 }
 
-/// The counters of one lock.
-pub(crate) struct Counters {
-    pub(crate) acquired: Counter,
-    pub(crate) reentered: Counter,
-    pub(crate) certified: Counter,
-    pub(crate) taken: Counter,
-    pub(crate) no_quorum: Counter,
-    pub(crate) too_late: Counter,
-    pub(crate) extended: Counter,
-    pub(crate) not_extended: Counter,
-    pub(crate) lost: Counter,
-    pub(crate) released: Counter,
-    /// How long acquires waited that were granted, and that were not.
-    pub(crate) waits: [Histogram; 2],
-    /// How long leases were held.
-    pub(crate) holds: Histogram,
+/// Declares the counters of one lock: the field of [`Stats`] for each, its metric and its label.
+macro_rules! counters {
+    ($($field:ident $metric:literal $label:expr;)*) => {
+        /// The counters of one lock.
+        pub(crate) struct Counters {
+            $(pub(crate) $field: Counter,)*
+            /// How long acquires waited that were granted, and that were not.
+            pub(crate) waits: [Histogram; 2],
+            /// How long leases were held.
+            pub(crate) holds: Histogram,
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                let waits = ["yes", "no"].map(|granted| {
+                    Histogram::new("redquorum_wait_seconds", Some(("granted", granted)))
+                });
+                Self {
+                    $($field: Counter::new($metric, $label),)*
+                    waits,
+                    holds: Histogram::new("redquorum_hold_seconds", None),
+                }
+            }
+        }
+
+        impl Counters {
+            pub(crate) fn snapshot(&self, waiting: usize, masters: Vec<MasterStats>) -> Stats {
+                Stats { $($field: self.$field.count(),)* waiting, masters }
+            }
+        }
+    };
 }
 
-impl Default for Counters {
-    fn default() -> Self {
-        let acquires =
-            |outcome| Counter::new("redquorum_acquires_total", Some(("outcome", outcome)));
-        let extensions =
-            |outcome| Counter::new("redquorum_extensions_total", Some(("outcome", outcome)));
-        let waits = |granted| Histogram::new("redquorum_wait_seconds", Some(("granted", granted)));
-        Self {
-            acquired: acquires("acquired"),
-            taken: acquires("taken"),
-            no_quorum: acquires("no_quorum"),
-            too_late: acquires("too_late"),
-            reentered: Counter::new("redquorum_reentries_total", None),
-            certified: Counter::new("redquorum_certifications_total", None),
-            extended: extensions("extended"),
-            not_extended: extensions("not_extended"),
-            lost: Counter::new("redquorum_losses_total", None),
-            released: Counter::new("redquorum_releases_total", None),
-            waits: [waits("yes"), waits("no")],
-            holds: Histogram::new("redquorum_hold_seconds", None),
-        }
-    }
-}
-
-impl Counters {
-    pub(crate) fn snapshot(&self, waiting: usize, masters: Vec<MasterStats>) -> Stats {
-        Stats {
-            acquired: self.acquired.count(),
-            reentered: self.reentered.count(),
-            certified: self.certified.count(),
-            taken: self.taken.count(),
-            no_quorum: self.no_quorum.count(),
-            too_late: self.too_late.count(),
-            extended: self.extended.count(),
-            not_extended: self.not_extended.count(),
-            lost: self.lost.count(),
-            released: self.released.count(),
-            waiting,
-            masters,
-        }
-    }
+counters! {
+    acquired "redquorum_acquires_total" Some(("outcome", "acquired"));
+    taken "redquorum_acquires_total" Some(("outcome", "taken"));
+    no_quorum "redquorum_acquires_total" Some(("outcome", "no_quorum"));
+    too_late "redquorum_acquires_total" Some(("outcome", "too_late"));
+    reentered "redquorum_reentries_total" None;
+    certified "redquorum_certifications_total" None;
+    extended "redquorum_extensions_total" Some(("outcome", "extended"));
+    not_extended "redquorum_extensions_total" Some(("outcome", "not_extended"));
+    lost "redquorum_losses_total" None;
+    released "redquorum_releases_total" None;
 }
 
 /// Four buckets for every doubling of nanoseconds, over the whole range of 64 bits.
 const BUCKETS: usize = 4 * 64;
 
-/// The latencies of one master's replies.
 pub(crate) struct Latencies {
     max: Duration,
     buckets: Box<[u64; BUCKETS]>,

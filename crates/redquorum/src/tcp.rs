@@ -5,8 +5,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::resume_unwind;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -16,30 +14,10 @@ use tokio::task::JoinSet;
 /// is found before it is needed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// The addresses of a host, in the order in which they are tried.
-type Addresses = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
-
-/// Resolves a host and a port to addresses. The default is the resolver of the operating system.
-#[derive(Clone)]
-pub(crate) struct Lookup(Arc<dyn Fn(String, u16) -> Addresses + Send + Sync>);
-
-impl Default for Lookup {
-    fn default() -> Self {
-        Self(Arc::new(|host, port| {
-            Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
-        }))
-    }
-}
-
 /// Connects to the first address of a host that answers; `limit` is the connect timeout. It keeps
 /// no address from an earlier connect: a name may have moved.
-pub(crate) async fn connect(
-    host: &str,
-    port: u16,
-    lookup: &Lookup,
-    limit: Duration,
-) -> io::Result<TcpStream> {
-    let addresses = (lookup.0)(host.to_owned(), port).await?;
+pub(crate) async fn connect(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let addresses: Vec<_> = tokio::net::lookup_host((host, port)).await?.collect();
     let stream = first(&addresses, limit, TcpStream::connect).await?;
     // Disables Nagle's algorithm, which would delay votes.
     stream.set_nodelay(true)?;
@@ -92,15 +70,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-    use std::sync::{Mutex, PoisonError};
-
-    use redquorum_rig::{Masters, RespValue, find_server, required};
-
     use super::*;
-    use crate::Redlock;
-    use crate::endpoint::{Endpoint, Settings};
-    use crate::stats::LinkState;
 
     #[derive(Clone, Copy)]
     enum Peer {
@@ -151,68 +121,5 @@ mod tests {
         assert!(tried(ms(1000), &[]).await.0.is_err());
         let (silent, _) = tried(ms(1000), &[Drops, Refuses]).await;
         assert_eq!(silent.unwrap_err().kind(), io::ErrorKind::TimedOut);
-    }
-
-    /// A resolver whose reply the test changes.
-    #[derive(Clone, Default)]
-    struct Zone(Arc<Mutex<Option<Vec<SocketAddr>>>>);
-
-    impl Zone {
-        fn set(&self, addresses: &[SocketAddr]) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(addresses.to_vec());
-        }
-
-        fn lookup(&self) -> Lookup {
-            let zone = self.clone();
-            Lookup(Arc::new(move |host, port| {
-                assert_eq!((host.as_str(), port), ("db1", 6379));
-                let reply = zone.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                let unknown = || io::Error::new(io::ErrorKind::NotFound, "no such host");
-                Box::pin(async move { reply.ok_or_else(unknown) })
-            }))
-        }
-    }
-
-    /// An address at which no server listens.
-    fn closed(host: &str) -> Option<SocketAddr> {
-        TcpListener::bind((host, 0)).ok()?.local_addr().ok()
-    }
-
-    fn has(servers: &Masters, node: usize, key: &str) -> bool {
-        servers.command(node, &[b"EXISTS", key.as_bytes()]).unwrap() == RespValue::Integer(1)
-    }
-
-    #[tokio::test]
-    async fn a_changed_answer_of_the_resolver_is_followed_at_the_next_connect() {
-        if find_server().is_err() && !required() {
-            eprintln!("NOT TESTED: no redis-server is installed");
-            return;
-        }
-        let servers = Masters::start(2).unwrap();
-        let zone = Zone::default();
-        let limit = Duration::from_secs(2);
-        let settings = Settings { limit, lookup: zone.lookup(), ..Settings::default() };
-        let master = Endpoint::from_url("redis://db1").unwrap().with_settings(settings);
-        let builder = Redlock::builder().master(master).connect_timeout(limit);
-        let lock = builder.node_timeout(Duration::from_secs(1)).build().await.unwrap();
-        match &lock.stats().masters[0].state {
-            LinkState::Down(why) => assert!(why.contains("no such host"), "{why}"),
-            other => panic!("{other:?}"),
-        }
-        // One name, both address families; only the last address has a server.
-        let mut addresses: Vec<_> = ["::1", "127.0.0.1"].into_iter().filter_map(closed).collect();
-        addresses.push(servers.address(1));
-        zone.set(&addresses);
-        let before = lock.acquire("before").await.unwrap();
-        assert!(has(&servers, 1, "before"));
-
-        zone.set(&[servers.address(2)]);
-        drop(lock.acquire("meanwhile").await.unwrap());
-        assert_eq!(lock.stats().masters[0].connected, 1, "the connection stays until it breaks");
-        servers.ask(1, "CLIENT KILL TYPE normal").unwrap();
-        let after = lock.acquire("after").await.unwrap();
-        assert!(has(&servers, 2, "after") && !has(&servers, 1, "after"));
-        assert_eq!(lock.stats().masters[0].connected, 2);
-        drop((before, after));
     }
 }

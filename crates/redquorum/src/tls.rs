@@ -11,14 +11,12 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// The certificates of the builder, as PEM text.
 #[derive(Default)]
 pub(crate) struct Certificates {
     pub(crate) ca: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Opens TLS connections.
 #[derive(Clone)]
 pub(crate) struct Tls(TlsConnector);
 

@@ -26,7 +26,6 @@ use crate::report::Report;
 /// lock, are logged.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// The most events in one window.
 const MOST: u32 = 10;
 
 /// Limits how often changes of state are logged: of one master, or of all leases of a lock.
@@ -73,19 +72,17 @@ impl fmt::Display for Resource<'_> {
     }
 }
 
-/// One of the spans `acquire`, `hold` and `release`.
 #[derive(Clone)]
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
-    span: Option<tracing::Span>,
+    span: tracing::Span,
 }
 
-/// A span of this name with these fields.
 macro_rules! span {
     ($name:literal, $($fields:tt)*) => {
         Span {
             #[cfg(feature = "tracing")]
-            span: Some(tracing::info_span!(target: "redquorum", $name, $($fields)*)),
+            span: tracing::info_span!(target: "redquorum", $name, $($fields)*),
         }
     };
 }
@@ -93,7 +90,7 @@ macro_rules! span {
 impl Span {
     pub(crate) const NONE: Self = Self {
         #[cfg(feature = "tracing")]
-        span: None,
+        span: tracing::Span::none(),
     };
 
     /// The span of an acquire of one resource, from its first poll to its result.
@@ -101,12 +98,10 @@ impl Span {
         span!("acquire", %resource, attempts = Empty, queued = Empty, outcome = Empty)
     }
 
-    /// The span of an acquire of several resources.
     pub(crate) fn acquire_all(resources: usize) -> Self {
         span!("acquire", resources, attempts = Empty, outcome = Empty)
     }
 
-    /// The span of a lease, until it is given back or lost.
     pub(crate) fn hold(
         resource: Resource<'_>,
         fencing_token: impl FnOnce() -> Option<u64>,
@@ -114,35 +109,27 @@ impl Span {
         span!("hold", %resource, fencing_token = fencing_token(), lost = Empty)
     }
 
-    /// The span of a release, until its outcome is known.
     pub(crate) fn release(resource: Resource<'_>) -> Self {
         span!("release", %resource, outcome = Empty)
     }
 
-    /// Runs `work` inside the span.
     pub(crate) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
         #[cfg(feature = "tracing")]
-        if let Some(span) = &self.span {
-            return span.in_scope(work);
-        }
+        return self.span.in_scope(work);
+        #[cfg(not(feature = "tracing"))]
         work()
     }
 
-    /// Polls a future inside the span.
     pub(crate) async fn around<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
         poll_fn(|cx| self.within(|| work.as_mut().poll(cx))).await
     }
 
-    /// Sets a field.
     pub(crate) fn record(&self, field: &str, value: impl fmt::Display) {
         #[cfg(feature = "tracing")]
-        if let Some(span) = &self.span {
-            span.record(field, tracing::field::display(value));
-        }
+        self.span.record(field, tracing::field::display(value));
     }
 
-    /// Sets the outcome of an acquire.
     pub(crate) fn acquired<T>(&self, result: &Result<T, AcquireError>) {
         let outcome = match result {
             Ok(_) => "acquired",
@@ -156,78 +143,51 @@ impl Span {
     }
 }
 
-/// The field for suppressed events, omitted if there were none.
-#[cfg(feature = "tracing")]
 fn some(suppressed: u64) -> Option<u64> {
     (suppressed > 0).then_some(suppressed)
 }
 
+macro_rules! event {
+    ($level:ident, $($fields:tt)*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "redquorum", $($fields)*)
+    };
+}
+
 pub(crate) fn master_up(suppressed: u64, master: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::info!(target: "redquorum", master, suppressed = some(suppressed), "master up");
+    event!(info, master, suppressed = some(suppressed), "master up");
 }
 
 pub(crate) fn master_down(suppressed: u64, master: &str, why: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(target: "redquorum", master, why, suppressed = some(suppressed), "master down");
+    event!(warn, master, why, suppressed = some(suppressed), "master down");
 }
 
 pub(crate) fn acquired(resource: Resource<'_>, waited: Duration, report: &Report) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(
-        target: "redquorum",
-        resource = %resource,
-        ?waited,
-        %report,
-        "acquired"
-    );
+    event!(debug, %resource, ?waited, %report, "acquired");
 }
 
 pub(crate) fn not_acquired(resource: Resource<'_>, attempts: u32, why: &str, report: &Report) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource, attempts, why, %report, "not acquired");
+    event!(debug, %resource, attempts, why, %report, "not acquired");
 }
 
 pub(crate) fn given_back(resource: Resource<'_>, held: Duration) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource, ?held, "given back");
+    event!(debug, %resource, ?held, "given back");
 }
 
 /// Logs a failed extension, unless the one before it failed too.
 pub(crate) fn endangered(suppressed: u64, resource: Resource<'_>, left: Duration, report: &Report) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(
-        target: "redquorum",
-        resource = %resource,
-        ?left,
-        %report,
-        suppressed = some(suppressed),
-        "lease endangered"
-    );
+    let suppressed = some(suppressed);
+    event!(warn, %resource, ?left, %report, suppressed, "lease endangered");
 }
 
 pub(crate) fn still_endangered(resource: Resource<'_>, left: Duration) {
-    #[cfg(feature = "tracing")]
-    tracing::debug!(target: "redquorum", resource = %resource, ?left, "not extended");
+    event!(debug, %resource, ?left, "not extended");
 }
 
 pub(crate) fn recovered(suppressed: u64, resource: Resource<'_>) {
-    #[cfg(feature = "tracing")]
-    tracing::info!(
-        target: "redquorum",
-        resource = %resource,
-        suppressed = some(suppressed),
-        "lease recovered"
-    );
+    event!(info, %resource, suppressed = some(suppressed), "lease recovered");
 }
 
 pub(crate) fn lost(suppressed: u64, resource: Resource<'_>, why: &str) {
-    #[cfg(feature = "tracing")]
-    tracing::warn!(
-        target: "redquorum",
-        resource = %resource,
-        why,
-        suppressed = some(suppressed),
-        "lease lost"
-    );
+    event!(warn, %resource, why, suppressed = some(suppressed), "lease lost");
 }

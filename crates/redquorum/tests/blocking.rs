@@ -101,7 +101,6 @@ fn it_refuses_to_stop_the_tasks_of_a_runtime() {
     });
 }
 
-/// The number of threads of blocking locks in this process.
 #[cfg(target_os = "linux")]
 fn drivers() -> usize {
     let names = std::fs::read_dir("/proc/self/task").unwrap();

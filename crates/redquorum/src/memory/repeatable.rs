@@ -5,7 +5,6 @@ use std::cell::Cell;
 use redquorum_protocol::splitmix64;
 
 thread_local! {
-    /// The sources of the simulation that this thread runs.
     static SOURCES: Cell<Option<Sources>> = const { Cell::new(None) };
 }
 
@@ -59,7 +58,6 @@ pub(crate) fn fill(bytes: &mut [u8]) -> bool {
     true
 }
 
-/// What the wall clock of the simulation shows, if one runs.
 pub(crate) fn wall_micros() -> Option<u64> {
     SOURCES.get().map(|sources| sources.wall_micros)
 }

@@ -4,19 +4,18 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use redquorum_protocol::{
     AcquireRequest, Client, Failure, MemberAction, MemberEvent, MultiLock, Time,
 };
-use tokio::time::{Instant, Sleep};
 
 use super::leases::Leases;
-use super::{Request, Wanted};
+use super::{Member, Request};
 use crate::acquire::not_acquired;
 use crate::claim::{ClaimCell, Found};
-use crate::clock::{Clock, NAP};
+use crate::clock::{Clock, NAP, Naps};
 use crate::error::AcquireError;
 use crate::lease::Lease;
 use crate::lock_state::LockState;
@@ -32,17 +31,13 @@ use crate::trace::Span;
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquiringAll {
     stage: Stage,
-    timer: Option<Pin<Box<Sleep>>>,
-    armed: Option<Instant>,
+    naps: Naps,
     span: Span,
 }
 
 enum Stage {
-    /// Nothing was sent yet.
     Ready(Request),
-    /// The attempt is in progress.
     Trying(Box<Attempt>),
-    /// The result was handed out.
     Done,
 }
 
@@ -55,34 +50,12 @@ struct Attempt {
     asked: Time,
     /// The lock of the resource that was named first: it decides how to pause.
     first: Arc<LockState>,
-    /// The replies for the resource that failed last.
     refused: Report,
 }
 
-struct Member {
-    wanted: Wanted,
-    claim: Option<Arc<ClaimCell>>,
-}
-
 impl AcquiringAll {
-    pub(super) const fn new(request: Request) -> Self {
-        Self { stage: Stage::Ready(request), timer: None, armed: None, span: Span::NONE }
-    }
-
-    /// Whether a timer for this instant, or for an earlier one, is running.
-    fn sleeps(&mut self, until: Instant, cx: &mut Context<'_>) -> bool {
-        // At most a nap, as for a single resource, to notice a shutdown and the end of a suspend.
-        let until = until.min(Instant::now() + NAP);
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        if self.armed.is_none_or(|armed| armed > until) {
-            self.armed = Some(until);
-            timer.as_mut().reset(until);
-        }
-        let pending = timer.as_mut().poll(cx).is_pending();
-        if !pending {
-            self.armed = None;
-        }
-        pending
+    pub(super) fn new(request: Request) -> Self {
+        Self { stage: Stage::Ready(request), naps: Naps::default(), span: Span::NONE }
     }
 }
 
@@ -113,7 +86,7 @@ impl AcquiringAll {
             let (wait, parts) = (request.wait, std::mem::take(&mut request.parts));
             let request = Request { parts, ..*request };
             match request.check() {
-                Ok(wanted) => self.stage = Stage::Trying(Box::new(Attempt::start(wanted, wait))),
+                Ok(members) => self.stage = Stage::Trying(Box::new(Attempt::start(members, wait))),
                 Err(error) => {
                     self.stage = Stage::Done;
                     return Poll::Ready(Err(error));
@@ -125,39 +98,35 @@ impl AcquiringAll {
                 panic!("polled after it was ready")
             };
             let result = if attempt.is_shut_down() {
-                Some(Err(AcquireError::ShutDown))
+                Err(AcquireError::ShutDown)
             } else {
                 let next = attempt.look(cx.waker());
                 if attempt.several.is_held() {
-                    Some(Ok(attempt.hand_out()))
+                    Ok(attempt.hand_out())
                 } else if let Some((member, why)) = attempt.several.failure() {
-                    Some(Err(attempt.failed(member, why)))
+                    Err(attempt.failed(member, why))
                 } else {
-                    match next {
-                        Some(next) if self.sleeps(next, cx) => return Poll::Pending,
-                        _ => None,
+                    if let Some(next) = next {
+                        ready!(self.naps.sleep(attempt.clock, next, NAP, cx));
                     }
+                    continue;
                 }
             };
-            if let Some(result) = result {
-                // Dropping the attempt undoes the rest of it.
-                self.stage = Stage::Done;
-                return Poll::Ready(result);
-            }
+            // Dropping the attempt undoes the rest of it.
+            self.stage = Stage::Done;
+            return Poll::Ready(result);
         }
     }
 }
 
 impl Attempt {
-    fn start(wanted: Vec<Wanted>, wait: Duration) -> Self {
-        let first =
-            wanted.iter().find(|one| one.named == 0).unwrap_or(&wanted[0]).lock_state.clone();
+    fn start(members: Vec<Member>, wait: Duration) -> Self {
+        let first = members.iter().min_by_key(|member| member.named);
+        let first = first.expect("there is at least one").lock_state.clone();
         let clock = first.clock;
         let asked = clock.now();
         let mut orders = Vec::new();
-        let several = MultiLock::start(asked, wanted.len(), wait, &mut orders);
-        let member = |wanted| Member { wanted, claim: None };
-        let members = wanted.into_iter().map(member).collect();
+        let several = MultiLock::start(asked, members.len(), wait, &mut orders);
         let refused = Report::default();
         let mut attempt = Self { several, members, orders, clock, asked, first, refused };
         attempt.carry_out();
@@ -165,8 +134,7 @@ impl Attempt {
     }
 
     fn is_shut_down(&self) -> bool {
-        let mut lock_states = self.members.iter().map(|member| &member.wanted.lock_state);
-        lock_states.any(|lock_state| lock_state.is_shut_down())
+        self.members.iter().any(|member| member.lock_state.is_shut_down())
     }
 
     fn tell(&mut self, event: MemberEvent) {
@@ -201,23 +169,23 @@ impl Attempt {
 
     /// Passes new results of the claims to the machine. Returns when to look again if nothing wakes
     /// this task before, or `None` to look again at once.
-    fn look(&mut self, waker: &Waker) -> Option<Instant> {
+    fn look(&mut self, waker: &Waker) -> Option<Time> {
         let due = self.several.next_wake();
         if self.clock.now() >= due {
             self.tell(MemberEvent::Wake);
         }
-        let mut next = self.clock.timer(self.several.next_wake());
+        let mut next = self.several.next_wake();
         let mut news = false;
         for at in 0..self.members.len() {
             let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
             let Some(claim) = claim else { continue };
-            let clock = claim.lock_state.clock;
+            // Each lock may have its own origin of time. With the reads in this order, the result is
+            // never late.
+            let clock = self.clock;
+            let ours = |time: Time| clock.now().plus(time.since(claim.lock_state.clock.now()));
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
-                    // Each lock may have its own origin of time. With the reads in this order, the
-                    // converted deadline is never late.
-                    let now = self.clock.now();
-                    let deadline = now.plus(deadline.since(clock.now()));
+                    let deadline = ours(deadline);
                     self.tell(MemberEvent::Won { member: at, deadline });
                     news = true;
                 }
@@ -226,7 +194,7 @@ impl Attempt {
                     self.tell(MemberEvent::Failed { member: at, why });
                     news = true;
                 }
-                Found::Pending { until, .. } => next = next.min(clock.timer(until)),
+                Found::Pending { until, .. } => next = next.min(ours(until)),
                 _ => unreachable!("it has no owner, and is collected only with all others"),
             }
         }
@@ -252,7 +220,7 @@ impl Attempt {
         for member in &mut self.members {
             if let Some(claim) = member.claim.take() {
                 // From here on the lease ends the claim.
-                leases.push((member.wanted.named, Lease::new(claim, now, asked)));
+                leases.push((member.named, Lease::new(claim, now, asked)));
             }
         }
         leases.sort_by_key(|(named, _)| *named);
@@ -261,7 +229,7 @@ impl Attempt {
 
     fn failed(&mut self, member: usize, why: Failure) -> AcquireError {
         let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
-        let Wanted { lock_state, key, .. } = &self.members[member].wanted;
+        let Member { lock_state, key, .. } = &self.members[member];
         let waited = self.clock.now().since(self.asked);
         not_acquired(lock_state, key, why, report, attempts, waited)
     }
@@ -269,14 +237,13 @@ impl Attempt {
 
 impl Member {
     fn start(&mut self, wait: Duration, explain: bool) -> (Arc<LockState>, After) {
-        let Wanted { lock_state, key, config, .. } = &self.wanted;
+        let Self { lock_state, key, config, .. } = self;
         let request = AcquireRequest::for_member(*config, wait, explain, ());
         let (claim, after) = ClaimCell::queue(lock_state, key.clone(), request);
         self.claim = Some(claim);
         (lock_state.clone(), after)
     }
 
-    /// Gives the attempt up, or gives the lease back.
     fn undo(&mut self) {
         if let Some(claim) = self.claim.take() {
             claim.end_by(Client::undo);

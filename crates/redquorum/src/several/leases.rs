@@ -11,9 +11,8 @@ use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
 use crate::lease::{Lease, Released, run_while};
 
-/// Several resources, held together until the [deadline](Leases::deadline), or until they are given
-/// back. The deadline is the earliest of theirs. Made by
-/// [`Redlock::acquire_all`](crate::Redlock::acquire_all).
+/// Several resources, held together until the [deadline](Leases::deadline), the earliest of theirs,
+/// or until they are given back. Made by [`Redlock::acquire_all`](crate::Redlock::acquire_all).
 ///
 /// Each resource has its own [lease](Leases::iter), and **is held exactly as it would be alone**.
 /// Together they promise two things: all were granted before any deadline had passed, and each
@@ -49,9 +48,8 @@ impl Leases {
         self.iter().map(Lease::deadline).min().expect("there is at least one")
     }
 
-    /// The time that is left until the deadline; zero once one of the leases is lost. The value is
-    /// out of date as soon as you have it. To stop in time, use [`run`](Leases::run) or
-    /// [`lost`](Leases::lost).
+    /// The time that is left until the deadline; zero once one of the leases is lost: see
+    /// [`Lease::validity`].
     pub fn validity(&self) -> Duration {
         self.iter().map(Lease::validity).min().unwrap_or_default()
     }
@@ -87,13 +85,11 @@ impl Leases {
         self.extended(results)
     }
 
-    /// Extends all leases by another TTL from now, which further extensions use too: see
-    /// [`Lease::extend_to`].
+    /// Extends all leases by another TTL from now: see [`Lease::extend_to`].
     ///
     /// # Errors
     /// The errors of [`extend`](Leases::extend). If the TTL is out of the
-    /// [bounds](crate::Builder::ttl) of one of the locks, nothing was sent to the masters of that
-    /// lock.
+    /// [bounds](crate::Builder::ttl) of one of the locks, nothing was sent to its masters.
     ///
     /// # Cancel safety
     /// See [`Lease::extend`].
@@ -182,7 +178,6 @@ impl fmt::Debug for Leases {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it says whether a lease was lost before; `let _ =` if that does not matter"]
 pub struct ReleasedAll {
-    /// In the order in which the resources were named.
     each: Vec<Released>,
 }
 

@@ -29,7 +29,6 @@ where
     done.into_iter().map(|(_, output)| output).collect()
 }
 
-/// Waits for the first of them, and drops the others.
 pub(super) async fn first<'a, F>(futures: impl Iterator<Item = F>) -> F::Output
 where
     F: Future + Send + 'a,

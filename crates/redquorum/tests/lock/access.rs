@@ -4,24 +4,20 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use redquorum::{AcquireError, Builder, Outcome, Redlock, stats::LinkState};
-use redquorum_rig::{Masters, trials::Case};
+use redquorum_rig::Masters;
 use tokio::time::sleep;
 
 use crate::support::*;
 use crate::waking::channels;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            a_password_that_is_given_opens_the_masters,
-            a_missing_or_wrong_password_is_named_by_every_master,
-            the_minimal_acl_is_enough_for_everything,
-            a_command_that_is_forbidden_is_named_by_its_master,
-            the_optional_permissions_are_optional,
-            where_queues_are_forbidden_leases_are_granted_and_released,
-            with_all_permissions_a_release_wakes_the_waiter,
-            without_a_permission_for_waiting_a_waiter_tries_again_and_again,
-    ]
+tests! {
+    real:
+        a_password_that_is_given_opens_the_masters,
+        a_missing_or_wrong_password_is_named_by_every_master,
+        the_minimal_acl_is_enough_for_everything,
+        a_command_that_is_forbidden_is_named_by_its_master,
+        the_optional_permissions_are_optional,
+        a_waiter_is_woken_and_without_a_permission_for_it_tries_again_and_again,
 }
 
 /// The least permissions of a lock, with the keys of its prefix.
@@ -41,14 +37,12 @@ const QUEUES: &str = "+zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zsco
 
 const PASSWORD: &str = "hunter2 & more";
 
-/// The password as in a URL.
 const ENCODED: &str = "hunter2%20%26%20more";
 
 fn with_password() -> Real {
     Real::of(Masters::builder().count(3).password(PASSWORD))
 }
 
-/// The reason why master 1 is not connected.
 fn why_down(lock: &Redlock) -> String {
     match &lock.stats().masters[0].state {
         LinkState::Down(why) => why.to_string(),
@@ -89,7 +83,6 @@ async fn a_missing_or_wrong_password_is_named_by_every_master() {
     }
 }
 
-/// Masters with a user that has these permissions, and a lock that logs in as that user.
 async fn with_user(acl: &str, database: u32) -> (Real, Redlock) {
     let masters = Real::start(3);
     let lock = built(masters.user(acl, database).prefix("lock:").ttl(5 * S)).await;
@@ -139,22 +132,6 @@ async fn the_optional_permissions_are_optional() {
     assert!(why.starts_with("the database was not selected: NOPERM"), "{why}");
 }
 
-async fn where_queues_are_forbidden_leases_are_granted_and_released() {
-    // Without the keys of the queue; then with its keys, but without the commands of its script.
-    let keys = "~redquorum:queue:* ~redquorum:lapse:*";
-    for acl in [MINIMAL_ACL, &format!("{MINIMAL_ACL} {keys}")] {
-        let masters = Real::start(3);
-        let fair = || masters.user(acl, 0).prefix("lock:").fair(true);
-        let [one, two] = [built(fair()).await, built(fair()).await];
-        let lease = one.acquire("r").await.unwrap();
-        let waiter = tokio::spawn(two.acquire("r").wait(S).into_future());
-        sleep(50 * MS).await;
-        assert_eq!(lease.release().await.outcome, Outcome::Released);
-        assert_eq!(waiter.await.unwrap().unwrap().release().await.outcome, Outcome::Released);
-        masters.cleaned().await;
-    }
-}
-
 /// All permissions but one. `resetchannels`: before Redis 7.0 a new user may subscribe to all
 /// channels.
 async fn waiting(without: &str) -> (Real, Redlock) {
@@ -184,21 +161,16 @@ async fn hand_over(masters: &Real, lock: &Redlock, without: &str) -> Duration {
     took
 }
 
-async fn with_all_permissions_a_release_wakes_the_waiter() {
-    let (masters, lock) = waiting("nothing").await;
-    let took = hand_over(&masters, &lock, "nothing").await;
-    assert!(took < AT_ONCE, "{took:?}");
-    assert!(masters.all().all(|node| masters.calls(node, "publish") > 0));
-    eventually("no connection is subscribed", || channels(&masters) == 0).await;
-}
-
-async fn without_a_permission_for_waiting_a_waiter_tries_again_and_again() {
+async fn a_waiter_is_woken_and_without_a_permission_for_it_tries_again_and_again() {
     let all = format!("{WAKE_UPS} {QUEUES}");
-    for word in all.split(' ').filter(|word| *word != "+hello").chain([WAKE_UPS, QUEUES, &all]) {
+    let words = all.split(' ').filter(|word| *word != "+hello").chain([WAKE_UPS, QUEUES, &all]);
+    for word in words.chain(["nothing"]) {
         let (masters, lock) = waiting(&format!(" {word}")).await;
-        // A pause of the policy, or a look.
         let took = hand_over(&masters, &lock, word).await;
-        assert!(took < 2 * S, "{word}: {took:?}");
+        // Without the permission, a pause of the policy, or a look.
+        let bound = if word == "nothing" { AT_ONCE } else { 2 * S };
+        assert!(took < bound, "{word}: {took:?}");
         eventually("no key is left", || masters.matching(1, "lock:*").is_empty()).await;
+        eventually("no connection is subscribed", || channels(&masters) == 0).await;
     }
 }

@@ -3,24 +3,17 @@
 //! drop every future at every await.
 
 use std::future::IntoFuture;
-use std::task::Poll;
 
 use redquorum::{Backoff, Outcome};
-use redquorum_rig::trials::Case;
-use tokio::time::Instant;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            checks_for_keys_that_are_left_see_them,
-            an_acquire_that_is_never_polled_sends_nothing,
-            a_late_clean_up_does_not_delete_the_key_of_the_next_attempt,
-            releasing_takes_nothing_from_the_next_holder;
-        real:
-            acquires_dropped_at_any_time_leave_no_key,
-    ]
+tests! {
+    both:
+        checks_for_keys_that_are_left_see_them,
+        an_acquire_that_is_never_polled_sends_nothing,
+        a_late_clean_up_does_not_delete_the_key_of_the_next_attempt,
+        releasing_takes_nothing_from_the_next_holder;
 }
 
 /// Control for all tests.
@@ -40,7 +33,7 @@ async fn a_late_clean_up_does_not_delete_the_key_of_the_next_attempt<C: Cluster>
     // The node timeout is so long that no connection counts as dead before the masters go on.
     let lock = built(masters.builder().retry(Backoff::Fixed(100 * MS))).await;
     masters.put([3], "r");
-    masters.stop([1, 2]);
+    masters.each(Stop, [1, 2]);
     let waiting = tokio::spawn(async move { (lock.acquire("r").await, lock) });
     // The first attempt has two votes, waits for two more in vain, and fails.
     eventually("the first attempt has votes", || masters.value(4, "r").is_some()).await;
@@ -49,7 +42,7 @@ async fn a_late_clean_up_does_not_delete_the_key_of_the_next_attempt<C: Cluster>
     let (lease, lock) = waiting.await.unwrap();
     let lease = lease.unwrap();
     // The pipes of both contain the SET, its clean-up and the next SET, in this order.
-    masters.resume([1, 2]);
+    masters.each(Resume, [1, 2]);
     replied(&lock).await;
     let mine = masters.value(4, "r").unwrap();
     assert!(masters.all().all(|node| masters.value(node, "r").as_ref() == Some(&mine)));
@@ -73,55 +66,6 @@ async fn releasing_takes_nothing_from_the_next_holder<C: Cluster>() {
         assert_eq!(masters.holders("r"), [1, 2, 3, 4, 5]);
         assert_eq!(new.release().await.outcome, Outcome::Released);
         masters.cleaned().await;
-    }
-}
-
-const ACQUIRES: u32 = 300;
-
-/// Drops acquires between 0 and 1.5 × the usual latency after they were sent; with a stopped
-/// master, too.
-async fn acquires_dropped_at_any_time_leave_no_key() {
-    for stopped in [None, Some(4)] {
-        let masters = Real::start(5);
-        let lock = masters.lock().await;
-        let mut latencies = Vec::new();
-        for _ in 0..30 {
-            let (took, lease) = timed(lock.acquire("usual")).await;
-            latencies.push(took);
-            let _ = lease.unwrap().release().await;
-        }
-        latencies.sort();
-        let (usual, before) = (latencies[latencies.len() / 2], masters.calls(4, "set"));
-        masters.stop(stopped);
-        let mut without = 0;
-        for round in 0..ACQUIRES {
-            let after = usual * 3 * round / (2 * ACQUIRES);
-            let mut acquiring = lock.acquire(format!("r{round}")).into_future();
-            let start = Instant::now();
-            // Polls in a loop, because timers are too coarse.
-            loop {
-                if let Poll::Ready(lease) = poll_once(&mut acquiring).await {
-                    drop(lease.unwrap());
-                    break;
-                }
-                if start.elapsed() >= after {
-                    without += 1;
-                    break;
-                }
-                tokio::task::yield_now().await;
-            }
-        }
-        if stopped.is_some() {
-            assert!(lock.stats().masters[3].owed >= 200, "{:?}", lock.stats().masters[3]);
-        }
-        masters.resume(stopped);
-        masters.cleaned().await;
-        // The test is meaningful only if keys were set. How many acquires got their lease in time
-        // depends on the load of the machine.
-        assert!(without >= 30, "{without} of {ACQUIRES} without their lease");
-        assert!(masters.calls(4, "set") - before >= 200);
-        replied(&lock).await;
-        assert_eq!(owed(&lock), 0);
     }
 }
 

@@ -9,18 +9,15 @@ use std::sync::{Arc, RwLock};
 
 use redquorum::connect::{Credentials, Sentinel};
 use redquorum::{Builder, Outcome, Redlock, stats::LinkState};
-use redquorum_rig::{Masters, find_server, trials::Case};
+use redquorum_rig::{Masters, find_server};
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            a_password_that_changes_is_asked_for_at_each_connect,
-            a_failover_by_sentinels_is_followed,
-            a_faulty_sentinel_is_named,
-            a_node_of_a_cluster_is_refused_with_the_fix,
-    ]
+tests! {
+    real:
+        a_password_that_changes_is_asked_for_at_each_connect,
+        a_failover_by_sentinels_is_followed,
+        a_faulty_sentinel_is_named,
 }
 
 async fn a_password_that_changes_is_asked_for_at_each_connect() {
@@ -116,7 +113,7 @@ async fn a_failover_by_sentinels_is_followed() {
     up(&lock, 3).await;
     let lease = lock.acquire("before").await.unwrap();
     eventually("the replica has the key", || masters.holders("before") == [1, 2, 3, 4]).await;
-    masters.kill([1]);
+    masters.each(Kill, [1]);
     eventually("the replica is a master", || says(2, "role:master")).await;
     eventually("it connects once more", || lock.stats().masters[2].connected == 2).await;
     up(&lock, 3).await;
@@ -159,10 +156,4 @@ async fn a_faulty_sentinel_is_named() {
         let error = Redlock::builder().master(sentinel).build().await.unwrap_err().to_string();
         assert!(error.contains(fault) && !error.contains("hunter2"), "{error}");
     }
-}
-
-async fn a_node_of_a_cluster_is_refused_with_the_fix() {
-    let masters = Real::of(Masters::builder().count(3).config("cluster-enabled", "yes"));
-    let error = masters.lock().await.try_acquire("r").await.unwrap_err().to_string();
-    assert!(error.contains("give independent masters, not nodes of a cluster"), "{error}");
 }

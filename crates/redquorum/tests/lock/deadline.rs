@@ -7,21 +7,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redquorum::{AcquireError, Outcome, Redlock};
-use redquorum_rig::trials::Case;
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            no_ttl_however_short_makes_a_lease_that_has_expired,
-            time_that_the_votes_took_is_taken_off_the_lease,
-            a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_key,
-            keys_outlive_a_lost_lease_by_the_lock_delay_and_the_deadline_is_the_same,
-            a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay,
-            a_shutdown_waits_for_no_lock_delay;
-    ]
+tests! {
+    both:
+        no_ttl_however_short_makes_a_lease_that_has_expired,
+        a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_key,
+        a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay,
+        a_shutdown_waits_for_no_lock_delay;
 }
 
 /// The validity of a TTL after the default drift allowance.
@@ -59,33 +54,15 @@ async fn no_ttl_however_short_makes_a_lease_that_has_expired<C: Cluster>() {
     masters.cleaned().await;
 }
 
-async fn time_that_the_votes_took_is_taken_off_the_lease<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = built(masters.builder().ttl(2 * S)).await;
-    masters.stop(1..=2);
-    let mut acquiring = lock.acquire("r").into_future();
-    assert!(poll_once(&mut acquiring).await.is_pending());
-    let sent = Instant::now();
-    sleep(100 * MS).await;
-    masters.resume([1]);
-    let lease = acquiring.await.unwrap();
-    // No tolerance is needed: the time of the lease began before `sent`.
-    let left = lease.validity();
-    let ran = sent.elapsed();
-    assert!(ran >= 100 * MS);
-    assert!(left + ran.min(100 * MS) <= validity(2 * S), "{left:?} are left after {ran:?}");
-    masters.resume([2]);
-}
-
 async fn a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_key<C: Cluster>() {
     let masters = C::start(3);
     // Because of the lock delay, the keys do not expire in time.
     let lock = built(masters.brisk().ttl(300 * MS).lock_delay(60 * S)).await;
     let mut acquiring = lock.acquire("r").wait(Duration::ZERO).into_future();
-    masters.stop(1..=2);
+    masters.each(Stop, 1..=2);
     assert!(poll_once(&mut acquiring).await.is_pending());
     let sent = Instant::now();
-    masters.resume(1..=2);
+    masters.each(Resume, 1..=2);
     // The caller is stopped: the votes arrive, but the future is not polled.
     eventually("all have granted", || sum(&lock, |master| master.granted) == 3).await;
     sleep((300 * MS).saturating_sub(sent.elapsed())).await;
@@ -99,44 +76,20 @@ async fn a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_
     assert_eq!(lock.stats().too_late, 1);
     // A caller with time left tries again.
     let mut acquiring = lock.acquire("r").wait(10 * S).into_future();
-    masters.stop(1..=2);
+    masters.each(Stop, 1..=2);
     assert!(poll_once(&mut acquiring).await.is_pending());
-    masters.resume(1..=2);
+    masters.each(Resume, 1..=2);
     sleep(400 * MS).await;
     assert!(acquiring.await.unwrap().validity() > Duration::ZERO);
 }
 
 const TTL: Duration = Duration::from_millis(400);
 const DELAY: Duration = Duration::from_millis(1_500);
-/// How early a key may expire on a master.
-const EARLY: Duration = Duration::from_millis(20);
 /// The drift of the keys, and the pause of a waiter.
 const LATER: Duration = Duration::from_millis(500);
 
 async fn delayed(masters: &impl Cluster) -> Redlock {
     built(masters.brisk().ttl(TTL).lock_delay(DELAY)).await
-}
-
-/// Waits until another client has the lease.
-async fn rival_waits(masters: &impl Cluster) {
-    let rival = built(masters.brisk()).await;
-    let _ = rival.acquire("r").wait(3 * DELAY).await.unwrap().release().await;
-}
-
-async fn keys_outlive_a_lost_lease_by_the_lock_delay_and_the_deadline_is_the_same<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = delayed(&masters).await;
-    let start = Instant::now();
-    let lease = masters.held(&lock, "r").await;
-    assert!(lease.validity() < TTL);
-    C::takes(lease.validity(), lease.lost()).await;
-    // Neither a release nor a drop deletes the keys now.
-    assert_eq!(lease.release().await.outcome, Outcome::AlreadyGone);
-    replied(&lock).await;
-    assert_eq!(masters.holders("r"), [1, 2, 3]);
-    rival_waits(&masters).await;
-    let took = start.elapsed();
-    assert!(took >= TTL + DELAY - EARLY && took < TTL + DELAY + LATER + C::LATE, "{took:?}");
 }
 
 async fn a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay<C: Cluster>() {
@@ -149,10 +102,10 @@ async fn a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay
     C::at_once(masters.freed("r")).await;
     // An acquire that is dropped returned no lease.
     let mut acquiring = lock.try_acquire("r").into_future();
-    masters.stop(1..=3);
+    masters.each(Stop, 1..=3);
     assert!(poll_once(&mut acquiring).await.is_pending());
     drop(acquiring);
-    masters.resume(1..=3);
+    masters.each(Resume, 1..=3);
     replied(&lock).await;
     C::at_once(masters.freed("r")).await;
     let lease = masters.held(&lock, "r").await;

@@ -1,12 +1,13 @@
 //! The end of a lock and of its runtime. A shutdown completes all clean-ups. Without a shutdown no
 //! key stays for longer than its TTL, and nothing hangs.
 
+use std::array::from_fn;
 use std::future::{IntoFuture, pending};
 use std::time::Duration;
 
-use redquorum::{AcquireError, Backoff, ExtendError, Outcome};
+use redquorum::{AcquireError, Backoff, ExtendError, Lease, Outcome, Redlock};
 use redquorum_rig::trials::{Case, plain, with_masters};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 
 use crate::support::*;
@@ -33,15 +34,15 @@ async fn a_shutdown_reports_what_it_could_not_clean_up_and_completes_it_later<C:
     let masters = C::start(5);
     let lock = built(masters.brisk()).await;
     let (held, lease) = (masters.held(&lock, "held").await, masters.held(&lock, "r").await);
-    masters.stop([1]);
-    masters.kill([2]);
+    masters.each(Stop, [1]);
+    masters.each(Kill, [2]);
     drop(lease);
     let unfinished = C::takes(300 * MS, lock.shutdown(300 * MS)).await.unwrap_err();
     assert_eq!((unfinished.owed, unfinished.held, unfinished.waited), (2, 5, 300 * MS));
     let unfinished = lock.shutdown(Duration::ZERO).await.unwrap_err();
     assert_eq!((unfinished.owed, unfinished.held), (2, 5), "{unfinished}");
-    masters.resume([1]);
-    masters.restart([2]);
+    masters.each(Resume, [1]);
+    masters.each(Restart, [2]);
     drop(held);
     lock.shutdown(5 * S).await.unwrap();
     assert_eq!(masters.keys(1..=5), Vec::<String>::new());
@@ -108,38 +109,50 @@ fn keys_expire() {
     });
 }
 
+fn leases<const N: usize>(runtime: &Runtime, lock: &Redlock) -> [Lease; N] {
+    from_fn(|number| runtime.block_on(async { lock.acquire(format!("r{number}")).await }).unwrap())
+}
+
+/// Checks that requests end although no task drives the lock. Returns the error of an acquire.
+async fn requests_end(lock: &Redlock, extended: &Lease, released: Lease) -> AcquireError {
+    let hangs = 5 * S;
+    let request = timeout(hangs, lock.try_acquire("new"));
+    let refused = request.await.expect("acquire hangs").unwrap_err();
+    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
+    let error = timeout(hangs, extended.extend()).await.expect("extend hangs").unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
+    let released = timeout(hangs, released.release()).await.expect("release hangs");
+    assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
+    let health = timeout(hangs, lock.health()).await.expect("health hangs");
+    assert_eq!(health.alive, 0);
+    refused
+}
+
+/// R7 has no exception for a runtime that has ended.
+async fn losses_are_reported(lost: &Lease, run: &Lease) {
+    let work = timeout(5 * S, run.run(pending::<()>()));
+    work.await.expect("the work is never stopped").unwrap_err();
+    timeout(5 * S, lost.lost()).await.expect("no loss is reported");
+}
+
 fn after_the_runtime<C: Cluster>() {
     let masters = C::start(5);
     let first = runtime(1);
     let lock = first.block_on(built(masters.builder().ttl(2 * S)));
-    let [lost, run_, extended, released, dropped] =
-        ["lost", "run", "extended", "released", "dropped"]
-            .map(|name| first.block_on(async { lock.acquire(name).await }).unwrap());
+    let [lost, extended, released, dropped] = leases(&first, &lock);
     lost.keep_alive(60 * S);
     let second = runtime(1);
-    let waiting = second.spawn(lock.acquire("lost").wait(S).into_future());
+    let waiting = second.spawn(lock.acquire("r0").wait(S).into_future());
     drop(first);
     run(async move {
-        let hangs = 5 * S;
-        let request = timeout(hangs, lock.try_acquire("new"));
-        let error = request.await.expect("acquire hangs").unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+        let error = requests_end(&lock, &extended, released).await;
         assert!(error.to_string().contains("shut down"), "{error}");
-        timeout(hangs, waiting).await.expect("a waiter hangs").unwrap().unwrap_err();
-        let health = timeout(hangs, lock.health()).await.expect("health hangs");
-        assert_eq!(health.alive, 0);
-        let error = timeout(hangs, extended.extend()).await.expect("extend hangs").unwrap_err();
-        assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
-        let released = timeout(hangs, released.release()).await.expect("release hangs");
-        assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
+        timeout(5 * S, waiting).await.expect("a waiter hangs").unwrap().unwrap_err();
         drop(dropped);
         let unfinished = lock.shutdown(100 * MS).await.unwrap_err();
         assert!(unfinished.owed > 0 && unfinished.held > 0, "{unfinished}");
-        // R7 has no exception for a runtime that has ended.
-        let work = run_.run(pending::<()>());
-        timeout(hangs, work).await.expect("the work is never stopped").unwrap_err();
-        timeout(hangs, lost.lost()).await.expect("no loss is reported");
-        drop((lost, run_, extended));
+        losses_are_reported(&lost, &extended).await;
+        drop((lost, extended));
         sleep(100 * MS).await;
         lock.shutdown(S).await.expect("the keys have expired");
         masters.cleaned().await;
@@ -151,21 +164,12 @@ fn while_it_sleeps<C: Cluster>() {
     let masters = C::start(5);
     let first = Builder::new_current_thread().enable_all().build().unwrap();
     let lock = first.block_on(built(masters.brisk().ttl(S)));
-    let [lost, extended, released] = ["lost", "extended", "released"]
-        .map(|name| first.block_on(async { lock.acquire(name).await }).unwrap());
-    let (hangs, clone) = (5 * S, lock.clone());
+    let [lost, extended, released] = leases(&first, &lock);
+    let clone = lock.clone();
     run(async move {
         // No task reads the replies, so the acquire reports that no quorum replied.
-        let request = timeout(hangs, clone.try_acquire("new"));
-        let error = request.await.expect("acquire hangs").unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-        let extend = timeout(hangs, extended.extend());
-        let error = extend.await.expect("extend hangs").unwrap_err();
-        assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
-        let released = timeout(hangs, released.release()).await.expect("release hangs");
-        assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
-        timeout(hangs, lost.lost()).await.expect("no loss is reported");
-        assert_eq!(clone.health().await.alive, 0);
+        requests_end(&clone, &extended, released).await;
+        losses_are_reported(&lost, &extended).await;
     });
     // The lock recovers as soon as its runtime runs again.
     first.block_on(async {

@@ -5,78 +5,17 @@
 use std::future::pending;
 use std::time::Duration;
 
-use redquorum::{
-    ExtendError, Lost, Outcome,
-    report::{Loss, MasterOutcome},
-};
-use redquorum_rig::trials::Case;
+use redquorum::{ExtendError, Lost, report::Loss};
 use tokio::time::sleep;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            a_gap_in_the_quorum_is_never_hidden_and_the_old_deadline_stands,
-            an_extend_without_replies_deletes_nothing_and_the_old_deadline_stands,
-            an_extend_that_is_answered_after_the_deadline_is_no_success,
-            a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
-            a_watchdog_reports_that_the_keys_are_gone,
-            a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
-        real:
-            a_shorter_extend_never_shortens_a_key,
-    ]
-}
-
-async fn a_gap_in_the_quorum_is_never_hidden_and_the_old_deadline_stands<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = masters.lock().await;
-    let lease = masters.held(&lock, "r").await;
-    let deadline = lease.deadline();
-    masters.delete(1..=3, "r");
-    for _ in 0..3 {
-        let error = lease.extend().await.unwrap_err();
-        let ExtendError::QuorumGone { report, .. } = &error else { panic!("{error}") };
-        assert_eq!(replies(report)[..3], vec![Some(MasterOutcome::Absent); 3]);
-        replied(&lock).await;
-        assert_eq!(masters.holders("r"), [4, 5], "no key is made, and none is deleted");
-        assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false), "the holder decides");
-    }
-    let _ = lease.release().await;
-    masters.cleaned().await;
-}
-
-async fn an_extend_without_replies_deletes_nothing_and_the_old_deadline_stands<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = built(masters.brisk()).await;
-    let lease = masters.held(&lock, "r").await;
-    let deadline = lease.deadline();
-    masters.stop([1, 3, 5]);
-    let error = C::takes(100 * MS, lease.extend()).await.unwrap_err();
-    assert!(matches!(error, ExtendError::NoQuorum { .. }), "{error}");
-    assert_eq!((lease.deadline(), lease.is_lost()), (deadline, false));
-    assert_eq!(lock.stats().not_extended, 1);
-    masters.resume([1, 3, 5]);
-    replied(&lock).await;
-    assert_eq!(masters.holders("r"), [1, 2, 3, 4, 5]);
-    assert!(lease.extend().await.unwrap() > deadline, "and then it can be extended");
-    assert_eq!(lease.release().await.outcome, Outcome::Released);
-}
-
-async fn an_extend_that_is_answered_after_the_deadline_is_no_success<C: Cluster>() {
-    let masters = C::start(3);
-    // The round may last longer than the lease.
-    let lock = built(masters.builder().ttl(3 * CALM / 2)).await;
-    let lease = masters.held(&lock, "r").await;
-    let deadline = lease.deadline();
-    sleep(deadline.remaining().saturating_sub(200 * MS)).await;
-    masters.stop(1..=3);
-    let error = C::takes(deadline.remaining(), lease.extend()).await.unwrap_err();
-    assert!(matches!(error, ExtendError::Lost(Lost { cause: Loss::Expired, .. })), "{error}");
-    masters.resume(1..=3);
-    replied(&lock).await;
-    assert!(lease.is_lost() && lease.deadline() == deadline, "lost is final");
-    masters.cleaned().await;
+tests! {
+    both:
+        a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
+        a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
+    real:
+        a_shorter_extend_never_shortens_a_key,
 }
 
 async fn a_shorter_extend_never_shortens_a_key() {
@@ -103,7 +42,9 @@ async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: 
             "dropped" => drop(lease),
             _ => {
                 masters.delete(1..=3, "r");
-                lease.lost().await;
+                assert_eq!(lease.run(pending::<()>()).await.unwrap_err().cause, Loss::QuorumGone);
+                assert!(!lease.deadline().has_passed() && lease.validity() == Duration::ZERO);
+                assert_eq!((lock.stats().lost, lock.stats().not_extended), (1, 1));
             }
         }
         masters.cleaned().await;
@@ -114,20 +55,6 @@ async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: 
         sleep(2 * TTL).await;
         assert_eq!(commands(), before, "{way}");
     }
-}
-
-async fn a_watchdog_reports_that_the_keys_are_gone<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = built(masters.builder().ttl(3 * S)).await;
-    let lease = masters.held(&lock, "r").await;
-    lease.keep_alive(60 * S);
-    masters.delete(1..=3, "r");
-    let lost = lease.run(pending::<()>()).await.unwrap_err();
-    assert_eq!(lost.cause, Loss::QuorumGone);
-    assert!(!lease.deadline().has_passed(), "the report is before the deadline");
-    assert_eq!(lease.validity(), Duration::ZERO);
-    assert_eq!((lock.stats().lost, lock.stats().not_extended), (1, 1));
-    masters.cleaned().await;
 }
 
 async fn a_loss_is_reported_in_time_though_no_master_replies_and_is_final<C: Cluster>() {

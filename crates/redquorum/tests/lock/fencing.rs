@@ -3,21 +3,17 @@
 use std::time::Duration;
 
 use redquorum::{AcquireError, Lease, MAX_FENCING_TOKEN, Redlock};
-use redquorum_rig::trials::Case;
 
 use crate::raw::Monitor;
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            counters_that_differ_are_brought_together,
-            a_counter_without_a_number_is_no_vote_and_leaves_no_key,
-            extending_keeps_the_token_and_a_repair_raises_one_counter;
-        real:
-            a_counter_of_another_type_is_no_vote_and_leaves_no_key,
-            a_plain_request_sends_no_command_for_tokens,
-    ]
+tests! {
+    both:
+        counters_that_differ_are_brought_together,
+        a_counter_without_a_number_is_no_vote_and_leaves_no_key;
+    real:
+        a_counter_of_another_type_is_no_vote_and_leaves_no_key,
+        a_plain_request_sends_no_command_for_tokens,
 }
 
 const COUNTER: &str = "redquorum:fence:r";
@@ -91,23 +87,6 @@ async fn a_counter_without_a_number_is_no_vote_and_leaves_no_key<C: Cluster>() {
 async fn a_counter_of_another_type_is_no_vote_and_leaves_no_key() {
     let spoil = |masters: &Real, node| masters.done(node, &format!("LPUSH {COUNTER} element"));
     is_no_vote::<Real>(spoil).await;
-}
-
-async fn extending_keeps_the_token_and_a_repair_raises_one_counter<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = masters.lock().await;
-    let lease = take(&lock).await;
-    let token = lease.fencing_token().unwrap();
-    replied(&lock).await;
-    // Master 2 has lost its counter, master 3 the key, and master 4 both.
-    masters.delete([2, 4], COUNTER);
-    masters.delete([3, 4], "r");
-    for _ in 0..2 {
-        lease.extend().await.unwrap();
-        replied(&lock).await;
-    }
-    assert_eq!(counters(&masters), [token, token, token + 1, token, token]);
-    assert_eq!((lease.fencing_token().unwrap(), masters.holders("r").len()), (token, 5));
 }
 
 async fn a_plain_request_sends_no_command_for_tokens() {

@@ -7,28 +7,22 @@ use redquorum::{
     report::{Cause, Distrust, Fingerprint, MasterOutcome, Report},
 };
 use redquorum_protocol::wire::ErrorKind;
-use redquorum_rig::trials::Case;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::raw::Monitor;
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            masters_that_restart_empty_grant_again_after_a_quarantine,
-            a_flush_is_noticed_by_the_command_that_would_grant,
-            new_masters_are_refused_until_they_are_initialized,
-            initializing_without_a_guard_reports_that_there_is_none,
-            locks_with_different_guards_are_refused_with_both,
-            locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new,
-            a_marker_of_any_length_ends_no_connection;
-        real:
-            one_list_spelled_in_two_ways_is_one_set_by_its_id,
-            missing_permissions_are_done_without_or_named,
-            a_marker_that_is_no_string_is_named,
-            an_uncontended_acquire_is_one_command_per_master,
-    ]
+tests! {
+    both:
+        new_masters_are_refused_until_they_are_initialized,
+        initializing_without_a_guard_reports_that_there_is_none,
+        locks_with_different_guards_are_refused_with_both,
+        locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new;
+    real:
+        one_list_spelled_in_two_ways_is_one_set_by_its_id,
+        missing_permissions_are_done_without_or_named,
+        a_marker_that_is_no_string_is_named,
+        an_uncontended_acquire_is_one_command_per_master,
 }
 
 const TTL: Duration = Duration::from_millis(600);
@@ -44,7 +38,6 @@ async fn guard(masters: &impl Cluster) -> Redlock {
     built(guarded(masters.builder())).await
 }
 
-/// The number of masters with this outcome.
 fn count(report: &Report, outcome: &MasterOutcome) -> usize {
     report.masters().iter().filter(|master| master.outcome.as_ref() == Some(outcome)).count()
 }
@@ -64,7 +57,6 @@ async fn refused(lock: &Redlock) -> AcquireError {
     }
 }
 
-/// Checks that the lock is refused with these words.
 async fn refused_with(lock: &Redlock, words: &[&str]) {
     let text = refused(lock).await.to_string();
     words.iter().for_each(|word| assert!(text.contains(word), "{word}: {text}"));
@@ -88,48 +80,9 @@ async fn works(lock: &Redlock) {
     assert_eq!(lease.release().await.outcome, Outcome::Released);
 }
 
-/// Waits until the lock trusts all masters.
 async fn trusted(lock: &Redlock) {
     let trusts = || lock.stats().masters.iter().all(|master| master.distrusted.is_none());
     eventually("all masters are trusted", trusts).await;
-}
-
-async fn masters_that_restart_empty_grant_again_after_a_quarantine<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = initialized(&masters).await;
-    let holder = lock.acquire("r").await.unwrap();
-    let start = Instant::now();
-    masters.restart(1..=2);
-    eventually("they are connected again", || sum(&lock, |m| m.connected) == 5).await;
-    // Master 3 still reports the holder, but the acquire fails because of the distrust.
-    let text = ["no quorum: masters that may have forgotten", "distrusted for another"];
-    refused_with(&lock, &text).await;
-    assert_eq!(reasons(&refused(&guard(&masters).await).await).len(), 2);
-    drop(holder);
-    let lease = lock.acquire("r").wait(3 * QUARANTINE).await.unwrap();
-    let took = start.elapsed();
-    assert!(took >= QUARANTINE && took < QUARANTINE + 2 * S + C::LATE, "{took:?}");
-    let _ = lease.release().await;
-    eventually("all are marked", || masters.holders(MARKER) == [1, 2, 3]).await;
-    // A lock that is built now finds the markers.
-    works(&guard(&masters).await).await;
-}
-
-async fn a_flush_is_noticed_by_the_command_that_would_grant<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = initialized(&masters).await;
-    let _holder = masters.held(&lock, "held").await;
-    masters.flush(1..=2);
-    let error = refused(&lock).await;
-    assert_eq!(reasons(&error), [Distrust::Forgot, Distrust::Forgot]);
-    assert!(error.to_string().contains("its marker has changed"), "{error}");
-    assert!(!masters.keys(1..=2).contains(&"r".to_owned()), "nothing was set");
-    assert!(lock.stats().masters.iter().all(|master| master.connected == 1));
-    sleep(QUARANTINE - S).await;
-    masters.flush(1..=2);
-    sleep(QUARANTINE - S).await;
-    refused(&lock).await;
-    works_soon(&lock).await;
 }
 
 async fn works_soon(lock: &Redlock) {
@@ -160,7 +113,7 @@ async fn new_masters_are_refused_until_they_are_initialized<C: Cluster>() {
     let again = lock.initialize_masters().await;
     assert_eq!(count(&again, &MasterOutcome::AlreadyInitialized), 3, "{again}");
     // No grant in between could have found this loss.
-    masters.flush(2..=3);
+    masters.each(Flush, 2..=3);
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 1, false), "{health}");
     assert_eq!(health.report.distrusted(), 2, "{health}");
@@ -175,13 +128,22 @@ async fn initializing_without_a_guard_reports_that_there_is_none<C: Cluster>() {
 
 async fn locks_with_different_guards_are_refused_with_both<C: Cluster>() {
     let masters = C::start(3);
-    let _lock = initialized(&masters).await;
-    let other = built(guarded(masters.builder()).restart_guard(2 * TTL)).await;
-    refused_with(&other, &["a guard of 600ms, and this lock has 1.2s: give all"]).await;
-    // Initializing the masters anew resolves the conflict.
-    masters.flush(1..=3);
-    other.initialize_masters().await;
-    works(&other).await;
+    let plain = || guarded(masters.builder());
+    let watching = |bound| plain().clock_guard(bound * MS);
+    for (first, other, words) in [
+        (plain(), plain().restart_guard(2 * TTL), "a guard of 600ms, and this lock has 1.2s: give"),
+        (watching(300), plain(), "a clock guard of 300ms, and this lock has no clock guard: give"),
+        (watching(300), watching(200), "of 300ms, and this lock has a clock guard of 200ms"),
+    ] {
+        masters.each(Flush, 1..=3);
+        built(first).await.initialize_masters().await;
+        let other = built(other).await;
+        refused_with(&other, &[words]).await;
+        // Initializing the masters anew resolves the conflict.
+        masters.each(Flush, 1..=3);
+        other.initialize_masters().await;
+        works(&other).await;
+    }
 }
 
 async fn locks_over_different_sets_of_masters_are_refused_until_the_markers_are_new<C: Cluster>() {
@@ -205,22 +167,6 @@ async fn locks_over_different_sets_of_masters_are_refused_until_the_markers_are_
     works(&built(of("first")).await).await;
 }
 
-async fn a_marker_of_any_length_ends_no_connection<C: Cluster>() {
-    let masters = C::start(3);
-    let _lock = initialized(&masters).await;
-    masters.set(1, MARKER, &"x".repeat(1 << 20), None);
-    let lock = guard(&masters).await;
-    let health = lock.health().await;
-    assert_eq!((health.alive, health.usable), (3, 2), "{health}");
-    let why = reason(health.report.masters()[0].outcome.as_ref());
-    assert_eq!(why, Some(Distrust::Garbled), "{health}");
-    let text = health.to_string();
-    assert!(text.contains("`redquorum:boot` is no marker") && text.contains("delete it"), "{text}");
-    works(&lock).await;
-    // The lock replaces it like any other untrusted marker.
-    trusted(&lock).await;
-}
-
 /// A lock over some of the masters, with this name for their host.
 fn some(masters: &Real, host: &str, nodes: &[usize]) -> Builder {
     over(nodes.iter().map(|node| format!("redis://{host}:{}", masters.port(*node))))
@@ -236,7 +182,6 @@ async fn one_list_spelled_in_two_ways_is_one_set_by_its_id() {
     assert!(marker.contains(" masters=") && !marker.contains("jobs"), "{marker}");
 }
 
-/// The least permissions of a lock with a guard.
 const GUARD_ACL: &str = "resetkeys ~r ~redquorum:* -@all +set +get +del +pttl +pexpire +evalsha \
                          +script|load +info +time";
 

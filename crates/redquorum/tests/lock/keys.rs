@@ -6,20 +6,17 @@ use redquorum::{
     AcquireError, ExtendError, Outcome,
     report::{Cause, Holder, MasterOutcome},
 };
-use redquorum_rig::{RespValue, trials::Case};
+use redquorum_rig::RespValue;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            a_name_may_be_any_bytes_and_names_are_kept_apart,
-            a_prefix_is_put_in_front_of_every_key;
-        real:
-            a_key_of_another_type_is_an_outcome_of_its_own,
-            flushed_scripts_are_loaded_again_and_clean_ups_complete,
-            databases_are_kept_apart,
-    ]
+tests! {
+    both:
+        a_name_may_be_any_bytes_and_names_are_kept_apart;
+    real:
+        a_key_of_another_type_is_an_outcome_of_its_own,
+        flushed_scripts_are_loaded_again_and_clean_ups_complete,
+        databases_are_kept_apart,
 }
 
 async fn a_name_may_be_any_bytes_and_names_are_kept_apart<C: Cluster>() {
@@ -53,21 +50,6 @@ async fn a_name_may_be_any_bytes_and_names_are_kept_apart<C: Cluster>() {
         lease.extend().await.unwrap_or_else(|error| panic!("{shown}: {error}"));
         assert_eq!(lease.release().await.outcome, Outcome::Released, "{shown}");
     }
-    masters.cleaned().await;
-}
-
-async fn a_prefix_is_put_in_front_of_every_key<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = built(masters.builder().prefix("one:")).await;
-    let lease = lock.acquire("r").await.unwrap();
-    replied(&lock).await;
-    assert_eq!(masters.keys(masters.all()), ["one:r"; 5]);
-    assert_eq!(lease.resource(), b"r", "without the prefix");
-    let other = built(masters.builder().prefix(b"other:\0")).await;
-    assert!(other.try_acquire("r").await.unwrap().is_some(), "another key");
-    let plain = masters.lock().await;
-    assert!(plain.try_acquire("one:r").await.unwrap().is_none(), "the same key");
-    assert_eq!(lease.release().await.outcome, Outcome::Released);
     masters.cleaned().await;
 }
 

@@ -3,50 +3,22 @@
 use std::time::Duration;
 
 use redquorum::{AcquireError, BuildError, Outcome};
-use redquorum_rig::{Masters, trials::Case};
+use redquorum_rig::Masters;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            restarted_masters_are_reconnected_in_the_background_and_break_no_lease,
-            a_lock_is_built_while_all_masters_are_down_and_works_when_they_come,
-            a_quorum_can_be_required;
-        real:
-            connections_that_the_masters_close_are_replaced_at_once,
-            unix_sockets_work,
-            a_lock_leaves_no_connection_open,
-    ]
-}
-
-async fn restarted_masters_are_reconnected_in_the_background_and_break_no_lease<C: Cluster>() {
-    let masters = C::start(5);
-    let lock = masters.lock().await;
-    let held = masters.held(&lock, "held").await;
-    for node in 1..=5 {
-        masters.kill([node]);
-        up(&lock, 4).await;
-        assert!(lock.try_acquire("held").await.unwrap().is_none());
-        held.extend().await.unwrap();
-        masters.restart([node]);
-        // The link reconnects without a request.
-        up(&lock, 5).await;
-        assert_eq!(lock.stats().masters[node - 1].connected, 2);
-        // The first extension finds the gap, and the second repairs it.
-        for _ in 0..2 {
-            held.extend().await.unwrap();
-            replied(&lock).await;
-        }
-    }
-    assert_eq!(masters.holders("held"), [1, 2, 3, 4, 5]);
-    assert_eq!(held.release().await.outcome, Outcome::Released);
-    masters.cleaned().await;
+tests! {
+    both:
+        a_lock_is_built_while_all_masters_are_down_and_works_when_they_come,
+        a_quorum_can_be_required;
+    real:
+        unix_sockets_work,
+        a_lock_leaves_no_connection_open,
 }
 
 async fn a_lock_is_built_while_all_masters_are_down_and_works_when_they_come<C: Cluster>() {
     let masters = C::start(3);
-    masters.kill(1..=3);
+    masters.each(Kill, 1..=3);
     let lock = C::at_once(masters.builder().build()).await.unwrap();
     let error = C::at_once(lock.try_acquire("r")).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
@@ -55,9 +27,9 @@ async fn a_lock_is_built_while_all_masters_are_down_and_works_when_they_come<C: 
     // A waiter gets its lease as soon as there is a quorum.
     let clone = lock.clone();
     let waiting = tokio::spawn(async move { clone.acquire("r").wait(15 * S).await.map(drop) });
-    masters.restart([1, 3]);
+    masters.each(Restart, [1, 3]);
     waiting.await.unwrap().unwrap();
-    masters.restart([2]);
+    masters.each(Restart, [2]);
     up(&lock, 3).await;
     assert!(lock.health().await.has_quorum());
     masters.freed("r").await;
@@ -68,8 +40,8 @@ async fn a_quorum_can_be_required<C: Cluster>() {
         [(0, 0, true), (2, 0, true), (3, 0, false), (1, 1, true), (1, 2, false)]
     {
         let masters = C::start(5);
-        masters.kill(1..=dead);
-        masters.stop(dead + 1..=dead + silent);
+        masters.each(Kill, 1..=dead);
+        masters.each(Stop, dead + 1..=dead + silent);
         let builder = masters.brisk().connect_timeout(200 * MS).require_quorum(true);
         let (took, built) = timed(builder.build()).await;
         let bound = if silent > 0 { 300 * MS } else { Duration::ZERO };
@@ -88,38 +60,22 @@ async fn a_quorum_can_be_required<C: Cluster>() {
     }
 }
 
-async fn connections_that_the_masters_close_are_replaced_at_once() {
-    let masters = Real::start(3);
-    let lock = masters.lock().await;
-    let lease = lock.acquire("held").await.unwrap();
-    for round in 1..=5 {
-        masters.done_on(1..=3, "CLIENT KILL TYPE normal SKIPME yes");
-        let again = Real::at_once(lock.acquire(format!("r{round}"))).await;
-        assert_eq!(again.unwrap().release().await.outcome, Outcome::Released);
-        let all = || lock.stats().masters.iter().all(|master| master.connected == round + 1);
-        eventually("every master has one more connection", all).await;
-    }
-    lease.extend().await.unwrap();
-    assert_eq!(lease.release().await.outcome, Outcome::Released);
-    masters.cleaned().await;
-}
-
 async fn unix_sockets_work() {
     let builder = Masters::builder().count(3).unix_socket().password("pass word");
     let masters = Real::of(builder);
     let url = |node| masters.socket_url(node).unwrap();
     let lock = built(over(masters.all().map(url)).require_quorum(true)).await;
     let lease = masters.held(&lock, "r").await;
-    masters.kill([2]);
+    masters.each(Kill, [2]);
     lease.extend().await.unwrap();
-    masters.restart([2]);
+    masters.each(Restart, [2]);
     up(&lock, 3).await;
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     masters.cleaned().await;
     // The same server by another address is still the same server, and its error names that.
     let lock = built(over([url(1), masters.url(1), masters.url(3)])).await;
     up(&lock, 2).await;
-    masters.kill([3]);
+    masters.each(Kill, [3]);
     up(&lock, 1).await;
     let error = lock.try_acquire("r").await.unwrap_err().to_string();
     assert!(error.contains("one server must not vote twice"), "{error}");

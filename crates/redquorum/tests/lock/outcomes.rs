@@ -1,80 +1,21 @@
-//! Outcomes are different results, and quick ones: taken, no quorum, already gone. A minority of
-//! masters that are down or hung makes no acquire fail or slow, and a majority is an error in time.
-//! Health and statistics show the same.
-
-use std::time::Duration;
+//! Outcomes are different results, and quick ones: taken, no quorum, already gone. Health and
+//! statistics show the same.
 
 use redquorum::{
     AcquireError, ExtendError, Outcome, Redlock,
-    report::{Cause, Holder, MasterOutcome},
+    report::{Holder, MasterOutcome},
     stats::LinkState,
 };
-use redquorum_rig::trials::Case;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down,
-            a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key,
-            a_refusal_that_stands_does_not_wait_for_hung_masters,
-            an_even_split_of_votes_is_decided_at_once,
-            a_refused_request_reports_the_holder_of_the_resource,
-            health_reports_the_masters_that_are_alive_in_time,
-            stats_count_what_happened;
-        real:
-            no_quorum_names_what_is_wrong_with_each_master,
-    ]
-}
-
-async fn a_minority_that_is_down_or_hangs_neither_fails_nor_slows_anything_down<C: Cluster>() {
-    for (fault, heal) in FAULTS {
-        let masters = C::start(5);
-        let lock = masters.lock().await;
-        masters.each(fault, [2, 4]);
-        for round in 0..20 {
-            let lease = C::at_once(lock.acquire(format!("r{round}"))).await;
-            let lease = lease.unwrap_or_else(|error| panic!("{fault:?}, round {round}: {error}"));
-            assert_ne!(replies(lease.report())[1], Some(MasterOutcome::Done));
-            C::at_once(lease.extend()).await.unwrap();
-            let released = C::at_once(lease.release()).await;
-            assert_eq!(released.outcome, Outcome::Released, "{}", released.report);
-        }
-        masters.each(heal, [2, 4]);
-        recovered(&lock).await;
-        masters.cleaned().await;
-    }
-}
-
-async fn a_majority_that_is_down_or_hangs_is_an_error_in_time_and_leaves_no_key<C: Cluster>() {
-    for (fault, heal) in FAULTS {
-        let hangs = matches!(fault, Change::Stop);
-        let masters = C::start(5);
-        let lock = if hangs { built(masters.brisk()).await } else { masters.lock().await };
-        let held = masters.held(&lock, "held").await;
-        masters.each(fault, 1..=3);
-        let time = if hangs { 100 * MS } else { Duration::ZERO };
-        let error = C::takes(time, lock.try_acquire("r")).await.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-        if hangs {
-            let silent = vec![Some(MasterOutcome::Unknown(Cause::Silent)); 3];
-            assert_eq!(replies(error.report().unwrap())[..3], silent, "{error}");
-        }
-        // An acquire with time left tries again, and ends when its wait is over.
-        let (took, error) = timed(lock.acquire("r").wait(300 * MS)).await;
-        let error = error.unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { attempts: 2.., .. }), "{error}");
-        assert!(took >= 300 * MS && took <= 500 * MS + C::LATE, "{took:?}");
-        let (took, released) = timed(held.release()).await;
-        assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
-        assert!(took <= time + C::LATE, "{took:?}");
-        eventually("those that live have no key", || masters.keys(4..=5).is_empty()).await;
-        masters.each(heal, 1..=3);
-        recovered(&lock).await;
-        assert_eq!(masters.keys(masters.all()), Vec::<String>::new());
-        assert!(lock.try_acquire("held").await.unwrap().is_some());
-    }
+tests! {
+    both:
+        a_refusal_that_stands_does_not_wait_for_hung_masters,
+        an_even_split_of_votes_is_decided_at_once,
+        a_refused_request_reports_the_holder_of_the_resource,
+        health_reports_the_masters_that_are_alive_in_time,
+        stats_count_what_happened;
 }
 
 async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
@@ -83,13 +24,13 @@ async fn a_refusal_that_stands_does_not_wait_for_hung_masters<C: Cluster>() {
     let held = masters.held(&other, "held").await;
     let lease = masters.held(&lock, "lost").await;
     masters.delete(1..=3, "lost");
-    masters.stop([4, 5]);
+    masters.each(Stop, [4, 5]);
     assert!(C::at_once(lock.try_acquire("held")).await.unwrap().is_none());
     let error = C::at_once(lease.extend()).await.unwrap_err();
     assert!(matches!(error, ExtendError::QuorumGone { .. }), "{error}");
     let released = C::at_once(lease.release()).await;
     assert_eq!(released.outcome, Outcome::AlreadyGone, "{}", released.report);
-    masters.resume([4, 5]);
+    masters.each(Resume, [4, 5]);
     masters.freed("lost").await;
     assert_eq!(held.release().await.outcome, Outcome::Released);
 }
@@ -107,7 +48,6 @@ async fn an_even_split_of_votes_is_decided_at_once<C: Cluster>() {
     }
 }
 
-/// The reply of each master about the holder.
 async fn holders(lock: &Redlock) -> Vec<MasterOutcome> {
     let error = lock.acquire("r").wait(50 * MS).await.unwrap_err();
     assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
@@ -160,10 +100,10 @@ async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
     let lock = built(masters.brisk()).await;
     let health = C::at_once(lock.health()).await;
     assert_eq!((health.alive, health.quorum, health.has_quorum()), (5, 3, true), "{health}");
-    masters.stop(2..=3);
+    masters.each(Stop, 2..=3);
     let health = C::takes(100 * MS, lock.health()).await;
     assert_eq!((health.alive, health.has_quorum()), (3, true), "{health}");
-    masters.kill([1]);
+    masters.each(Kill, [1]);
     down(&lock, 1).await;
     let health = lock.health().await;
     assert_eq!((health.alive, health.has_quorum()), (2, false), "{health}");
@@ -173,8 +113,8 @@ async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
     let stalled = || lock.stats().masters[1..=2].iter().all(|m| m.state == LinkState::Stalled);
     eventually("the links stall", stalled).await;
     assert_eq!(C::at_once(lock.health()).await.alive, 2);
-    masters.restart([1]);
-    masters.resume(2..=3);
+    masters.each(Restart, [1]);
+    masters.each(Resume, 2..=3);
     up(&lock, 5).await;
     assert_eq!(lock.health().await.alive, 5);
 }
@@ -188,7 +128,7 @@ async fn stats_count_what_happened<C: Cluster>() {
     replied(&lock).await;
     let held = lock.stats();
     let _ = lease.release().await;
-    masters.kill([1, 2]);
+    masters.each(Kill, [1, 2]);
     lock.try_acquire("r").await.unwrap_err();
     let stats = lock.stats();
     assert_eq!((stats.acquired, stats.taken, stats.no_quorum, stats.too_late), (1, 1, 1, 0));
@@ -202,26 +142,4 @@ async fn stats_count_what_happened<C: Cluster>() {
         assert!(latency.max < 10 * CALM, "{latency:?}");
     }
     assert!(stats.masters[0].unknown >= 1, "{:?}", stats.masters[0]);
-}
-
-async fn no_quorum_names_what_is_wrong_with_each_master() {
-    let masters = Real::start(5);
-    let lock = built(masters.brisk()).await;
-    masters.kill([1]);
-    masters.stop([2]);
-    masters.done(3, "CONFIG SET maxmemory 1");
-    down(&lock, 1).await;
-    let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-    let replies = replies(error.report().unwrap());
-    assert!(matches!(&replies[0], Some(MasterOutcome::Unknown(Cause::Down(_)))), "{error}");
-    let silent =
-        matches!(&replies[1], Some(MasterOutcome::Unknown(Cause::Silent | Cause::Stalled)));
-    assert!(silent, "{error}");
-    let text = error.to_string();
-    for (node, part) in [(1, "not connected: "), (2, "no reply"), (3, "OOM"), (4, "granted")] {
-        let name = format!("master {node} ({}): ", masters.name(node));
-        let replies = text.split("; ").find(|replies| replies.contains(&name)).unwrap_or_default();
-        assert!(replies.contains(part), "{node} {part}: {text}");
-    }
-    masters.resume([2]);
 }

@@ -1,7 +1,7 @@
 //! A client without a protocol: it sends the commands of the test over one connection. It shows
 //! what happens to a careless lock, and monitors what the library sends.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use crate::support::{Real, S};
@@ -22,22 +22,15 @@ impl Raw {
         self.0.get_mut().write_all(line.as_bytes()).expect("it is sent");
     }
 
-    /// Sends a command and returns its reply of one line.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.line()
     }
 
-    /// The next line from the master.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).expect("an answer");
         String::from_utf8_lossy(&line).trim_end().to_owned()
-    }
-
-    /// Waits for the end of the connection, and returns whether it was a reset.
-    pub(crate) fn is_cut_off(&mut self) -> bool {
-        self.0.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
     }
 }
 

@@ -9,56 +9,43 @@ use redquorum::{
     stats::LinkState,
 };
 use redquorum_protocol::wire::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
-use redquorum_rig::{Masters, find_server, trials::Case};
+use redquorum_rig::{Masters, find_server};
 
 use crate::raw::Raw;
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        real:
-            errors_are_worded_as_in_the_table,
-            masters_that_refuse_writes_are_unknown_votes,
-            health_writes_nothing,
-            nodes_of_a_cluster_are_alive_and_not_usable,
-            masters_that_are_loading_are_unknown_votes,
-            a_master_that_takes_no_more_clients_is_named_with_its_reason,
-    ]
+tests! {
+    real:
+        errors_are_worded_as_in_the_table,
+        masters_that_refuse_writes_are_unknown_votes,
+        health_writes_nothing,
+        nodes_of_a_cluster_are_alive_and_not_usable,
+        a_master_that_takes_no_more_clients_is_named_with_its_reason,
 }
 
-/// A state of a master in which it refuses writes.
-struct Refusal {
-    /// Its name in the table of known errors.
-    state: &'static str,
-    /// The command that causes it, and the command that ends it.
-    commands: (&'static str, &'static str),
-    code: &'static str,
-    /// The advice in the message.
-    advice: &'static str,
-}
-
-const REFUSALS: [Refusal; 3] = [
-    Refusal {
-        state: "'read-only'",
-        commands: ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
-        code: "READONLY",
-        advice: "give the addresses of masters",
-    },
-    Refusal {
-        state: "'out of memory'",
-        commands: ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
-        code: "OOM",
-        advice: "raise their maxmemory",
-    },
-    Refusal {
-        state: "'no replicas'",
-        commands: ("CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"),
-        code: "NOREPLICAS",
-        advice: "lower min-replicas-to-write",
-    },
+/// The states of a master in which it refuses writes: the name in the table of known errors, the
+/// commands that cause and end the state, the code of the error, and the advice in the message.
+const REFUSALS: [(&str, [&str; 2], &str, &str); 3] = [
+    (
+        "'read-only'",
+        ["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
+        "READONLY",
+        "give the addresses of masters",
+    ),
+    (
+        "'out of memory'",
+        ["CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"],
+        "OOM",
+        "raise their maxmemory",
+    ),
+    (
+        "'no replicas'",
+        ["CONFIG SET min-replicas-to-write 1", "CONFIG SET min-replicas-to-write 0"],
+        "NOREPLICAS",
+        "lower min-replicas-to-write",
+    ),
 ];
 
-/// The masters that replied with an error of this kind.
 fn answered_with(report: &Report, error: &str) -> Vec<usize> {
     let is_error = |reply: &Option<MasterOutcome>| match reply {
         Some(MasterOutcome::Unknown(Cause::Error(text))) => text.starts_with(error),
@@ -68,7 +55,7 @@ fn answered_with(report: &Report, error: &str) -> Vec<usize> {
 }
 
 async fn masters_that_refuse_writes_are_unknown_votes() {
-    for Refusal { commands: (refuse, accept), code, advice, .. } in REFUSALS {
+    for (_, [refuse, accept], code, advice) in REFUSALS {
         let masters = Real::start(5);
         let lock = built(masters.builder().ttl(60 * S)).await;
         let before = masters.held(&lock, "before").await;
@@ -138,46 +125,6 @@ async fn nodes_of_a_cluster_are_alive_and_not_usable() {
     assert!(text.contains("refuse writes (CLUSTERDOWN): give independent masters"), "{text}");
 }
 
-async fn masters_that_are_loading_are_unknown_votes() {
-    // A load pauses at each key, and the master handles events every 2 MiB.
-    let builder = Masters::builder().count(3).config("rdbcompression", "no");
-    // Before Redis 7.0 `DEBUG` needs no permission.
-    let is_old = find_server().unwrap().version().starts_with("6.");
-    let builder = if is_old { builder } else { builder.config("enable-debug-command", "yes") };
-    let masters = std::sync::Arc::new(Real::of(builder));
-    let lock = masters.lock().await;
-    let held = lock.acquire("held").await.unwrap();
-    masters.done_on([1, 2], "DEBUG POPULATE 200 load 65536");
-    masters.done_on([1, 2], "CONFIG SET key-load-delay 5000");
-    let reloads = [1, 2].map(|node| {
-        let masters = masters.clone();
-        // The reply may take longer than the rig waits.
-        tokio::task::spawn_blocking(move || drop(masters.ask(node, "DEBUG RELOAD")))
-    });
-    let start = tokio::time::Instant::now();
-    let error = loop {
-        assert!(start.elapsed() < 2 * S, "none is loading");
-        match lock.try_acquire("r").await {
-            Err(error) if answered_with(error.report().unwrap(), "LOADING") == [1, 2] => {
-                break error;
-            }
-            _ => {}
-        }
-    };
-    assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    // The held key is in the dump, so it exists again after the load.
-    let released = held.release().await;
-    assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
-    assert_eq!(answered_with(&released.report, "LOADING"), [1, 2], "{}", released.report);
-    for reload in reloads {
-        reload.await.unwrap();
-    }
-    recovered(&lock).await;
-    assert!(lock.stats().masters.iter().all(|master| master.connected == 1));
-    assert_eq!(masters.holders("held"), Vec::<usize>::new());
-    masters.freed("r").await;
-}
-
 async fn a_master_that_takes_no_more_clients_is_named_with_its_reason() {
     let masters = Real::start(1);
     let first = masters.lock().await;
@@ -197,13 +144,6 @@ async fn a_master_that_takes_no_more_clients_is_named_with_its_reason() {
     assert_eq!(second.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
 }
 
-/// The commands that put a master into the state for an error, and that end this state.
-fn commands(known: &KnownError) -> (&'static str, &'static str) {
-    let refusal = REFUSALS.iter().find(|refusal| known.command.contains(refusal.state));
-    refusal.map_or(("PING", "PING"), |refusal| refusal.commands)
-}
-
-/// The error that a command provokes, with its `-`.
 async fn provoked(masters: &Real, locker: &mut Raw, known: &KnownError) -> String {
     if known.kind == ErrorKind::Busy {
         masters.done(1, "CONFIG SET lua-time-limit 1");
@@ -218,7 +158,8 @@ async fn provoked(masters: &Real, locker: &mut Raw, known: &KnownError) -> Strin
         eventually("the script has ended", || locker.ask(known.command) == "+none").await;
         return error;
     }
-    let (refuse, accept) = commands(known);
+    let refusal = REFUSALS.iter().find(|(state, ..)| known.command.contains(state));
+    let [refuse, accept] = refusal.map_or(["PING"; 2], |refusal| refusal.1);
     masters.done(1, refuse);
     let error = locker.ask(known.command);
     masters.done(1, accept);

@@ -4,34 +4,27 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use redquorum::{AcquireError, BadOption, ExtendError, Lease, Outcome, Redlock, report::Loss};
-use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    cases![
-        both:
-            all_are_granted_in_one_round_trip_and_each_has_its_own_key,
-            if_one_is_taken_the_others_are_free_and_the_error_names_it_and_its_holder,
-            a_request_that_is_collected_too_late_gets_nothing,
-            bad_requests_are_refused_and_nothing_is_sent,
-            a_thousand_are_granted_and_given_back,
-            a_shutdown_ends_the_wait_and_leaves_nothing,
-            no_lock_delay_for_leases_that_were_never_handed_out,
-            all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
-            the_error_of_an_extension_names_the_worst,
-            the_loss_of_one_names_it_and_ends_the_work,
-            the_watchdog_keeps_all_of_them_and_no_longer_than_asked,
-            resources_on_different_masters_are_held_together;
-    ]
+tests! {
+    both:
+        all_are_granted_in_one_round_trip_and_each_has_its_own_key,
+        if_one_is_taken_the_others_are_free_and_the_error_names_it_and_its_holder,
+        a_request_that_is_collected_too_late_gets_nothing,
+        bad_requests_are_refused_and_nothing_is_sent,
+        a_thousand_are_granted_and_given_back,
+        all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
+        the_error_of_an_extension_names_the_worst,
+        the_loss_of_one_names_it_and_ends_the_work,
+        resources_on_different_masters_are_held_together;
 }
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("r{number}")).collect()
 }
 
-/// The replies so far, of all masters together.
 fn replies(lock: &Redlock) -> u64 {
     sum(lock, |master| master.latency.count)
 }
@@ -75,9 +68,9 @@ async fn a_request_that_is_collected_too_late_gets_nothing<C: Cluster>() {
     let lock = built(masters.brisk().lock_delay(60 * S)).await;
     let request = lock.acquire_all(["a", "b"]).ttl(300 * MS).wait(Duration::ZERO);
     let mut acquiring = request.into_future();
-    masters.stop(1..=3);
+    masters.each(Stop, 1..=3);
     assert!(poll_once(&mut acquiring).await.is_pending());
-    masters.resume(1..=3);
+    masters.each(Resume, 1..=3);
     eventually("all have granted", || sum(&lock, |master| master.granted) == 6).await;
     sleep(400 * MS).await;
     let error = acquiring.await.unwrap_err();
@@ -123,38 +116,6 @@ async fn a_thousand_are_granted_and_given_back<C: Cluster>() {
     masters.cleaned().await;
 }
 
-async fn a_shutdown_ends_the_wait_and_leaves_nothing<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = masters.lock().await;
-    let held = lock.acquire("b").await.unwrap();
-    let waiting = tokio::spawn(lock.acquire_all(["a", "b"]).wait(60 * S).into_future());
-    sleep(100 * MS).await;
-    let clone = lock.clone();
-    let shutdown = tokio::spawn(async move { clone.shutdown(10 * S).await });
-    let result = C::takes(Duration::ZERO, waiting).await.unwrap();
-    assert_eq!(result.unwrap_err(), AcquireError::ShutDown);
-    let _ = held.release().await;
-    shutdown.await.unwrap().unwrap();
-    masters.cleaned().await;
-}
-
-async fn no_lock_delay_for_leases_that_were_never_handed_out<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = built(masters.builder().lock_delay(60 * S)).await;
-    let held = lock.acquire("b").await.unwrap();
-    lock.acquire_all(["a", "b", "c"]).wait(Duration::ZERO).await.unwrap_err();
-    eventually("only one is held", || masters.keys(1..=3) == ["b"; 3]).await;
-    let _ = held.release().await;
-    // A request that won the votes, and is dropped before it returned leases.
-    let mut acquiring = lock.acquire_all(["a", "b"]).into_future();
-    masters.stop(1..=3);
-    assert!(poll_once(&mut acquiring).await.is_pending());
-    masters.resume(1..=3);
-    eventually("all have granted", || masters.keys(1..=3).len() == 6).await;
-    drop(acquiring);
-    masters.cleaned().await;
-}
-
 async fn all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest<C: Cluster>() {
     let masters = C::start(3);
     let lock = masters.lock().await;
@@ -181,10 +142,10 @@ async fn the_error_of_an_extension_names_the_worst<C: Cluster>() {
     assert_eq!(error.resource().unwrap(), b"b");
     assert!(matches!(error, ExtendError::QuorumGone { .. }), "{error}");
     assert!(error.to_string().starts_with("b: not extended"), "{error}");
-    masters.stop(1..=2);
+    masters.each(Stop, 1..=2);
     let error = leases.extend().await.unwrap_err();
     assert_eq!(error.resource().unwrap(), b"b", "of two reasons the worse is reported: {error}");
-    masters.resume(1..=2);
+    masters.each(Resume, 1..=2);
     let error = leases.extend_to(MS).await.unwrap_err();
     assert!(matches!(error, ExtendError::Options { .. }), "{error}");
 }
@@ -210,18 +171,6 @@ async fn the_loss_of_one_names_it_and_ends_the_work<C: Cluster>() {
     let each: Vec<Outcome> = released.iter().map(|released| released.outcome).collect();
     assert_eq!(each, [Outcome::Released, Outcome::AlreadyGone]);
     masters.cleaned().await;
-}
-
-async fn the_watchdog_keeps_all_of_them_and_no_longer_than_asked<C: Cluster>() {
-    let masters = C::start(3);
-    let lock = built(masters.brisk().ttl(600 * MS)).await;
-    let leases = lock.acquire_all(["a", "b"]).await.unwrap();
-    leases.keep_alive(2 * S);
-    sleep(S).await;
-    assert!(!leases.is_lost());
-    let (took, lost) = timed(leases.lost()).await;
-    assert_eq!(lost.cause, Loss::MaxHold);
-    assert!(took <= S + C::LATE, "{took:?}");
 }
 
 async fn resources_on_different_masters_are_held_together<C: Cluster>() {

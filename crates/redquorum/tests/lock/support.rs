@@ -30,7 +30,7 @@ const HANGS: Duration = Duration::from_secs(60);
 /// `real` need real ones.
 macro_rules! cases {
     ($($kind:ident: $($test:ident),+ $(,)?);+ $(;)?) => {
-        [$($(cases!(@$kind $test)),+),+].into_iter().flatten().collect::<Vec<Case>>()
+        [$($(cases!(@$kind $test)),+),+].into_iter().flatten().collect::<Vec<_>>()
     };
     (@both $test:ident) => {
         vec![
@@ -49,21 +49,24 @@ macro_rules! cases {
     };
 }
 
-/// Runs an async test in virtual time.
 pub(crate) fn run_in_memory(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(Box::pin(test));
 }
 
-/// Runs an async test in a runtime of its own. A test that hangs fails.
-pub(crate) fn run(test: impl Future<Output = ()>) {
-    run_within(HANGS, test);
+/// Lists the tests of a file.
+macro_rules! tests {
+    ($($list:tt)*) => {
+        pub(crate) fn cases() -> Vec<redquorum_rig::trials::Case> {
+            cases![$($list)*]
+        }
+    };
 }
 
-/// Runs an async test that may take this long.
-pub(crate) fn run_within(time: Duration, test: impl Future<Output = ()>) {
+/// Runs an async test in a runtime of its own. A test that hangs fails.
+pub(crate) fn run(test: impl Future<Output = ()>) {
     let runtime = runtime(2);
-    let ended = runtime.block_on(async { tokio::time::timeout(time, Box::pin(test)).await });
+    let ended = runtime.block_on(async { tokio::time::timeout(HANGS, Box::pin(test)).await });
     runtime.shutdown_background();
     ended.expect("the test hangs");
 }
@@ -73,7 +76,6 @@ pub(crate) fn runtime(threads: usize) -> tokio::runtime::Runtime {
     runtime.worker_threads(threads).enable_all().build().unwrap()
 }
 
-/// A change of a master's state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     /// It executes nothing until it is resumed.
@@ -82,13 +84,12 @@ pub(crate) enum Change {
     Kill,
     /// Starts a killed master again, without its data.
     Restart,
-    /// It loses all keys.
     Flush,
 }
 
-/// Faults of a master, each with its end.
-pub(crate) const FAULTS: [(Change, Change); 2] =
-    [(Change::Kill, Change::Restart), (Change::Stop, Change::Resume)];
+pub(crate) use Change::{Flush, Kill, Restart, Resume, Stop};
+
+pub(crate) const FAULTS: [(Change, Change); 2] = [(Kill, Restart), (Stop, Resume)];
 
 /// Masters for one test, counted from 1.
 pub(crate) trait Cluster: Sized + Send + Sync + 'static {
@@ -99,7 +100,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
     fn len(&self) -> usize;
     /// A builder with a timeout that no healthy master reaches.
     fn builder(&self) -> Builder;
-    /// The name of a master in reports.
     fn name(&self, node: usize) -> String;
     fn change(&self, node: usize, change: Change);
     fn value(&self, node: usize, key: &str) -> Option<Vec<u8>>;
@@ -116,26 +116,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         nodes.into_iter().for_each(|node| self.change(node, change));
     }
 
-    fn stop(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Stop, nodes);
-    }
-
-    fn resume(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Resume, nodes);
-    }
-
-    fn kill(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Kill, nodes);
-    }
-
-    fn restart(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Restart, nodes);
-    }
-
-    fn flush(&self, nodes: impl IntoIterator<Item = usize>) {
-        self.each(Change::Flush, nodes);
-    }
-
     /// Sets a key of another program for a minute.
     fn put(&self, nodes: impl IntoIterator<Item = usize>, key: &str) {
         nodes.into_iter().for_each(|node| self.set(node, key, "stranger", Some(60 * S)));
@@ -145,22 +125,18 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         nodes.into_iter().for_each(|node| self.unset(node, key));
     }
 
-    /// The masters that have the key.
     fn holders(&self, key: &str) -> Vec<usize> {
         self.all().filter(|node| self.value(*node, key).is_some()).collect()
     }
 
-    /// All keys on these masters.
     fn keys(&self, nodes: impl IntoIterator<Item = usize>) -> Vec<String> {
         nodes.into_iter().flat_map(|node| self.keys_on(node)).collect()
     }
 
-    /// Waits until no master has the key.
     async fn freed(&self, key: &str) {
         eventually(&format!("{key} is free"), || self.holders(key).is_empty()).await;
     }
 
-    /// Waits until no master has any key.
     async fn cleaned(&self) {
         eventually("no key is left", || self.keys(self.all()).is_empty()).await;
     }
@@ -182,7 +158,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         lease
     }
 
-    /// Checks that an operation takes this long.
     async fn takes<F: IntoFuture>(time: Duration, what: F) -> F::Output {
         let (took, output) = timed(what).await;
         // The time was read a moment before.
@@ -190,7 +165,6 @@ pub(crate) trait Cluster: Sized + Send + Sync + 'static {
         output
     }
 
-    /// Checks that an operation waits for no timeout.
     async fn at_once<F: IntoFuture>(what: F) -> F::Output {
         Self::takes(Duration::ZERO, what).await
     }
@@ -223,11 +197,11 @@ impl Cluster for Memory {
 
     fn change(&self, node: usize, change: Change) {
         match change {
-            Change::Stop => self.masters.stop(node),
-            Change::Resume => self.masters.resume(node),
-            Change::Kill => self.masters.kill(node),
-            Change::Restart => self.masters.restart(node),
-            Change::Flush => self.masters.forget(node),
+            Stop => self.masters.stop(node),
+            Resume => self.masters.resume(node),
+            Kill => self.masters.kill(node),
+            Restart => self.masters.restart(node),
+            Flush => self.masters.forget(node),
         }
     }
 
@@ -249,7 +223,6 @@ impl Cluster for Memory {
     }
 }
 
-/// Real `redis-server`s.
 pub(crate) struct Real(Masters);
 
 impl Deref for Real {
@@ -282,11 +255,11 @@ impl Cluster for Real {
 
     fn change(&self, node: usize, change: Change) {
         let changed = match change {
-            Change::Stop => self.0.pause(node),
-            Change::Resume => self.0.resume(node),
-            Change::Kill => self.0.kill(node),
-            Change::Restart => self.0.restart(node),
-            Change::Flush => self.ask(node, "FLUSHALL").map(drop),
+            Stop => self.0.pause(node),
+            Resume => self.0.resume(node),
+            Kill => self.0.kill(node),
+            Restart => self.0.restart(node),
+            Flush => self.ask(node, "FLUSHALL").map(drop),
         };
         changed.unwrap_or_else(|error| panic!("{change:?} of master {node}: {error}"));
     }
@@ -320,7 +293,6 @@ impl Real {
         Self(builder.start().expect("masters"))
     }
 
-    /// Sends a command that must not fail.
     pub(crate) fn done(&self, node: usize, command: &str) {
         match self.ask(node, command) {
             Ok(RespValue::Error(error)) => panic!("master {node} to {command}: {error}"),
@@ -336,7 +308,6 @@ impl Real {
         over(self.all().map(url))
     }
 
-    /// Sends a command that must not fail to each of these masters.
     pub(crate) fn done_on(&self, nodes: impl IntoIterator<Item = usize>, command: &str) {
         nodes.into_iter().for_each(|node| self.done(node, command));
     }
@@ -384,7 +355,6 @@ pub(crate) async fn built(builder: Builder) -> Redlock {
     builder.build().await.expect("a lock")
 }
 
-/// The duration and the output of a future.
 pub(crate) async fn timed<F: IntoFuture>(what: F) -> (Duration, F::Output) {
     let start = Instant::now();
     let output = what.await;
@@ -424,14 +394,12 @@ pub(crate) async fn recovered(lock: &Redlock) {
     every_master(lock, "all clean-ups are complete", is).await;
 }
 
-/// Waits until this many masters are connected.
 pub(crate) async fn up(lock: &Redlock, count: usize) {
     let is_up = |master: &&MasterStats| master.state == LinkState::Up;
     let up = || lock.stats().masters.iter().filter(is_up).count() == count;
     eventually(&format!("{count} masters are connected"), up).await;
 }
 
-/// The sum of a figure over all masters.
 pub(crate) fn sum(lock: &Redlock, figure: fn(&MasterStats) -> u64) -> u64 {
     lock.stats().masters.iter().map(figure).sum()
 }

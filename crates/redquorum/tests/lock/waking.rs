@@ -1,51 +1,25 @@
-//! Waiters: a release wakes them, even if their connections broke meanwhile. They leave nothing
-//! behind, in the process or on a master. `access.rs` has masters that may not wake a waiter.
+//! Waiters: a release wakes them. They leave nothing behind, in the process or on a master.
+//! `access.rs` has masters that may not wake a waiter.
 
 use std::future::IntoFuture;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 
-use redquorum::{Lease, Outcome, Redlock};
+use redquorum::{Outcome, Redlock};
 use redquorum_rig::RespValue;
-use redquorum_rig::trials::{Case, with_masters};
-use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
 
-pub(crate) fn cases() -> Vec<Case> {
-    let mut cases = cases![
-        both:
-            a_release_wakes_the_waiter_at_once;
-        real:
-            a_connection_that_is_killed_is_subscribed_anew,
-            waits_dropped_at_any_time_leave_nothing,
-            a_key_that_is_no_queue_is_ignored,
-    ];
-    let many = || run_within(900 * S, one_after_the_other());
-    cases.push(with_masters("real::resources_waited_for_one_after_the_other_leave_nothing", many));
-    cases
+tests! {
+    both:
+        a_release_wakes_the_waiter_at_once;
+    real:
+        waits_dropped_at_any_time_leave_nothing,
+        a_key_that_is_no_queue_is_ignored,
 }
 
 /// The number of waiters that the masters are to wake, over all links.
 fn listens(lock: &Redlock) -> usize {
     lock.stats().masters.iter().map(|master| master.listens).sum()
-}
-
-/// Whether a master has exactly one waiter for a resource, and its connection is subscribed.
-fn is_awaited(masters: &Real, node: usize, resource: &str) -> bool {
-    let queue = format!("redquorum:queue:{resource}");
-    let waiters = match masters.command(node, &[b"ZRANGE", queue.as_bytes(), b"0", b"-1"]) {
-        Ok(RespValue::Array(waiters)) => waiters,
-        other => panic!("{other:?}"),
-    };
-    let [waiter] = waiters.as_slice() else { return false };
-    let inbox = waiter.text().expect("a text")[..16].to_owned();
-    match masters.ask(node, &format!("PUBSUB NUMSUB redquorum:wake:{inbox}")) {
-        Ok(RespValue::Array(reply)) => matches!(reply.as_slice(), [_, RespValue::Integer(1)]),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// The number of channels with subscribers, over all masters.
@@ -57,7 +31,6 @@ pub(crate) fn channels(masters: &Real) -> usize {
     masters.all().map(on).sum()
 }
 
-/// Two locks, as of two processes.
 async fn two(masters: &impl Cluster) -> [Redlock; 2] {
     let builder = || masters.builder().ttl(60 * S);
     [built(builder()).await, built(builder()).await]
@@ -74,30 +47,6 @@ async fn forgotten(masters: &Real, locks: &[&Redlock]) {
     };
     eventually("nothing is left of the waiters", || left() == 0).await;
     assert!(channels(masters) <= locks.len() * masters.len());
-}
-
-type Waiter = JoinHandle<Lease>;
-
-/// A waiter that the masters will wake.
-async fn waiter(lock: &Redlock, masters: &Real, resource: &str) -> Waiter {
-    let request = lock.acquire(resource).wait(60 * S).into_future();
-    let waiter = tokio::spawn(async move { request.await.unwrap() });
-    awaited(masters, resource).await;
-    waiter
-}
-
-async fn awaited(masters: &Real, resource: &str) {
-    let awaited = || masters.all().all(|node| is_awaited(masters, node, resource));
-    eventually("all masters have the waiter", awaited).await;
-}
-
-/// A release wakes the waiter at once, and the waiter releases in turn.
-async fn wakes_at_once(lease: Lease, waiter: Waiter) {
-    let next = Real::at_once(async {
-        let _ = lease.release().await;
-        waiter.await.unwrap()
-    });
-    let _ = next.await.release().await;
 }
 
 async fn a_release_wakes_the_waiter_at_once<C: Cluster>() {
@@ -127,22 +76,6 @@ async fn a_release_wakes_the_waiter_at_once<C: Cluster>() {
     eventually("nothing is left of the waiters", || listens(&two) == 0).await;
     assert_eq!(two.stats().waiting, 0);
     masters.cleaned().await;
-}
-
-async fn a_connection_that_is_killed_is_subscribed_anew() {
-    let masters = Real::start(3);
-    let [one, two] = two(&masters).await;
-    let lease = one.acquire("r").await.unwrap();
-    let waiter = waiter(&two, &masters, "r").await;
-    for round in 0..3 {
-        masters.done_on(1..=3, "CLIENT KILL TYPE pubsub");
-        let connected = || sum(&two, |master| master.connected);
-        eventually("all are connected anew", || connected() == 3 * (round + 2)).await;
-        awaited(&masters, "r").await;
-        assert!(!waiter.is_finished(), "{round}");
-    }
-    wakes_at_once(lease, waiter).await;
-    forgotten(&masters, &[&one, &two]).await;
 }
 
 /// Waits are dropped between their first poll and long after they began to sleep, some with another
@@ -186,46 +119,6 @@ async fn waits_dropped_at_any_time_leave_nothing() {
     }
     masters.cleaned().await;
     assert_eq!(owed(&two), 0);
-}
-
-/// `REDQUORUM_RESOURCES=100000` sets their number.
-async fn one_after_the_other() {
-    const TASKS: usize = 200;
-    let many = std::env::var("REDQUORUM_RESOURCES").map_or(2000, |text| text.parse().unwrap());
-    let masters = Real::start(3);
-    let [one, two] = two(&masters).await;
-    let (next, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let start = Instant::now();
-    let mut tasks = JoinSet::new();
-    for _ in 0..TASKS {
-        let (one, two, next, most) = (one.clone(), two.clone(), next.clone(), most.clone());
-        tasks.spawn(async move {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                if number >= many {
-                    return;
-                }
-                let name = format!("one-{number}");
-                let held = one.acquire(&name).await.unwrap();
-                let mut waiting = two.acquire(&name).wait(60 * S).into_future();
-                while listens(&two) == 0 {
-                    assert!(matches!(poll_once(&mut waiting).await, Poll::Pending));
-                    tokio::task::yield_now().await;
-                }
-                most.fetch_max(listens(&two), Ordering::Relaxed);
-                let (released, lease) = tokio::join!(held.release(), waiting);
-                drop(released);
-                let _ = lease.unwrap().release().await;
-            }
-        });
-    }
-    tasks.join_all().await;
-    let most = most.load(Ordering::Relaxed);
-    println!("{many} resources, at most {most} waiters at a time, in {:?}", start.elapsed());
-    assert!(most > 0 && most <= 3 * TASKS, "{most}");
-    assert_eq!(two.stats().acquired, many as u64);
-    forgotten(&masters, &[&one, &two]).await;
-    masters.cleaned().await;
 }
 
 async fn a_key_that_is_no_queue_is_ignored() {

@@ -1,7 +1,7 @@
 //! Masters that reply wrongly, late, too much or not at all. A minority of them has no effect. A
 //! majority is a clear error in time. None makes the lock spin, hang, panic or swell.
 //!
-//! All tests run in virtual time over pipes in memory, except `tcp.rs`.
+//! All tests run in virtual time over pipes in memory.
 
 mod connections;
 mod guard;
@@ -12,5 +12,4 @@ mod pushes;
 mod scripted;
 mod secrets;
 mod swell;
-mod tcp;
 mod votes;

@@ -7,4 +7,3 @@ mod messages;
 mod promises;
 mod resources;
 mod runtimes;
-mod together;

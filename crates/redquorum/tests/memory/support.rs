@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use redquorum::connect::{Connecting, Connection, Node};
@@ -24,12 +24,10 @@ pub(crate) async fn bed(count: usize) -> (Masters, Redlock) {
     (masters, lock)
 }
 
-/// The numbers of the masters that have this key.
 pub(crate) fn holding(masters: &Masters, count: usize, key: &str) -> Vec<usize> {
     (1..=count).filter(|number| masters.value(*number, key).is_some()).collect()
 }
 
-/// The number of keys on all masters together.
 pub(crate) fn keys(masters: &Masters, count: usize) -> usize {
     (1..=count).map(|number| masters.keys(number).len()).sum()
 }
@@ -45,26 +43,10 @@ pub(crate) async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Out
     poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-/// The number of waiters that masters are to wake.
-pub(crate) fn listens(lock: &Redlock) -> usize {
-    lock.stats().masters.iter().map(|master| master.listens).sum()
-}
-
-/// The number of replies so far, of all masters together.
 pub(crate) fn replies(lock: &Redlock) -> u64 {
     lock.stats().masters.iter().map(|master| master.latency.count).sum()
 }
 
-/// Locks with a TTL of 30 s, each like a process of its own.
-pub(crate) async fn locks<const N: usize>(masters: &Masters, fair: bool) -> [Redlock; N] {
-    let mut locks = Vec::new();
-    for _ in 0..N {
-        locks.push(masters.builder().ttl(30 * S).fair(fair).build().await.unwrap());
-    }
-    locks.try_into().unwrap()
-}
-
-/// Acquires a resource that must be free.
 pub(crate) async fn take(lock: &Redlock, resource: &str) -> Lease {
     let taken = lock.try_acquire(resource).await;
     taken.unwrap_or_else(|error| panic!("{error}")).unwrap_or_else(|| panic!("{resource} is taken"))
@@ -72,11 +54,14 @@ pub(crate) async fn take(lock: &Redlock, resource: &str) -> Lease {
 
 /// Looks at the connections of a node.
 pub(crate) trait Tap: Clone + Unpin + Send + Sync + 'static {
-    /// Before a connection is dialled.
     fn dial(&self) {}
 
-    /// Before a write.
     fn write(&self) {}
+
+    /// Before a flush, which waits until this is ready.
+    fn flush(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 
     /// After a read. Returns its result, or another one.
     fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
@@ -101,9 +86,9 @@ impl<N: Node, T: Tap> Node for Tapped<N, T> {
     }
 }
 
-impl<T: Tap> Connection for Tapped<Box<dyn Connection>, T> {}
+impl<C: AsyncRead + AsyncWrite + Send + Unpin, T: Tap> Connection for Tapped<C, T> {}
 
-impl<T: Tap> AsyncRead for Tapped<Box<dyn Connection>, T> {
+impl<C: AsyncRead + Unpin, T: Tap> AsyncRead for Tapped<C, T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -114,7 +99,7 @@ impl<T: Tap> AsyncRead for Tapped<Box<dyn Connection>, T> {
     }
 }
 
-impl<T: Tap> AsyncWrite for Tapped<Box<dyn Connection>, T> {
+impl<C: AsyncWrite + Unpin, T: Tap> AsyncWrite for Tapped<C, T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -125,6 +110,7 @@ impl<T: Tap> AsyncWrite for Tapped<Box<dyn Connection>, T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.1.flush(cx));
         Pin::new(&mut self.0).poll_flush(cx)
     }
 

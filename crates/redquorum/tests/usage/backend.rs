@@ -36,7 +36,6 @@ impl Masters {
         Duration::from_millis(if let Self::Memory(..) = self { 100 } else { 1_000 })
     }
 
-    /// The builder of a process's lock.
     pub(crate) fn process(&self, process: &Process, latency: u64, seed: u64) -> Builder {
         let builder = match self {
             Self::Memory(masters, meters) => {

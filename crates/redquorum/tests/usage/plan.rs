@@ -35,7 +35,6 @@ impl Rng {
 /// The space of plans of a search. Times are in milliseconds here and in plans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
-    /// Lengths of names in bytes.
     pub(crate) names: &'static [usize],
     /// Sets of commands that the users of some processes lack.
     pub(crate) forbidden: &'static [&'static [&'static str]],
@@ -50,7 +49,6 @@ pub(crate) struct Mix {
     pub(crate) fair: bool,
     pub(crate) databases: u64,
     pub(crate) ttl: u64,
-    /// The longest wait of an acquire.
     pub(crate) wait: u64,
 }
 
@@ -61,7 +59,6 @@ pub(crate) struct Plan {
     pub(crate) latency: u64,
     pub(crate) ttl: u64,
     pub(crate) processes: Vec<Process>,
-    /// The length of each name.
     pub(crate) names: Vec<usize>,
     pub(crate) steps: Vec<Step>,
 }
@@ -107,14 +104,12 @@ pub(crate) enum Action {
     Publish { bytes: u64 },
 }
 
-/// How a lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Release,
     Drop,
     /// Kept alive while it is held, and then released.
     KeptAlive,
-    /// Held until it expires.
     Expire,
 }
 

@@ -49,13 +49,11 @@ impl Meter {
     }
 }
 
-/// The text of the script that a command calls.
 fn script(args: &[&[u8]]) -> Option<&'static str> {
     let [b"EVALSHA", sha, ..] = args else { return None };
     scripts(true).find(|script| script.sha1.as_bytes() == *sha).map(|script| script.source)
 }
 
-/// The connection of one process to one master.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     pub(crate) inner: Arc<dyn Node>,
@@ -82,7 +80,6 @@ impl Node for Proxy {
     }
 }
 
-/// The state of one connection.
 #[derive(Default)]
 struct Dialogue {
     /// Commands without a reply, and whether they were forbidden.
@@ -135,13 +132,18 @@ impl Proxy {
                         parse(&bytes[used..], usize::MAX)
                     {
                         let args: Vec<&[u8]> = args.iter().map(bulk).collect();
-                        let command = bytes[used..used + length].to_vec();
-                        let channel = match args[..] {
-                            [b"SUBSCRIBE", channel] => Some(channel.to_vec()),
-                            _ => None,
-                        };
                         let due = self.meter.charge(arrival, &args);
                         let denied = self.denies(&args);
+                        let mut command = Vec::new();
+                        if denied {
+                            write_command(&mut command, &[b"PING"]);
+                        } else {
+                            command.extend_from_slice(&bytes[used..used + length]);
+                        }
+                        let channel = match args[..] {
+                            [b"SUBSCRIBE", channel] if !denied => Some(channel.to_vec()),
+                            _ => None,
+                        };
                         waiting.push_back(Waiting { due, command, denied, channel });
                         used += length;
                     }
@@ -149,19 +151,12 @@ impl Proxy {
                 }
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {
                     let mut ready = Vec::new();
-                    let is_due = |waiting: &Waiting| waiting.due <= Instant::now();
-                    while waiting.front().is_some_and(is_due) {
-                        let Some(Waiting { command, denied, channel, .. }) = waiting.pop_front()
-                        else {
-                            break;
-                        };
-                        dialogue.asked.lock().unwrap().push_back(denied);
-                        if denied {
-                            write_command(&mut ready, &[b"PING"]);
-                        } else {
-                            dialogue.channels.lock().unwrap().extend(channel);
-                            ready.extend(command);
-                        }
+                    while waiting.front().is_some_and(|next| next.due <= Instant::now())
+                        && let Some(next) = waiting.pop_front()
+                    {
+                        dialogue.asked.lock().unwrap().push_back(next.denied);
+                        dialogue.channels.lock().unwrap().extend(next.channel);
+                        ready.extend(next.command);
                     }
                     to.write_all(&ready).await?;
                 }

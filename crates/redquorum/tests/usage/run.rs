@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::IntoFuture;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,7 +45,6 @@ const PER_SECOND: u64 = 4;
 /// The most for processes that are not notified, and retry instead.
 const UNNOTIFIED_PER_SECOND: u64 = 24;
 
-/// State that all tasks of a run share.
 struct Shared {
     masters: Masters,
     plan: Plan,
@@ -53,7 +52,7 @@ struct Shared {
     over: AtomicBool,
     resources: Mutex<HashMap<(usize, u32), Resource>>,
     violations: Mutex<Vec<Violation>>,
-    acquires: Mutex<u64>,
+    acquires: AtomicU64,
 }
 
 /// A name in one database.
@@ -95,7 +94,7 @@ pub(crate) async fn run(plan: &Plan, masters: Masters) -> Vec<Violation> {
         over: AtomicBool::new(false),
         resources: Mutex::default(),
         violations: Mutex::default(),
-        acquires: Mutex::default(),
+        acquires: AtomicU64::new(0),
     });
     let mut beside = JoinSet::new();
     for (number, (lock, process)) in locks.iter().enumerate() {
@@ -116,14 +115,7 @@ pub(crate) async fn run(plan: &Plan, masters: Masters) -> Vec<Violation> {
     beside.join_all().await;
     shared.count(&locks);
     shared.rest(&locks).await;
-    let mut violations = shared.violations.lock().unwrap().clone();
-    let mut seen = Vec::new();
-    violations.retain(|(property, _)| {
-        let new = !seen.contains(property);
-        seen.push(*property);
-        new
-    });
-    violations
+    shared.violations.lock().unwrap().clone()
 }
 
 /// Acquires names that nothing else uses, again and again.
@@ -132,17 +124,17 @@ async fn canary(shared: Arc<Shared>, process: usize, lock: Redlock, permissions:
     let wait = shared.masters.slack() - ms(500);
     for number in 0.. {
         let (start, name) = (Instant::now(), format!("canary-{process}-{number}"));
-        shared.acquiring(1);
+        shared.acquires.fetch_add(1, Ordering::Relaxed);
         let bound = shared.masters.node_timeout() + wait;
         match lock.acquire(&name).wait(wait).await {
             Ok(lease) if permissions.keeps() => {
                 let _ = lease.release().await;
             }
             Ok(_) => {}
-            Err(error) => shared.violated(Property::Undisturbed, || format!("{name}: {error}")),
+            Err(error) => shared.violated(Property::Undisturbed, &format!("{name}: {error}")),
         }
         if start.elapsed() > bound {
-            shared.violated(Property::Undisturbed, || format!("{name}: {:?}", start.elapsed()));
+            shared.violated(Property::Undisturbed, &format!("{name}: {:?}", start.elapsed()));
         }
         if shared.is_over() {
             return;
@@ -151,18 +143,17 @@ async fn canary(shared: Arc<Shared>, process: usize, lock: Redlock, permissions:
     }
 }
 
-/// Holds a lease with a watchdog for as long as the run lasts.
 async fn keep_alive(shared: Arc<Shared>, process: usize, lock: Redlock) {
     let name = format!("watched-{process}");
-    shared.acquiring(1);
+    shared.acquires.fetch_add(1, Ordering::Relaxed);
     let lease = match lock.acquire(&name).wait(shared.masters.slack()).await {
         Ok(lease) => lease,
-        Err(error) => return shared.violated(Property::Undisturbed, || format!("{name}: {error}")),
+        Err(error) => return shared.violated(Property::Undisturbed, &format!("{name}: {error}")),
     };
     lease.keep_alive(Duration::from_secs(3_600));
     while !shared.is_over() {
         if let Some(lost) = lease.loss() {
-            return shared.violated(Property::KeptAlive, || format!("{name}: {lost}"));
+            return shared.violated(Property::KeptAlive, &format!("{name}: {lost}"));
         }
         sleep(CANARY).await;
     }
@@ -185,9 +176,8 @@ async fn progress(shared: Arc<Shared>) {
             }
         }
         if let Some((name, waiting, bound)) = stuck {
-            let text =
-                || format!("name {name} is free, and {waiting} tasks wait for over {bound:?}");
-            shared.violated(Property::Progress, text);
+            let text = format!("name {name} is free, and {waiting} tasks wait for over {bound:?}");
+            shared.violated(Property::Progress, &text);
         }
     }
 }
@@ -197,18 +187,17 @@ impl Shared {
         self.over.load(Ordering::Relaxed)
     }
 
-    fn acquiring(&self, times: u64) {
-        *self.acquires.lock().unwrap() += times;
-    }
-
-    fn violated(&self, property: Property, text: impl FnOnce() -> String) {
-        let at = self.started.elapsed();
-        self.violations.lock().unwrap().push((property, format!("at {at:?}: {}", text())));
+    /// Keeps the first violation of each property.
+    fn violated(&self, property: Property, text: &str) {
+        let (at, mut violations) = (self.started.elapsed(), self.violations.lock().unwrap());
+        if violations.iter().all(|(before, _)| *before != property) {
+            violations.push((property, format!("at {at:?}: {text}")));
+        }
     }
 
     /// Checks that the commands of all processes are within their bound.
     fn count(&self, locks: &[(Redlock, Process)]) {
-        let (commands, acquires) = (commands(locks), *self.acquires.lock().unwrap());
+        let (commands, acquires) = (commands(locks), self.acquires.load(Ordering::Relaxed));
         let seconds = self.started.elapsed().as_secs() + 2;
         let rate = |process: &Process| {
             if process.forbidden.is_empty() { PER_SECOND } else { UNNOTIFIED_PER_SECOND }
@@ -216,7 +205,7 @@ impl Shared {
         let rates: u64 = locks.iter().map(|(_, process)| rate(process)).sum();
         let most = (PER_ACQUIRE * acquires + rates * seconds) * self.plan.masters as u64;
         if commands > most {
-            let text = || format!("{commands} commands for {acquires} acquires in {seconds} s");
+            let text = &format!("{commands} commands for {acquires} acquires in {seconds} s");
             self.violated(Property::Frugal, text);
         }
     }
@@ -236,7 +225,7 @@ impl Shared {
                 break;
             }
             if Instant::now() > end {
-                self.violated(Property::CleanedUp, || format!("{left:?}, keys {keys:?}"));
+                self.violated(Property::CleanedUp, &format!("{left:?}, keys {keys:?}"));
                 break;
             }
             sleep(ms(200)).await;
@@ -245,12 +234,11 @@ impl Shared {
         sleep(ms(2_000)).await;
         let commands = commands(locks) - before;
         if commands > 0 {
-            self.violated(Property::Frugal, || format!("{commands} commands in 2 s of idleness"));
+            self.violated(Property::Frugal, &format!("{commands} commands in 2 s of idleness"));
         }
     }
 }
 
-/// A task that plays a step.
 #[derive(Clone)]
 struct Task {
     shared: Arc<Shared>,
@@ -340,7 +328,7 @@ impl Task {
                 self.0.change(|resource| resource.waiting -= 1);
             }
         }
-        self.shared.acquiring(1);
+        self.shared.acquires.fetch_add(1, Ordering::Relaxed);
         self.change(|resource| resource.waiting += 1);
         let _waiting = Waiting(self);
         let result = future.into_future().await;
@@ -357,7 +345,7 @@ impl Task {
     ) -> Option<Lease> {
         let (shared, masters) = (&self.shared, &self.shared.masters);
         if start.elapsed() > ms(wait) + 2 * masters.node_timeout() + masters.slack() {
-            let text = || format!("{:?} took {:?}", self.step, start.elapsed());
+            let text = &format!("{:?} took {:?}", self.step, start.elapsed());
             shared.violated(Property::InTime, text);
         }
         match result {
@@ -368,7 +356,7 @@ impl Task {
             Err(AcquireError::Taken { .. }) => None,
             Err(error) => {
                 let name = short(&shared.plan.name(self.step.name));
-                shared.violated(Property::Truthful, || format!("{name}: {error}"));
+                shared.violated(Property::Truthful, &format!("{name}: {error}"));
                 None
             }
         }
@@ -381,7 +369,7 @@ impl Task {
         let hold = if end == End::Expire { 2 * self.shared.plan.ttl } else { hold };
         let lost = lease.run(sleep(ms(hold))).await.err();
         if let Some(lost) = lost.filter(|_| end != End::Expire && self.process.keeps()) {
-            self.shared.violated(Property::KeptAlive, || format!("{:?}: {lost}", self.step));
+            self.shared.violated(Property::KeptAlive, &format!("{:?}: {lost}", self.step));
         }
         let until = Instant::now() + lease.validity();
         if end == End::Drop {
@@ -406,18 +394,16 @@ pub(crate) fn commands<'a, P: 'a>(locks: impl IntoIterator<Item = &'a (Redlock, 
     masters.map(|master| master.latency.count + HANDSHAKE * master.connected).sum()
 }
 
-/// What a lock has left to do.
 fn left(lock: &Redlock) -> Option<String> {
     let stats = lock.stats();
     let sum = |count: fn(&redquorum::stats::MasterStats) -> usize| -> usize {
         stats.masters.iter().map(count).sum()
     };
-    let listens = sum(|master| master.listens);
-    let (owed, unanswered) = (sum(|master| master.owed), sum(|master| master.unanswered));
-    let left = (stats.waiting, owed, unanswered, listens);
-    let text = || {
-        let (waiting, owed, unanswered, listens) = left;
-        format!("waiting {waiting}, owed {owed}, unanswered {unanswered}, listens {listens}")
-    };
-    (left != (0, 0, 0, 0)).then(text)
+    let left = [
+        ("waiting", stats.waiting),
+        ("owed", sum(|master| master.owed)),
+        ("unanswered", sum(|master| master.unanswered)),
+        ("listens", sum(|master| master.listens)),
+    ];
+    left.iter().any(|(_, count)| *count > 0).then(|| format!("{left:?}"))
 }

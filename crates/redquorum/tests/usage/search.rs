@@ -33,12 +33,7 @@ pub(crate) fn cases() -> Vec<Case> {
     };
     let mut cases = redquorum_rig::cases![
         plain: violations_are_seen,
-        plain: waiting_for_a_name_above_64_kib_disturbs_nothing,
-        plain: a_published_message_of_70_kb_disturbs_nothing,
-        plain: an_unpolled_waiter_that_is_woken_holds_up_no_other_process,
-        plain: fair_tasks_that_time_out_together_disturb_no_other_process,
-        plain: tasks_that_time_out_together_report_that_it_is_taken,
-        plain: clean_ups_without_a_permission_end,
+        plain: plans_that_failed_hold,
         plain: commands_of_a_lease_do_not_grow_with_the_waiting_processes,
     ];
     cases.extend([
@@ -177,66 +172,49 @@ fn violations_are_seen() {
     assert_eq!(violated(&plan, |_| Box::pin(async {})), [Property::Frugal]);
 }
 
-// Faults that the search found, each as the smallest plan that shows it.
-
-/// Processes with all permissions, one name of 12 bytes.
-fn plan(processes: usize, steps: Vec<Step>) -> Plan {
-    let processes = vec![Process::default(); processes];
-    Plan { masters: 3, latency: 1, ttl: 5_000, processes, names: vec![12], steps }
-}
-
-fn step(at: u64, process: usize, action: Action) -> Step {
-    Step { at, process, name: 0, action }
-}
-
-fn acquire(tasks: u64, wait: u64, hold: u64, end: End) -> Action {
-    Action::Acquire { tasks, wait, hold, end }
-}
-
-fn holds(plan: &Plan) {
-    let violations = in_memory(plan);
-    assert!(violations.is_empty(), "{violations:#?}");
-}
-
-fn waiting_for_a_name_above_64_kib_disturbs_nothing() {
-    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
-    let plan = plan(2, vec![held, step(100, 1, acquire(1, 20_000, 1, End::Release))]);
-    holds(&Plan { names: vec![70_000], ..plan });
-}
-
-fn a_published_message_of_70_kb_disturbs_nothing() {
-    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
-    let waits = step(100, 1, acquire(1, 20_000, 1, End::Release));
+/// Faults that the search found, each as the smallest plan that shows it.
+fn plans_that_failed_hold() {
+    let step = |at, process, action| Step { at, process, name: 0, action };
+    let acquire = |at, process, tasks, wait, hold, end| {
+        step(at, process, Action::Acquire { tasks, wait, hold, end })
+    };
+    let held = acquire(0, 0, 1, 0, 8_000, End::KeptAlive);
+    let waits = |tasks, wait| acquire(100, 1, tasks, wait, 1, End::Release);
+    // Processes with all permissions, one name of 12 bytes.
+    let plan = |processes, steps| {
+        let processes = vec![Process::default(); processes];
+        Plan { masters: 3, latency: 1, ttl: 5_000, processes, names: vec![12], steps }
+    };
     let publish = |at| step(at, 0, Action::Publish { bytes: 70_000 });
-    holds(&plan(2, vec![held, waits, publish(1_000), publish(2_000), publish(3_000)]));
-}
-
-fn an_unpolled_waiter_that_is_woken_holds_up_no_other_process() {
+    let messages = vec![held, waits(1, 20_000), publish(1_000), publish(2_000), publish(3_000)];
     let neglect = Action::Neglect { wait: 60_000, polled: 50, idle: 60_000, drops: true };
-    let held = step(0, 0, acquire(1, 0, 1_000, End::Release));
-    let waits = step(200, 2, acquire(1, 60_000, 1, End::Release));
-    let plan = plan(3, vec![held, step(100, 1, neglect), waits]);
-    // Chance decides which of the two waiters wins.
-    (0..12).for_each(|_| holds(&plan));
-}
-
-fn fair_tasks_that_time_out_together_disturb_no_other_process() {
-    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
-    let mut plan = plan(2, vec![held, step(100, 1, acquire(500, 3_000, 1, End::Release))]);
-    plan.processes.iter_mut().for_each(|process| process.fair = true);
-    holds(&plan);
-}
-
-fn tasks_that_time_out_together_report_that_it_is_taken() {
-    let held = step(0, 0, acquire(1, 0, 8_000, End::KeptAlive));
-    holds(&plan(2, vec![held, step(100, 1, acquire(10_000, 3_000, 1, End::Release))]));
-}
-
-fn clean_ups_without_a_permission_end() {
-    for (fair, forbidden) in [(false, &["EVALSHA"]), (true, &["EVALSHA"]), (false, &["GET"])] {
-        let mut plan = plan(2, vec![step(0, 1, acquire(20, 10_000, 1, End::Release))]);
+    let unpolled = vec![
+        acquire(0, 0, 1, 0, 1_000, End::Release),
+        step(100, 1, neglect),
+        acquire(200, 2, 1, 60_000, 1, End::Release),
+    ];
+    let mut fair = plan(2, vec![held, waits(500, 3_000)]);
+    fair.processes.iter_mut().for_each(|process| process.fair = true);
+    let forbidden = |fair, forbidden| {
+        let mut plan = plan(2, vec![acquire(0, 1, 20, 10_000, 1, End::Release)]);
         (plan.processes[1].fair, plan.processes[1].forbidden) = (fair, forbidden);
-        holds(&plan);
+        plan
+    };
+    for (what, times, plan) in [
+        ("a long name", 1, Plan { names: vec![70_000], ..plan(2, vec![held, waits(1, 20_000)]) }),
+        ("long messages", 1, plan(2, messages)),
+        // Chance decides which of the two waiters wins.
+        ("an unpolled waiter that is woken", 12, plan(3, unpolled)),
+        ("fair tasks that time out together", 1, fair),
+        ("tasks that time out together", 1, plan(2, vec![held, waits(10_000, 3_000)])),
+        ("clean-ups without scripts", 1, forbidden(false, &["EVALSHA"])),
+        ("clean-ups without scripts, fair", 1, forbidden(true, &["EVALSHA"])),
+        ("clean-ups without GET", 1, forbidden(false, &["GET"])),
+    ] {
+        for _ in 0..times {
+            let violations = in_memory(&plan);
+            assert!(violations.is_empty(), "{what}: {violations:#?}");
+        }
     }
 }
 

@@ -2,10 +2,9 @@
 //! byte is left over, and code of the caller that panics breaks nothing but its connection.
 
 use std::io;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum::memory::Masters;
@@ -14,7 +13,7 @@ use redquorum::{
     connect::{Connecting, Connection, Node},
     stats::LinkState,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::BufWriter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -47,7 +46,6 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     assert_eq!((connected, owed), (1, 0));
 }
 
-/// Records when a node is dialled.
 #[derive(Clone, Default)]
 struct Dialled(Arc<Mutex<Vec<Instant>>>);
 
@@ -93,101 +91,28 @@ impl Node for Holding {
 
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let inner = self.0.connect().await?;
-            Ok(Box::new(Held { inner, held: Vec::new(), asked: false }) as Box<dyn Connection>)
+            let buffered = BufWriter::new(self.0.connect().await?);
+            Ok(Box::new(Tapped(buffered, SlowFlush::default())) as Box<dyn Connection>)
         })
     }
 }
 
-struct Held {
-    inner: Box<dyn Connection>,
-    held: Vec<u8>,
-    asked: bool,
-}
-
-impl AsyncWrite for Held {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        self.held.extend(bytes);
-        Poll::Ready(Ok(bytes.len()))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { inner, held, asked } = self.get_mut();
-        if !*asked && !held.is_empty() {
-            *asked = true;
-            let waker = cx.waker().clone();
-            tokio::spawn(async move {
-                sleep(MS).await;
-                waker.wake();
-            });
-            return Poll::Pending;
-        }
-        while !held.is_empty() {
-            let count = ready!(Pin::new(&mut *inner).poll_write(cx, held))?;
-            held.drain(..count);
-        }
-        *asked = false;
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncRead for Held {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_read(cx, buffer)
-    }
-}
-
-impl Connection for Held {}
-
-/// Breaks connections after the handshake, with an error without text.
+/// Every other poll of a flush waits for a millisecond.
 #[derive(Clone, Default)]
-struct Wordless(Arc<AtomicUsize>);
+struct SlowFlush(Arc<AtomicBool>);
 
-impl Tap for Wordless {
-    fn dial(&self) {
-        self.0.store(0, Relaxed);
-    }
-
-    fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
-        if result.is_ready() {
-            return result;
+impl Tap for SlowFlush {
+    fn flush(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.0.fetch_xor(true, Relaxed) {
+            return Poll::Ready(());
         }
-        let waits = self.0.fetch_add(1, Relaxed);
-        assert!(waits < 1_000, "it is read again and again");
-        // From the third wait on, the handshake is done and the link reads on.
-        if waits < 2 { Poll::Pending } else { Poll::Ready(Err(io::Error::other(""))) }
+        let waker = cx.waker().clone();
+        tokio::spawn(async move {
+            sleep(MS).await;
+            waker.wake();
+        });
+        Poll::Pending
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_error_without_text_is_an_error() {
-    let scripted = Scripted::new("wordless", |_| Reaction::Well);
-    let seen = scripted.seen();
-    let lock = Masters::new(4)
-        .builder()
-        .master(Tapped(scripted, Wordless::default()))
-        .build()
-        .await
-        .unwrap();
-    for _ in 0..5 {
-        let lease = lock.acquire("r").await.unwrap();
-        assert_eq!(lease.release().await.outcome, Outcome::Released);
-        sleep(1_000 * MS).await;
-    }
-    assert!(lock.health().await.has_quorum());
-    assert!((2..=20).contains(&seen.connects()), "{}", seen.connects());
 }
 
 #[tokio::test(start_paused = true)]

@@ -132,26 +132,3 @@ async fn replies_that_are_not_redis_s_end_the_connection() {
         }
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn settings_that_make_no_sense_are_no_reason_to_trust() {
-    let always_marked = format!("{OTHER} always");
-    let marker = Some(bulk(&always_marked));
-    let always = ["appendonly", "yes", "appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
-    let config = |words: &[&str]| {
-        let words: Vec<String> = words.iter().map(|word| bulk(word)).collect();
-        format!("*{}\r\n{}", words.len(), words.join("\r\n"))
-    };
-    let replies = |words: &[&str]| Replies {
-        get: marker.clone(),
-        config: Some(config(words)),
-        watch: Some(pair(&always_marked, "x.1")),
-        ..Replies::default()
-    };
-    for words in [&always[..5], &always[..4], &always[1..], &["appendonly"], &[""]] {
-        // The probation key is always present, so the lock watches it for long enough. But the
-        // marker stays another process's.
-        assert_eq!(with(replies(words)).await.0, 0, "{words:?}");
-    }
-    assert!(with(replies(&always)).await.0 > 50, "and these do");
-}

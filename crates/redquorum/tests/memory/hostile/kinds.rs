@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::scripted::{Args, Reaction, Scripted, is_greeting};
 
-/// One kind of bad master.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// A word that the report must contain about such a master; `None` if it grants anyway.

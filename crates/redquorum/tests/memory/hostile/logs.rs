@@ -30,36 +30,31 @@ impl Subscriber for Keeper {
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        KEPT.with_borrow_mut(|text| {
-            let Some(text) = text else { return };
-            write!(text, "SPAN {}", attributes.metadata().name()).unwrap();
-            attributes.record(&mut Fields(text));
-            text.push('\n');
-        });
+        note(&format!("SPAN {}", attributes.metadata().name()), |fields| attributes.record(fields));
         Id::from_u64(1)
     }
 
     fn event(&self, event: &Event<'_>) {
-        KEPT.with_borrow_mut(|text| {
-            let Some(text) = text else { return };
-            write!(text, "{}", event.metadata().level()).unwrap();
-            event.record(&mut Fields(text));
-            text.push('\n');
-        });
+        note(event.metadata().level().as_str(), |fields| event.record(fields));
     }
 
     fn record(&self, _: &Id, values: &Record<'_>) {
-        KEPT.with_borrow_mut(|text| {
-            let Some(text) = text else { return };
-            text.push_str("FIELD");
-            values.record(&mut Fields(text));
-            text.push('\n');
-        });
+        note("FIELD", |fields| values.record(fields));
     }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+/// Adds a line, if this thread keeps events.
+fn note(start: &str, record: impl FnOnce(&mut Fields<'_>)) {
+    KEPT.with_borrow_mut(|text| {
+        let Some(text) = text else { return };
+        text.push_str(start);
+        record(&mut Fields(text));
+        text.push('\n');
+    });
 }
 
 struct Fields<'a>(&'a mut String);
@@ -70,23 +65,15 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Starts to keep the events of this thread.
 fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Keeper).unwrap());
     KEPT.set(Some(String::new()));
 }
 
-/// Takes the events so far that start with this text, one a line.
+/// Takes the events so far, and returns those that start with this text.
 fn kept(start: &str) -> Vec<String> {
-    let text = KEPT.take().unwrap();
-    KEPT.set(Some(String::new()));
-    text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
-}
-
-/// The events so far that start with this text; they stay.
-fn kept_with(start: &str) -> Vec<String> {
-    let text = KEPT.with_borrow(|text| text.clone().unwrap());
+    let text = KEPT.replace(Some(String::new())).unwrap();
     text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
 }
 
@@ -231,7 +218,7 @@ async fn spans_show_where_an_acquire_waited_and_how_it_ended() {
     let next = waiter.await.unwrap().unwrap();
     (1..=3).for_each(|number| masters.stop(number));
     next.lost().await;
-    let seen: Vec<_> = ["SPAN", "FIELD"].map(kept_with).concat();
+    let seen = kept("");
     for line in [
         "SPAN acquire resource=r".to_owned(),
         "FIELD outcome=acquired".to_owned(),

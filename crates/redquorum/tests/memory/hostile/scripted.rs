@@ -2,14 +2,14 @@
 //!
 //! Shared by the other files of this test. Good masters come from `redquorum::memory`.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::connect::{Connecting, Connection, Hello, Node};
-use redquorum_protocol::wire::{DELETE, Frame, QUEUE, parse, scripts};
+use redquorum_protocol::wire::{Frame, parse};
+use redquorum_redis_model::{Connection as Id, Event, Persistence, Request, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// After this many commands or connections a master stops replying. Virtual time stands still while
@@ -19,27 +19,20 @@ pub(crate) const MOST: usize = 50_000;
 /// The reaction of a scripted master to one command or to a new connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Reaction {
-    /// Replies as Redis does.
     Well,
     /// Replies as Redis does, one byte at a time, with this pause before each.
     Slowly(Duration),
-    /// Sends the reply of Redis twice.
     Twice,
-    /// Sends these bytes.
     Bytes(Vec<u8>),
     /// Sends these bytes over and over, as long as the client reads them.
     Endless(Vec<u8>),
     /// Sends these bytes and ends the connection.
     Last(Vec<u8>),
-    /// Does not reply to this command.
     Nothing,
     /// Replies to nothing on this connection from this command on: a black hole.
     Swallow,
-    /// Refuses the connection.
     Refuse,
-    /// Never establishes the connection.
     Hang,
-    /// Panics in the node itself.
     Panic,
 }
 
@@ -68,7 +61,6 @@ pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
 
 type Script = dyn Fn(Option<&Args<'_>>) -> Reaction + Send + Sync;
 
-/// The master. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     name: Arc<str>,
@@ -77,12 +69,11 @@ pub(crate) struct Scripted {
     seen: Arc<Seen>,
 }
 
-/// Figures of the master for the test to read.
-#[derive(Default)]
+/// The model behind the script, and figures of the master for the test to read.
 pub(crate) struct Seen {
-    pub(crate) connects: AtomicUsize,
-    pub(crate) commands: AtomicUsize,
-    keys: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    connects: AtomicUsize,
+    commands: AtomicUsize,
+    server: Mutex<Server>,
 }
 
 impl Seen {
@@ -105,7 +96,11 @@ impl Scripted {
             name: name.into(),
             hello: Hello::default(),
             script: Arc::new(script),
-            seen: Arc::default(),
+            seen: Arc::new(Seen {
+                connects: AtomicUsize::new(0),
+                commands: AtomicUsize::new(0),
+                server: Mutex::new(Server::new(1, Persistence::None)),
+            }),
         }
     }
 
@@ -119,7 +114,7 @@ impl Scripted {
         self.seen.clone()
     }
 
-    async fn serve(self, id: usize, mut pipe: DuplexStream) -> io::Result<()> {
+    async fn serve(self, id: Id, mut pipe: DuplexStream) -> io::Result<()> {
         let first = (self.script)(None);
         if !self.act(first, b"", &mut pipe).await? {
             return Ok(());
@@ -130,19 +125,18 @@ impl Scripted {
             let mut used = 0;
             while let Ok(Some((Frame::Array(args), length))) = parse(&incoming[used..], usize::MAX)
             {
+                let command = &incoming[used..used + length];
                 used += length;
                 if self.seen.commands.fetch_add(1, Ordering::Relaxed) >= MOST {
                     return std::future::pending().await;
                 }
-                let bulk =
-                    |arg: &Frame<'_>| if let Frame::Bulk(b) = arg { b.to_vec() } else { vec![] };
-                let args: Vec<Vec<u8>> = args.iter().map(bulk).collect();
-                let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+                let bulk = |arg| if let Frame::Bulk(bytes) = arg { bytes } else { b"".as_slice() };
+                let args: Vec<&[u8]> = args.into_iter().map(bulk).collect();
                 let reaction = (self.script)(Some(&args));
                 swallowing |= matches!(reaction, Reaction::Swallow);
                 if !swallowing {
                     let well =
-                        if reaction.is_well() { self.execute(id, &args) } else { Vec::new() };
+                        if reaction.is_well() { self.execute(id, command, &args) } else { vec![] };
                     if !self.act(reaction, &well, &mut pipe).await? {
                         return Ok(());
                     }
@@ -186,54 +180,32 @@ impl Scripted {
         Ok(true)
     }
 
-    /// The reply of Redis. Keys of this master have no TTL: no test waits for one to expire.
-    fn execute(&self, id: usize, args: &Args<'_>) -> Vec<u8> {
-        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len()).into_bytes();
-        let mut keys = self.seen.keys.lock().unwrap();
-        let held = |keys: &HashMap<Vec<u8>, Vec<u8>>, key: &[u8], token: &[u8]| {
-            keys.get(key).map(|value| value == token)
-        };
+    /// The reply of Redis. Time stands still for the model: no test waits for a key to expire.
+    fn execute(&self, id: Id, command: &[u8], args: &Args<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
         match args {
-            [b"AUTH" | b"SELECT", ..] => b"+OK\r\n".to_vec(),
-            [b"CLIENT", b"ID"] => format!(":{id}\r\n").into_bytes(),
-            [b"CLIENT", b"KILL", ..] => b":1\r\n".to_vec(),
-            [b"INFO", ..] => bulk(&format!("run_id:{}\r\nmaster_replid2:00\r\n", self.name)),
-            [b"SCRIPT", b"LOAD", source] => {
-                let known = scripts(true).find(|s| s.source.as_bytes() == *source);
-                bulk(known.expect("one of the lock's scripts").sha1)
+            [b"AUTH" | b"SELECT", ..] => bytes.extend(b"+OK\r\n"),
+            // It subscribes no connection, unless its script does.
+            [b"HELLO", ..] => bytes.extend(b"-ERR unknown command\r\n"),
+            [b"INFO", ..] => {
+                let info = format!("run_id:{}\r\nmaster_replid2:00\r\n", self.name);
+                bytes.extend(format!("${}\r\n{info}\r\n", info.len()).into_bytes());
             }
-            [b"SET", _, _, b"XX", ..] => b"$-1\r\n".to_vec(),
-            [b"SET", key, token, ..] => {
-                if keys.contains_key(*key) {
-                    return b"$-1\r\n".to_vec();
+            _ => {
+                let mut events = Vec::new();
+                let mut server = self.seen.server.lock().unwrap();
+                server.deliver(id, Request::parse(command).unwrap().unwrap().0);
+                server.serve(0, id, &mut events);
+                for event in events {
+                    if let Event::Message(to, reply) = event
+                        && to == id
+                    {
+                        reply.encode(&mut bytes);
+                    }
                 }
-                keys.insert(key.to_vec(), token.to_vec());
-                b"+OK\r\n".to_vec()
             }
-            [b"EVALSHA", sha, _, _, _, b"-", ..] if *sha == QUEUE.sha1.as_bytes() => {
-                b":0\r\n".to_vec()
-            }
-            // The first position in the queue.
-            [b"EVALSHA", sha, _, key, ..] if *sha == QUEUE.sha1.as_bytes() => {
-                let held = keys.contains_key(*key);
-                let reply: &[u8] = if held {
-                    b"*4\r\n:1\r\n:0\r\n:1000\r\n$1\r\nx\r\n"
-                } else {
-                    b"*2\r\n:1\r\n:0\r\n"
-                };
-                reply.to_vec()
-            }
-            [b"EVALSHA", sha, _, key, token, ..] => match held(&keys, key, token) {
-                Some(true) if *sha == DELETE.sha1.as_bytes() => {
-                    keys.remove(*key);
-                    b":1\r\n".to_vec()
-                }
-                Some(true) => b":1\r\n".to_vec(),
-                Some(false) => b"*2\r\n:1000\r\n$1\r\nx\r\n".to_vec(),
-                None => b":0\r\n".to_vec(),
-            },
-            _ => b"+PONG\r\n".to_vec(),
         }
+        bytes
     }
 }
 
@@ -248,8 +220,7 @@ impl Node for Scripted {
 
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let id = self.seen.connects.fetch_add(1, Ordering::Relaxed) + 1;
-            if id >= MOST {
+            if self.seen.connects.fetch_add(1, Ordering::Relaxed) >= MOST {
                 return std::future::pending().await;
             }
             match (self.script)(None) {
@@ -258,6 +229,7 @@ impl Node for Scripted {
                 Reaction::Panic => panic!("a node of the caller's own that panics"),
                 _ => {}
             }
+            let id = self.seen.server.lock().unwrap().connect().expect("it is up");
             let (ours, theirs) = duplex(64 * 1024);
             tokio::spawn(self.clone().serve(id, theirs));
             Ok(Box::new(ours) as Box<dyn Connection>)

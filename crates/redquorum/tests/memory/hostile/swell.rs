@@ -1,17 +1,12 @@
 //! Everything that piles up for a silent master has a bound, and the rest of the lock is not
 //! affected.
 
-use std::time::Duration;
-
 use redquorum::memory::Masters;
-use redquorum::{
-    report::{Cause, MasterOutcome},
-    stats::LinkState,
-};
+use redquorum::report::{Cause, MasterOutcome};
 use redquorum_protocol::Bounds;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, S};
+use crate::support::MS;
 
 fn bounds() -> Bounds {
     Bounds::for_node_timeout(100 * MS)
@@ -44,34 +39,4 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
     let stats = &lock.stats().masters[4];
     assert_eq!((stats.unanswered, stats.owed, stats.connected), (0, 0, 1));
     assert_eq!(masters.keys(5), Vec::<Vec<u8>>::new());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stalled_master_is_not_asked_and_owes_no_more() {
-    let masters = Masters::new(5);
-    let lock = masters.builder().build().await.unwrap();
-    masters.stop(5);
-    drop(lock.try_acquire("first").await.unwrap());
-    sleep(S).await;
-    let before = lock.stats().masters[4].clone();
-    assert_eq!((before.state, before.owed), (LinkState::Stalled, 1));
-    for number in 0..1_000 {
-        let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
-        let reply = lease.report().masters()[4].outcome.clone();
-        assert_eq!(reply, Some(MasterOutcome::Unknown(Cause::Stalled)));
-    }
-    let after = &lock.stats().masters[4];
-    assert_eq!((after.owed, after.unanswered), (before.owed, before.unanswered));
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_probes_of_a_silent_master_do_not_pile_up() {
-    let masters = Masters::new(3);
-    let lock = masters.builder().build().await.unwrap();
-    masters.stop(3);
-    for _ in 0..3 * bounds().unanswered {
-        // Dropped after its first poll, when the probe is already sent.
-        let _ = tokio::time::timeout(Duration::ZERO, lock.health()).await;
-    }
-    assert!(lock.stats().masters[2].unanswered <= bounds().unanswered);
 }

@@ -134,8 +134,8 @@ async fn a_client_that_spins_would_be_seen() {
     tokio::spawn(async move {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         loop {
-            connection.write_all(b"*1\r\n$4\r\nPING\r\n").await.unwrap();
-            connection.read_exact(&mut [0; 7]).await.unwrap();
+            connection.write_all(b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n").await.unwrap();
+            connection.read_exact(&mut [0; 4]).await.unwrap();
         }
     });
     sleep(MS).await;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{AcquireError, Backoff, BadOption, BuildError, ExtendError, Outcome};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use crate::support::{MS, S};
+use crate::support::{MS, S, TTL, take};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const LONG: Duration = Duration::from_secs(u64::MAX);
@@ -19,7 +19,6 @@ fn is_too_long(bad: BadOption) -> bool {
     matches!(bad, BadOption::TtlTooLong { .. })
 }
 
-/// The check of an expected error.
 type Wrong = fn(BadOption) -> bool;
 
 /// With a node timeout of 100 ms and the default drift of 1 % + 2 ms, a TTL of 103 ms leaves no
@@ -78,32 +77,6 @@ async fn a_ttl_is_checked_at_the_build_and_at_every_request_and_a_wrong_one_send
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_shortest_ttl_that_is_taken_gives_a_lease_that_lasts_that_long() {
-    let lock = Masters::new(3).builder().build().await.unwrap();
-    let start = Instant::now();
-    let lease = lock.acquire("r").ttl(104 * MS).await.unwrap();
-    lease.lost().await;
-    // 104 ms − 1.04 ms − 2 ms; the timer rounds up to a millisecond.
-    let took = start.elapsed();
-    assert!(took >= 100 * MS && took <= 102 * MS, "{took:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_may_be_nothing_or_for_ever() {
-    for builder in [Masters::new(3).builder(), Masters::new(3).builder().wait(LONG)] {
-        let lock = builder.build().await.unwrap();
-        let held = lock.acquire("r").wait(Duration::MAX).await.unwrap();
-        let start = Instant::now();
-        let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-        assert!(matches!(error, AcquireError::Taken { attempts: 1, .. }), "{error}");
-        assert!(start.elapsed() <= MS);
-        // The wait has no end before the lease has expired.
-        let next = timeout(11 * S, lock.acquire("r").wait(LONG)).await.unwrap().unwrap();
-        assert!(held.is_lost() && !next.is_lost());
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_longest_of_everything_overflows_nowhere() {
     let masters = Masters::new(3);
     let builder = masters.builder().connect_timeout(Duration::MAX).wait(Duration::MAX);
@@ -120,38 +93,33 @@ async fn the_longest_of_everything_overflows_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn timeouts_are_checked_against_each_other() {
-    let builder = || Masters::new(3).builder();
-    for wrong in [Duration::ZERO, MS - Duration::from_nanos(1)] {
-        let error = builder().node_timeout(wrong).build().await.unwrap_err();
-        let expected = BadOption::NodeTimeoutTooShort { node_timeout: wrong };
-        assert_eq!(error, BuildError::Options(expected));
-    }
-    builder().node_timeout(MS).build().await.unwrap();
-    let error = builder().connect_timeout(99 * MS).build().await.unwrap_err();
-    let (connect_timeout, node_timeout) = (99 * MS, 100 * MS);
-    let expected = BadOption::ConnectTimeoutTooShort { connect_timeout, node_timeout };
-    assert_eq!(error, BuildError::Options(expected));
-    builder().connect_timeout(100 * MS).build().await.unwrap();
-    for huge in [10 * S, DAY, Duration::MAX] {
-        let error = builder().node_timeout(huge).connect_timeout(huge).build().await.unwrap_err();
-        assert!(matches!(error, BuildError::Options(bad) if is_too_short(bad)), "{error}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_drift_that_eats_the_ttl_is_refused() {
-    for (ppm, fixed) in [(1_000_000, Duration::ZERO), (0, 10 * S), (u32::MAX, Duration::MAX)] {
-        let error = Masters::new(3).builder().drift(ppm, fixed).build().await.unwrap_err();
-        assert!(matches!(error, BuildError::Options(bad) if is_too_short(bad)), "{error}");
-    }
-    // Less than the resolution of expiry on masters is no allowance.
-    for fixed in [Duration::ZERO, MS - Duration::from_nanos(1)] {
-        let error = Masters::new(3).builder().drift(0, fixed).build().await.unwrap_err();
-        let expected = BuildError::Options(BadOption::DriftTooSmall { drift: fixed });
-        assert_eq!(error, expected, "{error}");
-    }
-    let lock = Masters::new(3).builder().drift(0, MS).build().await.unwrap();
-    let lease = lock.acquire("r").await.unwrap();
-    assert!(lease.validity() <= 10 * S);
+async fn no_ttl_of_a_request_is_above_the_guard_or_below_the_clock_guard() {
+    let lock =
+        Masters::new(3).builder().restart_guard(TTL).clock_guard(500 * MS).build().await.unwrap();
+    lock.initialize_masters().await;
+    let acquired = lock.acquire("r").ttl(600 * MS).await;
+    assert!(matches!(
+        acquired,
+        Err(AcquireError::Options { error: BadOption::TtlBelowClockBound { .. }, .. })
+    ));
+    let acquired = lock.acquire("r").ttl(TTL + MS).await;
+    assert!(matches!(
+        acquired,
+        Err(AcquireError::Options { error: BadOption::TtlAboveGuard { .. }, .. })
+    ));
+    let lock = Masters::new(3)
+        .builder()
+        .lock_delay(5 * S)
+        .restart_guard(TTL + 5 * S)
+        .build()
+        .await
+        .unwrap();
+    lock.initialize_masters().await;
+    let lease = take(&lock, "r").await;
+    let extended = lease.extend_to(TTL + MS).await;
+    assert!(matches!(
+        extended,
+        Err(ExtendError::Options { error: BadOption::TtlAboveGuard { .. }, .. })
+    ));
+    lease.extend_to(TTL).await.unwrap();
 }

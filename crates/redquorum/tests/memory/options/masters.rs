@@ -49,29 +49,6 @@ async fn a_master_by_client_is_the_same_as_by_its_url() {
     assert!(matches!(error, Err(BuildError::Duplicate { .. })), "{error:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_same_masters_added_twice_are_refused() {
-    let masters = Masters::new(2);
-    let mut twice = masters.builder();
-    for number in 1..=2 {
-        twice = twice.master(Named(format!("memory-{number}")));
-    }
-    let error = twice.build().await.unwrap_err();
-    assert!(matches!(error, BuildError::Duplicate { first: 1, second: 3, .. }), "{error}");
-}
-
-struct Named(String);
-
-impl redquorum::connect::Node for Named {
-    fn name(&self) -> String {
-        self.0.clone()
-    }
-
-    fn connect(&self) -> redquorum::connect::Connecting<'_> {
-        Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
-    }
-}
-
 /// Addresses that are refused, and the part of each that the error calls wrong.
 const BAD: [(&str, &str); 37] = [
     ("", "it is empty"),

@@ -4,9 +4,11 @@ use std::error::Error;
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, Backoff, BuildError, ExtendError, Redlock};
+use redquorum::{Backoff, Redlock};
 
-use crate::support::{MS, S};
+use crate::support::{MS, S, TTL};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Checks that the message is a fragment in lower case, on one line, without a full stop, and
 /// contains these words.
@@ -23,25 +25,61 @@ fn check(error: &dyn Error, words: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn a_failed_build_names_the_option_and_the_fix() {
     let builder = || Masters::new(3).builder();
+    let guarded = |max_ttl| builder().restart_guard(max_ttl);
+    let huge = |timeout| builder().node_timeout(timeout).connect_timeout(timeout);
+    let (bound, ns) = (500 * MS, Duration::from_nanos(1));
     let shrinking = Backoff::Decorrelated { initial: 2 * MS, max: MS };
     let dwindling = Backoff::Exponential { initial: MS, max: S, multiplier_percent: 99 };
-    let cases = [
+    let clock_bounds = &["out of bounds: set at least 1ms"][..];
+    let at_most = &["with the ttl (10s) it may be 86400s at most"][..];
+    for (builder, words) in [
         (Redlock::builder(), &["no masters", "at least one"][..]),
         (Masters::new(65).builder(), &["65 masters", "at most 64"]),
         (builder().ttl(100 * MS), &["ttl of 100ms", "drift (3ms)", "node timeout (100ms)"]),
         (builder().ttl(100 * MS), &["raise the ttl or lower the node timeout"]),
         (builder().ttl(90_000 * S), &["ttl of 90000s", "at most 86400s", "extend"]),
+        (builder().drift(1_000_000, Duration::ZERO), &["ttl of 10s is too short"]),
+        (builder().drift(0, 10 * S), &["ttl of 10s is too short"]),
+        (builder().drift(u32::MAX, Duration::MAX), &["ttl of 10s is too short"]),
+        (builder().drift(0, Duration::ZERO), &["drift of 0ns is too small"]),
+        (builder().drift(0, MS - ns), &["drift of 999.999µs is too small"]),
         (builder().node_timeout(Duration::ZERO), &["node timeout of 0ns", "at least 1ms"]),
-        (builder().connect_timeout(MS), &["connect timeout of 1ms", "at least", "100ms"]),
+        (builder().node_timeout(MS - ns), &["node timeout of 999.999µs", "at least 1ms"]),
+        (huge(10 * S), &["ttl of 10s is too short"]),
+        (huge(Duration::MAX), &["ttl of 10s is too short"]),
+        (builder().connect_timeout(99 * MS), &["connect timeout of 99ms", "at least", "100ms"]),
         (builder().retry(Backoff::Fixed(Duration::ZERO)), &["back-off of 0ns", "at least 1ms"]),
         (builder().retry(shrinking), &["at most 1ms", "first pause (2ms)", "longer `max`"]),
         (builder().retry(dwindling), &["by 99 percent", "at least 100", "200 to double"]),
         (builder().master("nonsense"), &["master 4", "not a Redis URL", "redis://"]),
         (builder().master("redis://me@db1"), &["a user without a password", "user:password@host"]),
         (builder().master("redis://db1").master("redis://DB1"), &["masters 4 and 5", "give each"]),
-    ];
-    for (builder, words) in cases {
+        (builder().clock_guard(bound), &["set the guard, too"]),
+        (guarded(TTL).clock_guard(Duration::ZERO), clock_bounds),
+        (guarded(TTL).clock_guard(TTL), clock_bounds),
+        (guarded(TTL).clock_guard(Duration::MAX), clock_bounds),
+        (guarded(TTL).clock_guard(TTL - 202 * MS), &["lower the clock guard on all clients"]),
+        (guarded(TTL).ttl(TTL + MS), &["ttl of 10.001s is above the guard of this lock, 10s"]),
+        (guarded(Duration::MAX), &["86400s"]),
+        (builder().lock_delay(DAY - TTL + ns), at_most),
+        (builder().lock_delay(Duration::MAX), at_most),
+        (
+            guarded(TTL + 5 * S).lock_delay(5 * S + MS),
+            &["ttl of 10s and lock delay of 5.001s are together above the guard"],
+        ),
+        (builder().lock_delay(5 * S).fencing_counter_ttl(TTL), &["fencing"]),
+    ] {
         check(&builder.build().await.unwrap_err(), words);
+    }
+    for builder in [
+        builder().drift(0, MS),
+        builder().node_timeout(MS),
+        builder().connect_timeout(100 * MS),
+        guarded(TTL).clock_guard(bound),
+        builder().lock_delay(DAY - TTL),
+        guarded(TTL + 5 * S).lock_delay(5 * S),
+    ] {
+        builder.build().await.unwrap();
     }
 }
 
@@ -91,26 +129,6 @@ async fn a_lost_lease_names_the_reason() {
     let lease = lock.acquire("r").await.unwrap();
     (1..=3).for_each(|number| masters.forget(number));
     check(&lease.extend().await.unwrap_err(), &["the key is gone from a quorum", "no such key"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_cause_is_named_once() {
-    // The text of the error contains its cause, so `source` must not repeat it.
-    let options = Redlock::builder().build().await.unwrap_err();
-    let BuildError::Options(bad) = &options else { panic!("{options}") };
-    assert!(options.to_string().contains(&bad.to_string()) && options.source().is_none());
-    let address = Redlock::builder().master("nonsense").build().await.unwrap_err();
-    let BuildError::Address { error, .. } = &address else { panic!("{address}") };
-    assert!(address.to_string().contains(&error.to_string()) && address.source().is_none());
-    let lock = Masters::new(1).builder().build().await.unwrap();
-    let acquire = lock.acquire("").await.unwrap_err();
-    assert!(acquire.source().is_none() && acquire.report().is_none());
-    let lease = lock.acquire("r").await.unwrap();
-    let extend = lease.extend_to(Duration::ZERO).await.unwrap_err();
-    assert!(extend.source().is_none() && matches!(extend, ExtendError::Options { .. }));
-    let taken = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
-    assert!(matches!(taken, AcquireError::Taken { .. }) && taken.source().is_none());
-    assert_eq!(taken.report().unwrap().masters().len(), 1);
 }
 
 #[test]
