@@ -5,17 +5,17 @@
 //! A close or a reset is an arrival like any other: it goes behind the data that was sent before
 //! it, waits where that waits, and is lost where that is lost.
 
-use std::{io, time::Instant};
+use std::time::Instant;
 
 use super::{
     dialogue::{Dialogue, Label},
+    engine::{Kind, Peer, World, token},
     framing::Piece,
-    lane::{Cargo, Flow, Item, Lane},
+    lane::{Cargo, Item, Lane},
     rule::{End, Message, MessageFault, RuleId, Side},
     socket::Socket,
-    table::{Delivery, Gate, Verdict},
+    table::{Gate, Verdict},
     traffic::{ClosedBy, TrafficEvent},
-    world::{Kind, Peer, World, token},
 };
 use crate::RespValue;
 
@@ -105,12 +105,8 @@ impl Connection {
 
     /// A rule strikes the connection itself.
     pub(super) fn struck(&mut self, rule: RuleId, fault: MessageFault, world: &mut World) {
-        let delivery = match fault {
-            MessageFault::HalfOpen(end) => Delivery::HalfOpen(rule, end),
-            _ => Delivery::Reset(rule),
-        };
         world.struck(&self.peer, Side::Both, Label::none(), rule);
-        self.cut(CLIENT, delivery, world);
+        self.cut(CLIENT, rule, fault, world);
     }
 
     /// Resets both ends. Waiting data is lost.
@@ -149,15 +145,12 @@ impl Connection {
             Some(_) => return,
             None => self.waiting = false,
         }
-        let connected = || -> io::Result<Socket> {
-            let nowhere = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let address = *world.upstreams.get(&self.peer.node).ok_or_else(nowhere)?;
-            let token = token(self.peer.connection, Kind::Master);
-            Socket::connecting(address, token, &world.registry)
-        };
-        match connected() {
-            Ok(socket) => self.ends[MASTER] = Some(socket),
-            Err(_) => self.gone(MASTER, ClosedBy::Refused, world),
+        let token = token(self.peer.connection, Kind::Master);
+        let address = world.upstreams.get(&self.peer.node);
+        let socket = address.map(|address| Socket::connecting(*address, token, &world.registry));
+        match socket {
+            Some(Ok(socket)) => self.ends[MASTER] = Some(socket),
+            _ => self.gone(MASTER, ClosedBy::Refused, world),
         }
     }
 
@@ -220,7 +213,7 @@ impl Connection {
             }
             return;
         };
-        if self.lanes[end].flush(sink, &self.peer, world) == Flow::Reset
+        if self.lanes[end].flush(sink, &self.peer, world)
             && let Some(sink) = self.ends[other].take()
         {
             sink.reset();
@@ -250,7 +243,7 @@ impl Connection {
                     self.message(end, label, Some(&reply), bytes, at, world);
                 }
                 Piece::Strange => {
-                    world.report_now(&self.peer, TrafficEvent::Unparsed(self.lanes[end].side()));
+                    world.report_now(&self.peer, TrafficEvent::Unparsed(self.lanes[end].side));
                 }
                 Piece::Bytes(bytes) => self.bytes(end, bytes, Cargo::Bytes, world),
             }
@@ -266,9 +259,9 @@ impl Connection {
         at: Instant,
         world: &mut World,
     ) {
-        let side = self.lanes[end].side();
+        let side = self.lanes[end].side;
         let verdict = match self.lanes[end].dropped {
-            Some(rule) => Verdict { delivery: Delivery::Drop(rule), ..Verdict::pass() },
+            Some(rule) => Verdict { end: Some((rule, MessageFault::Drop)), ..Verdict::default() },
             None => world.rules.on_message(
                 &Message {
                     client: &self.peer.client,
@@ -285,9 +278,9 @@ impl Connection {
         for &rule in &verdict.struck {
             world.struck(&self.peer, side, label.clone(), rule);
         }
-        if verdict.delivery != Delivery::Pass {
-            world.lost(&self.peer, side, label, verdict.delivery.rule());
-            return self.cut(end, verdict.delivery, world);
+        if let Some((rule, fault)) = verdict.end {
+            world.lost(&self.peer, side, label, Some(rule));
+            return self.cut(end, rule, fault, world);
         }
         if end == CLIENT {
             self.dialogue.expect(&label, &bytes);
@@ -298,11 +291,11 @@ impl Connection {
 
     /// Handles an arrival that is no message.
     fn bytes(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, world: &mut World) {
-        let side = self.lanes[end].side();
+        let side = self.lanes[end].side;
         let verdict = world.rules.on_bytes(self.peer.link(), side, Instant::now());
-        match verdict.delivery {
-            Delivery::Pass => self.push(end, bytes, cargo, verdict.gates),
-            delivery => self.cut(end, delivery, world),
+        match verdict.end {
+            None => self.push(end, bytes, cargo, verdict.gates),
+            Some((rule, fault)) => self.cut(end, rule, fault, world),
         }
     }
 
@@ -315,26 +308,23 @@ impl Connection {
 
     /// Drops everything that arrives from now on in a lane, or resets one end or both, behind the
     /// data that may still pass.
-    fn cut(&mut self, end: usize, delivery: Delivery, world: &mut World) {
-        if let Delivery::Drop(rule) = delivery {
+    fn cut(&mut self, end: usize, rule: RuleId, fault: MessageFault, world: &mut World) {
+        if fault == MessageFault::Drop {
             self.lanes[end].dropped.get_or_insert(rule);
             return;
         }
         self.flush_both(world);
-        match delivery {
-            Delivery::Reset(rule) => self.reset(ClosedBy::Rule(rule), world),
-            Delivery::HalfOpen(rule, end) => {
-                let end = if end == End::Client { CLIENT } else { MASTER };
-                self.by.get_or_insert(ClosedBy::Rule(rule));
-                if let Some(socket) = self.ends[end].take() {
-                    socket.reset();
-                }
-                self.waiting = false;
-                for lane in &mut self.lanes {
-                    lane.dropped.get_or_insert(rule);
-                }
-            }
-            Delivery::Pass | Delivery::Drop(_) => {}
+        let MessageFault::HalfOpen(end) = fault else {
+            return self.reset(ClosedBy::Rule(rule), world);
+        };
+        let end = if end == End::Client { CLIENT } else { MASTER };
+        self.by.get_or_insert(ClosedBy::Rule(rule));
+        if let Some(socket) = self.ends[end].take() {
+            socket.reset();
+        }
+        self.waiting = false;
+        for lane in &mut self.lanes {
+            lane.dropped.get_or_insert(rule);
         }
     }
 }

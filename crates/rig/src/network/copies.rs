@@ -10,11 +10,11 @@ use mio::Token;
 
 use super::{
     dialogue::{Label, Session},
+    engine::{Peer, World},
     framing::{Framing, Piece},
     rule::Side,
     socket::Socket,
     traffic::TrafficEvent,
-    world::{Peer, World},
 };
 
 /// A forwarded request to send once more.

@@ -10,17 +10,16 @@ use redquorum_rig::{
     network::{Message, MessageFault::*, Network, Rule, Side::*},
 };
 
-use crate::support::{Half, PING, PONG, Wire, about, on, request};
+use crate::support::{Half, PING, PONG, Wire, about, on, ping, request};
 
 #[test]
 fn a_rule_counts_over_all_its_links() {
     let wire = Wire::new();
-    let rule = Rule { from: 2, count: Some(2), ..about("PING", Requests, Hold) };
     let (mut one, mut one_master) = wire.pair();
     let (mut two, mut two_master) = wire.pair();
+    let rule = Rule { from: 2, count: Some(2), ..about("PING", Requests, Hold) };
     let rule = wire.network.strike(rule);
-    one.send(PING); // The first passes.
-    one_master.gets(PING);
+    ping(&mut one, &mut one_master); // The first passes.
     two.send(&request("GET k")); // It does not match.
     two_master.gets(&request("GET k"));
     two.send(PING); // The second waits.
@@ -28,8 +27,7 @@ fn a_rule_counts_over_all_its_links() {
     one.send(PING); // The third waits.
     one_master.gets_nothing();
     let (mut three, mut three_master) = wire.pair();
-    three.send(PING); // The fourth passes.
-    three_master.gets(PING);
+    ping(&mut three, &mut three_master); // The fourth passes.
     wire.seen.wait_for("struck request 2 PING", 2);
     wire.network.heal(rule);
     one_master.gets(PING);
@@ -43,8 +41,7 @@ fn a_rule_strikes_only_its_nodes() {
     wire.network.upstream(2, Some(wire.master.local_addr().unwrap()));
     wire.network.strike(Rule { nodes: Some(vec![2]), ..Rule::all(Hold) });
     let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     let mut other = Half::new(TcpStream::connect(second).unwrap());
     other.send(PING);
     assert!(wire.no_connection_arrives());
@@ -87,8 +84,7 @@ fn a_reply_is_a_gate_for_a_fault() {
     // "Before c1's third reply, reset all": the reply waits until the reset is done.
     let (wire, mut client, mut master) = Wire::open();
     let (mut other, _other_master) = wire.pair();
-    let gate = Rule { from: 3, count: Some(1), ..on(Replies, Hold) };
-    let gate = wire.network.strike(gate);
+    let gate = wire.network.strike(Rule { from: 3, count: Some(1), ..on(Replies, Hold) });
     client.send(&PING.repeat(3));
     master.gets(&PING.repeat(3));
     master.send(&PONG.repeat(3));

@@ -2,41 +2,32 @@
 
 use redquorum_rig::network::{End, MessageFault::*, Rule, Side::*};
 
-use crate::support::{PING, PONG, Wire, about, on, request};
+use crate::support::{PING, PONG, Wire, about, both_are_reset, on, ping, pong, request};
 
 #[test]
-fn dropped_requests_are_lost_and_healing_resets() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Drop));
-    client.send(PING);
-    wire.seen.wait_for("lost request 1 PING by rule", 1);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-    master.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-    assert_eq!(
-        wire.seen.lines(),
-        [
-            "opened",
-            "struck request 1 PING",
-            "lost request 1 PING by rule",
-            "closed Rule(RuleId(1))"
-        ]
-    );
-}
-
-#[test]
-fn dropped_replies_are_lost_though_the_master_answered() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Replies, Drop));
-    client.send(PING);
-    master.gets(PING);
-    master.send(PONG);
-    wire.seen.wait_for("lost reply 1 PING by rule", 1);
-    wire.seen.wait_for("replied 1 PING", 1);
-    client.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-    master.is_reset();
+fn dropped_messages_are_lost_and_healing_resets() {
+    for side in [Requests, Replies] {
+        let (wire, mut client, mut master, rule) = Wire::struck(on(side, Drop));
+        client.send(PING);
+        let mut expected = vec!["opened"];
+        if side == Requests {
+            expected.extend(["struck request 1 PING", "lost request 1 PING by rule"]);
+            wire.seen.wait_for("lost request 1 PING by rule", 1);
+            master.gets_nothing();
+        } else {
+            expected.extend(["forwarded 1 PING", "replied 1 PING", "struck reply 1 PING"]);
+            expected.push("lost reply 1 PING by rule");
+            master.gets(PING);
+            master.send(PONG);
+            wire.seen.wait_for("lost reply 1 PING by rule", 1);
+            client.gets_nothing();
+        }
+        wire.network.heal(rule);
+        both_are_reset(&mut client, &mut master);
+        wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+        expected.push("closed Rule(RuleId(1))");
+        assert_eq!(wire.seen.lines(), expected);
+    }
 }
 
 #[test]
@@ -45,21 +36,19 @@ fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
-    master.send(PONG);
-    client.gets(PONG);
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
+    pong(&mut client, &mut master);
     wire.seen.wait_for("lost request 2 GET k by rule", 1);
     wire.seen.wait_for("lost request 3 PING by rule", 1);
     wire.network.heal(rule);
-    client.is_reset();
-    master.is_reset();
+    both_are_reset(&mut client, &mut master);
 }
 
 #[test]
 fn a_partition_loses_closes_and_new_connections_too() {
     let (wire, client, mut master) = Wire::open();
     let (mut other, other_master) = wire.pair();
+    let (mut idle, mut idle_master) = wire.pair();
     let rule = wire.network.strike(Rule::all(Drop));
     drop(client);
     master.gets_nothing();
@@ -71,36 +60,25 @@ fn a_partition_loses_closes_and_new_connections_too() {
     wire.seen.wait_for("lost request 1 PING by rule", 1);
     new.gets_nothing();
     wire.network.heal(rule);
-    master.is_reset();
-    other.is_reset();
+    both_are_reset(&mut other, &mut master);
     new.is_reset();
     wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-}
-
-#[test]
-fn a_partition_leaves_idle_connections_alone() {
-    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(Drop));
-    wire.network.heal(rule);
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut idle, &mut idle_master);
 }
 
 #[test]
 fn a_drop_of_one_message_leaves_new_connections_alone() {
     let wire = Wire::new();
-    let rule = Rule { count: Some(1), ..on(Requests, Drop) };
-    let rule = wire.network.strike(rule);
+    let rule = wire.network.strike(Rule { count: Some(1), ..on(Requests, Drop) });
     let (mut struck, mut struck_master) = wire.pair();
     struck.send(PING);
     wire.seen.wait_for("lost request 1 PING by rule", 1);
     let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     struck_master.gets_nothing();
     wire.network.heal(rule);
     struck.is_reset();
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
 }
 
 #[test]
@@ -135,16 +113,12 @@ fn a_reset_strikes_open_connections_at_once_and_only_once() {
     let mut spared_master = wire.accept();
     let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(Reset) };
     let rule = wire.network.strike(rule);
-    client.is_reset();
-    master.is_reset();
-    spared.send(PING);
-    spared_master.gets(PING);
+    both_are_reset(&mut client, &mut master);
+    ping(&mut spared, &mut spared_master);
     let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     wire.network.heal(rule);
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
     wire.seen.wait_for("struck connection", 1);
 }
 
@@ -166,37 +140,32 @@ fn a_reset_strikes_a_reply_after_the_master_sent_it() {
     client.send(&[PING, &request("GET k")].concat());
     master.gets(PING);
     master.gets(&request("GET k"));
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
     master.send(b"$1\r\nv\r\n");
-    client.is_reset();
-    master.is_reset();
+    both_are_reset(&mut client, &mut master);
     wire.seen.wait_for("lost reply 2 GET k by rule", 1);
 }
 
 #[test]
-fn half_open_at_the_client() {
-    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(HalfOpen(End::Client)));
-    client.is_reset();
-    master.gets_nothing();
-    master.send(PONG);
-    wire.seen.wait_for("lost reply 0 by rule", 1);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    master.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-}
-
-#[test]
-fn half_open_at_the_master() {
-    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(HalfOpen(End::Master)));
-    master.is_reset();
-    client.send(PING);
-    wire.seen.wait_for("lost request 1 PING by rule", 1);
-    client.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+fn a_half_open_connection_loses_what_its_other_end_sends() {
+    for (end, sent, lost) in [
+        (End::Client, PONG, "lost reply 0 by rule"),
+        (End::Master, PING, "lost request 1 PING by rule"),
+    ] {
+        let (wire, client, master, rule) = Wire::struck(Rule::all(HalfOpen(end)));
+        let (mut cut, mut open) = (client, master);
+        if end == End::Master {
+            (cut, open) = (open, cut);
+        }
+        cut.is_reset();
+        open.gets_nothing();
+        open.send(sent);
+        wire.seen.wait_for(lost, 1);
+        open.gets_nothing();
+        wire.network.heal(rule);
+        open.is_reset();
+        wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+    }
 }
 
 #[test]
