@@ -269,7 +269,8 @@ fn launch(
     while !server.is_ready()? {
         server = LocalServer::spawn(plan, server.number, ports::next(ports))?;
     }
-    let node = Node::new(plan, server.number, server.dir(), server)?;
+    let dir = server.process.dir().to_owned();
+    let node = Node::new(plan, server.number, dir, server)?;
     node.host.launch()?;
     Ok(node)
 }

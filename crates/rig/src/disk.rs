@@ -31,15 +31,8 @@ pub enum Persisted {
     Until(u64),
 }
 
-/// A sync as the shim records it: the file, its length, and the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Note {
-    file: u64,
-    length: u64,
-    at: u64,
-}
-
-const NOTE_BYTES: usize = 24;
+/// A sync as the shim records it: the number of the file, its length, and the time.
+type Note = [u64; 3];
 
 /// The data that is left to a master that has ended, after its file was cut. Without a directory no
 /// syncs were recorded.
@@ -56,15 +49,14 @@ pub(crate) fn power_loss(
         (Persistence::AofEverysec, Some(dir)) => {
             cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
         }
-        (Persistence::AofEverysec, None) => {
-            let why = "its syncs were not recorded: start the masters with the builder's `syncs`";
-            Err(failed(why.to_owned()))
-        }
+        (Persistence::AofEverysec, None) => Err(failed(
+            "its syncs were not recorded: start the masters with the builder's `syncs`".to_owned(),
+        )),
     }
 }
 
 /// Cuts the append-only file in a master's directory back to the synced part.
-pub(crate) fn cut(dir: &Path) -> io::Result<Persisted> {
+fn cut(dir: &Path) -> io::Result<Persisted> {
     let notes = match fs::read(dir.join(NOTES_FILE)) {
         Ok(bytes) => notes(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -74,11 +66,11 @@ pub(crate) fn cut(dir: &Path) -> io::Result<Persisted> {
     for path in files(dir)? {
         let file = File::options().write(true).open(&path)?;
         let metadata = file.metadata()?;
-        let note = notes.iter().rev().find(|note| note.file == number(&metadata));
-        let length = note.map_or(0, |note| note.length).min(metadata.len());
+        let note = notes.iter().rev().find(|[file, ..]| *file == number(&metadata));
+        let length = note.map_or(0, |[_, length, _]| *length).min(metadata.len());
         file.set_len(length)?;
-        if let Some(note) = note {
-            kept = Persisted::Until(note.at);
+        if let Some([.., at]) = note {
+            kept = Persisted::Until(*at);
         }
     }
     Ok(kept)
@@ -104,12 +96,9 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// A torn record at the end is ignored.
 fn notes(bytes: &[u8]) -> Vec<Note> {
-    let (notes, _) = bytes.as_chunks::<NOTE_BYTES>();
-    let words = |note: &[u8; NOTE_BYTES]| {
-        let (words, _) = note.as_chunks::<8>();
-        [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]))
-    };
-    notes.iter().map(words).map(|[file, length, at]| Note { file, length, at }).collect()
+    let (notes, _) = bytes.as_chunks::<{ size_of::<Note>() }>();
+    let word = |note: &[u8], index| u64::from_ne_bytes(note.as_chunks().0[index]);
+    notes.iter().map(|note| [0, 1, 2].map(|index| word(note, index))).collect()
 }
 
 #[cfg(unix)]

@@ -5,7 +5,6 @@ use std::{
     ffi::OsString,
     fmt, io,
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -38,9 +37,6 @@ pub(crate) trait Host: fmt::Debug + Send + Sync {
 
     /// The last lines of the server's output.
     fn log(&self) -> String;
-
-    /// Begins what a drop completes, so that several can end at the same time.
-    fn hang_up(&self);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +58,7 @@ pub(crate) enum Signal {
 pub(crate) struct LocalServer {
     pub(crate) number: usize,
     port: u16,
-    process: Process,
+    pub(crate) process: Process,
 }
 
 impl LocalServer {
@@ -85,10 +81,6 @@ impl LocalServer {
     /// Waits for the directory. False: another rig has claimed the port.
     pub(crate) fn is_ready(&self) -> Result<bool, RigError> {
         self.process.is_ready().map_err(|source| self.keeper_failed(source))
-    }
-
-    pub(crate) fn dir(&self) -> PathBuf {
-        self.process.dir().to_owned()
     }
 
     fn keeper_failed(&self, source: io::Error) -> RigError {
@@ -133,10 +125,6 @@ impl Host for LocalServer {
 
     fn log(&self) -> String {
         self.process.log()
-    }
-
-    fn hang_up(&self) {
-        self.process.hang_up();
     }
 }
 

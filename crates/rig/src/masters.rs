@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    thread,
 };
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -264,11 +265,14 @@ impl Masters {
 
 impl Drop for Masters {
     fn drop(&mut self) {
-        // All hosts are asked to end before the first is waited for.
-        for Master { first, replica } in &self.masters {
-            first.host.hang_up();
-            replica.iter().for_each(|replica| replica.node.host.hang_up());
-        }
+        // All at the same time: each takes until its server and its files are gone.
+        let masters = std::mem::take(&mut self.masters);
+        thread::scope(|scope| {
+            for Master { first, replica } in masters {
+                scope.spawn(move || drop(replica));
+                scope.spawn(move || drop(first));
+            }
+        });
     }
 }
 
