@@ -55,7 +55,7 @@ use mio::{Poll, Waker};
 
 use engine::{Engine, ORDERS, Order};
 pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
-pub use traffic::{ClosedBy, Traffic, TrafficEvent};
+pub use traffic::{Traffic, TrafficEvent};
 
 /// The proxies between all clients and all masters. A drop closes everything and ends the thread.
 ///

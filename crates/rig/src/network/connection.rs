@@ -15,7 +15,7 @@ use super::{
     rule::{End, Message, MessageFault, RuleId, Side},
     socket::Socket,
     table::{Gate, Verdict},
-    traffic::{ClosedBy, TrafficEvent},
+    traffic::TrafficEvent,
 };
 use crate::RespValue;
 
@@ -33,9 +33,8 @@ pub(super) struct Connection {
     dialogue: Dialogue,
     /// Whether no connection to the master was tried yet.
     waiting: bool,
-    by: Option<ClosedBy>,
     /// Whether both ends are finished, so that the engine removes it.
-    over: bool,
+    pub(super) over: bool,
 }
 
 impl Connection {
@@ -46,23 +45,15 @@ impl Connection {
             lanes: [Lane::new(Side::Requests), Lane::new(Side::Replies)],
             dialogue: Dialogue::default(),
             waiting: true,
-            by: None,
             over: false,
         }
-    }
-
-    /// Why it is over, if it is.
-    pub(super) fn ended(&self) -> Option<ClosedBy> {
-        self.over.then(|| self.by.unwrap_or(ClosedBy::Network))
     }
 
     /// Handles the system's report of a change at one end.
     pub(super) fn changed(&mut self, end: usize, event: &mio::event::Event, world: &mut World) {
         let Some(socket) = &mut self.ends[end] else { return };
-        let connecting = !socket.connected;
         if socket.changed(event).is_err() {
-            let by = if connecting { ClosedBy::Refused } else { closer(end) };
-            self.gone(end, by, world);
+            self.gone(end, world);
         }
     }
 
@@ -80,7 +71,7 @@ impl Connection {
                 // Reads first what it sent before it went away.
                 self.read(end, scratch, world);
                 if self.ends[end].is_some() {
-                    self.gone(end, closer(end), world);
+                    self.gone(end, world);
                 }
             }
         }
@@ -99,7 +90,7 @@ impl Connection {
     /// Handles a healed rule. If the rule lost data here, the connection cannot continue.
     pub(super) fn healed(&mut self, rule: RuleId, world: &mut World) {
         if self.lanes.iter().any(|lane| lane.dropped == Some(rule)) {
-            self.reset(ClosedBy::Rule(rule), world);
+            self.reset(world);
         }
     }
 
@@ -110,8 +101,7 @@ impl Connection {
     }
 
     /// Resets both ends. Waiting data is lost.
-    pub(super) fn reset(&mut self, by: ClosedBy, world: &mut World) {
-        self.by.get_or_insert(by);
+    pub(super) fn reset(&mut self, world: &mut World) {
         for socket in &mut self.ends {
             if let Some(socket) = socket.take() {
                 socket.reset();
@@ -150,7 +140,7 @@ impl Connection {
         let socket = address.map(|address| Socket::connecting(*address, token, &world.registry));
         match socket {
             Some(Ok(socket)) => self.ends[MASTER] = Some(socket),
-            _ => self.gone(MASTER, ClosedBy::Refused, world),
+            _ => self.gone(MASTER, world),
         }
     }
 
@@ -163,7 +153,7 @@ impl Connection {
             match socket.read(scratch) {
                 Ok(Some(0)) => {
                     socket.ended = true;
-                    self.arrived_end(end, Cargo::Fin, closer(end), world);
+                    self.arrived_end(end, Cargo::Fin, world);
                 }
                 Ok(Some(count)) => {
                     let at = Instant::now();
@@ -172,19 +162,18 @@ impl Connection {
                     self.flush(end, world);
                 }
                 Ok(None) => {}
-                Err(_) => self.gone(end, closer(end), world),
+                Err(_) => self.gone(end, world),
             }
         }
     }
 
     /// Handles an end that was reset, or that never existed.
-    fn gone(&mut self, end: usize, by: ClosedBy, world: &mut World) {
+    fn gone(&mut self, end: usize, world: &mut World) {
         self.ends[end] = None;
-        self.arrived_end(end, Cargo::Rst, by, world);
+        self.arrived_end(end, Cargo::Rst, world);
     }
 
-    fn arrived_end(&mut self, end: usize, cargo: Cargo, by: ClosedBy, world: &mut World) {
-        self.by.get_or_insert(by);
+    fn arrived_end(&mut self, end: usize, cargo: Cargo, world: &mut World) {
         let rest = self.lanes[end].framing.rest();
         if !rest.is_empty() {
             // Part of a message. It is passed on as it is.
@@ -242,9 +231,6 @@ impl Connection {
                     world.report(at, &self.peer, event);
                     self.message(end, label, Some(&reply), bytes, at, world);
                 }
-                Piece::Strange => {
-                    world.report_now(&self.peer, TrafficEvent::Unparsed(self.lanes[end].side));
-                }
                 Piece::Bytes(bytes) => self.bytes(end, bytes, Cargo::Bytes, world),
             }
         }
@@ -266,7 +252,6 @@ impl Connection {
                 &Message {
                     client: &self.peer.client,
                     node: self.peer.node,
-                    connection: self.peer.connection,
                     side,
                     number: label.number,
                     command: &label.command,
@@ -279,7 +264,7 @@ impl Connection {
             world.struck(&self.peer, side, label.clone(), rule);
         }
         if let Some((rule, fault)) = verdict.end {
-            world.lost(&self.peer, side, label, Some(rule));
+            world.lost(&self.peer, side, label);
             return self.cut(end, rule, fault, world);
         }
         if end == CLIENT {
@@ -315,10 +300,9 @@ impl Connection {
         }
         self.flush_both(world);
         let MessageFault::HalfOpen(end) = fault else {
-            return self.reset(ClosedBy::Rule(rule), world);
+            return self.reset(world);
         };
         let end = if end == End::Client { CLIENT } else { MASTER };
-        self.by.get_or_insert(ClosedBy::Rule(rule));
         if let Some(socket) = self.ends[end].take() {
             socket.reset();
         }
@@ -327,8 +311,4 @@ impl Connection {
             lane.dropped.get_or_insert(rule);
         }
     }
-}
-
-fn closer(end: usize) -> ClosedBy {
-    if end == CLIENT { ClosedBy::Client } else { ClosedBy::Master }
 }

@@ -92,7 +92,7 @@ impl Copy {
                     return true;
                 }
                 Piece::Reply(..) => self.before -= 1,
-                Piece::Request(..) | Piece::Strange | Piece::Bytes(_) => return true,
+                Piece::Request(..) | Piece::Bytes(_) => return true,
             }
         }
         false

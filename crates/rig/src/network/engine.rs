@@ -19,7 +19,7 @@ use super::{
     rule::{Rule, RuleId, Side},
     socket::Socket,
     table::{Link, Table},
-    traffic::{ClosedBy, Traffic, TrafficEvent},
+    traffic::{Traffic, TrafficEvent},
 };
 
 /// If no connection can be accepted (no more files are allowed), the thread tries again after this
@@ -134,8 +134,8 @@ impl Engine {
     fn serve(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.serve(&mut self.scratch, &mut self.world);
-        if let Some(by) = connection.ended() {
-            self.world.report_now(&connection.peer, TrafficEvent::Closed(by));
+        if connection.over {
+            self.world.report_now(&connection.peer, TrafficEvent::Closed);
             self.connections.remove(&id);
         }
     }
@@ -237,7 +237,7 @@ impl Engine {
     fn stop(mut self) {
         self.listeners.clear();
         for connection in self.connections.values_mut() {
-            connection.reset(ClosedBy::Network, &mut self.world);
+            connection.reset(&mut self.world);
         }
         self.serve_all();
     }
@@ -272,9 +272,9 @@ impl World {
         self.report(Instant::now(), peer, event);
     }
 
-    pub(super) fn lost(&mut self, peer: &Peer, side: Side, label: Label, rule: Option<RuleId>) {
+    pub(super) fn lost(&mut self, peer: &Peer, side: Side, label: Label) {
         let Label { number, command } = label;
-        self.report_now(peer, TrafficEvent::Lost { number, side, command, rule });
+        self.report_now(peer, TrafficEvent::Lost { number, side, command });
     }
 
     pub(super) fn struck(&mut self, peer: &Peer, side: Side, label: Label, rule: RuleId) {

@@ -98,7 +98,7 @@ impl Lane {
     pub(super) fn discard(&mut self, peer: &Peer, world: &mut World) {
         while let Some(item) = self.pop() {
             if let Cargo::Message(label, _) = item.cargo {
-                world.lost(peer, self.side, label, self.dropped);
+                world.lost(peer, self.side, label);
             }
         }
     }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_rig::network::{Network, Traffic, TrafficEvent};
-
-use crate::support::{Half, PING, PONG, Seen, Wire, ping, pong, request};
+use crate::support::{Half, PING, PONG, Wire, ping, pong, request};
 
 #[test]
 fn a_round_trip_is_reported_in_order() {
@@ -14,10 +12,10 @@ fn a_round_trip_is_reported_in_order() {
     drop(client);
     master.is_finished();
     drop(master);
-    wire.seen.wait_for("closed Client", 1);
+    wire.seen.wait_for("closed", 1);
     assert_eq!(
         wire.seen.lines(),
-        ["opened", "forwarded 1 PING", "replied 1 PING", "delivered 1 PING", "closed Client"]
+        ["opened", "forwarded 1 PING", "replied 1 PING", "delivered 1 PING", "closed"]
     );
     let all = wire.seen.all();
     assert!(all.is_sorted_by_key(|traffic| traffic.at));
@@ -62,10 +60,7 @@ fn bytes_that_are_not_resp_pass_unchanged() {
     client.gets(b"HTTP/1.1 400 no\r\n");
     client.send(b" and more");
     master.gets(b" and more");
-    assert_eq!(
-        wire.seen.lines(),
-        ["opened", "forwarded 1 PING", "unparsed request", "unparsed reply"]
-    );
+    assert_eq!(wire.seen.lines(), ["opened", "forwarded 1 PING"]);
 }
 
 #[test]
@@ -107,27 +102,6 @@ fn replies_are_matched_again_behind_resp3_pushes() {
 }
 
 #[test]
-fn reports_name_the_link_and_the_connection() {
-    let seen = Seen::default();
-    let network = Network::start(seen.observer()).unwrap();
-    let masters = [1, 2].map(|node| {
-        let master = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        network.upstream(node, Some(master.local_addr().unwrap()));
-        master
-    });
-    for (number, (client, node)) in (1..).zip([("a", 1), ("a", 2), ("b", 2)]) {
-        let address = network.listen(client, node).unwrap();
-        let mut ours = Half::new(std::net::TcpStream::connect(address).unwrap());
-        let mut theirs = Half::new(masters[node - 1].accept().unwrap().0);
-        ping(&mut ours, &mut theirs);
-        let all = seen.all();
-        let opened = all.iter().filter(|traffic| traffic.event == TrafficEvent::Opened);
-        let Traffic { client: name, node: of, connection, .. } = opened.last().unwrap();
-        assert_eq!((&**name, *of, *connection), (client, node, number));
-    }
-}
-
-#[test]
 fn four_hundred_connections_pass_at_once() {
     let wire = Wire::new();
     let mut pairs: Vec<_> = (0..400).map(|_| wire.pair()).collect();
@@ -143,5 +117,5 @@ fn four_hundred_connections_pass_at_once() {
     }
     wire.seen.wait_for("delivered 1 PING", 400);
     drop(pairs);
-    wire.seen.wait_for("closed Client", 1);
+    wire.seen.wait_for("closed", 1);
 }

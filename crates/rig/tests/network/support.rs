@@ -82,9 +82,8 @@ fn line(traffic: &Traffic) -> String {
     let of = |side: &Side| if *side == Side::Requests { "request" } else { "reply" };
     let (what, number, command, end) = match &traffic.event {
         TrafficEvent::Opened => return "opened".to_owned(),
-        TrafficEvent::Closed(by) => return format!("closed {by:?}"),
+        TrafficEvent::Closed => return "closed".to_owned(),
         TrafficEvent::Struck { side: Side::Both, .. } => return "struck connection".to_owned(),
-        TrafficEvent::Unparsed(side) => return format!("unparsed {}", of(side)),
         TrafficEvent::Forwarded { number, command, duplicate } => {
             ("forwarded".to_owned(), number, command, if *duplicate { " again" } else { "" })
         }
@@ -94,9 +93,8 @@ fn line(traffic: &Traffic) -> String {
         TrafficEvent::Delivered { number, command } => {
             ("delivered".to_owned(), number, command, "")
         }
-        TrafficEvent::Lost { number, side, command, rule } => {
-            let by = if rule.is_some() { " by rule" } else { " by end" };
-            (format!("lost {}", of(side)), number, command, by)
+        TrafficEvent::Lost { number, side, command } => {
+            (format!("lost {}", of(side)), number, command, "")
         }
         TrafficEvent::Struck { number, side, command, .. } => {
             (format!("struck {}", of(side)), number, command, "")

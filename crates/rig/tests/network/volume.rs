@@ -36,7 +36,7 @@ fn a_large_message_passes_unparsed() {
     master.send(b"+OK\r\n+PONG\r\n");
     client.gets(b"+OK\r\n+PONG\r\n");
     wire.seen.wait_for("delivered 0", 2);
-    assert_eq!(wire.seen.lines()[..2], ["opened", "unparsed request"]);
+    assert!(!wire.seen.lines().iter().any(|line| line.starts_with("forwarded")));
 }
 
 #[test]

