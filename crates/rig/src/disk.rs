@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Persistence, RigError};
+use crate::{Persistence, RigError, node::Node};
 
 /// The file of the records, in the directory of the master.
 pub(crate) const NOTES_FILE: &str = "synced";
@@ -31,25 +31,17 @@ pub enum Persisted {
     Until(u64),
 }
 
-/// A sync as the shim records it: the number of the file, its length, and the time.
-type Note = [u64; 3];
-
-/// The data that is left to a master that has ended, after its file was cut. Without a directory no
-/// syncs were recorded.
-pub(crate) fn power_loss(
-    node: usize,
-    persistence: Persistence,
-    dir: Option<&Path>,
-) -> Result<Persisted, RigError> {
-    let failed = |why| RigError::PowerLoss { node, why };
-    match (persistence, dir) {
-        (Persistence::None, _) => Ok(Persisted::Nothing),
+/// Cuts the file of a master that has ended, and returns what is left to it.
+pub(crate) fn power_loss(node: &Node) -> Result<Persisted, RigError> {
+    let failed = |why| RigError::PowerLoss { node: node.number, why };
+    match node.plan.persistence {
+        Persistence::None => Ok(Persisted::Nothing),
         // It answers only after its file is synced.
-        (Persistence::AofAlways, _) => Ok(Persisted::Everything),
-        (Persistence::AofEverysec, Some(dir)) => {
-            cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
+        Persistence::AofAlways => Ok(Persisted::Everything),
+        Persistence::AofEverysec if node.plan.syncs => {
+            cut(&node.dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
         }
-        (Persistence::AofEverysec, None) => Err(failed(
+        Persistence::AofEverysec => Err(failed(
             "its syncs were not recorded: start the masters with the builder's `syncs`".to_owned(),
         )),
     }
@@ -94,9 +86,10 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// A torn record at the end is ignored.
-fn notes(bytes: &[u8]) -> Vec<Note> {
-    let (notes, _) = bytes.as_chunks::<{ size_of::<Note>() }>();
+/// The syncs as the shim records them: the number of the file, its length, and the time. A torn
+/// record at the end is ignored.
+fn notes(bytes: &[u8]) -> Vec<[u64; 3]> {
+    let (notes, _) = bytes.as_chunks::<24>();
     let word = |note: &[u8], index| u64::from_ne_bytes(note.as_chunks().0[index]);
     notes.iter().map(|note| [0, 1, 2].map(|index| word(note, index))).collect()
 }

@@ -13,9 +13,8 @@ use std::{
 };
 
 use crate::{
-    Builder, Clock, ClockChange, ClockSetting, Persisted, RespValue, RigError,
+    Builder, Clock, ClockChange, ClockSetting, RespValue, RigError,
     clock::{clocks_supported, real_nanos},
-    disk,
     host::{Host, Signal},
     resp,
 };
@@ -122,42 +121,26 @@ impl Node {
         self.host.signal(Signal::Kill).map(drop)
     }
 
-    /// Kills it, and cuts its file back to the synced part.
-    pub(crate) fn power_loss(&self) -> Result<Persisted, RigError> {
-        self.kill()?;
-        let dir = self.plan.syncs.then_some(&*self.dir);
-        disk::power_loss(self.number, self.plan.persistence, dir)
+    /// Sends a signal to a server that runs, after which it replies or not.
+    pub(crate) fn signal(&self, signal: Signal, silent: bool) -> Result<(), RigError> {
+        let there = self.host.signal(signal)?;
+        there.then_some(()).ok_or(RigError::NotRunning { node: self.number })?;
+        self.silent.store(silent, SeqCst);
+        if silent || !self.unverified.load(SeqCst) { Ok(()) } else { self.verify_clock() }
     }
 
+    /// Ends it with SIGTERM.
     pub(crate) fn stop(&self) -> Result<(), RigError> {
         let within = self.plan.within;
         let until = Instant::now() + within;
-        self.signal(Signal::Stop)?;
+        self.signal(Signal::Stop, true)?;
         while self.host.signal(Signal::Look)? {
             if Instant::now() >= until {
                 return Err(RigError::NotStopped { node: self.number, within });
             }
             sleep(POLL);
         }
-        self.silent.store(true, SeqCst);
         Ok(())
-    }
-
-    pub(crate) fn pause(&self) -> Result<(), RigError> {
-        self.signal(Signal::Pause)?;
-        self.silent.store(true, SeqCst);
-        Ok(())
-    }
-
-    pub(crate) fn resume(&self) -> Result<(), RigError> {
-        self.signal(Signal::Resume)?;
-        self.silent.store(false, SeqCst);
-        if self.unverified.load(SeqCst) { self.verify_clock() } else { Ok(()) }
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), RigError> {
-        let there = self.host.signal(signal)?;
-        there.then_some(()).ok_or(RigError::NotRunning { node: self.number })
     }
 
     pub(crate) fn command(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {

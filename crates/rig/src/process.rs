@@ -53,30 +53,18 @@ impl Process {
     ///
     /// The directory exists or cannot be made, or no shell can be started.
     pub fn new<A: AsRef<OsStr>>(dir: &Path, program: &Path, args: &[A]) -> io::Result<Self> {
-        let process = Self::spawn(dir, program, args, false, false)?;
-        if process.is_ready()? {
-            return Ok(process);
-        }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, dir.display().to_string()))
+        Self::start(dir, program, args, false, false)
     }
 
-    /// Starts the keeper, and does not wait until it is [ready](Self::is_ready), so that several
-    /// can start at the same time.
-    ///
     /// With `clock` the program runs under the [`Clock`] in its directory, with `syncs` its syncs
     /// are recorded.
-    pub(crate) fn spawn<A: AsRef<OsStr>>(
+    pub(crate) fn start<A: AsRef<OsStr>>(
         dir: &Path,
         program: &Path,
         args: &[A],
         clock: bool,
         syncs: bool,
     ) -> io::Result<Self> {
-        // Pipes are closed on exec, but not every system can create them so in one step. Another
-        // keeper that started in between would hold this one's input open for good.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _turn = lock(&ONE_AT_A_TIME);
-
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(include_str!("keeper.sh")).arg("redquorum-keeper");
         command.arg(dir).arg(program).args(args);
@@ -95,18 +83,21 @@ impl Process {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
 
+        // Pipes are closed on exec, but not every system can create them so in one step. Another
+        // keeper that started in between would hold this one's input open for good.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let turn = lock(&ONE_AT_A_TIME);
         let mut child = command.spawn()?;
+        drop(turn);
         let (Some(words), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both were asked for as pipes")
         };
         let answers = BufReader::new(answers);
-        let keeper = Keeper { child, words: Some(words), answers, pid: None };
+        let mut keeper = Keeper { child, words: Some(words), answers, pid: None };
+        if keeper.answer()? != "ready" {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, dir.display().to_string()));
+        }
         Ok(Self { dir: dir.to_owned(), keeper: Mutex::new(keeper) })
-    }
-
-    /// Waits for the directory. Call it once. False: it exists already, and is not ours.
-    pub(crate) fn is_ready(&self) -> io::Result<bool> {
-        Ok(lock(&self.keeper).answer()? == "ready")
     }
 
     /// The directory.
