@@ -43,16 +43,15 @@ fn compile(into: &Path) -> Result<(), String> {
     {
         return Err(format!("that needs Linux on x86-64 or aarch64, and this is {target}"));
     }
-    let named = env::var_os("RUSTC_LINKER").map(|linker| {
-        let mut option = OsString::from("linker=");
-        option.push(linker);
-        option
-    });
-    let first = ["link-arg=-nostdlib", "link-arg=-nostartfiles"].map(OsString::from);
+    let mut first = ["link-arg=-nostdlib", "link-arg=-nostartfiles"].map(OsString::from).to_vec();
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        first.push("linker=".into());
+        first[2].push(linker);
+    }
     // For another architecture the linker of this one is no use; the compiler brings one for all.
     let second = ["linker=rust-lld", "linker-flavor=ld.lld"].map(OsString::from);
-    let Err(why) = rustc(&target, into, first.into_iter().chain(named)) else { return Ok(()) };
-    if rustc(&target, into, second).is_ok() {
+    let Err(why) = rustc(&target, into, &first) else { return Ok(()) };
+    if rustc(&target, into, &second).is_ok() {
         return Ok(());
     }
     println!("cargo::warning=the clock shim was not compiled, so clocks cannot be set:");
@@ -64,11 +63,7 @@ fn compile(into: &Path) -> Result<(), String> {
 }
 
 /// Compiles it once. The error is what the compiler complained about.
-fn rustc(
-    target: &str,
-    into: &Path,
-    linking: impl IntoIterator<Item = OsString>,
-) -> Result<(), String> {
+fn rustc(target: &str, into: &Path, linking: &[OsString]) -> Result<(), String> {
     let mut rustc = Command::new(variable("RUSTC"));
     rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=clock"]);
     rustc.args(["--target", target]).arg("-o").arg(into).arg("shim/shim.rs");

@@ -2,7 +2,6 @@
 //! memory of leases that are held, on a master and in the client.
 
 use std::fmt::Write as _;
-use std::io::Read as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use redquorum_rig::Masters;
 
 use crate::contender::{build, builder, commands};
 use crate::crowd::{info, reset_counts};
+use crate::worker::{self, Worker};
 
 /// The first argument of a run of this section alone.
 pub(crate) const ARGUMENT: &str = "--capacity";
@@ -97,33 +97,18 @@ fn row(masters: &Masters, mode: Mode) -> String {
     for node in 1..=masters.len() {
         masters.ask(node, "FLUSHALL").expect("a master answers");
     }
-    let arguments = [CHILD_ARGUMENT.to_owned(), mode.name.to_owned()];
-    let mut child = crate::spawn_again(&arguments, &masters.urls());
-    let mut output = child.stdout.take().expect("the output is piped");
-    let mut input = child.stdin.take().expect("the input is piped");
-    let mut step = || -> String {
-        let mut line = Vec::new();
-        let mut byte = [0];
-        while output.read(&mut byte).expect("the child reports each step") == 1 && byte != *b"\n" {
-            line.push(byte[0]);
-        }
-        String::from_utf8(line).expect("the child prints text")
-    };
-    let mut go_on = || {
-        reset_counts(masters);
-        let before = Count::now(masters);
-        std::io::Write::write_all(&mut input, b"\n").expect("the child waits for the step");
-        before
-    };
-    step();
-    let before = go_on();
-    let (acquire, client) = (step(), step());
+    let mut worker = Worker::start(&[CHILD_ARGUMENT, mode.name], &masters.urls());
+    worker.report();
+    reset_counts(masters);
+    let before = Count::now(masters);
+    worker.go_on();
+    let (acquire, client) = (worker.report(), worker.report());
     let held = Count::now(masters);
-    go_on();
-    let release = step();
+    reset_counts(masters);
+    worker.go_on();
+    let release = worker.report();
     let released = Count::now(masters);
-    drop(input);
-    assert!(child.wait().expect("the child ends").success(), "the child failed");
+    worker.finish();
     format!(
         "{acquire} | {} | {release} | {} | {:.0} | {:.0} | {client}",
         held.bytes(masters),
@@ -144,13 +129,13 @@ pub(crate) async fn hold(name: &str, urls: &[String]) -> ExitCode {
     // Connections, scripts and buffers are there before the first measurement.
     let warm = take(&lock, mode, LEASES..LEASES + 4 * AT_ONCE).await;
     give_back(&lock, warm).await;
-    next("ready").await;
+    worker::report("ready").await;
     let (memory, before) = (resident(), commands(&lock));
     let leases = take(&lock, mode, 0..LEASES).await;
     println!("{}", per_lease(&lock, commands(&lock) - before));
     let grown = resident().zip(memory).map(|(now, before)| now.saturating_sub(before));
     let grown = grown.map(|bytes| format!("{:.0}", bytes as f64 / LEASES as f64));
-    next(&grown.unwrap_or_else(|| "not measured".to_owned())).await;
+    worker::report(&grown.unwrap_or_else(|| "not measured".to_owned())).await;
     let before = commands(&lock);
     give_back(&lock, leases).await;
     println!("{}", per_lease(&lock, commands(&lock) - before));
@@ -160,13 +145,6 @@ pub(crate) async fn hold(name: &str, urls: &[String]) -> ExitCode {
 /// The number of commands of one master for each lease.
 fn per_lease(lock: &Redlock, commands: u64) -> String {
     format!("{:.2}", commands as f64 / (LEASES * lock.masters()) as f64)
-}
-
-async fn next(report: &str) {
-    println!("{report}");
-    let line = || std::io::stdin().read_line(&mut String::new());
-    let read = tokio::task::spawn_blocking(line).await.expect("reading does not panic");
-    read.expect("the parent writes");
 }
 
 /// A name of usual length.

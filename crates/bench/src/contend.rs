@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use crate::contender::connect;
+use crate::worker::Worker;
 
 /// The first argument of a contending process. The time in milliseconds and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--contend";
@@ -16,14 +17,12 @@ const HOLD: Duration = Duration::from_millis(2);
 
 /// Lets processes contend for `length`, and returns a report.
 pub(crate) fn report(urls: &[String], length: Duration) -> String {
-    let arguments = [ARGUMENT.to_owned(), length.as_millis().to_string()];
-    let children: Vec<_> = (0..PROCESSES).map(|_| crate::spawn_again(&arguments, urls)).collect();
+    let millis = length.as_millis().to_string();
+    let start = |_| Worker::start(&[ARGUMENT, &millis], urls);
+    let workers: Vec<_> = (0..PROCESSES).map(start).collect();
     let (mut acquired, mut certified) = (0, 0);
-    for child in children {
-        let output = child.wait_with_output().expect("a child ends");
-        assert!(output.status.success(), "a contending process failed");
-        let text = String::from_utf8_lossy(&output.stdout);
-        let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+    for text in workers.into_iter().flat_map(Worker::finish) {
+        let mut numbers = text.split(' ').map(|word| word.parse::<u64>().unwrap_or(0));
         acquired += numbers.next().unwrap_or(0);
         certified += numbers.next().unwrap_or(0);
     }

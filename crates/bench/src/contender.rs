@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, SelectAll};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -100,11 +101,11 @@ impl Kind {
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
         let client = match self {
             Self::Floor | Self::Polling | Self::ScriptFloor => {
-                Client::Floor(open_all(urls).await, None)
+                Client::Floor(join_all(urls.iter().map(|url| open(url))).await, None)
             }
             Self::Notified => {
                 let messages = Arc::new(Mutex::new(Messages::subscribe(urls).await));
-                Client::Floor(open_all(urls).await, Some(messages))
+                Client::Floor(join_all(urls.iter().map(|url| open(url))).await, Some(messages))
             }
             Self::Redquorum | Self::Fenced => Client::Redquorum(connect(urls, TTL).await),
             Self::Fair => Client::Redquorum(build(builder(urls, TTL).fair(true)).await),
@@ -141,18 +142,11 @@ static DELETE_AND_PUBLISH: LazyLock<Script> =
     LazyLock::new(|| Script::new(DELETE_AND_PUBLISH_SOURCE));
 static GRANT_SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(GRANT.source));
 
-const DELETE_SOURCE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
+const DELETE_SOURCE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+     return redis.call('DEL', KEYS[1]) else return 0 end";
 
 const DELETE_AND_PUBLISH_SOURCE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) \
      redis.call('PUBLISH', 'bench:released', ARGV[1]) end return 1";
-
-async fn open_all(urls: &[String]) -> Vec<MultiplexedConnection> {
-    let mut connections = Vec::new();
-    for url in urls {
-        connections.push(open(url).await);
-    }
-    connections
-}
 
 async fn open(url: &str) -> MultiplexedConnection {
     let info = url.into_connection_info().expect("the rig's URLs are good");

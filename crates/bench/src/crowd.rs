@@ -3,16 +3,16 @@
 //! and the cost of a lease for the masters.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
 use std::iter::Sum;
 use std::ops::RangeInclusive;
-use std::process::{Child, ExitCode};
-use std::time::Duration;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redquorum_rig::Masters;
 use tokio::time::sleep;
 
 use crate::contender::{Contender, Kind, connect};
+use crate::worker::{self, Worker};
 
 /// The first argument of a process of the crowd. The contender, the number of tasks, the time in
 /// milliseconds, and the URLs follow it.
@@ -34,8 +34,7 @@ const START: Duration = Duration::from_millis(700);
 /// inside their scripts have other names.
 const ON_THE_WIRE: [&str; 6] = ["set", "eval", "evalsha", "hello", "subscribe", "unsubscribe"];
 
-/// One lease: the start of the wait, the grant and the release, in nanoseconds of a clock that all
-/// processes share.
+/// One lease: the start of the wait, the grant and the release.
 #[derive(Clone, Copy)]
 struct Lease {
     asked: u64,
@@ -80,36 +79,25 @@ fn row(
     (processes, tasks): (usize, usize),
     length: Duration,
 ) -> String {
-    let numbers = [tasks.to_string(), length.as_millis().to_string()];
-    let arguments = [&[ARGUMENT.to_owned(), kind.name().to_owned()], &numbers[..]].concat();
-    let mut children: Vec<Child> =
-        (0..processes).map(|_| crate::spawn_again(&arguments, &masters.urls())).collect();
-    let mut outputs: Vec<_> = children
-        .iter_mut()
-        .map(|child| BufReader::new(child.stdout.take().expect("the output is piped")))
-        .collect();
-    for output in &mut outputs {
-        let mut ready = String::new();
-        output.read_line(&mut ready).expect("a child reports that it is connected");
+    let [tasks, millis] = [tasks.to_string(), length.as_millis().to_string()];
+    let arguments = [ARGUMENT, kind.name(), &tasks, &millis];
+    let start = |_| Worker::start(&arguments, &masters.urls());
+    let mut workers: Vec<_> = (0..processes).map(start).collect();
+    for worker in &mut workers {
+        worker.report();
     }
     reset_counts(masters);
     let before = cpu(masters, 1..=masters.len());
-    for child in &mut children {
-        let mut input = child.stdin.take().expect("the input is piped");
-        input.write_all(b"\n").expect("a child waits for the start");
-    }
+    workers.iter_mut().for_each(Worker::go_on);
     let (mut leases, mut counted) = (Vec::new(), None);
-    for (child, output) in children.iter_mut().zip(outputs) {
-        leases.extend(output.lines().map_while(Result::ok).filter_map(|line| {
-            if let Some(number) = line.strip_prefix(COMMANDS) {
-                *counted.get_or_insert(0) += number.parse::<u64>().expect("a child counts");
-                return None;
-            }
-            let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
-            let (asked, granted, released) = (numbers.next()?, numbers.next()?, numbers.next()?);
-            Some(Lease { asked, granted, released })
-        }));
-        assert!(child.wait().expect("a child ends").success(), "a process of the crowd failed");
+    for line in workers.into_iter().flat_map(Worker::finish) {
+        if let Some(number) = line.strip_prefix(COMMANDS) {
+            *counted.get_or_insert(0) += number.parse::<u64>().expect("a worker counts");
+            continue;
+        }
+        let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+        let [asked, granted, released] = numbers[..] else { continue };
+        leases.push(Lease { asked, granted, released });
     }
     let commands = counted.unwrap_or_else(|| commands(masters));
     figures(leases, commands, cpu(masters, 1..=masters.len()) - before)
@@ -123,11 +111,13 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
     let ms = |nanos: f64| nanos / 1e6;
     let count = leases.len() as f64;
     let span = (last.released - first.granted) as f64;
-    let held: f64 = leases.iter().map(|lease| (lease.released - lease.granted) as f64).sum();
+    let held: f64 =
+        leases.iter().map(|lease| lease.released.saturating_sub(lease.granted) as f64).sum();
     let gap = |two: &[Lease]| two[1].granted.saturating_sub(two[0].released) as f64;
     let mut gaps: Vec<f64> = leases.windows(2).map(gap).collect();
     gaps.sort_by(f64::total_cmp);
-    let waits: Vec<f64> = leases.iter().map(|lease| (lease.granted - lease.asked) as f64).collect();
+    let waits: Vec<f64> =
+        leases.iter().map(|lease| lease.granted.saturating_sub(lease.asked) as f64).collect();
     let mean = waits.iter().sum::<f64>() / count;
     let longest = waits.iter().copied().fold(0.0, f64::max);
     format!(
@@ -149,10 +139,7 @@ pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String])
     let mut known = Kind::PAIRED.iter().chain(Kind::CROWDED);
     let kind = known.find(|known| known.name() == kind).expect("a known contender");
     let contender = kind.connect(urls).await;
-    println!("ready");
-    stdout().flush().expect("the parent reads");
-    let start = tokio::task::spawn_blocking(|| stdin().lock().read_line(&mut String::new()));
-    start.await.expect("reading does not panic").expect("the parent writes");
+    worker::report("ready").await;
     let before = contender.commands();
     let end = now() + 1_000_000 * millis.parse::<u64>().unwrap_or(1_000);
     let work = |_| tokio::spawn(take_turns(contender.clone(), end));
@@ -240,17 +227,8 @@ pub(crate) fn info<T: Sum>(
     nodes.map(of).sum()
 }
 
-/// Nanoseconds of a clock that all processes of a machine share.
-#[cfg(unix)]
+/// Nanoseconds of the system clock, which all processes share.
 fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    let (seconds, nanos) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
-    seconds.unwrap_or(0) * 1_000_000_000 + nanos.unwrap_or(0)
-}
-
-/// The system clock: processes share no other clock here.
-#[cfg(not(unix))]
-fn now() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

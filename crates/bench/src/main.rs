@@ -13,9 +13,10 @@ mod contender;
 mod crowd;
 mod table;
 mod watchdog;
+mod worker;
 
 use std::ops::RangeInclusive;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -62,12 +63,9 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
-    match Masters::start(5) {
-        Ok(masters) => measure(&masters, part),
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::from(3);
-        }
+    if let Err(error) = Masters::start(5).map(|masters| measure(&masters, part)) {
+        eprintln!("error: {error}");
+        return ExitCode::from(3);
     }
     ExitCode::SUCCESS
 }
@@ -135,13 +133,6 @@ fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
 }
 
-/// Starts this program again, as one of several processes.
-fn spawn_again(arguments: &[String], urls: &[String]) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    command.args(arguments).args(urls).stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.spawn().expect("this program starts again")
-}
-
 fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -155,7 +146,7 @@ fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {
 
 async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<Contender> {
     let mut contenders = Vec::new();
-    for kind in kinds.iter().copied() {
+    for kind in kinds {
         let contender = kind.connect(&masters.urls()).await;
         contender.pair(&format!("bench:{}", kind.name())).await;
         contenders.push(contender);
@@ -166,7 +157,7 @@ async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<Contender> {
 /// Measures a turn of every contender.
 async fn turn(contenders: &[Contender], plan: &Plan<'_>, tasks: usize, table: &mut Table) {
     for contender in contenders {
-        table.add(contender.kind, slice(contender, plan, tasks).await);
+        table.slices.push((contender.kind, slice(contender, plan, tasks).await));
     }
 }
 

@@ -53,16 +53,12 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// All turns of all contenders in one setting. The table compares each contender with the first.
 pub(crate) struct Table {
     kinds: &'static [Kind],
-    slices: Vec<(Kind, Slice)>,
+    pub(crate) slices: Vec<(Kind, Slice)>,
 }
 
 impl Table {
     pub(crate) const fn new(kinds: &'static [Kind]) -> Self {
         Self { kinds, slices: Vec::new() }
-    }
-
-    pub(crate) fn add(&mut self, kind: Kind, slice: Slice) {
-        self.slices.push((kind, slice));
     }
 
     /// The median ratio, over all turns, of one contender's median acquire to another's.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use redquorum::{Lease, Redlock};
 
-use crate::contender::connect;
+use crate::contender::{commands, connect};
 use crate::cpu_time;
 
 /// The first argument of a run of this section alone.
@@ -30,30 +30,6 @@ impl Plan {
 
 /// The number of concurrent acquires.
 const AT_ONCE: usize = 64;
-
-/// The counters at an instant.
-struct Count {
-    at: Instant,
-    cpu: Duration,
-    extended: u64,
-    failed: u64,
-    lost: u64,
-    answers: u64,
-}
-
-impl Count {
-    fn now(lock: &Redlock) -> Self {
-        let stats = lock.stats();
-        Self {
-            at: Instant::now(),
-            cpu: cpu_time(),
-            extended: stats.extended,
-            failed: stats.not_extended,
-            lost: stats.lost,
-            answers: stats.masters.iter().map(|master| master.latency.count).sum(),
-        }
-    }
-}
 
 /// Holds leases for a while, and reports the cost in three cases: leases granted all at once,
 /// leases granted one by one, and leases with a waiting task each.
@@ -91,21 +67,21 @@ async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -
         tokio::spawn(async move { lease.lost().await })
     };
     let waiting: Vec<_> = leases.iter().filter(|_| waited_for).map(wait).collect();
-    let before = Count::now(&lock);
+    let (before, answered, at, cpu) = (lock.stats(), commands(&lock), Instant::now(), cpu_time());
     tokio::time::sleep(plan.length).await;
-    let after = Count::now(&lock);
-    let wall = (after.at - before.at).as_secs_f64();
-    let cpu = (after.cpu - before.cpu).as_secs_f64();
-    let extended = (after.extended - before.extended) as f64;
+    let wall = at.elapsed().as_secs_f64();
+    let cpu = (cpu_time() - cpu).as_secs_f64();
+    let answered = (commands(&lock) - answered) as f64;
+    let extended = (lock.stats().extended - before.extended) as f64;
     let [p50, p99, max] = beside(&lock, plan.ttl / 2).await;
-    let end = Count::now(&lock);
+    let end = lock.stats();
     let text = format!(
         "{:.0} | {:.0} | {:.2} | {:.1} | {} | {} | {p50} | {p99} | {max}",
         extended / wall,
-        (after.answers - before.answers) as f64 / wall,
+        answered / wall,
         100.0 * cpu / wall,
         1e6 * cpu / extended,
-        end.failed - before.failed,
+        end.not_extended - before.not_extended,
         end.lost - before.lost,
     );
     for task in waiting {

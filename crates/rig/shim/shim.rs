@@ -7,9 +7,8 @@
 //! much.
 //!
 //! Compiled by `build.rs`, not by cargo. Of the C library it uses only functions that all of them
-//! have, without a version, so that one file serves every server and every container. `dlsym` may be
-//! missing: it finds the function that was overridden, which reads the clock without a system call
-//! (without it a pipelined server is a third slower).
+//! have, without a version, so that one file serves every server and every container. Each reading of
+//! a clock is a system call: a pipelined server is up to a third slower.
 //!
 //! Only the wall clock: a monotonic clock, by which event loops wait, passes through. Not reached
 //! are static executables and those that ask the kernel themselves (Go), and waits with a deadline
@@ -18,8 +17,8 @@
 #![no_std]
 
 use core::{
-    arch::{asm, global_asm},
-    ffi::{c_char, c_int, c_void},
+    arch::global_asm,
+    ffi::c_int,
     ptr,
     sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
 };
@@ -31,25 +30,6 @@ mod setting;
 
 use kernel::File;
 use setting::{ClockSetting, MAGIC, PAGE_BYTES, SLOT_WORDS, SLOTS};
-
-/// The address of `dlsym`, null where there is none: a weak symbol, for which the compiler has no
-/// stable word.
-fn dlsym_address() -> *const c_void {
-    let address: *const c_void;
-    // SAFETY: reads what the loader has written into the table.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        asm!(".weak dlsym", "mov {}, [rip + dlsym@GOTPCREL]",
-             out(reg) address, options(nostack, pure, readonly, preserves_flags));
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        asm!(".weak dlsym", "adrp {0}, :got:dlsym", "ldr {0}, [{0}, :got_lo12:dlsym]",
-             out(reg) address, options(nostack, pure, readonly, preserves_flags));
-    }
-    address
-}
 
 /// With the `=`, so that no variable with a longer name is taken for it.
 const VARIABLE: &[u8] = b"REDQUORUM_CLOCK=";
@@ -65,9 +45,6 @@ const CLOCK_REALTIME_COARSE: c_int = 5;
 const NANOS: u64 = 1_000_000_000;
 
 type Words = [AtomicU64; PAGE_BYTES / 8];
-
-/// The C library's `clock_gettime`. Null: there is none, and the kernel is asked.
-static OVERRIDDEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// The mapped page. Null: there is none. Never unmapped.
 static PAGE: AtomicPtr<Words> = AtomicPtr::new(ptr::null_mut());
@@ -98,7 +75,7 @@ pub struct Timezone {
 pub unsafe extern "C" fn clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
     if clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE {
         // SAFETY: as this function.
-        return unsafe { real_clock_gettime(clock, into) };
+        return unsafe { kernel::clock_gettime(clock, into) };
     }
     let shown = shown(clock);
     // SAFETY: the caller says that it may be written.
@@ -185,7 +162,7 @@ fn synced(file: c_int, all: bool) -> c_int {
 fn shown(clock: c_int) -> u64 {
     let mut now = Timespec { seconds: 0, nanos: 0 };
     // SAFETY: it may be written. A clock that exists does not fail.
-    unsafe { real_clock_gettime(clock, &mut now) };
+    unsafe { kernel::clock_gettime(clock, &mut now) };
     let real = now.seconds.cast_unsigned() * NANOS + now.nanos.cast_unsigned();
     match setting() {
         Some(setting) => setting.shown(real),
@@ -224,7 +201,6 @@ fn setting() -> Option<ClockSetting> {
 static OPEN: extern "C" fn() = open;
 
 extern "C" fn open() {
-    find_overridden();
     // SAFETY: the loader calls this once, while there is one thread.
     let syncs = unsafe { &mut *(&raw mut SYNCS) };
     if find_variable(SYNCS_VARIABLE, syncs) {
@@ -277,39 +253,6 @@ fn find_variable(name: &[u8], value: &mut [u8; PATH_MAX]) -> bool {
             return matched == name.len();
         }
     }
-}
-
-fn find_overridden() {
-    const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
-    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    let dlsym = dlsym_address();
-    if !dlsym.is_null() {
-        // SAFETY: the C library's function of this name has this type. It looks behind the library
-        // that calls it, which is this one.
-        let next = unsafe {
-            core::mem::transmute::<*const c_void, Dlsym>(dlsym)(
-                RTLD_NEXT,
-                c"clock_gettime".as_ptr(),
-            )
-        };
-        OVERRIDDEN.store(next, Ordering::Release);
-    }
-}
-
-/// # Safety
-///
-/// As the function of the C library.
-unsafe fn real_clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
-    type ClockGettime = unsafe extern "C" fn(c_int, *mut Timespec) -> c_int;
-    let overridden = OVERRIDDEN.load(Ordering::Acquire);
-    if !overridden.is_null() {
-        // SAFETY: it is this function of the C library, and the caller says that the call is right.
-        return unsafe {
-            core::mem::transmute::<*mut c_void, ClockGettime>(overridden)(clock, into)
-        };
-    }
-    // SAFETY: the caller says that the call is right.
-    unsafe { kernel::clock_gettime(clock, into) }
 }
 
 // The compiled `core` names it, and nothing here unwinds. In assembler, so that it is not exported:

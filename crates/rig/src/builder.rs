@@ -221,13 +221,15 @@ impl Builder {
         // The directory is dropped after the nodes.
         let (directory, mut nodes, image) = match image {
             Some(image) => containers::start(&plan, numbers, image)?,
-            None => (None, launch_all(&plan, numbers, &mut ports)?, None),
+            None => {
+                let nodes = numbers.map(|number| launch(&plan, number, &mut ports));
+                (None, nodes.collect::<Result<_, _>>()?, None)
+            }
         };
         let until = Instant::now() + plan.within;
         for node in &mut nodes {
             while !node.wait_until_up(until)? {
-                let server = LocalServer::spawn(&plan, node.number, ports::next(&mut ports))?;
-                *node = launch(&plan, server, &mut ports)?;
+                *node = launch(&plan, node.number, &mut ports)?;
             }
             if plan.clocks {
                 // There is no other way to see whether the shim was loaded.
@@ -248,28 +250,13 @@ impl Builder {
     }
 }
 
-/// Launches servers with these numbers as processes. All keepers start before the first is waited
-/// for.
-fn launch_all(
-    plan: &Arc<Builder>,
-    numbers: impl Iterator<Item = usize>,
-    ports: &mut VecDeque<u16>,
-) -> Result<Vec<Node>, RigError> {
-    let servers = numbers.map(|number| LocalServer::spawn(plan, number, ports::next(ports)));
-    let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    servers.into_iter().map(|server| launch(plan, server, ports)).collect()
-}
-
-/// Launches a server whose keeper was started, on another port if that one is claimed.
-fn launch(
-    plan: &Arc<Builder>,
-    mut server: LocalServer,
-    ports: &mut VecDeque<u16>,
-) -> Result<Node, RigError> {
-    while !server.is_ready()? {
-        server = LocalServer::spawn(plan, server.number, ports::next(ports))?;
+/// Launches a server as a process, on the next port that no other rig has claimed.
+fn launch(plan: &Arc<Builder>, number: usize, ports: &mut VecDeque<u16>) -> Result<Node, RigError> {
+    loop {
+        if let Some(server) = LocalServer::new(plan, number, ports::next(ports))? {
+            let node = Node::new(plan, number, server.process.dir().to_owned(), server)?;
+            node.host.launch()?;
+            return Ok(node);
+        }
     }
-    let node = Node::new(plan, server.number, server.dir(), server)?;
-    node.host.launch()?;
-    Ok(node)
 }

@@ -16,7 +16,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -24,7 +24,7 @@ pub use change::ClockChange;
 pub use setting::ClockSetting;
 use setting::{MAGIC, PAGE_BYTES, SLOTS};
 
-use crate::RigError;
+use crate::{RigError, lock};
 
 /// The library that `build.rs` compiled, or the reason why there is none.
 const SHIM: Result<&[u8], &str> = include!(concat!(env!("OUT_DIR"), "/shim.rs"));
@@ -132,7 +132,7 @@ impl Clock {
     ///
     /// After an error the clock is unchanged.
     pub fn change(&self, change: ClockChange) -> io::Result<ClockSetting> {
-        let mut page = self.page();
+        let mut page = lock(&self.page);
         let setting = page
             .setting
             .changed(real_nanos(), change)
@@ -143,12 +143,7 @@ impl Clock {
 
     /// The current setting.
     pub fn setting(&self) -> ClockSetting {
-        self.page().setting
-    }
-
-    /// A setting is replaced as a whole, so a panic elsewhere leaves no partial setting.
-    fn page(&self) -> MutexGuard<'_, Page> {
-        self.page.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.page).setting
     }
 }
 

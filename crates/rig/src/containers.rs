@@ -21,21 +21,22 @@ mod owner;
 mod sweep;
 
 use std::{
-    env, fmt, fs, mem,
+    env, fmt, fs,
     net::{Ipv4Addr, SocketAddr},
     process::{Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle, sleep},
+    sync::{Arc, Mutex},
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
 #[cfg(feature = "containers")]
-use self::launch::request;
+use self::launch::launch;
 pub(crate) use self::sweep::Directory;
 pub use self::sweep::sweep;
 use crate::{
     Builder, RigError,
     host::{Host, Signal},
+    lock,
     node::Node,
     replica::value,
     server::is_set,
@@ -99,8 +100,9 @@ pub(crate) fn start(
         let doing = format!("make {}", dir.display());
         fs::create_dir(&dir).map_err(|error| failed(&doing, error))?;
         let name = format!("redquorum-{}-{index}", directory.name());
-        let stage = Mutex::new(Stage::New(request(plan, &name, &id, &dir, directory.path())));
-        let container = Container { number, name, port: Mutex::new(0), stage };
+        let launch = Mutex::new(Some(launch(plan, &name, &id, &dir, directory.path())));
+        let (port, removal) = (Mutex::new(0), Mutex::new(None));
+        let container = Container { number, name, port, launch, removal };
         nodes.push(Node::new(plan, number, dir, container)?);
     }
     // All of them, so that none is created after another has failed.
@@ -129,21 +131,15 @@ type Launch = Box<dyn FnOnce() -> Result<Removal, String> + Send>;
 /// Removes a container, in a thread without a runtime.
 type Removal = Box<dyn FnOnce() + Send>;
 
-/// The life of a container.
-enum Stage {
-    New(Launch),
-    Launched(Removal),
-    Removing(JoinHandle<()>),
-    Removed,
-}
-
 /// A container. Its name stays the same over restarts.
 struct Container {
     number: usize,
     name: String,
     /// On this machine's loopback. It changes at each start.
     port: Mutex<u16>,
-    stage: Mutex<Stage>,
+    /// The first start.
+    launch: Mutex<Option<Launch>>,
+    removal: Mutex<Option<Removal>>,
 }
 
 impl fmt::Debug for Container {
@@ -171,10 +167,6 @@ impl Container {
         failed(&format!("{verb} master {}", self.number), why)
     }
 
-    fn stage(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks for the port of this start.
     fn find_port(&self) -> Result<u16, RigError> {
         let format = format!(
@@ -188,7 +180,7 @@ impl Container {
 
 impl Host for Container {
     fn address(&self) -> SocketAddr {
-        let mut port = self.port.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut port = lock(&self.port);
         if *port == 0 {
             *port = self.find_port().unwrap_or(0);
         }
@@ -205,26 +197,19 @@ impl Host for Container {
     }
 
     fn launch(&self) -> Result<(), RigError> {
-        let mut stage = self.stage();
-        match mem::replace(&mut *stage, Stage::Removed) {
-            Stage::New(launch) => {
-                *stage = Stage::Launched(launch().map_err(|why| self.failed("start", &why))?);
-                // testcontainers does not read Docker's contexts, so it may use another engine.
-                let found = self.docker("inspect", &["--format", "{{.Id}}"]);
-                let fix = "set DOCKER_HOST, so that testcontainers and the docker command use \
-                            the same engine";
-                return found
-                    .map(drop)
-                    .map_err(|why| self.failed("find", &format!("{why}; {fix}")));
-            }
-            later => *stage = later,
+        if let Some(launch) = lock(&self.launch).take() {
+            let removal = launch().map_err(|why| self.failed("start", &why))?;
+            *lock(&self.removal) = Some(removal);
+            // testcontainers does not read Docker's contexts, so it may use another engine.
+            let fix = "set DOCKER_HOST, so that testcontainers and the docker command use the same engine";
+            let found = self.docker("inspect", &["--format", "{{.Id}}"]);
+            return found.map(drop).map_err(|why| self.failed("find", &format!("{why}; {fix}")));
         }
-        drop(stage);
         if self.runs()? {
             self.signal(Signal::Kill)?;
         }
         self.docker("start", &[]).map_err(|why| self.failed("start", &why))?;
-        *self.port.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        *lock(&self.port) = 0;
         Ok(())
     }
 
@@ -273,22 +258,12 @@ impl Host for Container {
         let texts = output.map(|output| [output.stdout, output.stderr].concat());
         String::from_utf8_lossy(&texts.unwrap_or_default()).trim_end().to_owned()
     }
-
-    fn hang_up(&self) {
-        let mut stage = self.stage();
-        *stage = match mem::replace(&mut *stage, Stage::Removed) {
-            Stage::New(_) => Stage::Removed,
-            Stage::Launched(removal) => Stage::Removing(thread::spawn(removal)),
-            later => later,
-        };
-    }
 }
 
 impl Drop for Container {
     fn drop(&mut self) {
-        self.hang_up();
-        if let Stage::Removing(removal) = mem::replace(&mut *self.stage(), Stage::Removed) {
-            let _removed = removal.join();
+        if let Some(removal) = lock(&self.removal).take() {
+            let _removed = thread::spawn(removal).join();
         }
     }
 }
@@ -314,9 +289,9 @@ fn find_image(named: Option<String>) -> Result<(String, String), RigError> {
     }
 }
 
-/// Without the feature no container is requested, because [`check_engine`] fails before.
+/// Without the feature no container is launched, because [`check_engine`] fails before.
 #[cfg(not(feature = "containers"))]
-fn request(_: &Builder, _: &str, _: &str, _: &std::path::Path, _: &std::path::Path) -> Launch {
+fn launch(_: &Builder, _: &str, _: &str, _: &std::path::Path, _: &std::path::Path) -> Launch {
     Box::new(|| Err(RigError::NoContainers.to_string()))
 }
 

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Persistence, RigError};
+use crate::{Persistence, RigError, node::Node};
 
 /// The file of the records, in the directory of the master.
 pub(crate) const NOTES_FILE: &str = "synced";
@@ -31,40 +31,24 @@ pub enum Persisted {
     Until(u64),
 }
 
-/// A sync as the shim records it: the file, its length, and the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Note {
-    file: u64,
-    length: u64,
-    at: u64,
-}
-
-const NOTE_BYTES: usize = 24;
-
-/// The data that is left to a master that has ended, after its file was cut. Without a directory no
-/// syncs were recorded.
-pub(crate) fn power_loss(
-    node: usize,
-    persistence: Persistence,
-    dir: Option<&Path>,
-) -> Result<Persisted, RigError> {
-    let failed = |why| RigError::PowerLoss { node, why };
-    match (persistence, dir) {
-        (Persistence::None, _) => Ok(Persisted::Nothing),
+/// Cuts the file of a master that has ended, and returns what is left to it.
+pub(crate) fn power_loss(node: &Node) -> Result<Persisted, RigError> {
+    let failed = |why| RigError::PowerLoss { node: node.number, why };
+    match node.plan.persistence {
+        Persistence::None => Ok(Persisted::Nothing),
         // It answers only after its file is synced.
-        (Persistence::AofAlways, _) => Ok(Persisted::Everything),
-        (Persistence::AofEverysec, Some(dir)) => {
-            cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
+        Persistence::AofAlways => Ok(Persisted::Everything),
+        Persistence::AofEverysec if node.plan.syncs => {
+            cut(&node.dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
         }
-        (Persistence::AofEverysec, None) => {
-            let why = "its syncs were not recorded: start the masters with the builder's `syncs`";
-            Err(failed(why.to_owned()))
-        }
+        Persistence::AofEverysec => Err(failed(
+            "its syncs were not recorded: start the masters with the builder's `syncs`".to_owned(),
+        )),
     }
 }
 
 /// Cuts the append-only file in a master's directory back to the synced part.
-pub(crate) fn cut(dir: &Path) -> io::Result<Persisted> {
+fn cut(dir: &Path) -> io::Result<Persisted> {
     let notes = match fs::read(dir.join(NOTES_FILE)) {
         Ok(bytes) => notes(&bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -74,11 +58,11 @@ pub(crate) fn cut(dir: &Path) -> io::Result<Persisted> {
     for path in files(dir)? {
         let file = File::options().write(true).open(&path)?;
         let metadata = file.metadata()?;
-        let note = notes.iter().rev().find(|note| note.file == number(&metadata));
-        let length = note.map_or(0, |note| note.length).min(metadata.len());
+        let note = notes.iter().rev().find(|[file, ..]| *file == number(&metadata));
+        let length = note.map_or(0, |[_, length, _]| *length).min(metadata.len());
         file.set_len(length)?;
-        if let Some(note) = note {
-            kept = Persisted::Until(note.at);
+        if let Some([.., at]) = note {
+            kept = Persisted::Until(*at);
         }
     }
     Ok(kept)
@@ -102,14 +86,12 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// A torn record at the end is ignored.
-fn notes(bytes: &[u8]) -> Vec<Note> {
-    let (notes, _) = bytes.as_chunks::<NOTE_BYTES>();
-    let words = |note: &[u8; NOTE_BYTES]| {
-        let (words, _) = note.as_chunks::<8>();
-        [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]))
-    };
-    notes.iter().map(words).map(|[file, length, at]| Note { file, length, at }).collect()
+/// The syncs as the shim records them: the number of the file, its length, and the time. A torn
+/// record at the end is ignored.
+fn notes(bytes: &[u8]) -> Vec<[u64; 3]> {
+    let (notes, _) = bytes.as_chunks::<24>();
+    let word = |note: &[u8], index| u64::from_ne_bytes(note.as_chunks().0[index]);
+    notes.iter().map(|note| [0, 1, 2].map(|index| word(note, index))).collect()
 }
 
 #[cfg(unix)]

@@ -5,7 +5,6 @@ use std::{
     ffi::OsString,
     fmt, io,
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -38,9 +37,6 @@ pub(crate) trait Host: fmt::Debug + Send + Sync {
 
     /// The last lines of the server's output.
     fn log(&self) -> String;
-
-    /// Begins what a drop completes, so that several can end at the same time.
-    fn hang_up(&self);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,14 +56,14 @@ pub(crate) enum Signal {
 /// A server process under a keeper.
 #[derive(Debug)]
 pub(crate) struct LocalServer {
-    pub(crate) number: usize,
+    number: usize,
     port: u16,
-    process: Process,
+    pub(crate) process: Process,
 }
 
 impl LocalServer {
-    /// Starts a keeper on this port, and returns at once.
-    pub(crate) fn spawn(plan: &Builder, number: usize, port: u16) -> Result<Self, RigError> {
+    /// A server for this port. `None`: another rig has claimed the port.
+    pub(crate) fn new(plan: &Builder, number: usize, port: u16) -> Result<Option<Self>, RigError> {
         let dir = ports::directory(port);
         // The last of two equal options applies: the caller must not change these.
         let mut args = plan.arguments();
@@ -76,19 +72,11 @@ impl LocalServer {
             args.extend(["--unixsocket".into(), dir.join(SOCKET).into()]);
             args.extend(["--unixsocketperm", "700"].map(OsString::from));
         }
-        let server = find_server()?;
-        let process = Process::spawn(&dir, server.path(), &args, plan.clocks, plan.syncs)
-            .map_err(|source| RigError::Keeper { node: number, source })?;
-        Ok(Self { number, port, process })
-    }
-
-    /// Waits for the directory. False: another rig has claimed the port.
-    pub(crate) fn is_ready(&self) -> Result<bool, RigError> {
-        self.process.is_ready().map_err(|source| self.keeper_failed(source))
-    }
-
-    pub(crate) fn dir(&self) -> PathBuf {
-        self.process.dir().to_owned()
+        match Process::start(&dir, find_server()?.path(), &args, plan.clocks, plan.syncs) {
+            Ok(process) => Ok(Some(Self { number, port, process })),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(None),
+            Err(source) => Err(RigError::Keeper { node: number, source }),
+        }
     }
 
     fn keeper_failed(&self, source: io::Error) -> RigError {
@@ -133,10 +121,6 @@ impl Host for LocalServer {
 
     fn log(&self) -> String {
         self.process.log()
-    }
-
-    fn hang_up(&self) {
-        self.process.hang_up();
     }
 }
 

@@ -53,13 +53,12 @@
 //!
 //! # Reading order
 //!
-//! - `masters.rs` has the methods of masters, `builder.rs` the options and the start.
-//! - `node.rs` is one master, `replica.rs` its replica, `disk.rs` its power losses.
-//! - `host.rs` is what a master runs in: a process (`process.rs` with `keeper.sh`), or a container
-//!   (`containers.rs`).
-//! - `clock.rs` with `shim/shim.rs` has the clocks.
-//! - `server.rs` finds the program. `trials.rs` (feature `trials`) runs tests that need it.
-//! - `network.rs` is independent of the others; it and `node.rs` read RESP with `resp.rs`.
+//! `masters.rs` has the methods of masters, `builder.rs` the options and the start, `node.rs` one
+//! master. `host.rs` is what a master runs in: a process (`process.rs` with `keeper.sh`), or a
+//! container (`containers.rs`). `network.rs` is independent of the others; it and `node.rs` read
+//! RESP with `resp.rs`.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod builder;
 mod clock;
@@ -86,3 +85,8 @@ pub use masters::Masters;
 pub use process::Process;
 pub use resp::RespValue;
 pub use server::{REQUIRE_VARIABLE, SERVER_VARIABLE, Server, find_server, required};
+
+/// Locks a value that is whole at all times, also after a panic of another thread.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

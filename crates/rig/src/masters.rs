@@ -3,13 +3,18 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    thread,
 };
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    Builder, Clock, ClockChange, Persisted, RespValue, RigError, containers::Directory,
-    host::SOCKET, node::Node, replica::Replica,
+    Builder, Clock, ClockChange, Persisted, RespValue, RigError,
+    containers::Directory,
+    disk,
+    host::{SOCKET, Signal},
+    node::Node,
+    replica::Replica,
 };
 
 /// Independent Redis masters, each a `redis-server` process on a port of loopback, or in a
@@ -161,7 +166,9 @@ impl Masters {
     /// was answered, or the data of the latest sync, which requires [recorded
     /// syncs](Builder::syncs).
     pub fn power_loss(&self, node: usize) -> Result<Persisted, RigError> {
-        self.node(node).power_loss()
+        let node = self.node(node);
+        node.kill()?;
+        disk::power_loss(node)
     }
 
     /// Cuts a master off from its [replica](Builder::replicas). The replica has all that the master
@@ -203,12 +210,12 @@ impl Masters {
     /// Stops a master with SIGSTOP: the system accepts connections and data for it, and it answers
     /// nothing. When it is resumed, it executes what it was sent.
     pub fn pause(&self, node: usize) -> Result<(), RigError> {
-        self.node(node).pause()
+        self.node(node).signal(Signal::Pause, true)
     }
 
     /// Resumes a master with SIGCONT; does nothing for one that is not paused.
     pub fn resume(&self, node: usize) -> Result<(), RigError> {
-        self.node(node).resume()
+        self.node(node).signal(Signal::Resume, false)
     }
 
     /// Changes the wall clock of a master at once, and compares it with the reply to `TIME`. The
@@ -264,11 +271,14 @@ impl Masters {
 
 impl Drop for Masters {
     fn drop(&mut self) {
-        // All hosts are asked to end before the first is waited for.
-        for Master { first, replica } in &self.masters {
-            first.host.hang_up();
-            replica.iter().for_each(|replica| replica.node.host.hang_up());
-        }
+        // All at the same time: each takes until its server and its files are gone.
+        let masters = std::mem::take(&mut self.masters);
+        thread::scope(|scope| {
+            for Master { first, replica } in masters {
+                scope.spawn(move || drop(replica));
+                scope.spawn(move || drop(first));
+            }
+        });
     }
 }
 

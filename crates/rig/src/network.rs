@@ -30,12 +30,8 @@
 //!   stops reading, and the sender is stuck.
 //! - A message that was struck by a `Delay` waits up to about a millisecond longer.
 //!
-//! # Reading order
-//!
 //! `rule.rs` and `traffic.rs` are the public interface. `engine.rs` is the thread, `connection.rs`
-//! one connection, `lane.rs` one direction of it, `table.rs` the living rules. `dialogue.rs`
-//! matches replies to requests, `framing.rs` cuts bytes into messages, `copies.rs` sends
-//! duplicates.
+//! one connection, `lane.rs` one direction of it, `table.rs` the living rules.
 
 mod connection;
 mod copies;
@@ -47,7 +43,6 @@ mod rule;
 mod socket;
 mod table;
 mod traffic;
-mod world;
 
 use std::{
     fmt, io,
@@ -58,10 +53,9 @@ use std::{
 
 use mio::{Poll, Waker};
 
-use engine::{Engine, Order};
+use engine::{Engine, ORDERS, Order};
 pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
-pub use traffic::{ClosedBy, Traffic, TrafficEvent};
-use world::ORDERS;
+pub use traffic::{Traffic, TrafficEvent};
 
 /// The proxies between all clients and all masters. A drop closes everything and ends the thread.
 ///

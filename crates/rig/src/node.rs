@@ -2,7 +2,7 @@
 //! containers. `builder.rs` calls it for the start, and `masters.rs` for everything after that.
 
 use std::{
-    fmt, io,
+    io,
     path::PathBuf,
     sync::{
         Arc,
@@ -13,9 +13,8 @@ use std::{
 };
 
 use crate::{
-    Builder, Clock, ClockChange, ClockSetting, Persisted, RespValue, RigError,
+    Builder, Clock, ClockChange, ClockSetting, RespValue, RigError,
     clock::{clocks_supported, real_nanos},
-    disk,
     host::{Host, Signal},
     resp,
 };
@@ -122,42 +121,26 @@ impl Node {
         self.host.signal(Signal::Kill).map(drop)
     }
 
-    /// Kills it, and cuts its file back to the synced part.
-    pub(crate) fn power_loss(&self) -> Result<Persisted, RigError> {
-        self.kill()?;
-        let dir = self.plan.syncs.then_some(&*self.dir);
-        disk::power_loss(self.number, self.plan.persistence, dir)
+    /// Sends a signal to a server that runs, after which it replies or not.
+    pub(crate) fn signal(&self, signal: Signal, silent: bool) -> Result<(), RigError> {
+        let there = self.host.signal(signal)?;
+        there.then_some(()).ok_or(RigError::NotRunning { node: self.number })?;
+        self.silent.store(silent, SeqCst);
+        if silent || !self.unverified.load(SeqCst) { Ok(()) } else { self.verify_clock() }
     }
 
+    /// Ends it with SIGTERM.
     pub(crate) fn stop(&self) -> Result<(), RigError> {
         let within = self.plan.within;
         let until = Instant::now() + within;
-        self.signal(Signal::Stop)?;
+        self.signal(Signal::Stop, true)?;
         while self.host.signal(Signal::Look)? {
             if Instant::now() >= until {
                 return Err(RigError::NotStopped { node: self.number, within });
             }
             sleep(POLL);
         }
-        self.silent.store(true, SeqCst);
         Ok(())
-    }
-
-    pub(crate) fn pause(&self) -> Result<(), RigError> {
-        self.signal(Signal::Pause)?;
-        self.silent.store(true, SeqCst);
-        Ok(())
-    }
-
-    pub(crate) fn resume(&self) -> Result<(), RigError> {
-        self.signal(Signal::Resume)?;
-        self.silent.store(false, SeqCst);
-        if self.unverified.load(SeqCst) { self.verify_clock() } else { Ok(()) }
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), RigError> {
-        let there = self.host.signal(signal)?;
-        there.then_some(()).ok_or(RigError::NotRunning { node: self.number })
     }
 
     pub(crate) fn command(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
@@ -233,10 +216,10 @@ fn compare(setting: &ClockSetting, from: u64, to: u64, reply: &RespValue) -> Res
     if setting.could_show(from, to, micros) {
         return Ok(());
     }
-    let [low, high] = [from, to].map(|real| Time(setting.shown(real) / 1000));
+    let [low, high] = [from, to].map(|real| setting.shown(real) / 1000);
+    let [shown, low, high] = [micros, low, high].map(Duration::from_micros);
     Err(format!(
-        "TIME says {}, and it should be between {low} and {high}; was the shim loaded?",
-        Time(micros)
+        "TIME says {shown:?}, and it should be between {low:?} and {high:?}; was the shim loaded?"
     ))
 }
 
@@ -246,15 +229,6 @@ fn micros(reply: &RespValue) -> Option<u64> {
     let [seconds, micros] = parts.as_slice() else { return None };
     let number = |reply: &RespValue| reply.text()?.parse::<u64>().ok();
     number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)
-}
-
-/// Seconds, from microseconds.
-struct Time(u64);
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
-    }
 }
 
 #[cfg(test)]
@@ -273,8 +247,8 @@ mod tests {
         assert_eq!(time(["1700000008", "1000"]), Ok(()));
         assert_eq!(
             time(["1700000000", "1000"]).unwrap_err(),
-            "TIME says 1700000000.001000, and it should be between 1700000008.000000 and \
-             1700000008.002000; was the shim loaded?"
+            "TIME says 1700000000.001s, and it should be between 1700000008s and 1700000008.002s; \
+             was the shim loaded?"
         );
         assert!(time(["1700000008", "2001"]).is_err(), "a microsecond late");
         for no_time in [time(["x", "1"]), time(["1", ""]), compare(&ahead, 0, 0, &RespValue::Nil)] {

@@ -16,10 +16,10 @@ use std::{
     io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
-use crate::{Clock, disk};
+use crate::{Clock, disk, lock};
 
 /// A program with its own temporary directory, both of which end with this process.
 ///
@@ -39,26 +39,11 @@ pub struct Process {
 #[derive(Debug)]
 struct Keeper {
     child: Child,
-    /// The keeper waits as long as this is open. `None` after it was asked to end.
+    /// The keeper waits as long as this is open. `None` only during a drop.
     words: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     /// The id of the program, if it was launched and not killed.
     pid: Option<u32>,
-}
-
-/// A reply of a keeper.
-#[derive(Debug, PartialEq, Eq)]
-enum Answer {
-    /// The directory is there, and the program can be launched.
-    Ready,
-    /// The program was launched, with this process id.
-    Pid(u32),
-    /// The directory exists.
-    Taken,
-    /// The command was executed; for `look`: the program runs.
-    Done,
-    /// There is no program for the command.
-    Down,
 }
 
 impl Process {
@@ -68,30 +53,18 @@ impl Process {
     ///
     /// The directory exists or cannot be made, or no shell can be started.
     pub fn new<A: AsRef<OsStr>>(dir: &Path, program: &Path, args: &[A]) -> io::Result<Self> {
-        let process = Self::spawn(dir, program, args, false, false)?;
-        if process.is_ready()? {
-            return Ok(process);
-        }
-        Err(io::Error::new(io::ErrorKind::AlreadyExists, dir.display().to_string()))
+        Self::start(dir, program, args, false, false)
     }
 
-    /// Starts the keeper, and does not wait until it is [ready](Self::is_ready), so that several
-    /// can start at the same time.
-    ///
     /// With `clock` the program runs under the [`Clock`] in its directory, with `syncs` its syncs
     /// are recorded.
-    pub(crate) fn spawn<A: AsRef<OsStr>>(
+    pub(crate) fn start<A: AsRef<OsStr>>(
         dir: &Path,
         program: &Path,
         args: &[A],
         clock: bool,
         syncs: bool,
     ) -> io::Result<Self> {
-        // Pipes are closed on exec, but not every system can create them so in one step. Another
-        // keeper that started in between would hold this one's input open for good.
-        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(include_str!("keeper.sh")).arg("redquorum-keeper");
         command.arg(dir).arg(program).args(args);
@@ -110,18 +83,21 @@ impl Process {
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
 
+        // Pipes are closed on exec, but not every system can create them so in one step. Another
+        // keeper that started in between would hold this one's input open for good.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let turn = lock(&ONE_AT_A_TIME);
         let mut child = command.spawn()?;
+        drop(turn);
         let (Some(words), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
             unreachable!("both were asked for as pipes")
         };
         let answers = BufReader::new(answers);
-        let keeper = Keeper { child, words: Some(words), answers, pid: None };
+        let mut keeper = Keeper { child, words: Some(words), answers, pid: None };
+        if keeper.answer()? != "ready" {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, dir.display().to_string()));
+        }
         Ok(Self { dir: dir.to_owned(), keeper: Mutex::new(keeper) })
-    }
-
-    /// Waits for the directory. Call it once. False: it exists already, and is not ours.
-    pub(crate) fn is_ready(&self) -> io::Result<bool> {
-        Ok(self.keeper().answer()? == Answer::Ready)
     }
 
     /// The directory.
@@ -131,14 +107,10 @@ impl Process {
 
     /// Starts the program and returns its process id. A program that runs is killed first.
     pub fn launch(&self) -> io::Result<u32> {
-        let mut keeper = self.keeper();
-        match keeper.ask("launch")? {
-            Answer::Pid(pid) => {
-                keeper.pid = Some(pid);
-                Ok(pid)
-            }
-            other => Err(io::Error::other(format!("the keeper replied {other:?}"))),
-        }
+        let mut keeper = lock(&self.keeper);
+        let answer = keeper.ask("launch")?;
+        keeper.pid = answer.strip_prefix("pid ").and_then(|pid| pid.parse().ok());
+        keeper.pid.ok_or_else(|| io::Error::other(format!("the keeper replied {answer:?}")))
     }
 
     /// Stops the program with SIGSTOP. False: it does not run.
@@ -149,11 +121,6 @@ impl Process {
     /// Resumes the program with SIGCONT. False: it does not run.
     pub fn resume(&self) -> io::Result<bool> {
         self.order("resume")
-    }
-
-    /// Kills the program with SIGKILL and returns when it is gone.
-    pub fn kill(&self) -> io::Result<()> {
-        self.order("kill").map(drop)
     }
 
     /// Whether the program runs.
@@ -172,8 +139,8 @@ impl Process {
 
     /// Sends one of the commands of `keeper.sh`. False: there is no program for it.
     pub(crate) fn order(&self, word: &str) -> io::Result<bool> {
-        let mut keeper = self.keeper();
-        let runs = keeper.ask(word)? == Answer::Done;
+        let mut keeper = lock(&self.keeper);
+        let runs = keeper.ask(word)? == "done";
         if !runs || word == "kill" {
             keeper.pid = None;
         }
@@ -182,24 +149,13 @@ impl Process {
 
     /// The id of the program, if it was launched and not killed.
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.keeper().pid
-    }
-
-    /// Asks the keeper to end everything, and does not wait, so that several can be asked before
-    /// the first is dropped.
-    pub(crate) fn hang_up(&self) {
-        self.keeper().words = None;
-    }
-
-    /// A panic of another thread must not prevent the clean-up, so poisoning is ignored.
-    fn keeper(&self) -> MutexGuard<'_, Keeper> {
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.keeper).pid
     }
 }
 
 impl Keeper {
-    /// Sends one of the commands of `keeper.sh`, and waits for the reply.
-    fn ask(&mut self, word: &str) -> io::Result<Answer> {
+    /// Sends one of the commands of `keeper.sh`, and returns the reply.
+    fn ask(&mut self, word: &str) -> io::Result<String> {
         let Some(words) = &mut self.words else {
             unreachable!("only a drop ends a keeper, and nothing is asked after it")
         };
@@ -207,22 +163,16 @@ impl Keeper {
         self.answer()
     }
 
-    fn answer(&mut self) -> io::Result<Answer> {
+    fn answer(&mut self) -> io::Result<String> {
         let mut complaints = String::new();
         loop {
             let mut line = String::new();
             if self.answers.read_line(&mut line)? == 0 {
                 return Err(io::Error::other(format!("it is gone ({})", complaints.trim_end())));
             }
-            match line.trim_end() {
-                "@ready" => return Ok(Answer::Ready),
-                "@taken" => return Ok(Answer::Taken),
-                "@done" => return Ok(Answer::Done),
-                "@down" => return Ok(Answer::Down),
-                other => match other.strip_prefix("@pid ").map(str::parse) {
-                    Some(Ok(pid)) => return Ok(Answer::Pid(pid)),
-                    _ => complaints.push_str(&line),
-                },
+            match line.strip_prefix('@') {
+                Some(answer) => return Ok(answer.trim_end().to_owned()),
+                None => complaints.push_str(&line),
             }
         }
     }

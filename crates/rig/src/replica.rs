@@ -2,12 +2,12 @@
 //! off. Called by `masters.rs`.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
-use crate::{RespValue, RigError, node::Node};
+use crate::{RespValue, RigError, lock, node::Node};
 
 /// A replica answers within microseconds, gets its master's writes within a millisecond, and a copy
 /// of everything within a second.
@@ -44,13 +44,13 @@ impl Replica {
 
     /// Whether it is the master now.
     pub(crate) fn took_over(&self) -> bool {
-        *self.part() == Part::TookOver
+        *lock(&self.part) == Part::TookOver
     }
 
     /// From now on it gets nothing more; it has all that its master had executed before. The
     /// replica itself cuts the link: a stopped replica would find the stream in its socket.
     pub(crate) fn lag(&self, master: &Node) -> Result<(), RigError> {
-        let mut part = self.part();
+        let mut part = lock(&self.part);
         match *part {
             Part::Lags => Ok(()),
             Part::TookOver => Err(self.gone()),
@@ -66,7 +66,7 @@ impl Replica {
     /// It follows again, and gets all that its master had executed before. Does nothing if it is
     /// the master by now.
     pub(crate) fn catch_up(&self, master: &Node) -> Result<(), RigError> {
-        let mut part = self.part();
+        let mut part = lock(&self.part);
         if *part == Part::TookOver {
             return Ok(());
         }
@@ -80,7 +80,7 @@ impl Replica {
     /// Kills its master and takes over. A replica that does not lag has all that the master had
     /// executed before.
     pub(crate) fn take_over(&self, master: &Node) -> Result<(), RigError> {
-        let mut part = self.part();
+        let mut part = lock(&self.part);
         match *part {
             Part::TookOver => return Err(self.gone()),
             Part::Follows => self.wait_for(master)?,
@@ -96,8 +96,7 @@ impl Replica {
 
     fn follow(&self, master: &Node) -> Result<(), RigError> {
         let address = master.host.inside()?;
-        let (host, port) = (address.ip().to_string(), address.port().to_string());
-        self.order(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
+        self.replica_of(&address.ip().to_string(), &address.port().to_string())?;
         self.until("it does not get a copy of its master", || {
             let info = self.info()?;
             Ok(value(&info, "master_link_status") == Some("up"))
@@ -105,11 +104,11 @@ impl Replica {
     }
 
     fn promote(&self) -> Result<(), RigError> {
-        self.order(&[b"REPLICAOF", b"NO", b"ONE"])?;
-        match value(&self.info()?, "role") {
-            Some("master") => Ok(()),
-            _ => Err(self.failed("it still follows its master after REPLICAOF NO ONE".to_owned())),
+        self.replica_of("NO", "ONE")?;
+        if value(&self.info()?, "role") == Some("master") {
+            return Ok(());
         }
+        Err(self.failed("it still follows its master after REPLICAOF NO ONE".to_owned()))
     }
 
     /// Waits until it has all data that its master had at the call.
@@ -145,8 +144,9 @@ impl Replica {
         self.node.info("replication")
     }
 
-    fn order(&self, command: &[&[u8]]) -> Result<(), RigError> {
-        match self.node.command(command)? {
+    /// Names its master. `NO ONE`: it is one itself.
+    fn replica_of(&self, host: &str, port: &str) -> Result<(), RigError> {
+        match self.node.command(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])? {
             RespValue::Status(_) => Ok(()),
             reply => Err(self.failed(format!("it replies {reply:?}"))),
         }
@@ -158,11 +158,6 @@ impl Replica {
 
     fn failed(&self, why: String) -> RigError {
         RigError::Replica { node: self.node.number, why }
-    }
-
-    /// A panic elsewhere does not change the role of the servers.
-    fn part(&self) -> MutexGuard<'_, Part> {
-        self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

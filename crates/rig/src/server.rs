@@ -125,33 +125,30 @@ fn probe(file: &Path) -> Result<Server, String> {
 mod tests {
     use super::*;
 
-    fn why(named: Option<&str>, path: Option<&str>) -> String {
-        find(named.map(OsStr::new), path.map(OsStr::new)).unwrap_err().to_string()
-    }
-
     #[test]
-    fn the_error_of_a_missing_server_names_the_package_and_the_variable() {
-        for path in [None, Some(""), Some("/nowhere")] {
-            let why = why(None, path);
-            assert!(why.contains("apt-get install redis-server"), "{why}");
-            assert!(why.contains("brew install redis"), "{why}");
-            assert!(why.contains("or set REDQUORUM_REDIS_SERVER"), "{why}");
-        }
-    }
-
-    #[test]
-    fn a_named_server_that_is_missing_is_an_error_even_if_another_is_installed() {
+    fn the_error_of_a_missing_server_names_the_fix_and_what_was_tried() {
         let path = env::var("PATH").ok();
-        let why_path = why(Some("/nowhere/redis-server"), path.as_deref());
-        assert!(why_path.contains("/nowhere/redis-server cannot be run"), "{why_path}");
-        let why_name = why(Some("no-such-redis-server"), path.as_deref());
-        assert!(why_name.contains("no-such-redis-server cannot be run"), "{why_name}");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_named_program_that_is_not_a_server_is_an_error() {
-        let why = why(Some("/bin/echo"), None);
-        assert!(why.contains("/bin/echo does not say that it is a Redis server"), "{why}");
+        let (path, none) = (path.as_deref(), "not on the PATH");
+        for (named, path, reason) in [
+            (None, None, none),
+            (None, Some(""), none),
+            (None, Some("/nowhere"), none),
+            // Even if another server is installed.
+            (Some("/nowhere/redis-server"), path, "/nowhere/redis-server cannot be run"),
+            (Some("no-such-redis-server"), path, "no-such-redis-server cannot be run"),
+            #[cfg(unix)]
+            (Some("/bin/echo"), None, "/bin/echo does not say that it is a Redis server"),
+        ] {
+            let error = find(named.map(OsStr::new), path.map(OsStr::new)).unwrap_err();
+            let why = error.to_string();
+            for part in [
+                reason,
+                "apt-get install redis-server",
+                "brew install redis",
+                "or set REDQUORUM_REDIS_SERVER",
+            ] {
+                assert!(why.contains(part), "{named:?} {path:?}: {why}");
+            }
+        }
     }
 }

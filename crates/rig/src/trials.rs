@@ -38,37 +38,34 @@ macro_rules! cases {
 /// A test: a function that panics if it fails.
 pub struct Case {
     name: String,
-    needs: Need,
+    needs: Option<Need>,
     test: Box<dyn FnOnce() + Send>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
-    Nothing,
     Masters,
     Containers,
 }
 
-impl Case {
-    fn new(needs: Need, name: &str, test: impl FnOnce() + Send + 'static) -> Self {
-        Self { name: name.to_owned(), needs, test: Box::new(test) }
-    }
+fn case(needs: Option<Need>, name: &str, test: impl FnOnce() + Send + 'static) -> Case {
+    Case { name: name.to_owned(), needs, test: Box::new(test) }
 }
 
 /// A test that needs a server. It is ignored where there is none.
 pub fn with_masters(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case::new(Need::Masters, name, test)
+    case(Some(Need::Masters), name, test)
 }
 
 /// A test that needs containers. It is ignored where there is no engine or no image. A machine that
 /// sets [`containers::REQUIRE_VARIABLE`] fails it instead.
 pub fn with_containers(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case::new(Need::Containers, name, test)
+    case(Some(Need::Containers), name, test)
 }
 
 /// A test without requirements.
 pub fn plain(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case::new(Need::Nothing, name, test)
+    case(None, name, test)
 }
 
 /// A test in real time, run up to three times until it passes. A machine that stalls for a moment
@@ -113,73 +110,55 @@ pub fn run(cases: impl IntoIterator<Item = Case>) -> ExitCode {
     arguments.test_threads.get_or_insert(2 * cores);
     let cases: Vec<Case> = cases.into_iter().collect();
     // Requirements that no test has are not checked: an image may have to be pulled.
-    let means: Vec<Means> = [Need::Masters, Need::Containers]
+    let missing: Vec<_> = [Need::Masters, Need::Containers]
         .into_iter()
-        .filter(|need| cases.iter().any(|case| case.needs == *need))
-        .map(Means::of)
+        .filter(|need| cases.iter().any(|case| case.needs == Some(*need)))
+        .filter_map(|need| Some((need, need.missing(!arguments.list)?)))
         .collect();
-    if !arguments.list {
-        means.iter().for_each(Means::announce);
-    }
-    let trials = cases.into_iter().map(|case| case.into_trial(&means)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    let trials = cases.into_iter().map(|Case { name, needs, test }| {
+        let missing = missing.iter().find(|(need, _)| Some(*need) == needs);
+        let missing = missing.map(|(_, missing)| missing.clone());
+        let ignored = missing.as_ref().is_some_and(|(_, required)| !required);
+        let run = move || match missing {
+            Some((why, _)) => Err(Failed::from(why)),
+            None => {
+                test();
+                Ok(())
+            }
+        };
+        Trial::test(name, run).with_ignored_flag(ignored)
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }
 
-/// The requirements of tests, and whether each is met.
-struct Means {
-    need: Need,
-    noun: &'static str,
-    found: Result<String, String>,
-    required: bool,
-    variable: &'static str,
-}
-
-impl Means {
-    fn of(need: Need) -> Self {
-        let (noun, found, required, variable) = match need {
-            Need::Containers => (
+impl Need {
+    /// The reason why it is not met, and whether it is required. Prints the result if asked to.
+    fn missing(self, announces: bool) -> Option<(String, bool)> {
+        let (noun, found, required, variable) = match self {
+            Self::Containers => (
                 "containers",
                 containers::prepare(None).map(|image| format!("image {image}")),
                 containers::required(),
                 containers::REQUIRE_VARIABLE,
             ),
-            _ => (
+            Self::Masters => (
                 "real masters",
                 find_server().map(|server| server.to_string()),
                 required(),
                 REQUIRE_VARIABLE,
             ),
         };
-        Self { need, noun, found: found.map_err(|error| error.to_string()), required, variable }
-    }
-
-    fn announce(&self) {
-        let Self { noun, variable, .. } = self;
-        match &self.found {
-            Ok(what) => eprintln!("\n{noun}: {what}"),
-            Err(why) if self.required => eprintln!("\n{noun} are required: {why}"),
-            Err(why) => {
-                eprintln!("\ntests with {noun} are ignored: {why}");
-                eprintln!("(with {variable}=1 they fail)");
+        if announces {
+            match &found {
+                Ok(what) => eprintln!("\n{noun}: {what}"),
+                Err(why) if required => eprintln!("\n{noun} are required: {why}"),
+                Err(why) => {
+                    eprintln!("\ntests with {noun} are ignored: {why}");
+                    eprintln!("(with {variable}=1 they fail)");
+                }
             }
         }
-    }
-}
-
-impl Case {
-    fn into_trial(self, means: &[Means]) -> Trial {
-        let means = means.iter().find(|means| means.need == self.needs);
-        let missing = means.and_then(|means| means.found.clone().err());
-        let ignored = missing.is_some() && means.is_some_and(|means| !means.required);
-        let test = self.test;
-        Trial::test(self.name, move || match missing {
-            Some(why) => Err(Failed::from(why)),
-            None => {
-                test();
-                Ok(())
-            }
-        })
-        .with_ignored_flag(ignored)
+        found.err().map(|why| (why.to_string(), required))
     }
 }
 

@@ -79,7 +79,7 @@ impl Tap {
             TrafficEvent::Lost { number, side: network::Side::Replies, .. } => {
                 self.close((connection, number, false), None, report);
             }
-            TrafficEvent::Closed(_) => self.close_all(report, |key| key.0 == connection),
+            TrafficEvent::Closed => self.close_all(report, |key| key.0 == connection),
             _ => {}
         }
     }

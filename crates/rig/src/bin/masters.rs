@@ -28,9 +28,15 @@ fn main() -> ExitCode {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let count = match count(&args) {
-        Ok(count) => count,
-        Err(why) => return fail(BAD_USAGE, &format!("{why}\n\n{USAGE}")),
+    let counts = 1..=Builder::MAX_MASTERS;
+    let count = match &args[..] {
+        [] => Some(5),
+        [count] => count.parse().ok().filter(|count| counts.contains(count)),
+        _ => None,
+    };
+    let Some(count) = count else {
+        let why = format!("{args:?} is not a number of masters: use 1 to {}", counts.end());
+        return fail(BAD_USAGE, &format!("{why}\n\n{USAGE}"));
     };
     let masters = match Masters::start(count) {
         Ok(masters) => masters,
@@ -52,18 +58,6 @@ fn main() -> ExitCode {
 fn fail(code: u8, why: &str) -> ExitCode {
     eprintln!("masters: {why}");
     ExitCode::from(code)
-}
-
-fn count(args: &[String]) -> Result<usize, String> {
-    let most = Builder::MAX_MASTERS;
-    match args {
-        [] => Ok(5),
-        [count] => match count.parse() {
-            Ok(count) if (1..=most).contains(&count) => Ok(count),
-            _ => Err(format!("{count:?} is not a number of masters: use 1 to {most}")),
-        },
-        _ => Err("too many arguments: use one number".to_owned()),
-    }
 }
 
 fn announce(masters: &Masters, out: &mut impl Write) -> io::Result<()> {

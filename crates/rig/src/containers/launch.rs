@@ -1,4 +1,4 @@
-//! The start and the removal of a container, through testcontainers. Called by `containers.rs`.
+//! The start of a container through testcontainers. Called by `containers.rs`.
 //!
 //! testcontainers has a runtime of its own, and waits for it: its calls panic within another
 //! runtime. So the caller makes a thread for each.
@@ -6,14 +6,14 @@
 use std::{collections::HashMap, fs, path::Path};
 
 use testcontainers::{
-    ContainerRequest, GenericImage, ImageExt,
+    GenericImage, ImageExt,
     bollard::models::{HostConfig, PortBinding},
     core::{AccessMode, IntoContainerPort, Mount},
     runners::SyncRunner,
 };
 
 use super::{
-    Launch, PORT, Removal, remove,
+    Launch, PORT, remove,
     sweep::{DIRECTORY_LABEL, RIG_LABEL},
 };
 use crate::{Builder, Clock, disk};
@@ -26,7 +26,7 @@ const CLOCK: &str = "/redquorum";
 
 /// The start of a container with this name and the id of this image. `dir` is the directory of the
 /// master, `set` that of all masters.
-pub(super) fn request(plan: &Builder, name: &str, image: &str, dir: &Path, set: &Path) -> Launch {
+pub(super) fn launch(plan: &Builder, name: &str, image: &str, dir: &Path, set: &Path) -> Launch {
     // testcontainers joins both halves again, and pulls no image of which the engine has the id.
     let (algorithm, digest) = image.split_once(':').unwrap_or((image, "latest"));
     let arguments = plan.arguments();
@@ -64,21 +64,15 @@ pub(super) fn request(plan: &Builder, name: &str, image: &str, dir: &Path, set: 
         request = request.with_env_var(disk::NOTES_VARIABLE, notes.to_string_lossy());
     }
     let name = name.to_owned();
-    Box::new(move || start(request, &name))
-}
-
-fn start(request: ContainerRequest<GenericImage>, name: &str) -> Result<Removal, String> {
-    match request.start() {
-        Ok(container) => Ok(Box::new(move || {
-            // A sweep removes what cannot be removed now.
-            let _removed = container.rm();
-        })),
+    Box::new(move || match request.start() {
+        // A sweep removes what cannot be removed at the end.
+        Ok(container) => Ok(Box::new(move || drop(container.rm()))),
         Err(error) => {
             // testcontainers keeps a container that it created and could not start.
-            let _removed = remove(name);
+            let _removed = remove(&name);
             Err(error.to_string())
         }
-    }
+    })
 }
 
 /// Publishes the server's port on this machine's loopback and nowhere else.

@@ -31,15 +31,19 @@ pub(crate) enum ProcessState {
 }
 
 impl Owner {
-    /// This process.
+    /// This process. A part is `0` on systems where all processes share it.
     pub(crate) fn this() -> Self {
         let pid = process::id();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let digits = namespace.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
         Self {
-            boot: place("/proc/sys/kernel/random/boot_id", 8),
-            namespace: namespace(),
+            boot: or_zero(letters(&boot).chars().take(8).collect()),
+            // Process ids have the same meaning in it.
+            namespace: or_zero(digits),
             user: user(),
             pid,
-            start: start_of(pid).unwrap_or_else(|| "0".to_owned()),
+            start: or_zero(start_of(pid).unwrap_or_default()),
         }
     }
 
@@ -88,18 +92,8 @@ fn start_of(pid: u32) -> Option<String> {
     Some(letters(&String::from_utf8_lossy(&output.stdout))).filter(|start| !start.is_empty())
 }
 
-/// The contents of a file, shortened; `0` on systems without it, where all processes share this
-/// value.
-fn place(file: &str, length: usize) -> String {
-    let text = letters(&fs::read_to_string(file).unwrap_or_default());
-    if text.is_empty() { "0".to_owned() } else { text.chars().take(length).collect() }
-}
-
-/// The number of the namespace in which process ids have the same meaning as for this process.
-fn namespace() -> String {
-    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
-    if digits.is_empty() { "0".to_owned() } else { digits }
+fn or_zero(text: String) -> String {
+    if text.is_empty() { "0".to_owned() } else { text }
 }
 
 fn user() -> String {
@@ -145,17 +139,13 @@ mod tests {
         assert_eq!(of_another.state(&mine), ProcessState::Alive);
         let root = Owner { user: "0".into(), ..mine };
         assert_eq!(of_another.state(&root), ProcessState::Dead);
-    }
-
-    #[test]
-    fn a_zombie_is_dead() {
-        let mut child = process::Command::new("sleep").arg("100").spawn().unwrap();
-        assert!(start_of(child.id()).is_some());
-        child.kill().unwrap();
+        let mut zombie = process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(start_of(zombie.id()).is_some());
+        zombie.kill().unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        while start_of(child.id()).is_some() {
+        while start_of(zombie.id()).is_some() {
             assert!(std::time::Instant::now() < until, "killed, and taken for alive");
         }
-        child.wait().unwrap();
+        zombie.wait().unwrap();
     }
 }

@@ -5,17 +5,17 @@
 //! A close or a reset is an arrival like any other: it goes behind the data that was sent before
 //! it, waits where that waits, and is lost where that is lost.
 
-use std::{io, time::Instant};
+use std::time::Instant;
 
 use super::{
     dialogue::{Dialogue, Label},
+    engine::{Kind, Peer, World, token},
     framing::Piece,
-    lane::{Cargo, Flow, Item, Lane},
+    lane::{Cargo, Item, Lane},
     rule::{End, Message, MessageFault, RuleId, Side},
     socket::Socket,
-    table::{Delivery, Gate, Verdict},
-    traffic::{ClosedBy, TrafficEvent},
-    world::{Kind, Peer, World, token},
+    table::{Gate, Verdict},
+    traffic::TrafficEvent,
 };
 use crate::RespValue;
 
@@ -33,9 +33,8 @@ pub(super) struct Connection {
     dialogue: Dialogue,
     /// Whether no connection to the master was tried yet.
     waiting: bool,
-    by: Option<ClosedBy>,
     /// Whether both ends are finished, so that the engine removes it.
-    over: bool,
+    pub(super) over: bool,
 }
 
 impl Connection {
@@ -46,23 +45,15 @@ impl Connection {
             lanes: [Lane::new(Side::Requests), Lane::new(Side::Replies)],
             dialogue: Dialogue::default(),
             waiting: true,
-            by: None,
             over: false,
         }
-    }
-
-    /// Why it is over, if it is.
-    pub(super) fn ended(&self) -> Option<ClosedBy> {
-        self.over.then(|| self.by.unwrap_or(ClosedBy::Network))
     }
 
     /// Handles the system's report of a change at one end.
     pub(super) fn changed(&mut self, end: usize, event: &mio::event::Event, world: &mut World) {
         let Some(socket) = &mut self.ends[end] else { return };
-        let connecting = !socket.connected;
         if socket.changed(event).is_err() {
-            let by = if connecting { ClosedBy::Refused } else { closer(end) };
-            self.gone(end, by, world);
+            self.gone(end, world);
         }
     }
 
@@ -80,7 +71,7 @@ impl Connection {
                 // Reads first what it sent before it went away.
                 self.read(end, scratch, world);
                 if self.ends[end].is_some() {
-                    self.gone(end, closer(end), world);
+                    self.gone(end, world);
                 }
             }
         }
@@ -99,23 +90,18 @@ impl Connection {
     /// Handles a healed rule. If the rule lost data here, the connection cannot continue.
     pub(super) fn healed(&mut self, rule: RuleId, world: &mut World) {
         if self.lanes.iter().any(|lane| lane.dropped == Some(rule)) {
-            self.reset(ClosedBy::Rule(rule), world);
+            self.reset(world);
         }
     }
 
     /// A rule strikes the connection itself.
     pub(super) fn struck(&mut self, rule: RuleId, fault: MessageFault, world: &mut World) {
-        let delivery = match fault {
-            MessageFault::HalfOpen(end) => Delivery::HalfOpen(rule, end),
-            _ => Delivery::Reset(rule),
-        };
         world.struck(&self.peer, Side::Both, Label::none(), rule);
-        self.cut(CLIENT, delivery, world);
+        self.cut(CLIENT, rule, fault, world);
     }
 
     /// Resets both ends. Waiting data is lost.
-    pub(super) fn reset(&mut self, by: ClosedBy, world: &mut World) {
-        self.by.get_or_insert(by);
+    pub(super) fn reset(&mut self, world: &mut World) {
         for socket in &mut self.ends {
             if let Some(socket) = socket.take() {
                 socket.reset();
@@ -149,15 +135,12 @@ impl Connection {
             Some(_) => return,
             None => self.waiting = false,
         }
-        let connected = || -> io::Result<Socket> {
-            let nowhere = || io::Error::from(io::ErrorKind::ConnectionRefused);
-            let address = *world.upstreams.get(&self.peer.node).ok_or_else(nowhere)?;
-            let token = token(self.peer.connection, Kind::Master);
-            Socket::connecting(address, token, &world.registry)
-        };
-        match connected() {
-            Ok(socket) => self.ends[MASTER] = Some(socket),
-            Err(_) => self.gone(MASTER, ClosedBy::Refused, world),
+        let token = token(self.peer.connection, Kind::Master);
+        let address = world.upstreams.get(&self.peer.node);
+        let socket = address.map(|address| Socket::connecting(*address, token, &world.registry));
+        match socket {
+            Some(Ok(socket)) => self.ends[MASTER] = Some(socket),
+            _ => self.gone(MASTER, world),
         }
     }
 
@@ -170,7 +153,7 @@ impl Connection {
             match socket.read(scratch) {
                 Ok(Some(0)) => {
                     socket.ended = true;
-                    self.arrived_end(end, Cargo::Fin, closer(end), world);
+                    self.arrived_end(end, Cargo::Fin, world);
                 }
                 Ok(Some(count)) => {
                     let at = Instant::now();
@@ -179,19 +162,18 @@ impl Connection {
                     self.flush(end, world);
                 }
                 Ok(None) => {}
-                Err(_) => self.gone(end, closer(end), world),
+                Err(_) => self.gone(end, world),
             }
         }
     }
 
     /// Handles an end that was reset, or that never existed.
-    fn gone(&mut self, end: usize, by: ClosedBy, world: &mut World) {
+    fn gone(&mut self, end: usize, world: &mut World) {
         self.ends[end] = None;
-        self.arrived_end(end, Cargo::Rst, by, world);
+        self.arrived_end(end, Cargo::Rst, world);
     }
 
-    fn arrived_end(&mut self, end: usize, cargo: Cargo, by: ClosedBy, world: &mut World) {
-        self.by.get_or_insert(by);
+    fn arrived_end(&mut self, end: usize, cargo: Cargo, world: &mut World) {
         let rest = self.lanes[end].framing.rest();
         if !rest.is_empty() {
             // Part of a message. It is passed on as it is.
@@ -220,7 +202,7 @@ impl Connection {
             }
             return;
         };
-        if self.lanes[end].flush(sink, &self.peer, world) == Flow::Reset
+        if self.lanes[end].flush(sink, &self.peer, world)
             && let Some(sink) = self.ends[other].take()
         {
             sink.reset();
@@ -249,9 +231,6 @@ impl Connection {
                     world.report(at, &self.peer, event);
                     self.message(end, label, Some(&reply), bytes, at, world);
                 }
-                Piece::Strange => {
-                    world.report_now(&self.peer, TrafficEvent::Unparsed(self.lanes[end].side()));
-                }
                 Piece::Bytes(bytes) => self.bytes(end, bytes, Cargo::Bytes, world),
             }
         }
@@ -266,14 +245,13 @@ impl Connection {
         at: Instant,
         world: &mut World,
     ) {
-        let side = self.lanes[end].side();
+        let side = self.lanes[end].side;
         let verdict = match self.lanes[end].dropped {
-            Some(rule) => Verdict { delivery: Delivery::Drop(rule), ..Verdict::pass() },
+            Some(rule) => Verdict { end: Some((rule, MessageFault::Drop)), ..Verdict::default() },
             None => world.rules.on_message(
                 &Message {
                     client: &self.peer.client,
                     node: self.peer.node,
-                    connection: self.peer.connection,
                     side,
                     number: label.number,
                     command: &label.command,
@@ -285,9 +263,9 @@ impl Connection {
         for &rule in &verdict.struck {
             world.struck(&self.peer, side, label.clone(), rule);
         }
-        if verdict.delivery != Delivery::Pass {
-            world.lost(&self.peer, side, label, verdict.delivery.rule());
-            return self.cut(end, verdict.delivery, world);
+        if let Some((rule, fault)) = verdict.end {
+            world.lost(&self.peer, side, label);
+            return self.cut(end, rule, fault, world);
         }
         if end == CLIENT {
             self.dialogue.expect(&label, &bytes);
@@ -298,11 +276,11 @@ impl Connection {
 
     /// Handles an arrival that is no message.
     fn bytes(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, world: &mut World) {
-        let side = self.lanes[end].side();
+        let side = self.lanes[end].side;
         let verdict = world.rules.on_bytes(self.peer.link(), side, Instant::now());
-        match verdict.delivery {
-            Delivery::Pass => self.push(end, bytes, cargo, verdict.gates),
-            delivery => self.cut(end, delivery, world),
+        match verdict.end {
+            None => self.push(end, bytes, cargo, verdict.gates),
+            Some((rule, fault)) => self.cut(end, rule, fault, world),
         }
     }
 
@@ -315,30 +293,22 @@ impl Connection {
 
     /// Drops everything that arrives from now on in a lane, or resets one end or both, behind the
     /// data that may still pass.
-    fn cut(&mut self, end: usize, delivery: Delivery, world: &mut World) {
-        if let Delivery::Drop(rule) = delivery {
+    fn cut(&mut self, end: usize, rule: RuleId, fault: MessageFault, world: &mut World) {
+        if fault == MessageFault::Drop {
             self.lanes[end].dropped.get_or_insert(rule);
             return;
         }
         self.flush_both(world);
-        match delivery {
-            Delivery::Reset(rule) => self.reset(ClosedBy::Rule(rule), world),
-            Delivery::HalfOpen(rule, end) => {
-                let end = if end == End::Client { CLIENT } else { MASTER };
-                self.by.get_or_insert(ClosedBy::Rule(rule));
-                if let Some(socket) = self.ends[end].take() {
-                    socket.reset();
-                }
-                self.waiting = false;
-                for lane in &mut self.lanes {
-                    lane.dropped.get_or_insert(rule);
-                }
-            }
-            Delivery::Pass | Delivery::Drop(_) => {}
+        let MessageFault::HalfOpen(end) = fault else {
+            return self.reset(world);
+        };
+        let end = if end == End::Client { CLIENT } else { MASTER };
+        if let Some(socket) = self.ends[end].take() {
+            socket.reset();
+        }
+        self.waiting = false;
+        for lane in &mut self.lanes {
+            lane.dropped.get_or_insert(rule);
         }
     }
-}
-
-fn closer(end: usize) -> ClosedBy {
-    if end == CLIENT { ClosedBy::Client } else { ClosedBy::Master }
 }

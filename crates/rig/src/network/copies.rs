@@ -10,11 +10,11 @@ use mio::Token;
 
 use super::{
     dialogue::{Label, Session},
+    engine::{Peer, World},
     framing::{Framing, Piece},
     rule::Side,
     socket::Socket,
     traffic::TrafficEvent,
-    world::{Peer, World},
 };
 
 /// A forwarded request to send once more.
@@ -92,7 +92,7 @@ impl Copy {
                     return true;
                 }
                 Piece::Reply(..) => self.before -= 1,
-                Piece::Request(..) | Piece::Strange | Piece::Bytes(_) => return true,
+                Piece::Request(..) | Piece::Bytes(_) => return true,
             }
         }
         false

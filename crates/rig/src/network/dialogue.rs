@@ -5,10 +5,6 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::RespValue;
 
-/// The largest size of the unanswered requests that are kept. Beyond it replies are no longer
-/// matched.
-const MAX_UNANSWERED_BYTES: usize = 64 * 1024 * 1024;
-
 /// The largest total size of repeated `AUTH`, `HELLO` or `SELECT` requests. Beyond it none are
 /// remembered.
 const MAX_SESSION_BYTES: usize = 64 * 1024;
@@ -48,8 +44,7 @@ pub(super) struct Session {
 pub(super) struct Dialogue {
     requests: u64,
     unanswered: VecDeque<Label>,
-    unanswered_bytes: usize,
-    /// From here on replies cannot be distinguished from push messages.
+    /// Whether replies cannot be distinguished from push messages any more.
     unmatched: bool,
     pub(super) session: Session,
 }
@@ -72,11 +67,7 @@ impl Dialogue {
             self.session.bytes.extend_from_slice(frame);
             self.session.requests += 1;
         }
-        self.unanswered_bytes += cost(label);
         self.unanswered.push_back(label.clone());
-        if self.unanswered_bytes > MAX_UNANSWERED_BYTES {
-            self.match_no_more();
-        }
     }
 
     /// Handles a reply, and returns the label of its request. `push`: it is a RESP3 push.
@@ -97,17 +88,11 @@ impl Dialogue {
             && command.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
             && command.get(2).is_some_and(|word| !word.eq_ignore_ascii_case(b"ON"));
         let label = self.unanswered.pop_front().unwrap_or_else(Label::none);
-        self.unanswered_bytes -= cost(&label);
         if streams || silences || (confirms && !push) {
-            self.match_no_more();
+            self.unmatched = true;
+            self.unanswered.clear();
         }
         if silences { Label::none() } else { label }
-    }
-
-    fn match_no_more(&mut self) {
-        self.unmatched = true;
-        self.unanswered.clear();
-        self.unanswered_bytes = 0;
     }
 }
 
@@ -121,10 +106,6 @@ fn is(command: &[Vec<u8>], names: &[&str]) -> bool {
 
 fn is_confirmation(value: &RespValue) -> bool {
     value.text().is_some_and(|text| text.ends_with("subscribe"))
-}
-
-fn cost(label: &Label) -> usize {
-    64 + label.command.iter().map(|word| word.len() + 24).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -142,22 +123,21 @@ mod tests {
     }
 
     #[test]
-    fn replies_answer_requests_in_order_and_then_nothing() {
-        let mut dialogue = Dialogue::default();
-        ask(&mut dialogue, "SET k v");
-        ask(&mut dialogue, "GET k");
-        let numbers = [(); 3].map(|()| dialogue.answered(&ok(), false).number);
-        assert_eq!(numbers, [1, 2, 0]);
-    }
-
-    #[test]
-    fn no_reply_is_matched_after_streams_and_silence() {
-        for (words, own) in [("MONITOR", 1), ("CLIENT REPLY OFF", 0), ("client reply skip", 0)] {
+    fn replies_answer_requests_in_order_until_none_can_be_matched() {
+        for (words, numbers) in [
+            ("SET k v", [1, 2, 0]),
+            ("MONITOR", [1, 0, 0]),
+            ("CLIENT REPLY OFF", [0, 0, 0]),
+            ("client reply skip", [0, 0, 0]),
+        ] {
             let mut dialogue = Dialogue::default();
             ask(&mut dialogue, words);
             ask(&mut dialogue, "GET k");
-            let numbers = [(); 2].map(|()| dialogue.answered(&ok(), false).number);
-            assert_eq!(numbers, [own, 0], "{words}");
+            assert_eq!(
+                [(); 3].map(|()| dialogue.answered(&ok(), false).number),
+                numbers,
+                "{words}"
+            );
         }
     }
 
@@ -186,16 +166,5 @@ mod tests {
         let refusal = RespValue::Error("NOPERM".to_owned());
         assert_eq!(dialogue.answered(&refusal, false).number, 1);
         assert_eq!(dialogue.answered(&ok(), false).number, 2);
-    }
-
-    #[test]
-    fn the_list_of_unanswered_requests_is_bounded() {
-        let mut dialogue = Dialogue::default();
-        let large = "x".repeat(1024 * 1024);
-        for _ in 0..70 {
-            ask(&mut dialogue, &large);
-        }
-        assert!(dialogue.unanswered.is_empty());
-        assert_eq!(dialogue.answered(&ok(), false).number, 0);
     }
 }

@@ -1,5 +1,5 @@
 //! The thread: waits for sockets, timers and orders, and serves each connection that has work.
-//! Started by `network.rs`.
+//! Started by `network.rs`. Its `World` is what all connections share.
 
 use std::{
     cmp::Reverse,
@@ -10,16 +10,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mio::{Events, Interest, Poll, net::TcpListener};
+use mio::{Events, Interest, Poll, Registry, Token, net::TcpListener};
 
 use super::{
     connection::{CLIENT, Connection, MASTER},
-    copies::Copy,
-    rule::{Rule, RuleId},
+    copies::{Copy, Duplicate},
+    dialogue::Label,
+    rule::{Rule, RuleId, Side},
     socket::Socket,
-    table::Table,
-    traffic::{ClosedBy, Traffic, TrafficEvent},
-    world::{Kind, ORDERS, Peer, World, meaning, token},
+    table::{Link, Table},
+    traffic::{Traffic, TrafficEvent},
 };
 
 /// If no connection can be accepted (no more files are allowed), the thread tries again after this
@@ -39,11 +39,11 @@ pub(super) struct Engine {
     poll: Poll,
     orders: Receiver<Order>,
     world: World,
-    listeners: BTreeMap<u64, Listener>,
+    listeners: Vec<Listener>,
     connections: BTreeMap<u64, Connection>,
     copies: HashMap<u64, Copy>,
-    /// The largest number of a listener, a connection, and a copy.
-    last: [u64; 3],
+    /// The largest number of a connection, and of a copy.
+    last: [u64; 2],
     /// Listeners that could not accept, and when to try again.
     stuck: Option<Instant>,
     scratch: Vec<u8>,
@@ -68,10 +68,10 @@ impl Engine {
             poll,
             orders,
             world,
-            listeners: BTreeMap::new(),
+            listeners: Vec::new(),
             connections: BTreeMap::new(),
             copies: HashMap::new(),
-            last: [0; 3],
+            last: [0; 2],
             stuck: None,
             scratch: vec![0; 64 * 1024],
         })
@@ -87,16 +87,10 @@ impl Engine {
                 Ok(()) => {}
             }
             let again = std::mem::take(&mut self.world.again);
-            let mut ordered = false;
-            for event in &events {
-                if event.token() == ORDERS {
-                    ordered = true;
-                } else {
-                    self.event(event);
-                }
-            }
-            if ordered && !self.obey() {
-                return self.stop();
+            events.iter().filter(|event| event.token() != ORDERS).for_each(|it| self.event(it));
+            while let Ok(order) = self.orders.try_recv() {
+                let Some(task) = order else { return self.stop() };
+                task(&mut self);
             }
             again.into_iter().for_each(|id| self.serve(id));
             self.timers();
@@ -114,9 +108,11 @@ impl Engine {
     }
 
     fn event(&mut self, event: &mio::event::Event) {
-        let (id, kind) = meaning(event.token());
+        let token = event.token();
+        let id = (token.0 >> 2) as u64;
+        let kind = [Kind::Listener, Kind::Client, Kind::Master, Kind::Copy][token.0 & 3];
         match kind {
-            Kind::Listener => self.accept(id),
+            Kind::Listener => self.accept(token.0 >> 2),
             Kind::Client | Kind::Master => {
                 let end = if kind == Kind::Client { CLIENT } else { MASTER };
                 if let Some(connection) = self.connections.get_mut(&id) {
@@ -138,8 +134,8 @@ impl Engine {
     fn serve(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.serve(&mut self.scratch, &mut self.world);
-        if let Some(by) = connection.ended() {
-            self.world.report_now(&connection.peer, TrafficEvent::Closed(by));
+        if connection.over {
+            self.world.report_now(&connection.peer, TrafficEvent::Closed);
             self.connections.remove(&id);
         }
     }
@@ -149,43 +145,29 @@ impl Engine {
         ids.into_iter().for_each(|id| self.serve(id));
     }
 
-    fn accept(&mut self, id: u64) {
-        let Some(listener) = self.listeners.get(&id) else { return };
-        let mut accepted = Vec::new();
+    fn accept(&mut self, listener: usize) {
         loop {
-            match listener.socket.accept() {
-                Ok((stream, _)) => accepted.push(stream),
+            let Listener { socket, client, node } = &self.listeners[listener];
+            let stream = match socket.accept() {
+                Ok((stream, _)) => stream,
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock => break,
-                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    io::ErrorKind::WouldBlock => return,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
                     _ => {
                         self.stuck = Some(Instant::now() + ACCEPT_AGAIN);
-                        break;
+                        return;
                     }
                 },
+            };
+            let connection = next(&mut self.last[0]);
+            let peer = Peer { client: Arc::clone(client), node: *node, connection };
+            let token = token(connection, Kind::Client);
+            if let Ok(socket) = Socket::new(stream, true, token, &self.world.registry) {
+                self.world.report_now(&peer, TrafficEvent::Opened);
+                self.connections.insert(connection, Connection::new(peer, socket));
+                self.serve(connection);
             }
         }
-        let (client, node) = (Arc::clone(&listener.client), listener.node);
-        for stream in accepted {
-            let connection = next(&mut self.last[1]);
-            let token = token(connection, Kind::Client);
-            let Ok(socket) = Socket::accepted(stream, token, &self.world.registry) else {
-                continue;
-            };
-            let peer = Peer { client: Arc::clone(&client), node, connection };
-            self.world.report_now(&peer, TrafficEvent::Opened);
-            self.connections.insert(connection, Connection::new(peer, socket));
-            self.serve(connection);
-        }
-    }
-
-    /// Executes the orders. Returns whether to go on.
-    fn obey(&mut self) -> bool {
-        while let Ok(order) = self.orders.try_recv() {
-            let Some(task) = order else { return false };
-            task(self);
-        }
-        true
     }
 
     pub(super) fn upstream(&mut self, node: usize, address: Option<SocketAddr>) {
@@ -203,10 +185,9 @@ impl Engine {
     ) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         let mut socket = TcpListener::from_std(socket);
-        let id = next(&mut self.last[0]);
-        let token = token(id, Kind::Listener);
+        let token = token(self.listeners.len() as u64, Kind::Listener);
         self.world.registry.register(&mut socket, token, Interest::READABLE)?;
-        self.listeners.insert(id, Listener { socket, client, node });
+        self.listeners.push(Listener { socket, client, node });
         Ok(())
     }
 
@@ -239,8 +220,7 @@ impl Engine {
         }
         if self.stuck.is_some_and(|at| at <= now) {
             self.stuck = None;
-            let ids: Vec<u64> = self.listeners.keys().copied().collect();
-            ids.into_iter().for_each(|id| self.accept(id));
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
     }
 
@@ -248,18 +228,16 @@ impl Engine {
     fn copy(&mut self) {
         for duplicate in std::mem::take(&mut self.world.duplicates) {
             let Some(&address) = self.world.upstreams.get(&duplicate.peer.node) else { continue };
-            let id = next(&mut self.last[2]);
+            let id = next(&mut self.last[1]);
             let copy = Copy::new(duplicate, address, token(id, Kind::Copy), &self.world);
-            if let Ok(copy) = copy {
-                self.copies.insert(id, copy);
-            }
+            self.copies.extend(copy.ok().map(|copy| (id, copy)));
         }
     }
 
     fn stop(mut self) {
         self.listeners.clear();
         for connection in self.connections.values_mut() {
-            connection.reset(ClosedBy::Network, &mut self.world);
+            connection.reset(&mut self.world);
         }
         self.serve_all();
     }
@@ -268,4 +246,70 @@ impl Engine {
 fn next(last: &mut u64) -> u64 {
     *last += 1;
     *last
+}
+
+/// What all connections share.
+pub(super) struct World {
+    pub(super) rules: Table,
+    observer: Box<dyn FnMut(Traffic) + Send>,
+    pub(super) registry: Registry,
+    pub(super) upstreams: HashMap<usize, SocketAddr>,
+    /// When to serve each connection again.
+    pub(super) timers: BinaryHeap<Reverse<(Instant, u64)>>,
+    /// Connections that had more work than their share of a turn.
+    pub(super) again: Vec<u64>,
+    /// Requests to be sent once more.
+    pub(super) duplicates: Vec<Duplicate>,
+}
+
+impl World {
+    pub(super) fn report(&mut self, at: Instant, peer: &Peer, event: TrafficEvent) {
+        let Peer { client, node, connection } = peer.clone();
+        (self.observer)(Traffic { at, client, node, connection, event });
+    }
+
+    pub(super) fn report_now(&mut self, peer: &Peer, event: TrafficEvent) {
+        self.report(Instant::now(), peer, event);
+    }
+
+    pub(super) fn lost(&mut self, peer: &Peer, side: Side, label: Label) {
+        let Label { number, command } = label;
+        self.report_now(peer, TrafficEvent::Lost { number, side, command });
+    }
+
+    pub(super) fn struck(&mut self, peer: &Peer, side: Side, label: Label, rule: RuleId) {
+        let Label { number, command } = label;
+        self.report_now(peer, TrafficEvent::Struck { number, side, command, rule });
+    }
+}
+
+/// A connection and its link.
+#[derive(Debug, Clone)]
+pub(super) struct Peer {
+    pub(super) client: Arc<str>,
+    pub(super) node: usize,
+    pub(super) connection: u64,
+}
+
+impl Peer {
+    pub(super) fn link(&self) -> Link<'_> {
+        Link { client: &self.client, node: self.node }
+    }
+}
+
+/// The token of the orders.
+pub(super) const ORDERS: Token = Token(usize::MAX);
+
+/// The kind of a token's socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Listener,
+    Client,
+    Master,
+    Copy,
+}
+
+/// The token by which the system names a listener, an end of a connection, or a copy.
+pub(super) fn token(id: u64, kind: Kind) -> Token {
+    Token(usize::try_from(id).expect("fewer connections than addresses") << 2 | kind as usize)
 }

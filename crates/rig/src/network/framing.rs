@@ -14,8 +14,6 @@ const LARGE: usize = 4 * 1024 * 1024;
 pub(super) enum Piece {
     Request(Vec<Vec<u8>>, Vec<u8>),
     Reply(RespValue, Vec<u8>),
-    /// The following bytes are not RESP. Reported once.
-    Strange,
     /// Bytes that are not RESP.
     Bytes(Vec<u8>),
 }
@@ -58,7 +56,7 @@ impl Framing {
             Err(Unparsed::Incomplete) if self.len() < LARGE => None,
             Err(_) => {
                 self.strange = true;
-                Some(Piece::Strange)
+                Some(Piece::Bytes(self.rest()))
             }
         }
     }

@@ -11,12 +11,12 @@ use std::{
 use super::{
     copies::Duplicate,
     dialogue::{Label, Session},
+    engine::{Peer, World},
     framing::Framing,
     rule::{RuleId, Side},
     socket::Socket,
     table::{Gate, Table},
     traffic::TrafficEvent,
-    world::{Peer, World},
 };
 
 /// The largest size of waiting data in one direction, beyond which reading stops: the sender sees a
@@ -52,25 +52,9 @@ pub(super) struct Item {
     pub(super) gates: Vec<(RuleId, Gate)>,
 }
 
-/// Why writing stopped.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// No more can be written for now.
-    Waits,
-    /// The receiver is to be reset.
-    Reset,
-}
-
-enum Ready {
-    Now,
-    At(Instant),
-    Slowly(u32),
-    Never,
-}
-
 #[derive(Debug)]
 pub(super) struct Lane {
-    side: Side,
+    pub(super) side: Side,
     pub(super) framing: Framing,
     queue: VecDeque<Item>,
     /// The memory that the queue takes.
@@ -101,10 +85,6 @@ impl Lane {
         }
     }
 
-    pub(super) fn side(&self) -> Side {
-        self.side
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.waiting + self.framing.len() >= MAX_WAITING
     }
@@ -118,55 +98,51 @@ impl Lane {
     pub(super) fn discard(&mut self, peer: &Peer, world: &mut World) {
         while let Some(item) = self.pop() {
             if let Cargo::Message(label, _) = item.cargo {
-                world.lost(peer, self.side, label, self.dropped);
+                world.lost(peer, self.side, label);
             }
         }
     }
 
-    /// Writes as much as the rules allow.
-    pub(super) fn flush(&mut self, sink: &mut Socket, peer: &Peer, world: &mut World) -> Flow {
+    /// Writes as much as the rules allow. Returns whether the receiver is to be reset.
+    pub(super) fn flush(&mut self, sink: &mut Socket, peer: &Peer, world: &mut World) -> bool {
         while sink.can_write() {
             // Before the write, and after all of it was read: see `Traffic`.
             let now = Instant::now();
-            let Some(front) = self.queue.front() else { return Flow::Waits };
-            let ready = front.ready(now, &world.rules);
-            let result = match (&front.cargo, ready) {
-                (_, Ready::Never) => return Flow::Waits,
-                (_, Ready::At(at)) => {
-                    self.wake(at, peer, world);
-                    return Flow::Waits;
+            let Some(front) = self.queue.front() else { return false };
+            let Some((at, rate)) = front.ready(&world.rules) else { return false };
+            if let Some(at) = at.filter(|at| *at > now) {
+                self.wake(at, peer, world);
+                return false;
+            }
+            if matches!(front.cargo, Cargo::Fin | Cargo::Rst) {
+                self.ended = true;
+                if matches!(self.pop(), Some(Item { cargo: Cargo::Rst, .. })) {
+                    return true;
                 }
-                (Cargo::Fin | Cargo::Rst, _) => {
-                    self.ended = true;
-                    if matches!(self.pop(), Some(Item { cargo: Cargo::Rst, .. })) {
-                        return Flow::Reset;
-                    }
-                    sink.finish();
-                    continue;
+                sink.finish();
+                continue;
+            }
+            let rest = &front.bytes[self.written..];
+            let result = if let Some(rate) = rate {
+                let next = self.next_byte.map_or(now, |next| next.max(now - TRICKLE_LAG));
+                if next > now {
+                    self.wake(next, peer, world);
+                    return false;
                 }
-                (_, Ready::Slowly(rate)) => {
-                    let next = self.next_byte.map_or(now, |next| next.max(now - TRICKLE_LAG));
-                    if next > now {
-                        self.wake(next, peer, world);
-                        return Flow::Waits;
-                    }
-                    let rest = &front.bytes[self.written..];
-                    let due = bytes_due(now - next, rate).min(rest.len());
-                    let result = sink.write(&[IoSlice::new(&rest[..due])]);
-                    let count = result.as_ref().map_or(0, |count| count.unwrap_or(0)) as u64;
-                    let each = Duration::from_nanos(count * 1_000_000_000 / u64::from(rate));
-                    self.next_byte = Some(next + each);
-                    result
-                }
-                (_, Ready::Now) => {
-                    let rest = self.queue.iter().skip(1).take(SLICES - 1).take_while(|item| {
-                        !item.bytes.is_empty()
-                            && matches!(item.ready(now, &world.rules), Ready::Now)
-                    });
-                    let mut slices = vec![IoSlice::new(&front.bytes[self.written..])];
-                    slices.extend(rest.map(|item| IoSlice::new(&item.bytes)));
-                    sink.write(&slices)
-                }
+                let due = bytes_due(now - next, rate).min(rest.len());
+                let result = sink.write(&[IoSlice::new(&rest[..due])]);
+                let count = result.as_ref().map_or(0, |count| count.unwrap_or(0)) as u64;
+                let each = Duration::from_nanos(count * 1_000_000_000 / u64::from(rate));
+                self.next_byte = Some(next + each);
+                result
+            } else {
+                let more = self.queue.iter().skip(1).take(SLICES - 1).take_while(|item| {
+                    !item.bytes.is_empty()
+                        && matches!(item.ready(&world.rules), Some((at, None)) if at <= Some(now))
+                });
+                let mut slices = vec![IoSlice::new(rest)];
+                slices.extend(more.map(|item| IoSlice::new(&item.bytes)));
+                sink.write(&slices)
             };
             match result {
                 Ok(Some(0)) | Err(_) => sink.broken = true,
@@ -174,7 +150,7 @@ impl Lane {
                 Ok(None) => {}
             }
         }
-        Flow::Waits
+        false
     }
 
     fn wrote(&mut self, mut count: usize, at: Instant, peer: &Peer, world: &mut World) {
@@ -219,23 +195,18 @@ impl Lane {
 }
 
 impl Item {
-    fn ready(&self, now: Instant, rules: &Table) -> Ready {
-        let mut all = Ready::Now;
-        for (id, gate) in &self.gates {
-            if !rules.lives(*id) {
-                continue;
+    /// From when on it may be written, and how many of its bytes in a second: `None`, no limit. A
+    /// rule holds it: nothing.
+    fn ready(&self, rules: &Table) -> Option<(Option<Instant>, Option<u32>)> {
+        let (mut at, mut slowest) = (None, None::<u32>);
+        for (_, gate) in self.gates.iter().filter(|(rule, _)| rules.lives(*rule)) {
+            match *gate {
+                Gate::Hold => return None,
+                Gate::Until(until) => at = at.max(Some(until)),
+                Gate::Rate(rate) => slowest = Some(slowest.map_or(rate, |other| other.min(rate))),
             }
-            all = match (*gate, all) {
-                (Gate::Hold, _) => return Ready::Never,
-                (Gate::Until(until), Ready::At(at)) => Ready::At(until.max(at)),
-                (Gate::Until(until), _) if until > now => Ready::At(until),
-                (Gate::Until(_), other) => other,
-                (Gate::Rate(_), Ready::At(at)) => Ready::At(at),
-                (Gate::Rate(rate), Ready::Slowly(other)) => Ready::Slowly(rate.min(other)),
-                (Gate::Rate(rate), _) => Ready::Slowly(rate),
-            };
         }
-        all
+        Some((at, slowest))
     }
 }
 

@@ -12,12 +12,12 @@ use socket2::SockRef;
 /// Its fields hold the system's latest report, because the system reports readiness only once.
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) stream: TcpStream,
+    stream: TcpStream,
     pub(super) connected: bool,
     /// Whether there may be more to read.
     pub(super) readable: bool,
     /// Whether there is no room to write.
-    pub(super) blocked: bool,
+    blocked: bool,
     /// Whether the other side will send no more.
     pub(super) ended: bool,
     /// Whether writing failed: the other side is gone. Data that it sent before may still be here.
@@ -25,14 +25,6 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn accepted(
-        stream: TcpStream,
-        token: Token,
-        registry: &Registry,
-    ) -> io::Result<Self> {
-        Self::new(stream, true, token, registry)
-    }
-
     pub(super) fn connecting(
         address: SocketAddr,
         token: Token,
@@ -45,7 +37,7 @@ impl Socket {
         Self::new(stream, connected, token, registry)
     }
 
-    fn new(
+    pub(super) fn new(
         mut stream: TcpStream,
         connected: bool,
         token: Token,

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::rule::{End, Message, MessageFault, Rule, RuleId, Side};
+use super::rule::{Message, MessageFault, Rule, RuleId, Side};
 
 /// The reason that holds a message back while its rule lives.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,29 +16,11 @@ pub(super) enum Gate {
     Rate(u32),
 }
 
-/// The delivery of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delivery {
-    Pass,
-    Drop(RuleId),
-    HalfOpen(RuleId, End),
-    Reset(RuleId),
-}
-
-impl Delivery {
-    /// The rule that decided it.
-    pub(super) fn rule(self) -> Option<RuleId> {
-        match self {
-            Self::Pass => None,
-            Self::Drop(rule) | Self::HalfOpen(rule, _) | Self::Reset(rule) => Some(rule),
-        }
-    }
-}
-
 /// The joint decision of all rules about a message.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Verdict {
-    pub(super) delivery: Delivery,
+    /// The rule by which it is dropped or the connection is reset, and that fault.
+    pub(super) end: Option<(RuleId, MessageFault)>,
     pub(super) gates: Vec<(RuleId, Gate)>,
     pub(super) duplicate: bool,
     /// The rules that struck it, the oldest first.
@@ -101,37 +83,34 @@ impl Table {
         now: Instant,
         strikes: impl Fn(&mut Living) -> bool,
     ) -> Verdict {
-        let mut verdict = Verdict::pass();
+        let mut verdict = Verdict::default();
         for (&id, living) in &mut self.rules {
-            if living.concerns(link, side) && strikes(living) {
+            if living.rule.concerns(link, side) && strikes(living) {
                 verdict.add(id, living.rule.fault, now);
-                if verdict.delivery != Delivery::Pass {
+                if verdict.end.is_some() {
                     break;
                 }
             }
         }
-        verdict.settled()
+        // A message that is held is not delayed in addition.
+        if verdict.gates.iter().any(|(_, gate)| *gate == Gate::Hold) {
+            verdict.gates.retain(|(_, gate)| !matches!(gate, Gate::Until(_)));
+        }
+        verdict
     }
 
     /// Whether no connection to the master can be made, and whether an attempt is lost.
     pub(super) fn on_connect(&self, link: Link<'_>) -> Option<(RuleId, MessageFault)> {
-        let about = |living: &Living| living.rule.is_about_everything() && living.rule.is_on(link);
-        let of = |fault| {
-            let mut rules = self.rules.iter();
-            let found = rules.find(|(_, living)| about(living) && living.rule.fault == fault);
-            found.map(|(&id, _)| (id, fault))
-        };
-        of(MessageFault::Drop).or_else(|| of(MessageFault::Hold))
+        [MessageFault::Drop, MessageFault::Hold].into_iter().find_map(|fault| {
+            let (id, _) = self.rules.iter().find(|(_, Living { rule, .. })| {
+                rule.is_about_everything() && rule.is_on(link) && rule.fault == fault
+            })?;
+            Some((*id, fault))
+        })
     }
 }
 
 impl Living {
-    fn concerns(&self, link: Link<'_>, side: Side) -> bool {
-        (self.rule.side == Side::Both || self.rule.side == side)
-            && self.rule.is_on(link)
-            && self.rule.strikes_messages(side)
-    }
-
     /// Counts a matching message, and returns whether the rule strikes it.
     fn counts(&mut self) -> bool {
         self.seen += 1;
@@ -150,15 +129,13 @@ impl Rule {
             && self.is_on(link)
     }
 
-    fn strikes_messages(&self, side: Side) -> bool {
-        match self.fault {
+    fn concerns(&self, link: Link<'_>, side: Side) -> bool {
+        let strikes_messages = match self.fault {
             MessageFault::HalfOpen(_) | MessageFault::Reset => self.matches.is_some(),
             MessageFault::Duplicate => side == Side::Requests,
-            MessageFault::Drop
-            | MessageFault::Hold
-            | MessageFault::Delay(_)
-            | MessageFault::Trickle(_) => true,
-        }
+            _ => true,
+        };
+        strikes_messages && (self.side == Side::Both || self.side == side) && self.is_on(link)
     }
 
     fn is_about_everything(&self) -> bool {
@@ -173,18 +150,19 @@ impl Rule {
 }
 
 impl Verdict {
-    pub(super) fn pass() -> Self {
-        Self { delivery: Delivery::Pass, gates: Vec::new(), duplicate: false, struck: Vec::new() }
-    }
-
     fn add(&mut self, id: RuleId, fault: MessageFault, now: Instant) {
         self.struck.push(id);
-        match fault {
-            MessageFault::Drop => self.delivery = Delivery::Drop(id),
-            MessageFault::HalfOpen(end) => self.delivery = Delivery::HalfOpen(id, end),
-            MessageFault::Reset => self.delivery = Delivery::Reset(id),
-            MessageFault::Hold | MessageFault::Trickle(0) => self.gates.push((id, Gate::Hold)),
-            MessageFault::Trickle(rate) => self.gates.push((id, Gate::Rate(rate))),
+        let gate = match fault {
+            MessageFault::Drop | MessageFault::HalfOpen(_) | MessageFault::Reset => {
+                self.end = Some((id, fault));
+                return;
+            }
+            MessageFault::Duplicate => {
+                self.duplicate = true;
+                return;
+            }
+            MessageFault::Hold | MessageFault::Trickle(0) => Gate::Hold,
+            MessageFault::Trickle(rate) => Gate::Rate(rate),
             MessageFault::Delay(delay) => {
                 // Two delays on one way: each starts where the one before ended.
                 let start = self.gates.iter().filter_map(|(_, gate)| match gate {
@@ -193,17 +171,9 @@ impl Verdict {
                 });
                 let start = start.max().unwrap_or(now);
                 let far = now + Duration::from_secs(365 * 24 * 3600);
-                self.gates.push((id, Gate::Until(start.checked_add(delay).unwrap_or(far))));
+                Gate::Until(start.checked_add(delay).unwrap_or(far))
             }
-            MessageFault::Duplicate => self.duplicate = true,
-        }
-    }
-
-    /// A message that is held is not delayed in addition.
-    fn settled(mut self) -> Self {
-        if self.gates.iter().any(|(_, gate)| *gate == Gate::Hold) {
-            self.gates.retain(|(_, gate)| !matches!(gate, Gate::Until(_)));
-        }
-        self
+        };
+        self.gates.push((id, gate));
     }
 }

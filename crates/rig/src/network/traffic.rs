@@ -5,22 +5,6 @@ use std::{sync::Arc, time::Instant};
 use super::rule::{RuleId, Side};
 use crate::RespValue;
 
-/// Why a connection ended: the first reason that the network saw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ClosedBy {
-    /// The client closed or reset it, or died.
-    Client,
-    /// The master closed or reset it, or died.
-    Master,
-    /// There is no master, or it refused the connection.
-    Refused,
-    /// A rule reset it.
-    Rule(RuleId),
-    /// The network was dropped.
-    Network,
-}
-
 /// An event, with its time, link and connection.
 ///
 /// Two times are chosen so that the execution by a master lies **between** them: that of
@@ -51,7 +35,7 @@ pub enum TrafficEvent {
     /// A client connected.
     Opened,
     /// The connection is over, at both ends.
-    Closed(ClosedBy),
+    Closed,
     /// A request was written to the master's socket.
     Forwarded {
         number: u64,
@@ -69,19 +53,10 @@ pub enum TrafficEvent {
     },
     /// A reply was written to the client's socket. The time is before the write.
     Delivered { number: u64, command: Arc<[Vec<u8>]> },
-    /// A message will not arrive.
-    Lost {
-        number: u64,
-        side: Side,
-        command: Arc<[Vec<u8>]>,
-        /// The rule that dropped it. `None`: its receiver was gone.
-        rule: Option<RuleId>,
-    },
+    /// A message will not arrive: a rule dropped it, or its receiver was gone.
+    Lost { number: u64, side: Side, command: Arc<[Vec<u8>]> },
     /// A rule struck a message. Reported before any other effect on it.
     ///
     /// Number 0 and no command: it struck the connection itself.
     Struck { number: u64, side: Side, command: Arc<[Vec<u8>]>, rule: RuleId },
-    /// The data is not RESP, or a message is larger than 4 MiB: from here on this side of the
-    /// connection is passed on unchanged.
-    Unparsed(Side),
 }

@@ -1,15 +1,17 @@
 //! Kill, stop, restart, pause and resume act on the master that is named.
 
-use std::time::Duration;
+use std::{fs, path::Path, time::Duration};
 
-use redquorum_rig::{Builder, RigError};
+use redquorum_rig::{Builder, Masters, RigError};
 
 use super::{eventually, has, is_up, set};
+
+type Verb = fn(&Masters, usize) -> Result<(), RigError>;
 
 tests![
     a_killed_master_is_dead_and_comes_back_empty,
     a_paused_master_executes_its_commands_when_resumed,
-    a_paused_master_can_be_killed_stopped_and_restarted,
+    a_running_or_paused_master_is_gone_when_it_was_ended,
     a_master_that_does_not_end_is_given_up_in_time,
     a_dead_master_can_neither_be_paused_nor_stopped,
     a_master_that_ended_by_itself_is_noticed_and_can_be_restarted,
@@ -51,19 +53,26 @@ fn a_paused_master_executes_its_commands_when_resumed(builder: Builder) {
     masters.resume(1).unwrap();
 }
 
-fn a_paused_master_can_be_killed_stopped_and_restarted(builder: Builder) {
+fn a_running_or_paused_master_is_gone_when_it_was_ended(builder: Builder) {
     let masters = builder.count(1).start().unwrap();
-    masters.pause(1).unwrap();
-    masters.kill(1).unwrap();
-    assert!(!is_up(&masters, 1));
-    masters.restart(1).unwrap();
-    masters.pause(1).unwrap();
-    masters.stop(1).unwrap();
-    assert!(!is_up(&masters, 1));
-    masters.restart(1).unwrap();
-    masters.pause(1).unwrap();
-    masters.restart(1).unwrap();
-    assert!(is_up(&masters, 1));
+    for paused in [false, true] {
+        for (end, is_over) in
+            [(Masters::kill as Verb, true), (Masters::stop, true), (Masters::restart, false)]
+        {
+            let pid = masters.pid(1);
+            if paused {
+                masters.pause(1).unwrap();
+            }
+            end(&masters, 1).unwrap();
+            assert!(!pid.is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists()));
+            assert_ne!(is_up(&masters, 1), is_over);
+            masters.restart(1).unwrap();
+        }
+    }
+    if let Ok(log) = fs::read_to_string(masters.dir(1).join("log")) {
+        let byes = log.matches("ready to exit, bye bye").count();
+        assert_eq!(byes, 2, "by itself after a stop: {log}");
+    }
 }
 
 fn a_master_that_does_not_end_is_given_up_in_time(builder: Builder) {

@@ -1,7 +1,13 @@
 //! Nothing is left behind: not by a drop, and after `kill -9` not beyond the next start. A sweep
 //! removes nothing that another process still uses.
 
-use std::{thread, time::Duration};
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{self, Command, Stdio},
+    thread,
+    time::Duration,
+};
 
 use redquorum_rig::{
     containers::{IMAGE_VARIABLE, sweep},
@@ -10,7 +16,7 @@ use redquorum_rig::{
 
 use crate::{
     both::eventually,
-    support::{EmptyImage, Holder, command, containers, of_process, output_of},
+    support::{command, containers, docker, of_process, output_of},
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -32,24 +38,34 @@ fn nothing_is_left_after_a_failed_start() {
     // them.
     let left = output_of("fail", &[]);
     assert!(left.contains("no-such-directive") && left.ends_with("left: 0\n"), "{left}");
-    // This image has no server in it, so its container is created, but does not start.
-    let empty = EmptyImage::create();
-    let left = output_of("fail", &[(IMAGE_VARIABLE, &empty.name)]);
+    // An image of an archive without files, two blocks of zeros: its container is created, but does
+    // not start.
+    let empty = format!("redquorum-empty:{}", process::id());
+    let mut import = Command::new("docker");
+    import.args(["import", "-", &empty]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut import = import.spawn().unwrap();
+    import.stdin.take().unwrap().write_all(&[0; 1024]).unwrap();
+    assert!(import.wait().unwrap().success());
+    let left = output_of("fail", &[(IMAGE_VARIABLE, &empty)]);
+    docker(&["image", "rm", &empty]);
     assert!(left.contains("could not start master 1: ") && left.ends_with("left: 0\n"), "{left}");
 }
 
 fn a_sweep_removes_containers_of_killed_processes_only() {
     // Concurrent tests start containers, too, so the next sweep may be one of theirs.
     for _ in 0..20 {
-        let mut holder = Holder::start();
-        let mark = holder.mark();
+        let mut holder = command("hold", &[]).spawn().unwrap();
+        let mut directory = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut directory).unwrap();
+        let directory = Path::new(directory.trim_end());
+        let mark = format!("-{}-", holder.id());
         let swept = || sweep().unwrap().iter().filter(|name| name.contains(&mark)).count();
         assert_eq!(swept(), 0);
-        assert!(holder.is_complete());
-        holder.child.kill().unwrap();
-        holder.child.wait().unwrap();
+        assert!(of_process(holder.id()) == 2 && directory.exists());
+        holder.kill().unwrap();
+        holder.wait().unwrap();
         let swept = swept();
-        eventually("they are gone", || holder.nothing_is_left());
+        eventually("they are gone", || of_process(holder.id()) == 0 && !directory.exists());
         if swept == 2 {
             return;
         }
@@ -60,10 +76,9 @@ fn a_sweep_removes_containers_of_killed_processes_only() {
 }
 
 fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
-    // The moments cover a start: before, between and after creating and starting the five
-    // containers.
+    // The moments cover a start: before, between and after creating and starting the containers.
     for moment in 0..6 {
-        let mut child = command("five", &[]).spawn().unwrap();
+        let mut child = command("hold", &[]).spawn().unwrap();
         thread::sleep(Duration::from_millis(moment * 200));
         child.kill().unwrap();
         child.wait().unwrap();

@@ -3,9 +3,7 @@
 
 use std::{
     env,
-    io::{BufRead, BufReader, Write},
-    path::PathBuf,
-    process::{self, Child, Command, ExitCode, Output, Stdio},
+    process::{self, Command, ExitCode, Output, Stdio},
     thread,
 };
 
@@ -48,12 +46,6 @@ pub(crate) fn child(part: &str) -> ExitCode {
             println!("{}", builder.start().unwrap_err());
             println!("left: {}", of_process(process::id()));
         }
-        "five" => {
-            let _masters = containers().start().unwrap();
-            loop {
-                thread::park();
-            }
-        }
         "prepare" => match prepare(None) {
             Ok(image) => println!("{image}"),
             Err(error) => println!("{error}"),
@@ -78,34 +70,6 @@ pub(crate) fn output_of(part: &str, variables: &[(&str, &str)]) -> String {
     text
 }
 
-/// A child that owns two containers, and their directory.
-pub(crate) struct Holder {
-    pub(crate) child: Child,
-    directory: PathBuf,
-}
-
-impl Holder {
-    pub(crate) fn start() -> Self {
-        let mut child = command("hold", &[]).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { child, directory: line.trim_end().into() }
-    }
-
-    /// Part of the names of its containers.
-    pub(crate) fn mark(&self) -> String {
-        format!("-{}-", self.child.id())
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        of_process(self.child.id()) == 2 && self.directory.exists()
-    }
-
-    pub(crate) fn nothing_is_left(&self) -> bool {
-        of_process(self.child.id()) == 0 && !self.directory.exists()
-    }
-}
-
 /// The number of containers that belong to this process.
 pub(crate) fn of_process(pid: u32) -> usize {
     let filter = format!("name=-{pid}-");
@@ -113,32 +77,8 @@ pub(crate) fn of_process(pid: u32) -> usize {
 }
 
 /// Queries the engine with the `docker` command, which is independent of the tested code.
-fn docker(arguments: &[&str]) -> String {
+pub(crate) fn docker(arguments: &[&str]) -> String {
     let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
-}
-
-/// An empty image. It is removed on drop.
-pub(crate) struct EmptyImage {
-    pub(crate) name: String,
-}
-
-impl EmptyImage {
-    pub(crate) fn create() -> Self {
-        let name = format!("redquorum-empty:{}", process::id());
-        let mut command = Command::new("docker");
-        command.args(["import", "-", &name]).stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        // An archive without files: two blocks of zeros.
-        child.stdin.take().unwrap().write_all(&[0; 1024]).unwrap();
-        assert!(child.wait().unwrap().success());
-        Self { name }
-    }
-}
-
-impl Drop for EmptyImage {
-    fn drop(&mut self) {
-        docker(&["image", "rm", &self.name]);
-    }
 }

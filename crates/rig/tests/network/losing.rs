@@ -2,42 +2,7 @@
 
 use redquorum_rig::network::{End, MessageFault::*, Rule, Side::*};
 
-use crate::support::{PING, PONG, Wire, about, on, request};
-
-#[test]
-fn dropped_requests_are_lost_and_healing_resets() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Drop));
-    client.send(PING);
-    wire.seen.wait_for("lost request 1 PING by rule", 1);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-    master.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-    assert_eq!(
-        wire.seen.lines(),
-        [
-            "opened",
-            "struck request 1 PING",
-            "lost request 1 PING by rule",
-            "closed Rule(RuleId(1))"
-        ]
-    );
-}
-
-#[test]
-fn dropped_replies_are_lost_though_the_master_answered() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Replies, Drop));
-    client.send(PING);
-    master.gets(PING);
-    master.send(PONG);
-    wire.seen.wait_for("lost reply 1 PING by rule", 1);
-    wire.seen.wait_for("replied 1 PING", 1);
-    client.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-    master.is_reset();
-}
+use crate::support::{PING, Wire, about, both_are_reset, on, ping, pong, request};
 
 #[test]
 fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
@@ -45,21 +10,19 @@ fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
-    master.send(PONG);
-    client.gets(PONG);
-    master.send(PONG);
-    client.gets(PONG);
-    wire.seen.wait_for("lost request 2 GET k by rule", 1);
-    wire.seen.wait_for("lost request 3 PING by rule", 1);
+    pong(&mut client, &mut master);
+    pong(&mut client, &mut master);
+    wire.seen.wait_for("lost request 2 GET k", 1);
+    wire.seen.wait_for("lost request 3 PING", 1);
     wire.network.heal(rule);
-    client.is_reset();
-    master.is_reset();
+    both_are_reset(&mut client, &mut master);
 }
 
 #[test]
 fn a_partition_loses_closes_and_new_connections_too() {
     let (wire, client, mut master) = Wire::open();
     let (mut other, other_master) = wire.pair();
+    let (mut idle, mut idle_master) = wire.pair();
     let rule = wire.network.strike(Rule::all(Drop));
     drop(client);
     master.gets_nothing();
@@ -68,39 +31,28 @@ fn a_partition_loses_closes_and_new_connections_too() {
     let mut new = wire.client();
     assert!(wire.no_connection_arrives(), "the handshake is lost");
     new.send(PING);
-    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    wire.seen.wait_for("lost request 1 PING", 1);
     new.gets_nothing();
     wire.network.heal(rule);
-    master.is_reset();
-    other.is_reset();
+    both_are_reset(&mut other, &mut master);
     new.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-}
-
-#[test]
-fn a_partition_leaves_idle_connections_alone() {
-    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(Drop));
-    wire.network.heal(rule);
-    client.send(PING);
-    master.gets(PING);
+    wire.seen.wait_for("closed", 1);
+    ping(&mut idle, &mut idle_master);
 }
 
 #[test]
 fn a_drop_of_one_message_leaves_new_connections_alone() {
     let wire = Wire::new();
-    let rule = Rule { count: Some(1), ..on(Requests, Drop) };
-    let rule = wire.network.strike(rule);
+    let rule = wire.network.strike(Rule { count: Some(1), ..on(Requests, Drop) });
     let (mut struck, mut struck_master) = wire.pair();
     struck.send(PING);
-    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    wire.seen.wait_for("lost request 1 PING", 1);
     let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     struck_master.gets_nothing();
     wire.network.heal(rule);
     struck.is_reset();
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
 }
 
 #[test]
@@ -110,7 +62,7 @@ fn a_client_that_gives_up_in_a_partition_leaves_nothing_behind() {
     for _ in 0..20 {
         wire.client().send(PING);
     }
-    wire.seen.wait_for("closed Client", 20);
+    wire.seen.wait_for("closed", 20);
     wire.network.heal(rule);
     assert!(wire.no_connection_arrives());
 }
@@ -135,82 +87,13 @@ fn a_reset_strikes_open_connections_at_once_and_only_once() {
     let mut spared_master = wire.accept();
     let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(Reset) };
     let rule = wire.network.strike(rule);
-    client.is_reset();
-    master.is_reset();
-    spared.send(PING);
-    spared_master.gets(PING);
+    both_are_reset(&mut client, &mut master);
+    ping(&mut spared, &mut spared_master);
     let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     wire.network.heal(rule);
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
     wire.seen.wait_for("struck connection", 1);
-}
-
-#[test]
-fn a_reset_strikes_a_request_before_the_master_sees_it() {
-    let (wire, mut client, mut master, _) = Wire::struck(about("GET", Requests, Reset));
-    client.send(&[PING, &request("GET k")].concat());
-    client.is_reset();
-    master.gets(PING);
-    master.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-    assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()));
-    wire.seen.wait_for("lost request 2 GET k by rule", 1);
-}
-
-#[test]
-fn a_reset_strikes_a_reply_after_the_master_sent_it() {
-    let (wire, mut client, mut master, _) = Wire::struck(about("GET", Replies, Reset));
-    client.send(&[PING, &request("GET k")].concat());
-    master.gets(PING);
-    master.gets(&request("GET k"));
-    master.send(PONG);
-    client.gets(PONG);
-    master.send(b"$1\r\nv\r\n");
-    client.is_reset();
-    master.is_reset();
-    wire.seen.wait_for("lost reply 2 GET k by rule", 1);
-}
-
-#[test]
-fn half_open_at_the_client() {
-    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(HalfOpen(End::Client)));
-    client.is_reset();
-    master.gets_nothing();
-    master.send(PONG);
-    wire.seen.wait_for("lost reply 0 by rule", 1);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    master.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-}
-
-#[test]
-fn half_open_at_the_master() {
-    let (wire, mut client, mut master, rule) = Wire::struck(Rule::all(HalfOpen(End::Master)));
-    master.is_reset();
-    client.send(PING);
-    wire.seen.wait_for("lost request 1 PING by rule", 1);
-    client.gets_nothing();
-    wire.network.heal(rule);
-    client.is_reset();
-    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
-}
-
-#[test]
-fn half_open_at_a_message() {
-    let (wire, mut client, mut master) = Wire::open();
-    let rule = Rule { count: Some(1), ..about("GET", Requests, HalfOpen(End::Client)) };
-    let rule = wire.network.strike(rule);
-    client.send(&[PING, &request("GET k"), PING].concat());
-    client.is_reset();
-    master.gets(PING);
-    master.gets_nothing();
-    wire.seen.wait_for("lost request 2 GET k by rule", 1);
-    wire.network.heal(rule);
-    master.is_reset();
 }
 
 #[test]

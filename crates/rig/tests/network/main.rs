@@ -3,6 +3,7 @@
 
 mod choosing;
 mod ends;
+mod every;
 mod losing;
 mod passing;
 mod support;

@@ -2,24 +2,20 @@
 
 use std::time::Duration;
 
-use redquorum_rig::network::{Network, TrafficEvent};
-
-use crate::support::{Half, PING, PONG, Seen, Wire, request};
+use crate::support::{Half, PING, PONG, Wire, ping, pong, request};
 
 #[test]
 fn a_round_trip_is_reported_in_order() {
     let (wire, mut client, mut master) = Wire::open();
-    client.send(PING);
-    master.gets(PING);
-    master.send(PONG);
-    client.gets(PONG);
+    ping(&mut client, &mut master);
+    pong(&mut client, &mut master);
     drop(client);
     master.is_finished();
     drop(master);
-    wire.seen.wait_for("closed Client", 1);
+    wire.seen.wait_for("closed", 1);
     assert_eq!(
         wire.seen.lines(),
-        ["opened", "forwarded 1 PING", "replied 1 PING", "delivered 1 PING", "closed Client"]
+        ["opened", "forwarded 1 PING", "replied 1 PING", "delivered 1 PING", "closed"]
     );
     let all = wire.seen.all();
     assert!(all.is_sorted_by_key(|traffic| traffic.at));
@@ -33,18 +29,19 @@ fn pipelined_messages_pass_wherever_they_are_cut() {
     let wire = Wire::new();
     let requests = [request("SET k v"), b"PING\r\n".to_vec(), request("GET k")].concat();
     let replies = b"+OK\r\n+PONG\r\n*2\r\n$1\r\nv\r\n*1\r\n:-7\r\n";
+    // With this pause, the network reads the parts separately most of the time.
+    let in_two = |half: &mut Half, bytes: &[u8], cut: usize| {
+        let (first, second) = bytes.split_at(cut.min(bytes.len()));
+        for part in [first, second] {
+            half.send(part);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    };
     for cut in 0..requests.len().max(replies.len()) {
         let (mut client, mut master) = wire.pair();
-        for part in [&requests[..cut.min(requests.len())], &requests[cut.min(requests.len())..]] {
-            client.send(part);
-            // With this pause, the network reads the parts separately most of the time.
-            std::thread::sleep(Duration::from_micros(300));
-        }
+        in_two(&mut client, &requests, cut);
         master.gets(&requests);
-        for part in [&replies[..cut.min(replies.len())], &replies[cut.min(replies.len())..]] {
-            master.send(part);
-            std::thread::sleep(Duration::from_micros(300));
-        }
+        in_two(&mut master, replies, cut);
         client.gets(replies);
         wire.seen.wait_for("forwarded 3 GET k", cut + 1);
         wire.seen.wait_for("replied 2 PING", cut + 1);
@@ -55,8 +52,7 @@ fn pipelined_messages_pass_wherever_they_are_cut() {
 #[test]
 fn bytes_that_are_not_resp_pass_unchanged() {
     let (wire, mut client, mut master) = Wire::open();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     client.send(b"*nonsense\r\nmore");
     master.gets(b"*nonsense\r\nmore");
     master.send(b"HTTP/1.1 400 no");
@@ -64,10 +60,7 @@ fn bytes_that_are_not_resp_pass_unchanged() {
     client.gets(b"HTTP/1.1 400 no\r\n");
     client.send(b" and more");
     master.gets(b" and more");
-    assert_eq!(
-        wire.seen.lines(),
-        ["opened", "forwarded 1 PING", "unparsed request", "unparsed reply"]
-    );
+    assert_eq!(wire.seen.lines(), ["opened", "forwarded 1 PING"]);
 }
 
 #[test]
@@ -80,14 +73,11 @@ fn replies_without_a_request_have_no_command() {
     let confirmation = b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
     master.send(confirmation);
     client.gets(confirmation);
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     master.send(confirmation);
     client.gets(confirmation);
     wire.seen.wait_for("delivered 0", 2);
-    let events: Vec<_> =
-        wire.seen.lines().into_iter().filter(|line| line.starts_with("replied")).collect();
-    assert_eq!(events, ["replied 0", "replied 1 SUBSCRIBE a b", "replied 0"]);
+    assert_eq!(wire.seen.replied(), ["replied 0", "replied 1 SUBSCRIBE a b", "replied 0"]);
 }
 
 #[test]
@@ -99,10 +89,8 @@ fn replies_are_matched_again_behind_resp3_pushes() {
     master.send(replies);
     client.gets(replies);
     wire.seen.wait_for("delivered 3 GET k", 1);
-    let events: Vec<_> =
-        wire.seen.lines().into_iter().filter(|line| line.starts_with("replied")).collect();
     assert_eq!(
-        events,
+        wire.seen.replied(),
         [
             "replied 1 HELLO 3",
             "replied 2 SUBSCRIBE a b",
@@ -111,34 +99,6 @@ fn replies_are_matched_again_behind_resp3_pushes() {
             "replied 3 GET k"
         ]
     );
-}
-
-#[test]
-fn reports_name_the_link_and_the_connection() {
-    let seen = Seen::default();
-    let network = Network::start(seen.observer()).unwrap();
-    let masters = [1, 2].map(|node| {
-        let master = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        network.upstream(node, Some(master.local_addr().unwrap()));
-        master
-    });
-    let mut expected = Vec::new();
-    for (connection, (client, node)) in [("a", 1), ("a", 2), ("b", 2)].into_iter().enumerate() {
-        let address = network.listen(client, node).unwrap();
-        let mut ours = Half::new(std::net::TcpStream::connect(address).unwrap());
-        let mut theirs = Half::new(masters[node - 1].accept().unwrap().0);
-        ours.send(PING);
-        theirs.gets(PING);
-        expected.push((client.to_owned(), node, connection as u64 + 1));
-    }
-    let mut events: Vec<_> = seen
-        .all()
-        .iter()
-        .filter(|traffic| traffic.event == TrafficEvent::Opened)
-        .map(|traffic| (traffic.client.to_string(), traffic.node, traffic.connection))
-        .collect();
-    events.sort_by_key(|event| event.2);
-    assert_eq!(events, expected);
 }
 
 #[test]
@@ -157,5 +117,5 @@ fn four_hundred_connections_pass_at_once() {
     }
     wire.seen.wait_for("delivered 1 PING", 400);
     drop(pairs);
-    wire.seen.wait_for("closed Client", 1);
+    wire.seen.wait_for("closed", 1);
 }

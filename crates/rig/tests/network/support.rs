@@ -60,6 +60,11 @@ impl Seen {
         self.all().iter().map(line).collect()
     }
 
+    /// The lines of replies.
+    pub(crate) fn replied(&self) -> Vec<String> {
+        self.lines().into_iter().filter(|line| line.starts_with("replied")).collect()
+    }
+
     /// Waits until this line was reported `times` times.
     pub(crate) fn wait_for(&self, wanted: &str, times: usize) {
         let until = Instant::now() + PATIENCE;
@@ -74,34 +79,30 @@ impl Seen {
 }
 
 fn line(traffic: &Traffic) -> String {
-    let words = |command: &Arc<[Vec<u8>]>| -> String {
-        command.iter().map(|word| format!(" {}", String::from_utf8_lossy(word))).collect()
-    };
-    let again = |duplicate: &bool| if *duplicate { " again" } else { "" };
     let of = |side: &Side| if *side == Side::Requests { "request" } else { "reply" };
-    match &traffic.event {
-        TrafficEvent::Opened => "opened".to_owned(),
-        TrafficEvent::Closed(by) => format!("closed {by:?}"),
+    let (what, number, command, end) = match &traffic.event {
+        TrafficEvent::Opened => return "opened".to_owned(),
+        TrafficEvent::Closed => return "closed".to_owned(),
+        TrafficEvent::Struck { side: Side::Both, .. } => return "struck connection".to_owned(),
         TrafficEvent::Forwarded { number, command, duplicate } => {
-            format!("forwarded {number}{}{}", words(command), again(duplicate))
+            ("forwarded".to_owned(), number, command, if *duplicate { " again" } else { "" })
         }
         TrafficEvent::Replied { number, command, duplicate, .. } => {
-            format!("replied {number}{}{}", words(command), again(duplicate))
+            ("replied".to_owned(), number, command, if *duplicate { " again" } else { "" })
         }
         TrafficEvent::Delivered { number, command } => {
-            format!("delivered {number}{}", words(command))
+            ("delivered".to_owned(), number, command, "")
         }
-        TrafficEvent::Lost { number, side, command, rule } => {
-            let rule = if rule.is_some() { "by rule" } else { "by end" };
-            format!("lost {} {number}{} {rule}", of(side), words(command))
+        TrafficEvent::Lost { number, side, command } => {
+            (format!("lost {}", of(side)), number, command, "")
         }
-        TrafficEvent::Struck { side: Side::Both, .. } => "struck connection".to_owned(),
         TrafficEvent::Struck { number, side, command, .. } => {
-            format!("struck {} {number}{}", of(side), words(command))
+            (format!("struck {}", of(side)), number, command, "")
         }
-        TrafficEvent::Unparsed(side) => format!("unparsed {}", of(side)),
         other => panic!("unknown: {other:?}"),
-    }
+    };
+    let words = command.iter().map(|word| format!(" {}", String::from_utf8_lossy(word)));
+    format!("{what} {number}{}{end}", words.collect::<String>())
 }
 
 /// A network between one client, `c1`, and one master, 1. The test plays both.
@@ -133,7 +134,7 @@ impl Wire {
         (wire, client, master, rule)
     }
 
-    /// A network with this observer; `seen` stays empty.
+    /// A network with this observer. `seen` stays empty.
     pub(crate) fn observed_by(observer: impl FnMut(Traffic) + Send + 'static) -> Self {
         let network = Network::start(observer).unwrap();
         let master = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -211,7 +212,37 @@ impl Half {
         socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
     }
 
+    /// Ends the connection with RST or FIN.
+    pub(crate) fn end(self, reset: bool) {
+        if reset { self.reset() } else { drop(self) }
+    }
+
+    #[track_caller]
+    pub(crate) fn has_ended(&mut self, reset: bool) {
+        if reset { self.is_reset() } else { self.is_finished() }
+    }
+
     pub(crate) fn finish(&self) {
         self.0.shutdown(std::net::Shutdown::Write).unwrap();
     }
+}
+
+/// Sends a request, which reaches the master.
+#[track_caller]
+pub(crate) fn ping(client: &mut Half, master: &mut Half) {
+    client.send(PING);
+    master.gets(PING);
+}
+
+/// Sends a reply, which reaches the client.
+#[track_caller]
+pub(crate) fn pong(client: &mut Half, master: &mut Half) {
+    master.send(PONG);
+    client.gets(PONG);
+}
+
+#[track_caller]
+pub(crate) fn both_are_reset(client: &mut Half, master: &mut Half) {
+    client.is_reset();
+    master.is_reset();
 }

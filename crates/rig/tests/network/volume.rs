@@ -36,7 +36,7 @@ fn a_large_message_passes_unparsed() {
     master.send(b"+OK\r\n+PONG\r\n");
     client.gets(b"+OK\r\n+PONG\r\n");
     wire.seen.wait_for("delivered 0", 2);
-    assert_eq!(wire.seen.lines()[..2], ["opened", "unparsed request"]);
+    assert!(!wire.seen.lines().iter().any(|line| line.starts_with("forwarded")));
 }
 
 #[test]
@@ -72,50 +72,26 @@ fn held_messages_are_bounded_by_back_pressure() {
     }
 }
 
-#[test]
-fn garbage_passes_unchanged() {
-    let garbage = prop::collection::vec(any::<u8>(), 0..3000);
-    let almost = prop::sample::select(vec![PING.to_vec(), b"*2\r\n$1\r\n".to_vec(), Vec::new()]);
-    let wire = Wire::observed_by(|_| {});
-    runner()
-        .run(&(almost, garbage.clone(), garbage), |(start, requests, replies)| {
-            let requests = [start, requests].concat();
-            let (mut client, mut master) = wire.pair();
-            client.send(&requests);
-            client.finish();
-            let mut got = Vec::new();
-            master.0.read_to_end(&mut got).unwrap();
-            prop_assert_eq!(got, requests);
-            master.send(&replies);
-            drop(master);
-            let mut got = Vec::new();
-            client.0.read_to_end(&mut got).unwrap();
-            prop_assert_eq!(got, replies);
-            Ok(())
-        })
-        .unwrap();
-}
-
-/// A runner that stores no failures, because it has no path of the source file.
-fn runner() -> TestRunner {
-    TestRunner::new(Config { failure_persistence: None, ..Config::default() })
-}
-
 #[derive(Debug, Clone)]
 enum Step {
-    Send(usize),
+    Send(Vec<u8>),
     Strike(MessageFault),
     Heal(usize),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bytes = prop_oneof![
+        3 => (1..3000_usize).prop_map(|size| request(&format!("SET key {}", "x".repeat(size)))),
+        1 => prop::collection::vec(any::<u8>(), 0..3000),
+        1 => Just(b"*2\r\n$1\r\n".to_vec()),
+    ];
     let fault = prop_oneof![
         Just(Hold),
         (0..4u64).prop_map(|millis| Delay(Duration::from_millis(millis))),
         (20_000..2_000_000u32).prop_map(Trickle),
     ];
     let step = prop_oneof![
-        3 => (1..3000usize).prop_map(Step::Send),
+        3 => bytes.prop_map(Step::Send),
         1 => fault.prop_map(Step::Strike),
         1 => any::<usize>().prop_map(Step::Heal),
     ];
@@ -123,35 +99,35 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 #[test]
-fn waiting_messages_arrive_unchanged() {
+fn all_bytes_arrive_unchanged_behind_faults_that_make_them_wait() {
     let wire = Wire::observed_by(|_| {});
-    runner()
-        .run(&steps(), |steps| {
-            let (mut client, mut master) = wire.pair();
-            let mut sent = Vec::new();
-            let mut rules: Vec<RuleId> = Vec::new();
-            for (index, step) in steps.into_iter().enumerate() {
-                match step {
-                    Step::Send(size) => {
-                        let bytes = request(&format!("SET {index} {}", "x".repeat(size)));
-                        client.send(&bytes);
-                        sent.extend(bytes);
-                    }
-                    Step::Strike(fault) => {
-                        rules.push(wire.network.strike(on(Requests, fault)));
-                    }
-                    Step::Heal(which) if !rules.is_empty() => {
-                        wire.network.heal(rules.swap_remove(which % rules.len()));
-                    }
-                    Step::Heal(_) => {}
+    // It stores no failures, because it has no path of the source file.
+    let config = Config { failure_persistence: None, ..Config::default() };
+    let run = TestRunner::new(config).run(&(steps(), any::<bool>()), |(steps, replies)| {
+        let (client, master) = wire.pair();
+        let (side, mut sender, mut receiver) =
+            if replies { (Replies, master, client) } else { (Requests, client, master) };
+        let mut sent = Vec::new();
+        let mut rules: Vec<RuleId> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Send(bytes) => {
+                    sender.send(&bytes);
+                    sent.extend(bytes);
                 }
+                Step::Strike(fault) => rules.push(wire.network.strike(on(side, fault))),
+                Step::Heal(which) if !rules.is_empty() => {
+                    wire.network.heal(rules.swap_remove(which % rules.len()));
+                }
+                Step::Heal(_) => {}
             }
-            client.finish();
-            rules.into_iter().for_each(|rule| wire.network.heal(rule));
-            let mut got = Vec::new();
-            master.0.read_to_end(&mut got).unwrap();
-            prop_assert!(got == sent);
-            Ok(())
-        })
-        .unwrap();
+        }
+        sender.finish();
+        rules.into_iter().for_each(|rule| wire.network.heal(rule));
+        let mut got = Vec::new();
+        receiver.0.read_to_end(&mut got).unwrap();
+        prop_assert!(got == sent);
+        Ok(())
+    });
+    run.unwrap();
 }

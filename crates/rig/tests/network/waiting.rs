@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redquorum_rig::network::{MessageFault::*, Rule, Side::*, TrafficEvent};
 
-use crate::support::{PING, PONG, Wire, about, on, request};
+use crate::support::{PING, Wire, about, on, ping, pong, request};
 
 #[test]
 fn held_requests_wait_and_pass_in_order() {
@@ -12,8 +12,7 @@ fn held_requests_wait_and_pass_in_order() {
     client.send(&[PING, &request("GET k"), PING].concat());
     master.gets(PING);
     master.gets_nothing();
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
     wire.network.heal(rule);
     master.gets(&request("GET k"));
     master.gets(PING);
@@ -24,10 +23,10 @@ fn held_requests_wait_and_pass_in_order() {
 #[test]
 fn held_replies_wait_and_pass_in_order() {
     let (wire, mut client, mut master) = Wire::open();
-    let rule = Rule { from: 2, count: Some(1), ..on(Replies, Hold) };
-    let rule = wire.network.strike(rule);
-    client.send(&PING.repeat(3));
-    master.gets(&PING.repeat(3));
+    let rule = wire.network.strike(Rule { from: 2, count: Some(1), ..on(Replies, Hold) });
+    ping(&mut client, &mut master);
+    ping(&mut client, &mut master);
+    ping(&mut client, &mut master);
     master.send(b"+1\r\n+2\r\n+3\r\n");
     client.gets(b"+1\r\n");
     client.gets_nothing();
@@ -35,56 +34,6 @@ fn held_replies_wait_and_pass_in_order() {
     wire.network.heal(rule);
     client.gets(b"+2\r\n+3\r\n");
     wire.seen.wait_for("struck reply 2 PING", 1);
-}
-
-#[test]
-fn held_requests_of_a_client_that_went_away_arrive() {
-    let (wire, mut client, mut master, rule) = Wire::struck(about("SET", Requests, Hold));
-    client.send(&request("SET k v"));
-    drop(client);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    master.gets(&request("SET k v"));
-    master.is_finished();
-    drop(master);
-    wire.seen.wait_for("closed Client", 1);
-}
-
-#[test]
-fn held_requests_of_a_client_that_reset_arrive() {
-    let (wire, mut client, mut master, rule) = Wire::struck(about("SET", Requests, Hold));
-    client.send(&request("SET k v"));
-    wire.seen.wait_for("struck request 1 SET k v", 1);
-    client.reset();
-    master.gets_nothing();
-    // The replies are lost, as the client is gone.
-    master.send(PONG);
-    wire.seen.wait_for("lost reply 1 SET k v by end", 1);
-    wire.network.heal(rule);
-    master.gets(&request("SET k v"));
-    master.is_reset();
-    wire.seen.wait_for("closed Client", 1);
-}
-
-#[test]
-fn a_held_close_of_the_master_waits_behind_its_replies() {
-    for reset in [false, true] {
-        let (wire, mut client, mut master) = Wire::open();
-        let rule = wire.network.strike(on(Replies, Hold));
-        client.send(PING);
-        master.gets(PING);
-        master.send(PONG);
-        wire.seen.wait_for("struck reply 1 PING", 1);
-        if reset {
-            master.reset();
-        } else {
-            drop(master);
-        }
-        client.gets_nothing();
-        wire.network.heal(rule);
-        client.gets(PONG);
-        if reset { client.is_reset() } else { client.is_finished() }
-    }
 }
 
 #[test]
@@ -108,8 +57,8 @@ fn a_hold_of_a_dead_master_resets_when_healed() {
     client.gets_nothing();
     wire.network.heal(rule);
     client.is_reset();
-    wire.seen.wait_for("lost request 1 PING by end", 1);
-    wire.seen.wait_for("closed Refused", 1);
+    wire.seen.wait_for("lost request 1 PING", 1);
+    wire.seen.wait_for("closed", 1);
 }
 
 #[test]
@@ -151,24 +100,13 @@ fn delayed_messages_come_late_and_in_order() {
 }
 
 #[test]
-fn a_delayed_message_passes_when_healed() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Delay(Duration::MAX)));
-    client.send(PING);
-    wire.seen.wait_for("struck request 1 PING", 1);
-    master.gets_nothing();
-    wire.network.heal(rule);
-    master.gets(PING);
-}
-
-#[test]
 fn delays_add_up() {
     let (wire, mut client, mut master) = Wire::open();
     for delay in [40, 60] {
         wire.network.strike(on(Requests, Delay(Duration::from_millis(delay))));
     }
     let sent = Instant::now();
-    client.send(PING);
-    master.gets(PING);
+    ping(&mut client, &mut master);
     assert!(sent.elapsed() >= Duration::from_millis(100));
 }
 
@@ -184,9 +122,8 @@ fn a_held_message_is_not_delayed_too() {
 
 #[test]
 fn a_delayed_close_comes_late() {
-    let (wire, client, mut master) = Wire::open();
     let delay = Duration::from_millis(60);
-    wire.network.strike(Rule::all(Delay(delay)));
+    let (_wire, client, mut master, _) = Wire::struck(Rule::all(Delay(delay)));
     let closed = Instant::now();
     drop(client);
     master.is_finished();
@@ -205,23 +142,17 @@ fn a_trickle_is_slow_and_cuts_messages() {
     master.gets(PING);
     // The first byte is sent at once, and the others 5 ms apart.
     assert!(sent.elapsed() >= Duration::from_millis(5 * (2 * PING.len() as u64 - 1) - 10));
-    master.send(PONG);
-    client.gets(PONG);
+    pong(&mut client, &mut master);
 }
 
 #[test]
 fn a_trickle_is_over_when_healed() {
-    let (wire, mut client, mut master) = Wire::open();
-    for rate in [0, 1] {
-        let rule = wire.network.strike(on(Requests, Trickle(rate)));
-        client.send(&PING.repeat(100));
-        if rate > 0 {
-            master.gets(&PING[..1]);
-        }
-        master.gets_nothing();
-        wire.network.heal(rule);
-        master.gets(&PING.repeat(100)[rate as usize..]);
-    }
+    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Trickle(1)));
+    client.send(&PING.repeat(100));
+    master.gets(&PING[..1]);
+    master.gets_nothing();
+    wire.network.heal(rule);
+    master.gets(&PING.repeat(100)[1..]);
 }
 
 #[test]
@@ -242,7 +173,7 @@ fn requests_that_were_cut_when_the_master_died_were_not_forwarded() {
     master.gets(&PING[..3]);
     master.reset();
     client.is_reset();
-    wire.seen.wait_for("closed Master", 1);
-    wire.seen.wait_for("lost request 1 PING by end", 1);
+    wire.seen.wait_for("closed", 1);
+    wire.seen.wait_for("lost request 1 PING", 1);
     assert!(!wire.seen.lines().contains(&"forwarded 1 PING".to_owned()));
 }

@@ -12,45 +12,36 @@ use crate::{both::tests_without, support::Owner};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        with_masters: ctrl_c_ends_the_binary_with_130_and_nothing_is_left,
-        with_masters: sigterm_ends_the_binary_with_143_and_nothing_is_left,
+        with_masters: a_signal_ends_the_binary_with_its_code_and_nothing_is_left,
         plain: bad_arguments_exit_with_64_and_the_usage,
         plain: without_a_server_the_exit_code_is_3_and_the_error_names_the_package,
         plain: without_a_server_tests_are_ignored_or_fail_if_it_is_required,
     ]
 }
 
-fn ctrl_c_ends_the_binary_with_130_and_nothing_is_left() {
-    let mut owner = Owner::binary("2", "binary_int");
-    let lines = owner.read_until("redis://");
-    let export = lines.iter().find_map(|line| line.strip_prefix("export REDQUORUM_URLS="));
-    let urls: Vec<_> = export.unwrap().split(',').collect();
-    assert_eq!(urls.len(), 2);
-    assert_eq!(lines.last().unwrap(), urls[0]);
-    assert_eq!(owner.read_until("redis://"), [urls[1]]);
-    // The standard input of the binary is at its end from the start. The binary still runs.
-    for url in urls {
-        let mut stream = TcpStream::connect(url.strip_prefix("redis://").unwrap()).unwrap();
-        stream.write_all(b"PING\r\n").unwrap();
-        let mut reply = [0; 7];
-        stream.read_exact(&mut reply).unwrap();
-        assert_eq!(&reply, b"+PONG\r\n");
+fn a_signal_ends_the_binary_with_its_code_and_nothing_is_left() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut owner = Owner::binary("2", &format!("binary_{signal}"));
+        let lines = owner.read_until("redis://");
+        let export = lines.iter().find_map(|line| line.strip_prefix("export REDQUORUM_URLS="));
+        let urls: Vec<_> = export.unwrap().split(',').collect();
+        assert_eq!((urls.len(), lines.last().unwrap().as_str()), (2, urls[0]));
+        assert_eq!(owner.read_until("redis://"), [urls[1]]);
+        // The standard input of the binary is at its end from the start. The binary still runs.
+        for url in urls {
+            let mut stream = TcpStream::connect(url.strip_prefix("redis://").unwrap()).unwrap();
+            stream.write_all(b"PING\r\n").unwrap();
+            let mut reply = [0; 7];
+            stream.read_exact(&mut reply).unwrap();
+            assert_eq!(&reply, b"+PONG\r\n");
+        }
+        assert!(owner.child.try_wait().unwrap().is_none());
+
+        owner.signal_group(signal);
+        assert_eq!(owner.child.wait().unwrap().code(), Some(code));
+        assert_eq!(owner.processes(), 0, "all was gone before it ended");
+        owner.nothing_is_left();
     }
-    assert!(owner.child.try_wait().unwrap().is_none());
-
-    owner.signal_group("INT");
-    assert_eq!(owner.child.wait().unwrap().code(), Some(130));
-    assert_eq!(owner.processes(), 0, "all was gone before it ended");
-    owner.nothing_is_left();
-    assert_eq!(owner.read_rest(), "");
-}
-
-fn sigterm_ends_the_binary_with_143_and_nothing_is_left() {
-    let mut owner = Owner::binary("1", "binary_term");
-    owner.read_until("redis://");
-    owner.signal_group("TERM");
-    assert_eq!(owner.child.wait().unwrap().code(), Some(143));
-    owner.nothing_is_left();
 }
 
 fn masters(args: &[&str], server: &str) -> (Option<i32>, String, String) {

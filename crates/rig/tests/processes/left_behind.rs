@@ -3,9 +3,7 @@
 use std::{
     env,
     ffi::OsStr,
-    fs,
     panic::{catch_unwind, resume_unwind},
-    path::PathBuf,
     process::{self, Command, ExitCode},
     thread,
     time::Duration,
@@ -33,7 +31,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for (name, end, signal, code) in [
         ("nothing_is_left_after_exit", "exit", "0", Some(7)),
         ("nothing_is_left_after_abort", "abort", "0", None),
-        ("nothing_is_left_after_ctrl_c_that_is_not_caught", "signal", "INT", None),
+        ("nothing_is_left_after_a_signal_that_is_not_caught", "signal", "TERM", None),
         ("nothing_is_left_after_kill_9", "signal", "KILL", None),
     ] {
         cases.push(with_masters(name, move || {
@@ -74,24 +72,14 @@ fn with_files() -> Builder {
 
 /// A process that owns two masters, the second of which is paused.
 fn owner(end: &str, name: &str) -> Owner {
-    let mut command = interruptible(env::current_exe().unwrap());
-    command.env(CHILD, end);
-    let mut owner = Owner::spawn(command, name);
+    let mut owner = Owner::spawn(child_that_ends(end), name);
     owner.read_until("ready");
     owner
 }
 
-/// The command of a program that ends at Ctrl-C, even if these tests run in the background of a
-/// shell that ignores it.
-fn interruptible(program: PathBuf) -> Command {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    if ignored & 1 << 1 == 0 {
-        return Command::new(program);
-    }
-    let mut command = Command::new("env");
-    command.arg("--default-signal=INT").arg(program);
+fn child_that_ends(end: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env(CHILD, end);
     command
 }
 
@@ -128,19 +116,17 @@ fn nothing_is_left_after_a_failed_start() {
 fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
     // The moments cover a start: before, between and after the five spawns.
     for moment in 0..16 {
-        let mut owner = Owner::binary("5", "kill_9_in_start");
-        thread::sleep(Duration::from_micros(moment * 2500));
-        owner.child.kill().unwrap();
-        owner.child.wait().unwrap();
-        owner.nothing_is_left();
+        let mut binary = Command::new(env!("CARGO_BIN_EXE_masters"));
+        binary.arg("5");
         // With clocks, more files are written between the directory and the server.
-        let mut command = Command::new(env::current_exe().unwrap());
-        command.env(CHILD, "signal");
-        let mut owner = Owner::spawn(command, "kill_9_in_start_with_clocks");
-        thread::sleep(Duration::from_micros(moment * 1500));
-        owner.child.kill().unwrap();
-        owner.child.wait().unwrap();
-        owner.nothing_is_left();
+        let with_clocks = child_that_ends("signal");
+        for (command, name, micros) in [(binary, "plain", 2500), (with_clocks, "clocks", 1500)] {
+            let mut owner = Owner::spawn(command, &format!("kill_9_in_start_{name}"));
+            thread::sleep(Duration::from_micros(moment * micros));
+            owner.child.kill().unwrap();
+            owner.child.wait().unwrap();
+            owner.nothing_is_left();
+        }
     }
 }
 

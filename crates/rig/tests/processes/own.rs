@@ -1,7 +1,6 @@
 //! What only processes have: ports that stay the same, process ids, and Unix sockets.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::TcpListener,
     os::unix::net::UnixStream,
@@ -10,7 +9,7 @@ use std::{
 
 use redquorum_rig::{Masters, trials::Case};
 
-use crate::support::{Owner, exists};
+use crate::support::Owner;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -18,14 +17,12 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: a_taken_port_is_passed_over,
         with_masters: the_port_of_a_killed_master_is_not_given_away,
         with_masters: a_server_of_another_rig_is_not_used,
-        with_masters: a_master_that_was_ended_is_gone_at_once,
     ]
 }
 
 fn a_unix_socket_answers() {
     let masters = Masters::builder().count(2).unix_socket().password("a b").start().unwrap();
     let path = masters.socket(2).unwrap();
-    assert!(path.starts_with(masters.dir(2)));
     assert_eq!(masters.socket_url(2).unwrap(), format!("unix://{}?pass=a%20b", path.display()));
     let mut stream = UnixStream::connect(path).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -61,21 +58,4 @@ fn a_server_of_another_rig_is_not_used() {
     let port = url.rsplit(':').next().unwrap().parse().unwrap();
     let masters = Masters::builder().count(1).ports([port]).start().unwrap();
     assert_ne!(masters.port(1), port, "it answers PING, but is not ours");
-}
-
-fn a_master_that_was_ended_is_gone_at_once() {
-    let masters = Masters::start(1).unwrap();
-    for paused in [false, true] {
-        for end in [Masters::kill, Masters::stop, Masters::restart] {
-            let pid = masters.pid(1).unwrap();
-            if paused {
-                masters.pause(1).unwrap();
-            }
-            end(&masters, 1).unwrap();
-            assert!(!exists(pid), "it is gone when the call returns");
-            masters.restart(1).unwrap();
-        }
-    }
-    let log = fs::read_to_string(masters.dir(1).join("log")).unwrap();
-    assert_eq!(log.matches("ready to exit, bye bye").count(), 2, "by itself after a stop: {log}");
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -47,12 +47,6 @@ impl Owner {
                 return lines;
             }
         }
-    }
-
-    pub(crate) fn read_rest(&mut self) -> String {
-        let mut text = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-        text
     }
 
     /// Sends a signal to the whole process group, as Ctrl-C does.
