@@ -1,7 +1,5 @@
-//! In virtual time, some scenario catches every mutant, within a second of real time. The honest
-//! client passes all scenarios, with any seed.
-
-use std::time::{Duration, Instant};
+//! In virtual time, some scenario catches every mutant. The honest client passes all scenarios, with
+//! any seed.
 
 use redquorum_harness::checker::{Observed, Outcome, check};
 use redquorum_harness::mutants::Mutant;
@@ -13,19 +11,14 @@ fn runs() -> Vec<Scenario> {
 }
 
 #[test]
-fn every_mutant_is_caught_within_a_second() {
+fn some_scenario_catches_every_mutant() {
     let runs = runs();
     for mutant in Mutant::clients().filter(|mutant| *mutant != Mutant::None) {
-        let start = Instant::now();
         // A mutation that shows only under rare timing may need another seed.
         let differs =
             |run: &&Scenario, seed| check(&sim::run(run, seed, mutant)).outcome == Outcome::Differs;
         let caught = (1..=3).find_map(|seed| runs.iter().find(|run| differs(run, seed)));
-        let took = start.elapsed();
         assert!(caught.is_some(), "{mutant} passes everything");
-        // A debug build on a busy machine is some ten times slower.
-        let within = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
-        assert!(took < within, "{mutant} was caught after {took:?}");
     }
 }
 
