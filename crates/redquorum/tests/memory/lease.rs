@@ -1,5 +1,5 @@
-//! A lease: granted, inspected, extended, used for work, lost, released. Work under a lease in one call, and
-//! the signal that notifies tasks and threads of a loss.
+//! A lease: granted, inspected, extended, used for work, lost, released. Work under a lease in one
+//! call, and the signal that notifies tasks and threads of a loss.
 
 use std::cell::Cell;
 use std::pin::pin;
