@@ -179,7 +179,7 @@ impl Attempt {
         for at in 0..self.members.len() {
             let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
             let Some(claim) = claim else { continue };
-            // Each lock may have its own origin of time. With the reads in this order, the result is
+            // Each lock may have its own origin of time. In this order of the reads, the result is
             // never late.
             let clock = self.clock;
             let ours = |time: Time| clock.now().plus(time.since(claim.lock_state.clock.now()));

@@ -1,12 +1,12 @@
 //! Every lease that is returned is valid: its deadline counts from before the first byte was sent,
 //! for every TTL, and however slow the replies or the caller are. With a lock delay, keys outlive a
-//! lease that was not released.
+//! lease that was not released. A local timer reports a loss in time, whatever the masters do.
 
-use std::future::IntoFuture;
+use std::future::{IntoFuture, pending};
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum::{AcquireError, Outcome, Redlock};
+use redquorum::{AcquireError, ExtendError, Lost, Outcome, Redlock, report::Loss};
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
@@ -16,7 +16,11 @@ tests! {
         no_ttl_however_short_makes_a_lease_that_has_expired,
         a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_key,
         a_released_lease_is_free_at_once_and_a_dropped_one_after_the_lock_delay,
-        a_shutdown_waits_for_no_lock_delay;
+        a_shutdown_waits_for_no_lock_delay,
+        a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease,
+        a_loss_is_reported_in_time_though_no_master_replies_and_is_final;
+    real:
+        a_shorter_extend_never_shortens_a_key,
 }
 
 /// The validity of a TTL after the default drift allowance.
@@ -128,4 +132,61 @@ async fn a_shutdown_waits_for_no_lock_delay<C: Cluster>() {
     assert_eq!((masters.holders("r").len(), owed(&lock)), (3, 0));
     drop((lost, lock));
     masters.cleaned().await;
+}
+
+async fn a_shorter_extend_never_shortens_a_key() {
+    let masters = Real::start(5);
+    let lock = built(masters.builder().ttl(60 * S)).await;
+    let lease = masters.held(&lock, "r").await;
+    lease.extend_to(5 * S).await.unwrap();
+    replied(&lock).await;
+    assert!(lease.validity() <= 5 * S, "the holder is bound by it");
+    assert!(masters.all().all(|node| masters.pttl(node, "r") > 50_000), "a key was shortened");
+}
+
+async fn a_watchdog_ends_with_the_release_the_drop_and_the_loss_of_its_lease<C: Cluster>() {
+    for way in ["released", "dropped", "lost"] {
+        let masters = C::start(3);
+        let lock = built(masters.brisk().ttl(1_200 * MS)).await;
+        let lease = masters.held(&lock, "r").await;
+        lease.keep_alive(60 * S);
+        eventually("it renews", || lock.stats().extended > 0).await;
+        match way {
+            "released" => drop(lease.release().await),
+            "dropped" => drop(lease),
+            _ => {
+                masters.delete(1..=3, "r");
+                assert_eq!(lease.run(pending::<()>()).await.unwrap_err().cause, Loss::QuorumGone);
+                assert!(!lease.deadline().has_passed() && lease.validity() == Duration::ZERO);
+                assert_eq!((lock.stats().lost, lock.stats().not_extended), (1, 1));
+            }
+        }
+        masters.cleaned().await;
+        replied(&lock).await;
+        let commands = || sum(&lock, |master| master.latency.count);
+        let before = commands();
+        // A watchdog would renew three times in this time.
+        sleep(1_200 * MS).await;
+        assert_eq!(commands(), before, "{way}");
+    }
+}
+
+async fn a_loss_is_reported_in_time_though_no_master_replies_and_is_final<C: Cluster>() {
+    for (fault, heal) in FAULTS {
+        let masters = C::start(5);
+        let lock = built(masters.brisk().ttl(600 * MS)).await;
+        let lease = lock.acquire("r").await.unwrap();
+        lease.keep_alive(10 * S);
+        masters.each(fault, masters.all());
+        let lost = C::takes(lease.validity(), lease.lost()).await;
+        assert_eq!((lost.cause, lock.stats().lost), (Loss::Expired, 1));
+        assert!(lease.deadline().has_passed(), "not before the deadline");
+        masters.each(heal, masters.all());
+        // Stopped masters now execute the delayed renewals and reply.
+        replied(&lock).await;
+        assert_eq!((lease.loss(), lease.lost().await), (Some(lost.clone()), lost));
+        let error = lease.extend().await.unwrap_err();
+        assert!(matches!(error, ExtendError::Lost(Lost { cause: Loss::Expired, .. })), "{error}");
+        masters.cleaned().await;
+    }
 }

@@ -18,7 +18,6 @@ mod cleanup;
 mod connections;
 mod deadline;
 mod ends;
-mod extend;
 mod fencing;
 mod guard;
 mod keys;
@@ -40,7 +39,6 @@ fn main() -> std::process::ExitCode {
         connections::cases(),
         deadline::cases(),
         ends::cases(),
-        extend::cases(),
         fencing::cases(),
         guard::cases(),
         keys::cases(),

@@ -11,5 +11,4 @@ mod logs;
 mod pushes;
 mod scripted;
 mod secrets;
-mod swell;
 mod votes;

@@ -1,7 +1,6 @@
 //! The whole lock against masters in memory, in virtual time: no test here sleeps in real time.
 
 mod cancel;
-mod extend;
 mod hostile;
 mod lease;
 mod many;

@@ -5,5 +5,4 @@ mod bounds;
 mod masters;
 mod messages;
 mod promises;
-mod resources;
 mod runtimes;

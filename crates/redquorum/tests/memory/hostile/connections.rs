@@ -1,5 +1,6 @@
 //! Connections: every reply belongs to its command, even when other connections open and close, no
-//! byte is left over, and code of the caller that panics breaks nothing but its connection.
+//! byte is left over, code of the caller that panics breaks nothing but its connection, and what
+//! piles up for a silent master has a bound.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,8 +12,10 @@ use redquorum::memory::Masters;
 use redquorum::{
     Outcome, Redlock,
     connect::{Connecting, Connection, Node},
+    report::{Cause, MasterOutcome},
     stats::LinkState,
 };
+use redquorum_protocol::Bounds;
 use tokio::io::BufWriter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -177,4 +180,33 @@ async fn a_connection_that_panics_is_replaced_and_its_clean_ups_complete() {
         assert_eq!((stats.state, stats.owed), (LinkState::Up, 0));
     }
     assert_eq!(lock.stats().masters[2].connected, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(5);
+    let start = Instant::now();
+    let (bounds, mut most) = (Bounds::for_node_timeout(100 * MS), (0, 0));
+    for number in 0..10_000 {
+        // All in one instant of virtual time, so the link cannot stall: only its bounds can help.
+        let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
+        drop(lease);
+        let stats = &lock.stats().masters[4];
+        most = (most.0.max(stats.unanswered), most.1.max(stats.owed));
+    }
+    assert!(start.elapsed() < 100 * MS, "{:?}", start.elapsed());
+    // Each SET that was sent adds its own clean-up and nothing else.
+    assert!(most.0 >= bounds.unanswered, "the bound was not reached: {most:?}");
+    assert!(most.0 <= bounds.unanswered + 1 && most.1 <= bounds.unanswered, "{most:?}");
+    let last = lock.acquire("r").await.unwrap();
+    let reply = last.report().masters()[4].outcome.clone();
+    assert_eq!(reply, Some(MasterOutcome::Unknown(Cause::Overloaded)));
+    // The master goes on, and all clean-ups complete.
+    masters.resume(5);
+    sleep(MS).await;
+    let stats = &lock.stats().masters[4];
+    assert_eq!((stats.unanswered, stats.owed, stats.connected), (0, 0, 1));
+    assert_eq!(masters.keys(5), Vec::<Vec<u8>>::new());
 }
