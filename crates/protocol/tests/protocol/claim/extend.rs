@@ -1,5 +1,5 @@
 //! Extend: voters, repairs, gaps, and the owner that acquires what it holds.
-//! `properties/claim.rs` has shorter TTLs, losses and handles under any inputs.
+//! `properties/claim.rs` has losses and handles under any inputs.
 
 use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply, VoteRequest};
 
@@ -100,6 +100,17 @@ fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_ne
     assert_eq!(repairs(&mut play), []);
     play.reply_all(Extend(2), [0, 3, 4], Kept);
     assert_eq!(play.extension(), Extension::Extended);
+}
+
+#[test]
+fn a_shorter_ttl_binds_the_holder_before_anything_is_sent_and_whatever_comes_of_it() {
+    let mut play = Play::hold(&[Grants; 5]);
+    let short = config(5).with_ttl(100 * MS).unwrap();
+    play.handle(Input::extend(short));
+    let deadline = START.plus(short.validity());
+    assert_eq!((play.extension(), play.deadline()), (Extension::Pending, deadline));
+    (0..3).for_each(|at| play.reply(Extend(1), at, Some(unknown(at))));
+    assert_eq!((play.extension(), play.deadline()), (Extension::NoQuorum, deadline));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::{
-    Cause, Claim, Effect, Holder, Input, LockConfig, NodeId, QueueEvent, Reply, RoundId, Time,
-    Turn, VoteRequest, WaitPolicy, WaiterId, quorum,
+    Cause, Claim, Effect, Extension, Holder, Input, LockConfig, NodeId, QueueEvent, Reply, RoundId,
+    Time, Turn, VoteRequest, WaitPolicy, WaiterId, quorum,
 };
 
 use super::time::*;
@@ -87,16 +87,21 @@ fn any_patience() -> impl Strategy<Value = WaitPolicy> {
     )
 }
 
-/// The times of the inputs: in any order, or one shortly after the other.
+/// The times of the inputs: in any order, or one shortly after the other. Many begin with a grant.
 pub(crate) fn any_inputs() -> impl Strategy<Value = Vec<(Time, Input)>> {
     let wild = vec((any_time(), any_input()), 0..60);
-    let mild = vec((0..40_u64, any_input()), 0..60).prop_map(|inputs| {
+    let mild = (any::<bool>(), vec((0..40_u64, any_input()), 0..60)).prop_map(|(won, inputs)| {
         let mut now = 0;
         let mut at = |later: u64| {
             now += later;
             Time::from_millis(now)
         };
-        inputs.into_iter().map(|(later, input)| (at(later), input)).collect()
+        let (step, reply) = (RoundId::Attempt(1), Reply::Granted { number: 1 });
+        let grant = |node| Input::Replied { node, step, reply: reply.clone() };
+        let grants = NodeId::all(3).map(grant).chain([Input::Collect]).filter(|_| won);
+        let grants: Vec<_> = grants.map(|input| (Time::ZERO, input)).collect();
+        let inputs = inputs.into_iter().map(|(later, input)| (at(later), input));
+        grants.into_iter().chain(inputs).collect()
     });
     prop_oneof![1 => wild, 3 => mild]
 }
@@ -116,6 +121,7 @@ proptest! {
         let mut lost = None;
         for (time, input) in inputs {
             let extends = matches!(input, Input::Extend(_) | Input::Prolong(_));
+            let asked = if let Input::Extend(config) = &input { Some(config.validity()) } else { None };
             let before = claim.clone();
             let so_far = said.len();
             now = time;
@@ -160,6 +166,9 @@ proptest! {
                         _ => prop_assert_eq!(is.handles(), was.handles()),
                     }
                     prop_assert!(is.handles() > 0);
+                    if let Some(asked) = asked && is.extension().1 == Extension::Pending {
+                        prop_assert!(is.deadline() <= now.plus(asked), "a shorter TTL binds at once");
+                    }
                     if is.deadline() < was.deadline() {
                         prop_assert!(matches!(input, Input::Extend(_)), "brought nearer unasked");
                     }
