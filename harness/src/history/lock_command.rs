@@ -8,8 +8,8 @@ use crate::name::Name;
 use crate::scenario::Class;
 
 impl Act {
-    /// The effect of a command of the lock on a key, if it has one. `key` and `token` give the texts
-    /// for the history.
+    /// The effect of a command of the lock on a key, if it has one. `key` and `token` give the
+    /// texts for the history.
     pub(crate) fn of(
         effect: KeyEffect<'_>,
         key: impl FnOnce(&Key) -> Name,
