@@ -1,4 +1,5 @@
-//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides.
+//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides: for the leases
+//! of a recorded run here, and in the soak for the critical sections that its clients report.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,39 @@ use super::causes::{self, Reason};
 use super::keys::Presence;
 use super::leases::{Ending, Hold, Lease};
 use super::time::Ms;
-use super::{Case, Overlaps, Violation, absent};
+use super::{Case, Violation, absent};
+
+/// The overlaps among the holds of one resource.
+///
+/// Takes the holds in the order of their starts, and compares each with the earlier one that lasts
+/// longest: if any two holds overlap, such a pair does. Holds that only touch do not overlap, and a
+/// hold that ends where it begins overlaps nothing. A lease may be handed over at the very
+/// nanosecond at which it was released.
+#[derive(Clone, Debug)]
+pub struct Overlaps<H> {
+    /// The hold that lasts longest so far.
+    longest: Option<(H, Window)>,
+}
+
+impl<H> Default for Overlaps<H> {
+    fn default() -> Self {
+        Self { longest: None }
+    }
+}
+
+impl<H: Copy> Overlaps<H> {
+    /// Takes the next hold. Returns the earlier hold that it overlaps, and their common time.
+    pub fn add(&mut self, hold: H, span: Window) -> Option<(H, Window)> {
+        if span.is_empty() {
+            return None;
+        }
+        let before = self.longest;
+        if before.is_none_or(|(_, longest)| span.to > longest.to) {
+            self.longest = Some((hold, span));
+        }
+        before.and_then(|(before, longest)| Some((before, longest.meet(span)?)))
+    }
+}
 
 /// Two leases that were believed at the same time.
 pub(crate) struct Clash {
@@ -82,17 +115,16 @@ fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash
     let (from, to) = (Ms(both.from), Ms(both.to));
     lines.push(format!("both believed that they hold {} from {from} to {to}", owner.resource));
     let reasons = why(case, owner, rival, both);
-    let property = Property::MutualExclusion;
-    let finding = Violation::explained(property, lines, reasons, both.from, both.to);
+    let finding =
+        Violation::explained(Property::MutualExclusion, lines, reasons, both.from, both.to);
     Clash { leases: [first, second], both, finding }
 }
 
 fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
     let mut lines = beliefs(case, &case.leases[first], &case.leases[second], both.from);
+    let (from, to) = (Ms(both.from), Ms(both.to));
     lines.push(format!(
-        "both may have counted on it from {} to {}: they do not say exactly from when to when",
-        Ms(both.from),
-        Ms(both.to)
+        "both may have counted on it from {from} to {to}: they do not say exactly from when to when"
     ));
     let finding = Violation::possible(Property::MutualExclusion, lines, both.from, both.to);
     Clash { leases: [first, second], both, finding }
@@ -136,8 +168,8 @@ pub(crate) fn believed(lease: &Lease<'_>) -> String {
 /// Why both believed: the cause and a line for each master that let one of them in although the key
 /// of the other should have been there.
 fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> Vec<Reason> {
-    let mut found: Vec<Reason> = Vec::new();
-    found.extend([owner, rival].into_iter().filter_map(|lease| causes::too_few(case, lease)));
+    let both_of = [owner, rival].into_iter();
+    let mut found: Vec<Reason> = both_of.filter_map(|lease| causes::too_few(case, lease)).collect();
     if owner.token == rival.token && owner.token.is_some() {
         let text = format!("{} and {} have the same token", owner.client, rival.client);
         found.push((Cause::Bug, text));
@@ -186,13 +218,8 @@ fn let_in(
             free += 1;
             continue;
         };
-        let line = format!(
-            "master {} let {} in at {}: {text}",
-            let_in.node,
-            rival.client,
-            Ms(let_in.made.from)
-        );
-        found.push((cause, line));
+        let (node, at) = (let_in.node, Ms(let_in.made.from));
+        found.push((cause, format!("master {node} let {} in at {at}: {text}", rival.client)));
     }
     (found, free)
 }
