@@ -100,8 +100,13 @@ impl<'a> Lease<'a> {
         self.holds.iter().map(|hold| hold.inner)
     }
 
+    /// The last deadline while the records are read.
+    fn latest_deadline(&self) -> Window {
+        self.extensions.last().map_or(self.deadline, |last| last.deadline)
+    }
+
     fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
-        let before = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        let before = self.latest_deadline();
         self.extensions.push(Extension { at, deadline, request, before });
     }
 
@@ -149,36 +154,27 @@ pub(crate) fn of<'a>(
     keys: &Keys<'a>,
 ) -> Vec<Lease<'a>> {
     let mut leases = gather(world, requests, keys);
-    let replaced = replaced(&leases);
-    for (index, lease) in leases.iter_mut().enumerate() {
-        settle(index, lease, replaced[index], world, faults, requests, keys);
+    // When the next lease of the same client on the same resource was granted. A lease gives way to
+    // the next one at the answer that granted that one, so the check can still find an overlap of
+    // the two.
+    let mut next: Map<(&str, &str), Ns> = Map::default();
+    for (index, lease) in leases.iter_mut().enumerate().rev() {
+        let replaced = next.insert((lease.client, lease.resource), lease.reply.ns);
+        let released = lease.release.map(|release| released(&requests[release], lease.token, keys));
+        let ends = [
+            (released, Ending::Release),
+            (lease.lost.map(Window::at), Ending::Lost),
+            (faults.death(lease.process), Ending::Death),
+            (replaced.map(Window::at), Ending::Replaced),
+            (world.breakdown(lease.process), Ending::Death),
+        ];
+        settle(index, lease, ends);
     }
     leases
 }
 
-/// When each lease gave way to the next lease of the same client on the same resource: at the
-/// answer that granted the next one. The check can therefore still find an overlap of the two.
-fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
-    let mut next: Map<(&str, &str), Ns> = Map::default();
-    let mut replaced: Vec<Option<Ns>> = leases
-        .iter()
-        .rev()
-        .map(|lease| next.insert((lease.client, lease.resource), lease.reply.ns))
-        .collect();
-    replaced.reverse();
-    replaced
-}
-
 /// Computes the ends of a lease's holds.
-fn settle<'a>(
-    index: usize,
-    lease: &mut Lease<'a>,
-    replaced: Option<Ns>,
-    world: &World<'a>,
-    faults: &Faults<'a>,
-    requests: &[Request<'a>],
-    keys: &Keys<'a>,
-) {
+fn settle(index: usize, lease: &mut Lease<'_>, ends: [(Option<Window>, Ending); 5]) {
     let mut holds = Vec::new();
     let mut start = lease.start;
     for extension in &lease.extensions {
@@ -194,35 +190,19 @@ fn settle<'a>(
     holds.push((start, lease.deadline));
 
     let mut cut = Window::at(Ns::MAX);
-    let mut ends = |when: Window, what: Ending| {
+    for (when, ending) in ends {
+        let Some(when) = when else { continue };
         if when.from < cut.from && when.from < lease.deadline.from {
-            lease.ending = what;
+            lease.ending = ending;
         }
         cut = Window::new(cut.from.min(when.from), cut.to.min(when.to));
+    }
+    let hold = |(start, end): (Window, Window)| Hold {
+        lease: index,
+        inner: Window::new(start.to, end.from.min(cut.from)),
+        outer: Window::new(start.from, end.to.min(cut.to)),
     };
-    if let Some(release) = lease.release {
-        ends(released(&requests[release], lease.token, keys), Ending::Release);
-    }
-    if let Some(at) = lease.lost {
-        ends(Window::at(at), Ending::Lost);
-    }
-    if let Some(at) = faults.death(lease.process) {
-        ends(at, Ending::Death);
-    }
-    if let Some(at) = replaced {
-        ends(Window::at(at), Ending::Replaced);
-    }
-    if let Some(at) = world.breakdown(lease.process) {
-        ends(at, Ending::Death);
-    }
-    lease.holds = holds
-        .into_iter()
-        .map(|(start, end)| Hold {
-            lease: index,
-            inner: Window::new(start.to, end.from.min(cut.from)),
-            outer: Window::new(start.from, end.to.min(cut.to)),
-        })
-        .collect();
+    lease.holds = holds.into_iter().map(hold).collect();
 }
 
 /// When a client gave its lease up.

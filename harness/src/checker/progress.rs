@@ -16,20 +16,16 @@ use super::keys::Presence;
 use super::requests::Request;
 use super::time::{self, MS, Ms};
 use super::{Case, Violation};
+use obstacles::{Blocks, Occupants};
+
+mod kept;
+mod obstacles;
 
 /// How much longer an acquire may take where several clients wait for the same resource.
 const RESOLVES: Ns = 800 * MS;
 /// How long a waiter may need until it looks again, when keys or earlier waiters are gone and no
 /// master wakes it: "Every 0.5 to 1 s the waiter looks at one master" (`docs/waiting.md`).
 const LOOKS: Ns = 1_000 * MS;
-
-use blocks::Blocks;
-use occupied::Occupants;
-
-mod blocks;
-mod kept;
-mod line;
-mod occupied;
 
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
@@ -66,7 +62,8 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
                 (busy, bound)
             };
             // Positions of processes that are gone are in the way, too, until they are passed over.
-            let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
+            let stood =
+                all().filter_map(|of| obstacles::queued_until(case, request, of, within)).max();
             let busy = busy.max(stood);
             let silent = request.wait_ms > 0
                 && (ended_silently(case, request, resource, ended)
@@ -161,19 +158,12 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
 /// When a request ended; none: the request is not to be checked.
 fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     let process = request.process;
-    let ended = match request.reply {
-        Some(reply)
-            if matches!(reply.why, Some(FailureReason::Unsupported | FailureReason::Cancelled)) =>
-        {
-            return None;
-        }
-        Some(reply) => reply.ns,
-        None => case.world.until(Phase::Heal),
-    };
+    let ended = request.reply.map_or(case.world.until(Phase::Heal), |reply| reply.ns);
     let span = Window::new(request.asked, ended);
-    let dead = case.death(process).is_some_and(|at| at.from <= ended);
-    let paused = case.faults.is_hindered(process, span, CLEANS_UP);
-    if dead || paused {
+    if request.is_given_up()
+        || case.is_dead_by(process, ended)
+        || case.faults.is_hindered(process, span, CLEANS_UP)
+    {
         return None;
     }
     // A request without a reply failed only if it had time enough.
@@ -196,9 +186,8 @@ fn bound(case: &Case<'_>, request: &Request<'_>, within: Window) -> Ns {
 
 /// The report line with the masters whose counters are at their end.
 pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
-    let masters = case.world.lock_of(process).masters.iter().copied();
-    let spent = masters.filter(|node| case.faults.is_spent(*node, resource, by));
-    let spent: Vec<usize> = spent.collect();
+    let mut spent = case.world.lock_of(process).masters.clone();
+    spent.retain(|node| case.faults.is_spent(*node, resource, by));
     format!(
         "the fencing counters of {resource} were set to their end on {}: they grant no more",
         super::named(&spent)
@@ -208,15 +197,14 @@ pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> S
 fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
     let Request { client, asked, .. } = *request;
     let resource = request.resource.unwrap_or("?");
+    let at = Ms(ended);
     let what = match request.reply {
-        Some(reply) if reply.ok => {
-            format!("got it only at {}: at most {} would do", Ms(ended), Ms(bound))
-        }
+        Some(reply) if reply.ok => format!("got it only at {at}: at most {} would do", Ms(bound)),
         Some(reply) => {
             let why = reply.why.map_or("no reason".to_owned(), super::name_of);
-            format!("was refused at {} ({why})", Ms(ended))
+            format!("was refused at {at} ({why})")
         }
-        None => format!("had no reply by {}", Ms(ended)),
+        None => format!("had no reply by {at}"),
     };
     let lines = vec![
         format!("{client} asked for {resource} at {}, and {what}", Ms(asked)),

@@ -56,16 +56,14 @@ pub(crate) fn gather<'a>(
             Event::Extended { client, resource, deadline } => {
                 let known = of_client.get(&(client.as_str(), resource.as_str()));
                 if let Some(lease) = known.and_then(|known| known.last()) {
-                    let deadline = Window::at(*deadline);
-                    leases[*lease].extend(None, deadline, None);
+                    leases[*lease].extend(None, Window::at(*deadline), None);
                 }
             }
             Event::Lost { client, resource, at } => {
                 // The notice may be about the lease before the last one.
                 let known = of_client.get(&(client.as_str(), resource.as_str()));
-                let known = known.map_or(&[][..], Vec::as_slice);
-                let begun = known.iter().rev().find(|lease| leases[**lease].start.from <= *at);
-                if let Some(lease) = begun {
+                let mut known = known.into_iter().flatten();
+                if let Some(lease) = known.rfind(|lease| leases[**lease].start.from <= *at) {
                     leases[*lease].lost.get_or_insert(*at);
                 }
             }
@@ -80,7 +78,7 @@ impl<'a> Lease<'a> {
     fn reenter(&mut self, index: usize, request: &Request<'_>, reply: Reply<'a>) {
         self.others += 1;
         self.again.push(reply);
-        let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        let now = self.latest_deadline();
         if let Some(deadline) = promised(request, reply).filter(|deadline| deadline.to > now.to) {
             self.extend(reply.at, deadline, Some(index));
         }
@@ -100,7 +98,7 @@ impl<'a> Lease<'a> {
     /// It does not report that it does so.
     fn may_shorten(&mut self, request: &Request<'_>) {
         let Some(ttl) = request.ttl_ms else { return };
-        let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        let now = self.latest_deadline();
         let shorter = request.asked.saturating_add(time::of_ms(ttl));
         if shorter < now.from {
             self.extend(None, Window::new(shorter, now.to), None);
@@ -135,11 +133,19 @@ fn granted<'a>(
     // No interpretable command set a key: then nothing can be concluded about its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
     let token = if opaque { None } else { token.or(reply.token) };
-    let start = if let Some(at) = reply.at {
-        Window::at(at)
-    } else {
-        Window::new(quorum(request, resource, token, reply.ns, world, keys), reply.ns)
+    // Without a stamp, a client may first have counted on its lease when it received the grants of
+    // a quorum.
+    let quorum = || {
+        let granted = keys.of_token(token?, resource, during);
+        let own = granted.filter(|key| key.granted && key.made.from >= request.asked);
+        let mut learnt: Vec<Ns> = own.filter_map(|key| key.delivered).collect();
+        learnt.sort_unstable();
+        learnt.get(enough - 1).copied()
     };
+    let start = reply.at.map_or_else(
+        || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
+        Window::at,
+    );
     let deadline = promised(request, reply).unwrap_or_else(|| {
         // A lock without deadlines: its lease is good for one TTL at most.
         let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
@@ -164,25 +170,4 @@ fn granted<'a>(
         ending: Ending::Deadline,
         holds: Vec::new(),
     }
-}
-
-/// When a client without a stamp may first have counted on its lease: when it received the grants
-/// of a quorum.
-fn quorum(
-    request: &Request<'_>,
-    resource: &str,
-    token: Option<&str>,
-    until: Ns,
-    world: &World<'_>,
-    keys: &Keys<'_>,
-) -> Ns {
-    let Some(token) = token else { return request.asked };
-    let during = Window::new(request.asked, until);
-    let mut learnt: Vec<Ns> = keys
-        .of_token(token, resource, during)
-        .filter(|key| key.granted && key.made.from >= request.asked)
-        .filter_map(|key| key.delivered)
-        .collect();
-    learnt.sort_unstable();
-    learnt.get(world.lock_of(request.process).q - 1).copied().unwrap_or(request.asked).min(until)
 }
