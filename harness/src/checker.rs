@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use crate::history::{History, Ns};
 use crate::scenario::{Cause, Property};
 
-mod absent;
 mod case;
 mod causes;
 mod clocks;

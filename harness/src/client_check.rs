@@ -241,5 +241,5 @@ fn no_lease() -> Fault {
 }
 
 fn cannot(what: Capability) -> CheckResult {
-    Err(Fault::Skipped(format!("`{}` is not in \"can\"", what)))
+    Err(Fault::Skipped(format!("`{what}` is not in \"can\"")))
 }

@@ -104,6 +104,11 @@ impl<'a> Case<'a> {
         own.rfind(|lease| lease.start.from <= request.asked)
     }
 
+    /// The first lease with a token.
+    pub(crate) fn lease_of(&self, token: &str) -> Option<&Lease<'a>> {
+        self.leases.iter().find(|lease| lease.token == Some(token))
+    }
+
     /// The next lease of the same client on the same resource.
     pub(crate) fn next_of_client(&self, lease: &Lease<'_>) -> Option<&Lease<'a>> {
         let all = self.of_client.get(&(lease.client, lease.resource))?;

@@ -443,14 +443,4 @@ impl<'a> Faults<'a> {
             .iter()
             .filter(|strike| strike.stays && !matches!(strike.fault_kind, FaultKind::Client(_)))
     }
-
-    /// Whether a fault struck, and did so everywhere. The error is `true` if it failed to strike,
-    /// and `false` if it never did.
-    pub(crate) fn struck(&self, fault: usize) -> Result<(), bool> {
-        match self.strikes.iter().find(|strike| strike.fault == fault) {
-            Some(strike) if strike.failed => Err(true),
-            Some(_) => Ok(()),
-            None => Err(false),
-        }
-    }
 }

@@ -37,10 +37,6 @@ pub(crate) fn reason(case: &Case<'_>) -> Option<String> {
 const NOT_ASKED: &str = "no client asked for a resource while another client held it, so no fault \
                          could let a second client in";
 
-fn is_acquire(request: &Request<'_>) -> bool {
-    request.is_acquire() && request.phase == Phase::Run
-}
-
 /// A lease, and the acquires of other clients that were open while its client believed in it.
 struct Contest<'c, 'a> {
     lease: &'c Lease<'a>,
@@ -54,7 +50,7 @@ impl<'c, 'a> Contest<'c, 'a> {
     fn all(case: &'c Case<'a>, leases: &[&'c Lease<'a>]) -> Vec<Self> {
         // The acquires of each client, in the order in which it sent them.
         let mut acquires: BTreeMap<(&str, &str), Vec<&Request<'_>>> = BTreeMap::new();
-        for request in case.requests.iter().filter(|request| is_acquire(request)) {
+        for request in case.requests.iter().filter(|request| request.is_acquire_of_run()) {
             if let Some(resource) = request.resource {
                 acquires.entry((resource, request.client)).or_default().push(request);
             }
@@ -191,7 +187,7 @@ fn sorted(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
 
 /// Whether no acquire was granted at all.
 fn never_granted(case: &Case<'_>, leases: &[&Lease<'_>]) -> Option<String> {
-    let asked = leases.is_empty() && case.requests.iter().any(is_acquire);
+    let asked = leases.is_empty() && case.requests.iter().any(Request::is_acquire_of_run);
     asked.then(|| {
         "no acquire was granted before the faults were healed, so there was no lease to break"
             .to_owned()

@@ -83,8 +83,8 @@ fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
     let holds = case.leases.iter().filter(|lease| lease.token == Some(value));
     let mut holds = holds.flat_map(|lease| &lease.holds);
     let asks = case.requests.iter().filter(|request| request.is_acquire());
-    let mut asks = asks.filter(|request| request.asked <= at && request.replied() >= at);
-    holds.any(|hold| (hold.outer.from..=hold.outer.to).contains(&at))
+    let mut asks = asks.filter(|request| request.span().contains(at));
+    holds.any(|hold| hold.outer.contains(at))
         || asks.any(|request| case.keys.setter(value) == Some(request.process))
 }
 
@@ -127,7 +127,7 @@ fn partial(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
         key.process == request.process
             && key.resource == Some(resource)
             && key.sure
-            && (during.from..=during.to).contains(&key.made.from)
+            && during.contains(key.made.from)
     });
     // These are the votes on the other resources, the replies that name the clients that hold them,
     // and the rounds that certify numbers.
@@ -138,8 +138,7 @@ fn partial(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
         let delays = case.faults.delays(request.process, key.possible).saturating_mul(4);
         let bound = bound.saturating_add(delays);
         // Once the key is granted with the others, the client keeps it by right.
-        let lease = case.leases.iter().find(|lease| lease.token == Some(key.token));
-        let right = lease.map_or(Ns::MAX, |lease| lease.start.from);
+        let right = case.lease_of(key.token).map_or(Ns::MAX, |lease| lease.start.from);
         let kept = Window::new(key.certain.from, key.certain.to.min(right));
         (kept.length() > bound).then(|| {
             let line = format!(

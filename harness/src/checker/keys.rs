@@ -145,10 +145,8 @@ impl<'a> Keys<'a> {
         let oldest = within.from.saturating_sub(self.longest);
         let begin = all.partition_point(|index| self.all[*index].made.from < oldest);
         let found = all.get(begin..end).unwrap_or_default().iter().map(|index| &self.all[*index]);
-        found.filter(move |presence| {
-            presence.possible.to >= within.from
-                && presence.resource.is_none_or(|name| name == resource)
-        })
+        found
+            .filter(move |presence| presence.possible.to >= within.from && presence.is_of(resource))
     }
 
     /// The token that a process last set for a resource on a quorum of masters within a span: other
@@ -222,6 +220,11 @@ impl<'a> Keys<'a> {
 }
 
 impl<'a> Presence<'a> {
+    /// Whether it is the key of a resource, or may be.
+    pub(crate) fn is_of(&self, resource: &str) -> bool {
+        self.resource.is_none_or(|name| name == resource)
+    }
+
     /// When the key was certainly there. Empty if it may not have been there at all.
     pub(crate) fn surely(&self) -> Window {
         if self.sure { self.certain } else { Window::at(self.possible.to) }

@@ -33,7 +33,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let (mut occupants, mut blocks) = (None, None);
     let asked = case.requests.iter().enumerate();
     let mut findings: Vec<Violation> = asked
-        .filter(|(_, request)| request.is_acquire() && request.phase == Phase::Run)
+        .filter(|(_, request)| request.is_acquire_of_run())
         .filter_map(|(index, request)| {
             let ended = end(case, request)?;
             let within = Window::new(request.asked, ended);
@@ -121,8 +121,7 @@ fn ended_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, ended:
         let lost = key.life.lost.map(|loss| loss.at);
         let expired = key.deleted.is_none() && key.made.to > request.asked;
         let silent = lost.or(expired.then_some(key.life.expires));
-        key.resource.is_none_or(|name| name == resource)
-            && silent.is_some_and(|silent| during.touches(silent))
+        key.is_of(resource) && silent.is_some_and(|silent| during.touches(silent))
     })
 }
 
@@ -140,16 +139,13 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
                 && other.is_acquire()
                 && (other.process, other.resource) == (key.process, Some(resource))
                 && other.client != request.client
-                && other.span().touches(Window::at(key.made.from))
+                && other.span().contains(key.made.from)
         })
     };
-    let is_lease =
-        |key: &Presence<'_>| case.leases.iter().any(|lease| lease.token == Some(key.token));
+    let is_lease = |key: &Presence<'_>| case.lease_of(key.token).is_some();
     let own = |key: &Presence<'_>| key.process == request.process && key.made.from >= during.from;
-    let ended = case.keys.all.iter().filter(|key| {
-        key.resource.is_none_or(|name| name == resource)
-            && during.touches(Window::at(key.possible.to))
-    });
+    let all = case.keys.all.iter();
+    let ended = all.filter(|key| key.is_of(resource) && during.contains(key.possible.to));
     let of_others = ended.filter(|key| !own(key) || refused(key));
     let last = of_others.max_by_key(|key| key.possible.to);
     last.is_some_and(|key| refused(key) && !is_lease(key))

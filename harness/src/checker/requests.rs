@@ -76,6 +76,11 @@ impl Request<'_> {
         self.op == "acquire"
     }
 
+    /// Whether it is an acquire of a client's script, not a final acquire.
+    pub(crate) fn is_acquire_of_run(&self) -> bool {
+        self.is_acquire() && self.phase == Phase::Run
+    }
+
     pub(crate) fn granted(&self) -> bool {
         self.is_acquire() && self.reply.is_some_and(|reply| reply.ok)
     }

@@ -146,8 +146,8 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
             .filter(|at| lease.start.to < *at && *at < by)
             .find(|at| lock.masters.iter().filter(|node| lacked(**node, *at)).count() >= lock.q)?;
         let text = format!(
-            "at {} a quorum of masters lacked its key, so that another may have held it; its client \
-             had replies that show it, and extended the lease at {}",
+            "at {} a quorum of masters lacked its key, so that another may have held it; its \
+             client had replies that show it, and extended the lease at {}",
             Ms(at),
             Ms(at_client)
         );
@@ -276,13 +276,15 @@ fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<
     })
 }
 
+/// The first command that set a token on a key of a master: the master, the key, when it was sent,
+/// its connection and its position there.
+type FirstSet<'a> = (usize, &'a str, Ns, (u64, u64));
+
 /// Two attempts with the same token. The token proves the ownership of one attempt: a late clean-up
 /// of the first attempt would otherwise delete the key of the second.
 fn same_token(case: &Case<'_>) -> Vec<Violation> {
     let mut numbers = Numbers::default();
-    // For each token: the master and the key on which it was first set, when, and by which command:
-    // its connection, and its position there.
-    let mut first: Vec<Vec<(usize, &str, Ns, (u64, u64))>> = Vec::new();
+    let mut first: Vec<Vec<FirstSet<'_>>> = Vec::new();
     let mut reported = HashSet::new();
     let mut findings = Vec::new();
     for record in case.world.records {

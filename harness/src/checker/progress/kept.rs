@@ -150,7 +150,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         // A key that a clock has removed meanwhile, or that was lost with the master's others,
         // cannot be extended either.
         let gain = || case.clocks.gain(key.node, through.from.max(key.made.from), end);
-        (key.certain.from..=key.certain.to).contains(&middle)
+        key.certain.contains(middle)
             && case.faults.reachable(lease.process, key.node, through)
             && gain().is_none_or(|gain| gain.all <= case.world.deducted_from(ttl))
             && key.life.lost.is_none_or(|loss| loss.at.from > end)

@@ -78,7 +78,7 @@ impl Blocks {
             let learnt = key.delivered.unwrap_or(Ns::MAX).min(request.replied());
             key.process == request.process
                 && key.resource.is_none_or(|name| Some(name) == request.resource)
-                && (within.from..=within.to).contains(&key.made.from)
+                && within.contains(key.made.from)
                 && learnt.saturating_sub(key.made.from) >= policy
         })
     }
@@ -99,8 +99,7 @@ impl Blocks {
         let begin = all.partition_point(|index| of(index).possible.from < oldest);
         let there = all.get(begin..end).unwrap_or_default().iter().map(of).filter(|key| {
             let own = key.process == request.process && key.made.from >= request.asked;
-            !own && key.possible.to >= within.from
-                && key.resource.is_none_or(|name| name == resource)
+            !own && key.possible.to >= within.from && key.is_of(resource)
         });
         let rightly = there.filter_map(|key| excused(case, key, request, within));
         rightly.max().unwrap_or(within.from).max(within.from)
