@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use crate::history::{History, Ns};
 use crate::scenario::{Cause, Property};
 
-mod absent;
 mod case;
 mod causes;
 mod clocks;
@@ -32,25 +31,22 @@ mod liveness;
 mod maps;
 mod measures;
 mod outcome;
-mod overlaps;
 mod overtaken;
 mod pace;
 mod progress;
 mod register;
 mod requests;
-mod stamps;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::notation;
 mod time;
-mod tokens;
 mod validity;
-mod votes;
 mod world;
 
 pub(crate) use case::Case;
 use causes::Reason;
+pub use exclusion::Overlaps;
 pub(crate) use exclusion::{believed, named};
 pub(crate) use faults::Strike;
 pub(crate) use holds::reason as reason_to_hold;
@@ -58,7 +54,6 @@ pub(crate) use keys::Presence;
 pub(crate) use leases::Lease;
 pub(crate) use measures::{commands as commands_per_acquisition, times};
 pub(crate) use outcome::DISTRUSTED;
-pub use overlaps::Overlaps;
 use pace::Paces;
 pub(crate) use requests::Request;
 
@@ -212,8 +207,6 @@ pub(crate) fn verdict(case: &Case<'_>) -> Verdict {
     findings.extend(clashes.into_iter().map(|clash| clash.finding));
     findings.extend(fencing::check(case));
     findings.extend(validity::check(case));
-    findings.extend(votes::check(case));
-    findings.extend(tokens::check(case));
     findings.extend(progress::check(case));
     findings.extend(liveness::check(case));
     findings.extend(hygiene::check(case));

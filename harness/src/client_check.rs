@@ -5,13 +5,12 @@
 //! protocol of [`client_protocol`](crate::client_protocol). Each check prints one line: `ok`,
 //! `wrong`, or `skipped` if the driver does not announce the feature.
 //!
-//! This file has the order of the checks. The submodules have the rest:
-//!
-//! - `peer.rs`: the client protocol with the driver, bounded against any driver
-//! - `keys.rs`: the keys on the masters
-//! - `conformance.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs`, `dead_masters.rs`: the checks
+//! This file has the order of the checks. `peer.rs` has the client protocol with the driver,
+//! bounded against any driver; `keys.rs` the keys on the masters; the other files the checks.
 
+use std::fmt;
 use std::io::Write;
+use std::ops::Deref;
 
 use redquorum_rig::Masters;
 
@@ -25,9 +24,16 @@ macro_rules! wrong {
     ($($text:tt)*) => { Err(Fault::Wrong(format!($($text)*))) };
 }
 
-mod again;
+/// Ends a check with a fault of the driver unless a condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return wrong!($($text)*);
+        }
+    };
+}
+
 mod conformance;
-mod dead_masters;
 mod fair;
 mod grant;
 mod hold;
@@ -50,15 +56,10 @@ const OPTIONS: Options = Options {
     masters_id: None,
 };
 
-/// The result of a check that found no fault.
-enum Verdict {
-    /// All is well, with the observation.
-    Ok(String),
-    /// The check was not run, with the reason.
-    Skipped(String),
-}
+/// The observation of a check that found no fault; or why the check ended without one.
+type CheckResult = Result<String, Fault>;
 
-type Check = fn(&mut Session) -> Result<Verdict, Fault>;
+type Check = fn(&mut Session) -> CheckResult;
 
 /// The state that the checks share.
 struct Session {
@@ -73,40 +74,60 @@ struct Session {
 
 /// A granted acquire.
 struct Grant {
-    resource: String,
+    resource: &'static str,
     ttl_ms: u64,
     /// Stamps: the time of the request, and the time at which the reply was read.
     asked: i64,
     received: i64,
-    reply: ClientReply,
+    reply: Answer,
     /// The value of the key on the masters, once a check has read it.
     value: Option<Vec<u8>>,
 }
 
-const CHECKS: [(&str, Check); 23] = [
-    ("ready", conformance::ready),
-    ("acquire", grant::acquire),
-    ("stamps", grant::stamps),
-    ("deadline", grant::deadline),
-    ("keys", grant::keys),
-    ("token", grant::token),
-    ("taken", grant::taken),
-    ("step", conformance::step),
-    ("checked step", hold::checked_step),
-    ("release", hold::release),
-    ("fence", grant::fence),
-    ("extend", hold::extend),
-    ("keep alive", hold::keep_alive),
-    ("again", again::again),
-    ("lost", hold::lost),
-    ("expired lease", hold::expired),
-    ("wait", grant::wait),
-    ("cancel", conformance::cancel),
-    ("fair", fair::fair),
-    ("unknown op", conformance::unknown),
-    ("no quorum", dead_masters::no_quorum),
-    ("recovery", dead_masters::recovery),
-    ("end of input", conformance::end),
+/// A client's reply. It is displayed as its text.
+#[derive(Clone)]
+struct Answer(ClientReply);
+
+impl Deref for Answer {
+    type Target = ClientReply;
+
+    fn deref(&self) -> &ClientReply {
+        &self.0
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = serde_json::to_string(&self.0).map(|text| shown(&text));
+        f.write_str(&text.unwrap_or("its answer".to_owned()))
+    }
+}
+
+/// The checks in their order, with the features without which they are skipped.
+const CHECKS: [(&str, &[Capability], Check); 23] = [
+    ("ready", &[], conformance::ready),
+    ("acquire", &[], grant::acquire),
+    ("stamps", &[], grant::stamps),
+    ("deadline", &[], grant::deadline),
+    ("keys", &[], grant::keys),
+    ("token", &[], grant::token),
+    ("taken", &[], grant::taken),
+    ("step", &[], conformance::step),
+    ("checked step", &[], hold::checked_step),
+    ("release", &[], hold::release),
+    ("fence", &[Capability::Fence], grant::fence),
+    ("extend", &[Capability::Extend], hold::extend),
+    ("keep alive", &[Capability::KeepAlive], hold::keep_alive),
+    ("again", &[Capability::Reenter], hold::again),
+    ("lost", &[], hold::lost),
+    ("expired lease", &[], hold::expired),
+    ("wait", &[Capability::Wait], grant::wait),
+    ("cancel", &[Capability::Wait, Capability::Cancel], conformance::cancel),
+    ("fair", &[Capability::Fair, Capability::Wait], fair::fair),
+    ("unknown op", &[], conformance::unknown),
+    ("no quorum", &[], conformance::no_quorum),
+    ("recovery", &[], conformance::recovery),
+    ("end of input", &[], conformance::end),
 ];
 
 /// Checks a driver on as many masters as make this quorum, and writes each result as a line.
@@ -123,10 +144,14 @@ pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, 
     let mut session = Session { command, peer, keys, can: Vec::new(), grant: None };
     let mut page = Page { out, all_well: true };
     let mut whole = true;
-    for (number, (name, check)) in CHECKS.iter().enumerate() {
-        match check(&mut session) {
-            Ok(Verdict::Ok(seen)) => page.line("ok", name, &seen)?,
-            Ok(Verdict::Skipped(why)) => page.line("skipped", name, &why)?,
+    for (number, (name, needs, check)) in CHECKS.iter().enumerate() {
+        let result = match needs.iter().find(|need| !session.can(**need)) {
+            Some(missing) => cannot(*missing),
+            None => check(&mut session),
+        };
+        match result {
+            Ok(seen) => page.line("ok", name, &seen)?,
+            Err(Fault::Skipped(why)) => page.line("skipped", name, &why)?,
             Err(Fault::Wrong(what)) => page.line("wrong", name, &what)?,
             Err(Fault::Environment(why)) => return Err(why),
             Err(Fault::Over(what)) => {
@@ -166,23 +191,32 @@ impl Page<'_> {
 
 impl Session {
     /// Sends a request and waits for its reply.
-    fn request(&mut self, client: &str, op: Op) -> Result<ClientReply, Fault> {
+    fn request(&mut self, client: &str, op: Op) -> Result<Answer, Fault> {
         let asked = self.peer.ask(client, op)?;
         self.peer.reply(asked).map(|(reply, _)| reply)
     }
 
     /// Releases a resource.
-    fn release(&mut self, client: &str, resource: &str) -> Result<ClientReply, Fault> {
+    fn release(&mut self, client: &str, resource: &str) -> Result<Answer, Fault> {
         self.request(client, Op::Release { resource: resource.into() })
+    }
+
+    /// Acquires a free resource.
+    fn acquire(&mut self, resource: &'static str, ttl_ms: u64) -> Result<Grant, Fault> {
+        let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0, again: false };
+        let asked = self.peer.ask("c1", op)?;
+        let (reply, received) = self.peer.reply(asked)?;
+        ensure!(reply.ok, "a free resource was not granted, with all masters up: {reply}");
+        Ok(Grant { resource, ttl_ms, asked: asked.at, received, reply, value: None })
+    }
+
+    /// The lease that several checks examine.
+    fn lease(&self) -> Result<&Grant, Fault> {
+        self.grant.as_ref().ok_or_else(no_lease)
     }
 
     fn can(&self, what: Capability) -> bool {
         self.can.contains(&what)
-    }
-
-    /// Starts another process of the driver, beside the one that all other checks use.
-    fn another(&self, options: &Options) -> Result<Peer, Fault> {
-        Peer::start(&self.command, &self.keys.urls(), options).map_err(Fault::Environment)
     }
 }
 
@@ -191,21 +225,21 @@ fn acquire_op(resource: &str, wait_ms: u64) -> Op {
     Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms, again: false }
 }
 
-/// The result of a check that found no fault, with the observation.
-fn fine(seen: impl Into<String>) -> Result<Verdict, Fault> {
-    Ok(Verdict::Ok(seen.into()))
+/// A step that checks the lease of a resource, if one is given.
+fn step_op(check: Option<&str>) -> Op {
+    Op::Step { name: "write R".into(), check: check.map(Into::into) }
+}
+
+/// The result of a check that found no fault.
+fn fine(seen: impl Into<String>) -> CheckResult {
+    Ok(seen.into())
 }
 
 /// There is no lease to examine: an earlier check has reported why.
-fn no_lease() -> Verdict {
-    Verdict::Skipped("no lease was granted".to_owned())
+fn no_lease() -> Fault {
+    Fault::Skipped("no lease was granted".to_owned())
 }
 
-fn cannot(what: &str) -> Verdict {
-    Verdict::Skipped(format!("`{what}` is not in \"can\""))
-}
-
-/// A client's answer as text, for messages.
-fn text_of_reply(reply: &ClientReply) -> String {
-    serde_json::to_string(reply).map_or_else(|_| "its answer".to_owned(), |text| shown(&text))
+fn cannot(what: Capability) -> CheckResult {
+    Err(Fault::Skipped(format!("`{what}` is not in \"can\"")))
 }

@@ -101,6 +101,10 @@ impl Window {
         if self.is_empty() { 0 } else { self.to.saturating_sub(self.from) }
     }
 
+    pub(crate) fn contains(self, at: Ns) -> bool {
+        (self.from..=self.to).contains(&at)
+    }
+
     /// The common part of both windows, if it is not empty: windows that only touch do not meet.
     pub(crate) fn meet(self, other: Self) -> Option<Self> {
         let both = Self::new(self.from.max(other.from), self.to.min(other.to));

@@ -6,7 +6,7 @@ use super::clocks::Clocks;
 use super::commands;
 use super::faults::{Faults, Strike};
 use super::keys::{Keys, Presence};
-use super::leases::{self, Lease};
+use super::leases::{self, Hold, Lease};
 use super::maps::{Map, Numbers, count};
 use super::pace::Paces;
 use super::requests::{self, Request};
@@ -77,6 +77,11 @@ impl<'a> Case<'a> {
         self.faults.death(process).into_iter().chain(broken).min_by_key(|at| at.from)
     }
 
+    /// Whether a process is dead at an instant, or may be.
+    pub(crate) fn is_dead_by(&self, process: &str, at: Ns) -> bool {
+        self.death(process).is_some_and(|death| death.from <= at)
+    }
+
     /// When a process died, or may have; if it lives, the end of time.
     pub(crate) fn died(&self, process: &str) -> Ns {
         self.death(process).map_or(Ns::MAX, |at| at.from)
@@ -97,6 +102,11 @@ impl<'a> Case<'a> {
         let own = self.of_client.get(&(request.client, request.resource?))?;
         let mut own = own.iter().map(|index| &self.leases[*index]);
         own.rfind(|lease| lease.start.from <= request.asked)
+    }
+
+    /// The first lease with a token.
+    pub(crate) fn lease_of(&self, token: &str) -> Option<&Lease<'a>> {
+        self.leases.iter().find(|lease| lease.token == Some(token))
     }
 
     /// The next lease of the same client on the same resource.
@@ -132,11 +142,8 @@ impl<'a> Case<'a> {
             let keys = self.keys.of_token(token, resource, Window::new(request.asked, at));
             keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
         } else {
-            self.keys
-                .kept(request.process, token, request.asked)
-                .iter()
-                .map(|kept| kept.delivered)
-                .collect()
+            let kept = self.keys.kept(request.process, token, request.asked);
+            kept.iter().map(|kept| kept.delivered).collect()
         };
         all.sort_unstable();
         // A client that acquires its own lease again learns only the time.
@@ -153,7 +160,7 @@ impl<'a> Case<'a> {
     /// When a quorum of masters may have had the key of a lease, whether its client counted on the
     /// lease or not: the complement of [`Case::hollow`].
     pub(crate) fn supported(&self, lease: &Lease<'_>) -> Vec<Window> {
-        self.with_quorum(lease, presences(&self.keys, lease, |key| key.possible))
+        self.with_quorum(lease, &presences(&self.keys, lease, |key| key.possible))
     }
 
     /// Whether the owner of a key could not delete it within a span: the owner is dead, was stopped
@@ -161,7 +168,7 @@ impl<'a> Case<'a> {
     /// afterwards.
     pub(crate) fn is_helpless(&self, key: &Presence<'_>, within: Window, slack: Ns) -> bool {
         key.is_back
-            || self.death(key.process).is_some_and(|at| at.from <= within.to)
+            || self.is_dead_by(key.process, within.to)
             || self.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
             || self.faults.repeats(key.process, key.node, key.made.to)
             || self.faults.is_hindered(key.process, within, slack)
@@ -169,24 +176,14 @@ impl<'a> Case<'a> {
 
     /// When a quorum of masters certainly had the key of a lease.
     pub(crate) fn surely_supported(&self, lease: &Lease<'_>) -> Vec<Window> {
-        self.with_quorum(lease, presences(&self.keys, lease, |key| key.surely()))
+        self.with_quorum(lease, &presences(&self.keys, lease, |key| key.surely()))
     }
 
     /// The spans in which `there` contains a quorum of the masters of a lease.
-    fn with_quorum(&self, lease: &Lease<'_>, mut there: Vec<(usize, Window)>) -> Vec<Window> {
-        there.retain(|(_, span)| !span.is_empty());
-        let from = there.iter().map(|(_, span)| span.from).min();
-        let to = there.iter().map(|(_, span)| span.to).max();
-        let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
-        let mut spans = Vec::new();
-        let mut since = from;
-        for gap in gaps(Window::new(from, to), &there, self.world.lock_of(lease.process).q) {
-            spans.push(Window::new(since, gap.from));
-            since = gap.to;
-        }
-        spans.push(Window::new(since, to));
-        spans.retain(|span| !span.is_empty());
-        spans
+    fn with_quorum(&self, lease: &Lease<'_>, there: &[(usize, Window)]) -> Vec<Window> {
+        let enough = self.world.lock_of(lease.process).q;
+        let all = there.iter().map(|(_, span)| *span).reduce(Window::and_what_is_between);
+        all.map_or(Vec::new(), |all| parts(all, there, |count| count >= enough))
     }
 }
 
@@ -207,7 +204,8 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Window> 
         }
     }
     let there = presences(keys, lease, |key| key.possible);
-    lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, enough)).collect()
+    let gaps = |hold: &Hold| parts(hold.inner, &there, |count| count < enough);
+    lease.holds.iter().flat_map(gaps).collect()
 }
 
 /// Which masters had the key of a lease, and when. The spans of one master do not overlap.
@@ -230,25 +228,25 @@ fn presences(
     there
 }
 
-/// The parts of a span in which fewer than `enough` of the spans in `there` are present.
-fn gaps(span: Window, there: &[(usize, Window)], enough: usize) -> Vec<Window> {
+/// The parts of a span in which a right number of the spans in `there` are present.
+fn parts(span: Window, there: &[(usize, Window)], is_right: impl Fn(usize) -> bool) -> Vec<Window> {
     let mut edges: Vec<Ns> = vec![span.from, span.to];
     for (_, one) in there {
         edges.extend([one.from, one.to].iter().filter(|at| span.from < **at && **at < span.to));
     }
     edges.sort_unstable();
     edges.dedup();
-    let mut gaps: Vec<Window> = Vec::new();
+    let mut parts: Vec<Window> = Vec::new();
     for pair in edges.windows(2) {
         let piece = Window::new(pair[0], pair[1]);
         let count = there.iter().filter(|(_, one)| one.meet(piece).is_some()).count();
-        if piece.is_empty() || count >= enough {
+        if piece.is_empty() || !is_right(count) {
             continue;
         }
-        match gaps.last_mut() {
+        match parts.last_mut() {
             Some(last) if last.to == piece.from => last.to = piece.to,
-            _ => gaps.push(piece),
+            _ => parts.push(piece),
         }
     }
-    gaps
+    parts
 }

@@ -6,7 +6,7 @@ use crate::history::{Ns, Window};
 use crate::scenario::Cause;
 
 use super::Case;
-use super::keys::Presence;
+use super::keys::{Deleted, Presence};
 use super::leases::{Ending, Lease};
 use super::maps::count;
 use super::time::{self, MS, Ms};
@@ -26,8 +26,13 @@ pub(crate) fn of_loss(
     by: Ns,
 ) -> Option<Reason> {
     let owner = lease.client;
-    if let Some(deleted) = key.deleted.filter(|deleted| deleted.when.from <= by && deleted.sure) {
-        return Some(deletion(owner, deleted.process, deleted.when.from, "deleted"));
+    let deleted = key.deleted.filter(|deleted| deleted.when.from <= by);
+    let deletion = |deleted: Deleted<'_>, did| {
+        let at = Ms(deleted.when.from);
+        (Cause::Bug, format!("{} {did} the key of {owner} there at {at}", deleted.process))
+    };
+    if let Some(deleted) = deleted.filter(|deleted| deleted.sure) {
+        return Some(deletion(deleted, "deleted"));
     }
     if let Some(loss) = key.life.lost.filter(|loss| loss.at.from <= by) {
         let name = case.faults.name(loss.fault);
@@ -46,20 +51,18 @@ pub(crate) fn of_loss(
             return Some(why);
         }
         // On the masters that did extend, the owner's slow clock is the reason.
-        let slow = lease.keys(&case.keys).filter(|key| {
+        let slow = |key: &Presence<'_>| {
             let own = |ttl| by_own_clock(case, lease, key, ttl, by);
-            key.sure && key.life.ttl.and_then(own).is_some()
-        });
-        if count(slow.map(|key| key.node)) >= case.world.lock_of(lease.process).q {
+            key.life.ttl.and_then(own).is_some()
+        };
+        if has_quorum(case, lease, slow) {
             return None;
         }
-        let until = lease.span().to;
         let latest = key.life.set.to.saturating_add(ttl);
-        let excess = until.saturating_sub(latest).max(0);
+        let excess = Ms(lease.span().to.saturating_sub(latest).max(0));
         let text = format!(
-            "{owner} counts on its lease for longer than the master keeps the key: {} after the \
-             key's latest end at {}",
-            Ms(excess),
+            "{owner} counts on its lease for longer than the master keeps the key: {excess} after \
+             the key's latest end at {}",
             Ms(latest)
         );
         return Some((Cause::Bug, text));
@@ -68,10 +71,8 @@ pub(crate) fn of_loss(
         let own = by_own_clock(case, lease, key, ttl, by);
         return Some(own.unwrap_or_else(|| by_clock(case, lease, key, ttl, by)));
     }
-    Some(match key.deleted.filter(|deleted| deleted.when.from <= by) {
-        Some(deleted) => deletion(owner, deleted.process, deleted.when.from, "tried to delete"),
-        None => unclear(owner),
-    })
+    let tried = deleted.map(|deleted| deletion(deleted, "tried to delete"));
+    Some(tried.unwrap_or_else(|| unclear(owner)))
 }
 
 /// Whether the owner's clock was slow, and by that clock its lease ended before the key could.
@@ -98,12 +99,10 @@ fn by_own_clock(
     }
     let owner = lease.client;
     let (strike, rate) = case.faults.lease_clock(lease.process, until)?;
+    let (since, name, lost) = (Ms(strike.at.from), strike.name(), Ms(lost));
     let text = format!(
-        "{owner}'s clock runs at {rate} times the rate since {} ({}), and so {owner} counts on its \
-         lease for {} longer",
-        Ms(strike.at.from),
-        strike.name(),
-        Ms(lost)
+        "{owner}'s clock runs at {rate} times the rate since {since} ({name}), and so {owner} \
+         counts on its lease for {lost} longer"
     );
     Some((Cause::ClientRate, text))
 }
@@ -128,16 +127,15 @@ fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
 /// it.
 fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
     let until = lease.span().to;
-    let long = lease.keys(&case.keys).filter(|key| {
-        let end = key.life.ttl.map_or(Ns::MAX, |ttl| key.life.set.from.saturating_add(ttl));
-        key.sure && end >= until
-    });
-    count(long.map(|key| key.node)) >= case.world.lock_of(lease.process).q
+    has_quorum(case, lease, |key| {
+        key.life.ttl.is_none_or(|ttl| key.life.set.from.saturating_add(ttl) >= until)
+    })
 }
 
-fn deletion(owner: &str, process: &str, at: Ns, did: &str) -> Reason {
-    let text = format!("{process} {did} the key of {owner} there at {}", Ms(at));
-    (Cause::Bug, text)
+/// Whether a quorum of masters certainly had a key of a lease with some property.
+fn has_quorum(case: &Case<'_>, lease: &Lease<'_>, has: impl Fn(&Presence<'_>) -> bool) -> bool {
+    let found = lease.keys(&case.keys).filter(|key| key.sure && has(key));
+    count(found.map(|key| key.node)) >= case.world.lock_of(lease.process).q
 }
 
 fn unclear(owner: &str) -> Reason {
@@ -156,10 +154,9 @@ fn by_clock(case: &Case<'_>, lease: &Lease<'_>, key: &Presence<'_>, ttl: Ns, by:
     let lost = case.paces.lost(lease.process, set.from, lease.span().to).max(0);
     // A millisecond is the masters' resolution.
     if gain.all.saturating_add(lost).saturating_add(MS) < allowed {
+        let (gained, allowed) = (Ms(gain.all), Ms(allowed));
         let text = format!(
-            "its clock gained no more than {}, which the allowance of {} covers",
-            Ms(gain.all),
-            Ms(allowed)
+            "its clock gained no more than {gained}, which the allowance of {allowed} covers"
         );
         return (Cause::Bug, text);
     }

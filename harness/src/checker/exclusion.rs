@@ -1,15 +1,51 @@
-//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides.
+//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides: for the
+//! leases of a recorded run here, and in the soak for the critical sections that clients report.
 
 use std::collections::BTreeMap;
 
-use crate::history::{Ns, Window};
-use crate::scenario::{Cause, Property};
+use crate::history::{Act, Event, Ns, Outcome, Record, Window};
+use crate::scenario::{Cause, Class, FaultKind, LinkSelector, NetworkFault, Property};
 
 use super::causes::{self, Reason};
 use super::keys::Presence;
 use super::leases::{Ending, Hold, Lease};
-use super::time::Ms;
-use super::{Case, Overlaps, Violation, absent};
+use super::time::{MS, Ms};
+use super::{Case, Violation};
+
+/// A master's reply is on record within this time after the lease was granted.
+const RECORDED: Ns = 1_000 * MS;
+
+/// The overlaps among the holds of one resource.
+///
+/// Takes the holds in the order of their starts, and compares each with the earlier one that lasts
+/// longest: if any two holds overlap, such a pair does. Holds that only touch do not overlap, and a
+/// hold that ends where it begins overlaps nothing. A lease may be handed over at the very
+/// nanosecond at which it was released.
+#[derive(Clone, Debug)]
+pub struct Overlaps<H> {
+    /// The hold that lasts longest so far.
+    longest: Option<(H, Window)>,
+}
+
+impl<H> Default for Overlaps<H> {
+    fn default() -> Self {
+        Self { longest: None }
+    }
+}
+
+impl<H: Copy> Overlaps<H> {
+    /// Takes the next hold. Returns the earlier hold that it overlaps, and their common time.
+    pub fn add(&mut self, hold: H, span: Window) -> Option<(H, Window)> {
+        if span.is_empty() {
+            return None;
+        }
+        let before = self.longest;
+        if before.is_none_or(|(_, longest)| span.to > longest.to) {
+            self.longest = Some((hold, span));
+        }
+        before.and_then(|(before, longest)| Some((before, longest.meet(span)?)))
+    }
+}
 
 /// Two leases that were believed at the same time.
 pub(crate) struct Clash {
@@ -82,17 +118,16 @@ fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash
     let (from, to) = (Ms(both.from), Ms(both.to));
     lines.push(format!("both believed that they hold {} from {from} to {to}", owner.resource));
     let reasons = why(case, owner, rival, both);
-    let property = Property::MutualExclusion;
-    let finding = Violation::explained(property, lines, reasons, both.from, both.to);
+    let finding =
+        Violation::explained(Property::MutualExclusion, lines, reasons, both.from, both.to);
     Clash { leases: [first, second], both, finding }
 }
 
 fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
     let mut lines = beliefs(case, &case.leases[first], &case.leases[second], both.from);
+    let (from, to) = (Ms(both.from), Ms(both.to));
     lines.push(format!(
-        "both may have counted on it from {} to {}: they do not say exactly from when to when",
-        Ms(both.from),
-        Ms(both.to)
+        "both may have counted on it from {from} to {to}: they do not say exactly from when to when"
     ));
     let finding = Violation::possible(Property::MutualExclusion, lines, both.from, both.to);
     Clash { leases: [first, second], both, finding }
@@ -110,7 +145,7 @@ fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec
         nodes => format!(" (margin {})", case.margin(owner.process, nodes)),
     };
     let mut lines = vec![believed(owner), believed(rival), granted(owner) + &margin];
-    lines.extend(absent::lines(case, owner, rival, by));
+    lines.extend(absent(case, owner, rival, by));
     lines.push(granted(rival));
     lines
 }
@@ -136,8 +171,8 @@ pub(crate) fn believed(lease: &Lease<'_>) -> String {
 /// Why both believed: the cause and a line for each master that let one of them in although the key
 /// of the other should have been there.
 fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> Vec<Reason> {
-    let mut found: Vec<Reason> = Vec::new();
-    found.extend([owner, rival].into_iter().filter_map(|lease| causes::too_few(case, lease)));
+    let both_of = [owner, rival].into_iter();
+    let mut found: Vec<Reason> = both_of.filter_map(|lease| causes::too_few(case, lease)).collect();
     if owner.token == rival.token && owner.token.is_some() {
         let text = format!("{} and {} have the same token", owner.client, rival.client);
         found.push((Cause::Bug, text));
@@ -186,13 +221,8 @@ fn let_in(
             free += 1;
             continue;
         };
-        let line = format!(
-            "master {} let {} in at {}: {text}",
-            let_in.node,
-            rival.client,
-            Ms(let_in.made.from)
-        );
-        found.push((cause, line));
+        let (node, at) = (let_in.node, Ms(let_in.made.from));
+        found.push((cause, format!("master {node} let {} in at {at}: {text}", rival.client)));
     }
     (found, free)
 }
@@ -220,4 +250,111 @@ fn apart(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, free: usize) -> 
 pub(crate) fn named(nodes: &[usize]) -> String {
     let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
     format!("master{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+/// The report text: which of its masters have no key of a lease at an instant, and why, and how
+/// many of the others a rival needs. Empty where the keys cannot be interpreted. A rival does not
+/// need a fault on the masters without a key, so a report that names only the last fault is
+/// incomplete.
+fn absent(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec<String> {
+    if owner.token.is_none() || owner.token == rival.token {
+        return Vec::new();
+    }
+    let lock = case.world.lock_of(owner.process);
+    let keys = || owner.keys(&case.keys).filter(|key| key.made.from <= by);
+    let has = |node: &usize| keys().any(|key| key.node == *node);
+    let (there, absent): (Vec<usize>, Vec<usize>) = lock.masters.iter().partition(|node| has(node));
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for node in absent {
+        let reason = reason_of_absence(case, owner, node);
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, nodes)) => nodes.push(node),
+            None => groups.push((reason, vec![node])),
+        }
+    }
+    let line = |(reason, nodes): (String, Vec<usize>)| {
+        let have = if nodes.len() == 1 { "has" } else { "have" };
+        format!("{} {have} no key of {}: {reason}", named(&nodes), owner.client)
+    };
+    let all_certain = keys().all(|key| key.sure);
+    let enough = all_certain.then(|| enough(case, owner, rival, &there)).flatten();
+    groups.into_iter().map(line).chain(enough).collect()
+}
+
+/// How many of the masters with a key of the owner must lose it before the rival can get a quorum.
+/// None if the clients know different masters, or if the owner has no quorum.
+fn enough(
+    case: &Case<'_>,
+    owner: &Lease<'_>,
+    rival: &Lease<'_>,
+    there: &[usize],
+) -> Option<String> {
+    let (own, other) = (case.world.lock_of(owner.process), case.world.lock_of(rival.process));
+    if own.masters != other.masters || own.q != other.q {
+        return None;
+    }
+    let margin = usize::try_from(case.margin(owner.process, there.len())).ok()?;
+    if margin == 0 || there.len() < own.q {
+        return None;
+    }
+    let (owner, rival, there_are) = (owner.client, rival.client, named(there));
+    let free = match own.n.saturating_sub(there.len()) {
+        0 => "all have a".to_owned(),
+        1 => "1 has no".to_owned(),
+        free => format!("{free} have no"),
+    };
+    let lose = if margin == 1 { "loses its key" } else { "lose their keys" };
+    Some(format!(
+        "{rival} needs {} of {} masters, and {free} key of {owner}: if {margin} of {there_are} \
+         {lose}, {rival} can get a quorum",
+        own.q, own.n
+    ))
+}
+
+/// Why a master has no key of a lease.
+fn reason_of_absence(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> String {
+    let owner = lease.client;
+    // The attempt that won sent nothing before its first key was set.
+    let first = lease.votes(&case.keys).map(|key| key.made.from).min();
+    let during = Window::new(first.unwrap_or(lease.asked), lease.reply.ns);
+    match reply(case, lease, node) {
+        Some(Outcome::Refused) => return "another key was there".to_owned(),
+        Some(Outcome::Error) => return "the reply was an error".to_owned(),
+        _ => {}
+    }
+    let Some(fault) = case.faults.that_keep_from(lease.process, node, during).next() else {
+        return format!("no request of {owner} arrived before the grant");
+    };
+    // A fault may hit other messages than acquires.
+    let all = |which: &LinkSelector| {
+        let acquires = matches!(which.command, Class::Any | Class::Acquire);
+        acquires && which.index.is_none() && which.count.is_none()
+    };
+    let what = match fault.fault_kind {
+        FaultKind::Net(NetworkFault::Drop(which)) if all(which) => {
+            format!("the network dropped {owner}'s requests")
+        }
+        FaultKind::Net(NetworkFault::Hold(which)) if all(which) => {
+            format!("the network held {owner}'s requests back")
+        }
+        FaultKind::Net(NetworkFault::Cut(_)) => format!("{owner} was cut off"),
+        _ => format!("no request of {owner} arrived"),
+    };
+    format!("{what} ({})", fault.name())
+}
+
+/// The reply of a master to the command that would have set the key of a lease.
+fn reply(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> Option<Outcome> {
+    let records = case.world.records;
+    let begin = records.partition_point(|record| record.ns < lease.asked);
+    let by = lease.reply.ns.saturating_add(RECORDED);
+    let soon = records[begin..].iter().take_while(|record| record.ns <= by);
+    let result = |record: &Record| match &record.event {
+        Event::Command { node: at, act, result, .. } => {
+            let sets = matches!(act, Act::Set { .. } | Act::Keep { .. });
+            (sets && *at == node && act.token() == lease.token).then_some(*result)
+        }
+        _ => None,
+    };
+    soon.filter_map(result).next()
 }

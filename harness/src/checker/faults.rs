@@ -3,8 +3,8 @@
 use crate::history::{Act, Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
-    AccessKind, Ahead, ClientFault, Clients, EventKind, FaultKind, FaultTime, LinkSelector,
-    NetworkFault, NodeFault, Nodes, Persistence, Side,
+    AccessKind, Ahead, ClientFault, Clients, EventKind, FaultKind, FaultTime, NetworkFault,
+    NodeFault, Nodes, Persistence, Scenario, Side,
 };
 
 use super::Case;
@@ -39,32 +39,58 @@ pub(crate) struct Strike<'a> {
     pub(crate) stays: bool,
     nodes: &'a [usize],
     processes: Vec<&'a str>,
+    link: Option<LinkEffect>,
+}
+
+/// The effect of a fault on messages between clients and masters.
+struct LinkEffect {
+    /// Whether it affects requests, and not only replies.
+    requests: bool,
+    /// The delay of a fault that only delays messages; none: it does worse.
+    delay: Option<Ns>,
+    /// How long the link may still be down after the fault is healed.
+    grace: Ns,
+}
+
+impl LinkEffect {
+    /// The effect of a fault; none: clients notice nothing.
+    fn of(fault_kind: &FaultKind) -> Option<Self> {
+        use {FaultKind as F, NetworkFault as Net, NodeFault as Node};
+        let requests = |what: Side| what != Side::Reply;
+        let (requests, delay, grace) = match fault_kind {
+            F::Node(Node::Flush { .. } | Node::Lag { .. } | Node::Counter { .. })
+            | F::Clock(_)
+            | F::Client(_)
+            | F::Resource(_) => return None,
+            F::Node(Node::Slow { by, .. }) => (false, Some(time::of(by.0)), GO_ON),
+            F::Node(Node::Full { .. } | Node::Evict { .. }) => (false, None, GO_ON),
+            F::Node(Node::Pause { .. }) | F::Net(Net::Duplicate(_)) => (true, None, GO_ON),
+            F::Net(Net::Hold(which)) => (requests(which.what), None, GO_ON),
+            F::Net(Net::Delay { by, what, .. }) => (requests(*what), Some(time::of(by.0)), GO_ON),
+            F::Net(Net::Drop(which)) => (requests(which.what), None, RECONNECT),
+            F::Net(Net::Trickle { what, .. }) => (requests(*what), None, RECONNECT),
+            F::Node(_) | F::Net(_) => (true, None, RECONNECT),
+        };
+        // A message that was delayed when the fault ended still arrives late.
+        Some(Self { requests, delay, grace: grace.saturating_add(delay.unwrap_or_default()) })
+    }
 }
 
 impl Strike<'_> {
     /// From when to when the fault may have been in force.
     pub(crate) fn span(&self) -> Window {
-        let to = match (self.healed, self.fault_kind) {
-            (Some(healed), _) => healed.to,
-            // These faults are over as soon as they have struck.
-            (None, fault_kind)
-                if matches!(fault_kind, FaultKind::Node(_)) && !fault_kind.can_heal() =>
-            {
-                self.at.to
-            }
-            (None, FaultKind::Net(NetworkFault::Reset(LinkSelector { index: None, .. }))) => {
-                self.at.to
-            }
-            (None, _) => Ns::MAX,
+        let is_over_at_once = match self.fault_kind {
+            FaultKind::Node(_) => !self.fault_kind.can_heal(),
+            FaultKind::Net(NetworkFault::Reset(which)) => which.index.is_none(),
+            _ => false,
         };
-        Window::new(self.at.from, to)
+        let unhealed = if is_over_at_once { self.at.to } else { Ns::MAX };
+        Window::new(self.at.from, self.healed.map_or(unhealed, |healed| healed.to))
     }
 
     pub(crate) fn hits_node(&self, node: usize) -> bool {
-        if !self.nodes.is_empty() {
-            return self.nodes.contains(&node);
-        }
         match self.fault_kind.nodes() {
+            _ if !self.nodes.is_empty() => self.nodes.contains(&node),
             Some(Nodes::All) => true,
             Some(Nodes::Some(nodes)) => nodes.contains(&node),
             Some(Nodes::Role(_)) | None => false,
@@ -76,42 +102,11 @@ impl Strike<'_> {
             || self.processes.contains(&process)
     }
 
-    /// Whether the fault affects the messages between a process and a master.
-    fn hits_link(&self, process: &str, node: usize) -> bool {
-        match self.fault_kind {
-            // The master's clients notice nothing.
-            FaultKind::Node(
-                NodeFault::Flush { .. } | NodeFault::Lag { .. } | NodeFault::Counter { .. },
-            ) => false,
-            FaultKind::Node(_) => self.hits_node(node),
-            FaultKind::Net(_) => self.hits_node(node) && self.hits_process(process),
-            FaultKind::Clock(_) | FaultKind::Client(_) | FaultKind::Resource(_) => false,
-        }
-    }
-
-    /// Whether the fault affects requests, and not only replies.
-    const fn hits_requests(&self) -> bool {
-        match self.fault_kind {
-            FaultKind::Net(NetworkFault::Drop(which) | NetworkFault::Hold(which)) => {
-                !matches!(which.what, Side::Reply)
-            }
-            FaultKind::Net(
-                NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. },
-            ) => !matches!(what, Side::Reply),
-            FaultKind::Node(
-                NodeFault::Slow { .. } | NodeFault::Full { .. } | NodeFault::Evict { .. },
-            ) => false,
-            _ => true,
-        }
-    }
-
-    /// The delay of a fault that only delays messages; none: it does worse.
-    fn delay(&self) -> Option<Ns> {
-        match self.fault_kind {
-            FaultKind::Node(NodeFault::Slow { by, .. })
-            | FaultKind::Net(NetworkFault::Delay { by, .. }) => Some(time::of(by.0)),
-            _ => None,
-        }
+    /// The effect of the fault on the messages between a process and a master.
+    fn on_link(&self, process: &str, node: usize) -> Option<&LinkEffect> {
+        let of_node = matches!(self.fault_kind, FaultKind::Node(_));
+        let hits = || self.hits_node(node) && (of_node || self.hits_process(process));
+        self.link.as_ref().filter(|_| hits())
     }
 
     /// The rate of a client's lease clock that the fault sets.
@@ -124,25 +119,6 @@ impl Strike<'_> {
 
     const fn duplicates(&self) -> bool {
         matches!(self.fault_kind, FaultKind::Net(NetworkFault::Duplicate(_)))
-    }
-
-    /// How long the link may still be down after the fault is healed.
-    fn grace(&self) -> Ns {
-        // A message that was delayed when the fault ended still arrives late.
-        let late = self.delay().unwrap_or_default();
-        let grace = match self.fault_kind {
-            FaultKind::Node(
-                NodeFault::Pause { .. }
-                | NodeFault::Slow { .. }
-                | NodeFault::Full { .. }
-                | NodeFault::Evict { .. },
-            )
-            | FaultKind::Net(
-                NetworkFault::Hold(_) | NetworkFault::Delay { .. } | NetworkFault::Duplicate(_),
-            ) => GO_ON,
-            _ => RECONNECT,
-        };
-        grace.saturating_add(late)
     }
 
     /// The masters that the fault hit.
@@ -168,14 +144,13 @@ pub(crate) struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
     /// The processes whose messages were held at a gate while its fault struck.
     gates: Vec<(&'a str, Window)>,
-    forgets: bool,
     guards: Guards<'a>,
     /// The state that masters kept: over which fault, which master, until when.
     kept: Vec<(usize, usize, Window)>,
     /// Which masters were asked to raise the counter of a key to that of others, and when.
     certified: Vec<(usize, &'a str, Ns)>,
+    scenario: &'a Scenario,
     node_timeout: Ns,
-    drift_ppm: u32,
 }
 
 impl<'a> Faults<'a> {
@@ -200,14 +175,13 @@ impl<'a> Faults<'a> {
                         stays: false,
                         nodes,
                         processes: hit,
+                        link: LinkEffect::of(fault_kind),
                     });
                 }
                 Event::Command { node, act: Act::Certify { key, .. }, sent, .. } => {
                     certified.push((*node, &**key, *sent));
                 }
-                Event::Kept { fault, node, until } => {
-                    kept.push((*fault, *node, until.tidy()));
-                }
+                Event::Kept { fault, node, until } => kept.push((*fault, *node, until.tidy())),
                 Event::Healed { fault, at, failed } => {
                     let mut latest = strikes.iter_mut().rev();
                     if let Some(strike) = latest.find(|strike| strike.fault == *fault) {
@@ -232,10 +206,9 @@ impl<'a> Faults<'a> {
             strikes,
             kept,
             certified,
-            forgets: world.scenario.cluster.persistence == Persistence::None,
             guards: Guards::of(world.scenario),
+            scenario: world.scenario,
             node_timeout: world.node_timeout,
-            drift_ppm: world.scenario.lock.drift_ppm,
         }
     }
 
@@ -253,8 +226,19 @@ impl<'a> Faults<'a> {
     }
 
     /// The faults that affect the messages between a process and a master.
-    fn on_link(&self, process: &str, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| strike.hits_link(process, node))
+    fn on_link(
+        &self,
+        process: &str,
+        node: usize,
+    ) -> impl Iterator<Item = (&Strike<'a>, &LinkEffect)> {
+        self.strikes.iter().filter_map(move |strike| Some((strike, strike.on_link(process, node)?)))
+    }
+
+    /// The faults that affect the requests of a process to a master, with the time at which they no
+    /// longer do so.
+    fn on_requests(&self, process: &str, node: usize) -> impl Iterator<Item = (&Strike<'a>, Ns)> {
+        let hit = self.on_link(process, node).filter(|(_, link)| link.requests);
+        hit.map(|(strike, link)| (strike, strike.span().to.saturating_add(link.grace)))
     }
 
     /// The deaths of a master. Commands that it had received and not executed are lost.
@@ -267,14 +251,12 @@ impl<'a> Faults<'a> {
 
     /// When a master lost keys, in the order in which the faults struck.
     pub(crate) fn losses(&self, node: usize) -> impl Iterator<Item = Loss> {
-        let loss = move |strike| losses::of(strike, self.forgets, self.kept(strike, node));
-        self.of_node(node).filter_map(loss)
-    }
-
-    /// The state that a master kept over a fault, if it is on record.
-    fn kept(&self, strike: &Strike<'_>, node: usize) -> Option<Window> {
-        let mut known = self.kept.iter().filter(|kept| (kept.0, kept.1) == (strike.fault, node));
-        known.next().map(|kept| kept.2)
+        let forgets = self.scenario.cluster.persistence == Persistence::None;
+        self.of_node(node).filter_map(move |strike| {
+            let mut kept = self.kept.iter();
+            let kept = kept.find(|(fault, of, _)| (*fault, *of) == (strike.fault, node));
+            losses::of(strike, forgets, kept.map(|kept| kept.2))
+        })
     }
 
     /// The name of a fault, by its number in the scenario.
@@ -327,7 +309,8 @@ impl<'a> Faults<'a> {
     /// The faults that keep a client process from doing its part in time: the process stands still,
     /// or its timers run at a rate that drift does not allow.
     pub(crate) fn hinders(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
-        let too_much = |rate: f64| (rate - 1.0).abs() * 1e6 > f64::from(self.drift_ppm);
+        let drift = f64::from(self.scenario.lock.drift_ppm);
+        let too_much = move |rate: f64| (rate - 1.0).abs() * 1e6 > drift;
         self.of_process(process).filter(move |strike| {
             strike.rate().map_or(strike.fault_kind.pauses_clients(), too_much)
         })
@@ -373,10 +356,8 @@ impl<'a> Faults<'a> {
     /// Whether a fault kept a process from sending requests to a master within a span, or up to
     /// `slack` before it. A fault that only affects replies does not do that.
     pub(crate) fn keeps_from(&self, process: &str, node: usize, within: Window, slack: Ns) -> bool {
-        self.on_link(process, node).filter(|strike| strike.hits_requests()).any(|strike| {
-            let span = strike.span();
-            let over = span.to.saturating_add(strike.grace()).saturating_add(slack);
-            Window::new(span.from, over).touches(within)
+        self.on_requests(process, node).any(|(strike, over)| {
+            Window::new(strike.at.from, over.saturating_add(slack)).touches(within)
         })
     }
 
@@ -388,23 +369,21 @@ impl<'a> Faults<'a> {
         node: usize,
         within: Window,
     ) -> impl Iterator<Item = &Strike<'a>> {
-        self.on_link(process, node).filter(move |strike| {
-            !strike.failed && strike.hits_requests() && strike.span().touches(within)
-        })
+        let hit = self.on_requests(process, node).map(|(strike, _)| strike);
+        hit.filter(move |strike| !strike.failed && strike.span().touches(within))
     }
 
     /// When faults began to keep a process from sending requests to a master, and when they no
     /// longer did.
     pub(crate) fn cut_off(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {
-        let hit = self.on_link(process, node).filter(|strike| strike.hits_requests());
-        hit.flat_map(|strike| [strike.at.to, strike.span().to.saturating_add(strike.grace())])
+        self.on_requests(process, node).flat_map(|(strike, over)| [strike.at.to, over])
     }
 
     /// Whether the network may have duplicated requests of a process to a master by an instant.
     /// Then a duplicate may execute after its own clean-up, and much later if the master stood
     /// still.
     pub(crate) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
-        self.on_link(process, node).any(|strike| strike.duplicates() && strike.at.from <= by)
+        self.on_link(process, node).any(|(strike, _)| strike.duplicates() && strike.at.from <= by)
     }
 
     /// Whether a process could reach a master throughout a span.
@@ -414,36 +393,36 @@ impl<'a> Faults<'a> {
         if gates.any(|(of, span)| *of == process && span.touches(through)) {
             return false;
         }
-        let mut on_link = self
-            .on_link(process, node)
-            .filter(|strike| self.link_down(strike, process, node).touches(through));
+        let mut down = self.on_link(process, node).filter(|(strike, link)| {
+            self.link_down(strike, link.grace, process, node).touches(through)
+        });
         // Delays add up, there and back.
         let mut late: Ns = 0;
-        on_link.all(|strike| {
-            late = late.saturating_add(strike.delay().unwrap_or_default());
-            let harmless = strike.duplicates() || strike.delay().is_some();
+        down.all(|(strike, link)| {
+            late = late.saturating_add(link.delay.unwrap_or_default());
+            let harmless = strike.duplicates() || link.delay.is_some();
             harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
     }
 
-    /// How long a fault may keep a link down, including the time until the next attempt to connect.
-    fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Window {
+    /// How long a fault may keep a link down, including the `grace` until the next attempt to
+    /// connect.
+    fn link_down(&self, strike: &Strike<'a>, grace: Ns, process: &str, node: usize) -> Window {
         let span = strike.span();
         // A master that resumes is reachable at once, and so is a link whose messages were held.
         // The exception: the old connection was broken, and the client has given up the new one
         // meanwhile.
-        let mut grace = strike.grace();
-        if matches!(
+        let resumes = matches!(
             strike.fault_kind,
             FaultKind::Node(NodeFault::Pause { .. })
                 | FaultKind::Net(NetworkFault::Hold(_) | NetworkFault::Delay { .. })
-        ) {
-            let broken = self.on_link(process, node).any(|other| {
-                let after = Window::new(other.at.from, other.span().to.saturating_add(RECONNECT));
-                other.grace() >= RECONNECT && after.touches(span)
-            });
-            grace = if broken { grace.max(RECONNECT) } else { grace };
-        }
+        );
+        let broken = |(other, link): (&Strike<'_>, &LinkEffect)| {
+            let after = Window::new(other.at.from, other.span().to.saturating_add(RECONNECT));
+            link.grace >= RECONNECT && after.touches(span)
+        };
+        let is_broken = resumes && self.on_link(process, node).any(broken);
+        let grace = if is_broken { grace.max(RECONNECT) } else { grace };
         Window::new(span.from, span.to.saturating_add(grace))
     }
 
@@ -454,7 +433,7 @@ impl<'a> Faults<'a> {
                 matches!(strike.fault_kind, FaultKind::Node(_)) || strike.hits_process(process);
             ours && strike.span().touches(within)
         });
-        hit.filter_map(Strike::delay).fold(0, Ns::saturating_add)
+        hit.filter_map(|strike| strike.link.as_ref()?.delay).fold(0, Ns::saturating_add)
     }
 
     /// The faults that could not be healed. The harness is to blame for the effects after them.
@@ -463,15 +442,5 @@ impl<'a> Faults<'a> {
         self.strikes
             .iter()
             .filter(|strike| strike.stays && !matches!(strike.fault_kind, FaultKind::Client(_)))
-    }
-
-    /// Whether a fault struck, and did so everywhere. The error is `true` if it failed to strike,
-    /// and `false` if it never did.
-    pub(crate) fn struck(&self, fault: usize) -> Result<(), bool> {
-        match self.strikes.iter().find(|strike| strike.fault == fault) {
-            Some(strike) if strike.failed => Err(true),
-            Some(_) => Ok(()),
-            None => Err(false),
-        }
     }
 }

@@ -37,11 +37,9 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
         };
         // A waiting acquire makes many attempts. The attempt that won sent nothing before its first
         // key was set.
-        let called = lease.reply.from.unwrap_or(lease.asked);
         let first = lease.votes(&case.keys).map(|key| key.life.set.from).min();
-        let called = first.map_or(called, |first| first.max(called));
-        let returned = lease.reply.returned();
-        let fenced = Fenced { lease, token, called, returned };
+        let called = lease.called().max(first.unwrap_or(Ns::MIN));
+        let fenced = Fenced { lease, token, called, returned: lease.reply.returned() };
         of_resource.entry(lease.resource).or_default().push(fenced);
     }
     findings.extend(of_resource.values().flat_map(|leases| wrong(case, leases)));
@@ -57,23 +55,23 @@ pub(crate) fn is_used(case: &Case<'_>) -> bool {
         || case.world.records.iter().any(|record| presented(&record.event))
 }
 
+fn bug(line: String, at: Ns) -> Violation {
+    Violation::bug(Property::FencedResource, vec![line], at, at)
+}
+
 /// A handle whose fencing token is missing, or differs from that of its lease.
 fn another(lease: &Lease<'_>, reply: &Reply<'_>) -> Option<Violation> {
     if reply.fence == lease.reply.fence {
         return None;
     }
     let named = |token: Option<u64>| token.map_or("none".to_owned(), |token| token.to_string());
-    let at = reply.returned();
-    let lines = vec![format!(
-        "{} acquired {} again at {}, and the fencing token of the same lease was {} and is {}: \
-         whatever was presented under one of them is refused under the other",
-        lease.client,
-        lease.resource,
-        Ms(at),
-        named(lease.reply.fence),
-        named(reply.fence)
-    )];
-    Some(Violation::bug(Property::FencedResource, lines, at, at))
+    let (was, is) = (named(lease.reply.fence), named(reply.fence));
+    let what = format!(
+        "again at {}, and the fencing token of the same lease was {was} and is {is}: whatever was \
+         presented under one of them is refused under the other",
+        Ms(reply.returned())
+    );
+    Some(bug(format!("{} acquired {} {what}", lease.client, lease.resource), reply.returned()))
 }
 
 /// The violations among the fencing tokens of one resource.
@@ -149,14 +147,9 @@ fn without_token(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if !case.world.is_fenced(lease.process) {
         return None;
     }
-    let at = lease.reply.ns;
-    let lines = vec![format!(
-        "{} was granted {} at {} without a fencing token",
-        lease.client,
-        lease.resource,
-        Ms(at)
-    )];
-    Some(Violation::bug(Property::FencedResource, lines, at, at))
+    let (client, resource, at) = (lease.client, lease.resource, lease.reply.ns);
+    let line = format!("{client} was granted {resource} at {} without a fencing token", Ms(at));
+    Some(bug(line, at))
 }
 
 /// Why masters that granted both leases may have continued from a smaller number.
@@ -171,7 +164,7 @@ fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<Reas
     let all = (1..=case.world.n).filter(known).count();
     let shared = (own.q + others.q).saturating_sub(all).max(1);
     let mut nodes = 0;
-    let mut why = Vec::new();
+    let mut why: Vec<Reason> = Vec::new();
     for node in 1..=case.world.n {
         let (Some(first), Some(second)) = (set(before, node), set(after, node)) else { continue };
         let so_far = why.len();
@@ -185,10 +178,9 @@ fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<Reas
         }
         let gain = case.clocks.gain(node, first.from, second.to);
         if let Some(gain) = gain.filter(|gain| gain.all >= time::of(FENCING_COUNTER_TTL)) {
-            let line = format!(
-                "the counter of master {node} expired: its clock was set {} forward",
-                Ms(gain.by)
-            );
+            let by = Ms(gain.by);
+            let line =
+                format!("the counter of master {node} expired: its clock was set {by} forward");
             why.push((gain.cause, line));
         }
         nodes += usize::from(why.len() > so_far);

@@ -22,21 +22,20 @@ pub(crate) fn reason(case: &Case<'_>) -> Option<String> {
     }
     let leases: Vec<&Lease<'_>> =
         case.leases.iter().filter(|lease| lease.phase == Phase::Run).collect();
-    let contests = Contests::of(case, &leases);
+    let contests = Contest::all(case, &leases);
     let reason = never_granted(case, &leases)
-        .or_else(|| contests.kept())
-        .or_else(|| contests.distrusted())
+        .or_else(|| kept(case, &contests))
+        .or_else(|| contests.iter().find_map(Contest::distrusted))
         .or_else(|| refused_access(case))
         .or_else(|| untouched(case, &leases))
-        .or_else(|| contests.none())?;
+        .or_else(|| contests.is_empty().then_some(NOT_ASKED.to_owned()))?;
     // The first word is never a name.
     let (first, rest) = reason.split_at_checked(1)?;
     Some(format!("{}{rest}.", first.to_uppercase()))
 }
 
-fn is_acquire(request: &Request<'_>) -> bool {
-    request.is_acquire() && request.phase == Phase::Run
-}
+const NOT_ASKED: &str = "no client asked for a resource while another client held it, so no fault \
+                         could let a second client in";
 
 /// A lease, and the acquires of other clients that were open while its client believed in it.
 struct Contest<'c, 'a> {
@@ -46,16 +45,12 @@ struct Contest<'c, 'a> {
     span: Window,
 }
 
-struct Contests<'c, 'a> {
-    case: &'c Case<'a>,
-    all: Vec<Contest<'c, 'a>>,
-}
-
-impl<'c, 'a> Contests<'c, 'a> {
-    fn of(case: &'c Case<'a>, leases: &[&'c Lease<'a>]) -> Self {
+impl<'c, 'a> Contest<'c, 'a> {
+    /// The contests of all leases, in the order of the leases.
+    fn all(case: &'c Case<'a>, leases: &[&'c Lease<'a>]) -> Vec<Self> {
         // The acquires of each client, in the order in which it sent them.
         let mut acquires: BTreeMap<(&str, &str), Vec<&Request<'_>>> = BTreeMap::new();
-        for request in case.requests.iter().filter(|request| is_acquire(request)) {
+        for request in case.requests.iter().filter(|request| request.is_acquire_of_run()) {
             if let Some(resource) = request.resource {
                 acquires.entry((resource, request.client)).or_default().push(request);
             }
@@ -77,76 +72,24 @@ impl<'c, 'a> Contests<'c, 'a> {
             let span = spans.reduce(Window::and_what_is_between)?;
             Some(Contest { lease, rivals, span })
         };
-        let all = leases.iter().filter_map(contest);
-        Self { case, all: all.collect() }
+        leases.iter().filter_map(contest).collect()
     }
 
-    /// Whether so many masters kept the key of each of these leases that the others were no quorum.
-    fn kept(&self) -> Option<String> {
-        let case = self.case;
-        let kept: Vec<Vec<usize>> = self.all.iter().map(|one| one.kept(case)).collect();
-        let all = || self.all.iter().zip(&kept);
-        if self.all.is_empty() || !all().all(|(one, kept)| one.is_kept_out(case, kept)) {
-            return None;
-        }
-        let mut locks = self.all.iter().flat_map(|one| {
-            let rivals = one.rivals.iter().map(|rival| rival.process);
-            rivals.chain([one.lease.process]).map(|process| case.world.lock_of(process))
-        });
-        let first = locks.next()?;
-        if !locks.all(|lock| lock.masters == first.masters && lock.q == first.q) {
-            return Some(
-                "whenever a client asked for the resource of another one's lease, so many masters \
-                 kept the key of the lease that the others were no quorum"
-                    .to_owned(),
-            );
-        }
-        let (n, q) = (first.n, first.q);
-        if let ([one], [kept]) = (&self.all[..], &kept[..]) {
-            return Some(one.sentence(case, kept, n, q));
-        }
-        let least = kept.iter().map(Vec::len).min()?;
+    /// The report of a rival that does not count the grant of a master.
+    fn distrusted(&self) -> Option<String> {
+        let (rival, text) = self.rivals.iter().find_map(|rival| {
+            let text = rival.reply.filter(|reply| !reply.ok)?.text?;
+            text.contains(DISTRUSTED).then_some((rival.client, text))
+        })?;
+        // `master 1: distrusted for another 1.8s: and so on`.
+        let parts: Vec<&str> = text.split(": ").take(2).collect();
+        let (client, resource) = (self.lease.client, self.lease.resource);
+        let parts = parts.join(": ");
         Some(format!(
-            "another client asked for the resource during {} leases, and meanwhile at least \
-             {least} of {n} masters kept the key of each: at most {} could grant, and a quorum \
-             takes {q}",
-            self.all.len(),
-            n.saturating_sub(least)
+            "while {client} held {resource}, {rival} was refused it and reported “{parts}”"
         ))
     }
 
-    /// A client that reported that it does not count the grant of a master.
-    fn distrusted(&self) -> Option<String> {
-        self.all.iter().find_map(|one| {
-            let lease = one.lease;
-            let text = |rival: &&&Request<'a>| {
-                let failed = rival.reply.filter(|reply| !reply.ok)?;
-                failed.text.filter(|text| text.contains(DISTRUSTED))
-            };
-            let rival = one.rivals.iter().find(|rival| text(rival).is_some())?;
-            // `master 1: distrusted for another 1.8s: and so on`.
-            let parts: Vec<&str> = text(&rival)?.split(": ").take(2).collect();
-            Some(format!(
-                "while {} held {}, {} was refused it and reported “{}”",
-                lease.client,
-                lease.resource,
-                rival.client,
-                parts.join(": ")
-            ))
-        })
-    }
-
-    /// Whether no client asked for a resource while another one held it.
-    fn none(&self) -> Option<String> {
-        self.all.is_empty().then(|| {
-            "no client asked for a resource while another client held it, so no fault could let a \
-             second client in"
-                .to_owned()
-        })
-    }
-}
-
-impl Contest<'_, '_> {
     /// Whether no rival has a quorum without the masters that kept the key of the lease.
     fn is_kept_out(&self, case: &Case<'_>, kept: &[usize]) -> bool {
         self.rivals.iter().all(|rival| {
@@ -198,6 +141,37 @@ impl Contest<'_, '_> {
     }
 }
 
+/// Whether so many masters kept the key of each of these leases that the others were no quorum.
+fn kept(case: &Case<'_>, all: &[Contest<'_, '_>]) -> Option<String> {
+    let kept: Vec<Vec<usize>> = all.iter().map(|one| one.kept(case)).collect();
+    if all.is_empty() || !all.iter().zip(&kept).all(|(one, kept)| one.is_kept_out(case, kept)) {
+        return None;
+    }
+    let mut locks = all.iter().flat_map(|one| {
+        let rivals = one.rivals.iter().map(|rival| rival.process);
+        rivals.chain([one.lease.process]).map(|process| case.world.lock_of(process))
+    });
+    let first = locks.next()?;
+    if !locks.all(|lock| lock.masters == first.masters && lock.q == first.q) {
+        return Some(
+            "whenever a client asked for the resource of another one's lease, so many masters \
+             kept the key of the lease that the others were no quorum"
+                .to_owned(),
+        );
+    }
+    let (n, q) = (first.n, first.q);
+    if let ([one], [kept]) = (all, &kept[..]) {
+        return Some(one.sentence(case, kept, n, q));
+    }
+    let least = kept.iter().map(Vec::len).min()?;
+    Some(format!(
+        "another client asked for the resource during {} leases, and meanwhile at least {least} of \
+         {n} masters kept the key of each: at most {} could grant, and a quorum takes {q}",
+        all.len(),
+        n.saturating_sub(least)
+    ))
+}
+
 /// The whole time in which a client may have believed in its lease.
 fn outer(lease: &Lease<'_>) -> Window {
     let holds = lease.holds.iter().map(|hold| hold.outer);
@@ -213,7 +187,7 @@ fn sorted(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
 
 /// Whether no acquire was granted at all.
 fn never_granted(case: &Case<'_>, leases: &[&Lease<'_>]) -> Option<String> {
-    let asked = leases.is_empty() && case.requests.iter().any(is_acquire);
+    let asked = leases.is_empty() && case.requests.iter().any(Request::is_acquire_of_run);
     asked.then(|| {
         "no acquire was granted before the faults were healed, so there was no lease to break"
             .to_owned()

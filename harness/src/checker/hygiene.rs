@@ -3,19 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::history::{Event, LeftKey, Ns, Phase};
+use crate::history::{Event, LeftKey, Ns, Phase, Window};
 use crate::scenario::Property;
 
+use super::case::CLEANS_UP;
 use super::commands::{BOOKS, QUEUES};
+use super::requests::Request;
 use super::time::{self, Ms};
 use super::{Case, Violation};
-
-mod partial;
 
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings = left(case);
     findings.extend(foreign(case));
-    findings.extend(partial::check(case));
+    let several = case.requests.iter().filter(|request| !request.with.is_empty());
+    let several = several.filter(|request| request.is_acquire());
+    findings.extend(several.filter_map(|request| partial(case, request)));
     findings
 }
 
@@ -81,8 +83,8 @@ fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
     let holds = case.leases.iter().filter(|lease| lease.token == Some(value));
     let mut holds = holds.flat_map(|lease| &lease.holds);
     let asks = case.requests.iter().filter(|request| request.is_acquire());
-    let mut asks = asks.filter(|request| request.asked <= at && request.replied() >= at);
-    holds.any(|hold| (hold.outer.from..=hold.outer.to).contains(&at))
+    let mut asks = asks.filter(|request| request.span().contains(at));
+    holds.any(|hold| hold.outer.contains(at))
         || asks.any(|request| case.keys.setter(value) == Some(request.process))
 }
 
@@ -90,14 +92,10 @@ fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
 fn foreign(case: &Case<'_>) -> impl Iterator<Item = Violation> {
     case.keys.foreign.iter().map(|foreign| {
         let victim = &case.keys.all[foreign.victim];
-        let did = match (foreign.deletes, foreign.sure) {
-            (true, true) => "deleted",
-            (true, false) => "may have deleted",
-            (false, true) => "prolonged",
-            (false, false) => "may have prolonged",
-        };
+        let may = if foreign.sure { "" } else { "may have " };
+        let did = if foreign.deletes { "deleted" } else { "prolonged" };
         let line = format!(
-            "{} {did} on master {} at {} the key that {} had set at {}, token {}",
+            "{} {may}{did} on master {} at {} the key that {} had set at {}, token {}",
             foreign.process,
             foreign.node,
             Ms(foreign.when.from),
@@ -107,5 +105,54 @@ fn foreign(case: &Case<'_>) -> impl Iterator<Item = Violation> {
         );
         let found = if foreign.sure { bug } else { possible };
         found(line, foreign.when.from, foreign.when.to)
+    })
+}
+
+/// All or nothing: the first key of a request for several resources that was kept, while the client
+/// waited for the others or after a refusal, for longer than it takes to learn that one is taken.
+fn partial(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
+    let resource = request.resource?;
+    // If several clients of one process want a resource, the record does not show whose attempt set
+    // a key.
+    let wants_too = |other: &Request<'_>| {
+        (other.process, other.resource) == (request.process, request.resource)
+            && other.client != request.client
+            && other.is_acquire()
+    };
+    if case.requests.iter().any(wants_too) {
+        return None;
+    }
+    let during = Window::new(request.asked, request.replied().min(case.world.end));
+    let own = case.keys.all.iter().filter(|key| {
+        key.process == request.process
+            && key.resource == Some(resource)
+            && key.sure
+            && during.contains(key.made.from)
+    });
+    // These are the votes on the other resources, the replies that name the clients that hold them,
+    // and the rounds that certify numbers.
+    let rounds = if case.world.scenario.options_of(request.process).fencing { 5 } else { 3 };
+    let timeouts = case.world.node_timeout.saturating_mul(rounds);
+    let bound = timeouts.saturating_add(CLEANS_UP);
+    own.filter(|key| !case.is_helpless(key, key.possible, 0)).find_map(|key| {
+        let delays = case.faults.delays(request.process, key.possible).saturating_mul(4);
+        let bound = bound.saturating_add(delays);
+        // Once the key is granted with the others, the client keeps it by right.
+        let right = case.lease_of(key.token).map_or(Ns::MAX, |lease| lease.start.from);
+        let kept = Window::new(key.certain.from, key.certain.to.min(right));
+        (kept.length() > bound).then(|| {
+            let line = format!(
+                "{} asked for {resource} and {} at {}, and kept {resource} on master {} from {} to \
+                 {} without the others: at most {} would do",
+                request.client,
+                request.with.join(" and "),
+                Ms(request.asked),
+                key.node,
+                Ms(kept.from),
+                Ms(kept.to),
+                Ms(bound)
+            );
+            bug(line, kept.from, kept.to)
+        })
     })
 }

@@ -115,25 +115,18 @@ impl<'a> Keys<'a> {
     ) -> Self {
         let mut keys = Self { by_token: vec![Vec::new(); tokens.count()], ..Self::default() };
         for ((_, key), of_key) in commands {
-            let resource = world.resource(key);
-            let mut one = OneKey::new(resource, faults, clocks);
-            for command in of_key {
-                one.take(&mut keys, command);
-            }
+            let (resource, open, gone) = (world.resource(key), Vec::new(), Vec::new());
+            let mut one = OneKey { resource, faults, clocks, open, gone };
+            of_key.iter().for_each(|command| one.take(&mut keys, command));
         }
-        let lives = keys.all.iter().map(|all| all.possible.length());
-        keys.longest = lives.max().unwrap_or(0);
-        for (index, presence) in keys.all.iter().enumerate() {
-            keys.by_token[presence.number].push(index);
+        for (index, key) in keys.all.iter().enumerate() {
+            keys.longest = keys.longest.max(key.possible.length());
+            keys.by_token[key.number].push(index);
+            keys.granted.extend((key.sure && key.granted).then_some(index));
         }
-        for of_one in &mut keys.by_token {
+        for of_one in keys.by_token.iter_mut().chain([&mut keys.granted]) {
             of_one.sort_by_key(|index| keys.all[*index].made.from);
         }
-        keys.granted.extend((0..keys.all.len()).filter(|index| {
-            let presence = &keys.all[*index];
-            presence.sure && presence.granted
-        }));
-        keys.granted.sort_by_key(|index| keys.all[*index].made.from);
         keys.opaque.values_mut().for_each(|times| times.sort_unstable());
         keys.keeps.values_mut().for_each(|times| times.sort_unstable());
         keys.tokens = tokens;
@@ -152,10 +145,8 @@ impl<'a> Keys<'a> {
         let oldest = within.from.saturating_sub(self.longest);
         let begin = all.partition_point(|index| self.all[*index].made.from < oldest);
         let found = all.get(begin..end).unwrap_or_default().iter().map(|index| &self.all[*index]);
-        found.filter(move |presence| {
-            presence.possible.to >= within.from
-                && presence.resource.is_none_or(|name| name == resource)
-        })
+        found
+            .filter(move |presence| presence.possible.to >= within.from && presence.is_of(resource))
     }
 
     /// The token that a process last set for a resource on a quorum of masters within a span: other
@@ -229,6 +220,11 @@ impl<'a> Keys<'a> {
 }
 
 impl<'a> Presence<'a> {
+    /// Whether it is the key of a resource, or may be.
+    pub(crate) fn is_of(&self, resource: &str) -> bool {
+        self.resource.is_none_or(|name| name == resource)
+    }
+
     /// When the key was certainly there. Empty if it may not have been there at all.
     pub(crate) fn surely(&self) -> Window {
         if self.sure { self.certain } else { Window::at(self.possible.to) }
@@ -262,7 +258,7 @@ impl<'a> Presence<'a> {
 
     fn delete(&mut self, command: &Command<'a>) {
         self.ends(command.when);
-        let deleted = Deleted { process: command.process, when: command.when, sure: true };
-        self.deleted = Some(deleted);
+        let Command { process, when, .. } = *command;
+        self.deleted = Some(Deleted { process, when, sure: true });
     }
 }

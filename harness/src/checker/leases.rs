@@ -3,17 +3,14 @@
 //! lease, and an outer span, in which it may have.
 
 use crate::client_protocol::FailureReason;
-use crate::history::{Ns, Phase, Window};
+use crate::history::{Event, Ns, Phase, Record, Window};
 
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
 use super::maps::{Map, count};
 use super::requests::{Reply, Request};
+use super::time;
 use super::world::World;
-
-mod gather;
-
-use gather::gather;
 
 /// A span of time in which a client counted on a lease.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +85,11 @@ impl Ending {
 }
 
 impl<'a> Lease<'a> {
+    /// When the client called its library, as far as it is known.
+    pub(crate) fn called(&self) -> Ns {
+        self.reply.from.unwrap_or(self.asked)
+    }
+
     /// The whole time of the lease, with its gaps.
     pub(crate) fn span(&self) -> Window {
         let to = self.holds.iter().map(|hold| hold.outer.to).max();
@@ -100,9 +102,45 @@ impl<'a> Lease<'a> {
         self.holds.iter().map(|hold| hold.inner)
     }
 
+    /// The last deadline while the records are read.
+    fn latest_deadline(&self) -> Window {
+        self.extensions.last().map_or(self.deadline, |last| last.deadline)
+    }
+
     fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
-        let before = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        let before = self.latest_deadline();
         self.extensions.push(Extension { at, deadline, request, before });
+    }
+
+    /// The owner gets another handle, and counts on the deadline that came with it.
+    fn reenter(&mut self, index: usize, request: &Request<'_>, reply: Reply<'a>) {
+        self.others += 1;
+        self.again.push(reply);
+        let now = self.latest_deadline();
+        if let Some(deadline) = promised(request, reply).filter(|deadline| deadline.to > now.to) {
+            self.extend(reply.at, deadline, Some(index));
+        }
+    }
+
+    /// The owner releases a handle. It counts on the lease until it releases the last one.
+    fn give_back(&mut self, index: usize) {
+        match self.others.checked_sub(1) {
+            Some(left) => self.others = left,
+            None => {
+                self.release.get_or_insert(index);
+            }
+        }
+    }
+
+    /// A client that asks for a shorter TTL counts on less from then on, regardless of the result.
+    /// It does not report that it does so.
+    fn may_shorten(&mut self, request: &Request<'_>) {
+        let Some(ttl) = request.ttl_ms else { return };
+        let now = self.latest_deadline();
+        let shorter = request.asked.saturating_add(time::of_ms(ttl));
+        if shorter < now.from {
+            self.extend(None, Window::new(shorter, now.to), None);
+        }
     }
 
     /// Where the lease's token was, or may have been, during the acquire and while the lease lived.
@@ -149,36 +187,27 @@ pub(crate) fn of<'a>(
     keys: &Keys<'a>,
 ) -> Vec<Lease<'a>> {
     let mut leases = gather(world, requests, keys);
-    let replaced = replaced(&leases);
-    for (index, lease) in leases.iter_mut().enumerate() {
-        settle(index, lease, replaced[index], world, faults, requests, keys);
+    // When the next lease of the same client on the same resource was granted. A lease gives way to
+    // the next one at the answer that granted that one, so the check can still find an overlap of
+    // the two.
+    let mut next: Map<(&str, &str), Ns> = Map::default();
+    for (index, lease) in leases.iter_mut().enumerate().rev() {
+        let replaced = next.insert((lease.client, lease.resource), lease.reply.ns);
+        let released = lease.release.map(|release| released(&requests[release], lease.token, keys));
+        let ends = [
+            (released, Ending::Release),
+            (lease.lost.map(Window::at), Ending::Lost),
+            (faults.death(lease.process), Ending::Death),
+            (replaced.map(Window::at), Ending::Replaced),
+            (world.breakdown(lease.process), Ending::Death),
+        ];
+        settle(index, lease, ends);
     }
     leases
 }
 
-/// When each lease gave way to the next lease of the same client on the same resource: at the
-/// answer that granted the next one. The check can therefore still find an overlap of the two.
-fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
-    let mut next: Map<(&str, &str), Ns> = Map::default();
-    let mut replaced: Vec<Option<Ns>> = leases
-        .iter()
-        .rev()
-        .map(|lease| next.insert((lease.client, lease.resource), lease.reply.ns))
-        .collect();
-    replaced.reverse();
-    replaced
-}
-
 /// Computes the ends of a lease's holds.
-fn settle<'a>(
-    index: usize,
-    lease: &mut Lease<'a>,
-    replaced: Option<Ns>,
-    world: &World<'a>,
-    faults: &Faults<'a>,
-    requests: &[Request<'a>],
-    keys: &Keys<'a>,
-) {
+fn settle(index: usize, lease: &mut Lease<'_>, ends: [(Option<Window>, Ending); 5]) {
     let mut holds = Vec::new();
     let mut start = lease.start;
     for extension in &lease.extensions {
@@ -194,35 +223,19 @@ fn settle<'a>(
     holds.push((start, lease.deadline));
 
     let mut cut = Window::at(Ns::MAX);
-    let mut ends = |when: Window, what: Ending| {
+    for (when, ending) in ends {
+        let Some(when) = when else { continue };
         if when.from < cut.from && when.from < lease.deadline.from {
-            lease.ending = what;
+            lease.ending = ending;
         }
         cut = Window::new(cut.from.min(when.from), cut.to.min(when.to));
+    }
+    let hold = |(start, end): (Window, Window)| Hold {
+        lease: index,
+        inner: Window::new(start.to, end.from.min(cut.from)),
+        outer: Window::new(start.from, end.to.min(cut.to)),
     };
-    if let Some(release) = lease.release {
-        ends(released(&requests[release], lease.token, keys), Ending::Release);
-    }
-    if let Some(at) = lease.lost {
-        ends(Window::at(at), Ending::Lost);
-    }
-    if let Some(at) = faults.death(lease.process) {
-        ends(at, Ending::Death);
-    }
-    if let Some(at) = replaced {
-        ends(Window::at(at), Ending::Replaced);
-    }
-    if let Some(at) = world.breakdown(lease.process) {
-        ends(at, Ending::Death);
-    }
-    lease.holds = holds
-        .into_iter()
-        .map(|(start, end)| Hold {
-            lease: index,
-            inner: Window::new(start.to, end.from.min(cut.from)),
-            outer: Window::new(start.from, end.to.min(cut.to)),
-        })
-        .collect();
+    lease.holds = holds.into_iter().map(hold).collect();
 }
 
 /// When a client gave its lease up.
@@ -238,4 +251,131 @@ fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Wind
     let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
     let to = release.replied().min(deleted.unwrap_or(Ns::MAX));
     Window::new(release.asked, to.max(release.asked))
+}
+
+/// The leases as they were handed out, extended, released and lost: from the records, in their
+/// order. [`settle`] computes where their holds end.
+fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> Vec<Lease<'a>> {
+    // The request that changes a lease at each record.
+    let mut changes: Vec<Option<usize>> = vec![None; world.records.len()];
+    for (index, request) in requests.iter().enumerate() {
+        match (request.op, request.reply.filter(|reply| reply.ok)) {
+            ("acquire" | "extend", Some(reply)) => changes[reply.record] = Some(index),
+            ("release" | "extend", _) => changes[request.record] = Some(index),
+            _ => {}
+        }
+    }
+    let mut leases: Vec<Lease<'a>> = Vec::new();
+    let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
+    for (Record { event, .. }, change) in world.records.iter().zip(changes) {
+        match event {
+            Event::Requested { .. } | Event::Replied { .. } => {
+                let Some(index) = change else { continue };
+                let request = &requests[index];
+                let Some(resource) = request.resource else { continue };
+                let known = of_client.entry((request.client, resource)).or_default();
+                let latest = known.last().map(|latest| &mut leases[*latest]);
+                match (request.op, request.reply.filter(|reply| reply.ok), latest) {
+                    ("release", _, Some(lease)) => lease.give_back(index),
+                    ("acquire", Some(reply), Some(lease)) if reply.handles > Some(1) => {
+                        lease.reenter(index, request, reply);
+                    }
+                    ("acquire", Some(reply), _) => {
+                        known.push(leases.len());
+                        leases.push(granted(index, request, resource, reply, world, keys));
+                    }
+                    ("extend", Some(reply), Some(lease)) => {
+                        if let Some(deadline) = promised(request, reply) {
+                            lease.extend(reply.at, deadline, Some(index));
+                        }
+                    }
+                    // The result is unknown.
+                    ("extend", None, Some(lease)) => lease.may_shorten(request),
+                    _ => {}
+                }
+            }
+            Event::Extended { client, resource, deadline } => {
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                if let Some(lease) = known.and_then(|known| known.last()) {
+                    leases[*lease].extend(None, Window::at(*deadline), None);
+                }
+            }
+            Event::Lost { client, resource, at } => {
+                // The notice may be about the lease before the last one.
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                let mut known = known.into_iter().flatten();
+                if let Some(lease) = known.rfind(|lease| leases[**lease].start.from <= *at) {
+                    leases[*lease].lost.get_or_insert(*at);
+                }
+            }
+            _ => {}
+        }
+    }
+    leases
+}
+
+/// The deadline that a reply promises, if it promises one.
+fn promised(request: &Request<'_>, reply: Reply<'_>) -> Option<Window> {
+    if let Some(deadline) = reply.deadline {
+        return Some(Window::at(deadline));
+    }
+    let valid = time::of_ms(reply.valid_ms?);
+    // The remaining validity counts from the return of the library, if that time is known.
+    let from = reply.at.unwrap_or(request.asked).saturating_add(valid);
+    let to = reply.returned().saturating_add(valid);
+    Some(Window::new(from, to))
+}
+
+fn granted<'a>(
+    index: usize,
+    request: &Request<'a>,
+    resource: &'a str,
+    reply: Reply<'a>,
+    world: &World<'a>,
+    keys: &Keys<'a>,
+) -> Lease<'a> {
+    let during = Window::new(request.asked, reply.ns);
+    let reported = reply.token.filter(|token| keys.knows(token));
+    let enough = world.lock_of(request.process).q;
+    let token = reported.or_else(|| keys.last_set(request.process, resource, during, enough));
+    // No interpretable command set a key: then nothing can be concluded about its keys.
+    let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
+    let token = if opaque { None } else { token.or(reply.token) };
+    // Without a stamp, a client may first have counted on its lease when it received the grants of
+    // a quorum.
+    let quorum = || {
+        let granted = keys.of_token(token?, resource, during);
+        let own = granted.filter(|key| key.granted && key.made.from >= request.asked);
+        let mut learnt: Vec<Ns> = own.filter_map(|key| key.delivered).collect();
+        learnt.sort_unstable();
+        learnt.get(enough - 1).copied()
+    };
+    let start = reply.at.map_or_else(
+        || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
+        Window::at,
+    );
+    let deadline = promised(request, reply).unwrap_or_else(|| {
+        // A lock without deadlines: its lease is good for one TTL at most.
+        let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
+        Window::new(request.asked.saturating_add(ttl), reply.ns.saturating_add(ttl))
+    });
+    Lease {
+        request: index,
+        client: request.client,
+        process: request.process,
+        resource,
+        token,
+        phase: request.phase,
+        asked: request.asked,
+        reply,
+        start: start.tidy(),
+        deadline,
+        extensions: Vec::new(),
+        others: 0,
+        again: Vec::new(),
+        release: None,
+        lost: None,
+        ending: Ending::Deadline,
+        holds: Vec::new(),
+    }
 }

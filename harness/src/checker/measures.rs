@@ -18,10 +18,7 @@ fn granted<'c, 'h>(case: &'c Case<'h>) -> Vec<&'c Lease<'h>> {
 /// The times of the granted acquires, and those from the end of a lease to the next grant.
 pub(crate) fn times(case: &Case<'_>) -> (Vec<Ns>, Vec<Ns>) {
     let granted = granted(case);
-    let took = granted.iter().map(|lease| {
-        let from = lease.reply.from.unwrap_or(lease.asked);
-        lease.reply.returned().saturating_sub(from)
-    });
+    let took = granted.iter().map(|lease| lease.reply.returned().saturating_sub(lease.called()));
     (took.collect(), hand_overs(&granted))
 }
 
@@ -49,9 +46,8 @@ pub(crate) fn commands(case: &Case<'_>) -> Vec<i64> {
     let tokens: Set<&str> = case.leases.iter().filter_map(|lease| lease.token).collect();
     let alone = granted(case).into_iter().filter(|lease| clients.get(lease.process) == Some(&1));
     let count = alone.filter_map(|lease| {
-        let called = lease.reply.from.unwrap_or(lease.asked);
         let commands = sent_for.get(&(lease.process, lease.resource))?;
-        let begin = commands.partition_point(|(sent, _)| *sent < called);
+        let begin = commands.partition_point(|(sent, _)| *sent < lease.called());
         let end = commands.partition_point(|(sent, _)| *sent <= lease.reply.returned());
         let is_own = |token: Option<&str>| {
             token == lease.token || token.is_none_or(|token| !tokens.contains(token))

@@ -4,12 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client_protocol::FailureReason;
-use crate::history::{Event, Phase, Record};
+use crate::history::{Event, Ns, Phase, Record};
 use crate::scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
 
-use super::requests::Request;
-use super::time::{self, Ms};
-use super::{Case, Observed, Outcome, overtaken, stamps};
+use super::requests::{Reply, Request};
+use super::time::{self, MS, Ms};
+use super::{Case, Observed, Outcome, overtaken};
+
+/// Two readings of the same clock may appear in the wrong order by up to this much.
+const SKEW: Ns = MS;
 
 /// The deviations from the expectation.
 #[derive(Default)]
@@ -50,9 +53,7 @@ pub(crate) fn of(
     commands(case, &mut lines);
     overtaken(case, &mut lines);
     faults(case, &mut lines);
-    for line in stamps::check(case) {
-        lines.add(Outcome::Differs, line);
-    }
+    stamps(case, &mut lines);
     for (process, _, why) in &case.world.broken {
         lines.add(Outcome::Differs, format!("process {process}: {why}"));
     }
@@ -125,7 +126,7 @@ fn acquires_of<'a>(case: &'a Case<'_>, name: &str) -> Vec<&'a Request<'a>> {
     let exact = case.world.scenario.clients.iter().any(|client| client.id == name);
     case.requests
         .iter()
-        .filter(|request| request.is_acquire() && request.phase == Phase::Run)
+        .filter(|request| request.is_acquire_of_run())
         .filter(|request| request.client == name || !exact && is_named(request.client, name))
         .collect()
 }
@@ -134,27 +135,23 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.acquires {
         let all = acquires_of(case, name);
         let granted = all.iter().filter(|request| request.granted()).count();
-        let has_failed = |reason, request: &&Request<'_>| {
-            request.reply.is_some_and(|reply| reply.why == Some(reason))
+        let replies: Vec<Reply<'_>> = all.iter().filter_map(|request| request.reply).collect();
+        let failed = |reason| granted == 0 && replies.iter().any(|reply| reply.why == Some(reason));
+        let names_distrust = |reply: &Reply<'_>| {
+            !reply.ok && reply.text.is_some_and(|text| text.contains(DISTRUSTED))
         };
-        let failed = |reason| granted == 0 && all.iter().any(|one| has_failed(reason, one));
-        let names_distrust = |request: &&Request<'_>| {
-            let text = request.reply.filter(|reply| !reply.ok).and_then(|reply| reply.text);
-            text.is_some_and(|text| text.contains(DISTRUSTED))
-        };
-        let replied = all.iter().any(|request| request.reply.is_some());
         let (as_wanted, what) = match wanted {
             Acquires::Granted => (granted > 0, "was never granted"),
             Acquires::AllGranted => {
                 (granted > 0 && granted == all.len(), "was not granted every time")
             }
-            Acquires::Refused => (replied && granted == 0, "was not refused"),
+            Acquires::Refused => (!replies.is_empty() && granted == 0, "was not refused"),
             Acquires::Taken => (failed(FailureReason::Taken), "was not refused as taken"),
             Acquires::NoQuorum => {
                 (failed(FailureReason::NoQuorum), "was not refused for want of a quorum")
             }
             Acquires::Distrusted => (
-                granted == 0 && all.iter().any(names_distrust),
+                granted == 0 && replies.iter().any(names_distrust),
                 "was not refused naming a distrusted master",
             ),
             Acquires::Late => (failed(FailureReason::Late), "was not refused as late"),
@@ -194,13 +191,11 @@ fn within(case: &Case<'_>, lines: &mut Lines) {
         };
         let took = slowest.replied().saturating_sub(slowest.asked);
         if took > time::of(wanted.0) {
-            let line = format!(
-                "within: {} asked at {} and was granted after {}, expected at most {wanted}",
-                slowest.client,
-                Ms(slowest.asked),
-                Ms(took)
-            );
-            lines.unexpected(line);
+            let (client, asked, took) = (slowest.client, Ms(slowest.asked), Ms(took));
+            lines.unexpected(format!(
+                "within: {client} asked at {asked} and was granted after {took}, expected at most \
+                 {wanted}"
+            ));
         }
     }
 }
@@ -229,19 +224,16 @@ fn overtaken(case: &Case<'_>, lines: &mut Lines) {
             lines.add(Outcome::NotSeen, line);
             continue;
         };
-        let (client, asked, since) = (worst.request.client, worst.request.asked, worst.since);
-        let times = worst.times;
+        let (asked, since) = (Ms(worst.request.asked), Ms(worst.since));
+        let (client, times) = (worst.request.client, worst.times);
         match *wanted {
             Overtaken::AtMost(most) if times > most => {
-                let line = format!(
-                    "overtaken: {client} asked at {}, and was in the fair queue from {} on: {} got \
-                     it {times} times before, though it came later each time, expected at most \
-                     {most}",
-                    Ms(asked),
-                    Ms(since),
-                    worst.by.unwrap_or("no client")
-                );
-                lines.unexpected(line);
+                let by = worst.by.unwrap_or("no client");
+                lines.unexpected(format!(
+                    "overtaken: {client} asked at {asked}, and was in the fair queue from {since} \
+                     on: {by} got it {times} times before, though it came later each time, \
+                     expected at most {most}"
+                ));
             }
             Overtaken::Is(Count::Some) if times == 0 => {
                 let line = format!("overtaken: {name} never was, expected at least once");
@@ -255,13 +247,52 @@ fn overtaken(case: &Case<'_>, lines: &mut Lines) {
 fn faults(case: &Case<'_>, lines: &mut Lines) {
     for (index, fault) in case.world.scenario.faults.iter().enumerate() {
         let number = index + 1;
-        if let Err(failed) = case.faults.struck(number) {
-            let what = if failed { "failed to strike" } else { "never struck" };
-            let name = fault.fault_kind.name();
-            lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
-        }
+        let what = match case.faults.strikes().iter().find(|strike| strike.fault == number) {
+            Some(strike) if !strike.failed => continue,
+            Some(_) => "failed to strike",
+            None => "never struck",
+        };
+        let name = fault.fault_kind.name();
+        lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
     }
     for strike in case.faults.not_healed() {
         lines.add(Outcome::Inconclusive, format!("{} could not be healed", strike.name()));
+    }
+}
+
+/// Processes whose stamps cannot be true, each once. A client that reads another clock, or reports
+/// another unit, would move its leases away from all rivals, and everything would look safe.
+fn stamps(case: &Case<'_>, lines: &mut Lines) {
+    let mut reported = BTreeSet::new();
+    let mut report = |process, what: String, stamp| {
+        if reported.insert(process) {
+            let line = format!(
+                "process {process}: {what}, is stamped {}: stamps are nanoseconds of \
+                 CLOCK_MONOTONIC",
+                Ms(stamp)
+            );
+            lines.add(Outcome::Differs, line);
+        }
+    };
+    for request in &case.requests {
+        let Some(reply) = request.reply else { continue };
+        let latest = reply.ns.saturating_add(SKEW);
+        let mut before = request.asked.saturating_sub(SKEW);
+        for stamp in [reply.from, reply.at].into_iter().flatten() {
+            if stamp < before || stamp > latest {
+                let (op, asked, given) = (request.op, Ms(request.asked), Ms(reply.ns));
+                let what = format!("its answer to {op}, asked at {asked} and given at {given}");
+                report(request.process, what, stamp);
+            }
+            before = before.max(stamp);
+        }
+    }
+    for record in case.world.records {
+        if let Event::Lost { client, at, .. } = &record.event
+            && *at > record.ns.saturating_add(SKEW)
+        {
+            let what = format!("its loss, reported at {}", Ms(record.ns));
+            report(case.world.process(client), what, *at);
+        }
     }
 }

@@ -16,6 +16,10 @@ use super::keys::Presence;
 use super::requests::Request;
 use super::time::{self, MS, Ms};
 use super::{Case, Violation};
+use obstacles::{Blocks, Occupants};
+
+mod kept;
+mod obstacles;
 
 /// How much longer an acquire may take where several clients wait for the same resource.
 const RESOLVES: Ns = 800 * MS;
@@ -23,21 +27,13 @@ const RESOLVES: Ns = 800 * MS;
 /// master wakes it: "Every 0.5 to 1 s the waiter looks at one master" (`docs/waiting.md`).
 const LOOKS: Ns = 1_000 * MS;
 
-use blocks::Blocks;
-use occupied::Occupants;
-
-mod blocks;
-mod kept;
-mod line;
-mod occupied;
-
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
     // Computed only when a request needs them.
     let (mut occupants, mut blocks) = (None, None);
     let asked = case.requests.iter().enumerate();
     let mut findings: Vec<Violation> = asked
-        .filter(|(_, request)| request.is_acquire() && request.phase == Phase::Run)
+        .filter(|(_, request)| request.is_acquire_of_run())
         .filter_map(|(index, request)| {
             let ended = end(case, request)?;
             let within = Window::new(request.asked, ended);
@@ -66,7 +62,8 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
                 (busy, bound)
             };
             // Positions of processes that are gone are in the way, too, until they are passed over.
-            let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
+            let stood =
+                all().filter_map(|of| obstacles::queued_until(case, request, of, within)).max();
             let busy = busy.max(stood);
             let silent = request.wait_ms > 0
                 && (ended_silently(case, request, resource, ended)
@@ -124,8 +121,7 @@ fn ended_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, ended:
         let lost = key.life.lost.map(|loss| loss.at);
         let expired = key.deleted.is_none() && key.made.to > request.asked;
         let silent = lost.or(expired.then_some(key.life.expires));
-        key.resource.is_none_or(|name| name == resource)
-            && silent.is_some_and(|silent| during.touches(silent))
+        key.is_of(resource) && silent.is_some_and(|silent| during.touches(silent))
     })
 }
 
@@ -143,16 +139,13 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
                 && other.is_acquire()
                 && (other.process, other.resource) == (key.process, Some(resource))
                 && other.client != request.client
-                && other.span().touches(Window::at(key.made.from))
+                && other.span().contains(key.made.from)
         })
     };
-    let is_lease =
-        |key: &Presence<'_>| case.leases.iter().any(|lease| lease.token == Some(key.token));
+    let is_lease = |key: &Presence<'_>| case.lease_of(key.token).is_some();
     let own = |key: &Presence<'_>| key.process == request.process && key.made.from >= during.from;
-    let ended = case.keys.all.iter().filter(|key| {
-        key.resource.is_none_or(|name| name == resource)
-            && during.touches(Window::at(key.possible.to))
-    });
+    let all = case.keys.all.iter();
+    let ended = all.filter(|key| key.is_of(resource) && during.contains(key.possible.to));
     let of_others = ended.filter(|key| !own(key) || refused(key));
     let last = of_others.max_by_key(|key| key.possible.to);
     last.is_some_and(|key| refused(key) && !is_lease(key))
@@ -161,19 +154,12 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
 /// When a request ended; none: the request is not to be checked.
 fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     let process = request.process;
-    let ended = match request.reply {
-        Some(reply)
-            if matches!(reply.why, Some(FailureReason::Unsupported | FailureReason::Cancelled)) =>
-        {
-            return None;
-        }
-        Some(reply) => reply.ns,
-        None => case.world.until(Phase::Heal),
-    };
+    let ended = request.reply.map_or(case.world.until(Phase::Heal), |reply| reply.ns);
     let span = Window::new(request.asked, ended);
-    let dead = case.death(process).is_some_and(|at| at.from <= ended);
-    let paused = case.faults.is_hindered(process, span, CLEANS_UP);
-    if dead || paused {
+    if request.is_given_up()
+        || case.is_dead_by(process, ended)
+        || case.faults.is_hindered(process, span, CLEANS_UP)
+    {
         return None;
     }
     // A request without a reply failed only if it had time enough.
@@ -196,9 +182,8 @@ fn bound(case: &Case<'_>, request: &Request<'_>, within: Window) -> Ns {
 
 /// The report line with the masters whose counters are at their end.
 pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
-    let masters = case.world.lock_of(process).masters.iter().copied();
-    let spent = masters.filter(|node| case.faults.is_spent(*node, resource, by));
-    let spent: Vec<usize> = spent.collect();
+    let mut spent = case.world.lock_of(process).masters.clone();
+    spent.retain(|node| case.faults.is_spent(*node, resource, by));
     format!(
         "the fencing counters of {resource} were set to their end on {}: they grant no more",
         super::named(&spent)
@@ -208,15 +193,14 @@ pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> S
 fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
     let Request { client, asked, .. } = *request;
     let resource = request.resource.unwrap_or("?");
+    let at = Ms(ended);
     let what = match request.reply {
-        Some(reply) if reply.ok => {
-            format!("got it only at {}: at most {} would do", Ms(ended), Ms(bound))
-        }
+        Some(reply) if reply.ok => format!("got it only at {at}: at most {} would do", Ms(bound)),
         Some(reply) => {
             let why = reply.why.map_or("no reason".to_owned(), super::name_of);
-            format!("was refused at {} ({why})", Ms(ended))
+            format!("was refused at {at} ({why})")
         }
-        None => format!("had no reply by {}", Ms(ended)),
+        None => format!("had no reply by {at}"),
     };
     let lines = vec![
         format!("{client} asked for {resource} at {}, and {what}", Ms(asked)),

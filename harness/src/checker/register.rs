@@ -143,8 +143,9 @@ fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Violation {
     if reasons.is_empty() {
         reasons.push((Cause::Unknown, "nothing on record says why both could write".to_owned()));
     }
-    let property = Property::UnfencedResource;
-    Violation::explained(property, loss.explanation(), reasons, write.read, write.at)
+    let (causes, lines): (Vec<_>, Vec<_>) = reasons.into_iter().unzip();
+    let lines = [loss.explanation(), lines].concat();
+    loss.violation(Property::UnfencedResource, lines, causes)
 }
 
 /// Why a client wrote when it no longer counted on a lease.
@@ -165,27 +166,20 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<Reason> {
         let span = pause.span();
         span.touches(Window::new(looked, sent)) && span.from <= end && end <= span.to
     });
-    Some(match paused {
-        Some(pause) => (
-            Cause::ClientPause,
-            format!(
-                "{client} wrote {after} after the end of its lease: it was paused from {} to {} \
-                 ({}), and had last looked at its deadline at {}",
-                Ms(pause.span().from),
-                Ms(pause.span().to.min(at)),
-                pause.name(),
-                Ms(looked)
-            ),
-        ),
-        None => (
-            Cause::LateWrite,
-            format!(
-                "{client} wrote {after} after the end of its lease, awake: it had last looked at \
-                 its deadline at {}",
-                Ms(looked)
-            ),
-        ),
-    })
+    let (cause, how) = match paused {
+        Some(pause) => {
+            let (from, to) = (Ms(pause.span().from), Ms(pause.span().to.min(at)));
+            let how = format!(": it was paused from {from} to {to} ({}), and", pause.name());
+            (Cause::ClientPause, how)
+        }
+        None => (Cause::LateWrite, ", awake: it".to_owned()),
+    };
+    let looked = Ms(looked);
+    let line = format!(
+        "{client} wrote {after} after the end of its lease{how} had last looked at its deadline at \
+         {looked}"
+    );
+    Some((cause, line))
 }
 
 /// A write that was sent in time, and was still on its way when the lease ended.
@@ -198,12 +192,10 @@ fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> Reason {
         let line = format!("nothing on record says why a write of {client} took until {}", Ms(at));
         return (Cause::Unknown, line);
     };
+    let (sent, came, late) = (Ms(sent), Ms(at), Ms(at.saturating_sub(end)));
     let line = format!(
-        "{client} sent that write at {}, in time, and it came at {}, {} after the end of its lease \
-         ({})",
-        Ms(sent),
-        Ms(at),
-        Ms(at.saturating_sub(end)),
+        "{client} sent that write at {sent}, in time, and it came at {came}, {late} after the end \
+         of its lease ({})",
         fault.name()
     );
     (Cause::ResourceDelay, line)

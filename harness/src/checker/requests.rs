@@ -61,6 +61,12 @@ impl Request<'_> {
         Window::new(self.asked, self.replied())
     }
 
+    /// Whether the client does not support the request, or was asked to give it up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let why = self.reply.and_then(|reply| reply.why);
+        matches!(why, Some(FailureReason::Unsupported | FailureReason::Cancelled))
+    }
+
     /// Whether it succeeded; none: no reply came.
     pub(crate) fn ok(&self) -> Option<bool> {
         self.reply.map(|reply| reply.ok)
@@ -68,6 +74,11 @@ impl Request<'_> {
 
     pub(crate) fn is_acquire(&self) -> bool {
         self.op == "acquire"
+    }
+
+    /// Whether it is an acquire of a client's script, not a final acquire.
+    pub(crate) fn is_acquire_of_run(&self) -> bool {
+        self.is_acquire() && self.phase == Phase::Run
     }
 
     pub(crate) fn granted(&self) -> bool {

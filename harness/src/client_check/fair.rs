@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::peer::{Fault, Peer, PendingRequest};
-use super::{OPTIONS, Session, Verdict, cannot, fine, text_of_reply};
-use crate::client_protocol::{Capability, ClientReply, Op, Options};
+use super::{CheckResult, OPTIONS, Session, fine};
+use crate::client_protocol::{Op, Options};
 
 const RESOURCE: &str = "check-fair";
 const PROCESSES: usize = 3;
@@ -22,41 +22,35 @@ const SOON: Duration = Duration::from_secs(2);
 /// Each process has a client that waits while another process holds the resource. A process that
 /// releases has a second client that wants the resource by then. It must not hand the lease over
 /// within the process.
-pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Capability::Fair) || !session.can(Capability::Wait) {
-        return Ok(cannot("fair"));
-    }
+pub(super) fn fair(session: &mut Session) -> CheckResult {
+    let options = Options { fair: true, ..OPTIONS };
     let mut processes = Vec::new();
+    let mut waiting: VecDeque<(usize, bool, PendingRequest)> = VecDeque::new();
     for _ in 0..PROCESSES {
-        let mut process = session.another(&Options { fair: true, ..OPTIONS })?;
+        let process = Peer::start(&session.command, &session.keys.urls(), &options);
+        let mut process = process.map_err(Fault::Environment)?;
         process.first_line()?;
         processes.push(process);
     }
-    let mut waiting: VecDeque<(usize, bool, PendingRequest)> = VecDeque::new();
     for (number, process) in processes.iter_mut().enumerate() {
         waiting.push_back((number, false, ask(process, false)?));
         process.pass(APART)?;
     }
-    for turn in 0..ROUNDS * PROCESSES {
+    for turn in 1..=ROUNDS * PROCESSES {
         let Some((number, second, asked)) = waiting.pop_front() else { break };
         let process = &mut processes[number];
-        let granted = process.is_answered(asked, SOON)?;
-        if !granted || !process.reply(asked)?.0.ok {
-            return wrong!(
-                "{PROCESSES} processes with the option \"fair\":true want one resource, and turn \
-                 {} is process {}'s, which has waited for longest; it was not granted within \
-                 {SOON:?}: keep the order between processes, or leave `fair` out",
-                turn + 1,
-                number + 1
-            );
-        }
+        ensure!(
+            process.is_answered(asked, SOON)? && process.reply(asked)?.0.ok,
+            "{PROCESSES} processes with the option \"fair\":true want one resource, and turn \
+             {turn} is process {}'s, which has waited for longest; it was not granted within \
+             {SOON:?}: keep the order between processes, or leave `fair` out",
+            number + 1
+        );
         waiting.push_back((number, !second, ask(process, !second)?));
         process.pass(APART)?;
         let release = process.ask(client(second), Op::Release { resource: RESOURCE.into() })?;
-        let (released, _): (ClientReply, _) = process.reply(release)?;
-        if !released.ok {
-            return wrong!("a release was answered {}", text_of_reply(&released));
-        }
+        let (released, _) = process.reply(release)?;
+        ensure!(released.ok, "a release was answered {released}");
     }
     fine(format!("{PROCESSES} processes took {ROUNDS} turns each"))
 }

@@ -33,18 +33,18 @@ impl Keys {
     /// The keys on each living master whose name contains that of the resource.
     pub(super) fn of(&self, resource: &str) -> Result<Vec<Vec<Key>>, Fault> {
         let living = (1..=self.len()).filter(|node| !self.dead.contains(node));
-        living.map(|node| self.on(node, resource)).collect()
+        let on = living.map(|node| {
+            let mut keys = keys::of(&self.masters, node).map_err(Fault::Environment)?;
+            keys.retain(|key| String::from_utf8_lossy(&key.name).contains(resource));
+            Ok(keys)
+        });
+        on.collect()
     }
 
-    fn on(&self, node: usize, resource: &str) -> Result<Vec<Key>, Fault> {
-        let mut keys = keys::of(&self.masters, node).map_err(Fault::Environment)?;
-        keys.retain(|key| String::from_utf8_lossy(&key.name).contains(resource));
-        Ok(keys)
-    }
-
-    /// Waits until no master has a key of the resource. Returns how many masters still have one.
-    pub(super) fn gone(&self, resource: &str, within: Duration) -> Result<usize, Fault> {
-        let until = Instant::now() + within;
+    /// Waits up to a second until no master has a key of the resource. Returns how many masters
+    /// still have one.
+    pub(super) fn gone(&self, resource: &str) -> Result<usize, Fault> {
+        let until = Instant::now() + Duration::from_secs(1);
         loop {
             let left = self.of(resource)?.iter().filter(|keys| !keys.is_empty()).count();
             if left == 0 || Instant::now() >= until {

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use super::Answer;
 use crate::client_protocol::{
     ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
@@ -31,6 +32,8 @@ pub(super) enum Fault {
     Wrong(String),
     /// The driver is wrong, and no further check is possible.
     Over(String),
+    /// The check was not run, with the reason.
+    Skipped(String),
     /// The environment failed, not the driver.
     Environment(String),
 }
@@ -116,7 +119,7 @@ impl Peer {
     }
 
     /// Waits for a reply. Returns it with the time at which it was read.
-    pub(super) fn reply(&mut self, asked: PendingRequest) -> Result<(ClientReply, i64), Fault> {
+    pub(super) fn reply(&mut self, asked: PendingRequest) -> Result<(Answer, i64), Fault> {
         self.answer_within(asked, ANSWER)
     }
 
@@ -124,10 +127,10 @@ impl Peer {
         &mut self,
         asked: PendingRequest,
         within: Duration,
-    ) -> Result<(ClientReply, i64), Fault> {
+    ) -> Result<(Answer, i64), Fault> {
         self.read_until(within, |peer| peer.replies.contains_key(&asked.id))?;
         match self.replies.get(&asked.id) {
-            Some((received, Ok(reply))) => Ok((reply.clone(), *received)),
+            Some((received, Ok(reply))) => Ok((Answer(reply.clone()), *received)),
             Some((_, Err(why))) => Err(Fault::Wrong(why.clone())),
             None => {
                 self.unanswered += 1;
@@ -136,11 +139,8 @@ impl Peer {
                      also one that fails: {{\"id\":{},\"ok\":false,\"why\":\"error\"}}",
                     asked.op, asked.id, asked.id
                 );
-                if self.unanswered < PATIENCE {
-                    Err(Fault::Wrong(why))
-                } else {
-                    Err(Fault::Over(why))
-                }
+                let go_on = self.unanswered < PATIENCE;
+                Err(if go_on { Fault::Wrong(why) } else { Fault::Over(why) })
             }
         }
     }
@@ -174,24 +174,18 @@ impl Peer {
         while let Some(ReceivedMessage { what, .. }) = self.next(until)? {
             match what {
                 OutputEvent::Line(line) if line.contains("\"ready\"") => return Ok(Some(line)),
-                other => self.complain_before_ready(&other)?,
+                OutputEvent::Line(line) => self.complain(
+                    "before it was ready",
+                    format!(
+                        "it printed `{}` before it was ready; standard output is for the protocol \
+                         alone: print everything else to standard error",
+                        shown(&line)
+                    ),
+                )?,
+                other => self.complain_of(&other)?,
             }
         }
         Ok(None)
-    }
-
-    fn complain_before_ready(&mut self, word: &OutputEvent) -> Result<(), Fault> {
-        match word {
-            OutputEvent::Line(line) => self.complain(
-                "before it was ready",
-                format!(
-                    "it printed `{}` before it was ready; standard output is for the protocol \
-                     alone: print everything else to standard error",
-                    shown(line)
-                ),
-            ),
-            word => self.complain_of(word),
-        }
     }
 
     /// Closes the driver's input. Returns how the driver ended; `None` if it does not end in time.

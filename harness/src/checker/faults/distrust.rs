@@ -130,7 +130,7 @@ impl Faults<'_> {
                         strike.hits_node(node)
                     }
                     FaultKind::Client(_) => strike.hits_process(process),
-                    _ => strike.hits_link(process, node),
+                    _ => strike.on_link(process, node).is_some(),
                 };
                 hits && strike.span().touches(within)
             });

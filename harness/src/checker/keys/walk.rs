@@ -11,45 +11,40 @@ use crate::checker::time;
 
 /// The state of one key on one master between two commands.
 pub(crate) struct OneKey<'w, 'a> {
-    resource: Option<&'a str>,
-    faults: &'w Faults<'a>,
-    clocks: &'w Clocks,
+    pub(crate) resource: Option<&'a str>,
+    pub(crate) faults: &'w Faults<'a>,
+    pub(crate) clocks: &'w Clocks,
     /// The tokens that may be there now.
-    open: Vec<usize>,
+    pub(crate) open: Vec<usize>,
     /// Deletions that may still be in progress: until when, and of which token.
-    gone: Vec<(Ns, Option<&'a str>)>,
+    pub(crate) gone: Vec<(Ns, Option<&'a str>)>,
 }
 
-impl<'w, 'a> OneKey<'w, 'a> {
-    pub(crate) const fn new(
-        resource: Option<&'a str>,
-        faults: &'w Faults<'a>,
-        clocks: &'w Clocks,
-    ) -> Self {
-        Self { resource, faults, clocks, open: Vec::new(), gone: Vec::new() }
-    }
-
+impl<'a> OneKey<'_, 'a> {
     /// Takes the next command, in the order in which they were sent.
     pub(crate) fn take(&mut self, keys: &mut Keys<'a>, command: &Command<'a>) {
         let when = command.when;
         self.open.retain(|index| keys.all[*index].possible.to >= when.from);
         self.gone.retain(|(until, _)| *until >= when.from);
-        match command.act {
-            Act::Set { token, ttl_ms, .. } => match command.result {
-                Outcome::Done | Outcome::Created => {
-                    self.missing(keys, None, command.when);
-                    self.create(keys, command, token, *ttl_ms, true);
-                }
-                Outcome::Silent => self.create(keys, command, token, *ttl_ms, true),
-                Outcome::Refused | Outcome::Error => {}
-            },
-            Act::Keep { token, ttl_ms, .. } => {
+        match (command.act, command.result) {
+            (Act::Set { token, ttl_ms, .. }, Outcome::Done | Outcome::Created) => {
+                self.missing(keys, None, when);
+                self.create(keys, command, token, *ttl_ms, true);
+            }
+            (Act::Set { token, ttl_ms, .. }, Outcome::Silent) => {
+                self.create(keys, command, token, *ttl_ms, true);
+            }
+            (Act::Keep { token, ttl_ms, .. }, _) => {
                 self.keep(keys, command, token.as_deref(), *ttl_ms);
             }
-            Act::Delete { token, .. } => self.delete(keys, command, token.as_deref()),
-            // `commands.rs` leaves these commands out.
-            Act::Certify { .. } => {}
-            Act::Other { .. } => self.other(keys, command),
+            (Act::Delete { token, .. }, _) => self.delete(keys, command, token.as_deref()),
+            (Act::Other { .. }, Outcome::Done | Outcome::Created | Outcome::Silent)
+                if !command.looks() =>
+            {
+                self.other(keys, command);
+            }
+            // `commands.rs` leaves out the commands that certify.
+            (Act::Set { .. } | Act::Certify { .. } | Act::Other { .. }, _) => {}
         }
     }
 
@@ -111,17 +106,6 @@ impl<'w, 'a> OneKey<'w, 'a> {
         (Life { set, ttl, expires, lost }, certain, possible)
     }
 
-    /// A master replied that it prolonged a token, or created it.
-    fn kept(keys: &mut Keys<'a>, command: &Command<'a>) {
-        if let Some(delivered) = command.delivered {
-            let was_there = command.result == Outcome::Done;
-            let (sent, node) = (command.when.from, command.node);
-            let Some(number) = command.token else { return };
-            let keeps = keys.keeps.entry((command.process, number)).or_default();
-            keeps.push(ExtendedKey { sent, delivered, node, was_there });
-        }
-    }
-
     fn keep(
         &mut self,
         keys: &mut Keys<'a>,
@@ -130,9 +114,15 @@ impl<'w, 'a> OneKey<'w, 'a> {
         ttl_ms: Option<u64>,
     ) {
         let when = command.when;
+        if let (Some(number), Some(delivered)) = (command.token, command.delivered)
+            && matches!(command.result, Outcome::Done | Outcome::Created)
+        {
+            let (node, was_there) = (command.node, command.result == Outcome::Done);
+            let kept = ExtendedKey { sent: when.from, delivered, node, was_there };
+            keys.keeps.entry((command.process, number)).or_default().push(kept);
+        }
         match (command.result, token) {
             (Outcome::Done, Some(token)) => {
-                Self::kept(keys, command);
                 let (life, certain_to, possible_to) = self.life(command.node, when, ttl_ms);
                 let Some(index) = self.which(keys, token, when) else {
                     return self.create(keys, command, token, ttl_ms, false);
@@ -154,8 +144,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 kept.life = life;
             }
             (Outcome::Created, Some(token)) => {
-                Self::kept(keys, command);
-                self.missing(keys, None, command.when);
+                self.missing(keys, None, when);
                 self.create(keys, command, token, ttl_ms, false);
             }
             (Outcome::Refused, Some(_)) => self.missing(keys, token, when),
@@ -188,9 +177,9 @@ impl<'w, 'a> OneKey<'w, 'a> {
     }
 
     fn delete(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, token: Option<&'a str>) {
-        let when = command.when;
+        let (when, process) = (command.when, command.process);
         if let Some(token) = command.token {
-            keys.deletes.push(Delete { token, process: command.process, sent: when.from });
+            keys.deletes.push(Delete { token, process, sent: when.from });
         }
         match (command.result, token) {
             (Outcome::Error, _) => {}
@@ -201,11 +190,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
                     let old = &mut keys.all[*index];
                     if token.is_none_or(|token| token == old.token) {
                         old.certain.to = old.certain.to.min(when.from);
-                        old.deleted.get_or_insert(Deleted {
-                            process: command.process,
-                            when,
-                            sure: false,
-                        });
+                        old.deleted.get_or_insert(Deleted { process, when, sure: false });
                     }
                 }
             }
@@ -260,10 +245,6 @@ impl<'w, 'a> OneKey<'w, 'a> {
 
     /// The effect is unknown: a key that was there may be gone, or may stay for ever.
     fn other(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
-        let harmless = matches!(command.result, Outcome::Error | Outcome::Refused);
-        if harmless || command.looks() {
-            return;
-        }
         self.opaque(keys, command);
         for index in &self.open {
             let old = &mut keys.all[*index];
@@ -275,20 +256,18 @@ impl<'w, 'a> OneKey<'w, 'a> {
     /// Records a command after which it is unknown what the process knows of its token.
     fn opaque(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
         if let Some(resource) = self.resource {
-            let opaque = keys.opaque.entry((command.process, resource)).or_default();
-            opaque.push(command.when.from);
+            keys.opaque.entry((command.process, resource)).or_default().push(command.when.from);
         }
     }
 
     /// The presence of a token that was certainly there at some time within a window.
     fn which(&self, keys: &Keys<'a>, token: &str, when: Window) -> Option<usize> {
-        let fits = |index: &&usize| {
-            let presence = &keys.all[**index];
+        let mut fits = self.open.iter().rev().copied().filter(|index| {
+            let presence = &keys.all[*index];
             presence.token == token && presence.made.from <= when.to
-        };
-        let mut sure = self.open.iter().rev().filter(fits);
-        let first = self.open.iter().rev().find(fits).copied();
-        sure.find(|index| keys.all[**index].sure).copied().or(first)
+        });
+        let first = fits.clone().next();
+        fits.find(|index| keys.all[*index].sure).or(first)
     }
 
     /// A token was not there at some time within a window; none: no token was there.
@@ -303,31 +282,20 @@ impl<'w, 'a> OneKey<'w, 'a> {
 
     /// A command without a token hit the key that was there: did it belong to another process?
     fn foreign(&self, keys: &mut Keys<'a>, command: &Command<'a>, deletes: bool) {
-        let when = command.when;
-        let mut own = false;
-        let mut others = Vec::new();
-        for index in &self.open {
-            let there = &keys.all[*index];
-            if there.possible.from > when.to {
-                continue;
-            }
-            if there.process == command.process {
-                own = true;
-            } else {
-                let sure = there.certain.from <= when.from && there.certain.to >= when.to;
-                others.push((*index, sure));
-            }
-        }
-        let found = others.iter().find(|(_, sure)| *sure).or(others.first().filter(|_| !own));
-        if let Some((victim, sure)) = found {
-            keys.foreign.push(Foreign {
-                node: command.node,
-                process: command.process,
-                when,
-                deletes,
-                victim: *victim,
-                sure: *sure,
-            });
+        let Command { node, process, when, .. } = *command;
+        let is_there = |index: &&usize| keys.all[**index].possible.from <= when.to;
+        let there = self.open.iter().filter(is_there).copied();
+        let is_own = |index: &usize| keys.all[*index].process == process;
+        let (own, others): (Vec<usize>, Vec<usize>) = there.partition(is_own);
+        let is_sure = |index: &&usize| {
+            let certain = keys.all[**index].certain;
+            certain.from <= when.from && certain.to >= when.to
+        };
+        let sure = others.iter().find(is_sure);
+        let found = sure.or(others.first().filter(|_| own.is_empty()));
+        if let Some(victim) = found.copied() {
+            let sure = sure.is_some();
+            keys.foreign.push(Foreign { node, process, when, deletes, victim, sure });
         }
     }
 }

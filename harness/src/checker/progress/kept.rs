@@ -4,6 +4,7 @@
 
 use crate::checker::Case;
 use crate::checker::Violation;
+use crate::checker::keys::Presence;
 use crate::checker::leases::{Ending, Lease};
 use crate::checker::maps::count;
 use crate::checker::requests::Request;
@@ -22,18 +23,13 @@ pub(crate) fn check(case: &Case<'_>) -> impl Iterator<Item = Violation> {
 /// An extension that failed although a quorum had agreed in good time.
 fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let reply = request.reply.filter(|reply| !reply.ok)?;
-    let failed = !matches!(
-        reply.why,
-        Some(FailureReason::Unsupported | FailureReason::Cancelled | FailureReason::Error)
-    );
-    if request.op != "extend" || !failed || request.phase != Phase::Run {
+    let unable = request.is_given_up() || reply.why == Some(FailureReason::Error);
+    if request.op != "extend" || unable || request.phase != Phase::Run {
         return None;
     }
     let lease = case.lease_at(request)?;
     let alive = lease.deadline.from >= reply.ns && lease.lost.is_none_or(|at| at >= reply.ns);
-    let during = Window::new(request.asked, reply.ns);
-    let paused = case.faults.is_hindered(request.process, during, 0);
-    if !alive || paused {
+    if !alive || case.faults.is_hindered(request.process, request.span(), 0) {
         return None;
     }
     let of_lease = case.requests.iter().filter(|other| {
@@ -73,12 +69,11 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let lock = case.world.lock_of(lease.process);
     (nodes >= lock.q).then(|| {
         let lines = vec![format!(
-            "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} the \
+            "{} asked at {} to extend its lease of {}, {nodes} of {} masters did so, and at {} the \
              request failed",
             request.client,
             Ms(request.asked),
             lease.resource,
-            nodes,
             lock.n,
             Ms(reply.ns)
         )];
@@ -90,13 +85,13 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
 /// needs no master.
 fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let reply = request.reply.filter(|reply| !reply.ok)?;
-    let unable = matches!(reply.why, Some(FailureReason::Unsupported | FailureReason::Cancelled));
+    let unable = request.is_given_up();
     if !request.again || request.ttl_ms.is_some() || unable || request.phase != Phase::Run {
         return None;
     }
     let lease = case.lease_at(request)?;
-    let released = case.released(lease);
-    let end = lease.deadline.from.min(lease.lost.unwrap_or(Ns::MAX)).min(released);
+    let lost = lease.lost.unwrap_or(Ns::MAX);
+    let end = lease.deadline.from.min(lost).min(case.released(lease));
     (reply.ns < end).then(|| {
         let lines = vec![format!(
             "{} acquired {} again at {}, and was refused at {}, though it held it until {}",
@@ -125,7 +120,8 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
             && request.reply.is_some_and(|reply| reply.ok)
     })?;
     let end = lease.span().to;
-    let ttl = ttl(case, lease);
+    let asked = case.requests[lease.request].ttl_ms;
+    let ttl = asked.map_or(time::of(case.world.scenario.lock.ttl.0), time::of_ms);
     // A watchdog does not extend for less time than a round may take and drift deducts. It asks for
     // whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
@@ -134,55 +130,44 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     // It measures by its own clock, which may have run fast.
     let most = most.saturating_add(case.paces.lost(lease.process, keep.asked, end).min(0));
-    let next = case.replaced(lease);
-    let over = case.world.until(Phase::Heal);
+    let next = case.replaced(lease).min(case.world.until(Phase::Heal));
     // At the last moment before the end there is no time for a round.
     if keep.asked.saturating_add(case.world.node_timeout) >= end {
         return None;
     }
     // For one TTL before its end, nothing kept the lease from being extended.
     let through = Window::new(end.saturating_sub(ttl), end);
-    if end >= most.min(next).min(over) {
-        return None;
-    }
-    let paused = case.faults.is_hindered(lease.process, through, 0);
-    if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
+    if end >= most.min(next)
+        || case.faults.is_hindered(lease.process, through, 0)
+        || case.is_dead_by(lease.process, end)
+    {
         return None;
     }
     // The keys were there when it was time to extend. A key that a master forgot cannot be
     // extended.
     let middle = end.saturating_sub(ttl / 2);
-    let nodes = lease
-        .keys(&case.keys)
-        .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
-        .filter(|key| case.faults.reachable(lease.process, key.node, through))
-        // A key that a clock has removed meanwhile cannot be extended either.
-        .filter(|key| {
-            let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
-            gain.is_none_or(|gain| gain.all <= case.world.deducted_from(ttl))
-        })
-        // A key that was lost with the master's others cannot be extended either.
-        .filter(|key| key.life.lost.is_none_or(|loss| loss.at.from > end))
-        .map(|key| key.node);
-    let nodes = count(nodes);
+    let could = |key: &&Presence<'_>| {
+        // A key that a clock has removed meanwhile, or that was lost with the master's others,
+        // cannot be extended either.
+        let gain = || case.clocks.gain(key.node, through.from.max(key.made.from), end);
+        key.certain.contains(middle)
+            && case.faults.reachable(lease.process, key.node, through)
+            && gain().is_none_or(|gain| gain.all <= case.world.deducted_from(ttl))
+            && key.life.lost.is_none_or(|loss| loss.at.from > end)
+    };
+    let nodes = count(lease.keys(&case.keys).filter(could).map(|key| key.node));
     let lock = case.world.lock_of(lease.process);
     (nodes >= lock.q).then(|| {
         let lines = vec![format!(
-            "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key \
-             and could be reached for a TTL before",
+            "the lease of {} that {} kept alive ended at {}, though {nodes} of {} masters had its \
+             key and could be reached for a TTL before",
             lease.resource,
             lease.client,
             Ms(end),
-            nodes,
             lock.n
         )];
         Violation::bug(Property::Progress, lines, through.from, end)
     })
-}
-
-fn ttl(case: &Case<'_>, lease: &Lease<'_>) -> Ns {
-    let asked = case.requests[lease.request].ttl_ms;
-    asked.map_or(time::of(case.world.scenario.lock.ttl.0), time::of_ms)
 }
 
 /// The shortest time for which a client's script keeps a resource: a lower bound.

@@ -6,31 +6,105 @@
 //! two seconds, and the clients `c1` and `c2`. The windows of faults have no length in an event
 //! that ends with `exactly`, as in the simulation.
 //!
-//! `- ` begins a row. The lines before the first row are part of every row. After the events of a
-//! row:
+//! `== ` begins a block, with its title. `- ` begins a row of the block; the lines before the first
+//! row are part of every row. `{name}` stands for a cell of the block's table, if it has one: `| `
+//! and the names of the columns, and such lines with their cells. Each of these makes the whole
+//! block anew. After the events of a row:
 //!
 //! - `=> validity violated because bug`: the verdict on a property, and the causes of all
 //!   violations;
 //! - `=> not-seen`: the outcome, and after it `! ` and each difference from the expectation;
 //! - `=> all safe`, `=> overtaken no`, `=> margins 1 2`, `=> grants 2`, `=> hollow 12.5`,
-//!   `=> hand-over 12.5`;
+//!   `=> hand-over 12.5`, `=> commands 3 9`; `=> reason`, and why no property failed;
 //! - `~ ` and a part of the report text, or `!~ ` and a text that is not in it; `# ` and a comment.
 
-use super::*;
-use crate::checker::name_of;
+use crate::checker::{
+    check as verdict_on, commands_per_acquisition, name_of, prepare, reason_to_hold,
+};
+use crate::history::{Act, Event, Header, History, LeftKey, Ns, Phase, Record, SCHEMA, Window};
+use crate::name::Name;
+use crate::scenario::{AccessKind, Property};
 
-/// Checks every row of a text.
-#[track_caller]
-pub(super) fn check(text: &str) {
-    let lines: Vec<&str> =
-        text.lines().map(|line| line.split("# ").next().unwrap_or_default().trim()).collect();
-    let text = format!("\n{}", lines.join("\n"));
-    let (common, rows) = text.split_once("\n- ").unwrap_or((&text, ""));
-    for row in rows.split("\n- ") {
-        let all = format!("{common}\n{row}");
-        let (events, results): (Vec<&str>, Vec<&str>) = parts(&all).partition(is_event);
-        let run = Run::of(&events.join("\n"));
-        Results { verdict: run.verdict(), row }.check(&results);
+/// Checks every row of a file.
+pub(super) fn check(file: &str, text: &str) {
+    for block in text.split("\n== ").skip(1) {
+        let (title, block) = block.split_once('\n').unwrap();
+        let lines = block.lines().map(|line| line.split("# ").next().unwrap_or_default().trim());
+        let (table, lines): (Vec<&str>, Vec<&str>) = lines.partition(|line| line.starts_with('|'));
+        let cells = |line: &str| line.trim_matches('|').split('|').map(cell).collect::<Vec<_>>();
+        let mut table = table.into_iter().map(cells);
+        let columns = table.next().unwrap_or_default();
+        let only = columns.is_empty().then(Vec::new);
+        for cells in table.chain(only) {
+            let mut text = format!("\n{}", lines.join("\n"));
+            for (column, value) in columns.iter().zip(cells) {
+                text = text.replace(&format!("{{{column}}}"), &value);
+            }
+            let (common, rows) = text.split_once("\n- ").unwrap_or((&text, ""));
+            for row in rows.split("\n- ") {
+                check_row(&format!("{common}\n{row}"), &format!("{file}, {title}: {row}"));
+            }
+        }
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.trim().to_owned()
+}
+
+/// Compares the verdict on the events of a text with its results.
+fn check_row(text: &str, name: &str) {
+    let (events, results): (Vec<&str>, Vec<&str>) = parts(text).partition(is_event);
+    let history = Run::of(&events.join("\n")).history();
+    let verdict = verdict_on(&history);
+    assert!(!results.is_empty(), "no result of {name}");
+    let explanations = verdict.findings.iter().flat_map(|finding| &finding.explanation);
+    let explanation = explanations.map(String::as_str).collect::<Vec<_>>().join("\n");
+    let differences = results.iter().filter_map(|result| result.strip_prefix("! "));
+    let differences: Vec<&str> = differences.collect();
+    for result in results {
+        let (sign, result) = result.split_once(' ').unwrap_or_default();
+        if sign.ends_with('~') {
+            let found = explanation.contains(result);
+            assert_eq!(found, sign == "~", "`{result}` in the report of {name}:\n{explanation}");
+        }
+        if sign != "=>" {
+            continue;
+        }
+        let (result, causes) = result.split_once(" because ").unwrap_or((result, ""));
+        if !causes.is_empty() {
+            let found: Vec<&str> = verdict.because.iter().map(|cause| cause.name()).collect();
+            assert_eq!(found.join(", "), causes, "{name}\n{verdict:#?}");
+        }
+        let (what, value) = result.split_once(' ').unwrap_or((result, ""));
+        let measures = &verdict.measures;
+        let plain = |numbers: &[i64]| format!("{numbers:?}").replace(['[', ']', ','], "");
+        let found = match what {
+            "grants" => measures.grants.to_string(),
+            "margins" => plain(&measures.margins),
+            "hollow" => ms(measures.hollow_ns),
+            "acquire" => measures.acquire_ns.map_or_else(String::new, ms),
+            "hand-over" => measures.hand_over_ns.map_or_else(String::new, ms),
+            "commands" => plain(&prepare(&history, commands_per_acquisition)),
+            "reason" => prepare(&history, reason_to_hold).unwrap_or("none".to_owned()),
+            "overtaken" => {
+                let overtaken = |line: &String| line.starts_with("overtaken");
+                let any = verdict.differences.iter().any(overtaken);
+                if any { "yes" } else { "no" }.to_owned()
+            }
+            "all" => {
+                let all = Property::ALL.map(|property| name_of(verdict.observed[&property]));
+                let mut bad = all.into_iter().filter(|seen| seen != "safe" && seen != "not-used");
+                bad.next().unwrap_or("safe".to_owned())
+            }
+            _ if value.is_empty() => {
+                assert_eq!(verdict.differences, differences, "{name}\n{verdict:#?}");
+                assert_eq!(name_of(verdict.outcome), what, "{name}\n{verdict:#?}");
+                continue;
+            }
+            property => name_of(verdict.observed[&read(property)]),
+        };
+        assert_eq!(found, value, "{what} of {name}\n{verdict:#?}");
     }
 }
 
@@ -45,67 +119,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_event(part: &&str) -> bool {
-    !["=> ", "~ ", "!~ ", "! "].iter().any(|sign| part.starts_with(sign))
-}
-
-/// The verdict on a row, and what is left to compare with it.
-struct Results<'a> {
-    verdict: Verdict,
-    row: &'a str,
-}
-
-impl Results<'_> {
-    #[track_caller]
-    fn check(&self, results: &[&str]) {
-        let (verdict, row) = (&self.verdict, self.row);
-        assert!(!results.is_empty(), "no result of {row}");
-        let explanations = verdict.findings.iter().flat_map(|finding| &finding.explanation);
-        let explanation = explanations.map(String::as_str).collect::<Vec<_>>().join("\n");
-        let differences = results.iter().filter_map(|result| result.strip_prefix("! "));
-        let differences: Vec<&str> = differences.collect();
-        for result in results {
-            let (sign, result) = result.split_once(' ').unwrap_or_default();
-            if sign.ends_with('~') {
-                let found = explanation.contains(result);
-                assert_eq!(found, sign == "~", "`{result}` in the report of {row}:\n{explanation}");
-            }
-            if sign != "=>" {
-                continue;
-            }
-            let (result, causes) = result.split_once(" because ").unwrap_or((result, ""));
-            if !causes.is_empty() {
-                let found: Vec<&str> = verdict.because.iter().map(|cause| cause.name()).collect();
-                assert_eq!(found.join(", "), causes, "{row}\n{verdict:#?}");
-            }
-            let (what, value) = result.split_once(' ').unwrap_or((result, ""));
-            let measures = &verdict.measures;
-            let found = match what {
-                "grants" => measures.grants.to_string(),
-                "margins" => format!("{:?}", measures.margins).replace(['[', ']', ','], ""),
-                "hollow" => ms(measures.hollow_ns),
-                "acquire" => measures.acquire_ns.map_or_else(String::new, ms),
-                "hand-over" => measures.hand_over_ns.map_or_else(String::new, ms),
-                "overtaken" => {
-                    let overtaken = |line: &String| line.starts_with("overtaken");
-                    let any = verdict.differences.iter().any(overtaken);
-                    if any { "yes" } else { "no" }.to_owned()
-                }
-                "all" => {
-                    let all = Property::ALL.map(|property| name_of(verdict.observed[&property]));
-                    let mut bad =
-                        all.into_iter().filter(|seen| seen != "safe" && seen != "not-used");
-                    bad.next().unwrap_or("safe".to_owned())
-                }
-                _ if value.is_empty() => {
-                    assert_eq!(verdict.differences, differences, "{row}\n{verdict:#?}");
-                    assert_eq!(name_of(verdict.outcome), what, "{row}\n{verdict:#?}");
-                    continue;
-                }
-                property => name_of(verdict.observed[&read(property)]),
-            };
-            assert_eq!(found, value, "{what} of {row}\n{verdict:#?}");
-        }
-    }
+    !["=>", "~ ", "!~ ", "! "].iter().any(|sign| part.starts_with(sign))
 }
 
 /// A value by its name in TOML and JSON.
@@ -119,7 +133,7 @@ fn ms(ns: Ns) -> String {
 }
 
 /// Nanoseconds.
-pub(super) fn ns(ms: f64) -> Ns {
+fn ns(ms: f64) -> Ns {
     crate::checker::time::of_float(ms * 1e6)
 }
 
@@ -133,7 +147,7 @@ pub(crate) struct Run {
     head: Vec<String>,
     /// The lines of each client in the scenario.
     clients: Vec<(String, Vec<String>)>,
-    pub(super) records: Vec<Record>,
+    records: Vec<Record>,
     /// The requests that have no reply yet, and their clients.
     open: Vec<(String, u64)>,
     next: u64,
@@ -198,7 +212,7 @@ impl Run {
         &mut self.clients[place].1
     }
 
-    fn scenario(&self) -> Scenario {
+    pub(crate) fn history(&self) -> History {
         let mut text = "name = 'test'\nabout = 'A test.'\n".to_owned() + &self.head.join("\n");
         for (id, lines) in &self.clients {
             let script = "script = ['acquire L', 'release L']";
@@ -206,15 +220,11 @@ impl Run {
             let script = if own { "" } else { script };
             text += &format!("\n[[client]]\nid = '{id}'\n{script}\n{}", lines.join("\n"));
         }
-        toml::from_str(&text).unwrap()
-    }
-
-    pub(super) fn history_of(&self, scenario: Scenario) -> History {
         let mut records = self.records.clone();
         records.sort_by_key(|record| record.ns);
         let header = Header {
             schema: SCHEMA,
-            scenario,
+            scenario: toml::from_str(&text).unwrap(),
             seed: 0,
             backend: "none".to_owned(),
             masters: String::new(),
@@ -224,15 +234,7 @@ impl Run {
         header.with(records)
     }
 
-    pub(crate) fn history(&self) -> History {
-        self.history_of(self.scenario())
-    }
-
-    pub(super) fn verdict(&self) -> Verdict {
-        check_history(&self.history())
-    }
-
-    pub(super) fn record(&mut self, ms: f64, event: Event) {
+    fn record(&mut self, ms: f64, event: Event) {
         self.records.push(Record { ns: ns(ms), event });
     }
 
