@@ -46,14 +46,14 @@ mod traffic;
 
 use std::{
     fmt, io,
-    net::{Ipv4Addr, SocketAddr, TcpListener},
-    sync::mpsc::{Sender, channel},
+    net::{Ipv4Addr, SocketAddr},
+    sync::mpsc::channel,
     thread::{self, JoinHandle},
 };
 
-use mio::{Poll, Waker};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use engine::{Engine, ORDERS, Order};
+use engine::{Order, Shared};
 pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
 pub use traffic::{Traffic, TrafficEvent};
 
@@ -63,8 +63,8 @@ pub use traffic::{Traffic, TrafficEvent};
 /// `matches` may call them: both run on that thread.
 #[must_use = "a drop closes all connections"]
 pub struct Network {
-    orders: Sender<Order>,
-    waker: Waker,
+    /// `None` only during a drop.
+    orders: Option<UnboundedSender<Order>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -76,13 +76,12 @@ impl Network {
     ///
     /// Those of the system: no thread, no more files.
     pub fn start(observer: impl FnMut(Traffic) + Send + 'static) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), ORDERS)?;
-        let (orders, receiver) = channel();
-        let engine = Engine::new(poll, receiver, Box::new(observer))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (orders, receiver) = unbounded_channel();
+        let observer = Box::new(observer);
         let thread = thread::Builder::new().name("network".to_owned());
-        let thread = Some(thread.spawn(move || engine.run())?);
-        Ok(Self { orders, waker, thread })
+        let thread = thread.spawn(move || runtime.block_on(engine::run(receiver, observer)))?;
+        Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
 
     /// A new listener on loopback for this client's connections to this master, counted from 1. It
@@ -92,11 +91,16 @@ impl Network {
     ///
     /// Those of the system: no more ports, no more files.
     pub fn listen(&self, client: &str, node: usize) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
         let client = client.into();
-        self.order(move |engine| engine.listen(listener, client, node))?;
-        Ok(address)
+        self.order(move |engine| {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let accept = engine::accept(engine.clone(), listener, client, node);
+            engine.borrow().start(accept);
+            Ok(address)
+        })
     }
 
     /// Sets the current address of a master. With `None`, and before the first call, there is no
@@ -105,41 +109,45 @@ impl Network {
     /// It applies to new connections. Open connections are left alone: a master that dies ends them
     /// itself.
     pub fn upstream(&self, node: usize, address: Option<SocketAddr>) {
-        self.order(move |engine| engine.upstream(node, address));
+        self.order(move |engine| {
+            let upstreams = &mut engine.borrow_mut().world.upstreams;
+            upstreams.remove(&node);
+            upstreams.extend(address.map(|address| (node, address)));
+        });
     }
 
     /// Adds a rule. It applies to everything that arrives from now on, until it is healed.
     pub fn strike(&self, rule: Rule) -> RuleId {
-        self.order(move |engine| engine.strike(rule))
+        self.order(move |engine| engine.borrow_mut().strike(rule))
     }
 
     /// Ends a rule. The messages that it held are released, in order, and connections on which it
     /// lost data are reset. Does nothing if the rule was healed before.
     pub fn heal(&self, rule: RuleId) {
-        self.order(move |engine| engine.heal(rule));
+        self.order(move |engine| engine.borrow_mut().heal(rule));
     }
 
     /// Waits until the thread has executed a task, and returns the result.
-    fn order<T: Send + 'static>(&self, task: impl FnOnce(&mut Engine) -> T + Send + 'static) -> T {
+    fn order<T: Send + 'static>(&self, task: impl FnOnce(&Shared) -> T + Send + 'static) -> T {
         const ENDED: &str = "the network's thread ended: an observer or a rule panicked on it";
         let own = self.thread.as_ref().map(|thread| thread.thread().id());
         assert_ne!(own, Some(thread::current().id()), "called on the network's own thread");
         let (done, result) = channel();
-        let order = move |engine: &mut Engine| drop(done.send(task(engine)));
-        self.orders.send(Some(Box::new(order))).expect(ENDED);
-        self.waker.wake().expect("the network's thread can be woken");
+        let order = move |engine: &Shared| drop(done.send(task(engine)));
+        let sent = self.orders.as_ref().is_some_and(|orders| orders.send(Box::new(order)).is_ok());
+        assert!(sent, "{ENDED}");
         result.recv().expect(ENDED)
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        let stopped = self.orders.send(None).is_ok() && self.waker.wake().is_ok();
+        self.orders = None;
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
             // If it panicked, that was reported when it happened.
-            let _ended = (stopped || thread.is_finished()).then(|| thread.join());
+            let _ended = thread.join();
         }
     }
 }

@@ -5,11 +5,13 @@
 //! A close or a reset is an arrival like any other: it goes behind the data that was sent before
 //! it, waits where that waits, and is lost where that is lost.
 
-use std::time::Instant;
+use std::{future::pending, rc::Rc, time::Instant};
+
+use tokio::{io::Interest, net::TcpStream, sync::Notify, time::sleep_until};
 
 use super::{
     dialogue::{Dialogue, Label},
-    engine::{Kind, Peer, World, token},
+    engine::{Peer, World},
     framing::Piece,
     lane::{Cargo, Item, Lane},
     rule::{End, Message, MessageFault, RuleId, Side},
@@ -33,8 +35,44 @@ pub(super) struct Connection {
     dialogue: Dialogue,
     /// Whether no connection to the master was tried yet.
     waiting: bool,
-    /// Whether both ends are finished, so that the engine removes it.
-    pub(super) over: bool,
+    /// Whether both ends are finished.
+    over: bool,
+    /// Whether there is more to read, and other connections have their turn first.
+    more: bool,
+    /// An order changed it or the rules.
+    pub(super) changed: Rc<Notify>,
+}
+
+/// What a connection waits for.
+pub(super) struct Wait {
+    ends: [Option<(Rc<TcpStream>, Interest)>; 2],
+    timer: Option<Instant>,
+    changed: Rc<Notify>,
+    more: bool,
+}
+
+impl Wait {
+    pub(super) async fn until_something_changes(self) {
+        if self.more {
+            return tokio::task::yield_now().await;
+        }
+        let ready = async |end: usize| match &self.ends[end] {
+            Some((stream, interest)) => drop(stream.ready(*interest).await),
+            None => pending().await,
+        };
+        let timer = async {
+            match self.timer {
+                Some(at) => sleep_until(at.into()).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = ready(CLIENT) => {}
+            () = ready(MASTER) => {}
+            () = timer => {}
+            () = self.changed.notified() => {}
+        }
+    }
 }
 
 impl Connection {
@@ -46,15 +84,20 @@ impl Connection {
             dialogue: Dialogue::default(),
             waiting: true,
             over: false,
+            more: false,
+            changed: Rc::default(),
         }
     }
 
-    /// Handles the system's report of a change at one end.
-    pub(super) fn changed(&mut self, end: usize, event: &mio::event::Event, world: &mut World) {
-        let Some(socket) = &mut self.ends[end] else { return };
-        if socket.changed(event).is_err() {
-            self.gone(end, world);
-        }
+    /// What it waits for after it was served. `None`: it is over.
+    pub(super) fn wait(&self) -> Option<Wait> {
+        let ends = [CLIENT, MASTER].map(|end| {
+            let socket = self.ends[end].as_ref()?;
+            Some((Rc::clone(&socket.stream), socket.interest(!self.lanes[end].is_full())?))
+        });
+        let timer = self.lanes.iter().filter_map(|lane| lane.timer).min();
+        let wait = Wait { ends, timer, changed: Rc::clone(&self.changed), more: self.more };
+        (!self.over).then_some(wait)
     }
 
     /// Does everything that is possible now.
@@ -62,9 +105,8 @@ impl Connection {
         if self.waiting && !self.over {
             self.connect(world);
         }
-        for end in [CLIENT, MASTER] {
-            self.read(end, scratch, world);
-        }
+        self.ends.iter_mut().flatten().for_each(Socket::look);
+        self.more = [CLIENT, MASTER].map(|end| self.read(end, scratch, world)).contains(&true);
         self.flush_both(world);
         for end in [CLIENT, MASTER] {
             if self.ends[end].as_ref().is_some_and(|socket| socket.broken) {
@@ -77,13 +119,6 @@ impl Connection {
         }
         if self.ends.iter().all(Option::is_none) || self.lanes.iter().all(|lane| lane.ended) {
             self.end(world);
-        }
-        let more = |end: usize| {
-            let readable = |socket: &Socket| socket.readable && socket.connected && !socket.ended;
-            !self.lanes[end].is_full() && self.ends[end].as_ref().is_some_and(readable)
-        };
-        if more(CLIENT) || more(MASTER) {
-            world.again.push(self.peer.connection);
         }
     }
 
@@ -135,36 +170,32 @@ impl Connection {
             Some(_) => return,
             None => self.waiting = false,
         }
-        let token = token(self.peer.connection, Kind::Master);
-        let address = world.upstreams.get(&self.peer.node);
-        let socket = address.map(|address| Socket::connecting(*address, token, &world.registry));
-        match socket {
+        match world.upstreams.get(&self.peer.node).map(|address| Socket::connecting(*address)) {
             Some(Ok(socket)) => self.ends[MASTER] = Some(socket),
             _ => self.gone(MASTER, world),
         }
     }
 
-    fn read(&mut self, end: usize, scratch: &mut [u8], world: &mut World) {
+    /// Reads one end. Returns whether there may be more.
+    fn read(&mut self, end: usize, scratch: &mut [u8], world: &mut World) -> bool {
         for _ in 0..READS {
-            let Some(socket) = &mut self.ends[end] else { return };
-            if !socket.readable || !socket.connected || socket.ended || self.lanes[end].is_full() {
-                return;
+            let Some(socket) = &mut self.ends[end] else { return false };
+            if !socket.can_read() || self.lanes[end].is_full() {
+                return false;
             }
             match socket.read(scratch) {
-                Ok(Some(0)) => {
-                    socket.ended = true;
-                    self.arrived_end(end, Cargo::Fin, world);
-                }
+                Ok(Some(0)) => self.arrived_end(end, Cargo::Fin, world),
                 Ok(Some(count)) => {
                     let at = Instant::now();
                     self.lanes[end].framing.push(&scratch[..count]);
                     self.arrived(end, at, world);
                     self.flush(end, world);
                 }
-                Ok(None) => {}
+                Ok(None) => return false,
                 Err(_) => self.gone(end, world),
             }
         }
+        true
     }
 
     /// Handles an end that was reset, or that never existed.

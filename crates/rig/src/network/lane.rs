@@ -2,7 +2,6 @@
 //! `connection.rs`, which has applied the rules.
 
 use std::{
-    cmp::Reverse,
     collections::VecDeque,
     io::IoSlice,
     time::{Duration, Instant},
@@ -67,7 +66,8 @@ pub(super) struct Lane {
     pub(super) ended: bool,
     /// When a trickle passes the next byte.
     next_byte: Option<Instant>,
-    timer: Option<Instant>,
+    /// When it can write again, if a rule keeps it from it until then.
+    pub(super) timer: Option<Instant>,
 }
 
 impl Lane {
@@ -105,13 +105,14 @@ impl Lane {
 
     /// Writes as much as the rules allow. Returns whether the receiver is to be reset.
     pub(super) fn flush(&mut self, sink: &mut Socket, peer: &Peer, world: &mut World) -> bool {
+        self.timer = None;
         while sink.can_write() {
             // Before the write, and after all of it was read: see `Traffic`.
             let now = Instant::now();
             let Some(front) = self.queue.front() else { return false };
             let Some((at, rate)) = front.ready(&world.rules) else { return false };
             if let Some(at) = at.filter(|at| *at > now) {
-                self.wake(at, peer, world);
+                self.timer = Some(at);
                 return false;
             }
             if matches!(front.cargo, Cargo::Fin | Cargo::Rst) {
@@ -126,7 +127,7 @@ impl Lane {
             let result = if let Some(rate) = rate {
                 let next = self.next_byte.map_or(now, |next| next.max(now - TRICKLE_LAG));
                 if next > now {
-                    self.wake(next, peer, world);
+                    self.timer = Some(next);
                     return false;
                 }
                 let due = bytes_due(now - next, rate).min(rest.len());
@@ -183,14 +184,6 @@ impl Lane {
         self.waiting -= item.bytes.len() + ITEM;
         self.written = 0;
         Some(item)
-    }
-
-    /// Asks to be served at that time.
-    fn wake(&mut self, at: Instant, peer: &Peer, world: &mut World) {
-        if self.timer != Some(at) {
-            self.timer = Some(at);
-            world.timers.push(Reverse((at, peer.connection)));
-        }
     }
 }
 
