@@ -59,8 +59,8 @@ pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
     links: Vec<Link<ReplyTo>>,
     /// The server to which each link leads, as far as it is known. Two addresses can lead to one
-    /// server (`localhost` and `127.0.0.1`, two names, a proxy). If it counted twice, a quorum would
-    /// be fewer masters than it seems.
+    /// server (`localhost` and `127.0.0.1`, two names, a proxy). If it counted twice, a quorum
+    /// would be fewer masters than it seems.
     servers: Vec<Option<RunId>>,
     /// Boxed, so that the map moves pointers.
     claims: BTreeMap<ClaimId, Box<Entry<C, C::Seed>>>,
