@@ -172,7 +172,12 @@ async fn give_back(lock: &Redlock, leases: Vec<Lease>) {
 
 /// Waits until all masters have replied, also those for which no caller waits.
 async fn answered(lock: &Redlock) {
-    while lock.stats().masters.iter().any(|master| master.unanswered > 0 || master.owed > 0) {
+    while lock
+        .stats()
+        .masters
+        .iter()
+        .any(|master| master.unanswered > 0 || master.pending_cleanups > 0)
+    {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

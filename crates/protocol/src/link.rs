@@ -115,7 +115,7 @@ struct Open<T> {
     unanswered: VecDeque<Sent<T>>,
     bytes: usize,
     /// When the handshake finished, or when the master last sent a reply or a wake-up.
-    heard: Time,
+    last_reply: Time,
     stalled: bool,
     /// The master has flushed its scripts, and the link is loading them again.
     loading: bool,
@@ -176,7 +176,7 @@ impl<T> Open<T> {
     /// Progress on a backlog, however old, counts as such. So the link does not dial a slow master
     /// again at every reply.
     fn stalls(&self, stall: Duration) -> Option<Time> {
-        Some(self.unanswered.front()?.at.max(self.heard).plus(stall))
+        Some(self.unanswered.front()?.at.max(self.last_reply).plus(stall))
     }
 }
 
@@ -331,7 +331,7 @@ impl<T> Link<T> {
             run_id: run_id.clone(),
             unanswered: VecDeque::new(),
             bytes: 0,
-            heard: cx.now,
+            last_reply: cx.now,
             stalled: false,
             loading: false,
             reloaded: false,
@@ -377,7 +377,7 @@ impl<T> Link<T> {
         } else if self.open.as_ref().is_some_and(|open| open.epoch == epoch) {
             self.down = why;
             if let Some(old) = self.open.take() {
-                if cx.now.since(old.heard) >= self.bounds.retry_max {
+                if cx.now.since(old.last_reply) >= self.bounds.retry_max {
                     // The server closed an idle connection, or a fault came after a long peace: no
                     // flapping.
                     self.failures = 0;
@@ -408,7 +408,7 @@ impl<T> Link<T> {
         if cx.now.since(sent.at) < self.bounds.stall / 2 {
             self.slow = self.slow.saturating_sub(1);
         }
-        open.heard = cx.now;
+        open.last_reply = cx.now;
         let (mut reply, clock) = match reply {
             Reply::Stamped { micros, reply } => {
                 let restart_guard = self.restart_guard.as_mut();
@@ -743,14 +743,18 @@ impl<T> Link<T> {
 
     /// Counts the keys whose clean-up is pending: they must go, and the master has not yet
     /// confirmed it.
-    pub fn owed(&self) -> usize {
-        self.ledger.owed()
+    pub fn pending_cleanups(&self) -> usize {
+        self.ledger.pending_cleanups()
     }
 
     /// Counts the pending clean-ups, without the keys that have expired by themselves on a master
     /// that is down.
     pub fn pending_still(&self, now: Time) -> usize {
-        if self.open.is_some() { self.ledger.owed() } else { self.ledger.pending_and_alive(now) }
+        if self.open.is_some() {
+            self.ledger.pending_cleanups()
+        } else {
+            self.ledger.pending_and_alive(now)
+        }
     }
 
     /// Counts the pending clean-ups, without the keys that have expired by themselves if the master
@@ -765,7 +769,7 @@ impl<T> Link<T> {
     }
 
     /// Counts the waiters that the master is to wake.
-    pub fn listens(&self) -> usize {
+    pub fn subscriptions(&self) -> usize {
         self.inbox.len()
     }
 

@@ -71,8 +71,8 @@ const CHANNEL: &[u8] = b"redquorum:wake:";
 
 /// The waiter id of the waiter that this push message wakes; `None` for any other message.
 pub fn woken(frame: &Frame<'_>) -> Option<WaiterId> {
-    let Frame::Push(said) = frame else { return None };
-    match said.as_slice() {
+    let Frame::Push(parts) = frame else { return None };
+    match parts.as_slice() {
         [Frame::Bulk(b"message"), Frame::Bulk(channel), Frame::Bulk(waiter_id)] => {
             WaiterId::parse(waiter_id).filter(|_| is_channel(channel))
         }
@@ -86,7 +86,7 @@ pub fn is_channel(channel: &[u8]) -> bool {
 }
 
 /// Whether the frame is a push message that answers no command.
-pub fn is_unasked(frame: &Frame<'_>) -> bool {
+pub fn is_out_of_band(frame: &Frame<'_>) -> bool {
     matches!(frame, Frame::Push(_)) && !is_confirmation(frame)
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Greeting, Hello, is_unasked, woken};
+use redquorum_protocol::wire::{Greeting, Hello, is_out_of_band, woken};
 use redquorum_protocol::{Cause, NodeId, Reply, Time};
 use tokio::time::Sleep;
 
@@ -36,7 +36,7 @@ impl Turn<'_> {
             let oldest = self.state.client.link(node).oldest();
             let reply = match skipped.and_then(|_| io.first(used)) {
                 Ok(None) => break,
-                Ok(Some((frame, length))) if is_unasked(&frame) => {
+                Ok(Some((frame, length))) if is_out_of_band(&frame) => {
                     used += length;
                     if let Some(waiter_id) = woken(&frame) {
                         self.input(|client, cx| client.woken(node, epoch, waiter_id, cx));
@@ -95,7 +95,7 @@ impl Turn<'_> {
         let link = self.state.client.link(node);
         let (up, distrusted) =
             (link.state() == redquorum_protocol::LinkState::Up, link.distrust(self.now).is_some());
-        let cleanups = link.owed();
+        let cleanups = link.pending_cleanups();
         self.state.masters[node.index()].gauges.show(up, distrusted, cleanups);
     }
 }
@@ -183,10 +183,10 @@ impl Shared {
         let greeted = result.and_then(|(connection, hello, greeting)| {
             match turn.input(|client, cx| client.connected(node, epoch, greeting, cx)) {
                 Ok(()) => Ok((connection, hello)),
-                Err(twin) => {
+                Err(duplicate) => {
                     turn.discard(connection, false);
                     Err(format!(
-                        "it is the same server as {twin}, and one server must not vote twice"
+                        "it is the same server as {duplicate}, and one server must not vote twice"
                     ))
                 }
             }

@@ -366,7 +366,7 @@ impl std::error::Error for RunError {}
 #[non_exhaustive]
 pub struct Unfinished {
     /// Keys to delete that are not yet confirmed as deleted, counted per master.
-    pub owed: usize,
+    pub pending_cleanups: usize,
     /// Keys of leases that are still alive, counted per master.
     pub held: usize,
     /// How long the shutdown waited.
@@ -375,10 +375,10 @@ pub struct Unfinished {
 
 impl fmt::Display for Unfinished {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owed, held, waited } = self;
+        let Self { pending_cleanups, held, waited } = self;
         write!(
             f,
-            "not everything was cleaned up within {waited:?}: {owed} keys owed, {held} keys of \
+            "not everything was cleaned up within {waited:?}: {pending_cleanups} keys with a pending clean-up, {held} keys of \
              living leases; they expire within one ttl"
         )
     }

@@ -162,7 +162,7 @@ impl Redlock {
         }
         match self.lock_state.shared.ledger() {
             (0, 0) => Ok(()),
-            (owed, held) => Err(Unfinished { owed, held, waited: timeout }),
+            (pending_cleanups, held) => Err(Unfinished { pending_cleanups, held, waited: timeout }),
         }
     }
 

@@ -363,8 +363,8 @@ impl Shared {
                 refused: votes.refused,
                 unknown: votes.unknown,
                 connected: master.connected.count(),
-                owed: link.owed(),
-                listens: link.listens(),
+                pending_cleanups: link.pending_cleanups(),
+                subscriptions: link.subscriptions(),
                 unanswered: link.unanswered(),
                 latency: master.latencies.summary(),
             }

@@ -61,9 +61,9 @@ pub struct MasterStats {
     /// Connections that came up; all but the first are reconnects.
     pub connected: u64,
     /// Keys to delete that it has not yet confirmed as deleted.
-    pub owed: usize,
+    pub pending_cleanups: usize,
     /// Waiters that it is to wake.
-    pub listens: usize,
+    pub subscriptions: usize,
     /// Commands that it has not answered yet.
     pub unanswered: usize,
     /// How long it took to answer.

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redquorum_protocol::wire::{Command, Greeting, MAX_REPLY, is_unasked, parse, woken};
+use redquorum_protocol::wire::{Command, Greeting, MAX_REPLY, is_out_of_band, parse, woken};
 use redquorum_protocol::{Backoff, Cause, Reply, Rng, TOKEN_LEN, Time, Token};
 use redquorum_redis_model::Value;
 
@@ -215,7 +215,7 @@ impl Shell {
             let replied = |reply| ProcessEvent::Replied { node, epoch, reply, value: Value::Null };
             let (event, length) = match parse(&wire.incoming, MAX_REPLY) {
                 Ok(None) => return,
-                Ok(Some((frame, length))) if is_unasked(&frame) => {
+                Ok(Some((frame, length))) if is_out_of_band(&frame) => {
                     let woken = woken(&frame);
                     (woken.map(|waiter_id| ProcessEvent::Woken { node, epoch, waiter_id }), length)
                 }

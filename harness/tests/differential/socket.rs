@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Frame, Greeting, Hello, is_unasked, parse};
+use redquorum_protocol::wire::{Frame, Greeting, Hello, is_out_of_band, parse};
 use redquorum_redis_model::{Request, ServerReply, Value};
 
 use crate::plan::Leave;
@@ -49,7 +49,7 @@ impl Socket {
             self.asked.pop_front();
             return self.read_hello();
         }
-        let (reply, unasked) = self.frame(|frame| (Value::from(frame), is_unasked(frame)))?;
+        let (reply, unasked) = self.frame(|frame| (Value::from(frame), is_out_of_band(frame)))?;
         if !unasked {
             self.asked.pop_front().expect("something was asked");
         }
@@ -66,7 +66,7 @@ impl Socket {
                 return Ok(None);
             }
         }
-        let (message, unasked) = self.take(|frame| (Value::from(frame), is_unasked(frame)));
+        let (message, unasked) = self.take(|frame| (Value::from(frame), is_out_of_band(frame)));
         assert!(unasked, "a reply to no request: {message:?}");
         Ok(Some(ServerReply::Value(message)))
     }

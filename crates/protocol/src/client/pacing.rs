@@ -25,12 +25,12 @@ const GROUP: u64 = 16;
 /// in between. A lease that is renewed at its moment is next renewed two cycles later, which is as
 /// late as possible. So pacing costs no more renewals than renewing each lease when it is due.
 pub(super) fn renewal_moment(renewal: Renewal, number: u64) -> Time {
-    let room = nanos(renewal.due.since(renewal.from));
-    let step = nanos(STEP).min(room / STEPS);
+    let span = nanos(renewal.due.since(renewal.from));
+    let step = nanos(STEP).min(span / STEPS);
     if step == 0 {
         return renewal.due;
     }
-    let steps = room / step;
+    let steps = span / step;
     let (cycle, place) = (steps * step, number / GROUP % steps * step);
     let due = renewal.due.as_nanos();
     Time::from_nanos(due - (due % cycle + cycle - place) % cycle)
@@ -51,10 +51,10 @@ mod tests {
     #[test]
     fn a_moment_lies_between_the_earliest_and_the_latest_whatever_they_are() {
         let instants = [0, 1, 49_999_999, 1_000_000_007, 1 << 40, u64::MAX / 2, u64::MAX - 1];
-        let rooms = [0, 1, 31, 32, 33, 1_000, 16_666_666, 5_000_000_000, 1 << 42];
-        for (from, room) in instants.iter().flat_map(|at| rooms.map(|room| (*at, room))) {
+        let spans = [0, 1, 31, 32, 33, 1_000, 16_666_666, 5_000_000_000, 1 << 42];
+        for (from, span) in instants.iter().flat_map(|at| spans.map(|span| (*at, span))) {
             let from = Time::from_nanos(from);
-            let due = from.plus(Duration::from_nanos(room));
+            let due = from.plus(Duration::from_nanos(span));
             for number in [0, 1, 15, 16, 1_000, u64::MAX] {
                 let moment = renewal_moment(Renewal { from, due }, number);
                 assert!(from <= moment && moment <= due, "{from:?} {due:?} {number}");

@@ -220,7 +220,7 @@ impl Ledger {
 
     /// Counts the keys whose clean-up is pending, in flight or refused. Keys that are left alone do
     /// not count.
-    pub(super) fn owed(&self) -> usize {
+    pub(super) fn pending_cleanups(&self) -> usize {
         self.entries.values().filter(|entry| entry.is_pending()).count()
     }
 

@@ -86,7 +86,7 @@ impl<T> Link<T> {
         (key, waiter_id): (Key, WaiterId),
         cx: &mut Context<'_, T>,
     ) {
-        if self.inbox.len() < self.bounds.listens {
+        if self.inbox.len() < self.bounds.subscriptions {
             self.inbox.waiters.insert(waiter_id, key.clone());
         }
         // Reports "not subscribed" at once instead of waiting for a confirmation.
@@ -120,7 +120,7 @@ impl<T> Link<T> {
 
     pub(super) fn woken(&mut self, epoch: u64, waiter_id: WaiterId, cx: &mut Context<'_, T>) {
         if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
-            open.heard = cx.now;
+            open.last_reply = cx.now;
             if let Some(key) = self.inbox.waiters.get(&waiter_id).filter(|_| self.inbox.is_open()) {
                 cx.out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Free(waiter_id)));
             }

@@ -25,7 +25,7 @@ pub struct Bounds {
     /// The link refuses new keys while those in the ledger have this many bytes.
     pub ledger_bytes: usize,
     /// How many waiters the master wakes. Further ones look from time to time.
-    pub listens: usize,
+    pub subscriptions: usize,
     /// The shortest pause between two attempts to connect.
     pub retry_min: Duration,
     /// The longest pause between two attempts to connect; the pause doubles from the shortest to
@@ -43,7 +43,7 @@ impl Bounds {
             unanswered_bytes: 32 << 20,
             ledger: 65_536,
             ledger_bytes: 64 << 20,
-            listens: 131_072,
+            subscriptions: 131_072,
             retry_min: Duration::from_millis(10),
             retry_max: Duration::from_secs(1),
         }

@@ -21,11 +21,11 @@ mod claim {
 mod link {
     mod bench;
     mod clock;
+    mod failures;
     mod guard;
     mod inbox;
     mod ledger;
     mod replacement;
-    mod trouble;
 }
 
 /// Properties for every input: time arithmetic, claims under any inputs, and one link with a master

@@ -154,7 +154,7 @@ async fn hand_over(masters: &Real, lock: &Redlock, without: &str) -> Duration {
     })
     .await;
     let _ = lease.release().await;
-    let left = || other.stats().waiting + other.stats().masters[0].listens;
+    let left = || other.stats().waiting + other.stats().masters[0].subscriptions;
     eventually("nothing is left of the waiter", || left() == 0).await;
     assert_eq!(other.stats().masters[0].connected, 1, "no connection is given up for it");
     works(lock).await.unwrap_or_else(|error| panic!("{without}: {error}"));

@@ -38,9 +38,9 @@ async fn a_shutdown_reports_what_it_could_not_clean_up_and_completes_it_later<C:
     masters.each(Kill, [2]);
     drop(lease);
     let unfinished = C::takes(300 * MS, lock.shutdown(300 * MS)).await.unwrap_err();
-    assert_eq!((unfinished.owed, unfinished.held, unfinished.waited), (2, 5, 300 * MS));
+    assert_eq!((unfinished.pending_cleanups, unfinished.held, unfinished.waited), (2, 5, 300 * MS));
     let unfinished = lock.shutdown(Duration::ZERO).await.unwrap_err();
-    assert_eq!((unfinished.owed, unfinished.held), (2, 5), "{unfinished}");
+    assert_eq!((unfinished.pending_cleanups, unfinished.held), (2, 5), "{unfinished}");
     masters.each(Resume, [1]);
     masters.each(Restart, [2]);
     drop(held);
@@ -150,7 +150,7 @@ fn after_the_runtime<C: Cluster>() {
         timeout(5 * S, waiting).await.expect("a waiter hangs").unwrap().unwrap_err();
         drop(dropped);
         let unfinished = lock.shutdown(100 * MS).await.unwrap_err();
-        assert!(unfinished.owed > 0 && unfinished.held > 0, "{unfinished}");
+        assert!(unfinished.pending_cleanups > 0 && unfinished.held > 0, "{unfinished}");
         losses_are_reported(&lost, &extended).await;
         drop((lost, extended));
         sleep(100 * MS).await;

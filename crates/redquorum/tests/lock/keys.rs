@@ -65,7 +65,7 @@ async fn a_key_of_another_type_is_an_outcome_of_its_own() {
     assert!(error.to_string().contains("the key is of another type, not a lock"), "{error}");
     assert_eq!(masters.text(1, "LINDEX r 0"), "element", "it was touched");
     replied(&lock).await;
-    assert_eq!(owed(&lock), 0);
+    assert_eq!(pending_cleanups(&lock), 0);
     masters.delete(1..=5, "r");
     // If such a key replaces the key of a lease, extend and release report it.
     let lease = masters.held(&lock, "r").await;

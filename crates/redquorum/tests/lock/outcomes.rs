@@ -135,7 +135,11 @@ async fn stats_count_what_happened<C: Cluster>() {
     assert_eq!((stats.extended, stats.not_extended, stats.lost, stats.released), (1, 0, 0, 1));
     for (master, node) in held.masters.iter().zip(1..) {
         assert_eq!(*master.name, masters.name(node));
-        assert_eq!((master.granted, master.connected, master.owed), (1, 1, 0), "{master:?}");
+        assert_eq!(
+            (master.granted, master.connected, master.pending_cleanups),
+            (1, 1, 0),
+            "{master:?}"
+        );
         assert!(master.refused >= 1 && master.unknown == 0, "{master:?}");
         let latency = master.latency;
         assert!(latency.count >= 4 && latency.p50 <= latency.p99, "{latency:?}");

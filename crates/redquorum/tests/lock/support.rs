@@ -390,7 +390,7 @@ pub(crate) async fn replied(lock: &Redlock) {
 
 /// Waits until every master is connected and has completed all clean-ups.
 pub(crate) async fn recovered(lock: &Redlock) {
-    let is = |master: &MasterStats| master.state == LinkState::Up && master.owed == 0;
+    let is = |master: &MasterStats| master.state == LinkState::Up && master.pending_cleanups == 0;
     every_master(lock, "all clean-ups are complete", is).await;
 }
 
@@ -405,6 +405,6 @@ pub(crate) fn sum(lock: &Redlock, figure: fn(&MasterStats) -> u64) -> u64 {
 }
 
 /// The number of keys that the masters must still delete.
-pub(crate) fn owed(lock: &Redlock) -> u64 {
-    sum(lock, |master| master.owed as u64)
+pub(crate) fn pending_cleanups(lock: &Redlock) -> u64 {
+    sum(lock, |master| master.pending_cleanups as u64)
 }

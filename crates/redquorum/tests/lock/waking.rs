@@ -18,8 +18,8 @@ tests! {
 }
 
 /// The number of waiters that the masters are to wake, over all links.
-fn listens(lock: &Redlock) -> usize {
-    lock.stats().masters.iter().map(|master| master.listens).sum()
+fn subscriptions(lock: &Redlock) -> usize {
+    lock.stats().masters.iter().map(|master| master.subscriptions).sum()
 }
 
 /// The number of channels with subscribers, over all masters.
@@ -40,7 +40,8 @@ async fn two(masters: &impl Cluster) -> [Redlock; 2] {
 /// subscribed to at most one channel.
 async fn forgotten(masters: &Real, locks: &[&Redlock]) {
     let left = || -> usize {
-        let here = locks.iter().map(|lock| lock.stats().waiting + listens(lock)).sum::<usize>();
+        let here =
+            locks.iter().map(|lock| lock.stats().waiting + subscriptions(lock)).sum::<usize>();
         let there =
             |keys| masters.all().map(|node| masters.matching(node, keys).len()).sum::<usize>();
         here + there("redquorum:queue:*") + there("redquorum:lapse:*")
@@ -57,7 +58,7 @@ async fn a_release_wakes_the_waiter_at_once<C: Cluster>() {
         // Another resource each time: a process that has just released a resource queues for it.
         let lease = one.acquire(format!("r{round}")).await.unwrap();
         let waiter = tokio::spawn(two.acquire(format!("r{round}")).wait(60 * S).into_future());
-        eventually("masters will wake it", || listens(&two) == 3).await;
+        eventually("masters will wake it", || subscriptions(&two) == 3).await;
         replied(&two).await;
         sleep(30 * MS).await;
         assert!(!waiter.is_finished());
@@ -73,7 +74,7 @@ async fn a_release_wakes_the_waiter_at_once<C: Cluster>() {
     took.sort();
     // With looks alone each hand-over would take half a second on average.
     assert!(took[5] < 100 * MS && took[10] <= 100 * MS + C::LATE, "{took:?}");
-    eventually("nothing is left of the waiters", || listens(&two) == 0).await;
+    eventually("nothing is left of the waiters", || subscriptions(&two) == 0).await;
     assert_eq!(two.stats().waiting, 0);
     masters.cleaned().await;
 }
@@ -104,7 +105,7 @@ async fn waits_dropped_at_any_time_leave_nothing() {
             }
             tokio::task::yield_now().await;
         }
-        asleep += u32::from(listens(&two) == 3);
+        asleep += u32::from(subscriptions(&two) == 3);
         drop(waiting);
         if round % 6 == 0 {
             // The next waiter gets a poll, and is then dropped too.
@@ -118,7 +119,7 @@ async fn waits_dropped_at_any_time_leave_nothing() {
         let _ = lease.release().await;
     }
     masters.cleaned().await;
-    assert_eq!(owed(&two), 0);
+    assert_eq!(pending_cleanups(&two), 0);
 }
 
 async fn a_key_that_is_no_queue_is_ignored() {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::connect::{Connecting, Connection, Node};
-use redquorum_protocol::wire::{Frame, is_unasked, parse, scripts, write_command};
+use redquorum_protocol::wire::{Frame, is_out_of_band, parse, scripts, write_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until};
@@ -198,7 +198,7 @@ impl Proxy {
             }
             let mut used = 0;
             while let Ok(Some((frame, length))) = parse(&bytes[used..], usize::MAX) {
-                let reply = !is_unasked(&frame);
+                let reply = !is_out_of_band(&frame);
                 if reply && dialogue.asked.lock().unwrap().pop_front() == Some(true) {
                     ready.extend(b"-NOPERM this user has no permissions to run this command\r\n");
                 } else {

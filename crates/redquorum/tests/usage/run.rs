@@ -401,9 +401,9 @@ fn left(lock: &Redlock) -> Option<String> {
     };
     let left = [
         ("waiting", stats.waiting),
-        ("owed", sum(|master| master.owed)),
+        ("pending_cleanups", sum(|master| master.pending_cleanups)),
         ("unanswered", sum(|master| master.unanswered)),
-        ("listens", sum(|master| master.listens)),
+        ("subscriptions", sum(|master| master.subscriptions)),
     ];
     left.iter().any(|(_, count)| *count > 0).then(|| format!("{left:?}"))
 }

@@ -149,7 +149,8 @@ async fn locks(task: &Task) -> Vec<Redlock> {
 fn left(locks: &[Redlock]) -> u64 {
     let of = |lock: &Redlock| {
         let stats = lock.stats();
-        let masters: usize = stats.masters.iter().map(|it| it.listens + it.owed).sum();
+        let masters: usize =
+            stats.masters.iter().map(|it| it.subscriptions + it.pending_cleanups).sum();
         (stats.waiting + masters) as u64
     };
     locks.iter().map(of).sum()
@@ -165,8 +166,9 @@ fn line(locks: &[Redlock], counts: &Counts) -> Line {
         line.no_quorum += stats.no_quorum;
         line.lost += stats.lost;
         line.waiting += stats.waiting as u64;
-        line.listens += stats.masters.iter().map(|it| it.listens as u64).sum::<u64>();
-        line.owed += stats.masters.iter().map(|it| it.owed as u64).sum::<u64>();
+        line.subscriptions += stats.masters.iter().map(|it| it.subscriptions as u64).sum::<u64>();
+        line.pending_cleanups +=
+            stats.masters.iter().map(|it| it.pending_cleanups as u64).sum::<u64>();
     }
     line
 }

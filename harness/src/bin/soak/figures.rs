@@ -19,8 +19,8 @@ pub(crate) struct Line {
     pub(crate) lost: u64,
     /// The library's own statistics. Anything left when no client has work is a leak.
     pub(crate) waiting: u64,
-    pub(crate) listens: u64,
-    pub(crate) owed: u64,
+    pub(crate) subscriptions: u64,
+    pub(crate) pending_cleanups: u64,
     /// Resident memory in kilobytes.
     pub(crate) resident: u64,
     /// Whether this is the last line of the process. `tasks` and `unfinished` count its remaining
@@ -48,7 +48,7 @@ pub(crate) struct Figures {
     /// The memory of each process over time.
     resident: BTreeMap<u32, Vec<(Duration, u64)>>,
     most_waiting: u64,
-    most_listens: u64,
+    most_subscriptions: u64,
 }
 
 /// Growth in kilobytes that the allocator may cause.
@@ -57,7 +57,7 @@ const ALLOWANCE: u64 = 8 * 1024;
 impl Figures {
     pub(crate) fn receive(&mut self, process: u32, at: Duration, line: Line) {
         self.most_waiting = self.most_waiting.max(line.waiting);
-        self.most_listens = self.most_listens.max(line.listens);
+        self.most_subscriptions = self.most_subscriptions.max(line.subscriptions);
         if !line.last {
             self.resident.entry(process).or_default().push((at, line.resident));
         }
@@ -104,12 +104,12 @@ impl Figures {
             ("client processes killed", self.client_kills),
             ("masters paused, or without connections", self.disturbances),
             ("most resources waited for in a process", self.most_waiting),
-            ("most subscriptions of a process", self.most_listens),
+            ("most subscriptions of a process", self.most_subscriptions),
             ("left: keys", self.keys.len() as u64),
             ("left: channels", self.channels.len() as u64),
             ("left: waiting", self.last(|line| line.waiting)),
-            ("left: subscriptions", self.last(|line| line.listens)),
-            ("left: clean-ups", self.last(|line| line.owed)),
+            ("left: subscriptions", self.last(|line| line.subscriptions)),
+            ("left: clean-ups", self.last(|line| line.pending_cleanups)),
             ("left: tasks", self.last(|line| line.tasks)),
             ("memory in the first third, KiB", first),
             ("memory in the last third, KiB", last),
@@ -135,8 +135,8 @@ impl Figures {
         must_be(self.keys.is_empty(), format!("keys are left: {:?}", head(&self.keys)));
         must_be(self.channels.is_empty(), format!("channels are left: {:?}", head(&self.channels)));
         must_be(last(|line| line.waiting) == 0, "queues of waiters are left".to_owned());
-        must_be(last(|line| line.listens) == 0, "links are still subscribed".to_owned());
-        must_be(last(|line| line.owed) == 0, "clean-ups are still pending".to_owned());
+        must_be(last(|line| line.subscriptions) == 0, "links are still subscribed".to_owned());
+        must_be(last(|line| line.pending_cleanups) == 0, "clean-ups are still pending".to_owned());
         must_be(last(|line| line.tasks) == 0, "tasks of the library are left".to_owned());
         must_be(last(|line| line.unfinished) == 0, "a shutdown did not finish".to_owned());
         must_be(self.hung == 0, format!("{} client processes did not end", self.hung));
@@ -208,8 +208,8 @@ mod tests {
             ("did not end", |it| it.hung = 1),
             ("only 1 of 2", |it| it.processes = 2),
             ("queues", |it| last(it, Line { waiting: 1, ..Line::default() })),
-            ("still subscribed", |it| last(it, Line { listens: 1, ..Line::default() })),
-            ("still pending", |it| last(it, Line { owed: 1, ..Line::default() })),
+            ("still subscribed", |it| last(it, Line { subscriptions: 1, ..Line::default() })),
+            ("still pending", |it| last(it, Line { pending_cleanups: 1, ..Line::default() })),
             ("tasks", |it| last(it, Line { tasks: 1, ..Line::default() })),
             ("shutdown", |it| last(it, Line { unfinished: 1, ..Line::default() })),
         ];

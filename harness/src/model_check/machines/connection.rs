@@ -440,7 +440,7 @@ impl Connection {
 
     /// The contents of the ledger, for this many tokens.
     pub(super) fn entries(&self, tokens: u8) -> Entries {
-        let count = self.link.as_ref().map_or(0, |link| link.owed() + link.claimed());
+        let count = self.link.as_ref().map_or(0, |link| link.pending_cleanups() + link.claimed());
         let mut entries = Entries { claimed: 0, pending: 0, count };
         for token in (1..=tokens).filter(|_| count > 0) {
             match self.entry(token) {

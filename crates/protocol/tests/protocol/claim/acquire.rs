@@ -11,73 +11,79 @@ fn waiting(wait_ms: u32, explain: bool) -> WaitPolicy {
 }
 
 fn check_acquire(masters: usize) {
-    for (number, said) in product(masters).enumerate() {
+    for (number, outcomes) in product(masters).enumerate() {
         let mut verdicts = Vec::new();
-        let orders = orders(&said);
+        let orders = orders(&outcomes);
         for (order_number, order) in orders.iter().enumerate() {
             // Drops are checked in one of the orders.
             let drops = order_number == number % orders.len();
             let mut play = Play::acquire(masters, ONCE);
             let mut expected = None;
-            for heard in 0..=order.len() {
-                if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
+            for received in 0..=order.len() {
+                if let Some(at) = received.checked_sub(1).map(|last| order[last]) {
                     play.now = play.now.plus(MS);
-                    play.reply(Attempt(1), at, vote(said[at], at));
+                    play.reply(Attempt(1), at, vote(outcomes[at], at));
                 }
-                let yes = count(&said, &order[..heard], &[Grants]);
+                let yes = count(&outcomes, &order[..received], &[Grants]);
                 // An early verdict is final: later replies change nothing.
-                expected = expected.or(stands(yes, masters - heard, masters));
-                assert_eq!(play.verdict(), expected, "{said:?} {order:?} after {heard}");
+                expected = expected.or(stands(yes, masters - received, masters));
+                assert_eq!(play.verdict(), expected, "{outcomes:?} {order:?} after {received}");
                 let wake = match expected {
                     None => START.plus(50 * MS),
                     // The caller must collect the lease before its deadline.
                     Some(true) => START.plus(988 * MS),
                     Some(false) => Time::NEVER,
                 };
-                assert_eq!(play.claim.next_wake(), wake, "{said:?} {order:?}");
+                assert_eq!(play.claim.next_wake(), wake, "{outcomes:?} {order:?}");
                 if drops {
-                    check_drop(&play, &said);
+                    check_drop(&play, &outcomes);
                 }
             }
             play.wake_at(START.plus(50 * MS));
             let won = expected.unwrap_or(false);
-            late(&said).for_each(|at| play.reply(Attempt(1), at, vote(said[at], at)));
-            assert_eq!(play.verdict(), Some(won), "{said:?} {order:?} at the end");
+            late(&outcomes).for_each(|at| play.reply(Attempt(1), at, vote(outcomes[at], at)));
+            assert_eq!(play.verdict(), Some(won), "{outcomes:?} {order:?} at the end");
             let cleaned_up = vec![usize::from(!won); masters];
-            assert_eq!(play.cleaned_up(masters, 1), cleaned_up, "{said:?} {order:?}");
+            assert_eq!(play.cleaned_up(masters, 1), cleaned_up, "{outcomes:?} {order:?}");
             let decided = play.effects.iter().filter(|effect| **effect == Effect::Decided).count();
-            assert_eq!(decided, 1, "{said:?} {order:?}");
-            check_failure(&play, &said);
+            assert_eq!(decided, 1, "{outcomes:?} {order:?}");
+            check_failure(&play, &outcomes);
             if drops {
-                check_drop(&play, &said);
+                check_drop(&play, &outcomes);
                 check_lease(play, masters);
             }
             verdicts.push(won);
         }
-        assert!(verdicts.iter().all(|won| *won == verdicts[0]), "{said:?} depends on the order");
+        assert!(
+            verdicts.iter().all(|won| *won == verdicts[0]),
+            "{outcomes:?} depends on the order"
+        );
     }
 }
 
 /// "Taken" needs a master that refused, "no quorum" a master that did not reply (R10).
-fn check_failure(play: &Play, said: &[CommandOutcome]) {
+fn check_failure(play: &Play, outcomes: &[CommandOutcome]) {
     match play.acquiring().failure() {
-        Some(Failure::Taken) => assert!(said.contains(&Refuses), "{said:?}"),
+        Some(Failure::Taken) => assert!(outcomes.contains(&Refuses), "{outcomes:?}"),
         Some(Failure::NoQuorum) => {
-            assert!(said.iter().any(|said| matches!(said, Error | Never | Late)), "{said:?}");
+            assert!(
+                outcomes.iter().any(|outcomes| matches!(outcomes, Error | Never | Late)),
+                "{outcomes:?}"
+            );
         }
-        Some(other) => panic!("{other:?} {said:?}"),
+        Some(other) => panic!("{other:?} {outcomes:?}"),
         None => {}
     }
 }
 
 /// A drop enqueues the clean-up of every master once. Later replies change nothing.
-fn check_drop(play: &Play, said: &[CommandOutcome]) {
+fn check_drop(play: &Play, outcomes: &[CommandOutcome]) {
     let mut dropped = play.clone();
     dropped.handle(Input::Abandon);
     assert_eq!(dropped.claim, Claim::Ended);
-    assert_eq!(dropped.cleaned_up(said.len(), 1), vec![1; said.len()], "{said:?}");
+    assert_eq!(dropped.cleaned_up(outcomes.len(), 1), vec![1; outcomes.len()], "{outcomes:?}");
     dropped.effects.clear();
-    (0..said.len()).for_each(|at| dropped.reply(Attempt(1), at, vote(said[at], at)));
+    (0..outcomes.len()).for_each(|at| dropped.reply(Attempt(1), at, vote(outcomes[at], at)));
     dropped.handle(Input::Abandon);
     assert_eq!((dropped.effects, dropped.claim.next_wake()), (vec![], Time::NEVER));
 }
@@ -137,10 +143,10 @@ fn an_early_wake_does_nothing() {
         held(Input::extend(config(5))),
         held(Input::Release),
     ] {
-        let (before, said) = (play.claim.clone(), play.effects.len());
+        let (before, outcomes) = (play.claim.clone(), play.effects.len());
         let early = play.claim.next_wake().as_nanos() - 1;
         play.wake_at(Time::from_nanos(early));
-        assert_eq!((&play.claim, play.effects.len()), (&before, said));
+        assert_eq!((&play.claim, play.effects.len()), (&before, outcomes));
         play.wake_at(Time::from_nanos(early + 1));
         assert_ne!(play.claim, before, "and the wake in time does something");
     }
@@ -155,11 +161,11 @@ fn the_holder_is_waited_for_no_longer_than_for_the_last_clean_up() {
         play
     };
     // Without a holder to name, the other client has released meanwhile, or a master cannot reply.
-    for said in [Taken(Holder::NoExpiry), Absent, unknown(0)] {
+    for outcomes in [Taken(Holder::NoExpiry), Absent, unknown(0)] {
         let mut play = refused();
-        play.reply_all(Cleanup(1), 0..2, said.clone());
+        play.reply_all(Cleanup(1), 0..2, outcomes.clone());
         assert_eq!(play.verdict(), None, "the third refusal is not explained yet");
-        play.reply_all(Cleanup(1), [2], said);
+        play.reply_all(Cleanup(1), [2], outcomes);
         assert_eq!(play.verdict(), Some(false));
     }
     // The claim waits for a silent master no longer than a node timeout.

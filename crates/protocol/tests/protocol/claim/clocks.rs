@@ -46,11 +46,11 @@ fn clocks() -> impl Iterator<Item = Vec<(u64, u64)>> {
 fn play(all: &[(u64, u64)], order: &[usize], compares: bool) -> Option<(NodeSet, Vec<usize>)> {
     let config = if compares { guarded(all.len()) } else { config(all.len()) };
     let mut play = Play::acquire_on(config, ONCE);
-    for (heard, at) in order.iter().enumerate() {
+    for (received, at) in order.iter().enumerate() {
         let (apart, step) = all[*at];
         play.reply_all(Attempt(1), [*at], timed(reading(apart + step), Created));
         if play.verdict().is_some() {
-            return won(&mut play).map(|members| (members, order[..=heard].to_vec()));
+            return won(&mut play).map(|members| (members, order[..=received].to_vec()));
         }
     }
     None
@@ -62,11 +62,11 @@ fn let_in(compares: bool) -> usize {
     let mut seen = 0;
     for all in clocks() {
         for order in orders(&[Grants; 3]) {
-            let Some((members, heard)) = play(&all, &order, compares) else { continue };
-            let steady = heard.iter().any(|at| all[*at].1 == 0);
+            let Some((members, received)) = play(&all, &order, compares) else { continue };
+            let steady = received.iter().any(|at| all[*at].1 == 0);
             let stepped =
                 |at: &&usize| all[**at].1 > BOUND_MS && members.contains(NodeId::new(**at));
-            seen += usize::from(steady && heard.iter().any(|at| stepped(&at)));
+            seen += usize::from(steady && received.iter().any(|at| stepped(&at)));
         }
     }
     seen

@@ -6,16 +6,20 @@ use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply, VoteRequest};
 use super::play::*;
 
 /// The expected state of a round of extending, from the replies that arrived.
-fn extended(said: &[CommandOutcome], heard: &[usize], members: &[usize]) -> Option<Extension> {
-    let in_time: Vec<usize> = heard.iter().copied().filter(|at| members.contains(at)).collect();
-    let yes = count(said, &in_time, &[Grants]);
+fn extended(
+    outcomes: &[CommandOutcome],
+    received: &[usize],
+    members: &[usize],
+) -> Option<Extension> {
+    let in_time: Vec<usize> = received.iter().copied().filter(|at| members.contains(at)).collect();
+    let yes = count(outcomes, &in_time, &[Grants]);
     // A rival may have had a majority: of the masters that never granted the key, and of those that
     // had lost it when the extend arrived.
-    let free = said.len() - members.len() + count(said, &in_time, &[Refuses]);
-    if 2 * free > said.len() {
+    let free = outcomes.len() - members.len() + count(outcomes, &in_time, &[Refuses]);
+    if 2 * free > outcomes.len() {
         return Some(Extension::QuorumGone);
     }
-    match stands(yes, members.len() - in_time.len(), said.len())? {
+    match stands(yes, members.len() - in_time.len(), outcomes.len())? {
         true => Some(Extension::Extended),
         false => Some(Extension::NoQuorum),
     }
@@ -29,27 +33,27 @@ fn check_extend(grants: &[CommandOutcome]) {
         dropped.handle(Input::Abandon);
         assert_eq!(dropped.cleaned_up(masters, 1), vec![1; masters]);
     };
-    for said in product(masters) {
-        for (number, order) in orders(&said).iter().enumerate() {
+    for outcomes in product(masters) {
+        for (number, order) in orders(&outcomes).iter().enumerate() {
             let mut play = Play::hold(grants);
             let old = play.deadline();
             play.now = play.now.plus(100 * MS);
             let begun = play.now;
             play.handle(Input::extend(config(masters)));
             let mut expected = None;
-            for heard in 0..=order.len() {
-                if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
+            for received in 0..=order.len() {
+                if let Some(at) = received.checked_sub(1).map(|last| order[last]) {
                     play.now = play.now.plus(MS);
-                    play.reply(Extend(1), at, kept(said[at], at, members.contains(&at)));
+                    play.reply(Extend(1), at, kept(outcomes[at], at, members.contains(&at)));
                 }
-                expected = expected.or_else(|| extended(&said, &order[..heard], &members));
+                expected = expected.or_else(|| extended(&outcomes, &order[..received], &members));
                 let state = expected.unwrap_or(Extension::Pending);
-                assert_eq!(play.extension(), state, "{said:?} {order:?} after {heard}");
+                assert_eq!(play.extension(), state, "{outcomes:?} {order:?} after {received}");
                 let deadline = match state {
                     Extension::Extended => begun.plus(config(masters).validity()),
                     _ => old,
                 };
-                assert_eq!(play.deadline(), deadline, "{said:?} {order:?} after {heard}");
+                assert_eq!(play.deadline(), deadline, "{outcomes:?} {order:?} after {received}");
                 // Drops are checked in one of the orders.
                 if number == 0 {
                     once(&play);
@@ -58,10 +62,10 @@ fn check_extend(grants: &[CommandOutcome]) {
             play.wake_at(begun.plus(50 * MS));
             let (state, deadline) = (play.extension(), play.deadline());
             assert_eq!(state == Extension::Extended, expected == Some(Extension::Extended));
-            late(&said).for_each(|at| {
-                play.reply(Extend(1), at, kept(said[at], at, members.contains(&at)));
+            late(&outcomes).for_each(|at| {
+                play.reply(Extend(1), at, kept(outcomes[at], at, members.contains(&at)));
             });
-            assert_eq!((play.extension(), play.deadline()), (state, deadline), "{said:?}");
+            assert_eq!((play.extension(), play.deadline()), (state, deadline), "{outcomes:?}");
             assert_eq!(
                 play.cleaned_up(masters, 1),
                 vec![0; masters],

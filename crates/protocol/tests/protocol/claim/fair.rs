@@ -164,7 +164,7 @@ fn without_a_wait_a_refused_first_attempt_enqueues_once() {
 
 #[test]
 fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_masters() {
-    for (said, goes) in [
+    for (outcomes, goes) in [
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(1, 0)], true),
         ([free(1, 0), free(1, 0), held(1, 0), held(1, 0), held(1, 0)], false),
@@ -172,7 +172,7 @@ fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_ma
         ([free(2, 1), free(1, 0), free(1, 0), held(1, 0), held(1, 0)], false),
     ] {
         let mut play = Play::acquire(5, policy());
-        play.placed(said);
+        play.placed(outcomes);
         assert_eq!(!play.asks().is_empty(), goes);
     }
 }
@@ -235,10 +235,10 @@ fn a_waiter_that_masters_do_not_wake_asks_as_the_policy_has_it_and_keeps_its_pos
 
 #[test]
 fn with_one_queue_forbidden_and_one_master_down_the_only_queue_decides() {
-    let attempts = |said: [Reply; 3]| {
+    let attempts = |outcomes: [Reply; 3]| {
         let mut play = Play::acquire(3, policy());
         play.effects.clear();
-        play.placed(said);
+        play.placed(outcomes);
         play.asks().len()
     };
     let down = || Unknown(Cause::Disconnected);

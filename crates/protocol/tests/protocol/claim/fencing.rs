@@ -205,21 +205,21 @@ fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
     // A lease is valid for 97 ms, of which 60 remain for the last certifying round.
     let fenced = LockConfig::new(5, 100 * MS, Drift::default(), 60 * MS).unwrap();
     let fenced = fenced.with_fencing(60_000 * MS).unwrap();
-    let grant = |said: CommandOutcome, at: usize| match said {
+    let grant = |outcomes: CommandOutcome, at: usize| match outcomes {
         Grants => Some(Granted { number: 7 }),
         Late => Some(Granted { number: 8 + at as u64 }),
         other => vote(other, at),
     };
-    for said in product(5) {
+    for outcomes in product(5) {
         let mut play = Play::acquire_on(fenced, ONCE);
-        (0..5).for_each(|at| reply_and_check(&mut play, Attempt(1), at, grant(said[at], at)));
+        (0..5).for_each(|at| reply_and_check(&mut play, Attempt(1), at, grant(outcomes[at], at)));
         for late in [10 * MS, 96 * MS, 97 * MS] {
             let mut play = Play::acquire_on(fenced, ONCE);
             (0..5).for_each(|at| play.reply(Attempt(1), at, grant(Late, at)));
             play.now = START.plus(late);
-            for (at, said) in said.iter().enumerate() {
-                let number = if *said == Grants { 10 } else { 11 };
-                let reply = compared(*said, at, Certified { number });
+            for (at, outcomes) in outcomes.iter().enumerate() {
+                let number = if *outcomes == Grants { 10 } else { 11 };
+                let reply = compared(*outcomes, at, Certified { number });
                 reply_and_check(&mut play, Certify { attempt: 1, round: 1 }, at, reply);
             }
         }

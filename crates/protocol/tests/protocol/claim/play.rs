@@ -48,7 +48,7 @@ pub(crate) fn product(masters: usize) -> impl Iterator<Item = Vec<CommandOutcome
 }
 
 /// All orders in which the replies that come in time can arrive.
-pub(crate) fn orders(said: &[CommandOutcome]) -> Vec<Vec<usize>> {
+pub(crate) fn orders(outcomes: &[CommandOutcome]) -> Vec<Vec<usize>> {
     fn grow(rest: &[usize], so_far: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if rest.is_empty() {
             all.push(so_far.clone());
@@ -60,14 +60,14 @@ pub(crate) fn orders(said: &[CommandOutcome]) -> Vec<Vec<usize>> {
         }
     }
     let in_time: Vec<usize> =
-        (0..said.len()).filter(|at| !matches!(said[*at], Never | Late)).collect();
+        (0..outcomes.len()).filter(|at| !matches!(outcomes[*at], Never | Late)).collect();
     let mut all = Vec::new();
     grow(&in_time, &mut Vec::new(), &mut all);
     all
 }
 
-pub(crate) fn late(said: &[CommandOutcome]) -> impl Iterator<Item = usize> {
-    (0..said.len()).filter(|at| said[*at] == Late)
+pub(crate) fn late(outcomes: &[CommandOutcome]) -> impl Iterator<Item = usize> {
+    (0..outcomes.len()).filter(|at| outcomes[*at] == Late)
 }
 
 /// The values in the effects with this pattern, since the last look.
@@ -107,13 +107,13 @@ impl Play {
     }
 
     /// A collected lease whose masters had these outcomes.
-    pub(crate) fn hold(said: &[CommandOutcome]) -> Self {
-        Self::hold_on(config(said.len()), said)
+    pub(crate) fn hold(outcomes: &[CommandOutcome]) -> Self {
+        Self::hold_on(config(outcomes.len()), outcomes)
     }
 
-    pub(crate) fn hold_on(config: LockConfig, said: &[CommandOutcome]) -> Self {
+    pub(crate) fn hold_on(config: LockConfig, outcomes: &[CommandOutcome]) -> Self {
         let mut play = Self::acquire_on(config, ONCE);
-        (0..said.len()).for_each(|at| play.reply(Attempt(1), at, vote(said[at], at)));
+        (0..outcomes.len()).for_each(|at| play.reply(Attempt(1), at, vote(outcomes[at], at)));
         play.handle(Input::Collect);
         play.held();
         play.effects.clear();
@@ -251,8 +251,8 @@ pub(crate) fn refusal(at: usize) -> Reply {
     if at.is_multiple_of(2) { Absent } else { Taken(Holder::NoExpiry) }
 }
 
-fn reply_of(said: CommandOutcome, at: usize, grants: Reply, refuses: Reply) -> Option<Reply> {
-    match said {
+fn reply_of(outcomes: CommandOutcome, at: usize, grants: Reply, refuses: Reply) -> Option<Reply> {
+    match outcomes {
         Grants | Late => Some(grants),
         Refuses => Some(refuses),
         Error => Some(unknown(at)),
@@ -260,23 +260,27 @@ fn reply_of(said: CommandOutcome, at: usize, grants: Reply, refuses: Reply) -> O
     }
 }
 
-pub(crate) fn vote(said: CommandOutcome, at: usize) -> Option<Reply> {
-    reply_of(said, at, Created, TAKEN)
+pub(crate) fn vote(outcomes: CommandOutcome, at: usize) -> Option<Reply> {
+    reply_of(outcomes, at, Created, TAKEN)
 }
 
 /// The reply to a `Keep`: a master with the key keeps it, another one may have repaired it.
-pub(crate) fn kept(said: CommandOutcome, at: usize, member: bool) -> Option<Reply> {
+pub(crate) fn kept(outcomes: CommandOutcome, at: usize, member: bool) -> Option<Reply> {
     let grants = if member || at.is_multiple_of(2) { Kept } else { Created };
-    reply_of(said, at, grants, refusal(at))
+    reply_of(outcomes, at, grants, refusal(at))
 }
 
 /// The reply to a command that compares the key first.
-pub(crate) fn compared(said: CommandOutcome, at: usize, grants: Reply) -> Option<Reply> {
-    reply_of(said, at, grants, refusal(at))
+pub(crate) fn compared(outcomes: CommandOutcome, at: usize, grants: Reply) -> Option<Reply> {
+    reply_of(outcomes, at, grants, refusal(at))
 }
 
-pub(crate) fn count(said: &[CommandOutcome], heard: &[usize], what: &[CommandOutcome]) -> usize {
-    heard.iter().filter(|at| what.contains(&said[**at])).count()
+pub(crate) fn count(
+    outcomes: &[CommandOutcome],
+    received: &[usize],
+    what: &[CommandOutcome],
+) -> usize {
+    received.iter().filter(|at| what.contains(&outcomes[**at])).count()
 }
 
 /// The verdict, if all possible replies of `awaited` masters agree on it.

@@ -24,24 +24,25 @@ fn released(deleted: usize, gone: usize, awaited: usize, masters: usize) -> Opti
 #[test]
 fn a_release_reports_what_masters_reply_in_every_order_and_asks_each_once() {
     for masters in 1..=5 {
-        for said in product(masters) {
-            for order in orders(&said) {
+        for outcomes in product(masters) {
+            for order in orders(&outcomes) {
                 let mut play = Play::hold(&vec![Grants; masters]);
                 play.handle(Input::Release);
                 let mut expected = None;
-                for heard in 0..=order.len() {
-                    if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
-                        play.reply(Release, at, compared(said[at], at, Deleted));
+                for received in 0..=order.len() {
+                    if let Some(at) = received.checked_sub(1).map(|last| order[last]) {
+                        play.reply(Release, at, compared(outcomes[at], at, Deleted));
                     }
-                    let of = |what| count(&said, &order[..heard], &[what]);
+                    let of = |what| count(&outcomes, &order[..received], &[what]);
                     expected = expected
-                        .or_else(|| released(of(Grants), of(Refuses), masters - heard, masters));
-                    assert_eq!(play.outcome(), expected, "{said:?} {order:?} after {heard}");
+                        .or_else(|| released(of(Grants), of(Refuses), masters - received, masters));
+                    assert_eq!(play.outcome(), expected, "{outcomes:?} {order:?} after {received}");
                 }
                 play.wake_at(START.plus(50 * MS));
-                late(&said).for_each(|at| play.reply(Release, at, compared(said[at], at, Deleted)));
+                late(&outcomes)
+                    .for_each(|at| play.reply(Release, at, compared(outcomes[at], at, Deleted)));
                 let expected = expected.unwrap_or(Outcome::Unknown);
-                assert_eq!(play.outcome(), Some(expected), "{said:?} {order:?}");
+                assert_eq!(play.outcome(), Some(expected), "{outcomes:?} {order:?}");
                 play.handle(Input::Abandon);
                 assert_eq!(play.cleaned_up(masters, 1), vec![1; masters]);
             }

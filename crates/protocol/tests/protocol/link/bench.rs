@@ -78,7 +78,7 @@ impl Bench {
 
     /// How many keys are wanted, and how many clean-ups are pending.
     pub(crate) fn ledger(&self) -> (usize, usize) {
-        (self.link.claimed(), self.link.owed())
+        (self.link.claimed(), self.link.pending_cleanups())
     }
 
     pub(crate) fn set(&mut self, number: u64, tag: u64) {

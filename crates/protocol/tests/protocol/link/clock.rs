@@ -107,16 +107,16 @@ impl Master {
         looks
     }
 
-    /// Requests a grant, to which the master replies with `said` after this time. Returns the
+    /// Requests a grant, to which the master replies with `outcomes` after this time. Returns the
     /// result that the link reports.
-    fn ask(&mut self, said: Reply, after: Duration) -> (Reply, Option<Reading>) {
-        self.ask_while(said, after, Duration::ZERO, Duration::ZERO)
+    fn ask(&mut self, outcomes: Reply, after: Duration) -> (Reply, Option<Reading>) {
+        self.ask_while(outcomes, after, Duration::ZERO, Duration::ZERO)
     }
 
     /// The clock gains between the request and its execution, and the reply takes some time, too.
     fn ask_while(
         &mut self,
-        said: Reply,
+        outcomes: Reply,
         there: Duration,
         gain: Duration,
         back: Duration,
@@ -129,7 +129,7 @@ impl Master {
             self.bench.now = self.bench.now.plus(there);
             self.ahead = self.ahead + gain - back;
             self.bench.now = self.bench.now.plus(back);
-            self.reply(said);
+            self.reply(outcomes);
             self.ahead += back;
             effects = self.bench.look();
         }
@@ -312,7 +312,7 @@ enum Act {
     /// The clock gains: a step, or a rate that is too high.
     Gain(u32),
     /// A request: the time to the master, the time back, and the gain of the clock in between.
-    Ask(u32, u32, u32),
+    Request(u32, u32, u32),
     Break,
 }
 
@@ -322,8 +322,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => (900..6_000_u32).prop_map(Act::Pass),
         3 => (1..260_u32).prop_map(Act::Gain),
         6 => (0..60_u32, 0..60_u32, 0..20_u32)
-            .prop_map(|(there, back, gain)| Act::Ask(there, back, gain)),
-        1 => (0..900_u32, 0..900_u32).prop_map(|(there, back)| Act::Ask(there, back, 0)),
+            .prop_map(|(there, back, gain)| Act::Request(there, back, gain)),
+        1 => (0..900_u32, 0..900_u32).prop_map(|(there, back)| Act::Request(there, back, 0)),
         1 => Just(Act::Break),
     ]
 }
@@ -362,7 +362,7 @@ impl Gaining {
                 self.master.ahead += ms * MS;
                 self.ahead.push((self.master.bench.now, self.master.ahead));
             }
-            Act::Ask(there, back, gain) => self.ask(there * MS, back * MS, gain * MS),
+            Act::Request(there, back, gain) => self.ask(there * MS, back * MS, gain * MS),
             Act::Break => {
                 self.master.hang_up();
                 self.master.greet("a", false);
@@ -403,14 +403,14 @@ fn a_steady_clock_is_trusted_and_a_step_is_let_in_by_a_link_that_does_not_look()
     let mut steady = Gaining::new(true);
     for _ in 0..50 {
         steady.act(&Act::Pass(100));
-        steady.act(&Act::Ask(5, 5, 0));
+        steady.act(&Act::Request(5, 5, 0));
     }
     assert!(steady.counted >= 38, "{}", steady.counted);
     for (looks, wrong) in [(true, 0), (false, 1)] {
         let mut gaining = Gaining::new(looks);
         gaining.act(&Act::Pass(3_000));
         gaining.act(&Act::Gain(201));
-        gaining.act(&Act::Ask(0, 0, 0));
+        gaining.act(&Act::Request(0, 0, 0));
         assert_eq!(gaining.wrong, wrong, "looks: {looks}");
     }
 }

@@ -42,7 +42,7 @@ impl Bench {
     }
 
     /// A link that is subscribed for waiter 1.
-    fn listening() -> Self {
+    fn subscribed() -> Self {
         let mut bench = Self::connected();
         bench.listen(1);
         bench.reply(1, Reply::Alive);
@@ -117,7 +117,7 @@ fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connectio
 
 #[test]
 fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
-    let mut bench = Bench::listening();
+    let mut bench = Bench::subscribed();
     bench.woken(1, 1);
     assert_eq!(bench.look(), [event(1, QueueEvent::Free(waiter_id(1)))]);
     bench.woken(1, 2);
@@ -126,12 +126,12 @@ fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
     bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
     bench.woken(1, 1);
     assert_eq!(bench.look(), [], "the message was under way as the waiter left");
-    assert_eq!(bench.link.listens(), 0);
+    assert_eq!(bench.link.subscriptions(), 0);
 }
 
 #[test]
 fn the_master_knows_waiters_by_the_inbox_unless_it_cannot_wake_them() {
-    let mut bench = Bench::listening();
+    let mut bench = Bench::subscribed();
     assert_eq!(bench.names(), [waiter(INBOX); 3]);
     bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
     assert_eq!(bench.names(), [waiter(INBOX); 3], "a lease that is given back keeps its waiter");
@@ -176,7 +176,7 @@ fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
             effects.insert(0, LinkEffect::QueueEvent(key(), QueueEvent::Waiters(2)));
         }
         assert_eq!(bench.look(), effects, "{wake_up:?}");
-        assert_eq!(bench.link.claimed() + bench.link.owed(), 0);
+        assert_eq!(bench.link.claimed() + bench.link.pending_cleanups(), 0);
     }
 }
 

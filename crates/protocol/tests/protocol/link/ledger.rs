@@ -16,7 +16,7 @@ fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
     assert_eq!(bench.ledger(), (0, 1));
     assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
     bench.reply(1, Reply::Created);
-    assert_eq!(bench.link.owed(), 1, "the answer to the SET pays nothing");
+    assert_eq!(bench.link.pending_cleanups(), 1, "the answer to the SET pays nothing");
     bench.reply(1, Reply::Deleted);
     assert_eq!(bench.ledger(), (0, 0));
     let effects = [LinkEffect::Reply(7, Reply::Created), LinkEffect::Reply(8, Reply::Deleted)];
@@ -26,7 +26,7 @@ fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
 #[test]
 fn every_reply_of_the_script_completes_the_clean_up_and_no_error_does() {
     let holder = Holder::NoExpiry;
-    for (reply, owed) in [
+    for (reply, pending) in [
         (Reply::Deleted, 0),
         (Reply::Absent, 0),
         (Reply::Taken(holder), 0),
@@ -39,7 +39,7 @@ fn every_reply_of_the_script_completes_the_clean_up_and_no_error_does() {
         bench.clean_up(1, 0);
         bench.reply(1, Reply::Created);
         bench.reply(1, reply.clone());
-        assert_eq!(bench.link.owed(), owed, "{reply:?}");
+        assert_eq!(bench.link.pending_cleanups(), pending, "{reply:?}");
     }
 }
 
@@ -130,9 +130,9 @@ fn keys_that_have_expired_on_a_master_that_is_down_are_pending_but_not_waited_fo
     bench.set(1, 1);
     bench.close(1);
     bench.clean_up(1, 2);
-    assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 1));
+    assert_eq!((bench.link.pending_cleanups(), bench.link.pending_still(bench.now)), (1, 1));
     bench.pass(1_000 * MS);
-    assert_eq!((bench.link.owed(), bench.link.pending_still(bench.now)), (1, 0));
+    assert_eq!((bench.link.pending_cleanups(), bench.link.pending_still(bench.now)), (1, 0));
     bench.connect(2);
     assert_eq!(bench.link.pending_still(bench.now), 1, "a master that is up says so itself");
 }
@@ -157,9 +157,9 @@ fn a_key_that_is_left_alone_is_deleted_at_its_time() {
     bench.pass(2_999 * MS);
     assert_eq!(bench.look(), []);
     bench.pass(MS);
-    assert_eq!((bench.look(), bench.link.owed()), (vec![write_call(1)], 1));
+    assert_eq!((bench.look(), bench.link.pending_cleanups()), (vec![write_call(1)], 1));
     bench.reply(1, Reply::Absent);
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+    assert_eq!((bench.link.pending_cleanups(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
 #[test]
@@ -176,7 +176,11 @@ fn a_new_connection_sends_the_pending_clean_ups_and_no_earlier_ones() {
     bench.clean_up(3, 0);
     bench.pass(200 * MS);
     bench.look();
-    assert_eq!(bench.link.owed(), 2, "the third, and the first, whose time came meanwhile");
+    assert_eq!(
+        bench.link.pending_cleanups(),
+        2,
+        "the third, and the first, whose time came meanwhile"
+    );
     bench.connect(2);
     let mut effects = bench.look();
     effects.retain(|effect| matches!(effect, LinkEffect::Write(_)));
@@ -197,5 +201,5 @@ fn a_leave_changes_nothing_for_a_token_that_was_never_sent_or_is_already_pending
     bench.set(2, 0);
     bench.clean_up(2, 0);
     leave(&mut bench, 2, until);
-    assert_eq!(bench.link.owed(), 1);
+    assert_eq!(bench.link.pending_cleanups(), 1);
 }

@@ -37,7 +37,7 @@ fn a_new_connection_that_is_greeted_first_kills_the_old_one_before_it_sends_clea
     assert_eq!(bench.look(), expected, "and no SET is sent again");
     // A late reply of the old connection is ignored.
     bench.reply(1, Reply::Created);
-    assert_eq!((bench.look(), bench.link.owed()), (vec![], 1));
+    assert_eq!((bench.look(), bench.link.pending_cleanups()), (vec![], 1));
     bench.reply(2, Reply::Alive);
     bench.reply(2, Reply::Absent);
     assert_eq!(bench.ledger(), (1, 0));

@@ -52,13 +52,13 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         3 => Just(Input::Wake),
         3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::QueueEvent { node: NodeId::new(at), word }),
         3 => Just(Input::Collect),
-        3 => valid_terms().prop_map(Input::extend),
+        3 => valid_config().prop_map(Input::extend),
         1 => any_duration().prop_map(Input::KeepAlive),
         1 => Just(Input::HandOn),
         1 => Just(Input::Yield),
         1 => Just(Input::Renew),
         2 => Just(Input::Reenter),
-        1 => valid_terms().prop_map(Input::prolong),
+        1 => valid_config().prop_map(Input::prolong),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
     ]
@@ -74,7 +74,7 @@ fn any_word() -> impl Strategy<Value = QueueEvent> {
     ]
 }
 
-fn any_patience() -> impl Strategy<Value = WaitPolicy> {
+fn any_wait_policy() -> impl Strategy<Value = WaitPolicy> {
     let turn = prop_oneof![Just(Turn::First), Just(Turn::HandedOff), Just(Turn::Yielded)];
     (any_duration(), any::<[bool; 3]>(), turn).prop_map(
         |(wait, [explain, wake_ups, fair], turn)| WaitPolicy {
@@ -110,12 +110,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn no_input_makes_a_claim_hand_out_a_dead_lease_or_leave_a_key_without_clean_up(
-        config in valid_terms(), start in any_time(), mild in any::<bool>(),
-        policy in any_patience(), inputs in any_inputs(),
+        config in valid_config(), start in any_time(), mild in any::<bool>(),
+        policy in any_wait_policy(), inputs in any_inputs(),
     ) {
-        let (mut rng, mut said) = (Random(0), Vec::new());
+        let (mut rng, mut outcomes) = (Random(0), Vec::new());
         let mut now = if mild { Time::ZERO } else { start };
-        let mut claim = Claim::acquire(now, config, policy, &mut rng, &mut said);
+        let mut claim = Claim::acquire(now, config, policy, &mut rng, &mut outcomes);
         let mut opened = now;
         // The last state of a lost lease, which never changes again.
         let mut lost = None;
@@ -123,17 +123,17 @@ proptest! {
             let extends = matches!(input, Input::Extend(_) | Input::Prolong(_));
             let asked = if let Input::Extend(config) = &input { Some(config.validity()) } else { None };
             let before = claim.clone();
-            let so_far = said.len();
+            let so_far = outcomes.len();
             now = time;
-            claim.handle(now, input.clone(), &mut rng, &mut said);
-            let opens = |said: &Effect| matches!(said, Effect::Send { request, .. } if request.creates());
+            claim.handle(now, input.clone(), &mut rng, &mut outcomes);
+            let opens = |outcomes: &Effect| matches!(outcomes, Effect::Send { request, .. } if request.creates());
             let over = match &claim {
                 Claim::Acquiring(acquire) => acquire.failure().is_some(),
                 Claim::Holding(hold) => hold.lost().is_some(),
                 Claim::Releasing(_) | Claim::Ended => true,
             };
-            prop_assert!(!over || positions(&said) == 0, "it is over, and still in a queue");
-            if said[so_far..].iter().any(opens) {
+            prop_assert!(!over || positions(&outcomes) == 0, "it is over, and still in a queue");
+            if outcomes[so_far..].iter().any(opens) {
                 opened = now;
             }
             // A lease with a lock delay that expires or is dropped is not deleted.
@@ -141,7 +141,7 @@ proptest! {
                 && !was.config().lock_delay().is_zero()
                 && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
             {
-                let deletes = said[so_far..].iter().any(|said| matches!(said, Effect::CleanUp { .. }));
+                let deletes = outcomes[so_far..].iter().any(|outcomes| matches!(outcomes, Effect::CleanUp { .. }));
                 prop_assert!(!deletes, "{input:?}");
             }
             match (&before, &claim) {
@@ -157,8 +157,8 @@ proptest! {
                     match input {
                         Input::Reenter => {
                             prop_assert_eq!(is.handles(), was.handles() + u32::from(alive));
-                            let asks = |said: &Effect| matches!(said, Effect::Send { .. });
-                            prop_assert!(!said[so_far..].iter().any(asks), "no round trip");
+                            let asks = |outcomes: &Effect| matches!(outcomes, Effect::Send { .. });
+                            prop_assert!(!outcomes[so_far..].iter().any(asks), "no round trip");
                         }
                         Input::Release | Input::Abandon => {
                             prop_assert_eq!(is.handles() + 1, was.handles());
@@ -170,7 +170,7 @@ proptest! {
                         prop_assert!(is.deadline() <= now.plus(asked), "a shorter TTL binds at once");
                     }
                     if is.deadline() < was.deadline() {
-                        prop_assert!(matches!(input, Input::Extend(_)), "brought nearer unasked");
+                        prop_assert!(matches!(input, Input::Extend(_)), "brought nearer by no request");
                     }
                     if is.deadline() > was.deadline() {
                         prop_assert!(now < was.deadline() && now < is.deadline(), "it rose from the dead");
@@ -199,10 +199,10 @@ proptest! {
             claim.next_wake();
         }
         while claim != Claim::Ended {
-            claim.handle(now, Input::Abandon, &mut rng, &mut said);
+            claim.handle(now, Input::Abandon, &mut rng, &mut outcomes);
         }
         prop_assert_eq!(claim.next_wake(), Time::NEVER);
-        check_effects(&said)?;
+        check_effects(&outcomes)?;
     }
 }
 
@@ -210,16 +210,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn a_lock_delay_moves_no_deadline_and_delays_no_verdict(
-        config in valid_terms(), inputs in any_inputs(), lock_delay in 1..10_000_u64,
+        config in valid_config(), inputs in any_inputs(), lock_delay in 1..10_000_u64,
     ) {
         let bare = |config: LockConfig| config.with_lock_delay(Duration::ZERO).unwrap();
         let longer = |config: LockConfig| config.with_lock_delay(Duration::from_millis(lock_delay));
         prop_assume!(longer(config).is_ok());
-        let (mut rngs, mut said) = ([Random(0), Random(0)], Vec::new());
+        let (mut rngs, mut outcomes) = ([Random(0), Random(0)], Vec::new());
         let policy = WaitPolicy { wait: Duration::ZERO, explain: false, ..WaitPolicy::default() };
         let both = [bare(config), longer(config).unwrap()];
         let mut claims: Vec<Claim> = both.into_iter().zip(&mut rngs).map(|(config, rng)| {
-            Claim::acquire(Time::ZERO, config, policy, rng, &mut said)
+            Claim::acquire(Time::ZERO, config, policy, rng, &mut outcomes)
         }).collect();
         for (now, input) in inputs {
             let inputs = match input {
@@ -229,7 +229,7 @@ proptest! {
                 other => [other.clone(), other],
             };
             for ((claim, rng), input) in claims.iter_mut().zip(&mut rngs).zip(inputs) {
-                claim.handle(now, input, rng, &mut said);
+                claim.handle(now, input, rng, &mut outcomes);
             }
             match &claims[..] {
                 [Claim::Holding(one), Claim::Holding(two)] => {
@@ -250,9 +250,9 @@ proptest! {
 }
 
 /// The number of masters in whose queues this claim may be.
-fn positions(said: &[Effect]) -> usize {
+fn positions(outcomes: &[Effect]) -> usize {
     let mut places = BTreeSet::new();
-    for effect in said {
+    for effect in outcomes {
         match effect {
             Effect::Enqueue { node, .. } => _ = places.insert(*node),
             Effect::Dequeue { node, .. } | Effect::CleanUp { node, leave: Some(_), .. } => {
@@ -265,9 +265,9 @@ fn positions(said: &[Effect]) -> usize {
 }
 
 /// For each master and token: no request follows the clean-up, and each request has a clean-up.
-fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
+fn check_effects(outcomes: &[Effect]) -> Result<(), TestCaseError> {
     let (mut asked, mut settled, mut set) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    for effect in said {
+    for effect in outcomes {
         match effect {
             Effect::Send { node, request, .. } => {
                 let token = request.token();

@@ -196,7 +196,7 @@ impl LinkWorld {
         }
         assert_eq!(asking, None, "neither written nor refused");
         if let Some(token) = self.failed.take()
-            && self.link.owed() + self.link.claimed() < self.ledger.len()
+            && self.link.pending_cleanups() + self.link.claimed() < self.ledger.len()
         {
             let key = key_of(token);
             let expiry = self.master.keys().find(|(of, _)| **of == key).map(|(_, expiry)| expiry);
@@ -205,7 +205,12 @@ impl LinkWorld {
             self.master.server.evict(&key);
             self.ledger.remove(&token);
         }
-        assert_eq!(self.link.owed() + self.link.claimed(), self.ledger.len(), "{:?}", self.ledger);
+        assert_eq!(
+            self.link.pending_cleanups() + self.link.claimed(),
+            self.ledger.len(),
+            "{:?}",
+            self.ledger
+        );
     }
 
     fn check(&mut self, command: &Command) {
@@ -458,7 +463,7 @@ impl LinkWorld {
         for _ in 0..100 {
             self.greet();
             self.serve();
-            if self.link.owed() == 0 {
+            if self.link.pending_cleanups() == 0 {
                 break;
             }
             self.now = self.link.next_wake().max(self.now);
@@ -481,7 +486,7 @@ proptest! {
         let mut world = LinkWorld::new(None);
         acts.iter().for_each(|act| world.act(act));
         world.heal();
-        prop_assert_eq!(world.link.owed(), 0);
+        prop_assert_eq!(world.link.pending_cleanups(), 0);
         prop_assert_eq!(world.link.claimed(), 0);
         prop_assert_eq!(world.master.keys().count(), 0);
     }
@@ -496,7 +501,7 @@ proptest! {
         let mut world = LinkWorld::new(Some(guard()));
         acts.iter().for_each(|act| world.act(act));
         world.heal();
-        prop_assert_eq!(world.link.owed() + world.link.claimed() + world.master.keys().count(), 0);
+        prop_assert_eq!(world.link.pending_cleanups() + world.link.claimed() + world.master.keys().count(), 0);
     }
 }
 
@@ -546,7 +551,7 @@ fn without_the_kill_a_key_would_stay_behind() {
     assert_eq!(world.master.keys().count(), 1, "a zombie");
 }
 
-fn any_ticket() -> impl Strategy<Value = WaiterId> {
+fn any_waiter_id() -> impl Strategy<Value = WaiterId> {
     prop_oneof![3 => 0..8_u64, 1 => any::<u64>()].prop_map(WaiterId::new)
 }
 
@@ -568,17 +573,17 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     prop_oneof![
         4 => request.prop_map(|request| LinkInput::Send { key: key_of(token(0)), request, tag: 0 }),
         2 => (0..4_u64, any_time()).prop_map(|(number, until)| LinkInput::Leave { token: token(number), until }),
-        4 => (0..4_u64, any_call(), option::of(any_ticket())).prop_map(|(number, wake_up, leave)| {
+        4 => (0..4_u64, any_call(), option::of(any_waiter_id())).prop_map(|(number, wake_up, leave)| {
             LinkInput::CleanUp { key: key_of(token(0)), token: token(number), wake_up, leave, tag: 0 }
         }),
-        2 => (any_key(), any_ticket()).prop_map(|(key, waiter_id)| LinkInput::Subscribe { key, waiter_id }),
-        1 => any_ticket().prop_map(LinkInput::Unsubscribe),
-        1 => (epoch(), any_ticket()).prop_map(|(epoch, waiter_id)| LinkInput::Woken { epoch, waiter_id }),
-        1 => (any_key(), any_ticket(), any::<u64>()).prop_map(|(key, waiter_id, number)| {
+        2 => (any_key(), any_waiter_id()).prop_map(|(key, waiter_id)| LinkInput::Subscribe { key, waiter_id }),
+        1 => any_waiter_id().prop_map(LinkInput::Unsubscribe),
+        1 => (epoch(), any_waiter_id()).prop_map(|(epoch, waiter_id)| LinkInput::Woken { epoch, waiter_id }),
+        1 => (any_key(), any_waiter_id(), any::<u64>()).prop_map(|(key, waiter_id, number)| {
             let position = Position::NotBefore(number);
             LinkInput::Enqueue { key, waiter_id, position, tag: 0 }
         }),
-        1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, waiter_id, wake)| {
+        1 => (any_key(), any_waiter_id(), any::<bool>()).prop_map(|(key, waiter_id, wake)| {
             LinkInput::Dequeue { key, waiter_id, wake }
         }),
         1 => Just(LinkInput::Probe(0)),
@@ -636,7 +641,7 @@ fn any_bounds() -> impl Strategy<Value = Bounds> {
             unanswered_bytes: bytes,
             ledger,
             ledger_bytes: bytes,
-            listens: ledger,
+            subscriptions: ledger,
             retry_min: min,
             retry_max: max,
         },
@@ -649,14 +654,14 @@ proptest! {
     fn no_input_at_any_time_makes_a_link_panic(
         bounds in any_bounds(), guarded in any::<bool>(), inputs in vec((any_time(), any_link_input()), 0..80),
     ) {
-        let mut said = Vec::new();
+        let mut outcomes = Vec::new();
         let mut link =
-            Link::start(bounds, &mut said).guarded_by(guarded.then(guard)).woken_at(1);
+            Link::start(bounds, &mut outcomes).guarded_by(guarded.then(guard)).woken_at(1);
         for (now, input) in inputs {
-            link.handle(now, input, &mut said);
+            link.handle(now, input, &mut outcomes);
             link.next_wake();
             prop_assert_eq!(link.oldest().is_some(), link.unanswered() > 0);
-            prop_assert!(link.listens() <= bounds.listens);
+            prop_assert!(link.subscriptions() <= bounds.subscriptions);
         }
     }
 }

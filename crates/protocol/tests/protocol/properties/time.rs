@@ -36,7 +36,7 @@ pub(crate) fn any_drift() -> impl Strategy<Value = Drift> {
 }
 
 /// A lock config for five masters: any valid one, or else the usual one.
-pub(crate) fn valid_terms() -> impl Strategy<Value = LockConfig> {
+pub(crate) fn valid_config() -> impl Strategy<Value = LockConfig> {
     let ttl = prop_oneof![(0..5_000_000_000_u64).prop_map(Duration::from_nanos), Just(MAX_TTL)];
     let lock_delay = prop_oneof![Just(Duration::ZERO), any_duration()];
     (ttl, any_drift(), 1..100_u32, any::<bool>(), lock_delay).prop_map(
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn a_deadline_lies_before_the_end_of_the_key(
-        start in any_time(), config in valid_terms(), ttl in any_duration(), drift in any_drift(),
+        start in any_time(), config in valid_config(), ttl in any_duration(), drift in any_drift(),
     ) {
         let end = start.plus(config.ttl());
         let deadline = start.plus(config.validity());

@@ -39,14 +39,15 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     sleep(MS).await;
     let stats = lock.stats().masters[4].clone();
     assert_eq!((stats.state, stats.connected), (LinkState::Up, 1));
-    assert_eq!((stats.owed, stats.unanswered), (0, 0), "a command was lost");
+    assert_eq!((stats.pending_cleanups, stats.unanswered), (0, 0), "a command was lost");
     assert_eq!(masters.value(5, "first"), None);
     assert!(masters.value(5, "second").is_some());
     // Later replies are not assigned to earlier commands.
     second.extend().await.unwrap();
     let _ = second.release().await;
-    let (connected, owed) = (lock.stats().masters[4].connected, lock.stats().masters[4].owed);
-    assert_eq!((connected, owed), (1, 0));
+    let (connected, pending) =
+        (lock.stats().masters[4].connected, lock.stats().masters[4].pending_cleanups);
+    assert_eq!((connected, pending), (1, 0));
 }
 
 #[derive(Clone, Default)]
@@ -177,7 +178,7 @@ async fn a_connection_that_panics_is_replaced_and_its_clean_ups_complete() {
         sleep(3 * S).await;
         assert!(!panicked.load(Relaxed), "it never panicked");
         let stats = lock.stats().masters[2].clone();
-        assert_eq!((stats.state, stats.owed), (LinkState::Up, 0));
+        assert_eq!((stats.state, stats.pending_cleanups), (LinkState::Up, 0));
     }
     assert_eq!(lock.stats().masters[2].connected, 3);
 }
@@ -194,7 +195,7 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
         let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
         drop(lease);
         let stats = &lock.stats().masters[4];
-        most = (most.0.max(stats.unanswered), most.1.max(stats.owed));
+        most = (most.0.max(stats.unanswered), most.1.max(stats.pending_cleanups));
     }
     assert!(start.elapsed() < 100 * MS, "{:?}", start.elapsed());
     // Each SET that was sent adds its own clean-up and nothing else.
@@ -207,6 +208,6 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
     masters.resume(5);
     sleep(MS).await;
     let stats = &lock.stats().masters[4];
-    assert_eq!((stats.unanswered, stats.owed, stats.connected), (0, 0, 1));
+    assert_eq!((stats.unanswered, stats.pending_cleanups, stats.connected), (0, 0, 1));
     assert_eq!(masters.keys(5), Vec::<Vec<u8>>::new());
 }

@@ -82,7 +82,7 @@ async fn whatever_one_master_pushes_the_others_wake_the_waiter() {
         assert!(before.elapsed() < 50 * MS, "{what}: {:?}", before.elapsed());
         let _ = lease.release().await;
         sleep(S).await;
-        let left: usize = two.stats().masters.iter().map(|master| master.listens).sum();
+        let left: usize = two.stats().masters.iter().map(|master| master.subscriptions).sum();
         assert_eq!((left, two.stats().waiting), (0, 0), "{what}");
     }
 }

@@ -115,7 +115,10 @@ async fn a_failed_acquire_names_the_reason_and_the_holder() {
     );
     drop(held);
     let unfinished = lock.shutdown(S).await.unwrap_err();
-    check(&unfinished, &["within 1s", "2 keys owed", "0 keys of living leases", "one ttl"]);
+    check(
+        &unfinished,
+        &["within 1s", "2 keys with a pending clean-up", "0 keys of living leases", "one ttl"],
+    );
     check(&lock.acquire("r").await.unwrap_err(), &["the lock was shut down"]);
 }
 

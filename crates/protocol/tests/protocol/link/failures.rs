@@ -18,7 +18,7 @@ fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
     bench.reply(1, Reply::Created);
     let mut deletes = 0;
     for _ in 0..100 {
-        deletes += bench.look().iter().filter(|said| **said == write_delete(1)).count();
+        deletes += bench.look().iter().filter(|outcomes| **outcomes == write_delete(1)).count();
         match bench.link.oldest() {
             Some((Expect::Delete, _)) => bench.reply(1, Reply::Unknown(Cause::NoScript)),
             Some(_) => bench.reply(1, Reply::Alive),
@@ -26,7 +26,10 @@ fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
         }
     }
     assert!(deletes <= 2, "{deletes}");
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (1, bench.now.plus(1_000 * MS)));
+    assert_eq!(
+        (bench.link.pending_cleanups(), bench.link.next_wake()),
+        (1, bench.now.plus(1_000 * MS))
+    );
 }
 
 #[test]
@@ -64,8 +67,8 @@ fn error() -> Reply {
 fn sent(bench: &mut Bench, reply: &Reply) -> usize {
     let mut sent = 0;
     loop {
-        let said = bench.look();
-        sent += said.iter().filter(|said| matches!(said, LinkEffect::Write(_))).count();
+        let outcomes = bench.look();
+        sent += outcomes.iter().filter(|outcomes| matches!(outcomes, LinkEffect::Write(_))).count();
         if bench.link.unanswered() == 0 {
             return sent;
         }
@@ -98,7 +101,7 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
     // All clean-ups are sent. The first one that completes lets the others follow at once.
     bench.pass(16_000 * MS);
     assert_eq!(sent(&mut bench, &Reply::Absent), 200);
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+    assert_eq!((bench.link.pending_cleanups(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
 #[test]
@@ -107,10 +110,10 @@ fn a_clean_up_that_meets_errors_for_longer_than_its_key_lives_is_given_up() {
     // The keys live for 1 s plus 12 ms of drift.
     bench.pass(1_000 * MS);
     assert_eq!(sent(&mut bench, &error()), 64);
-    assert_eq!(bench.link.owed(), 200);
+    assert_eq!(bench.link.pending_cleanups(), 200);
     bench.pass(2_000 * MS);
     assert_eq!(sent(&mut bench, &error()), 200, "one after the other, 64 at a time");
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+    assert_eq!((bench.link.pending_cleanups(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn a_question_about_a_key_that_was_never_set_is_not_asked_again_after_an_error()
     let mut bench = Bench::connected();
     bench.clean_up(1, 0);
     bench.reply(1, error());
-    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+    assert_eq!((bench.link.pending_cleanups(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn pauses(bench: &mut Bench, tries: usize, mut fail: impl FnMut(&mut Bench, u64)
     let mut pauses = Vec::new();
     for _ in 0..tries {
         let failed = bench.now;
-        let dialled = |said: &TestEffect| matches!(said, LinkEffect::Dial(_));
+        let dialled = |outcomes: &TestEffect| matches!(outcomes, LinkEffect::Dial(_));
         if !bench.look().iter().any(dialled) {
             bench.pass(bench.link.next_wake().since(bench.now));
             assert!(bench.look().iter().any(dialled));
@@ -200,7 +203,7 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
         bench.pass(MS);
         bench.reply(1, Reply::Created);
         bench.handle(LinkInput::Wake);
-        let dials = |said: &TestEffect| matches!(said, LinkEffect::Dial(_));
+        let dials = |outcomes: &TestEffect| matches!(outcomes, LinkEffect::Dial(_));
         assert!(!bench.look().iter().any(dials), "at answer {number}");
     }
     // The master stalls again. The last stall was only slowness, so the link waits twice as long.
