@@ -137,10 +137,6 @@ impl Faults {
         }
     }
 
-    pub(super) fn lost(&mut self, now: Ns, client: &str, resource: &Name) {
-        self.happened(now, client, &EventKind::Lost(resource.clone()));
-    }
-
     /// A message of a process with these clients passed. Returns whether a fault waited for it.
     pub(super) fn passed(&mut self, now: Ns, clients: &[Name], side: Side, class: Class) -> bool {
         if let Some(places) = &mut self.places {

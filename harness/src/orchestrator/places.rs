@@ -6,13 +6,11 @@ use crate::scenario::{Class, EventKind, Side};
 
 /// A moment that comes in a run, or the instant before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The client.
-    pub client: Name,
-    /// The event.
-    pub what: EventKind,
+pub(crate) struct Place {
+    pub(crate) client: Name,
+    pub(crate) what: EventKind,
     /// Whether the place is before the event.
-    pub before: bool,
+    pub(crate) before: bool,
 }
 
 /// The places that have come so far.

@@ -81,7 +81,7 @@ impl Course {
 
     /// The places that have come for the first time since the mark. An added fault strikes before
     /// its place.
-    pub fn places(&self, since: Mark) -> Vec<Place> {
+    pub(crate) fn places(&self, since: Mark) -> Vec<Place> {
         let gates = self.world.rules.first()[since.1..].iter().filter_map(|(kind, number)| {
             let (actor, side, class) = *kind;
             let process = &self.world.actors[actor].name;

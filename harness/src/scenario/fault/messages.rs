@@ -2,12 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{Clients, Nodes};
 use crate::named::named;
 use crate::scenario::is_default;
 
 /// The messages that a network fault strikes. Default: all.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinkSelector {
@@ -24,10 +26,8 @@ pub struct LinkSelector {
     #[serde(skip_serializing_if = "is_default")]
     pub command: Class,
     /// Only from this message on, counted from 1 over all links.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// Only this many messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
