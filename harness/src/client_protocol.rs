@@ -11,7 +11,7 @@ use serde_with::skip_serializing_none;
 
 use crate::name::Name;
 use crate::named::named;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, is_default, is_true};
 use crate::units::millis;
 
 /// The environment variable with the addresses of the masters, separated by commas:
@@ -48,10 +48,10 @@ pub struct Options {
     pub clock_guard_ms: Option<u64>,
     /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
     /// `lock_delay` among its features.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lock_delay_ms: u64,
     /// Whether the client may ask masters to notify waiters when a resource becomes free.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub wake_ups: bool,
     /// Whether waiting processes get the resource in the order in which they asked. Needs `fair`
     /// among the features of the client.
@@ -62,18 +62,8 @@ pub struct Options {
     pub masters_id: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 const fn yes() -> bool {
     true
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_yes(is: &bool) -> bool {
-    *is
 }
 
 /// A request of the harness to a client.

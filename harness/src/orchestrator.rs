@@ -60,7 +60,7 @@ use final_acquire::FinalAcquire;
 use granted::Granted;
 pub(crate) use input::Input;
 pub(crate) use order::Order;
-pub(crate) use places::Place;
+pub(crate) use places::{Counts, Place};
 use player::Player;
 #[cfg(test)]
 pub(crate) use player::to_release;
@@ -99,12 +99,7 @@ pub(crate) struct Orchestrator {
 
 impl Orchestrator {
     /// Creates the orchestrator of one run. The scenario is one of [`Scenario::runs`].
-    pub(crate) fn new(scenario: &Scenario) -> Self {
-        Self::shared(Arc::new(scenario.clone()))
-    }
-
-    /// Creates the orchestrator of a run whose scenario is shared.
-    pub(crate) fn shared(scenario: Arc<Scenario>) -> Self {
+    pub(crate) fn new(scenario: Arc<Scenario>) -> Self {
         let players =
             scenario.clients.iter().map(|client| Player::new(client, &scenario.lock)).collect();
         let faults = Faults::new(&scenario.faults);
@@ -214,11 +209,6 @@ impl Orchestrator {
         self.phase
     }
 
-    /// Records an event that only the history needs.
-    pub(crate) fn note(&mut self, now: Ns, event: Event) {
-        self.record(now, event);
-    }
-
     /// Processes an input, and appends the actions that follow from it to `orders`.
     pub(crate) fn handle(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) {
         if self.take_in(now, input, orders) || self.wake.is_some_and(|wake| now >= wake) {
@@ -274,7 +264,8 @@ impl Orchestrator {
         true
     }
 
-    fn record(&mut self, now: Ns, event: Event) {
+    /// Records an event for the history.
+    pub(crate) fn record(&mut self, now: Ns, event: Event) {
         self.records.push(Record { ns: now, event });
     }
 

@@ -33,6 +33,7 @@ mod words;
 pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
+pub(crate) use fault::MessageFault;
 pub use fault::{
     Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector,
     NetworkFault, NodeFault, Nodes, ResourceFault, Role, Side, Touches,
@@ -174,12 +175,12 @@ pub struct Lock {
 }
 
 /// For fields that are left out if they have their usual value.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_true(is: &bool) -> bool {
+pub(crate) const fn is_true(is: &bool) -> bool {
     *is
 }
 

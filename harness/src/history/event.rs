@@ -8,7 +8,7 @@ use serde_with::skip_serializing_none;
 use super::{Act, LeftKey, Ns, Outcome, Window};
 use crate::client_protocol::{Capability, FailureReason};
 use crate::name::Name;
-use crate::scenario::{AccessKind, FaultKind};
+use crate::scenario::{AccessKind, FaultKind, is_default};
 
 /// An event of a run. The list is closed: a reader needs to handle no others.
 #[skip_serializing_none]
@@ -190,10 +190,10 @@ pub enum Event {
         /// The rate of the clock, in seconds per second.
         rate: f64,
         /// How far the clock jumps.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         strobe_by: Ns,
         /// How long the clock stays there.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         strobe_every: Ns,
     },
     /// A client process ended without a request to do so, or violated the protocol.
@@ -211,11 +211,6 @@ pub enum Event {
         #[serialize_always]
         keys: Option<Vec<LeftKey>>,
     },
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_zero(value: &Ns) -> bool {
-    *value == 0
 }
 
 /// A phase of a run.

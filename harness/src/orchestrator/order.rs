@@ -3,22 +3,20 @@
 
 use crate::client_protocol::Request;
 use crate::name::Name;
-use crate::scenario::{Class, Side};
+use crate::scenario::LinkSelector;
 
 /// An action for the backend.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     /// Send a request to a client process.
     Ask { process: Name, request: Request },
-    /// Hold back these messages of a process, from the `number`-th on, and send
+    /// Hold back these messages of a process, from the first one on, and send
     /// [`Input::Gated`](super::Input::Gated) as soon as one waits. Given before the run.
     Gate {
         /// The fault that the gate belongs to, counted from 0.
         fault: usize,
         process: Name,
-        side: Side,
-        class: Class,
-        number: u64,
+        which: LinkSelector,
     },
     /// Pass on the messages that wait at the gate of this fault.
     Open(usize),
