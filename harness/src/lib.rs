@@ -66,6 +66,10 @@ pub mod mutants;
 mod mutex;
 pub mod name;
 mod named;
+#[cfg_attr(
+    not(all(unix, feature = "real")),
+    expect(dead_code, unused_imports, reason = "some of it serves only runs on real parts")
+)]
 mod orchestrator;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
