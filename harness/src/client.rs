@@ -65,7 +65,7 @@ fn start() -> Result<std::convert::Infallible, String> {
     let mut lines = read_lines();
     runtime.block_on(async {
         let lock = build(Redlock::builder().masters(&nodes), &options).await?;
-        Output::Stdout.notify(&ready());
+        Output::Stdout.notify(ready());
         let handler = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
             handler.take(&line);

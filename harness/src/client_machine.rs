@@ -29,7 +29,7 @@ use redquorum_redis_model::Value;
 use self::lease::{Lease, LeaseKey};
 use self::multi_lock::{Group, MultiRelease};
 use crate::client_protocol::{
-    ClientReply, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
+    ClientLine, ClientReply, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
 };
 use crate::name::Name;
 
@@ -76,10 +76,8 @@ pub(crate) enum ProcessEvent {
 /// An effect of a process.
 #[derive(Clone, Debug)]
 pub(crate) enum ProcessEffect {
-    /// Reply to a request of the harness.
-    Reply(ClientReply),
-    /// Report an event to the harness.
-    Notice(Notice),
+    /// Send a message to the harness.
+    Tell(ClientLine),
     /// Write a command to a connection.
     Write { node: usize, epoch: u64, command: Command },
     /// Open a connection.
@@ -164,7 +162,11 @@ impl InputContext<'_> {
             ..ClientReply::default()
         };
         more(&mut reply);
-        self.out.push(ProcessEffect::Reply(reply));
+        self.out.push(ProcessEffect::Tell(ClientLine::Reply(reply)));
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.out.push(ProcessEffect::Tell(ClientLine::Notice(notice)));
     }
 
     fn done(&mut self, id: u64) {

@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::name::Name;
 use crate::named::named;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, is_default, is_true};
 use crate::units::millis;
 
 /// The environment variable with the addresses of the masters, separated by commas:
@@ -27,6 +28,7 @@ pub const LONGEST_LINE: usize = 1024 * 1024;
 pub const FENCING_COUNTER_TTL: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// The options of the lock, which every client receives.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// How long a master keeps a key, unless a request gives another TTL.
@@ -40,18 +42,16 @@ pub struct Options {
     /// Whether leases must carry a fencing token.
     pub fencing: bool,
     /// Distrust masters that may have forgotten leases of up to this TTL. If absent, trust them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_guard_ms: Option<u64>,
     /// With `restart_guard_ms`: also distrust masters whose clocks may have gained more than this,
     /// and deduct it from every lease. If absent, trust clocks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_guard_ms: Option<u64>,
     /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
     /// `lock_delay` among its features.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub lock_delay_ms: u64,
     /// Whether the client may ask masters to notify waiters when a resource becomes free.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub wake_ups: bool,
     /// Whether waiting processes get the resource in the order in which they asked. Needs `fair`
     /// among the features of the client.
@@ -59,22 +59,11 @@ pub struct Options {
     pub fair: bool,
     /// The name of the set of masters, given with a guard. The client cannot use the addresses for
     /// this: they are its own proxies.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub masters_id: Option<String>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 const fn yes() -> bool {
     true
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_yes(is: &bool) -> bool {
-    *is
 }
 
 /// A request of the harness to a client.
@@ -91,6 +80,7 @@ pub struct Request {
 }
 
 /// An operation that a client must execute.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -156,7 +146,6 @@ pub enum Op {
         /// The readable name of the step: `write R`.
         name: Name,
         /// The resource of the lease to check first, if any.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         check: Option<Name>,
     },
 }
@@ -232,6 +221,7 @@ pub enum FailureReason {
 }
 
 /// The reply of a client to a request.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientReply {
     /// The number of the request.
@@ -240,55 +230,57 @@ pub struct ClientReply {
     pub ok: bool,
     /// The lock's value on the masters, as in the commands. Bytes that are not text appear as
     /// `hex:…`. Optional: with it, the report can identify the clients.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Name>,
     /// When the client called the library. Optional.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_ns: Option<i64>,
     /// When the library returned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ns: Option<i64>,
     /// The deadline of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<i64>,
     /// The remaining validity of the lease when the library returned, for a client without
     /// deadlines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_ms: Option<u64>,
     /// The fencing token.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
     /// How many handles of the lease are out. After an acquire with `again`: more than 1 if it is
     /// the lease that the client had. After a release: the handles that are left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handles: Option<u64>,
     /// For several resources: the grant of each one, in the order of the request. A field that is
     /// absent here has the value that the reply gives for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Each>,
     /// Why the request failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<FailureReason>,
     /// The reason as readable text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
 /// The grant of one of several resources.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
     /// See [`ClientReply::token`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Name>,
     /// See [`ClientReply::deadline_ns`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<i64>,
     /// See [`ClientReply::fence`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
 
 impl ClientReply {
+    /// A reply with the stamps before and after the call of the library, or only of the reply.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn stamped(
+        id: u64,
+        from_ns: Option<i64>,
+        at_ns: i64,
+        result: Result<(), (FailureReason, String)>,
+    ) -> Self {
+        let ok = result.is_ok();
+        let (why, text) = result.err().unzip();
+        Self { id, ok, from_ns, at_ns: Some(at_ns), why, text, ..Self::default() }
+    }
+
     /// All stamps in the reply.
     pub(crate) fn stamps(&mut self) -> impl Iterator<Item = &mut Option<i64>> {
         let each = self.each.iter_mut().map(|each| &mut each.deadline_ns);
@@ -307,6 +299,7 @@ impl ClientReply {
 }
 
 /// A message that a client sends without a request.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -319,7 +312,6 @@ pub enum Notice {
         #[serde(default)]
         can: Vec<Capability>,
         /// The name of the client software, for reports.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
     /// A lease ended without a release.
@@ -338,7 +330,6 @@ pub enum Notice {
         /// The resource.
         resource: Name,
         /// When the client was notified of the extension.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ns: Option<i64>,
         /// The new deadline.
         deadline_ns: i64,
@@ -346,7 +337,8 @@ pub enum Notice {
 }
 
 /// Any message that a client sends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum ClientLine {
     /// A reply.
     Reply(ClientReply),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::scenario::Scenario;
 
@@ -31,6 +32,7 @@ pub const SCHEMA: u32 = 2;
 pub type Ns = i64;
 
 /// The first line of the file.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`SCHEMA`].
@@ -44,7 +46,6 @@ pub struct Header {
     /// The program that runs the masters, as readable text.
     pub masters: String,
     /// The command that starts the clients; none: the built-in client.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The version of the harness.
     pub harness: String,

@@ -14,7 +14,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`scenario`] | a scenario file, and the errors in it |
-//! | [`orchestrator`] | conducts a run: gets events, returns orders |
+//! | `orchestrator` | conducts a run: gets events, returns orders |
 //! | [`history`] | the record of a run |
 //! | [`checker`] | checks a history, property by property, and returns a verdict |
 //! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default without Redis |
@@ -66,7 +66,11 @@ pub mod mutants;
 mod mutex;
 pub mod name;
 mod named;
-pub mod orchestrator;
+#[cfg_attr(
+    not(all(unix, feature = "real")),
+    expect(dead_code, unused_imports, reason = "some of it serves only runs on real parts")
+)]
+mod orchestrator;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
 #[cfg(all(unix, feature = "real"))]

@@ -35,7 +35,7 @@ use crate::client_protocol::Capability;
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
 use crate::name::Name;
 use crate::scenario::{
-    Client, ClientFault, ClockFault, FaultKind, FaultTime, ResourceFault, Scenario, Step,
+    Client, ClientFault, ClockFault, EventKind, FaultKind, FaultTime, ResourceFault, Scenario, Step,
 };
 use crate::units::nanos;
 
@@ -58,15 +58,15 @@ use drain::Drain;
 use faults::Faults;
 use final_acquire::FinalAcquire;
 use granted::Granted;
-pub use input::Input;
-pub use order::Order;
-pub use places::Place;
+pub(crate) use input::Input;
+pub(crate) use order::Order;
+pub(crate) use places::{Counts, Place};
 use player::Player;
 #[cfg(test)]
 pub(crate) use player::to_release;
 use register::Register;
 use whom::clients_of;
-pub use whom::processes_of;
+pub(crate) use whom::processes_of;
 
 /// How long a run may exceed the time that its script and its faults need. Then it is healed in any
 /// case, so that a client that never answers cannot block it.
@@ -74,7 +74,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
-pub struct Orchestrator {
+pub(crate) struct Orchestrator {
     scenario: Arc<Scenario>,
     phase: Option<Phase>,
     players: Vec<Player>,
@@ -99,12 +99,7 @@ pub struct Orchestrator {
 
 impl Orchestrator {
     /// Creates the orchestrator of one run. The scenario is one of [`Scenario::runs`].
-    pub fn new(scenario: &Scenario) -> Self {
-        Self::shared(Arc::new(scenario.clone()))
-    }
-
-    /// Creates the orchestrator of a run whose scenario is shared.
-    pub(crate) fn shared(scenario: Arc<Scenario>) -> Self {
+    pub(crate) fn new(scenario: Arc<Scenario>) -> Self {
         let players =
             scenario.clients.iter().map(|client| Player::new(client, &scenario.lock)).collect();
         let faults = Faults::new(&scenario.faults);
@@ -130,17 +125,17 @@ impl Orchestrator {
     }
 
     /// Whether the orchestrator uses [`Input::Passed`]. If not, the backend may omit it.
-    pub fn follows_messages(&self) -> bool {
+    pub(crate) fn follows_messages(&self) -> bool {
         self.follows_messages
     }
 
     /// Whether the orchestrator uses [`Input::Replied`]. If not, the backend may omit it.
-    pub fn follows_grants(&self) -> bool {
+    pub(crate) fn follows_grants(&self) -> bool {
         self.follows_grants
     }
 
     /// The gates that the backend must close before the run begins.
-    pub fn gates(&self) -> Vec<Order> {
+    pub(crate) fn gates(&self) -> Vec<Order> {
         self.faults.gates(&self.scenario)
     }
 
@@ -174,7 +169,7 @@ impl Orchestrator {
 
     /// The first feature that the scenario needs and the clients lack, as a message. `None` if they
     /// can play it.
-    pub fn missing(&self, can: &BTreeMap<Name, Vec<Capability>>) -> Option<String> {
+    pub(crate) fn missing(&self, can: &BTreeMap<Name, Vec<Capability>>) -> Option<String> {
         for client in &self.scenario.clients {
             let lock = client.options(&self.scenario.lock);
             let of_lock = [
@@ -194,32 +189,28 @@ impl Orchestrator {
     }
 
     /// The effect of a fault, by its index in the scenario.
-    pub fn fault_kind(&self, fault: usize) -> &FaultKind {
+    pub(crate) fn fault_kind(&self, fault: usize) -> &FaultKind {
         &self.scenario.faults[fault].fault_kind
     }
 
     /// The events so far.
-    pub fn records(&self) -> &[Record] {
+    #[cfg(test)]
+    pub(crate) fn records(&self) -> &[Record] {
         &self.records
     }
 
     /// All events, at the end of the run.
-    pub fn into_records(self) -> Vec<Record> {
+    pub(crate) fn into_records(self) -> Vec<Record> {
         self.records
     }
 
     /// The current phase of the run. `None` before the run begins.
-    pub fn phase(&self) -> Option<Phase> {
+    pub(crate) fn phase(&self) -> Option<Phase> {
         self.phase
     }
 
-    /// Records an event that only the history needs.
-    pub fn note(&mut self, now: Ns, event: Event) {
-        self.record(now, event);
-    }
-
     /// Processes an input, and appends the actions that follow from it to `orders`.
-    pub fn handle(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) {
+    pub(crate) fn handle(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) {
         if self.take_in(now, input, orders) || self.wake.is_some_and(|wake| now >= wake) {
             self.go_on(now, orders);
             self.wake = self.due();
@@ -238,13 +229,6 @@ impl Orchestrator {
                 self.enter(now, Phase::Run);
             }
             Input::Replied(reply) => self.replied(now, reply),
-            Input::Lost { client, resource, at } => {
-                self.faults.lost(now, &client, &resource);
-                self.record(now, Event::Lost { client, resource, at });
-            }
-            Input::Extended { client, resource, deadline } => {
-                self.record(now, Event::Extended { client, resource, deadline });
-            }
             Input::Passed { process, side, class } => {
                 let clients = clients_of(&self.scenario, &process);
                 return self.faults.passed(now, &clients, side, class);
@@ -256,8 +240,15 @@ impl Orchestrator {
                 return false;
             }
             Input::Recorded(event) => {
+                let lost = match &event {
+                    Event::Lost { client, resource, .. } => {
+                        self.faults.happened(now, client, &EventKind::Lost(resource.clone()));
+                        true
+                    }
+                    _ => false,
+                };
                 self.record(now, event);
-                return false;
+                return lost;
             }
             Input::Gated(fault) => self.faults.gated(now, fault),
             Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
@@ -273,7 +264,8 @@ impl Orchestrator {
         true
     }
 
-    fn record(&mut self, now: Ns, event: Event) {
+    /// Records an event for the history.
+    pub(crate) fn record(&mut self, now: Ns, event: Event) {
         self.records.push(Record { ns: now, event });
     }
 

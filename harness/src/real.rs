@@ -89,19 +89,13 @@ impl fmt::Display for Failure {
 /// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
 pub struct RealBackend {
-    kind: Kind,
+    /// Not [`Choice::Auto`].
+    kind: Choice,
+    image: Option<String>,
     why: String,
     client: Option<String>,
     command: Vec<OsString>,
     ready_timeout: Duration,
-}
-
-#[derive(Clone, Debug)]
-enum Kind {
-    Sim,
-    Library,
-    Process,
-    Container { image: Option<String> },
 }
 
 impl RealBackend {
@@ -126,7 +120,8 @@ impl RealBackend {
             }
         };
         let ready_timeout = setup.ready_timeout.unwrap_or(start::READY);
-        Ok(Self { kind, why, client: setup.client.clone(), command, ready_timeout })
+        let (client, image) = (setup.client.clone(), setup.image.clone());
+        Ok(Self { kind, image, why, client, command, ready_timeout })
     }
 
     /// The same backend with another command for the clients, given word by word.
@@ -158,16 +153,16 @@ impl RealBackend {
     /// `sim`, `library`, `process` or `container`.
     pub fn backend(&self) -> &'static str {
         match self.kind {
-            Kind::Sim => "sim",
-            Kind::Library => "library",
-            Kind::Process => "process",
-            Kind::Container { .. } => "container",
+            Choice::Sim => "sim",
+            Choice::Library => "library",
+            Choice::Process => "process",
+            Choice::Container | Choice::Auto => "container",
         }
     }
 
     /// Whether time is virtual. Nothing is late then, and a seed gives the same history each time.
     pub const fn is_virtual(&self) -> bool {
-        matches!(self.kind, Kind::Sim | Kind::Library)
+        matches!(self.kind, Choice::Sim | Choice::Library)
     }
 
     /// Whether this backend can run a scenario.
@@ -182,18 +177,14 @@ impl RealBackend {
         }
         let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
             FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
-            FaultKind::Client(ClientFault::Suspend { .. })
-                if matches!(self.kind, Kind::Library) =>
-            {
+            FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Choice::Library => {
                 Some(NO_OTHER_TIMERS)
             }
             FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
             _ => None,
         };
-        match scenario.faults.iter().find_map(unable) {
-            Some(why) => Err(why.to_owned()),
-            None => Ok(()),
-        }
+        let why = scenario.faults.iter().find_map(unable);
+        why.map_or(Ok(()), |why| Err(why.to_owned()))
     }
 
     /// Runs one of a scenario's [runs](Scenario::runs) to its end.
@@ -209,8 +200,8 @@ impl RealBackend {
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
-            Kind::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
-            Kind::Library => Ok(sim::run_library(scenario, seed)),
+            Choice::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
+            Choice::Library => Ok(sim::run_library(scenario, seed)),
             _ => run::run(self, scenario, seed, progress),
         }
     }
@@ -227,10 +218,9 @@ impl RealBackend {
         let (clocks, syncs) = (needs_clocks(scenario), needs_syncs(scenario));
         let replicas = scenario.cluster.replicas;
         let builder = Masters::builder().count(nodes).persistence(persistence);
-        let builder = match &self.kind {
-            Kind::Sim | Kind::Library => unreachable!("a simulation starts no masters"),
-            Kind::Process => builder,
-            Kind::Container { image } => builder.containers(image.as_deref()),
+        let builder = match self.kind {
+            Choice::Container => builder.containers(self.image.as_deref()),
+            _ => builder,
         };
         let builder = if clocks { builder.clocks() } else { builder };
         let builder = if syncs { builder.syncs() } else { builder };
@@ -256,15 +246,20 @@ fn needs_syncs(scenario: &Scenario) -> bool {
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }
 
-fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
-    let container = || Kind::Container { image: setup.image.clone() };
+fn choose(setup: &Setup) -> Result<(Choice, String), Failure> {
     match setup.choice {
-        Choice::Sim => simulation(setup, ""),
-        Choice::Library => library(setup),
-        Choice::Process => processes(""),
+        Choice::Sim | Choice::Library if setup.client.is_some() => Err(Failure::Environment(
+            "a client of your own needs real masters: use --backend process or container".into(),
+        )),
+        Choice::Sim => Ok(simulation("")),
+        Choice::Library => {
+            let what = "the library and a model of Redis, in virtual time";
+            Ok((Choice::Library, what.to_owned()))
+        }
+        Choice::Process => processes("").map_err(Failure::Environment),
         Choice::Container => {
             let what = prepare_containers(setup).map_err(Failure::Environment)?;
-            Ok((container(), what))
+            Ok((Choice::Container, what))
         }
         Choice::Auto if cfg!(not(feature = "containers")) => {
             processes_or_simulation(setup, "containers are not built in")
@@ -272,7 +267,9 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
         // The reason why containers are unavailable is reported, even if another backend is
         // available.
         Choice::Auto => match prepare_containers(setup) {
-            Ok(what) => Ok((container(), format!("{what}, because a container engine answers"))),
+            Ok(what) => {
+                Ok((Choice::Container, format!("{what}, because a container engine answers")))
+            }
             Err(why) if setup.image.is_some() => Err(Failure::Environment(why)),
             Err(why) => processes_or_simulation(setup, &format!("containers cannot be had: {why}")),
         },
@@ -298,40 +295,22 @@ fn prepare_containers(setup: &Setup) -> Result<String, String> {
 
 /// Chooses between processes and the simulation, since containers are unavailable for the reason
 /// `why`.
-fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Kind, String), Failure> {
+fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Choice, String), Failure> {
     match processes(&format!(", because {why}")) {
         Err(missing) if setup.client.is_none() => {
-            simulation(setup, &format!(", because {why}, and {missing}"))
+            Ok(simulation(&format!(", because {why}, and {missing}")))
         }
-        found => found,
+        found => found.map_err(Failure::Environment),
     }
 }
 
-fn simulation(setup: &Setup, why: &str) -> Result<(Kind, String), Failure> {
-    no_client_of_its_own(setup)?;
-    Ok((Kind::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}")))
+fn simulation(why: &str) -> (Choice, String) {
+    (Choice::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}"))
 }
 
-fn library(setup: &Setup) -> Result<(Kind, String), Failure> {
-    no_client_of_its_own(setup)?;
-    Ok((Kind::Library, "the library and a model of Redis, in virtual time".to_owned()))
-}
-
-fn no_client_of_its_own(setup: &Setup) -> Result<(), Failure> {
-    if setup.client.is_some() {
-        return Err(Failure::Environment(
-            "a client of your own needs real masters: use --backend process or container"
-                .to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-fn processes(why: &str) -> Result<(Kind, String), Failure> {
-    match find_server() {
-        Ok(server) => Ok((Kind::Process, format!("{server}{why}"))),
-        Err(error) => Err(Failure::Environment(error.to_string())),
-    }
+fn processes(why: &str) -> Result<(Choice, String), String> {
+    let server = find_server().map_err(|error| error.to_string())?;
+    Ok((Choice::Process, format!("{server}{why}")))
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use redquorum_protocol::{Drift, Fingerprint, Guard, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::name::Name;
 
@@ -32,6 +33,7 @@ mod words;
 pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
+pub(crate) use fault::MessageFault;
 pub use fault::{
     Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector,
     NetworkFault, NodeFault, Nodes, ResourceFault, Role, Side, Touches,
@@ -51,6 +53,7 @@ pub(crate) const fn is_name_char(c: char) -> bool {
 }
 
 /// One scenario: a cluster, its clients, the faults, and the expected result.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scenario {
@@ -59,7 +62,6 @@ pub struct Scenario {
     /// What the scenario shows, in one sentence.
     pub about: String,
     /// The source of the scenario: a paper, a page, an issue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The masters.
     #[serde(default)]
@@ -133,6 +135,7 @@ impl From<Persistence> for redquorum_redis_model::Persistence {
 }
 
 /// The options of every client's lock.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Lock {
@@ -160,11 +163,10 @@ pub struct Lock {
     pub fair: bool,
     /// The restart guard: clients distrust masters that may have forgotten leases. The value is the
     /// longest TTL of any of these leases. Default: no guard; clients trust these masters.
-    #[serde(rename = "restart-guard", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "restart-guard")]
     pub guard: Option<Length>,
     /// With a guard: clients also distrust masters whose clocks may have gained more than this.
     /// Default: clients trust the clocks.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_guard: Option<Length>,
     /// With a guard: whether the masters are initialized when the run begins. If not, they are new,
     /// and clients distrust them. Default yes.
@@ -173,12 +175,12 @@ pub struct Lock {
 }
 
 /// For fields that are left out if they have their usual value.
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_true(is: &bool) -> bool {
+pub(crate) const fn is_true(is: &bool) -> bool {
     *is
 }
 
@@ -226,6 +228,7 @@ impl Lock {
 }
 
 /// One client, or several of one kind.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Client {
@@ -233,24 +236,20 @@ pub struct Client {
     pub id: Name,
     /// The process that the client runs in. Clients that name the same process share it. Default: a
     /// process of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Name>,
     /// The masters that the client knows, in its own order. A master that is listed twice has two
     /// addresses for this client. Default: all masters, in their order. Clients of one process have
     /// the same list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<usize>>,
     /// The client's own guard: `false` for none, or a longest TTL that differs from the lock's.
     /// Default: the lock's guard. Clients of one process have the same guard.
-    #[serde(rename = "restart-guard", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "restart-guard")]
     pub guard: Option<OwnGuard>,
     /// Whether the client's leases carry a fencing token. Default: as the lock says. Clients of one
     /// process have the same setting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing: Option<bool>,
     /// Whether the client uses the fair queue. Default: as the lock says. Clients of one process
     /// have the same setting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair: Option<bool>,
     /// When the client begins, counted from the start of the run. Default at once.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -262,7 +261,7 @@ pub struct Client {
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: usize,
     /// How often the script is repeated: a number of rounds or a time. Default one round.
-    #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "loop")]
     pub rounds: Option<Rounds>,
     /// The pause between two rounds. Default none.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -318,6 +317,7 @@ pub enum Rounds {
 }
 
 /// The changes of a variant. Everything that it does not name stays as it is.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Variant {
@@ -326,16 +326,14 @@ pub struct Variant {
     /// What is different, in one sentence.
     pub about: String,
     /// A cluster that replaces the scenario's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Cluster>,
     /// Lock options that replace the scenario's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<Lock>,
     /// Clients that replace those of the same name, or are added.
     #[serde(default, rename = "client", skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<Client>,
     /// Faults that replace all of the scenario's.
-    #[serde(default, rename = "fault", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "fault")]
     pub faults: Option<Vec<Fault>>,
     /// An expectation that replaces all of the scenario's.
     pub expect: Expect,

@@ -4,7 +4,6 @@
 use std::io::{Write, stdout};
 use std::process::exit;
 
-use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -31,32 +30,33 @@ impl Output {
         }
     }
 
-    /// Answers a request.
-    pub(crate) fn reply(&self, reply: &ClientReply) {
+    /// Sends a message.
+    pub(crate) fn tell(&self, message: ClientLine) {
         match self {
-            Self::Stdout => write(reply),
-            Self::Channel(to, _) => send(to, ClientLine::Reply(reply.clone())),
+            Self::Stdout => write(&message),
+            // The send fails only if the run is over.
+            Self::Channel(to, _) => drop(to.send(message)),
         }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply(&self, reply: ClientReply) {
+        self.tell(ClientLine::Reply(reply));
+    }
+
+    /// Answers a request that succeeded at once.
+    pub(crate) fn done(&self, id: u64) {
+        self.reply(ClientReply::stamped(id, None, self.now(), Ok(())));
     }
 
     /// Answers a request that failed.
     pub(crate) fn refuse(&self, id: u64, why: FailureReason, text: impl Into<String>) {
-        let (why, text) = (Some(why), Some(text.into()));
-        self.reply(&ClientReply {
-            id,
-            at_ns: Some(self.now()),
-            why,
-            text,
-            ..ClientReply::default()
-        });
+        self.reply(ClientReply::stamped(id, None, self.now(), Err((why, text.into()))));
     }
 
     /// Sends a notice, which answers no request.
-    pub(crate) fn notify(&self, notice: &Notice) {
-        match self {
-            Self::Stdout => write(notice),
-            Self::Channel(to, _) => send(to, ClientLine::Notice(notice.clone())),
-        }
+    pub(crate) fn notify(&self, notice: Notice) {
+        self.tell(ClientLine::Notice(notice));
     }
 
     /// Answers a line that is not a valid request, if it contains at least the number of a request.
@@ -68,38 +68,20 @@ impl Output {
             #[serde(default)]
             op: String,
         }
-        const KNOWN: [&str; 8] = [
-            "acquire",
-            "acquire_all",
-            "extend",
-            "keep_alive",
-            "release",
-            "release_all",
-            "cancel",
-            "step",
-        ];
         match serde_json::from_str::<Numbered>(line) {
-            Ok(Numbered { id, op }) if KNOWN.contains(&op.as_str()) => {
-                self.refuse(
-                    id,
-                    FailureReason::Error,
-                    format!("the request is not understood: {error}"),
-                );
-            }
-            Ok(Numbered { id, op }) => {
+            Ok(Numbered { id, op }) if error.to_string().starts_with("unknown variant") => {
                 self.refuse(id, FailureReason::Unsupported, format!("there is no op {op:?} here"));
+            }
+            Ok(Numbered { id, .. }) => {
+                let why = format!("the request is not understood: {error}");
+                self.refuse(id, FailureReason::Error, why);
             }
             Err(_) => eprintln!("no request: {error}: {line}"),
         }
     }
 }
 
-fn send(to: &mpsc::UnboundedSender<ClientLine>, message: ClientLine) {
-    // The send fails only if the run is over.
-    let _ = to.send(message);
-}
-
-fn write(message: &impl Serialize) {
+fn write(message: &ClientLine) {
     let mut line = serde_json::to_vec(message)
         .unwrap_or_else(|why| unreachable!("numbers, texts and enums are always JSON, but: {why}"));
     line.push(b'\n');

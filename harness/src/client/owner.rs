@@ -26,52 +26,31 @@ const LOOK: Duration = Duration::from_millis(2);
 pub(super) enum Order {
     /// Extend it.
     Extend {
-        /// The number of the request.
         id: u64,
-        /// The new TTL.
         ttl: Duration,
         /// How often its future is polled before it is dropped.
         polls: Option<u32>,
     },
     /// Keep it alive.
-    KeepAlive {
-        /// The number of the request.
-        id: u64,
-        /// The longest time to keep it alive.
-        max_hold: Duration,
-    },
+    KeepAlive { id: u64, max_hold: Duration },
     /// Check whether it is held now.
-    Check {
-        /// The number of the request.
-        id: u64,
-    },
+    Check { id: u64 },
     /// Poll its deadline from now on: a re-entry for a longer time was given up, but its round goes
     /// on and may extend the lease.
     Watch,
     /// Cancel this request, if this task is processing it.
-    Cancel {
-        /// The number of the request to cancel.
-        request: u64,
-    },
+    Cancel { request: u64 },
     /// Keep another handle of the lease, and report the grant.
     Again {
-        /// The number of the request.
         id: u64,
         /// The stamps before and after the call of the library.
         stamps: (i64, i64),
-        /// The new handle.
         lease: Lease,
     },
     /// Release one handle. The release of the last handle ends the task.
-    Release {
-        /// The number of the request.
-        id: u64,
-    },
+    Release { id: u64 },
     /// Hand the lease over to a request that releases several at once. This ends the task.
-    HandOver {
-        /// The receiver of the lease.
-        to: oneshot::Sender<Lease>,
-    },
+    HandOver { to: oneshot::Sender<Lease> },
 }
 
 /// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
@@ -206,22 +185,11 @@ async fn due(look: &mut Option<Interval>) {
 
 /// Releases a handle, and reports the number of handles that are left, if any.
 async fn release(output: &Output, id: u64, lease: Lease, handles: Option<u64>) {
-    let from_ns = Some(output.now());
+    let from = output.now();
     let released = lease.release().await;
-    let at_ns = Some(output.now());
-    let why = why(released.outcome);
-    let text = why.map(|_| released.to_string());
-    let ok = why.is_none();
-    output.reply(&ClientReply {
-        id,
-        ok,
-        from_ns,
-        at_ns,
-        handles,
-        why,
-        text,
-        ..ClientReply::default()
-    });
+    let result = why(released.outcome).map_or(Ok(()), |why| Err((why, released.to_string())));
+    let reply = ClientReply::stamped(id, Some(from), output.now(), result);
+    output.reply(ClientReply { handles, ..reply });
 }
 
 /// The reason in the reply to a release that did not fully succeed.
@@ -249,7 +217,7 @@ struct Watch {
 impl Watch {
     fn lose(&mut self, why: String) {
         let (client, resource) = (self.client.clone(), self.resource.clone());
-        self.output.notify(&Notice::Lost { client, resource, at_ns: self.output.now() });
+        self.output.notify(Notice::Lost { client, resource, at_ns: self.output.now() });
         self.over = Some(why);
         self.look = None;
     }
@@ -257,11 +225,9 @@ impl Watch {
     /// Another handle was granted.
     fn again(&mut self, id: u64, (from_ns, at_ns): (i64, i64), lease: &Lease) {
         let deadline_ns = Some(self.reported(lease.deadline()));
-        let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
         let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
-        let reply =
-            ClientReply { id, ok: true, from_ns, at_ns, deadline_ns, ..ClientReply::default() };
-        self.output.reply(&ClientReply { fence, handles, ..reply });
+        let reply = ClientReply::stamped(id, Some(from_ns), at_ns, Ok(()));
+        self.output.reply(ClientReply { deadline_ns, fence, handles, ..reply });
     }
 
     /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
@@ -278,10 +244,7 @@ impl Watch {
         let over = self.over.clone().or_else(|| lease.loss().map(|lost| lost.to_string()));
         match over {
             Some(why) => self.output.refuse(id, FailureReason::Lost, why),
-            None => {
-                let at_ns = Some(self.output.now());
-                self.output.reply(&ClientReply { id, ok: true, at_ns, ..ClientReply::default() });
-            }
+            None => self.output.done(id),
         }
     }
 
@@ -291,32 +254,26 @@ impl Watch {
         (from_ns, at_ns): (i64, i64),
         result: Result<Deadline, ExtendError>,
     ) {
-        let mut reply = ClientReply {
-            id,
-            from_ns: Some(from_ns),
-            at_ns: Some(at_ns),
-            ..ClientReply::default()
-        };
-        match result {
+        let stamped = |result| ClientReply::stamped(id, Some(from_ns), at_ns, result);
+        let reply = match result {
             Ok(deadline) => {
-                reply.ok = true;
-                reply.deadline_ns = Some(self.reported(deadline));
+                ClientReply { deadline_ns: Some(self.reported(deadline)), ..stamped(Ok(())) }
             }
             Err(error) => {
-                reply.why = Some(match error {
+                let why = match error {
                     ExtendError::NoQuorum { .. } => FailureReason::NoQuorum,
                     ExtendError::QuorumGone { .. } | ExtendError::Lost(_) => FailureReason::Lost,
                     _ => FailureReason::Error,
-                });
-                reply.text = Some(error.to_string());
+                };
                 if matches!(error, ExtendError::QuorumGone { .. }) && self.over.is_none() {
                     // The library leaves it to its caller to stop at this point. A correct caller
                     // stops.
                     self.lose(error.to_string());
                 }
+                stamped(Err((why, error.to_string())))
             }
-        }
-        self.output.reply(&reply);
+        };
+        self.output.reply(reply);
     }
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
@@ -325,8 +282,7 @@ impl Watch {
         }
         lease.keep_alive(max_hold);
         self.start();
-        let at_ns = Some(self.output.now());
-        self.output.reply(&ClientReply { id, ok: true, at_ns, ..ClientReply::default() });
+        self.output.done(id);
     }
 
     /// From now on, polls the deadline until the lease is lost.
@@ -346,7 +302,7 @@ impl Watch {
             return;
         }
         let deadline_ns = self.reported(deadline);
-        self.output.notify(&Notice::Extended {
+        self.output.notify(Notice::Extended {
             client: self.client.clone(),
             resource: self.resource.clone(),
             at_ns: Some(self.output.now()),

@@ -93,9 +93,9 @@ impl RequestHandler {
                 self.order((client, resource), id, Order::Release { id });
             }
             Op::Cancel { request } => {
-                // Reply first: this only confirms that the cancel arrived. A request that
-                // has ended meanwhile counts as cancelled.
-                self.output.reply(&ClientReply { id, ok: true, ..ClientReply::default() });
+                // Reply first: this only confirms that the cancel arrived. A request that has
+                // ended meanwhile counts as cancelled.
+                self.output.done(id);
                 let mut table = self.table();
                 if let Some(cancel) = table.acquiring.remove(&request) {
                     // The send fails if the acquire has ended meanwhile. The sends below fail if
@@ -106,10 +106,7 @@ impl RequestHandler {
                     let _ = entry.orders.send(Order::Cancel { request });
                 }
             }
-            Op::Step { check: None, .. } => {
-                let at_ns = Some(self.output.now());
-                self.output.reply(&ClientReply { id, ok: true, at_ns, ..ClientReply::default() });
-            }
+            Op::Step { check: None, .. } => self.output.done(id),
             Op::Step { check: Some(resource), .. } => {
                 self.order((client, resource), id, Order::Check { id });
             }
@@ -122,11 +119,8 @@ impl RequestHandler {
             None => true,
         };
         if refused {
-            self.output.refuse(
-                id,
-                FailureReason::Lost,
-                format!("{} has no lease of {}", whose.0, whose.1),
-            );
+            let why = format!("{} has no lease of {}", whose.0, whose.1);
+            self.output.refuse(id, FailureReason::Lost, why);
         }
     }
 
@@ -172,28 +166,13 @@ impl RequestHandler {
                     let orders = owner::spawn(output.clone(), lease, whose.clone(), reported);
                     table.owners.insert(whose, Entry { orders, owner });
                     drop(table);
-                    output.reply(&ClientReply {
-                        id,
-                        ok: true,
-                        from_ns: Some(from_ns),
-                        at_ns: Some(at_ns),
-                        deadline_ns: Some(reported),
-                        fence,
-                        ..ClientReply::default()
-                    });
+                    let reply = ClientReply::stamped(id, Some(from_ns), at_ns, Ok(()));
+                    output.reply(ClientReply { deadline_ns: Some(reported), fence, ..reply });
                 }
                 Err(error) => {
                     drop(table);
-                    let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
-                    let (why, text) = (Some(why(&error)), Some(error.to_string()));
-                    output.reply(&ClientReply {
-                        id,
-                        from_ns,
-                        at_ns,
-                        why,
-                        text,
-                        ..ClientReply::default()
-                    });
+                    let why = Err((why(&error), error.to_string()));
+                    output.reply(ClientReply::stamped(id, Some(from_ns), at_ns, why));
                 }
             }
         });

@@ -4,7 +4,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use redquorum::{Lease, Released};
+use redquorum::Lease;
 use tokio::sync::oneshot;
 
 use super::owner::{self, Order};
@@ -29,18 +29,16 @@ impl RequestHandler {
             let Some((result, (from_ns, at_ns))) = attempt.await else {
                 return output.refuse(id, FailureReason::Cancelled, "cancelled");
             };
-            let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
-            let mut reply = ClientReply { id, from_ns, at_ns, ..ClientReply::default() };
+            let stamped = |result| ClientReply::stamped(id, Some(from_ns), at_ns, result);
             let mut table = unpoisoned(&table);
-            match result {
+            let reply = match result {
                 Ok(leases) => {
-                    reply.ok = true;
+                    let mut reply = stamped(Ok(()));
                     for (lease, resource) in leases.into_iter().zip(resources) {
                         let deadline = owner::deadline_ns(&output, lease.deadline());
-                        let deadline_ns = Some(deadline);
-                        reply.deadline_ns =
-                            [reply.deadline_ns, deadline_ns].into_iter().flatten().min();
-                        let fence = lease.fencing_token();
+                        let first = reply.deadline_ns.map_or(deadline, |first| first.min(deadline));
+                        reply.deadline_ns = Some(first);
+                        let (deadline_ns, fence) = (Some(deadline), lease.fencing_token());
                         reply.each.push(Each { token: None, deadline_ns, fence });
                         // Register the lease before the reply, since the next request may be about
                         // it. It replaces a lease that was lost and never released.
@@ -49,14 +47,12 @@ impl RequestHandler {
                         let owner = redquorum::Owner::new();
                         table.owners.insert(whose, Entry { orders, owner });
                     }
+                    reply
                 }
-                Err(error) => {
-                    reply.why = Some(why(&error));
-                    reply.text = Some(error.to_string());
-                }
-            }
+                Err(error) => stamped(Err((why(&error), error.to_string()))),
+            };
             drop(table);
-            output.reply(&reply);
+            output.reply(reply);
         });
     }
 
@@ -80,36 +76,24 @@ impl RequestHandler {
                     Err(_) => missing.push(resource),
                 }
             }
-            let from_ns = Some(output.now());
+            let from = output.now();
             let released: Vec<_> =
                 leases.into_iter().map(|lease: Lease| tokio::spawn(lease.release())).collect();
             let mut worst = None;
             for one in released {
                 let Ok(released) = one.await else { continue };
                 // A loss is worse than an unknown result.
-                let why =
-                    owner::why(released.outcome).map(|why| (why, Released::to_string(&released)));
-                if why
-                    .as_ref()
-                    .is_some_and(|(why, _)| worst.is_none() || *why == FailureReason::Lost)
+                if let Some(why) = owner::why(released.outcome)
+                    && (worst.is_none() || why == FailureReason::Lost)
                 {
-                    worst = why;
+                    worst = Some((why, released.to_string()));
                 }
             }
             if let Some(resource) = missing.first() {
                 worst = Some((FailureReason::Lost, format!("{client} has no lease of {resource}")));
             }
-            let (ok, at_ns) = (worst.is_none(), Some(output.now()));
-            let (why, text) = worst.unzip();
-            output.reply(&ClientReply {
-                id,
-                ok,
-                from_ns,
-                at_ns,
-                why,
-                text,
-                ..ClientReply::default()
-            });
+            let result = worst.map_or(Ok(()), Err);
+            output.reply(ClientReply::stamped(id, Some(from), output.now(), result));
         });
     }
 }

@@ -5,7 +5,7 @@ use redquorum_protocol::{
     Refusal, Reply as Vote, Time, Votes,
 };
 
-use super::{Clocks, Conduct, InputContext, ProcessEffect};
+use super::{Clocks, Conduct, InputContext};
 use crate::client_protocol::{Each, FailureReason, Notice};
 use crate::history::text_of;
 use crate::name::Name;
@@ -114,12 +114,8 @@ impl Lease {
             self.seen = Some(moved);
             let (client, resource) = self.whose.clone();
             let at_ns = Some(around.stamp());
-            around.out.push(ProcessEffect::Notice(Notice::Extended {
-                client,
-                resource,
-                at_ns,
-                deadline_ns: deadline,
-            }));
+            let deadline_ns = deadline;
+            around.notify(Notice::Extended { client, resource, at_ns, deadline_ns });
         }
         granted.is_some()
     }
@@ -150,7 +146,7 @@ impl Lease {
         if !std::mem::replace(&mut self.over, true) && conduct.reports_loss() {
             let (client, resource) = self.whose.clone();
             let at_ns = around.stamp();
-            around.out.push(ProcessEffect::Notice(Notice::Lost { client, resource, at_ns }));
+            around.notify(Notice::Lost { client, resource, at_ns });
         }
     }
 

@@ -3,13 +3,15 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{Act, LeftKey, Ns, Outcome, Window};
 use crate::client_protocol::{Capability, FailureReason};
 use crate::name::Name;
-use crate::scenario::{AccessKind, FaultKind};
+use crate::scenario::{AccessKind, FaultKind, is_default};
 
 /// An event of a run. The list is closed: a reader needs to handle no others.
+#[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -34,7 +36,6 @@ pub enum Event {
         /// `acquire`, `extend`, `keep_alive`, `release`, `cancel`, `step`.
         op: Cow<'static, str>,
         /// The resource of the lease; for a step, the resource whose lease the client checks.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         resource: Option<Name>,
         /// The other resources of the same request to acquire or release several. Each is recorded
         /// as a request of its own.
@@ -44,10 +45,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
         /// The TTL.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         ttl_ms: Option<u64>,
         /// How long the client may wait.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         wait_ms: Option<u64>,
     },
     /// A client answers a request.
@@ -59,31 +58,22 @@ pub enum Event {
         /// Whether the request succeeded.
         ok: bool,
         /// The lock's value on the masters, as in [`Event::Command`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<Name>,
         /// When the client called its library, if the reply contains it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Ns>,
         /// When the client's library returned, if the reply contains it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Ns>,
         /// The deadline of the lease, if the reply contains it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Ns>,
         /// The remaining validity of the lease, if the reply contains that instead of a deadline.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         valid_ms: Option<u64>,
         /// The fencing token.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<u64>,
         /// How many handles of the lease are out after the request, if the reply contains it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         handles: Option<u64>,
         /// Why the request failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<FailureReason>,
         /// The reason as readable text.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
     /// A client was notified that its lease is lost.
@@ -118,10 +108,8 @@ pub enum Event {
         /// The version of the register after the access.
         version: u64,
         /// When the client sent the access, if it was delayed on the way.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         sent: Option<Ns>,
         /// The fencing token that came with the access.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<u64>,
         /// Whether the register refused: it had seen a larger token, or this token was never
         /// presented to it.
@@ -146,10 +134,8 @@ pub enum Event {
         sent: Ns,
         /// When the master's reply arrived. None: no reply arrived; the master may have executed
         /// the command, or may still do so.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         replied: Option<Ns>,
         /// When the reply was passed on to the client; none: the reply was lost.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         delivered: Option<Ns>,
         /// The master's reply.
         result: Outcome,
@@ -169,7 +155,6 @@ pub enum Event {
         /// When the fault struck.
         at: Window,
         /// Why the fault failed to strike.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
     },
     /// A fault is healed: the effect of the [`Event::Struck`] with the same number is undone.
@@ -179,7 +164,6 @@ pub enum Event {
         /// When the fault was healed.
         at: Window,
         /// Why the healing failed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
     },
     /// The state that a master kept over a fault that may have made it forget. It has everything
@@ -206,10 +190,10 @@ pub enum Event {
         /// The rate of the clock, in seconds per second.
         rate: f64,
         /// How far the clock jumps.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         strobe_by: Ns,
         /// How long the clock stays there.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        #[serde(default, skip_serializing_if = "is_default")]
         strobe_every: Ns,
     },
     /// A client process ended without a request to do so, or violated the protocol.
@@ -224,13 +208,9 @@ pub enum Event {
         /// The master.
         node: usize,
         /// The keys.
+        #[serialize_always]
         keys: Option<Vec<LeftKey>>,
     },
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_zero(value: &Ns) -> bool {
-    *value == 0
 }
 
 /// A phase of a run.

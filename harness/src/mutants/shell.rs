@@ -103,7 +103,7 @@ impl Shell {
             if !ready && self.process.is_ready() {
                 ready = true;
                 let name = Some(format!("mutant {}", self.mutant));
-                Output::Stdout.notify(&Notice::Ready {
+                Output::Stdout.notify(Notice::Ready {
                     protocol: PROTOCOL,
                     can: Capability::ALL.to_vec(),
                     name,
@@ -164,8 +164,7 @@ impl Shell {
     fn grant(&mut self, wishes: Vec<ProcessEffect>) {
         for wish in wishes {
             match wish {
-                ProcessEffect::Reply(reply) => Output::Stdout.reply(&reply),
-                ProcessEffect::Notice(notice) => Output::Stdout.notify(&notice),
+                ProcessEffect::Tell(message) => Output::Stdout.tell(message),
                 ProcessEffect::Write { node, epoch, command } => self.write(node, epoch, &command),
                 ProcessEffect::Dial { node, epoch } => {
                     let how = (self.limit, self.process.is_guarded());

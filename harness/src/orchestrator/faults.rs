@@ -7,7 +7,8 @@ use super::whom::process_of;
 use crate::history::Ns;
 use crate::name::Name;
 use crate::scenario::{
-    AccessKind, Class, EventKind, Fault, FaultKind, FaultTime, Moment, Nodes, Scenario, Side,
+    AccessKind, Class, EventKind, Fault, FaultKind, FaultTime, LinkSelector, Moment, Nodes,
+    Scenario, Side,
 };
 use crate::units::nanos;
 
@@ -74,7 +75,7 @@ impl Faults {
     pub(super) fn add(&mut self, fault: Fault) {
         let mut watched = Watched::new(fault);
         if let (FaultTime::After(moment), Some(places)) = (&watched.fault.when, &self.places)
-            && let Some((side, _, class)) = message(&moment.what)
+            && let Some((side, _, class)) = moment.what.message()
         {
             watched.passed = places.passed(&moment.client, side, class);
         }
@@ -85,9 +86,11 @@ impl Faults {
     pub(super) fn gates(&self, scenario: &Scenario) -> Vec<Order> {
         let gate = |(fault, watched): (usize, &Watched)| {
             let FaultTime::Before(moment) = &watched.fault.when else { return None };
-            let (side, number, class) = message(&moment.what)?;
+            let (what, number, command) = moment.what.message()?;
             let process = process_of(scenario, &moment.client)?.clone();
-            Some(Order::Gate { fault, process, side, class, number: u64::from(number) })
+            let index = Some(number.into());
+            let which = LinkSelector { what, command, index, ..LinkSelector::default() };
+            Some(Order::Gate { fault, process, which })
         };
         self.all.iter().enumerate().filter_map(gate).collect()
     }
@@ -95,7 +98,7 @@ impl Faults {
     /// Whether any fault strikes after a message.
     pub(super) fn follow_messages(faults: &[Fault]) -> bool {
         faults.iter().any(|fault| match &fault.when {
-            FaultTime::After(moment) => message(&moment.what).is_some(),
+            FaultTime::After(moment) => moment.what.message().is_some(),
             FaultTime::At(_) | FaultTime::Before(_) => false,
         })
     }
@@ -107,7 +110,7 @@ impl Faults {
 
     pub(super) fn has_gate(&self, fault: usize) -> bool {
         match &self.all[fault].fault.when {
-            FaultTime::Before(moment) => message(&moment.what).is_some(),
+            FaultTime::Before(moment) => moment.what.message().is_some(),
             _ => false,
         }
     }
@@ -137,10 +140,6 @@ impl Faults {
         }
     }
 
-    pub(super) fn lost(&mut self, now: Ns, client: &str, resource: &Name) {
-        self.happened(now, client, &EventKind::Lost(resource.clone()));
-    }
-
     /// A message of a process with these clients passed. Returns whether a fault waited for it.
     pub(super) fn passed(&mut self, now: Ns, clients: &[Name], side: Side, class: Class) -> bool {
         if let Some(places) = &mut self.places {
@@ -153,7 +152,7 @@ impl Faults {
             };
             if watched.state == State::Waiting
                 && clients.contains(client)
-                && let Some((wanted_side, number, wanted)) = message(what)
+                && let Some((wanted_side, number, wanted)) = what.message()
                 && wanted_side == side
                 && (wanted == Class::Any || wanted == class)
             {
@@ -304,14 +303,5 @@ impl Faults {
 
     pub(super) fn all_healed(&self) -> bool {
         self.all.iter().all(|watched| watched.state == State::Over)
-    }
-}
-
-/// The message that a moment is about, if any.
-const fn message(what: &EventKind) -> Option<(Side, u32, Class)> {
-    match what {
-        EventKind::Request(number, class) => Some((Side::Request, *number, *class)),
-        EventKind::Reply(number, class) => Some((Side::Reply, *number, *class)),
-        _ => None,
     }
 }

@@ -10,7 +10,7 @@ use crate::units::nanos;
 
 impl Orchestrator {
     /// When the backend must send [`Input::Wake`](super::Input::Wake), at the latest.
-    pub fn next_wake(&self) -> Option<Ns> {
+    pub(crate) fn next_wake(&self) -> Option<Ns> {
         self.wake
     }
 

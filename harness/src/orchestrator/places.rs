@@ -6,13 +6,11 @@ use crate::scenario::{Class, EventKind, Side};
 
 /// A moment that comes in a run, or the instant before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The client.
-    pub client: Name,
-    /// The event.
-    pub what: EventKind,
+pub(crate) struct Place {
+    pub(crate) client: Name,
+    pub(crate) what: EventKind,
     /// Whether the place is before the event.
-    pub before: bool,
+    pub(crate) before: bool,
 }
 
 /// The places that have come so far.
@@ -20,13 +18,13 @@ pub struct Place {
 pub(super) struct Places {
     /// Messages of a class beyond this number are no places.
     most: u32,
-    passed: Vec<((Name, Side, Class), u32)>,
+    passed: Counts<(Name, Side, Class)>,
     all: Vec<Place>,
 }
 
 impl Places {
-    pub(super) const fn new(most: u32) -> Self {
-        Self { most, passed: Vec::new(), all: Vec::new() }
+    pub(super) fn new(most: u32) -> Self {
+        Self { most, passed: Counts::default(), all: Vec::new() }
     }
 
     pub(super) fn all(&self) -> &[Place] {
@@ -44,33 +42,40 @@ impl Places {
 
     /// A message of a client passes.
     pub(super) fn pass(&mut self, client: &Name, side: Side, class: Class) {
-        let is = |(key, _): &&mut ((Name, Side, Class), u32)| {
-            (key.1, key.2) == (side, class) && key.0 == *client
-        };
-        let number = match self.passed.iter_mut().find(is) {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.passed.push(((client.clone(), side, class), 1));
-                1
-            }
-        };
+        let number = self.passed.add((client.clone(), side, class));
         if number <= self.most && class != Class::Any {
-            let what = match side {
-                Side::Reply => EventKind::Reply(number, class),
-                Side::Request | Side::Both => EventKind::Request(number, class),
-            };
-            self.come(client, &what, false);
+            self.come(client, &EventKind::of_message(side, number, class), false);
         }
     }
 
     /// How many messages of a client have passed, of one class as a place names it.
-    pub(super) fn passed(&self, client: &str, side: Side, class: Class) -> u32 {
-        let is = |(key, _): &&((Name, Side, Class), u32)| {
-            (key.1, key.2) == (side, class) && key.0 == *client
-        };
-        self.passed.iter().find(is).map_or(0, |(_, count)| *count)
+    pub(super) fn passed(&self, client: &Name, side: Side, class: Class) -> u32 {
+        self.passed.of(&(client.clone(), side, class))
+    }
+}
+
+/// How often each of a few values came.
+#[derive(Clone, Debug)]
+pub(crate) struct Counts<T>(Vec<(T, u32)>);
+
+impl<T> Default for Counts<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: PartialEq> Counts<T> {
+    /// Counts a value, and returns how often it has come now.
+    pub(crate) fn add(&mut self, value: T) -> u32 {
+        if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == value) {
+            *count += 1;
+            return *count;
+        }
+        self.0.push((value, 1));
+        1
+    }
+
+    pub(crate) fn of(&self, value: &T) -> u32 {
+        self.0.iter().find(|(known, _)| known == value).map_or(0, |(_, count)| *count)
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the orchestrator in virtual time: no socket, no process, no sleep.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::{Input, Orchestrator, Order};
 use crate::client_protocol::{Capability, ClientReply, FailureReason, Op};
@@ -20,7 +21,7 @@ fn play(
     scenario: &Scenario,
     replies: impl Fn(Ns, &str, &Op) -> bool,
 ) -> (Orchestrator, Vec<String>) {
-    let mut orchestrator = Orchestrator::new(scenario);
+    let mut orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
     let can =
         scenario.processes().into_iter().map(|name| (name.to_owned(), vec![Capability::Wait]));
     let mut inputs = vec![Input::Begin(can.collect::<BTreeMap<_, _>>())];
@@ -167,33 +168,14 @@ fn late(faults: &str) -> Orchestrator {
 }
 
 #[test]
-fn a_client_waits_for_its_delayed_write() {
-    let orchestrator = late(
-        r#"
+fn a_client_waits_for_its_delayed_requests_and_they_arrive_although_it_died() {
+    let of_write = r#"
         [[fault]]
         before = "c1 writes R"
         for = "500ms"
         resource.delay = { client = "c1", what = "write", by = "90s" }
-        "#,
-    );
-    assert_eq!(
-        touches(&orchestrator),
-        [
-            "0 c1 Read 0 0 None",
-            "200 c2 Read 0 0 None",
-            "250 c2 Write 0 1 None",
-            // The fault is healed meanwhile: requests in flight stay late, later requests have no
-            // delay.
-            "90100 c1 Write 0 2 Some(100)",
-            "90110 c1 Write 0 3 None",
-        ]
-    );
-}
-
-#[test]
-fn delays_of_reads_and_of_all_clients_add_up() {
-    let orchestrator = late(
-        r#"
+        "#;
+    let of_two_faults = r#"
         [[fault]]
         at = "0s"
         for = "20ms"
@@ -203,24 +185,8 @@ fn delays_of_reads_and_of_all_clients_add_up() {
         at = "0s"
         for = "20ms"
         resource.delay = { client = "c1", by = "1s" }
-        "#,
-    );
-    assert_eq!(
-        touches(&orchestrator),
-        [
-            "200 c2 Read 0 0 None",
-            "250 c2 Write 0 1 None",
-            "1030 c1 Read 1 1 Some(0)",
-            "1130 c1 Write 1 2 None",
-            "1140 c1 Write 1 3 None",
-        ]
-    );
-}
-
-#[test]
-fn a_write_of_a_dead_client_still_arrives() {
-    let orchestrator = late(
-        r#"
+        "#;
+    let of_the_dead = r#"
         [[fault]]
         at = "0s"
         resource.delay = { client = "c1", what = "write", by = "1s" }
@@ -228,13 +194,28 @@ fn a_write_of_a_dead_client_still_arrives() {
         [[fault]]
         at = "150ms"
         client.kill = { client = "c1" }
-        "#,
-    );
+        "#;
+    // When a fault is healed meanwhile, requests in flight stay late, and later ones have no delay.
+    let late_write = [
+        "0 c1 Read 0 0 None",
+        "200 c2 Read 0 0 None",
+        "250 c2 Write 0 1 None",
+        "90100 c1 Write 0 2 Some(100)",
+        "90110 c1 Write 0 3 None",
+    ];
+    assert_eq!(touches(&late(of_write)), late_write);
+    let sum_of_delays = [
+        "200 c2 Read 0 0 None",
+        "250 c2 Write 0 1 None",
+        "1030 c1 Read 1 1 Some(0)",
+        "1130 c1 Write 1 2 None",
+        "1140 c1 Write 1 3 None",
+    ];
+    assert_eq!(touches(&late(of_two_faults)), sum_of_delays);
+    let orchestrator = late(of_the_dead);
     assert_eq!(touches(&orchestrator).last().unwrap(), "1100 c1 Write 0 2 Some(100)");
-    let healed = orchestrator
-        .records()
-        .iter()
-        .find(|record| matches!(record.event, Event::Phase { phase: Phase::Heal }));
+    let is_heal = |it: &&Record| matches!(it.event, Event::Phase { phase: Phase::Heal });
+    let healed = orchestrator.records().iter().find(is_heal);
     assert!(healed.unwrap().ns >= 1_100 * MS, "it is waited for");
 }
 
@@ -250,7 +231,8 @@ fn a_client_without_a_needed_capability_is_refused() {
     ];
     let missing = |lock: &str, script: &str, can: &[Capability]| {
         let client = format!("[[client]]\nid = \"c1\"\nscript = [{script}]");
-        let orchestrator = Orchestrator::new(&scenario(&format!("[lock]\n{lock}\n{client}")));
+        let orchestrator =
+            Orchestrator::new(Arc::new(scenario(&format!("[lock]\n{lock}\n{client}"))));
         orchestrator.missing(&BTreeMap::from([("c1".into(), can.to_vec())]))
     };
     for (lock, script, can) in table {
@@ -270,7 +252,7 @@ fn a_cancelled_acquire_is_not_asked_again() {
         "#;
     let scenario = scenario(script);
     let acquires = |why: FailureReason| {
-        let mut orchestrator = Orchestrator::new(&scenario);
+        let mut orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
         let can = BTreeMap::from([("c1".into(), vec![Capability::Cancel])]);
         let (mut now, mut inputs, mut count) = (0, vec![Input::Begin(can)], 0);
         while now < 500 * MS {

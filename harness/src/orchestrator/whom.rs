@@ -32,7 +32,7 @@ pub(super) fn nodes_of(
 }
 
 /// The processes that a fault hits.
-pub fn processes_of(fault_kind: &FaultKind, scenario: &Scenario) -> Vec<Name> {
+pub(crate) fn processes_of(fault_kind: &FaultKind, scenario: &Scenario) -> Vec<Name> {
     let Some(clients) = fault_kind.clients() else { return Vec::new() };
     let hit = |process: &&Name| match clients {
         Clients::All => true,

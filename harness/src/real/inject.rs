@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use redquorum_rig::network::{self, Network, Rule, RuleId};
+use redquorum_rig::network::{Network, RuleId};
 use redquorum_rig::{Clock, ClockChange, Masters};
 
 use super::clock::RunClock;
@@ -107,9 +107,7 @@ impl Injector {
     /// Carries out an order that is not about the requests to client processes.
     pub(super) fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Gate { fault, process, side, class, number } => {
-                self.gate(fault, &process, side, class, number);
-            }
+            Order::Gate { fault, process, which } => self.gate(fault, &process, &which),
             Order::Open(fault) => self.open(fault),
             Order::Strike { fault, nodes, processes } => self.strike(fault, nodes, processes),
             Order::Heal(fault) => self.heal(fault),
@@ -154,16 +152,9 @@ impl Injector {
             FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
                 self.each(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
             }
-            FaultKind::Node(NodeFault::Slow { by, .. }) => {
-                let slow = network::MessageFault::Delay(by.0);
-                let rule = Rule { side: network::Side::Replies, ..Rule::all(slow) };
-                self.net(fault, rule, false);
-                Ok(())
-            }
             FaultKind::Clock(clock) => self.set_clocks(&nodes, Some(clock)),
-            FaultKind::Net(net) => {
-                let rule = self.rule(net);
-                self.net(fault, rule, true);
+            FaultKind::Net(_) | FaultKind::Node(NodeFault::Slow { .. }) => {
+                self.net(fault, fault_kind);
                 Ok(())
             }
             // The orchestrator handles these.

@@ -2,7 +2,7 @@
 //! the run, and violations of the client protocol are reported.
 
 use super::run::Run;
-use crate::client_protocol::{ClientLine, Notice};
+use crate::client_protocol::{ClientLine, ClientReply};
 use crate::name::Name;
 use crate::orchestrator::Input;
 use crate::process::{OutputEvent, shown};
@@ -25,33 +25,15 @@ impl Run {
             Ok(line) => line,
             Err(why) => return broken(format!("it wrote `{}`: {why}", shown(line))),
         };
-        match line {
-            ClientLine::Reply(mut reply) => {
-                match self.asked.remove(&reply.id) {
-                    Some(asked) if asked == *process => {}
-                    _ => {
-                        let id = reply.id;
-                        return broken(format!(
-                            "it answered request {id}, which is not open: it was never asked, or \
-                             is answered twice"
-                        ));
-                    }
-                }
-                for stamp in reply.stamps() {
-                    *stamp = stamp.map(|stamp| self.clock.stamp(stamp));
-                }
-                Some(Input::Replied(reply))
-            }
-            ClientLine::Notice(Notice::Lost { client, resource, at_ns }) => {
-                Some(Input::Lost { client, resource, at: self.clock.stamp(at_ns) })
-            }
-            ClientLine::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
-                let deadline = self.clock.stamp(deadline_ns);
-                Some(Input::Extended { client, resource, deadline })
-            }
-            ClientLine::Notice(Notice::Ready { .. }) => {
-                broken("it reported `ready` twice".to_owned())
-            }
+        if let ClientLine::Reply(ClientReply { id, .. }) = &line
+            && self.asked.remove(id).as_ref() != Some(process)
+        {
+            return broken(format!(
+                "it answered request {id}, which is not open: it was never asked, or is answered \
+                 twice"
+            ));
         }
+        Input::of_client(line, |stamp| self.clock.stamp(stamp))
+            .or_else(|| broken("it reported `ready` twice".to_owned()))
     }
 }

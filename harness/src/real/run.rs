@@ -64,7 +64,7 @@ pub(super) fn run(
         .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
     let can = start::all_ready(ground.ready_timeout, &inbox, &processes)?;
-    let orchestrator = Orchestrator::new(scenario);
+    let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
     if let Some(why) = orchestrator.missing(&can) {
         return Err(Failure::Skipped(why));
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::length::Length;
 use crate::named::named;
@@ -47,30 +48,24 @@ pub enum Wanted {
 }
 
 /// The result that a run must have. A property that is not named must be safe.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Expect {
     /// Believed holds of one resource do not overlap.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mutual_exclusion: Option<Wanted>,
     /// No update is lost.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub unfenced_resource: Option<Wanted>,
     /// No update is lost under fencing tokens, and the tokens grow.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub fenced_resource: Option<Wanted>,
     /// Leases are granted in time, promise no more than the masters keep, and end with a
     /// notification.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub validity: Option<Wanted>,
     /// Acquires succeed in time when nothing is in the way.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Wanted>,
     /// After healing, an acquire succeeds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness: Option<Wanted>,
     /// No key is left, and no client deletes another client's key.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hygiene: Option<Wanted>,
     /// The causes of violations that the checker must find. Each is the name of a fault
     /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, or `late-write`.

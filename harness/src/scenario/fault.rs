@@ -20,6 +20,7 @@ mod messages;
 mod whom;
 
 pub use form::{Fault, FaultTime};
+pub(crate) use messages::MessageFault;
 pub use messages::{Class, End, LinkSelector, Side};
 pub use whom::{Clients, Nodes, Role};
 

@@ -11,7 +11,7 @@ use super::wires::WireId;
 use super::world::{Actor, Instant, World, WorldEvent, signed};
 use super::{PIPE, TICK};
 use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
-use crate::client_protocol::{Notice, Options};
+use crate::client_protocol::Options;
 use crate::name::Name;
 use crate::orchestrator::Input;
 use crate::wall::WallClock;
@@ -94,23 +94,14 @@ impl<P: ClientProcess> World<P> {
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
             match effect {
-                ProcessEffect::Reply(mut reply) => {
-                    for stamp in reply.stamps() {
-                        *stamp = stamp.map(|stamp| self.stamp(stamp));
+                ProcessEffect::Tell(message) => {
+                    // By the process's own lease clock.
+                    let origin = signed(self.origin);
+                    if let Some(input) = Input::of_client(message, |at| at.saturating_sub(origin)) {
+                        self.inputs.push_back(input);
+                        self.enter(self.now + PIPE, WorldEvent::Tell);
                     }
-                    self.tell(Input::Replied(reply));
                 }
-                ProcessEffect::Notice(Notice::Lost { client, resource, at_ns }) => {
-                    let at = self.stamp(at_ns);
-                    self.tell(Input::Lost { client, resource, at });
-                }
-                ProcessEffect::Notice(Notice::Extended {
-                    client, resource, deadline_ns, ..
-                }) => {
-                    let deadline = self.stamp(deadline_ns);
-                    self.tell(Input::Extended { client, resource, deadline });
-                }
-                ProcessEffect::Notice(_) => {}
                 ProcessEffect::Write { node: link, epoch, command } => {
                     if let Some(id) = self.wire_of(number, link, epoch) {
                         self.write(id, command);
@@ -143,12 +134,6 @@ impl<P: ClientProcess> World<P> {
         for (link, epoch, why) in refused {
             self.closed(number, link, epoch, why);
         }
-    }
-
-    /// Sends a message to the harness, which arrives a little later.
-    fn tell(&mut self, input: Input) {
-        self.inputs.push_back(input);
-        self.enter(self.now + PIPE, WorldEvent::Tell);
     }
 
     /// Wakes a process if its wake-up is due. Ignores outdated wake-ups.
@@ -203,10 +188,5 @@ impl<P: ClientProcess> World<P> {
         let wires = &self.actors[number].wires;
         let found = wires.iter().find(|(l, e, _)| (*l, *e) == (link, epoch));
         found.map(|(_, _, id)| *id)
-    }
-
-    /// Converts a stamp of a process to nanoseconds of the run, by the process's own lease clock.
-    fn stamp(&self, stamp: i64) -> i64 {
-        stamp.saturating_sub(i64::try_from(self.origin).unwrap_or(i64::MAX))
     }
 }

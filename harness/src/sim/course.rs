@@ -10,7 +10,7 @@ use super::world::World;
 use crate::history::{History, Phase};
 use crate::mutants::Mutant;
 use crate::orchestrator::Place;
-use crate::scenario::{EventKind, Fault, Scenario, Side};
+use crate::scenario::{EventKind, Fault, Scenario};
 
 /// A run in progress.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Course {
     fn note_places(&mut self, most: Option<usize>) {
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         self.world.orchestrator.note_places(most);
-        self.world.rules.count(most.map(u64::from));
+        self.world.rules.count(most);
     }
 
     /// Whether faults can strike: the run has begun, and the harness is not healing all faults yet.
@@ -81,17 +81,13 @@ impl Course {
 
     /// The places that have come for the first time since the mark. An added fault strikes before
     /// its place.
-    pub fn places(&self, since: Mark) -> Vec<Place> {
+    pub(crate) fn places(&self, since: Mark) -> Vec<Place> {
         let gates = self.world.rules.first()[since.1..].iter().filter_map(|(kind, number)| {
             let (actor, side, class) = *kind;
             let process = &self.world.actors[actor].name;
             let mut clients = self.world.scenario.clients.iter();
             let client = clients.find(|client| client.process() == process)?.id.clone();
-            let number = u32::try_from(*number).ok()?;
-            let what = match side {
-                Side::Reply => EventKind::Reply(number, class),
-                Side::Request | Side::Both => EventKind::Request(number, class),
-            };
+            let what = EventKind::of_message(side, *number, class);
             Some(Place { client, what, before: true })
         });
         let moments = self.world.orchestrator.places()[since.0..].iter().cloned();

@@ -4,16 +4,14 @@ use redquorum_protocol::wire::{LAPSE_MS, RESERVED};
 use redquorum_redis_model::Wall;
 
 use super::process::ClientProcess;
-use super::rules::{FaultKind as Ill, Rule};
+use super::rules::Rule;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
 use super::{RESTART, TURN};
 use crate::history::{LeftKey, Window, text_of};
 use crate::name::Name;
 use crate::orchestrator::Input;
-use crate::scenario::{
-    Class, ClientFault, ClockFault, FaultKind, LinkSelector, NetworkFault, NodeFault, Side,
-};
+use crate::scenario::{ClientFault, ClockFault, FaultKind, MessageFault, NodeFault};
 
 /// A fault in force, with what it takes to heal it. Masters and processes are counted from 0.
 #[derive(Clone, Debug, Default)]
@@ -24,20 +22,6 @@ pub(super) struct FaultContext {
 }
 
 impl<P: ClientProcess> World<P> {
-    /// Closes a gate for a fault.
-    pub(super) fn gate(
-        &mut self,
-        fault: usize,
-        process: &str,
-        side: Side,
-        class: Class,
-        number: u64,
-    ) {
-        let Some(actor) = self.actor(process) else { return };
-        let actors = Some(vec![actor]);
-        self.rules.gate(fault, Rule { actors, side, class, from: number, ..Rule::all(Ill::Hold) });
-    }
-
     /// Opens the gate of a fault.
     pub(super) fn open(&mut self, fault: usize) {
         if let Some(rule) = self.rules.gate_of(fault) {
@@ -70,10 +54,6 @@ impl<P: ClientProcess> World<P> {
             FaultKind::Node(NodeFault::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.pause());
             }
-            FaultKind::Node(NodeFault::Slow { by, .. }) => {
-                let rule = Rule { side: Side::Reply, ..Rule::all(Ill::Delay(by.0)) };
-                self.rule(fault, Rule { nodes: Some(nodes), ..rule });
-            }
             FaultKind::Node(NodeFault::Full { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(true));
             }
@@ -94,9 +74,12 @@ impl<P: ClientProcess> World<P> {
             FaultKind::Clock(clock) => {
                 nodes.iter().for_each(|node| self.set_clock(*node, Some(clock)));
             }
-            FaultKind::Net(net) => {
-                let rule = rule_of(net);
-                self.rule(fault, Rule { nodes: Some(nodes), actors: Some(actors), ..rule });
+            FaultKind::Net(_) | FaultKind::Node(NodeFault::Slow { .. }) => {
+                let actors = fault_kind.clients().map(|_| actors);
+                if let Some((which, effect)) = fault_kind.strikes_messages() {
+                    let rule = Rule::of(&which, effect);
+                    self.rule(fault, Rule { nodes: Some(nodes), actors, ..rule });
+                }
             }
             // The orchestrator handles these.
             FaultKind::Resource(_) => {}
@@ -231,8 +214,8 @@ impl<P: ClientProcess> World<P> {
         });
         let open: Vec<WireId> = open.map(|(id, _)| id).collect();
         for wire in open {
-            match rule.fault_kind {
-                Ill::HalfOpen(end) => self.half_open(wire, end, id),
+            match rule.effect {
+                MessageFault::HalfOpen(end) => self.half_open(wire, end, id),
                 _ => self.reset(wire),
             }
         }
@@ -282,29 +265,5 @@ impl<P: ClientProcess> World<P> {
         if self.masters[node].server.fsync(wall) {
             self.masters[node].synced = self.now;
         }
-    }
-}
-
-fn rule_of(net: &NetworkFault) -> Rule {
-    let chosen = |which: &LinkSelector, fault_kind| Rule {
-        side: which.what,
-        class: which.command,
-        from: which.index.unwrap_or(1),
-        count: which.count,
-        ..Rule::all(fault_kind)
-    };
-    match net {
-        NetworkFault::Cut(_) => Rule::all(Ill::Drop),
-        NetworkFault::Drop(which) => chosen(which, Ill::Drop),
-        NetworkFault::Hold(which) => chosen(which, Ill::Hold),
-        NetworkFault::Duplicate(which) => {
-            Rule { side: Side::Request, ..chosen(which, Ill::Duplicate) }
-        }
-        NetworkFault::Reset(which) => chosen(which, Ill::Reset),
-        NetworkFault::Delay { what, by, .. } => Rule { side: *what, ..Rule::all(Ill::Delay(by.0)) },
-        NetworkFault::Trickle { what, bytes, .. } => {
-            Rule { side: *what, ..Rule::all(Ill::Trickle(*bytes)) }
-        }
-        NetworkFault::HalfOpen { end, .. } => Rule::all(Ill::HalfOpen(*end)),
     }
 }

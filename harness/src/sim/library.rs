@@ -128,13 +128,8 @@ impl<const DROPS: bool> Library<DROPS> {
         });
         context.out.append(&mut self.sockets.take_effects());
         while let Ok(message) = self.messages.try_recv() {
-            match message {
-                ClientLine::Reply(reply) => context.out.push(ProcessEffect::Reply(reply)),
-                ClientLine::Notice(notice) => {
-                    self.is_ready |= matches!(notice, Notice::Ready { .. });
-                    context.out.push(ProcessEffect::Notice(notice));
-                }
-            }
+            self.is_ready |= matches!(message, ClientLine::Notice(Notice::Ready { .. }));
+            context.out.push(ProcessEffect::Tell(message));
         }
         assert!(!self.messages.is_closed(), "the client has ended");
     }
@@ -161,7 +156,7 @@ async fn serve(
     let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
     let lock = build(addresses.fold(builder, redquorum::Builder::master), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
-    output.notify(&ready());
+    output.notify(ready());
     let handler = RequestHandler::new(output, lock, options.fencing, polls);
     while let Some(request) = requests.recv().await {
         handler.handle(request);

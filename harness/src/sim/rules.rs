@@ -5,19 +5,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::scenario::{Class, End, Side};
-
-/// What a rule does to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FaultKind {
-    Drop,
-    Hold,
-    Delay(Duration),
-    Duplicate,
-    Trickle(u32),
-    HalfOpen(End),
-    Reset,
-}
+use crate::orchestrator::Counts;
+use crate::scenario::{Class, LinkSelector, MessageFault, Side};
 
 /// A rule that is in force.
 #[derive(Clone, Debug)]
@@ -31,7 +20,7 @@ pub(super) struct Rule {
     /// The first matching message that it affects, counted from 1.
     pub(super) from: u64,
     pub(super) count: Option<u64>,
-    pub(super) fault_kind: FaultKind,
+    pub(super) effect: MessageFault,
     /// The fault whose gate this rule is.
     pub(super) gate: Option<usize>,
     /// How many messages have matched.
@@ -39,15 +28,16 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    pub(super) const fn all(fault_kind: FaultKind) -> Self {
+    /// A rule about these messages of all links.
+    pub(super) fn of(which: &LinkSelector, effect: MessageFault) -> Self {
         Self {
             actors: None,
             nodes: None,
-            side: Side::Both,
-            class: Class::Any,
-            from: 1,
-            count: None,
-            fault_kind,
+            side: which.what,
+            class: which.command,
+            from: which.index.unwrap_or(1),
+            count: which.count,
+            effect,
             gate: None,
             seen: 0,
         }
@@ -75,17 +65,17 @@ impl Rule {
 
     /// Whether the rule delays messages.
     pub(super) const fn slows(&self) -> bool {
-        matches!(self.fault_kind, FaultKind::Delay(_) | FaultKind::Trickle(_))
+        matches!(self.effect, MessageFault::Delay(_) | MessageFault::Trickle(_))
     }
 
     /// Whether the rule prevents new connections while it is in force.
     pub(super) const fn keeps_apart(&self) -> bool {
-        self.is_blanket() && matches!(self.fault_kind, FaultKind::Drop | FaultKind::Hold)
+        self.is_blanket() && matches!(self.effect, MessageFault::Drop | MessageFault::Hold)
     }
 
     /// Whether the rule acts once, on the connections that are open when the fault strikes.
     pub(super) const fn strikes_connections(&self) -> bool {
-        self.is_blanket() && matches!(self.fault_kind, FaultKind::Reset | FaultKind::HalfOpen(_))
+        self.is_blanket() && matches!(self.effect, MessageFault::Reset | MessageFault::HalfOpen(_))
     }
 }
 
@@ -102,23 +92,14 @@ pub(super) struct Rules {
 /// in which they passed.
 #[derive(Clone, Debug)]
 struct Passed {
-    most: u64,
-    counts: Vec<(Kind, u64)>,
-    first: Vec<(Kind, u64)>,
+    most: u32,
+    counts: Counts<Kind>,
+    first: Vec<(Kind, u32)>,
 }
 
 impl Passed {
     fn pass(&mut self, kind: Kind) {
-        let number = match self.counts.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => {
-                *count += 1;
-                *count
-            }
-            None => {
-                self.counts.push((kind, 1));
-                1
-            }
-        };
+        let number = self.counts.add(kind);
         if number <= self.most && kind.2 != Class::Any {
             self.first.push((kind, number));
         }
@@ -140,7 +121,7 @@ pub(super) struct Delivery {
     pub(super) trickle: Option<u32>,
     pub(super) duplicate: bool,
     /// The rule that decides about this message and all that follow it.
-    pub(super) struck: Option<(u64, FaultKind)>,
+    pub(super) struck: Option<(u64, MessageFault)>,
     /// The fault at whose gate the message waits.
     pub(super) gate: Option<usize>,
 }
@@ -152,31 +133,25 @@ impl Rules {
         GATES + self.last
     }
 
-    /// Closes the gate of a fault. Gates are ordered by their faults.
-    pub(super) fn gate(&mut self, fault: usize, rule: Rule) {
-        let kind = (rule.actors.as_ref().and_then(|actors| actors.first().copied()), rule.side);
-        let passed = match kind {
-            (Some(actor), side) => self.passed((actor, side, rule.class)),
-            (None, _) => 0,
-        };
-        self.all.insert(fault as u64, Rule { gate: Some(fault), seen: passed, ..rule });
+    /// Closes the gate of a fault for a process. Gates are ordered by their faults.
+    pub(super) fn gate(&mut self, fault: usize, actor: usize, which: &LinkSelector) {
+        let kind = (actor, which.what, which.command);
+        let seen = self.passed.as_ref().map_or(0, |passed| passed.counts.of(&kind).into());
+        let (actors, gate) = (Some(vec![actor]), Some(fault));
+        let rule = Rule { actors, gate, seen, ..Rule::of(which, MessageFault::Hold) };
+        self.all.insert(fault as u64, rule);
     }
 
     /// Counts messages from now on, and notes the first `most` of each kind. `None` ends the
     /// counting.
-    pub(super) fn count(&mut self, most: Option<u64>) {
-        let (counts, first) = (Vec::new(), Vec::new());
-        self.passed = most.map(|most| Box::new(Passed { most, counts, first }));
+    pub(super) fn count(&mut self, most: Option<u32>) {
+        let passed = |most| Passed { most, counts: Counts::default(), first: Vec::new() };
+        self.passed = most.map(|most| Box::new(passed(most)));
     }
 
     /// The messages before which a gate could have closed, in order.
-    pub(super) fn first(&self) -> &[(Kind, u64)] {
+    pub(super) fn first(&self) -> &[(Kind, u32)] {
         self.passed.as_ref().map_or(&[], |passed| &passed.first)
-    }
-
-    fn passed(&self, kind: Kind) -> u64 {
-        let counts = self.passed.as_ref().map_or(&[][..], |passed| &passed.counts);
-        counts.iter().find(|(known, _)| *known == kind).map_or(0, |(_, count)| *count)
     }
 
     pub(super) fn heal(&mut self, id: u64) -> Option<Rule> {
@@ -201,7 +176,7 @@ impl Rules {
         let keeps =
             |rule: &Rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side);
         let (id, rule) = all.find(|(_, rule)| keeps(rule))?;
-        Some((*id, rule.fault_kind == FaultKind::Hold))
+        Some((*id, rule.effect == MessageFault::Hold))
     }
 
     /// Shows a message to the rules and returns their decision.
@@ -226,15 +201,15 @@ impl Rules {
             if rule.seen < first || beyond {
                 continue;
             }
-            match rule.fault_kind {
-                FaultKind::Delay(by) => delivery.delay += by,
-                FaultKind::Trickle(bytes) => {
+            match rule.effect {
+                MessageFault::Delay(by) => delivery.delay += by,
+                MessageFault::Trickle(bytes) => {
                     delivery.trickle =
                         Some(delivery.trickle.map_or(bytes, |least| least.min(bytes)));
                 }
-                FaultKind::Duplicate => delivery.duplicate |= side == Side::Request,
-                fault_kind => {
-                    delivery.struck = Some((*id, fault_kind));
+                MessageFault::Duplicate => delivery.duplicate |= side == Side::Request,
+                effect => {
+                    delivery.struck = Some((*id, effect));
                     delivery.gate = rule.gate;
                     break;
                 }

@@ -16,13 +16,13 @@ use redquorum_protocol::{Reply, Waiter};
 use redquorum_redis_model::{self as server, Connection};
 
 use super::process::ClientProcess;
-use super::rules::{Delivery, FaultKind};
+use super::rules::Delivery;
 use super::world::{Instant, World, WorldEvent};
 use crate::client_machine::ProcessEvent;
 use crate::history::{Act, Event, Outcome};
 use crate::mutants::Mutant;
 use crate::orchestrator::Input;
-use crate::scenario::{Class, Side};
+use crate::scenario::{Class, MessageFault, Side};
 use words::{outcome_of, size_of};
 
 mod ends;
@@ -105,26 +105,22 @@ const AGAIN: u64 = 300_000_000;
 /// A request on its way to the master.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
-    number: u64,
     request: server::Request,
-    /// How the client reads the reply.
-    expect: Expect,
-    class: Class,
-    /// Its effect on a key, if it is a command of the lock.
-    act: Option<Act>,
-    /// Whether it is the second copy of a request that the network duplicated.
-    duplicate: bool,
+    pending: Pending,
 }
 
 /// A command that the master has received and whose client has no reply yet.
 #[derive(Clone, Debug)]
 struct Pending {
     number: u64,
+    /// How the client reads the reply.
     expect: Expect,
     class: Class,
+    /// Its effect on a key, if it is a command of the lock.
     act: Option<Act>,
     /// When it reached the master.
     sent: Instant,
+    /// Whether it is the second copy of a request that the network duplicated.
     duplicate: bool,
 }
 
@@ -195,7 +191,9 @@ impl<P: ClientProcess> World<P> {
         let act = self.texts.act(self.mutant, &command);
         let expect = command.expect();
         let request = words::request(self.mutant, command);
-        self.pass_up(id, Message { number, request, expect, class, act, duplicate: false });
+        let sent = self.now;
+        let pending = Pending { number, expect, class, act, sent, duplicate: false };
+        self.pass_up(id, Message { request, pending });
     }
 
     /// Passes a request through the proxy.
@@ -207,18 +205,19 @@ impl<P: ClientProcess> World<P> {
         if let Some((_, held)) = &mut wire.up.held {
             return held.push_back(message);
         }
-        let delivery = self.rules.apply(wire.actor, wire.node, Side::Request, message.class);
+        let delivery =
+            self.rules.apply(wire.actor, wire.node, Side::Request, message.pending.class);
         match delivery.struck {
-            Some((rule, FaultKind::Drop)) => {
+            Some((rule, MessageFault::Drop)) => {
                 wire.up.lost = true;
                 wire.suffers.push(rule);
             }
-            Some((rule, FaultKind::Hold)) => {
+            Some((rule, MessageFault::Hold)) => {
                 wire.up.held = Some((rule, VecDeque::from([message])));
                 self.knock(&delivery);
             }
-            Some((_, FaultKind::Reset)) => self.reset(id),
-            Some((rule, FaultKind::HalfOpen(end))) => self.half_open(id, end, rule),
+            Some((_, MessageFault::Reset)) => self.reset(id),
+            Some((rule, MessageFault::HalfOpen(end))) => self.half_open(id, end, rule),
             _ => self.forward(id, message, &delivery),
         }
     }
@@ -228,8 +227,8 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
         let at = wire.up.arrives(self.now, latency, delivery, size_of(&message.request));
-        let (actor, class) = (wire.actor, message.class);
-        if delivery.duplicate && message.act.is_some() {
+        let (actor, class) = (wire.actor, message.pending.class);
+        if delivery.duplicate && message.pending.act.is_some() {
             self.duplicate(id, at, &message);
         }
         if self.mutant == Mutant::SendsAgain && class == Class::Acquire {
@@ -257,7 +256,9 @@ impl<P: ClientProcess> World<P> {
             ..Wire::new(actor, (link, node), epoch, copy, self.now)
         };
         let at = first + self.links.of_mut(actor, link).copies.latency();
-        wire.up.under_way.push_back((at, Message { duplicate: true, ..message.clone() }));
+        let mut message = message.clone();
+        message.pending.duplicate = true;
+        wire.up.under_way.push_back((at, message));
         self.wires.add(wire);
         self.enter(at, WorldEvent::AtMaster(copy));
     }
@@ -267,8 +268,8 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(message) = wire.up.arrived(self.now) else { return };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
-        let Message { number, request, expect, class, act, duplicate } = message;
-        wire.awaiting.push_back(Pending { number, expect, class, act, sent: self.now, duplicate });
+        let Message { request, pending } = message;
+        wire.awaiting.push_back(Pending { sent: self.now, ..pending });
         let node = wire.node;
         self.masters[node].server.deliver(connection, request);
         self.serve(node, connection);
@@ -351,20 +352,20 @@ impl<P: ClientProcess> World<P> {
         }
         let delivery = self.rules.apply(actor, node, Side::Reply, reply.to.class);
         match delivery.struck {
-            Some((rule, FaultKind::Drop)) => {
+            Some((rule, MessageFault::Drop)) => {
                 wire.down.lost = true;
                 wire.suffers.push(rule);
                 self.record(id, reply.to, result, None);
             }
-            Some((rule, FaultKind::Hold)) => {
+            Some((rule, MessageFault::Hold)) => {
                 wire.down.held = Some((rule, VecDeque::from([reply])));
                 self.knock(&delivery);
             }
-            Some((_, FaultKind::Reset)) => {
+            Some((_, MessageFault::Reset)) => {
                 self.record(id, reply.to, result, None);
                 self.reset(id);
             }
-            Some((rule, FaultKind::HalfOpen(end))) => {
+            Some((rule, MessageFault::HalfOpen(end))) => {
                 self.record(id, reply.to, result, None);
                 self.half_open(id, end, rule);
             }
@@ -439,6 +440,6 @@ impl<P: ClientProcess> World<P> {
             delivered: delivered.map(|at| self.ns(at)),
             result,
         };
-        self.orchestrator.note(self.ns(self.now), event);
+        self.orchestrator.record(self.ns(self.now), event);
     }
 }

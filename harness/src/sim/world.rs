@@ -189,7 +189,7 @@ impl<P: ClientProcess> World<P> {
             now: 0,
             origin: 0,
             queue: Queue::new(),
-            orchestrator: Orchestrator::shared(Arc::clone(&scenario)),
+            orchestrator: Orchestrator::new(Arc::clone(&scenario)),
             links: Links::of(seed, &scenario),
             scenario,
             direct_at: Instant::MAX,
@@ -218,10 +218,10 @@ impl<P: ClientProcess> World<P> {
             self.begin();
             return true;
         }
-        let what = self.next();
-        let goes_on = what.is_some();
-        what.into_iter().for_each(|what| self.handle(what));
-        goes_on
+        let Some((at, what)) = self.queue.next() else { return false };
+        self.now = at;
+        self.handle(what);
+        true
     }
 
     /// Ends the run and returns its history.
@@ -245,13 +245,6 @@ impl<P: ClientProcess> World<P> {
 
     pub(super) fn enter(&mut self, at: Instant, what: WorldEvent) {
         self.queue.enter(at.max(self.now), what);
-    }
-
-    /// Takes the next event and advances the time to it.
-    fn next(&mut self) -> Option<WorldEvent> {
-        let (at, what) = self.queue.next()?;
-        self.now = at;
-        Some(what)
     }
 
     /// Converts an instant to nanoseconds of the run.
@@ -305,8 +298,10 @@ impl<P: ClientProcess> World<P> {
                     self.enter(self.now + super::PIPE, WorldEvent::AtProcess(actor));
                 }
             }
-            Order::Gate { fault, process, side, class, number } => {
-                self.gate(fault, &process, side, class, number);
+            Order::Gate { fault, process, which } => {
+                if let Some(actor) = self.actor(&process) {
+                    self.rules.gate(fault, actor, &which);
+                }
             }
             // The process violates the client protocol.
             Order::Kill { .. } => self.enter(self.now, WorldEvent::Do(Box::new(order))),

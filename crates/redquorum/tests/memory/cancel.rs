@@ -51,8 +51,7 @@ async fn leaves_nothing(masters: &Masters, lock: &Redlock, what: &str) {
     let mut left = (1..=5).flat_map(|number| masters.keys(number));
     // Fencing counters outlive their leases.
     assert!(left.all(|key| key.starts_with(b"redquorum:fence:")), "{what}");
-    let pending: usize =
-        lock.stats().masters.iter().map(|master| master.pending_cleanups).sum();
+    let pending: usize = lock.stats().masters.iter().map(|master| master.pending_cleanups).sum();
     assert_eq!(pending, 0, "{what}");
     let lease = take(lock, "r").await;
     assert_eq!(lease.release().await.outcome, Outcome::Released, "{what}");

@@ -8,25 +8,13 @@ use redquorum_rig::network::{self, Message, Rule};
 use super::Injector;
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::scenario::{Class, End, LinkSelector, NetworkFault, Side};
+use crate::scenario::{Class, End, FaultKind, LinkSelector, MessageFault, Side};
 
 impl Injector {
     /// Closes a gate for a fault.
-    pub(super) fn gate(
-        &mut self,
-        fault: usize,
-        process: &Name,
-        side: Side,
-        class: Class,
-        number: u64,
-    ) {
-        let rule = Rule {
-            clients: Some(vec![process.to_string()]),
-            side: wire_side(side),
-            matches: self.matches(class),
-            from: number,
-            ..Rule::all(network::MessageFault::Hold)
-        };
+    pub(super) fn gate(&mut self, fault: usize, process: &Name, which: &LinkSelector) {
+        let clients = Some(vec![process.to_string()]);
+        let rule = Rule { clients, ..self.rule(which, MessageFault::Hold) };
         // The lock covers both steps. Otherwise the network could report a message at a gate that
         // is not known yet.
         let mut gates = unpoisoned(&self.gates);
@@ -44,46 +32,44 @@ impl Injector {
         }
     }
 
-    /// Puts a rule into force, for the links of all clients or of those that the fault affects.
-    pub(super) fn net(&mut self, fault: usize, rule: Rule, of_clients: bool) {
+    /// Puts a fault of messages into force, for the links of all clients or of those that it hits.
+    pub(super) fn net(&mut self, fault: usize, fault_kind: &FaultKind) {
+        let Some((which, effect)) = fault_kind.strikes_messages() else { return };
+        let rule = self.rule(&which, effect);
         let Some(there) = self.there.get_mut(&fault) else { return };
-        let clients = of_clients.then(|| there.processes.iter().map(Name::to_string).collect());
+        let names = || there.processes.iter().map(Name::to_string).collect();
+        let clients = fault_kind.clients().map(|_| names());
         let rule = Rule { clients, nodes: Some(there.nodes.clone()), ..rule };
         there.rules.push(self.network.strike(rule));
     }
 
-    pub(super) fn rule(&self, net: &NetworkFault) -> Rule {
-        let chosen = |which: &LinkSelector, fault_kind| Rule {
-            side: wire_side(which.what),
+    /// A rule of the proxies about these messages of all links.
+    fn rule(&self, which: &LinkSelector, effect: MessageFault) -> Rule {
+        let effect = match effect {
+            MessageFault::Drop => network::MessageFault::Drop,
+            MessageFault::Hold => network::MessageFault::Hold,
+            MessageFault::Delay(by) => network::MessageFault::Delay(by),
+            MessageFault::Duplicate => network::MessageFault::Duplicate,
+            MessageFault::Trickle(bytes) => network::MessageFault::Trickle(bytes),
+            MessageFault::HalfOpen(End::Client) => {
+                network::MessageFault::HalfOpen(network::End::Client)
+            }
+            MessageFault::HalfOpen(End::Master) => {
+                network::MessageFault::HalfOpen(network::End::Master)
+            }
+            MessageFault::Reset => network::MessageFault::Reset,
+        };
+        let side = match which.what {
+            Side::Request => network::Side::Requests,
+            Side::Reply => network::Side::Replies,
+            Side::Both => network::Side::Both,
+        };
+        Rule {
+            side,
             matches: self.matches(which.command),
             from: which.index.unwrap_or(1),
             count: which.count,
-            ..Rule::all(fault_kind)
-        };
-        match net {
-            NetworkFault::Cut(which) => {
-                let which = LinkSelector { what: Side::Both, command: Class::Any, ..which.clone() };
-                chosen(&which, network::MessageFault::Drop)
-            }
-            NetworkFault::Drop(which) => chosen(which, network::MessageFault::Drop),
-            NetworkFault::Hold(which) => chosen(which, network::MessageFault::Hold),
-            NetworkFault::Duplicate(which) => {
-                let which = LinkSelector { what: Side::Request, ..which.clone() };
-                chosen(&which, network::MessageFault::Duplicate)
-            }
-            NetworkFault::Reset(which) => chosen(which, network::MessageFault::Reset),
-            NetworkFault::Delay { what, by, .. } => {
-                Rule { side: wire_side(*what), ..Rule::all(network::MessageFault::Delay(by.0)) }
-            }
-            NetworkFault::Trickle { what, bytes, .. } => {
-                Rule { side: wire_side(*what), ..Rule::all(network::MessageFault::Trickle(*bytes)) }
-            }
-            NetworkFault::HalfOpen { end, .. } => {
-                Rule::all(network::MessageFault::HalfOpen(match end {
-                    End::Client => network::End::Client,
-                    End::Master => network::End::Master,
-                }))
-            }
+            ..Rule::all(effect)
         }
     }
 
@@ -94,13 +80,5 @@ impl Injector {
         }
         let scripts = Arc::clone(&self.scripts);
         Some(Arc::new(move |message: &Message<'_>| scripts.class(message.command) == class))
-    }
-}
-
-const fn wire_side(side: Side) -> network::Side {
-    match side {
-        Side::Request => network::Side::Requests,
-        Side::Reply => network::Side::Replies,
-        Side::Both => network::Side::Both,
     }
 }

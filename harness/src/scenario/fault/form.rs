@@ -3,6 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use super::{ClientFault, ClockFault, FaultKind, NetworkFault, NodeFault, ResourceFault};
 use crate::scenario::length::Length;
@@ -35,33 +36,26 @@ pub enum FaultTime {
 }
 
 /// The form of a fault in TOML.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Fault")]
 struct Form {
     /// The fault strikes this long after the start of the run. Exactly one of `at`, `after`,
     /// `before`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Length>,
     /// The fault strikes after this moment.
-    #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<Moment>,
     /// The fault strikes before this moment, which waits for the fault.
-    #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Moment>,
     /// The fault is healed this long after it struck. Default: at the end of the run.
-    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     lasts: Option<Length>,
     /// Exactly one of `node`, `clock`, `net`, `client`, `resource`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<NodeFault>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<ClockFault>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     net: Option<NetworkFault>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<ClientFault>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<ResourceFault>,
 }
 

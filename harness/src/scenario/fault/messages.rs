@@ -1,13 +1,17 @@
-//! The messages that a network fault hits.
+//! The messages that a fault hits, and what happens to them.
+
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
-use super::{Clients, Nodes};
+use super::{Clients, FaultKind, NetworkFault, NodeFault, Nodes};
 use crate::named::named;
 use crate::scenario::is_default;
 
 /// The messages that a network fault strikes. Default: all.
+#[skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct LinkSelector {
@@ -24,10 +28,8 @@ pub struct LinkSelector {
     #[serde(skip_serializing_if = "is_default")]
     pub command: Class,
     /// Only from this message on, counted from 1 over all links.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// Only this many messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
@@ -72,5 +74,46 @@ named! {
         /// Any request.
         #[default]
         Any = "any",
+    }
+}
+
+/// What happens to a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MessageFault {
+    Drop,
+    Hold,
+    Delay(Duration),
+    Duplicate,
+    Trickle(u32),
+    HalfOpen(End),
+    Reset,
+}
+
+impl FaultKind {
+    /// The messages that the fault strikes on the links that it hits, and what happens to them.
+    pub(crate) fn strikes_messages(&self) -> Option<(LinkSelector, MessageFault)> {
+        let all = |what: Side| LinkSelector { what, ..LinkSelector::default() };
+        let net = match self {
+            Self::Net(net) => net,
+            Self::Node(NodeFault::Slow { by, .. }) => {
+                return Some((all(Side::Reply), MessageFault::Delay(by.0)));
+            }
+            _ => return None,
+        };
+        Some(match net {
+            NetworkFault::Cut(_) => (all(Side::Both), MessageFault::Drop),
+            NetworkFault::Drop(which) => (which.clone(), MessageFault::Drop),
+            NetworkFault::Hold(which) => (which.clone(), MessageFault::Hold),
+            NetworkFault::Duplicate(which) => {
+                let which = LinkSelector { what: Side::Request, ..which.clone() };
+                (which, MessageFault::Duplicate)
+            }
+            NetworkFault::Reset(which) => (which.clone(), MessageFault::Reset),
+            NetworkFault::Delay { what, by, .. } => (all(*what), MessageFault::Delay(by.0)),
+            NetworkFault::Trickle { what, bytes, .. } => {
+                (all(*what), MessageFault::Trickle(*bytes))
+            }
+            NetworkFault::HalfOpen { end, .. } => (all(Side::Both), MessageFault::HalfOpen(*end)),
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::{Words, compact};
 use crate::name::Name;
-use crate::scenario::fault::Class;
+use crate::scenario::fault::{Class, Side};
 use crate::scenario::length::{Length, as_text};
 
 /// A moment of a run: an event, and a time after it.
@@ -19,35 +19,63 @@ pub struct Moment {
     pub plus: Length,
 }
 
-/// The event of a moment.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum EventKind {
-    /// `c1 asks L`: the harness tells the client to acquire.
-    Asks(Name),
-    /// `c1 granted L`: the client's acquire returned a lease.
-    Granted(Name),
-    /// `c1 refused L`: the client's acquire returned no lease.
-    Refused(Name),
-    /// `c1 extended L`.
-    Extended(Name),
-    /// `c1 lost L`: the client was notified of a loss.
-    Lost(Name),
-    /// `c1 releases L`: the harness tells the client to release.
-    Releases(Name),
-    /// `c1 released L`: the client's release returned.
-    Released(Name),
-    /// `c1 presents R`.
-    Presents(Name),
-    /// `c1 reads R`.
-    Reads(Name),
-    /// `c1 writes R`.
-    Writes(Name),
-    /// `c1 request 3 [of extend]`: the client sends its third request of a class, counted over all
-    /// masters.
-    Request(u32, Class),
-    /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches the client.
-    Reply(u32, Class),
+/// Defines the events of a resource or a register from a table: the word of each in a scenario, and
+/// what the name behind the word names. The events of messages have a number instead.
+macro_rules! events {
+    ($($(#[$doc:meta])* $event:ident = $verb:literal $what:literal,)+) => {
+        /// The event of a moment.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum EventKind {
+            $($(#[$doc])* $event(Name),)+
+            /// `c1 request 3 [of extend]`: the client sends its third request of a class, counted
+            /// over all masters.
+            Request(u32, Class),
+            /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches the client.
+            Reply(u32, Class),
+        }
+
+        /// The events of a resource or a register.
+        const VERBS: &[(&str, &str, fn(Name) -> EventKind)] =
+            &[$(($verb, $what, EventKind::$event)),+];
+
+        impl fmt::Display for EventKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (verb, number, class) = match self {
+                    $(Self::$event(name) => return write!(f, "{} {name}", $verb),)+
+                    Self::Request(number, class) => ("request", number, class),
+                    Self::Reply(number, class) => ("reply", number, class),
+                };
+                match class {
+                    Class::Acquire => write!(f, "{verb} {number}"),
+                    class => write!(f, "{verb} {number} of {class}"),
+                }
+            }
+        }
+    };
+}
+
+events! {
+    /// The harness tells the client to acquire.
+    Asks = "asks" "the resource",
+    /// The client's acquire returned a lease.
+    Granted = "granted" "the resource",
+    /// The client's acquire returned no lease.
+    Refused = "refused" "the resource",
+    /// The client or its watchdog extended a lease.
+    Extended = "extended" "the resource",
+    /// The client was notified of a loss.
+    Lost = "lost" "the resource",
+    /// The harness tells the client to release.
+    Releases = "releases" "the resource",
+    /// The client's release returned.
+    Released = "released" "the resource",
+    /// The client presents a fencing token.
+    Presents = "presents" "the register",
+    /// The client reads.
+    Reads = "reads" "the register",
+    /// The client writes.
+    Writes = "writes" "the register",
 }
 
 impl EventKind {
@@ -63,6 +91,23 @@ impl EventKind {
                 | Self::Request(..)
                 | Self::Reply(..)
         )
+    }
+
+    /// The event of the message with this number.
+    pub(crate) const fn of_message(side: Side, number: u32, class: Class) -> Self {
+        match side {
+            Side::Reply => Self::Reply(number, class),
+            Side::Request | Side::Both => Self::Request(number, class),
+        }
+    }
+
+    /// The message that the event is about, if any.
+    pub(crate) const fn message(&self) -> Option<(Side, u32, Class)> {
+        match self {
+            Self::Request(number, class) => Some((Side::Request, *number, *class)),
+            Self::Reply(number, class) => Some((Side::Reply, *number, *class)),
+            _ => None,
+        }
     }
 }
 
@@ -115,22 +160,6 @@ impl FromStr for Moment {
     }
 }
 
-type OfName = fn(Name) -> EventKind;
-
-/// The events of a resource or a register.
-const VERBS: [(&str, &str, OfName); 10] = [
-    ("asks", "the resource", EventKind::Asks),
-    ("granted", "the resource", EventKind::Granted),
-    ("refused", "the resource", EventKind::Refused),
-    ("extended", "the resource", EventKind::Extended),
-    ("lost", "the resource", EventKind::Lost),
-    ("releases", "the resource", EventKind::Releases),
-    ("released", "the resource", EventKind::Released),
-    ("presents", "the register", EventKind::Presents),
-    ("reads", "the register", EventKind::Reads),
-    ("writes", "the register", EventKind::Writes),
-];
-
 fn class(word: &str) -> Result<Class, String> {
     let found = Class::ALL.into_iter().find(|class| class.name() == word);
     found.ok_or_else(|| {
@@ -144,27 +173,6 @@ impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.client, self.what)?;
         if self.plus.is_zero() { Ok(()) } else { write!(f, " + {}", compact(self.plus)) }
-    }
-}
-
-impl fmt::Display for EventKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Asks(name) => write!(f, "asks {name}"),
-            Self::Granted(name) => write!(f, "granted {name}"),
-            Self::Refused(name) => write!(f, "refused {name}"),
-            Self::Extended(name) => write!(f, "extended {name}"),
-            Self::Lost(name) => write!(f, "lost {name}"),
-            Self::Releases(name) => write!(f, "releases {name}"),
-            Self::Released(name) => write!(f, "released {name}"),
-            Self::Presents(name) => write!(f, "presents {name}"),
-            Self::Reads(name) => write!(f, "reads {name}"),
-            Self::Writes(name) => write!(f, "writes {name}"),
-            Self::Request(number, Class::Acquire) => write!(f, "request {number}"),
-            Self::Request(number, class) => write!(f, "request {number} of {class}"),
-            Self::Reply(number, Class::Acquire) => write!(f, "reply {number}"),
-            Self::Reply(number, class) => write!(f, "reply {number} of {class}"),
-        }
     }
 }
 

@@ -260,19 +260,16 @@ impl AsyncRead for Socket {
         if !stream.incoming.is_empty() {
             let length = stream.incoming.len().min(buffer.remaining());
             let length = state.part(self.id, Direction::Read, length);
-            let stream = state.stream(self.id);
             if length > 0 {
+                let stream = state.stream(self.id);
                 buffer.put_slice(&stream.incoming[..length]);
                 stream.incoming.drain(..length);
                 return Poll::Ready(Ok(()));
             }
-            stream.reader = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
-        if let Some(why) = &stream.closed {
+        } else if let Some(why) = &stream.closed {
             return Poll::Ready(Err(io::Error::new(ErrorKind::ConnectionReset, why.to_string())));
         }
-        stream.reader = Some(cx.waker().clone());
+        state.stream(self.id).reader = Some(cx.waker().clone());
         Poll::Pending
     }
 }

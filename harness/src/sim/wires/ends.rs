@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redquorum_protocol::wire::Expect;
 use redquorum_redis_model::{Close, Request};
 
-use super::{Lane, Message, Wire, WireId};
+use super::{Lane, Message, Pending, Wire, WireId};
 use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
@@ -81,15 +81,15 @@ impl<P: ClientProcess> World<P> {
         master.wires.insert(connection, id);
         wire.connection = Some(connection);
         wire.master_open = true;
-        let message = Message {
+        let pending = Pending {
             number: wire.requests,
-            request: Request::Hello,
             expect: Expect::Hello,
             class: Class::Any,
             act: None,
+            sent: self.now,
             duplicate: false,
         };
-        self.pass_up(id, message);
+        self.pass_up(id, Message { request: Request::Hello, pending });
     }
 
     /// Ends a connection attempt that has timed out.
