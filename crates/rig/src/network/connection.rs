@@ -283,6 +283,7 @@ impl Connection {
                 &Message {
                     client: &self.peer.client,
                     node: self.peer.node,
+                    connection: self.peer.connection,
                     side,
                     number: label.number,
                     command: &label.command,

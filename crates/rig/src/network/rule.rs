@@ -133,6 +133,8 @@ pub struct Message<'a> {
     pub client: &'a str,
     /// The master, counted from 1.
     pub node: usize,
+    /// The connection, counted from 1 over all links.
+    pub connection: u64,
     /// [`Side::Requests`] or [`Side::Replies`].
     pub side: Side,
     /// The number of the request, counted from 1 on this connection. A reply has the number of the
