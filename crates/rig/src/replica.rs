@@ -96,7 +96,7 @@ impl Replica {
 
     fn follow(&self, master: &Node) -> Result<(), RigError> {
         let address = master.host.inside()?;
-        self.replica_of(&address.ip().to_string(), &address.port().to_string())?;
+        self.replica_of([&address.ip().to_string(), &address.port().to_string()])?;
         self.until("it does not get a copy of its master", || {
             let info = self.info()?;
             Ok(value(&info, "master_link_status") == Some("up"))
@@ -104,7 +104,7 @@ impl Replica {
     }
 
     fn promote(&self) -> Result<(), RigError> {
-        self.replica_of("NO", "ONE")?;
+        self.replica_of(["NO", "ONE"])?;
         if value(&self.info()?, "role") == Some("master") {
             return Ok(());
         }
@@ -144,8 +144,8 @@ impl Replica {
         self.node.info("replication")
     }
 
-    /// Names its master. `NO ONE`: it is one itself.
-    fn replica_of(&self, host: &str, port: &str) -> Result<(), RigError> {
+    /// Sends `REPLICAOF` with these arguments.
+    fn replica_of(&self, [host, port]: [&str; 2]) -> Result<(), RigError> {
         match self.node.command(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])? {
             RespValue::Status(_) => Ok(()),
             reply => Err(self.failed(format!("it replies {reply:?}"))),

@@ -55,7 +55,7 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
         let seen = Arc::clone(&seen);
         move |message: &Message<'_>| {
             seen.lock().unwrap().push((
-                (message.client.to_owned(), message.node),
+                (message.client.to_owned(), message.node, message.connection),
                 (message.side, message.number, message.command.to_vec()),
                 message.reply.cloned(),
             ));
@@ -69,7 +69,7 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
     master.send(b"$1\r\nv\r\n");
     client.gets(b"$1\r\nv\r\n");
     let command = vec![b"GET".to_vec(), b"k".to_vec()];
-    let link = ("c1".to_owned(), 1);
+    let link = ("c1".to_owned(), 1, 1);
     assert_eq!(
         *seen.lock().unwrap(),
         [
