@@ -1,4 +1,5 @@
-//! Tests of the model, without a real server. `tests/differential` shows that Redis does the same.
+//! What the model is for, and what random steps do not reach. All else is compared with a real
+//! server in the harness's `tests/differential`.
 
 mod life;
 mod queue;
@@ -142,6 +143,8 @@ fn a_key_is_there_until_the_end_of_its_last_millisecond() {
     replies(&mut server, c, last, set(2, 10), Reply::Taken(Holder::NotAsked));
     assert_eq!(reply_to(&mut server, c, last + 1, PTTL), Value::Integer(-2));
     assert_eq!(locks(&server), 0, "the look at it deleted it");
+    replies(&mut server, c, last + 1, set(2, 10), Reply::Created);
+    assert!(server.evict(&key()) && !server.evict(&key()));
 }
 
 #[test]
@@ -154,22 +157,6 @@ fn an_expired_key_that_no_command_has_read_comes_back_with_the_clock() {
     assert_eq!(locks(&server), 1);
     server.tick(11 * MS);
     assert_eq!(reply_to(&mut server, c, 0, GET), Value::Null);
-}
-
-#[test]
-fn keep_never_shortens_a_ttl_and_repairs_only_on_request() {
-    let (mut server, c) = server();
-    replies(&mut server, c, 0, keep(1, 10, false), Reply::Absent);
-    replies(&mut server, c, 0, keep(1, 10, true), Reply::Created);
-    replies(&mut server, c, 0, keep(1, 5, true), Reply::Kept);
-    assert_eq!(reply_to(&mut server, c, 0, PTTL), Value::Integer(10));
-    replies(&mut server, c, 2 * MS, keep(1, 10, false), Reply::Kept);
-    assert_eq!(reply_to(&mut server, c, 2 * MS, PTTL), Value::Integer(10));
-    let theirs = Reply::Taken(Holder::Lease { token: token(1), left_ms: 9 });
-    replies(&mut server, c, 3 * MS, keep(2, 10, true), theirs.clone());
-    replies(&mut server, c, 3 * MS, delete(2), theirs);
-    replies(&mut server, c, 3 * MS, delete(1), Reply::Deleted);
-    replies(&mut server, c, 3 * MS, delete(1), Reply::Absent);
 }
 
 #[test]
@@ -195,50 +182,6 @@ fn counters_grow_with_grants_follow_hints_no_further_than_the_clock_and_are_forg
 }
 
 #[test]
-fn a_repair_is_a_grant_and_an_extension_remembers_the_counter_anew() {
-    let (mut server, c) = server();
-    let fenced = |number, repair, least| {
-        let (key, token, fence) = (key(), token(number), Some(fence(least)));
-        Request::Lock(Command::Keep { key, token, ttl_ms: 10, repair, fence })
-    };
-    replies(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
-    replies(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 40 });
-    replies(&mut server, c, 0, delete(1), Reply::Deleted);
-    replies(&mut server, c, 0, fenced(1, true, 40), Reply::Created);
-    replies(&mut server, c, 0, certify(1, 0), Reply::Certified { number: 41 });
-    for second in 1..4 {
-        let at = second * 600 * MS;
-        replies(&mut server, c, at, fenced(1, true, 40), Reply::Created);
-        replies(&mut server, c, at + MS, fenced(1, false, 40), Reply::Kept);
-    }
-    replies(&mut server, c, 1801 * MS, certify(1, 0), Reply::Certified { number: 44 });
-}
-
-#[test]
-fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
-    let (mut server, c) = server();
-    let unknown = Reply::Unknown(Cause::NoScript);
-    reply_to(&mut server, c, 0, &[b"SCRIPT", b"FLUSH"]);
-    replies(&mut server, c, 0, delete(1), unknown.clone());
-    // In the order of `SCRIPTS`: each script with a command that calls it and no other.
-    let calls = [
-        (delete(1), Reply::Absent),
-        (keep(1, 1, false), Reply::Absent),
-        (grant(1, 5), Reply::Granted { number: 5 }),
-        (certify(1, 6), Reply::Certified { number: 6 }),
-    ];
-    for (load, (wake_up, reply)) in Command::load_scripts(false).zip(calls) {
-        replies(&mut server, c, 0, wake_up.clone(), unknown.clone());
-        replies(&mut server, c, 0, Request::Lock(load), Reply::Alive);
-        replies(&mut server, c, 0, wake_up, reply);
-    }
-    server.kill(&mut Vec::new());
-    server.start(0);
-    let c = server.connect().unwrap();
-    replies(&mut server, c, 0, delete(1), unknown);
-}
-
-#[test]
 fn a_paused_master_executes_later_what_arrived_even_for_a_client_that_is_gone() {
     for how in [Close::Fin, Close::Reset] {
         let (mut server, c) = server();
@@ -256,25 +199,6 @@ fn a_paused_master_executes_later_what_arrived_even_for_a_client_that_is_gone() 
         assert!(!server.has_connection(c) && server.waiting().eq([late]));
         let refused = Event::Message(late, ServerReply::Value(Value::Null));
         assert_eq!(served(&mut server, late, 0), [refused]);
-    }
-}
-
-#[test]
-fn of_a_connection_that_was_reset_one_read_is_executed_and_of_one_that_was_closed_all() {
-    for (how, all) in [(Close::Fin, true), (Close::Reset, false)] {
-        let (mut server, c) = server();
-        server.pause();
-        for number in 0..400_u64 {
-            let key = Arc::from(&number.to_le_bytes()[..]);
-            let command =
-                Command::Set { key, token: token(1), ttl_ms: 1000, fair: false, fence: None };
-            server.deliver(c, Request::Lock(command));
-        }
-        server.close(c, how);
-        server.resume();
-        served(&mut server, c, 0);
-        let executed = locks(&server);
-        assert!(if all { executed == 400 } else { (100..250).contains(&executed) }, "{executed}");
     }
 }
 
@@ -300,46 +224,6 @@ fn a_client_that_kills_its_own_connection_gets_a_reply_and_keeps_it() {
     let client_id = client_id(&mut server, c);
     replies(&mut server, c, 0, Request::Lock(Command::Kill { client_id }), Reply::Alive);
     replies(&mut server, c, 0, set(1, 1000), Reply::Created);
-}
-
-#[test]
-fn without_memory_nothing_is_created_and_all_else_goes_on() {
-    let (mut server, c) = server();
-    ask(&mut server, c, 0, set(1, 1000));
-    server.set_out_of_memory(true);
-    is_refused(&read(&mut server, c, 0, set(2, 1000)), "OOM ");
-    is_refused(&read(&mut server, c, 0, Request::Lock(Command::Probe)), "OOM ");
-    replies(&mut server, c, 0, keep(1, 2000, true), Reply::Kept);
-    replies(&mut server, c, 0, delete(1), Reply::Deleted);
-    is_refused(&read(&mut server, c, 0, keep(1, 2000, true)), "OOM ");
-    server.set_out_of_memory(false);
-    replies(&mut server, c, 0, keep(1, 2000, true), Reply::Created);
-    assert!(server.evict(&key()) && !server.evict(&key()));
-}
-
-#[test]
-fn while_it_loads_it_executes_only_commands_about_time_and_connections() {
-    let (mut server, c) = server();
-    server.set_loading(true);
-    for request in [set(1, 1000), delete(1), keep(1, 1, true), Request::Lock(Command::Probe)] {
-        is_refused(&read(&mut server, c, 0, request), "LOADING ");
-    }
-    let reply = ask(&mut server, c, 0, Request::Hello);
-    assert!(matches!(reply, ServerReply::Value(Value::Error(_))), "{reply:?}");
-    let time = reply_to(&mut server, c, 3_000_001_234, &[b"TIME"]);
-    assert_eq!(time, Value::Array(vec![Value::bulk("3"), Value::bulk("1")]));
-    replies(&mut server, c, 0, Request::Lock(Command::Kill { client_id: 99 }), Reply::Alive);
-}
-
-#[test]
-fn bad_ttls_are_refused_with_the_errors_of_redis() {
-    let (mut server, c) = server();
-    for (ttl_ms, why) in [
-        (0, "ERR invalid expire time in 'set' command"),
-        (u64::MAX, "ERR value is not an integer or out of range"),
-    ] {
-        is_refused(&read(&mut server, c, 0, set(1, ttl_ms)), why);
-    }
 }
 
 #[test]

@@ -32,17 +32,6 @@ fn what_is_left_depends_on_persistence_and_on_the_way_it_ended() {
 }
 
 #[test]
-fn keys_age_while_their_master_is_down() {
-    let (mut server, c) = with(Persistence::AofAlways);
-    ask(&mut server, c, 0, set(1, 10));
-    server.kill(&mut Vec::new());
-    server.start(11 * MS);
-    server.kill(&mut Vec::new());
-    server.start(0);
-    assert_eq!(locks(&server), 0);
-}
-
-#[test]
 fn a_clock_that_was_set_back_keeps_the_file_from_being_synced() {
     let (mut server, c) = with(Persistence::AofEverysec);
     ask(&mut server, c, 9_000 * MS, set(9, 1));

@@ -1,6 +1,6 @@
 //! The queue of the waiters for a resource.
 
-use redquorum_protocol::wire::{LAPSE_MS, TURN_MS, queue_of};
+use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 
 use super::*;
 
@@ -30,25 +30,6 @@ fn look(
 }
 
 #[test]
-fn positions_are_in_the_order_of_their_numbers_and_of_waiters_where_those_are_equal() {
-    let (mut server, c) = held();
-    for (by, position, place) in [
-        (7, Position::Last, (1, 0)),
-        (5, Position::Last, (2, 1)),
-        (7, Position::NotBefore(2), (2, 1)),
-        (7, Position::NotBefore(1), (2, 1)),
-        (7, Position::At(1), (1, 0)),
-        (7, Position::At(4), (4, 1)),
-        (7, Position::Last, (4, 1)),
-        // A waiter without a position comes behind all others, whatever another master gave it.
-        (1, Position::NotBefore(1), (5, 2)),
-        (2, Position::NotBefore(9), (9, 3)),
-    ] {
-        assert_eq!(look(&mut server, (c, 0), by, position), place, "{by} {position:?}");
-    }
-}
-
-#[test]
 fn a_position_lapses_unless_it_is_requested_again() {
     let (mut server, c) = held();
     look(&mut server, (c, 0), 1, Position::Last);
@@ -71,21 +52,4 @@ fn where_the_clock_is_set_back_positions_are_requested_anew() {
     look(&mut server, (c, 100_000), 2, Position::Last);
     assert_eq!(look(&mut server, (c, 10), 2, Position::NotBefore(2)), (2, 0));
     assert_eq!(look(&mut server, (c, 10), 1, Position::At(1)), (1, 0));
-}
-
-#[test]
-fn a_waiter_whose_connection_is_gone_is_passed_over_and_one_that_hangs_lapses_soon() {
-    let (mut server, c) = server();
-    replies(&mut server, c, 0, Request::Lock(Command::Subscribe { inbox: 2 }), Reply::Alive);
-    replies(&mut server, c, 0, set(1, 1_000), Reply::Created);
-    for by in 1..=3 {
-        let enqueue = Command::Enqueue { key: key(), waiter: waiter(by), position: Position::Last };
-        ask(&mut server, c, 0, Request::Lock(enqueue));
-    }
-    let wake = Command::Dequeue { key: key(), waiter: waiter(9), wake: true };
-    server.deliver(c, Request::Lock(wake));
-    let events = served(&mut server, c, 2_000 * MS);
-    assert_eq!(events[0], Event::Message(c, ServerReply::Woken(waiter(2))));
-    assert_eq!(look(&mut server, (c, 2_000 + TURN_MS - 1), 3, Position::Any), (3, 1));
-    assert_eq!(look(&mut server, (c, 2_000 + TURN_MS), 3, Position::Any), (3, 0));
 }
