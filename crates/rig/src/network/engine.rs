@@ -86,7 +86,7 @@ pub(super) async fn accept(engine: Shared, listener: TcpListener, client: Arc<st
         this.last += 1;
         let peer = Peer { client: Arc::clone(&client), node, connection: this.last };
         this.world.report_now(&peer, TrafficEvent::Opened);
-        this.connections.insert(this.last, Connection::new(peer, Socket::new(stream)));
+        this.connections.insert(this.last, Connection::new(peer, Socket::accepted(stream)));
         this.start(attend(Rc::clone(&engine), this.last));
     }
 }

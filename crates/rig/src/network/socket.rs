@@ -26,15 +26,18 @@ impl Socket {
     /// Begins to connect, which does not wait.
     pub(super) fn connecting(address: SocketAddr) -> io::Result<Self> {
         // Tokio's own connect waits. Its event loop is mio's.
-        let stream = mio::net::TcpStream::connect(address)?;
-        Ok(Self::new(TcpStream::from_std(stream.into())?))
+        let stream = TcpStream::from_std(mio::net::TcpStream::connect(address)?.into())?;
+        // On loopback it is connected by now. A later check would make the delivery of the first
+        // message depend on the order of events.
+        let connected = stream.peer_addr().is_ok();
+        Ok(Self { connected, ..Self::accepted(stream) })
     }
 
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(super) fn accepted(stream: TcpStream) -> Self {
         // The call fails on a socket that is already dead, which reading will show.
         let _dead = stream.set_nodelay(true);
         let stream = Rc::new(stream);
-        Self { stream, connected: false, blocked: false, ended: false, broken: false }
+        Self { stream, connected: true, blocked: false, ended: false, broken: false }
     }
 
     /// Looks whether it is connected by now, and whether it can be read or written again.
@@ -43,7 +46,8 @@ impl Socket {
         // Once it is connected, reading shows an error. It is not read behind its end.
         if !self.connected || self.ended {
             self.broken |= !matches!(self.stream.take_error(), Ok(None));
-            self.connected = self.stream.peer_addr().is_ok();
+            // A socket whose both sides have finished has no peer either, and stays what it is.
+            self.connected |= self.stream.peer_addr().is_ok();
         }
     }
 
