@@ -39,42 +39,55 @@ pub(super) struct ModelCheckOptions {
 
 pub(super) fn main(options: &ModelCheckOptions) -> Result<Code, Code> {
     let is_chosen = |name: &str| name.contains(&options.only);
-    let mut sum = Sum { code: Code::AsExpected, start: Instant::now(), states: 0, transitions: 0 };
+    let mut sum = Sum::new();
     match options.what.unwrap_or(Target::Machines) {
         Target::Machines => {
             let names = Scope::ALL.map(|scope| scope.name);
             some_of(&names, &names, &options.only)?;
             for scope in Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
-                say(&format!("{}: {}", scope.name, scope.bounds()))?;
-                let begin = Instant::now();
-                let report = machines::model_check(scope, Mutant::None, MOST);
-                sum.add(&report.explored, begin)?;
-                say(&format!("    kept back by the bounds: {}", report.withheld))?;
+                let mut withheld = None;
+                sum.run(scope.name, &scope.bounds(), || {
+                    let report = machines::model_check(scope, Mutant::None, MOST);
+                    withheld = Some(report.withheld);
+                    report.explored
+                })?;
+                let withheld = withheld.expect("it has run");
+                say(&format!("    kept back by the bounds: {withheld}"))?;
             }
+            let [states, transitions] = sum.grouped();
+            let all = format!("| all | | {states} | {transitions} |");
+            let bounds = "bounds, beside the order of everything";
+            table(
+                &format!("run | {bounds} | states | transitions"),
+                sum.rows.iter().chain([&all]),
+            )?;
         }
         Target::Fencing => {
             let names = fencing::Scope::ALL.map(|scope| scope.name);
-            let mutants = Mutant::ALL.iter().map(|mutant| (*mutant, mutant.name()));
-            let mutants = mutants.filter_map(|(mutant, name)| {
-                Some((mutant, name, fencing::Scope::against(mutant)?))
+            let wrong = fencing::Scope::WRONG.map(|(mutant, scope)| match mutant {
+                Mutant::None => (scope.name, mutant, scope),
+                _ => (mutant.name(), mutant, scope),
             });
-            let forgets = fencing::Scope::FORGETS;
-            let wrong: Vec<_> = mutants.chain([(Mutant::None, forgets.name, forgets)]).collect();
-            let all: Vec<&str> = names.into_iter().chain(wrong.iter().map(|it| it.1)).collect();
+            let all: Vec<&str> = names.into_iter().chain(wrong.iter().map(|it| it.0)).collect();
             some_of(&all, &names, &options.only)?;
             for scope in fencing::Scope::ALL.into_iter().filter(|scope| is_chosen(scope.name)) {
-                say(&format!("{}: {}", scope.name, scope.bounds()))?;
-                let begin = Instant::now();
-                sum.add(&fencing::model_check(scope, Mutant::None, MOST), begin)?;
+                sum.run(scope.name, &scope.bounds(), || {
+                    fencing::model_check(scope, Mutant::None, MOST)
+                })?;
             }
-            for (mutant, name, scope) in wrong.into_iter().filter(|it| is_chosen(it.1)) {
+            let mut schemes = Vec::new();
+            for (name, mutant, scope) in wrong.into_iter().filter(|it| is_chosen(it.0)) {
                 let what = match mutant {
                     Mutant::None => name.to_owned(),
                     mutant => format!("{mutant}, which {}", mutant.about()),
                 };
                 say(&format!("{what}: {}", scope.bounds()))?;
                 match fencing::model_check(scope, mutant, MOST).broken {
-                    Some(counterexample) => drop(say(&counterexample_text(&counterexample))?),
+                    Some(counterexample) => {
+                        say(&counterexample_text(&counterexample))?;
+                        let steps = counterexample.steps.len();
+                        schemes.push(format!("| {} | {steps} steps |", scope.name));
+                    }
                     // The model check must find a violation here.
                     None => {
                         say("    NOT REFUTED: this check has gone blind")?;
@@ -82,9 +95,21 @@ pub(super) fn main(options: &ModelCheckOptions) -> Result<Code, Code> {
                     }
                 }
             }
+            table("run | bounds | states | transitions", &sum.rows)?;
+            table("scheme | goes wrong after", &schemes)?;
         }
     }
     sum.end()
+}
+
+/// Prints a Markdown table, unless it has no rows.
+fn table<'a>(head: &str, rows: impl IntoIterator<Item = &'a String>) -> Result<(), Code> {
+    let rows: Vec<&str> = rows.into_iter().map(String::as_str).collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let line = "---|".repeat(head.split(" | ").count());
+    say(&format!("\n| {head} |\n|{line}\n{}\n", rows.join("\n"))).map(drop)
 }
 
 /// Whether a run of `all` is chosen. Otherwise the message lists some `names`.
@@ -96,20 +121,36 @@ fn some_of(all: &[&str], names: &[&str], only: &str) -> Result<(), Code> {
     Err(complain(Code::Usage, &wrong, &format!("there are: {}", names.join(", "))))
 }
 
-/// The totals of all runs.
+/// The totals of all runs, and the row of each.
 struct Sum {
     code: Code,
     start: Instant,
     states: usize,
     transitions: u64,
+    rows: Vec<String>,
 }
 
 impl Sum {
-    /// Reports a run, and the violation that it found although it must not find any.
-    fn add(&mut self, explored: &Explored, begin: Instant) -> Result<(), Code> {
+    fn new() -> Self {
+        let start = Instant::now();
+        Self { code: Code::AsExpected, start, states: 0, transitions: 0, rows: Vec::new() }
+    }
+
+    /// Runs and reports a check, and the violation that it found although it must not find any.
+    fn run(
+        &mut self,
+        name: &str,
+        bounds: &str,
+        check: impl FnOnce() -> Explored,
+    ) -> Result<(), Code> {
+        say(&format!("{name}: {bounds}"))?;
+        let begin = Instant::now();
+        let explored = check();
         self.states += explored.states;
         self.transitions += explored.transitions;
-        say(&summary(explored, begin.elapsed().as_secs_f64()))?;
+        let [states, transitions] = [explored.states as u64, explored.transitions].map(grouped);
+        self.rows.push(format!("| {name} | {bounds} | {states} | {transitions} |"));
+        say(&summary(&explored, begin.elapsed().as_secs_f64()))?;
         if let Some(counterexample) = &explored.broken {
             say(&counterexample_text(counterexample))?;
             self.code = Code::Differs;
@@ -119,16 +160,19 @@ impl Sum {
         Ok(())
     }
 
+    fn grouped(&self) -> [String; 2] {
+        [self.states as u64, self.transitions].map(grouped)
+    }
+
     fn end(self) -> Result<Code, Code> {
         let seconds = self.start.elapsed().as_secs_f64();
         let peak = peak_memory().map_or_else(String::new, |mib| format!(", {mib} MiB at most"));
+        let [states, transitions] = self.grouped();
         // The probability that two of these random hashes of 128 bits are equal.
         let collision = (self.states as f64).powi(2) / 2_f64.powi(129);
         say(&format!(
-            "{} states, {} transitions, {seconds:.1} s{peak}. States are known by 128 bits of hash: \
+            "{states} states, {transitions} transitions, {seconds:.1} s{peak}. States are known by 128 bits of hash: \
              the chance that two were taken for one is below {collision:.0e}.",
-            grouped(self.states as u64),
-            grouped(self.transitions),
         ))?;
         if self.code == Code::NotSeen {
             let fix = "the bounds are too wide for this program";

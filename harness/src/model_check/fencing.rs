@@ -6,12 +6,6 @@
 //! relies on them. Here up to three clients contend, a grant may be executed twice and long after
 //! its client gave up, and any key may expire at any time.
 //!
-//! A master has a counter for a resource, beside its key. A grant sets the key and, with it,
-//! `c := max(c + 1, hint)`, and replies `c`. If a quorum grants with one number T, T is the token.
-//! Otherwise the client asks the masters whose key is still its own to set `c := max(c, T)`, where
-//! T is the q-th smallest number that it has seen. T is the token when a quorum of masters that
-//! still have the key has replied exactly T.
-//!
 //! There is no clock. So every result holds for any behaviour of clocks, pauses and TTLs. Replies
 //! may be lost. A client may give up, or go on to the next step, at any time.
 //!
@@ -19,9 +13,6 @@
 //! its token and sends nothing. A reply that is late or lost is one that a client does not use when
 //! it goes on. The model also hands leases over to other users, which no shipped claim does: this
 //! shows what a second token of one lease would need.
-//!
-//! `event.rs` has the events and the state after each, `scope.rs` the bounds, `canonical.rs` the
-//! canonical form of states.
 
 mod canonical;
 mod event;

@@ -19,35 +19,19 @@
 //! | `pool.rs` | the parts of states, each kept once |
 //! | `describe.rs` | states and events in words |
 //!
-//! # Time
+//! `docs/evidence.md` describes how the model treats time and waiting. The reasons:
 //!
-//! **Links** stay at one instant. Each of their timers may fire at any time once it is set, in any
-//! order with other events. That is more than real time allows, and no guarantee of links depends
-//! on time.
+//! **Links** stay at one instant, and their timers fire at any time once they are set. That is more
+//! than real time allows, and no guarantee of links depends on time.
 //!
-//! **Claims** have a clock each. It stands still, or moves to the next instant at which something
-//! changes for the claim: a timer, the deadline, the earliest end of a key that it relies on, and
-//! the instant before the deadline. Nothing forces the clock to move, or a due timer to fire before
-//! any other event. So the exploration includes clients that are slow or paused at any point.
+//! **Claims** have a clock each, which nothing forces to move. So the exploration includes clients
+//! that are slow or paused at any point.
 //!
 //! **Masters** keep a key at least until its owner's clock has passed t0 + TTL − drift of the
-//! command that set it. This follows from the drift allowance: a command arrives no sooner than t0,
-//! and a master's clock is no faster than the drift. From then on the key may expire at any time,
-//! or never. A key that its owner does not rely on may expire at any time. So the clocks of two
-//! clients need no comparison, and the model covers any drift within the allowance.
-//!
-//! # Waiting
-//!
-//! Each master has a queue, in which a waiter keeps the position that it was given. A waiter loses
-//! its position when it leaves, when a wake-up reaches no connection, or, as a fault, at any time:
-//! the position lapses. A wake-up reaches its client in order with the replies on the connection,
-//! late, or, as a fault, never. Each client has one claim that waits, and one waiter id.
-//!
-//! Masters report one duration as the remaining time of another client's key, since clocks are not
-//! compared: the TTL, or, where wake-ups are lost, longer than the sleep before a look. A key is
-//! *given back* when it is deleted and its token was on a quorum of masters at once, unless its
-//! votes refused its own attempt. This condition, and not the set of sent wake-ups, defines when a
-//! waiter must wake.
+//! command that set it: a command arrives no sooner than t0, and a master's clock is no faster than
+//! the drift. So the clocks of two clients need no comparison, and the model covers any drift within
+//! the allowance. For the same reason masters report one duration as the remaining time of another
+//! client's key.
 //!
 //! Two waiters in one queue need a third process that holds the lease. It has no machines: its keys
 //! are there at the start, and masters execute its clean-ups one after the other

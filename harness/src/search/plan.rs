@@ -1,17 +1,7 @@
 //! Random scenarios: a number in, a scenario out.
 //!
-//! Each module draws one part:
-//!
-//! * `clients.rs`: the clients, and what they lock;
-//! * `waits.rs`: crowds of waiters;
-//! * `several.rs`: clients that want several resources at once;
-//! * `again.rs`: owners that acquire again what they hold;
-//! * `fences.rs`: fencing tokens;
-//! * `guards.rs`: the lock's defences;
-//! * `faults.rs` and `forgets.rs`: faults;
-//! * `targets.rs`: when a fault strikes, and its target;
-//! * `paces.rs`: lease clocks that run at other rates;
-//! * `outside.rs`: events outside the assumptions that are no faults of masters and links.
+//! Each module draws one part. `targets.rs` draws when a fault strikes, and its target, `outside.rs`
+//! events outside the assumptions that are no faults of masters and links.
 //!
 //! Each family of faults is left out of every other scenario: where all happen at once, no client
 //! gets far enough to go wrong in an interesting way. Faults heal in the order of their random

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::finds;
 use super::output::{self, End};
@@ -31,7 +31,9 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
         say(&output::begin(&search))?;
     }
     let start = Instant::now();
-    let bar = bar(options.runs, time);
+    // One of them is there.
+    let length = options.runs.or(time.map(millis)).unwrap_or(0);
+    let bar = finds::bar(length, "{spinner} {bar:24} {msg}, {eta} left");
     let report = search.run(&|report| {
         let passed = start.elapsed();
         show(&bar, report, passed, time);
@@ -76,21 +78,6 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
     } else {
         Code::AsExpected
     })
-}
-
-/// A progress bar on standard error; hidden if standard error is no terminal.
-fn bar(runs: Option<u64>, time: Option<Duration>) -> ProgressBar {
-    let (length, eta) = match (runs, time) {
-        (Some(runs), _) => (runs, "{eta}"),
-        (None, Some(time)) => (millis(time), "{eta}"),
-        (None, None) => (0, ""),
-    };
-    let bar = ProgressBar::new(length);
-    let template = format!("{{spinner}} {{bar:24}} {{msg}}, {eta} left");
-    if let Ok(style) = ProgressStyle::with_template(&template) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn show(bar: &ProgressBar, report: &Report, passed: Duration, time: Option<Duration>) {

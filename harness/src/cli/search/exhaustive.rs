@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use super::finds;
@@ -83,11 +82,7 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Result<
 }
 
 fn search(options: &SearchOptions, plan: &Plan, start: Instant) -> Tally {
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos} of {len}, {eta} left")
-    {
-        bar.set_style(style);
-    }
+    let bar = finds::bar(0, "{spinner} {bar:24} {pos} of {len}, {eta} left");
     let tally = plan.search(&|done, all| {
         bar.set_length(wide(all));
         bar.set_position(wide(done));

@@ -57,13 +57,16 @@ pub(super) fn keep_history(
 
 const FIX: &str = "name another folder with --out";
 
+/// A progress bar on standard error; hidden if standard error is no terminal.
+pub(super) fn bar(length: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template);
+    ProgressBar::new(length).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
 /// The shrunk find. An interrupt ends the shrinker early, and the result is what it has at that
 /// time.
 pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
-    let bar = ProgressBar::new_spinner();
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
-        bar.set_style(style);
-    }
+    let bar = bar(0, "{spinner} {wide_msg}");
     let small = shrink::shrink_to(found, kind, shrink::EFFORT, &mut |progress| {
         if progress.tries.is_multiple_of(50) && !bar.is_hidden() {
             let (tries, faults) = (progress.tries, progress.best.faults.len());

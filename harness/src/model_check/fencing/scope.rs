@@ -1,7 +1,7 @@
 //! The bounds of a run.
 
 use super::super::counted;
-use super::{MASTERS, Number};
+use super::Number;
 use crate::mutants::Mutant;
 
 /// The bounds. There are always three masters.
@@ -57,35 +57,90 @@ impl Scope {
         Self { name: "at the end of the numbers", end: 3, hand_overs: 1, ..Self::BASE },
     ];
 
-    /// The correct protocol, on a master that forgets its counter, which violates the assumptions.
-    pub const FORGETS: Self =
-        Self { name: "a master that forgets its counter", hints: &[0], forgets: 1, ..Self::BASE };
+    /// The schemes that must go wrong: each mutant of the protocol, in bounds that show its error,
+    /// and the correct protocol outside its assumptions.
+    pub const WRONG: [(Mutant, Self); 8] = [
+        (
+            Mutant::LargestGrant,
+            Self {
+                name: "the largest number with which a quorum granted is the token",
+                ..Self::BASE
+            },
+        ),
+        (Mutant::MedianGrant, Self { name: "the median of these is", ..Self::BASE }),
+        (
+            Mutant::CertifiesAnywhere,
+            Self {
+                name: "the token is written back to any majority, over the keys of others",
+                hints: &[0],
+                ..Self::BASE
+            },
+        ),
+        (
+            Mutant::RepairsUncounted,
+            Self {
+                name: "a key that an extension creates does not count",
+                hand_overs: 1,
+                extensions: 1,
+                ..Self::BASE
+            },
+        ),
+        (
+            Mutant::HandsOverToken,
+            Self { name: "a lease is handed over with its old token", hand_overs: 1, ..Self::BASE },
+        ),
+        (
+            Mutant::StaysAtEnd,
+            Self {
+                name: "a counter at its end stays there, as doubles do at 2⁵³, instead of refusing",
+                end: 3,
+                ..Self::BASE
+            },
+        ),
+        (
+            Mutant::FollowsLargest,
+            Self {
+                name: "the largest number seen is certified, not the q-th smallest: tokens stay \
+                       unique, but one master with an absurd counter is followed although no \
+                       quorum needs it",
+                ..Self::BASE
+            },
+        ),
+        (
+            Mutant::None,
+            Self {
+                name: "the shipped one, on a master that forgets its counter",
+                hints: &[0],
+                forgets: 1,
+                ..Self::BASE
+            },
+        ),
+    ];
 
     /// The bounds in which a mutant of the protocol shows its error; none for other mutants.
-    pub const fn against(mutant: Mutant) -> Option<Self> {
-        Some(match mutant {
-            Mutant::RepairsUncounted => Self { hand_overs: 1, extensions: 1, ..Self::BASE },
-            Mutant::HandsOverToken => Self { hand_overs: 1, ..Self::BASE },
-            Mutant::StaysAtEnd => Self { end: 3, ..Self::BASE },
-            Mutant::CertifiesAnywhere => Self { hints: &[0], ..Self::BASE },
-            Mutant::LargestGrant | Mutant::MedianGrant | Mutant::FollowsLargest => Self::BASE,
-            _ => return None,
-        })
+    pub fn against(mutant: Mutant) -> Option<Self> {
+        let mut wrong = Self::WRONG.into_iter().filter(|(of, _)| *of != Mutant::None);
+        wrong.find_map(|(of, scope)| (of == mutant).then_some(scope))
     }
 
-    /// The bounds in words.
+    /// The bounds in words, beside the three masters.
     pub fn bounds(&self) -> String {
         let hints: Vec<String> = self.hints.iter().map(Number::to_string).collect();
+        let hints = if self.hints == [0] {
+            "no hints".into()
+        } else {
+            format!("hints {}", hints.join(" and "))
+        };
         let parts = [
-            Some(format!("{MASTERS} masters, {} clients", self.clients)),
-            Some(format!("hints {}", hints.join(" and "))),
+            Some(format!("{} clients", self.clients)),
+            Some(hints),
             counted(self.rounds, "round").map(|text| text + " a token"),
             counted(self.hand_overs, "hand-over").map(|text| text + " of each"),
             counted(self.extensions, "extension").map(|text| text + " of each"),
-            counted(self.copies, "grant").map(|text| text + " executed twice"),
-            counted(self.unfenced, "stranger"),
+            counted(self.copies, "copy"),
+            counted(self.unfenced, "client").map(|text| text + " without tokens"),
             counted(self.forgets, "forgotten counter"),
-            Some(format!("numbers below {}", self.end)),
+            Some(format!("numbers below {}", self.end)).filter(|_| self.end < Self::BASE.end),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }

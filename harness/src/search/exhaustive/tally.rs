@@ -208,12 +208,8 @@ impl Tally {
         for (kind, count) in other.kinds {
             *self.kinds.entry(kind).or_default() += count;
         }
-        for (family, broken) in other.families {
-            self.families.entry(family).or_default().append(broken);
-        }
-        for (row, broken) in other.rows {
-            self.rows.entry(row).or_default().append(broken);
-        }
+        append(&mut self.families, other.families);
+        append(&mut self.rows, other.rows);
         for (key, all) in other.smallest {
             let known = self.smallest.entry(key).or_default();
             for found in all {
@@ -224,6 +220,12 @@ impl Tally {
         }
         let room = KEPT.saturating_sub(self.wrong.len());
         self.wrong.extend(other.wrong.into_iter().take(room));
+    }
+}
+
+fn append<K: Ord>(sum: &mut BTreeMap<K, Broken>, more: BTreeMap<K, Broken>) {
+    for (key, broken) in more {
+        sum.entry(key).or_default().append(broken);
     }
 }
 

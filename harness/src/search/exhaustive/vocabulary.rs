@@ -62,20 +62,12 @@ const WALLS: [&str; 2] = [
     "client.clock = { client = 'c1', by = '-10s' }",
 ];
 
-/// Faults of messages of one kind, from the start.
-const MESSAGES: [&str; 12] = [
-    "net.drop = { client = 'c1', nodes = @, what = 'request', command = 'acquire' }; for = '700ms'",
-    "net.drop = { client = 'c1', nodes = @, what = 'reply', command = 'acquire' }; for = '700ms'",
-    "net.hold = { client = 'c1', nodes = @, what = 'request', command = 'acquire' }; for = '700ms'",
-    "net.duplicate = { client = 'c1', nodes = @, what = 'request', command = 'acquire' }",
-    "net.drop = { client = 'c1', nodes = @, what = 'request', command = 'extend' }; for = '700ms'",
-    "net.drop = { client = 'c1', nodes = @, what = 'reply', command = 'extend' }; for = '700ms'",
-    "net.hold = { client = 'c1', nodes = @, what = 'request', command = 'extend' }; for = '700ms'",
-    "net.duplicate = { client = 'c1', nodes = @, what = 'request', command = 'extend' }",
-    "net.drop = { client = 'c1', nodes = @, what = 'request', command = 'release' }; for = '700ms'",
-    "net.drop = { client = 'c1', nodes = @, what = 'reply', command = 'release' }; for = '700ms'",
-    "net.hold = { client = 'c1', nodes = @, what = 'request', command = 'release' }; for = '700ms'",
-    "net.duplicate = { client = 'c1', nodes = @, what = 'request', command = 'release' }",
+/// Faults of messages from the start. `%` stands for their kind.
+const MESSAGES: [&str; 4] = [
+    "net.drop = { client = 'c1', nodes = @, what = 'request', command = '%' }; for = '700ms'",
+    "net.drop = { client = 'c1', nodes = @, what = 'reply', command = '%' }; for = '700ms'",
+    "net.hold = { client = 'c1', nodes = @, what = 'request', command = '%' }; for = '700ms'",
+    "net.duplicate = { client = 'c1', nodes = @, what = 'request', command = '%' }",
 ];
 
 /// Faults that keep masters from pushing that a resource is free, or the message from reaching a
@@ -150,9 +142,14 @@ pub fn vocabulary(base: &BaseScenario, symmetry: Symmetry) -> Vec<Fault> {
                 START,
                 "resource.delay = { client = 'c1', what = 'read', by = '1200ms' }",
             ));
-            let extends = base.extends();
-            let messages = MESSAGES.into_iter().filter(|kind| extends || !kind.contains("extend"));
-            add(&mut all, START, &words.sets(true, false), &messages.collect::<Vec<_>>());
+            let commands: &[&str] = match base.extends() {
+                true => &["acquire", "extend", "release"],
+                false => &["acquire", "release"],
+            };
+            let of = |command: &&str| MESSAGES.map(|kind| kind.replace('%', command));
+            let messages: Vec<String> = commands.iter().flat_map(of).collect();
+            let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
+            add(&mut all, START, &words.sets(true, false), &messages);
             return all;
         }
         Vocabulary::Cleared => &["node.flush = { nodes = @ }", "node.evict = { nodes = @ }"],

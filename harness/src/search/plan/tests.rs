@@ -1,29 +1,11 @@
-//! Tests that every drawn scenario can run, and means the same after a round trip through a file.
+//! Tests of what is drawn. `scenario_file/tests.rs` checks that each scenario can run.
 
 use super::Space;
 use crate::orchestrator::to_release;
 use crate::scenario::{
     AccessKind, Class, Client, Fault, FaultKind, NetworkFault, NodeFault, Persistence, Scenario,
-    Step, makes_sense,
+    Step,
 };
-
-#[test]
-fn random_scenarios_are_valid_and_can_be_written() {
-    for space in [Space::INSIDE, Space::OUTSIDE] {
-        for number in 0..300 {
-            let scenario = space.draw(number);
-            assert!(makes_sense(&scenario), "{number}: {scenario:#?}");
-            let text = toml::to_string(&scenario).unwrap();
-            assert_eq!(toml::from_str::<Scenario>(&text).unwrap(), scenario, "{number}");
-        }
-    }
-}
-
-#[test]
-fn the_same_number_draws_the_same() {
-    assert_eq!(Space::INSIDE.draw(7), Space::INSIDE.draw(7));
-    assert_ne!(Space::INSIDE.draw(7), Space::INSIDE.draw(8));
-}
 
 #[test]
 fn every_fault_is_drawn() {

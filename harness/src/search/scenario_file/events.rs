@@ -16,10 +16,9 @@ const FIRST: usize = 6;
 /// The sentences, in the order of time, each with its time.
 pub(super) fn of(history: &History, verdict: &Verdict) -> Vec<String> {
     let last = verdict.findings.iter().map(|finding| finding.from).max();
-    let writer = EventWriter { history };
     let mut lines = Vec::new();
     for record in &history.records {
-        if let Some(line) = writer.line(record) {
+        if let Some(line) = event(history, record) {
             lines.push(format!("{:>8}  {line}", time(record.ns)));
         }
         // The report omits events after the last violation.
@@ -43,119 +42,100 @@ fn time(ns: Ns) -> String {
     format!("{} ms", ns / 1_000_000)
 }
 
-/// The result of a request: the token, the deadline, the number of handles, and the reason of a
-/// refusal.
-type RequestResult<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<FailureReason>);
-
-struct EventWriter<'a> {
-    history: &'a History,
+fn event(history: &History, record: &Record) -> Option<String> {
+    match &record.event {
+        Event::Phase { phase } => match phase {
+            Phase::Heal => Some("everything is healed".to_owned()),
+            Phase::FinalAcquire => Some("every client that lives acquires once more".to_owned()),
+            Phase::Drain => Some("one TTL passes, and the keys are looked at".to_owned()),
+            Phase::Run | Phase::End => None,
+        },
+        Event::Replied { .. } => reply(history, record),
+        Event::Lost { client, resource, .. } => {
+            Some(format!("{client} is notified that its lease of {resource} is lost"))
+        }
+        Event::Extended { client, resource, deadline } => {
+            Some(format!("{client}'s watchdog extends {resource} until {}", time(*deadline)))
+        }
+        Event::Touched { client, register, way, seen, version, sent, fence, refused } => {
+            let mut line = match refused {
+                true => format!("{client} may not {way} {register}"),
+                false => touch(client, register, *way, *seen, *version),
+            };
+            if let Some(token) = fence {
+                line += &format!(" under token {token}");
+            }
+            let sent = sent.map(|sent| format!(" (sent at {})", time(sent)));
+            Some(line + &sent.unwrap_or_default())
+        }
+        Event::Struck { fault, fault_kind, nodes, processes, failed, .. } => {
+            Some(struck(*fault, fault_kind, nodes, processes, failed.as_deref()))
+        }
+        Event::Healed { fault, .. } => Some(format!("fault {fault} is healed")),
+        Event::Broken { process, why } => Some(format!("{process} breaks: {why}")),
+        Event::Keys { node, keys: Some(keys) } if !keys.is_empty() => {
+            let names: Vec<&str> = keys.iter().map(|left| left.key.as_str()).collect();
+            Some(format!("master {node} still has {}", names.join(", ")))
+        }
+        _ => None,
+    }
 }
 
-impl EventWriter<'_> {
-    fn line(&self, record: &Record) -> Option<String> {
-        match &record.event {
-            Event::Phase { phase } => match phase {
-                Phase::Heal => Some("everything is healed".to_owned()),
-                Phase::FinalAcquire => {
-                    Some("every client that lives acquires once more".to_owned())
-                }
-                Phase::Drain => Some("one TTL passes, and the keys are looked at".to_owned()),
-                Phase::Run | Phase::End => None,
-            },
-            Event::Replied { client, id, ok, token, deadline, handles, why, .. } => {
-                let result = (token.as_ref(), *deadline, *handles, *why);
-                self.reply(record.ns, client, *id, *ok, result)
-            }
-            Event::Lost { client, resource, .. } => {
-                Some(format!("{client} is notified that its lease of {resource} is lost"))
-            }
-            Event::Extended { client, resource, deadline } => {
-                Some(format!("{client}'s watchdog extends {resource} until {}", time(*deadline)))
-            }
-            Event::Touched { client, register, way, seen, version, sent, fence, refused } => {
-                let mut line = match refused {
-                    true => format!("{client} may not {way} {register}"),
-                    false => touch(client, register, *way, *seen, *version),
-                };
-                if let Some(token) = fence {
-                    line += &format!(" under token {token}");
-                }
-                let sent = sent.map(|sent| format!(" (sent at {})", time(sent)));
-                Some(line + &sent.unwrap_or_default())
-            }
-            Event::Struck { fault, fault_kind, nodes, processes, failed, .. } => {
-                Some(struck(*fault, fault_kind, nodes, processes, failed.as_deref()))
-            }
-            Event::Healed { fault, .. } => Some(format!("fault {fault} is healed")),
-            Event::Broken { process, why } => Some(format!("{process} breaks: {why}")),
-            Event::Keys { node, keys: Some(keys) } if !keys.is_empty() => {
-                let names: Vec<&str> = keys.iter().map(|left| left.key.as_str()).collect();
-                Some(format!("master {node} still has {}", names.join(", ")))
-            }
-            _ => None,
+fn reply(history: &History, record: &Record) -> Option<String> {
+    let Event::Replied { client, id, ok, token, deadline, handles, why, .. } = &record.event else {
+        return None;
+    };
+    let asked = history.records.iter().find_map(|record| match &record.event {
+        Event::Requested { id: known, op, resource, with, .. } if known == id => {
+            Some((op.as_ref(), resource.as_ref()?, with))
         }
-    }
-
-    fn reply(
-        &self,
-        ns: Ns,
-        client: &Name,
-        id: u64,
-        ok: bool,
-        (token, deadline, handles, why): RequestResult<'_>,
-    ) -> Option<String> {
-        let asked = self.history.records.iter().find_map(|record| match &record.event {
-            Event::Requested { id: known, op, resource, with, .. } if *known == id => {
-                Some((op.as_ref(), resource.as_ref()?, with))
-            }
-            _ => None,
-        });
-        let (op, resource, with) = asked?;
-        let until = deadline.map_or_else(String::new, |at| format!(", until {}", time(at)));
-        Some(match (op, ok) {
-            ("acquire", true) if handles > Some(1) => {
-                format!("{client} is granted {resource} again{until}")
-            }
-            ("acquire", true) => {
-                let by = self.granted(ns, token);
-                format!("{client} is granted {resource}{by}{until}")
-            }
-            ("acquire", false) if !with.is_empty() => {
-                let others = with.join(" and ");
-                format!("{client} is refused {resource} together with {others}: {}", reason(why))
-            }
-            ("acquire", false) => format!("{client} is refused {resource}: {}", reason(why)),
-            ("extend", true) => format!("{client} extends {resource}{until}"),
-            ("extend", false) => format!("{client} cannot extend {resource}: {}", reason(why)),
-            ("release", _) if handles.is_some() => {
-                format!("{client} gives one of its handles of {resource} back")
-            }
-            ("release", _) => format!("{client} gives {resource} back"),
-            ("step", false) => {
-                format!("{client} finds that it does not hold {resource} any more, and stops")
-            }
-            _ => return None,
-        })
-    }
-
-    /// ` by masters 1, 2, 3`.
-    fn granted(&self, by: Ns, token: Option<&Name>) -> String {
-        let granted = |record: &Record| match &record.event {
-            Event::Command {
-                act: Act::Set { token: set, .. },
-                node,
-                delivered: Some(delivered),
-                result: Outcome::Done,
-                ..
-            } if Some(set) == token && *delivered <= by => Some(*node),
-            _ => None,
-        };
-        let nodes: BTreeSet<usize> = self.history.records.iter().filter_map(granted).collect();
-        if nodes.is_empty() {
-            return String::new();
+        _ => None,
+    });
+    let (op, resource, with) = asked?;
+    let until = deadline.map_or_else(String::new, |at| format!(", until {}", time(at)));
+    Some(match (op, *ok) {
+        ("acquire", true) if *handles > Some(1) => {
+            format!("{client} is granted {resource} again{until}")
         }
-        format!(" by {}", named(&nodes.into_iter().collect::<Vec<_>>()))
+        ("acquire", true) => {
+            let by = granted(history, record.ns, token.as_ref());
+            format!("{client} is granted {resource}{by}{until}")
+        }
+        ("acquire", false) if !with.is_empty() => {
+            let others = with.join(" and ");
+            format!("{client} is refused {resource} together with {others}: {}", reason(*why))
+        }
+        ("acquire", false) => format!("{client} is refused {resource}: {}", reason(*why)),
+        ("extend", true) => format!("{client} extends {resource}{until}"),
+        ("extend", false) => format!("{client} cannot extend {resource}: {}", reason(*why)),
+        ("release", _) if handles.is_some() => {
+            format!("{client} gives one of its handles of {resource} back")
+        }
+        ("release", _) => format!("{client} gives {resource} back"),
+        ("step", false) => {
+            format!("{client} finds that it does not hold {resource} any more, and stops")
+        }
+        _ => return None,
+    })
+}
+
+/// ` by masters 1, 2, 3`.
+fn granted(history: &History, by: Ns, token: Option<&Name>) -> String {
+    let granted = |record: &Record| match &record.event {
+        Event::Command {
+            act: Act::Set { token: set, .. },
+            node,
+            delivered: Some(delivered),
+            result: Outcome::Done,
+            ..
+        } if Some(set) == token && *delivered <= by => Some(*node),
+        _ => None,
+    };
+    let nodes: BTreeSet<usize> = history.records.iter().filter_map(granted).collect();
+    if nodes.is_empty() {
+        return String::new();
     }
+    format!(" by {}", named(&nodes.into_iter().collect::<Vec<_>>()))
 }
 
 fn reason(why: Option<FailureReason>) -> &'static str {

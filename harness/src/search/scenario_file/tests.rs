@@ -3,7 +3,7 @@
 use super::{file, layout, name};
 use crate::checker::{Outcome, check};
 use crate::mutants::Mutant;
-use crate::scenario::{Scenario, read};
+use crate::scenario::{Scenario, makes_sense, read};
 use crate::search::Found;
 use crate::search::plan::Space;
 use crate::sim;
@@ -61,8 +61,11 @@ fn events_are_in_order() {
 }
 
 #[test]
-fn a_file_leaves_nothing_out() {
-    for scenario in (0..500).map(|number| Space::OUTSIDE.draw(number)) {
+fn a_random_scenario_is_valid_and_its_file_leaves_nothing_out() {
+    let scenarios =
+        [Space::INSIDE, Space::OUTSIDE].map(|space| (0..500).map(move |number| space.draw(number)));
+    for scenario in scenarios.into_iter().flatten() {
+        assert!(makes_sense(&scenario), "{scenario:#?}");
         let text = layout::toml(&scenario);
         let again: Scenario = toml::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
         assert_eq!(again, scenario, "{text}");

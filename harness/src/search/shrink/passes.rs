@@ -261,7 +261,7 @@ fn plain(step: &mut Step, option: usize) {
 
 fn each_fault(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
-        let changes: [fn(&mut Fault); 9] = [
+        let changes: [fn(&mut Fault); 7] = [
             |fault| {
                 with(fault, |which| {
                     let (clients, nodes) = (which.clients.clone(), which.nodes.clone());
@@ -271,21 +271,12 @@ fn each_fault(trial: &mut Trial<'_>) {
             |fault| with(fault, |which| which.command = Class::Any),
             |fault| with(fault, |which| which.index = None),
             |fault| with(fault, |which| which.count = None),
-            |fault| with(fault, |which| which.what = Side::Both),
-            |fault| {
-                if let FaultKind::Net(
+            |fault| match &mut fault.fault_kind {
+                FaultKind::Net(
                     NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. },
-                ) = &mut fault.fault_kind
-                {
-                    *what = Side::Both;
-                }
-            },
-            |fault| {
-                if let FaultKind::Resource(ResourceFault::Delay { what, .. }) =
-                    &mut fault.fault_kind
-                {
-                    *what = Touches::Both;
-                }
+                ) => *what = Side::Both,
+                FaultKind::Resource(ResourceFault::Delay { what, .. }) => *what = Touches::Both,
+                _ => with(fault, |which| which.what = Side::Both),
             },
             |fault| fault.lasts = None,
             |fault| {

@@ -69,7 +69,7 @@ fn names(scenario: &Scenario) -> Vec<&str> {
 }
 
 #[test]
-fn only_what_matters_is_left() {
+fn only_what_matters_is_left_and_described_by_moments_and_parts() {
     let found = planted();
     assert_eq!(names(&found.scenario).len(), 8);
     let small = small(&found);
@@ -78,29 +78,16 @@ fn only_what_matters_is_left() {
     assert_eq!(small.scenario.cluster.nodes, 3);
     assert_eq!(small.kind(), found.kind());
     assert!(weight(&small.scenario) < weight(&found.scenario));
-}
-
-#[test]
-fn nothing_more_can_be_left_out() {
-    let small = small(&planted());
     for fault in 0..small.scenario.faults.len() {
         let mut fewer = small.scenario.clone();
         fewer.faults.remove(fault);
         let without = Found::of(&fewer, small.seed, Mutant::None);
         assert_eq!(without.map(|found| found.kinds()), None, "without fault {}", fault + 1);
     }
-}
-
-#[test]
-fn the_same_find_shrinks_to_the_same_scenario() {
-    assert_eq!(small(&planted()), small(&planted()));
-}
-
-#[test]
-fn times_become_moments_and_numbers_become_parts() {
-    let text = scenario_file::file(&small(&planted()));
+    let text = scenario_file::file(&small);
     assert!(text.contains("after = \"c1 granted L\""), "{text}");
     assert!(text.contains("nodes = \"holder(c1)\""), "{text}");
+    assert_eq!(small, self::small(&found), "the same find shrinks to the same scenario");
 }
 
 #[test]
