@@ -203,7 +203,7 @@ impl Reports {
     /// Reports that the runs begin.
     pub fn begin(&mut self) {
         match self.format {
-            Format::Json => self.screen.json(&json::Line::Session(&self.session)),
+            Format::Json => self.screen.json(&json::Line::Session(&self.result)),
             Format::Human | Format::Github => {
                 let text = human::begin(&self.session, self.out.folder());
                 self.screen.line(&text);

@@ -3,23 +3,21 @@
 //! run in real time, so a run may be repeated twice.
 
 #[cfg(unix)]
-#[path = "support/processes.rs"]
-mod processes;
-
-#[cfg(unix)]
 fn main() -> std::process::ExitCode {
     use redquorum_harness::checker::{Outcome, check};
     use redquorum_harness::mutants::Mutant;
+    use redquorum_harness::real::{Choice, RealBackend, Setup};
     use redquorum_harness::scenario::embedded_runs;
     use redquorum_harness::sim;
     use redquorum_rig::trials::{run, thrice, with_masters};
 
-    use processes::processes;
-
     let mut cases = Vec::new();
     for run in embedded_runs().chain(found()) {
         cases.push(with_masters(&run.name.clone(), move || {
-            let backend = processes();
+            let setup = Setup { choice: Choice::Process, ..Setup::default() };
+            let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
+            let backend = RealBackend::prepare(&setup).unwrap();
+            let backend = backend.with_command("built-in", client.into());
             if let Err(why) = backend.can(&run) {
                 // Printed, and not counted as agreement: only the simulation can run this scenario.
                 println!("{}: only in virtual time: {why}", run.name);

@@ -36,14 +36,3 @@ pub(super) fn main(name: &str) -> Result<Code, Code> {
 fn text(name: &str) -> String {
     include_str!("template.toml").replace("NAME", name)
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_written_file_is_a_scenario() {
-        let scenario = crate::scenario::read("a-b.toml", &super::text("a-b"));
-        let scenario = scenario.unwrap_or_else(|problems| panic!("{problems}"));
-        assert_eq!(scenario.name, "a-b");
-        assert!(!scenario.faults.is_empty());
-    }
-}

@@ -6,7 +6,6 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::words::{complain, shell_word, unwritten, usual_folder};
-use super::work::run_on;
 use super::{Backend, Chosen, Code, Plan, RunOptions, ScenarioRunner, run_all, watch};
 use crate::real::{self, Failure, RealBackend, Setup};
 use crate::report::{Out, Reports, Session};
@@ -70,7 +69,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         }
         let session = session(ground.backend(), ground.describe(), 1);
         let mut reports = Reports::new(options.format, session, out);
-        return Ok(run_all(&ground, &chosen, &plan, &mut reports).code());
+        return Ok(run_all(&[&ground], &chosen, &plan, &mut reports).code());
     }
 
     let (grounds, missing) = RealBackend::all(&setup);
@@ -88,7 +87,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     let mut reports = Reports::new(options.format, session("all", described, grounds.len()), out);
     let stages: Vec<&dyn ScenarioRunner> =
         grounds.iter().map(|ground| ground as &dyn ScenarioRunner).collect();
-    let code = run_on(&stages, &chosen, &plan, &mut reports).code();
+    let code = run_all(&stages, &chosen, &plan, &mut reports).code();
     let agree = reports.compare();
     // Two backends that both come out as expected cannot differ. If one does not come out as
     // expected, the report says so.

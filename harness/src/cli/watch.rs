@@ -95,26 +95,3 @@ fn changes(before: &Files, now: &Files, seen: SystemTime) -> Vec<String> {
     let removed = before.keys().filter(|path| !now.contains_key(*path));
     written.chain(removed.map(|path| line(seen, path, "is gone"))).collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_names_the_file_and_the_time() {
-        let of = |all: &[(&str, u64)]| -> Files {
-            let at = |size| (SystemTime::UNIX_EPOCH + Duration::from_secs(size), size);
-            all.iter().map(|(path, size)| (PathBuf::from(path), at(*size))).collect()
-        };
-        let (before, now) =
-            (of(&[("a", 1), ("b", 2), ("c", 3)]), of(&[("b", 2), ("c", 60), ("d", 4)]));
-        assert_eq!(
-            changes(&before, &now, SystemTime::UNIX_EPOCH),
-            [
-                "1970-01-01T00:01:00Z  c changed",
-                "1970-01-01T00:00:04Z  d is new",
-                "1970-01-01T00:00:00Z  a is gone",
-            ]
-        );
-    }
-}

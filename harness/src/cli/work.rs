@@ -54,18 +54,8 @@ impl Default for Plan {
     }
 }
 
-/// Runs everything, and reports each run as it ends.
-pub fn run_all(
-    stage: &dyn ScenarioRunner,
-    chosen: &[Chosen],
-    plan: &Plan,
-    reports: &mut Reports,
-) -> Tally {
-    run_on(&[stage], chosen, plan, reports)
-}
-
 /// Runs everything on one backend after the other, and reports each run as it ends.
-pub(super) fn run_on(
+pub fn run_all(
     stages: &[&dyn ScenarioRunner],
     chosen: &[Chosen],
     plan: &Plan,

@@ -81,16 +81,11 @@ pub struct ResultLine {
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub(super) enum Line<'a> {
     /// The first.
-    #[serde(serialize_with = "session")]
-    Session(&'a Session),
+    Session(&'a ResultFile),
     /// One a run.
     Result(&'a ResultLine),
     /// The last.
     Summary { exit: u8, result: &'a ResultFile },
-}
-
-fn session<S: serde::Serializer>(session: &Session, to: S) -> Result<S::Ok, S::Error> {
-    ResultFile::new(session).serialize(to)
 }
 
 impl ResultFile {

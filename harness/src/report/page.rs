@@ -91,7 +91,7 @@ pub(crate) fn render(
     folder: &Path,
     history: Option<&History>,
 ) -> io::Result<String> {
-    let environment = environment()?;
+    let environment = environment().map_err(io::Error::other)?;
     let mut bodies: Vec<Option<String>> = vec![None; entries.len()];
     let mut size = entries.len() * 2_500;
     for index in order(entries) {
@@ -146,11 +146,7 @@ fn fill(environment: &Environment<'_>, name: &str, values: &impl Serialize) -> i
     template.render(Serde(values)).map_err(io::Error::other)
 }
 
-fn environment() -> io::Result<Environment<'static>> {
-    prepared().map_err(io::Error::other)
-}
-
-fn prepared() -> Result<Environment<'static>, minijinja::Error> {
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     // A misspelled field is an error, not an empty cell.

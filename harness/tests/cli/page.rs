@@ -30,7 +30,7 @@ fn every_scenario_has_a_section_and_no_text_of_it_is_markup() {
         Session { seed: 1, ground: MARKUP.to_owned(), runs: chosen.len(), ..Session::default() };
     let out = Out::create(&folder).unwrap();
     let mut reports = Reports::to(Box::new(std::io::sink()), Format::Human, session, out);
-    let tally = run_all(&ground, &chosen, &plan, &mut reports);
+    let tally = run_all(&[&ground], &chosen, &plan, &mut reports);
     assert_eq!(tally.code(), Code::AsExpected);
 
     let page = fs::read_to_string(folder.join("report.html")).unwrap();
@@ -76,7 +76,7 @@ fn a_page_that_cannot_be_written_is_an_error_and_leaves_the_other_results() {
     fs::File::create(folder.join("out/report.html/in-the-way")).unwrap().write_all(b"x").unwrap();
     let chosen = chosen(&folder, &["good"]);
     let (mut reports, printed) = reports(&folder, 1, Format::Human);
-    let tally = run_all(&Fake::default(), &chosen, &plan(), &mut reports);
+    let tally = run_all(&[&Fake::default()], &chosen, &plan(), &mut reports);
     assert_eq!((tally.code(), tally.as_expected), (Code::Environment, 1));
     assert!(!printed.text().contains("report   "), "{}", printed.text());
     let result = fs::read_to_string(folder.join("out/result.json")).unwrap();

@@ -99,7 +99,7 @@ fn results_are_complete_files_during_the_run() {
         assert!(!result.finished && result.scenarios.len() <= played);
     };
     let stage = Fake { before: Some(Box::new(looks)), ..Fake::default() };
-    let tally = run_all(&stage, &chosen, &plan(), &mut reports);
+    let tally = run_all(&[&stage], &chosen, &plan(), &mut reports);
     assert_eq!((tally.as_expected, tally.differs, tally.internal), (2, 1, 0));
 }
 
@@ -111,7 +111,7 @@ fn a_run_on_a_slow_machine_is_repeated_unless_it_violates_safety() {
     // For the checker of these tests, "differs" is a violation of mutual exclusion.
     chosen[2].run.expect = Expect::default();
     let (mut reports, _) = reports(&folder, chosen.len(), Format::Human);
-    let tally = run_all(&stage, &chosen, &plan(), &mut reports);
+    let tally = run_all(&[&stage], &chosen, &plan(), &mut reports);
     assert_eq!((tally.as_expected, tally.not_seen, tally.differs), (1, 1, 1));
     let times = |name: &str| {
         stage.played.lock().unwrap().iter().filter(|(played, _)| played == name).count()
@@ -142,6 +142,6 @@ fn results_that_cannot_be_written_are_no_success() {
     let (mut reports, _) = reports(&folder, 1, Format::Human);
     fs::remove_dir_all(folder.join("out")).unwrap();
     fs::write(folder.join("out"), "in the way").unwrap();
-    let tally = run_all(&Fake::default(), &chosen, &support::plan(), &mut reports);
+    let tally = run_all(&[&Fake::default()], &chosen, &support::plan(), &mut reports);
     assert_eq!(tally.code(), Code::Environment);
 }

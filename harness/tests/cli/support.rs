@@ -155,7 +155,7 @@ pub(crate) fn play(folder: &Path, names: &[&str], plan: &Plan) -> (Tally, Vec<(S
     let chosen = chosen(folder, names);
     let fake = Fake::default();
     let (mut reports, _) = reports(folder, chosen.len(), Format::Json);
-    let tally = run_all(&fake, &chosen, plan, &mut reports);
+    let tally = run_all(&[&fake], &chosen, plan, &mut reports);
     (tally, fake.played.into_inner().unwrap())
 }
 
@@ -163,7 +163,7 @@ pub(crate) fn play(folder: &Path, names: &[&str], plan: &Plan) -> (Tally, Vec<(S
 pub(crate) fn printed(folder: &Path, names: &[&str], format: Format) -> String {
     let chosen = chosen(folder, names);
     let (mut reports, printed) = reports(folder, chosen.len(), format);
-    run_all(&Fake::default(), &chosen, &plan(), &mut reports);
+    run_all(&[&Fake::default()], &chosen, &plan(), &mut reports);
     printed.text()
 }
 

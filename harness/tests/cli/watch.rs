@@ -57,7 +57,7 @@ fn each_change_is_named_and_run_and_an_error_is_not_the_end() {
 
     fs::write(&file, "name = 1\n").unwrap();
     let text_of_error = watching.until_it_waits();
-    assert!(text_of_error.contains("  ./one.toml changed\n"), "{text_of_error}");
+    assert!(text_of_error.contains("Z  ./one.toml changed\n"), "{text_of_error}");
     assert!(text_of_error.contains("error: "), "{text_of_error}");
     assert_eq!(runs(), 1, "nothing was run");
 
@@ -68,7 +68,7 @@ fn each_change_is_named_and_run_and_an_error_is_not_the_end() {
         // The program may look between the two changes.
         changes += &watching.until_it_waits();
     }
-    assert!(changes.contains("  ./one.toml is gone\n"), "{changes}");
+    assert!(changes.contains("Z  ./one.toml is gone\n"), "{changes}");
     assert_eq!(runs(), 2);
 
     let id = rustix::process::Pid::from_child(&watching.child);

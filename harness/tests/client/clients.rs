@@ -1,6 +1,6 @@
-//! The built-in client, and the honest client of the mutants: the behaviour that scenarios rely on.
+//! The built-in client, and the honest client of the mutants: the behaviour that scenarios rely on
+//! and that `client-check` does not check.
 
-use std::thread::sleep;
 use std::time::Duration;
 
 use redquorum_harness::client_protocol::{FailureReason, Notice, Op};
@@ -8,16 +8,12 @@ use redquorum_harness::stamp;
 use redquorum_rig::Masters;
 use redquorum_rig::trials::{Case, eventually};
 
-use crate::protocol::{
-    BUILT_IN, Client, SOON, acquire, await_having, having, mutant_command, step,
-};
+use crate::protocol::{BUILT_IN, Client, SOON, acquire, await_having, having, mutant_command};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        with_masters: a_checked_step_fails_after_a_pause_past_the_deadline,
         with_masters: a_client_whose_input_ends_cleans_nothing_up,
         with_masters: a_watchdog_reports_each_extension_and_its_end,
-        with_masters: a_dropped_acquire_leaves_no_key,
         with_masters: masters_that_hang_do_not_keep_a_client_from_being_ready,
     ]
 }
@@ -28,23 +24,6 @@ fn each(test: impl Fn(Client, &Masters)) {
         let masters = Masters::start(3).unwrap();
         test(Client::start(command, &masters), &masters);
     }
-}
-
-fn a_checked_step_fails_after_a_pause_past_the_deadline() {
-    each(|mut client, _| {
-        let deadline = client.granted("c1", "r").deadline_ns.unwrap();
-        client.process.pause().unwrap();
-        let unchecked = client.request("c1", step(None));
-        let checked = client.request("c1", step(Some("r")));
-        sleep(Duration::from_millis(1200));
-        client.process.resume().unwrap();
-        let late = client.reply(unchecked);
-        assert!(late.ok && late.at_ns.unwrap() > deadline, "{late:?}");
-        assert_eq!(client.reply(checked).why, Some(FailureReason::Lost));
-        client.await_lost();
-        assert_eq!(client.release("c1", "r").why, Some(FailureReason::Lost));
-        client.granted("c1", "r");
-    });
 }
 
 fn a_client_whose_input_ends_cleans_nothing_up() {
@@ -81,20 +60,6 @@ fn a_watchdog_reports_each_extension_and_its_end() {
             }
         }
         assert!(extensions > 0, "{:?}", client.notices);
-    });
-}
-
-fn a_dropped_acquire_leaves_no_key() {
-    each(|mut client, masters| {
-        (1..=2).for_each(|node| masters.pause(node).unwrap());
-        // It goes on until it is cancelled.
-        let acquire = client.request("c1", acquire("r", 1000, 600_000));
-        let has = || masters.ask(3, "GET r").unwrap().text().is_some();
-        eventually("the third master has the key", has);
-        assert!(client.ask("c1", Op::Cancel { request: acquire }).ok);
-        assert_eq!(client.reply(acquire).why, Some(FailureReason::Cancelled));
-        (1..=2).for_each(|node| masters.resume(node).unwrap());
-        await_having(masters, "r", 0);
     });
 }
 

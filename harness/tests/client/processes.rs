@@ -24,7 +24,6 @@ pub(crate) fn cases() -> Vec<Case> {
         plain: a_paused_client_is_silent_until_it_is_resumed,
         plain: a_client_that_is_starting_a_child_can_be_paused,
         plain: a_client_that_does_not_read_does_not_block_the_harness,
-        plain: a_command_that_does_not_exist_ends_with_127,
         plain: a_client_that_leaves_children_with_its_pipes_has_ended,
         plain: dropping_a_client_kills_its_children,
         plain: nothing_outlives_a_parent_that_is_killed,
@@ -106,12 +105,6 @@ fn a_client_that_does_not_read_does_not_block_the_harness() {
     assert!(error.to_string().contains("does not read"), "{error}");
     client.kill().unwrap();
     assert_eq!(next(&received), OutputEvent::Closed("it was ended by signal 9".to_owned()));
-}
-
-fn a_command_that_does_not_exist_ends_with_127() {
-    let (client, received) = start("exec no-such-command");
-    assert_eq!(next(&received), OutputEvent::Closed("it ended with exit code 127".to_owned()));
-    assert!(client.complaints().contains("no-such-command"), "{}", client.complaints());
 }
 
 fn a_client_that_leaves_children_with_its_pipes_has_ended() {

@@ -115,10 +115,6 @@ pub(crate) fn acquire(resource: &str, ttl_ms: u64, wait_ms: u64) -> Op {
     Op::Acquire { resource: resource.into(), ttl_ms, wait_ms, again: false }
 }
 
-pub(crate) fn step(check: Option<&str>) -> Op {
-    Op::Step { name: "write R".into(), check: check.map(Into::into) }
-}
-
 /// The number of masters with the key.
 pub(crate) fn having(masters: &Masters, key: &str) -> usize {
     let has = |node: &usize| {

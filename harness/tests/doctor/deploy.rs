@@ -1,13 +1,13 @@
-//! The settings in `docs/deploy`: doctor finds nothing wrong with masters that have them, and all
-//! files have the same.
+//! The settings in `docs/deploy`: doctor finds nothing wrong with masters that have them, keeps
+//! no key, and all files have the same settings.
 
 use redquorum_rig::trials::Case;
 use redquorum_rig::{Masters, cases};
 
-use crate::diagnosis::examine;
+use crate::diagnosis::{examine, name, run};
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![with_masters: masters_with_the_documented_settings_have_no_finding]
+    cases![with_masters: masters_with_the_documented_settings_have_no_finding_and_keep_no_key]
 }
 
 const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy");
@@ -15,7 +15,7 @@ const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy");
 /// What a machine decides for itself.
 const LOCAL: [&str; 6] = ["port", "bind", "protected-mode", "tcp-keepalive", "aclfile", "dir"];
 
-fn masters_with_the_documented_settings_have_no_finding() {
+fn masters_with_the_documented_settings_have_no_finding_and_keep_no_key() {
     let read = |file| std::fs::read_to_string(format!("{DEPLOY}/{file}")).unwrap();
     let text = read("master.conf");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -35,6 +35,16 @@ fn masters_with_the_documented_settings_have_no_finding() {
     let urls: Vec<String> = urls.collect();
     let (code, diagnosis) = examine(&urls, &["--prefix", "lock:"]);
     assert_eq!((code, diagnosis.bad()), (0, vec![]), "{diagnosis:#?}");
+    assert_eq!((diagnosis.schema, diagnosis.masters.len()), (1, 5));
+    assert!(diagnosis.masters.iter().all(|master| master.reached));
+    for node in 1..=5 {
+        assert_eq!(masters.ask(node, "DBSIZE").unwrap(), redquorum_rig::RespValue::Integer(0));
+    }
+    let (code, printed, _) = run(&[&["--prefix".into(), "lock:".into()], &urls[..]].concat());
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.lines().last().unwrap().starts_with("5 masters: 0 errors, "), "{printed}");
+    let places: Vec<usize> = urls.iter().map(|url| printed.find(&name(url)).unwrap()).collect();
+    assert!(places.is_sorted(), "{printed}");
     for file in ["compose.yaml", "kubernetes.yaml"] {
         let text = read(file);
         for (name, value) in shared.clone() {

@@ -11,7 +11,6 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them,
         with_masters: init_leaves_a_marker_of_an_earlier_process_alone,
-        with_masters: markers_of_another_guard_are_an_error,
         with_masters: init_marks_for_a_clock_guard_and_another_one_is_an_error,
         with_masters: markers_of_another_set_of_masters_are_an_error_and_name_it,
     ]
@@ -82,21 +81,6 @@ fn init_leaves_a_marker_of_an_earlier_process_alone() {
     diagnosis.has("error", "init", Some(&master), "not marked", "DEL redquorum:boot");
     diagnosis.has("warn", "marker", Some(&master), "it was restarted", "watches it for");
     assert_eq!(masters.ask(2, "GET redquorum:boot").unwrap(), before);
-}
-
-fn markers_of_another_guard_are_an_error() {
-    let masters = masters(Persistence::AofAlways);
-    let urls = masters.urls();
-    assert_eq!(examine(&urls[..1], &["--max-ttl", "10s", "--init"]).0, 0);
-    let (code, diagnosis) = examine(&urls, &GUARD);
-    assert_eq!(code, 1);
-    let error = diagnosis.findings.iter().find(|found| found.level == "error").unwrap();
-    assert_eq!((&*error.check, error.master.clone()), ("marker", Some(name(&urls[0]))));
-    // Without a given guard, two different guards are still an error.
-    assert_eq!(examine(&urls[1..], &INIT).0, 0);
-    let (code, diagnosis) = examine(&urls, &[]);
-    assert_eq!(code, 1);
-    diagnosis.has("error", "markers", None, "of a guard of 10s", "the same guard");
 }
 
 fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {

@@ -72,7 +72,6 @@ pub(crate) fn cases() -> Vec<Case> {
     });
     let others = cases![
         with_masters: a_client_without_output_is_reported,
-        with_masters: a_missing_program_is_reported,
         with_masters: a_client_without_extend_skips_scenarios_that_need_it,
     ];
     not_ready.chain(differ).chain(others).collect()
@@ -83,12 +82,6 @@ fn a_client_without_output_is_reported() {
     let ended = ask(&folder("silent"), &words);
     assert_eq!(ended.code, Some(3), "{}", ended.output);
     assert!(ended.output.contains("sends nothing for 300ms (--ready-timeout)"), "{}", ended.output);
-}
-
-fn a_missing_program_is_reported() {
-    let ended = ask(&folder("absent-client"), &["calm", "--client", "./no-such-driver"]);
-    assert_eq!(ended.code, Some(3), "{}", ended.output);
-    assert!(ended.output.contains("no-such-driver"), "{}", ended.output);
 }
 
 fn a_client_without_extend_skips_scenarios_that_need_it() {

@@ -8,11 +8,8 @@ use redquorum_harness::report::ResultFile;
 
 #[path = "../support/folder.rs"]
 mod folder;
-#[path = "../support/processes.rs"]
-mod processes;
 
 pub(crate) use folder::folder;
-pub(crate) use processes::processes;
 
 pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_redquorum-chaos");
 

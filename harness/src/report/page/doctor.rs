@@ -46,5 +46,5 @@ pub(crate) fn render_diagnosis(diagnosis: &Diagnosis) -> io::Result<String> {
         masters: &diagnosis.masters,
         rows: rows.collect(),
     };
-    fill(&environment()?, "doctor.html", &page)
+    fill(&environment().map_err(io::Error::other)?, "doctor.html", &page)
 }
