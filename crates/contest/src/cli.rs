@@ -95,7 +95,6 @@ Exit codes:
    70  an error of the contest itself
   130  interrupted; contest.json is partial";
 
-/// The exit codes.
 pub(crate) mod code {
     pub(crate) const WRONG: u8 = 1;
     pub(crate) const NOT_CAUGHT: u8 = 2;
@@ -105,13 +104,11 @@ pub(crate) mod code {
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
-/// A value of `--fault`.
 fn fault(name: &str) -> Result<Option<Fault>, String> {
     if name == "none" { Ok(None) } else { name.parse().map(Some) }
 }
 
 impl Options {
-    /// The chosen strategies, in the order of the tables.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let chosen = |kind: &Kind| self.strategy.is_empty() || self.strategy.contains(kind);
         Kind::ALL.into_iter().filter(chosen).collect()
@@ -126,7 +123,6 @@ impl Options {
         Workload::ALL.into_iter().filter(|one| all || self.workload.contains(one)).collect()
     }
 
-    /// The chosen faults.
     pub(crate) fn faults(&self) -> Vec<Fault> {
         if self.quick {
             return vec![Fault::PausePastTtl];

@@ -19,10 +19,8 @@ use tokio::task::block_in_place;
 
 use crate::results::Server;
 
-/// The masters of a quorum.
 const COUNT: usize = 5;
 
-/// Where masters are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Addresses {
     /// The URL of the one for locks on one Redis.
@@ -31,14 +29,10 @@ pub(crate) struct Addresses {
     pub(crate) all: Vec<String>,
 }
 
-/// Where masters come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// Processes, started by the contest.
     Processes,
-    /// In memory.
     Memory,
-    /// Servers of the user.
     Remote(Vec<String>),
 }
 
@@ -119,7 +113,6 @@ fn socket_address(url: &str) -> Result<SocketAddr, String> {
     found?.next().ok_or_else(|| format!("{host} has no address"))
 }
 
-/// The same URL with another host and port.
 pub(crate) fn redirected(url: &str, to: SocketAddr) -> String {
     let rest = url.strip_prefix("redis://").unwrap_or(url);
     let (user, host) = match rest.rsplit_once('@') {
@@ -130,10 +123,8 @@ pub(crate) fn redirected(url: &str, to: SocketAddr) -> String {
     format!("redis://{user}{to}{path}")
 }
 
-/// Masters that run.
 pub(crate) struct MasterSet {
     inner: Inner,
-    /// Where they are.
     pub(crate) addresses: Addresses,
 }
 
@@ -170,7 +161,6 @@ impl MasterSet {
         Ok(Self { inner, addresses })
     }
 
-    /// The socket addresses: of the single one, and of all.
     pub(crate) fn sockets(&self) -> Result<(SocketAddr, Vec<SocketAddr>), String> {
         let all =
             self.addresses.all.iter().map(|url| socket_address(url)).collect::<Result<_, _>>()?;
@@ -196,17 +186,14 @@ impl MasterSet {
         }
     }
 
-    /// Kills the first master.
     pub(crate) fn kill(&self) -> Result<(), String> {
         self.first(redquorum_rig::Masters::kill, |served| served.masters.kill(1))
     }
 
-    /// Stops the first master.
     pub(crate) fn pause(&self) -> Result<(), String> {
         self.first(redquorum_rig::Masters::pause, |served| served.masters.stop(1))
     }
 
-    /// Resumes the first master.
     pub(crate) fn resume(&self) -> Result<(), String> {
         self.first(redquorum_rig::Masters::resume, |served| served.masters.resume(1))
     }

@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A listener and its connections. A drop closes all of them.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     address: SocketAddr,
@@ -49,7 +48,6 @@ impl Proxy {
         Ok(Self { address, shared })
     }
 
-    /// Where it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -66,7 +64,6 @@ impl Proxy {
         self.shared.lose_commit.store(number, Ordering::SeqCst);
     }
 
-    /// Whether that has happened.
     pub(crate) fn has_lost_reply(&self) -> bool {
         self.shared.lose_commit.load(Ordering::SeqCst) == 0
     }

@@ -13,6 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rand::distr::{Distribution, weighted::WeightedIndex};
 use tokio::task::JoinSet;
 
 pub(crate) use paused::child;
@@ -20,14 +21,12 @@ pub(crate) use setup::Environment;
 use setup::Setup;
 
 use crate::{
-    database::{Counts, Pool, SqlError, count},
+    database::{Pool, SqlError, count},
     fault::{TIMEOUT, not_offered},
     results::{Fault, Figures, Outcome, Workload},
     strategy::Kind,
-    workload::Zipf,
 };
 
-/// What is to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
@@ -42,10 +41,8 @@ pub(crate) struct Plan {
 const DURING: i64 = 60;
 /// How long the others apply at most while the first one is paused, beyond the TTL.
 const MOST: Duration = Duration::from_secs(2);
-/// How long a master hangs.
 const HANG: Duration = Duration::from_secs(2);
 
-/// Makes one run.
 pub(crate) async fn run(environment: &mut Environment, plan: &Plan) -> Outcome {
     let product = environment.database.target.product;
     if let Some(reason) = not_offered(plan.kind, plan.fault, product, &environment.source) {
@@ -92,7 +89,7 @@ async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures,
     setup.pool.close().await;
     result?;
     let counted = count(&environment.admin, setup.first, shape.recruitments).await;
-    let Counts { rows, counter, lost_updates, oversold } =
+    let [rows, counter, lost_updates, oversold] =
         counted.map_err(|error| format!("the rows cannot be counted: {error}"))?;
     let mut tally = setup.tally.counts();
     let (accepted, refused, errors) = (tally.accepted(), tally.refused, tally.errors);
@@ -121,7 +118,6 @@ async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures,
     })
 }
 
-/// Lets all applicants apply.
 async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     let shape = plan.workload.shape();
     match plan.fault {
@@ -159,7 +155,10 @@ fn rush(setup: &Arc<Setup>, volunteers: std::ops::RangeInclusive<i64>) -> JoinSe
 /// Users apply one application after another until the time is over.
 async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     let shape = plan.workload.shape();
-    let zipf = Arc::new(Zipf::new(shape.recruitments));
+    // Zipf's law: the probability of a rank is proportional to its reciprocal.
+    let ranks = 1..=u32::try_from(shape.recruitments).unwrap_or(u32::MAX);
+    let zipf = WeightedIndex::new(ranks.map(|rank| 1.0 / f64::from(rank)));
+    let zipf = Arc::new(zipf.map_err(|error| error.to_string())?);
     let until = Instant::now() + Duration::from_secs(plan.seconds);
     let mut users = JoinSet::new();
     for user in 0..shape.applicants {
@@ -168,7 +167,8 @@ async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
             let mut volunteer = user;
             while Instant::now() < until {
                 volunteer += shape.applicants;
-                let recruitment = setup.first + zipf.rank(rand::random());
+                let rank = i64::try_from(zipf.sample(&mut rand::rng())).unwrap_or(0);
+                let recruitment = setup.first + rank;
                 setup.clone().apply(recruitment, volunteer, None).await;
             }
         });

@@ -18,7 +18,6 @@ use sqlx::{
 
 use super::{Product, Target};
 
-/// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout is beyond the longest fault, and short enough that a deadlocked run ends.
 const MARIADB: [&str; 3] = [
@@ -34,13 +33,11 @@ const SQLITE: [&str; 2] = ["PRAGMA busy_timeout = 30000", "PRAGMA journal_mode =
 pub(crate) enum SqlError {
     /// The database rolled the transaction back to end a deadlock.
     Deadlock,
-    /// A lock was not granted in time.
     LockTimeout,
     /// A unique key exists.
     Duplicate,
     /// The connection broke, so that the outcome of a commit is unknown.
     Disconnected(String),
-    /// Any other error.
     Other(String),
 }
 
@@ -85,7 +82,6 @@ impl From<sqlx::Error> for SqlError {
     }
 }
 
-/// Connections to the database.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     inner: sqlx::Pool<Any>,
@@ -93,7 +89,6 @@ pub(crate) struct Pool {
     usage: Arc<Usage>,
 }
 
-/// What a pool counts.
 #[derive(Debug, Default)]
 struct Usage {
     statements: AtomicU64,
@@ -162,7 +157,6 @@ impl Pool {
         self.session().await?.fetch("SELECT 1", &[]).await.map(|_| ())
     }
 
-    /// The connections that were in use at once.
     pub(crate) fn most_in_use(&self) -> u64 {
         self.usage.most_sessions.load(Relaxed)
     }
@@ -172,7 +166,6 @@ impl Pool {
         self.usage.statements.load(Relaxed)
     }
 
-    /// Closes all connections.
     pub(crate) async fn close(&self) {
         self.inner.close().await;
     }
@@ -180,11 +173,9 @@ impl Pool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No transaction.
     Idle,
     /// A transaction begins with the first write: SQLite only.
     Requested,
-    /// A transaction is open.
     Open,
 }
 
@@ -216,12 +207,10 @@ impl Session {
         Ok(())
     }
 
-    /// Commits the transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
         self.end("COMMIT").await
     }
 
-    /// Rolls the transaction back.
     pub(crate) async fn rollback(&mut self) -> Result<(), SqlError> {
         self.end("ROLLBACK").await
     }
@@ -281,7 +270,6 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the transaction after an error.
     async fn checked<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
         let error = match result {
             Ok(value) => return Ok(value),

@@ -18,7 +18,6 @@ use crate::results::Server;
 
 /// The oldest versions that the contest was written for.
 const OLDEST: [(&str, (u32, u32)); 2] = [("MariaDB", (10, 5)), ("MySQL", (8, 0))];
-/// How long a private server may take to reply.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Finds a program of MariaDB. Servers are in `sbin`, which is not on the `PATH` of most users.
@@ -29,7 +28,6 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Starts a private server.
 pub(super) async fn start_private() -> Result<Database, String> {
     let missing = |name: &str| {
         format!("{name} is not installed: apt-get install mariadb-server, or use --database sqlite")
@@ -62,7 +60,6 @@ pub(super) fn local(port: u16, user: &str, password: &str) -> MySqlConnectOption
     options.username(user).password(password).disable_statement_logging()
 }
 
-/// Makes the data directory and launches the server.
 fn launch(server: &Path, install: &Path, port: u16, password: &str) -> std::io::Result<Process> {
     let dir = temporary_path();
     let shown = dir.display();
@@ -162,7 +159,6 @@ pub(super) async fn create_database(
     })
 }
 
-/// Drops the database that this contest created.
 pub(super) async fn drop_database(target: &Target) -> Result<(), String> {
     let Some(options) = target.options() else { return Ok(()) };
     let work = async {

@@ -10,28 +10,23 @@ use super::format::time;
 use crate::recommend::{Assessment, BASELINE, Verdict, median};
 use crate::results::{Contest, Figures, Latency, Workload};
 
-/// The width of a panel.
 const WIDTH: f64 = 380.0;
 /// Where the scale begins: to the right of the names of the strategies.
 const LEFT: f64 = 128.0;
 /// Where the scale of the bars ends. Values are printed to the right of their bar.
 const RIGHT: f64 = 318.0;
-/// The height of a row.
 const ROW: f64 = 26.0;
 /// The space above the first row, for the labels of the axis.
 const TOP: f64 = 26.0;
 
-/// One network latency.
 #[derive(Debug, Serialize)]
 pub(super) struct Panel {
     network_ms: u32,
-    /// The applications per second of the baseline.
     baseline: Option<String>,
     width: f64,
     height: f64,
     ticks: Vec<Tick>,
     rows: Vec<Row>,
-    /// The rows in words.
     description: String,
 }
 
@@ -40,7 +35,6 @@ struct Tick {
     x: f64,
     /// Empty between labels.
     label: String,
-    /// Whether this is the line of the baseline.
     is_baseline: bool,
 }
 
@@ -136,7 +130,6 @@ fn of_strategy<'a>(
         .map(|(_, _, figures)| figures)
 }
 
-/// The network latencies in milliseconds.
 fn latencies(contest: &Contest) -> Vec<u32> {
     let mut latencies: Vec<_> = measured(contest).map(|(_, ms, _)| ms).collect();
     latencies.sort_unstable();
@@ -144,7 +137,6 @@ fn latencies(contest: &Contest) -> Vec<u32> {
     latencies
 }
 
-/// The panels of bars.
 pub(super) fn throughput(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
     let ratios = assessments.iter().flat_map(|it| it.throughput.iter().map(|(_, ratio)| *ratio));
     let largest = ratios.fold(1.0, f64::max);
@@ -197,7 +189,6 @@ fn ratio_ticks(largest: f64, x: impl Fn(f64) -> f64) -> Vec<Tick> {
     values.into_iter().map(tick).collect()
 }
 
-/// The panels of marks.
 pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
     let quantiles = |network_ms: u32| -> Vec<Option<Quantiles>> {
         let of_one = |it: &Assessment| medians(contest, &it.info.name, network_ms);

@@ -18,7 +18,6 @@ pub(super) struct Decision {
     no_lock_suffices: bool,
     strategy: Option<Strategy>,
     missing: Vec<String>,
-    /// The command that makes the missing runs.
     command: Option<String>,
     evidence: Vec<String>,
 }
@@ -30,7 +29,6 @@ struct Strategy {
     needs: &'static str,
 }
 
-/// The rows of the decision table, in the order of the situations.
 pub(super) fn decisions(recommendation: &Recommendation) -> Vec<Decision> {
     let describe = |name: &String| {
         let found = recommendation.assessments.iter().find(|it| it.info.name == *name);
@@ -47,7 +45,7 @@ pub(super) fn decisions(recommendation: &Recommendation) -> Vec<Decision> {
             Answer::Incomplete { missing } => ("incomplete", None, missing.as_slice()),
         };
         Decision {
-            condition: decision.situation.condition(),
+            condition: decision.situation.title(),
             kind,
             no_lock_suffices: decision.situation == Situation::CannotCompareTokens,
             strategy,
@@ -66,9 +64,7 @@ struct Cell {
     class: &'static str,
     symbol: &'static str,
     text: String,
-    /// The second line.
     detail: Option<String>,
-    /// The number of a footnote.
     note: Option<usize>,
 }
 
@@ -195,7 +191,6 @@ fn figures(
 /// The table of strategies under faults, and its footnotes.
 #[derive(Debug, Serialize)]
 pub(super) struct Faults {
-    /// Names and titles.
     columns: Vec<(&'static str, &'static str)>,
     rows: Vec<(String, Vec<Cell>)>,
     notes: Vec<String>,
@@ -246,7 +241,6 @@ pub(super) struct RunRow<'a> {
     figures: Vec<String>,
 }
 
-/// All runs, in the order in which they were made.
 pub(super) fn runs(contest: &Contest) -> Vec<RunRow<'_>> {
     let rows = contest.runs.iter().map(|run| {
         let Run { outcome, workload, .. } = run;

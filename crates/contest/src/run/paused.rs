@@ -28,10 +28,8 @@ use crate::{
 
 /// How long it may take until the applicant is inside.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The volunteer of the paused applicant.
 const VOLUNTEER: i64 = 1;
 
-/// What a child process is to do.
 #[derive(Debug, Serialize, Deserialize)]
 struct ApplicantConfig {
     strategy: Kind,
@@ -41,7 +39,6 @@ struct ApplicantConfig {
     timeout: Duration,
 }
 
-/// What a child process reports at its end.
 #[derive(Debug, Serialize, Deserialize)]
 struct ApplicantReport {
     result: Result<Reply, String>,
@@ -51,7 +48,6 @@ struct ApplicantReport {
     commands: u64,
 }
 
-/// The paused applicant.
 pub(super) struct Paused {
     setup: Arc<Setup>,
     start: Instant,
@@ -100,7 +96,6 @@ impl Paused {
     }
 }
 
-/// A task that waits.
 async fn task_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     let pause = Arc::<Pause>::default();
     let task = tokio::spawn(setup.clone().apply(setup.first, VOLUNTEER, Some(pause.clone())));
@@ -111,7 +106,6 @@ async fn task_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     Ok(Inner::Task { pause, task })
 }
 
-/// A child process that is stopped.
 async fn child_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     let failed = |error: std::io::Error| format!("no applicant process starts: {error}");
     let program = std::env::current_exe().map_err(failed)?;

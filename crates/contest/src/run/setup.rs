@@ -19,22 +19,17 @@ use crate::{
 /// The connections of an application, as many as common pools open by default.
 const CONNECTIONS: u32 = 10;
 
-/// What all runs share.
 pub(crate) struct Environment {
-    /// The database.
     pub(crate) database: Database,
     /// A connection that no applicant uses.
     pub(crate) admin: Pool,
-    /// Where masters come from.
     pub(crate) source: Source,
     /// The masters of runs that break none.
     shared: Option<MasterSet>,
-    /// The id of the next recruitment.
     next: i64,
 }
 
 impl Environment {
-    /// Connects to the database.
     pub(crate) async fn new(database: Database, source: Source) -> Result<Self, String> {
         let admin = Pool::connect(&database.target, 1).await;
         let admin = admin.map_err(|error| error.to_string())?;
@@ -42,18 +37,15 @@ impl Environment {
     }
 }
 
-/// What one run needs.
 pub(super) struct Setup {
     pub(super) kind: Kind,
     pub(super) strategy: Strategy,
     pub(super) pool: Pool,
     pub(super) tally: Tally,
-    /// The id of the first recruitment.
     pub(super) first: i64,
     pub(super) applicants: i64,
     pub(super) context: Context,
     pub(super) target: Target,
-    /// How long an applicant tries.
     pub(super) timeout: Duration,
     /// What child processes sent to the database, and to Redis.
     pub(super) child_statements: AtomicU64,
@@ -66,7 +58,6 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Starts and connects.
     pub(super) async fn set_up(environment: &mut Environment, plan: &Plan) -> Result<Self, String> {
         let shape = plan.workload.shape();
         let first = environment.next;
@@ -132,7 +123,6 @@ impl Setup {
         })
     }
 
-    /// One volunteer applies.
     pub(super) async fn apply(
         self: Arc<Self>,
         recruitment: i64,
@@ -160,7 +150,6 @@ impl Setup {
     }
 }
 
-/// Starts a proxy in front of each master.
 fn proxied(
     masters: &MasterSet,
     delay: Duration,

@@ -41,7 +41,6 @@ impl Queue {
     }
 }
 
-/// Applies requests until the queue is dropped.
 async fn work(mut jobs: mpsc::Receiver<Job>) {
     while let Some((application, reply)) = jobs.recv().await {
         let result = sign_up(&application, || true).await;

@@ -10,7 +10,6 @@ use super::{
     sql::{free, sign_up, write_if_unchanged},
 };
 
-/// Holds a lease of a quorum of masters.
 pub(crate) struct Quorum {
     lock: Redlock,
     /// The replies to the connection's own commands, which no applicant caused.
@@ -32,7 +31,6 @@ impl Quorum {
         Ok(Self { connecting: replies(&lock), lock, fenced })
     }
 
-    /// The connections to masters.
     pub(super) fn connections(&self) -> u64 {
         self.lock.stats().masters.len() as u64
     }
@@ -57,7 +55,6 @@ impl Quorum {
         result
     }
 
-    /// Ends the clean-ups of the lock.
     pub(super) async fn finish(&self) {
         // A master that is down keeps its keys until they expire.
         let _unfinished = self.lock.shutdown(Duration::from_secs(1)).await;

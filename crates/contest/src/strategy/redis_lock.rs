@@ -149,7 +149,6 @@ impl RedisLock {
         self.commands.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sends one command.
     async fn query<T, F>(
         &self,
         send: impl FnOnce(MultiplexedConnection) -> F,
@@ -182,12 +181,10 @@ impl RedisLock {
     }
 }
 
-/// The channel of a lock's releases.
 fn channel(key: &str) -> String {
     format!("{key}:released")
 }
 
-/// An error of a lock.
 pub(super) fn lock_error(error: impl fmt::Display) -> ApplyError {
     ApplyError::Lock(error.to_string())
 }

@@ -6,12 +6,10 @@ use crate::database::{Session, SqlError};
 
 const INSERT: &str = "INSERT INTO applicant (recruitment_id, volunteer_id) VALUES (?, ?)";
 
-/// Inserts the applicant.
 async fn insert(session: &mut Session, application: &Application) -> Result<u64, SqlError> {
     session.execute(INSERT, &[application.recruitment, application.volunteer]).await
 }
 
-/// Commits what was written and replies.
 async fn accept(session: &mut Session) -> Result<Reply, ApplyError> {
     session.commit().await?;
     Ok(Reply::Accepted)
@@ -51,7 +49,6 @@ pub(super) fn free(row: &[i64]) -> Option<i64> {
     (count < capacity).then_some(*count)
 }
 
-/// The statement that reads without a lock.
 const READ: &str = "SELECT applicant_count, capacity FROM recruitment WHERE id = ?";
 
 async fn transaction(
@@ -76,7 +73,6 @@ pub(super) async fn sign_up(
     transaction(&mut session, application, READ, still_held).await
 }
 
-/// Signs up with a strategy that needs nothing but the database.
 pub(super) async fn apply(kind: Kind, application: &Application) -> Result<Reply, ApplyError> {
     // The read locks the recruitment's row until the commit.
     const FOR_UPDATE: &str =

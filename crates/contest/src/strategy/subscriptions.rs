@@ -32,7 +32,6 @@ impl Subscriptions {
         Self { client, channels: Channels::default(), sink: Arc::default() }
     }
 
-    /// Subscribes for one more waiter.
     pub(super) async fn join(&self, channel: &str) -> Result<Arc<Notify>, ApplyError> {
         let mut sink = self.sink.lock().await;
         let (woken, is_first) = {
@@ -51,7 +50,6 @@ impl Subscriptions {
         Ok(woken)
     }
 
-    /// Unsubscribes after the last waiter.
     pub(super) async fn leave(&self, channel: &str) {
         let mut sink = self.sink.lock().await;
         let is_last = {

@@ -11,7 +11,6 @@ use crate::support::{
     Out, eventually, mariadb_is_installed, one_at_a_time, program, temporary_directories, text,
 };
 
-/// Sends a signal to the program alone.
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
     assert!(status.unwrap().success());
