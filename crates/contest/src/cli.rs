@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, Subcommand};
 
 use crate::{
     contest,
@@ -142,10 +142,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output.
             let _printed = error.print();
-            return match error.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-                _ => ExitCode::from(code::USAGE),
-            };
+            return ExitCode::from(if error.use_stderr() { code::USAGE } else { 0 });
         }
     };
     if options.list {

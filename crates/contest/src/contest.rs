@@ -3,12 +3,11 @@
 use std::{
     fmt::Display,
     fs, io,
-    io::IsTerminal,
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
@@ -207,13 +206,9 @@ fn print_header(contest: &Contest, notes: &[String], runs: usize) {
     println!("runs:     {runs}\n");
 }
 
+/// A progress bar, which is hidden if standard error is no terminal.
 fn progress(runs: usize) -> ProgressBar {
-    let runs = u64::try_from(runs).unwrap_or(u64::MAX);
-    let bar = if io::stderr().is_terminal() {
-        ProgressBar::new(runs)
-    } else {
-        ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::hidden())
-    };
+    let bar = ProgressBar::new(u64::try_from(runs).unwrap_or(u64::MAX));
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:<36} {elapsed}") {
         bar.set_style(style);
     }

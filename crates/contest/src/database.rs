@@ -16,6 +16,7 @@ use std::{
 };
 
 use redquorum_rig::Process;
+use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 
 pub(crate) use connection::{Pool, Session, SqlError};
 pub(crate) use schema::{count, create_recruitments};
@@ -138,7 +139,12 @@ fn open_sqlite(keep_in: Option<&Path>) -> Result<Database, String> {
     }
     fs::create_dir_all(&parent).and_then(|()| fs::File::create_new(&file)).map_err(place)?;
     Ok(Database {
-        target: Target::sqlite(&file),
+        target: Target {
+            product: Product::Sqlite,
+            url: SqliteConnectOptions::new().filename(&file).to_url_lossy().into(),
+            name: file.display().to_string(),
+            relax_snapshots: false,
+        },
         server: Server {
             product: "SQLite".to_owned(),
             version: String::new(),

@@ -9,7 +9,6 @@ mod setup;
 
 use std::{
     sync::Arc,
-    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
@@ -23,6 +22,7 @@ use setup::Setup;
 use crate::{
     database::{Pool, SqlError, count},
     fault::{TIMEOUT, not_offered},
+    masters::Verb,
     results::{Fault, Figures, Outcome, Workload},
     strategy::Kind,
 };
@@ -77,15 +77,14 @@ async fn until_dead(admin: &Pool) -> String {
 async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures, String> {
     let shape = plan.workload.shape();
     let setup = Arc::new(Setup::set_up(environment, plan).await?);
-    let sent = || setup.pool.statements() + setup.child_statements.load(Ordering::Relaxed);
+    let sent = || setup.pool.statements() + setup.tally.counts().child_statements;
     let (before, start) = (sent(), Instant::now());
     let result = apply(&setup, plan).await;
     let end = Instant::now();
     let statements = sent() - before;
     let connections = setup.pool.most_in_use() + setup.strategy.redis_connections();
     setup.strategy.finish().await;
-    let child_commands = setup.child_commands.load(Ordering::Relaxed);
-    let commands = setup.strategy.redis_commands() + child_commands;
+    let commands = setup.strategy.redis_commands() + setup.tally.counts().child_commands;
     setup.pool.close().await;
     result?;
     let counted = count(&environment.admin, setup.first, shape.recruitments).await;
@@ -187,22 +186,22 @@ async fn break_master(
         result = join_all(applicants) => return result,
     }
     if fault == Fault::MasterKilled {
-        return setup.masters()?.kill();
+        return setup.masters()?.first(Verb::Kill);
     }
-    setup.masters()?.pause()?;
+    setup.masters()?.first(Verb::Pause)?;
     tokio::time::sleep(HANG).await;
-    setup.masters()?.resume()
+    setup.masters()?.first(Verb::Resume)
 }
 
 /// Pauses one applicant inside its critical section, injects the fault, lets others apply, resumes
 /// the first one, which writes, and lets the rest apply.
 async fn with_a_paused_applicant(setup: &Arc<Setup>, fault: Fault) -> Result<(), String> {
     if fault == Fault::ReplicaPromoted {
-        setup.masters()?.lag()?;
+        setup.masters()?.first(Verb::Lag)?;
     }
     let mut first = paused::Paused::start(setup, fault).await?;
     match fault {
-        Fault::RedisRestart => setup.masters()?.restart()?,
+        Fault::RedisRestart => setup.masters()?.first(Verb::Restart)?,
         Fault::ReplicaPromoted => setup.fail_over()?,
         _ => {}
     }

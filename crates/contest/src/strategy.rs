@@ -7,7 +7,6 @@ mod sql;
 mod subscriptions;
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -74,29 +73,16 @@ pub(crate) enum Reply {
     Refused,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApplyError {
-    Sql(SqlError),
+    #[error(transparent)]
+    Sql(#[from] SqlError),
     /// The lock was not acquired, or was lost.
+    #[error("{0}")]
     Lock(String),
-    /// Another applicant was faster: the version or the fencing token has changed.
+    /// The version or the fencing token has changed.
+    #[error("another applicant was faster")]
     Conflict,
-}
-
-impl From<SqlError> for ApplyError {
-    fn from(error: SqlError) -> Self {
-        Self::Sql(error)
-    }
-}
-
-impl fmt::Display for ApplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sql(error) => error.fmt(f),
-            Self::Lock(why) => f.write_str(why),
-            Self::Conflict => f.write_str("another applicant was faster"),
-        }
-    }
 }
 
 /// Pauses an applicant inside its critical section, the first time.

@@ -22,6 +22,9 @@ pub(crate) struct Counts {
     pub(crate) errors: u64,
     pub(crate) deadlocks: u64,
     pub(crate) retries: u64,
+    /// What child processes sent to the database, and to Redis.
+    pub(crate) child_statements: u64,
+    pub(crate) child_commands: u64,
     pub(crate) last_error: Option<String>,
     accepted: Vec<Instant>,
     latencies: Vec<f64>,

@@ -1,7 +1,6 @@
 //! Connections to either database, the transactions on them, and a count of their statements.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -29,27 +28,20 @@ const MARIADB: [&str; 3] = [
 const SQLITE: [&str; 2] = ["PRAGMA busy_timeout = 30000", "PRAGMA journal_mode = WAL"];
 
 /// Why a statement failed, as far as a strategy handles it differently.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SqlError {
-    /// The database rolled the transaction back to end a deadlock.
+    /// The database rolled the transaction back to end it.
+    #[error("deadlock")]
     Deadlock,
+    #[error("a lock was not granted in time")]
     LockTimeout,
-    /// A unique key exists.
+    #[error("the row exists")]
     Duplicate,
     /// The connection broke, so that the outcome of a commit is unknown.
+    #[error("{0}")]
     Disconnected(String),
+    #[error("{0}")]
     Other(String),
-}
-
-impl fmt::Display for SqlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deadlock => f.write_str("deadlock"),
-            Self::LockTimeout => f.write_str("a lock was not granted in time"),
-            Self::Duplicate => f.write_str("the row exists"),
-            Self::Disconnected(why) | Self::Other(why) => f.write_str(why),
-        }
-    }
 }
 
 impl From<sqlx::Error> for SqlError {

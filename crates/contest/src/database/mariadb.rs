@@ -13,7 +13,7 @@ use sqlx::{
     ConnectOptions, Connection, Row, mysql::MySqlConnectOptions, mysql::MySqlDatabaseError,
 };
 
-use super::{Database, Place, Target, temporary_path};
+use super::{Database, Place, Product, Target, temporary_path};
 use crate::results::Server;
 
 /// The oldest versions that the contest was written for.
@@ -151,8 +151,9 @@ pub(super) async fn create_database(
     let _closed = connection.close().await;
     let note = "innodb_snapshot_isolation is off in the contest's sessions".to_owned();
     let relax_snapshots = strict.is_some();
+    let url = options.database(&name).to_url_lossy().into();
     Ok(Database {
-        target: Target { relax_snapshots, ..Target::mariadb(&options.database(&name)) },
+        target: Target { product: Product::MariaDb, url, name, relax_snapshots },
         server: Server { product, version, place: place.to_owned() },
         notes: relax_snapshots.then_some(note).into_iter().collect(),
         place: Place::Remote,

@@ -2,12 +2,11 @@
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    path::Path,
     str::FromStr,
 };
 
 use serde::{Deserialize, Serialize};
-use sqlx::{ConnectOptions, mysql::MySqlConnectOptions, sqlite::SqliteConnectOptions};
+use sqlx::{ConnectOptions, mysql::MySqlConnectOptions};
 
 use super::{container, mariadb};
 
@@ -28,24 +27,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    pub(super) fn mariadb(options: &MySqlConnectOptions) -> Self {
-        Self {
-            product: Product::MariaDb,
-            url: options.to_url_lossy().into(),
-            name: options.get_database().unwrap_or_default().to_owned(),
-            relax_snapshots: false,
-        }
-    }
-
-    pub(super) fn sqlite(file: &Path) -> Self {
-        Self {
-            product: Product::Sqlite,
-            url: SqliteConnectOptions::new().filename(file).to_url_lossy().into(),
-            name: file.display().to_string(),
-            relax_snapshots: false,
-        }
-    }
-
     pub(super) fn options(&self) -> Option<MySqlConnectOptions> {
         self.url.parse().ok().filter(|_| self.product == Product::MariaDb)
     }

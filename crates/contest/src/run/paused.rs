@@ -6,7 +6,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -88,9 +88,9 @@ impl Paused {
             let mut counts = setup.tally.counts();
             counts.retries += report.retries;
             counts.deadlocks += report.deadlocks;
+            counts.child_statements += report.statements;
+            counts.child_commands += report.commands;
         }
-        setup.child_statements.fetch_add(report.statements, Ordering::Relaxed);
-        setup.child_commands.fetch_add(report.commands, Ordering::Relaxed);
         setup.tally.end(self.start, report.result);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What a run needs: connections, masters, proxies in front of both, and the strategy.
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -47,9 +47,6 @@ pub(super) struct Setup {
     pub(super) context: Context,
     pub(super) target: Target,
     pub(super) timeout: Duration,
-    /// What child processes sent to the database, and to Redis.
-    pub(super) child_statements: AtomicU64,
-    pub(super) child_commands: AtomicU64,
     /// Masters of this run alone.
     own: Option<MasterSet>,
     pub(super) database_proxy: Option<Proxy>,
@@ -115,8 +112,6 @@ impl Setup {
             context,
             target,
             timeout: plan.fault.map_or(TIMEOUT, Fault::timeout),
-            child_statements: AtomicU64::new(0),
-            child_commands: AtomicU64::new(0),
             own,
             database_proxy,
             proxies,
@@ -160,14 +155,14 @@ fn proxied(
     let mut proxies = Vec::new();
     for (url, upstream) in addresses.all.iter_mut().zip(&all) {
         let proxy = start(*upstream)?;
-        *url = redirected(url, proxy.address());
+        *url = redirected(url, proxy.address())?;
         proxies.push(proxy);
     }
     if all.first() == Some(&single) {
         addresses.single.clone_from(&addresses.all[0]);
     } else {
         let proxy = start(single)?;
-        addresses.single = redirected(&addresses.single, proxy.address());
+        addresses.single = redirected(&addresses.single, proxy.address())?;
         proxies.push(proxy);
     }
     Ok(proxies)
