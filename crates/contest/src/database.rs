@@ -30,7 +30,6 @@ pub(crate) struct Database {
     pub(crate) target: Target,
     pub(crate) server: Server,
     pub(crate) notes: Vec<String>,
-    /// What runs it, and what removes it.
     place: Place,
 }
 
@@ -85,7 +84,6 @@ impl Database {
         connected.is_ok_and(|result| result.is_ok())
     }
 
-    /// Why the server ended, from its log.
     pub(crate) fn log(&self) -> String {
         match &self.place {
             Place::Private(process) => process.log(),

@@ -17,24 +17,17 @@ impl Fault {
 
     /// The TTL of locks while it happens: short only where locks are to expire.
     pub(crate) const fn ttl(self) -> Duration {
-        match self {
-            Self::PausePastTtl => Duration::from_secs(1),
-            _ => TTL,
-        }
+        if let Self::PausePastTtl = self { Duration::from_secs(1) } else { TTL }
     }
 
     pub(crate) const fn timeout(self) -> Duration {
-        match self {
-            Self::MasterKilled => Duration::from_secs(3),
-            _ => TIMEOUT,
-        }
+        if let Self::MasterKilled = self { Duration::from_secs(3) } else { TIMEOUT }
     }
 }
 
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a strategy under a fault cannot be shown on this database and these masters.
 pub(crate) fn not_offered(
     kind: Kind,
     fault: Option<Fault>,
@@ -106,7 +99,6 @@ pub(crate) fn expectation(
     }
 }
 
-/// How figures differ from an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Expected,

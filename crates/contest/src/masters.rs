@@ -127,7 +127,6 @@ pub(crate) struct MasterSet {
     pub(crate) addresses: Addresses,
 }
 
-/// What may be done to a master.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Verb {
     Kill,

@@ -85,7 +85,6 @@ impl Shared {
         }
     }
 
-    /// Whether these bytes hold the commit whose reply is to be lost.
     fn loses_reply_of(&self, bytes: &[u8]) -> bool {
         const COMMIT: &[u8] = b"COMMIT";
         if self.lose_commit.load(Ordering::SeqCst) == 0
@@ -171,7 +170,6 @@ fn read_all(mut stream: TcpStream, mut pass: impl FnMut(&[u8]) -> bool) {
 mod tests {
     use super::*;
 
-    /// A server that replies to each request with the same bytes.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();

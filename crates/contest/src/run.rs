@@ -142,7 +142,6 @@ async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// Each of these volunteers applies once, all at the same time.
 fn rush(setup: &Arc<Setup>, volunteers: std::ops::RangeInclusive<i64>) -> JoinSet<()> {
     let mut applicants = JoinSet::new();
     for volunteer in volunteers {
@@ -175,7 +174,6 @@ async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     join_all(&mut users).await
 }
 
-/// Breaks the first master after some applications were accepted.
 async fn break_master(
     setup: &Arc<Setup>,
     fault: Fault,

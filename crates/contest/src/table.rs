@@ -8,7 +8,6 @@ use crate::{
     strategy::Kind,
 };
 
-/// What one table is about.
 type Key = (Workload, Option<Fault>, u32);
 
 const COLUMNS: [&str; 17] = [

@@ -135,7 +135,6 @@ impl Pool {
         Ok(())
     }
 
-    /// A connection, out of a transaction.
     pub(crate) async fn session(&self) -> Result<Session, SqlError> {
         let connection = Box::pin(self.inner.acquire()).await?;
         let usage = self.usage.clone();
@@ -144,7 +143,6 @@ impl Pool {
         Ok(Session { connection, product, usage, state, unusable: false })
     }
 
-    /// Fails if the server does not reply.
     pub(crate) async fn ping(&self) -> Result<(), SqlError> {
         self.session().await?.fetch("SELECT 1", &[]).await.map(|_| ())
     }
@@ -212,7 +210,6 @@ impl Session {
         if state == State::Open { self.raw(sql).await } else { Ok(()) }
     }
 
-    /// The first row, its columns as integers.
     pub(crate) async fn fetch(
         &mut self,
         sql: &'static str,
@@ -225,7 +222,6 @@ impl Session {
         self.checked(row).await
     }
 
-    /// The first column of the first row as text.
     pub(crate) async fn fetch_text(&mut self, sql: &'static str) -> Result<String, SqlError> {
         let row = self.connection.fetch_one(sql).await;
         self.checked(row.and_then(|row| row.try_get(0))).await
@@ -247,7 +243,6 @@ impl Session {
         self.checked(result.map(|done| done.rows_affected())).await
     }
 
-    /// Has the connection closed instead of returned to the pool.
     pub(crate) fn close_on_drop(&mut self) {
         self.unusable = true;
     }

@@ -16,7 +16,6 @@ use sqlx::{
 use super::{Database, Place, Product, Target, temporary_path};
 use crate::results::Server;
 
-/// The oldest versions that the contest was written for.
 const OLDEST: [(&str, (u32, u32)); 2] = [("MariaDB", (10, 5)), ("MySQL", (8, 0))];
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -54,7 +53,6 @@ pub(super) async fn start_private() -> Result<Database, String> {
     Ok(database)
 }
 
-/// A server that this contest started.
 pub(super) fn local(port: u16, user: &str, password: &str) -> MySqlConnectOptions {
     let options = MySqlConnectOptions::new().host("127.0.0.1").port(port);
     options.username(user).password(password).disable_statement_logging()

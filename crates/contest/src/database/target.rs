@@ -16,7 +16,6 @@ pub(crate) enum Product {
     Sqlite,
 }
 
-/// What to connect to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Target {
     pub(crate) product: Product,

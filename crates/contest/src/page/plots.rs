@@ -42,7 +42,6 @@ struct Tick {
 struct Row {
     strategy: String,
     y: f64,
-    /// Whether the strategy was wrong while nothing failed.
     is_wrong: bool,
     bar: Option<Bar>,
     marks: Option<Marks>,
@@ -106,7 +105,6 @@ impl Panel {
     }
 }
 
-/// Rounds a coordinate to what a screen can show.
 fn round(coordinate: f64) -> f64 {
     (coordinate * 10.0).round() / 10.0
 }
@@ -119,7 +117,6 @@ fn measured(contest: &Contest) -> impl Iterator<Item = (&str, u32, &Figures)> {
     })
 }
 
-/// The figures of a strategy at a network latency.
 fn of_strategy<'a>(
     contest: &'a Contest,
     strategy: &'a str,
@@ -190,14 +187,11 @@ fn ratio_ticks(largest: f64, x: impl Fn(f64) -> f64) -> Vec<Tick> {
 }
 
 pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
-    let quantiles = |network_ms: u32| -> Vec<Option<Quantiles>> {
+    let quantiles = |network_ms: u32| {
         let of_one = |it: &Assessment| medians(contest, &it.info.name, network_ms);
-        assessments.iter().map(of_one).collect()
+        (network_ms, assessments.iter().map(of_one).collect::<Vec<_>>())
     };
-    let panels: Vec<_> = latencies(contest)
-        .into_iter()
-        .map(|network_ms| (network_ms, quantiles(network_ms)))
-        .collect();
+    let panels: Vec<_> = latencies(contest).into_iter().map(quantiles).collect();
     let all = panels.iter().flat_map(|(_, quantiles)| quantiles.iter().flatten().flatten());
     let Some(scale) = Scale::of(&all.copied().collect::<Vec<_>>()) else { return Vec::new() };
     let marks = |[p50, p95, p99]: Quantiles| Marks {
@@ -223,10 +217,8 @@ pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Pane
     panels.into_iter().map(panel).collect()
 }
 
-/// p50, p95 and p99 in milliseconds.
 type Quantiles = [f64; 3];
 
-/// The median of each quantile over the repetitions.
 fn medians(contest: &Contest, strategy: &str, network_ms: u32) -> Option<Quantiles> {
     // A logarithmic scale has no place for zero.
     let of = |quantile: fn(&Latency) -> f64| {

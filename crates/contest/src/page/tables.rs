@@ -84,12 +84,11 @@ impl Cell {
             Verdict::Failed(error) => (error, Self::new("none", "!", "not completed")),
             _ => return Self::new("none", "?", "not run"),
         };
-        let known = notes.iter().position(|note| *note == reason);
-        let index = known.unwrap_or_else(|| {
-            notes.push(reason);
-            notes.len() - 1
-        });
-        Self { note: Some(index + 1), ..cell }
+        if !notes.contains(&reason) {
+            notes.push(reason.clone());
+        }
+        let index = notes.iter().position(|note| *note == reason);
+        Self { note: index.map(|index| index + 1), ..cell }
     }
 }
 
@@ -170,8 +169,7 @@ fn figures(
         return Vec::new();
     }
     let largest = |of: fn(&Figures) -> u64| measured.iter().map(|it| of(it)).max().unwrap_or(0);
-    let figure = |number: u64| (count(number), if number == 0 { "zero" } else { "" });
-    let bad = |number: u64| (count(number), if number == 0 { "zero" } else { "bad" });
+    let figure = |number, class| (count(number), if number == 0 { "zero" } else { class });
     let rows = measured.iter().map(|it| it.rows);
     let signed_up = match workload {
         Workload::Rush | Workload::LastPlace => range(rows),
@@ -181,14 +179,13 @@ fn figures(
     let is_wrong = violations.unsold > 0 || violations.oversold > 0;
     vec![
         (signed_up, if is_wrong { "bad" } else { "" }),
-        bad(violations.oversold),
-        bad(violations.lost_updates),
-        figure(largest(|it| it.deadlocks)),
-        figure(largest(|it| it.retries)),
+        figure(violations.oversold, "bad"),
+        figure(violations.lost_updates, "bad"),
+        figure(largest(|it| it.deadlocks), ""),
+        figure(largest(|it| it.retries), ""),
     ]
 }
 
-/// The table of strategies under faults, and its footnotes.
 #[derive(Debug, Serialize)]
 pub(super) struct Faults {
     columns: Vec<(&'static str, &'static str)>,
@@ -199,11 +196,11 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn new(assessments: &[Assessment]) -> Self {
         let mut notes = Vec::new();
-        let mut row = |it: &Assessment| {
+        let row = |it: &Assessment| {
             let cells = it.faults.iter().map(|(_, summary)| under_fault(summary, &mut notes));
             (it.info.name.clone(), cells.collect())
         };
-        let rows = assessments.iter().map(&mut row).collect();
+        let rows = assessments.iter().map(row).collect();
         Self { columns: Fault::ALL.map(|it| (it.name(), it.title())).into(), rows, notes }
     }
 }

@@ -226,8 +226,8 @@ struct Candidate<'a> {
 
 impl<'a> Candidate<'a> {
     fn new(assessment: &'a Assessment, situation: Situation) -> Self {
-        let (rejection, missing, caveats) = (None, Vec::new(), Vec::new());
-        let mut this = Self { assessment, rejection, missing, caveats };
+        let mut this =
+            Self { assessment, rejection: None, missing: Vec::new(), caveats: Vec::new() };
         for workload in Workload::ALL {
             // Without these, nothing is known about a strategy.
             let needed = matches!(workload, Workload::Rush | Workload::LastPlace);

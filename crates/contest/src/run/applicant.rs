@@ -11,7 +11,6 @@ use crate::{
 const ATTEMPTS: u32 = 500;
 const MAX_PAUSE_MS: u64 = 32;
 
-/// Applies until there is a reply, with back-off between attempts.
 pub(super) async fn apply(
     strategy: &Strategy,
     kind: Kind,

@@ -26,7 +26,6 @@ use crate::{
     tally::Tally,
 };
 
-/// How long it may take until the applicant is inside.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(15);
 const VOLUNTEER: i64 = 1;
 

@@ -131,7 +131,6 @@ impl Setup {
         self.tally.end(start, applying.await);
     }
 
-    /// The masters that this run may break.
     pub(super) fn masters(&self) -> Result<&MasterSet, String> {
         self.own.as_ref().ok_or_else(|| "there are no masters to break".to_owned())
     }

@@ -14,7 +14,6 @@ pub(crate) struct Quorum {
     lock: Redlock,
     /// The replies to the connection's own commands, which no applicant caused.
     connecting: u64,
-    /// Whether the fencing token of the lease is presented to the database.
     fenced: bool,
 }
 
@@ -43,14 +42,14 @@ impl Quorum {
     pub(super) async fn apply(&self, application: &Application) -> Result<Reply, ApplyError> {
         let resource = application.recruitment.to_string();
         let acquire = self.lock.acquire(resource).wait(application.remaining());
+        let (lease, result);
         if self.fenced {
-            let lease = acquire.fenced().await.map_err(lock_error)?;
-            let result = sign_up_fenced(application, &lease).await;
-            let _ = lease.release().await;
-            return result;
+            lease = acquire.fenced().await.map_err(lock_error)?;
+            result = sign_up_fenced(application, &lease).await;
+        } else {
+            lease = acquire.await.map_err(lock_error)?;
+            result = sign_up(application, || !lease.is_lost()).await;
         }
-        let lease = acquire.await.map_err(lock_error)?;
-        let result = sign_up(application, || !lease.is_lost()).await;
         let _ = lease.release().await;
         result
     }

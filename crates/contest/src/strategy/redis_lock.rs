@@ -22,15 +22,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nil: granted; else the TTL of the key that is in the way.
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
                        return nil end return redis.call('PTTL', KEYS[1])";
-/// Deletes the key if it is still ours.
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                        return redis.call('DEL', KEYS[1]) else return 0 end";
-/// Deletes the key if it is still ours, and wakes a waiter.
 const RELEASE_AND_WAKE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                        redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[2], '0') return 1 \
                        else return 0 end";
 
-/// Locks on one Redis, connected to again after an error.
 pub(crate) struct RedisLock {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,

@@ -10,11 +10,6 @@ async fn insert(session: &mut Session, application: &Application) -> Result<u64,
     session.execute(INSERT, &[application.recruitment, application.volunteer]).await
 }
 
-async fn accept(session: &mut Session) -> Result<Reply, ApplyError> {
-    session.commit().await?;
-    Ok(Reply::Accepted)
-}
-
 /// Reads the counter, checks the capacity, inserts the applicant, and writes the counter that it
 /// has read plus one: in the transaction that has begun, without its commit. If no place is left,
 /// the transaction is rolled back.
@@ -58,13 +53,12 @@ async fn transaction(
     still_held: impl Fn() -> bool,
 ) -> Result<Reply, ApplyError> {
     session.begin().await?;
-    match write_uncommitted(session, application, read, still_held).await? {
-        Reply::Accepted => accept(session).await,
-        Reply::Refused => Ok(Reply::Refused),
-    }
+    let reply = write_uncommitted(session, application, read, still_held).await?;
+    // Does nothing after a rollback.
+    session.commit().await?;
+    Ok(reply)
 }
 
-/// Signs up on a connection of its own, under a lock that was acquired elsewhere.
 pub(super) async fn sign_up(
     application: &Application,
     still_held: impl Fn() -> bool,
@@ -124,10 +118,10 @@ pub(super) async fn write_if_unchanged(
         return Err(ApplyError::Conflict);
     }
     insert(session, application).await?;
-    accept(session).await
+    session.commit().await?;
+    Ok(Reply::Accepted)
 }
 
-/// The database reads, checks and writes the counter in one statement.
 async fn atomic_update(
     session: &mut Session,
     application: &Application,
@@ -142,7 +136,8 @@ async fn atomic_update(
     }
     application.pause_point().await;
     insert(session, application).await?;
-    accept(session).await
+    session.commit().await?;
+    Ok(Reply::Accepted)
 }
 
 /// `GET_LOCK`: a lock of the database server by name. It belongs to the connection, not to the
@@ -171,9 +166,7 @@ async fn named_lock(
     if release_early {
         session.fetch(RELEASE, &name).await?;
     }
-    if reply == Reply::Accepted {
-        session.commit().await?;
-    }
+    session.commit().await?;
     if !release_early {
         session.fetch(RELEASE, &name).await?;
     }

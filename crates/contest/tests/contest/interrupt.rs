@@ -29,7 +29,6 @@ fn assert_nothing_is_left() {
     eventually("nothing is left", || servers().is_empty() && temporary_directories().is_empty());
 }
 
-/// Starts a contest and lets it run for a while.
 fn started(out: &Out, args: &str, ms: u64) -> Child {
     let child = program(out, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     thread::sleep(Duration::from_millis(ms));
