@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, Subcommand};
 
 use crate::{
     contest,
@@ -95,7 +95,6 @@ Exit codes:
    70  an error of the contest itself
   130  interrupted; contest.json is partial";
 
-/// The exit codes.
 pub(crate) mod code {
     pub(crate) const WRONG: u8 = 1;
     pub(crate) const NOT_CAUGHT: u8 = 2;
@@ -105,13 +104,11 @@ pub(crate) mod code {
     pub(crate) const INTERRUPTED: u8 = 130;
 }
 
-/// A value of `--fault`.
 fn fault(name: &str) -> Result<Option<Fault>, String> {
     if name == "none" { Ok(None) } else { name.parse().map(Some) }
 }
 
 impl Options {
-    /// The chosen strategies, in the order of the tables.
     pub(crate) fn kinds(&self) -> Vec<Kind> {
         let chosen = |kind: &Kind| self.strategy.is_empty() || self.strategy.contains(kind);
         Kind::ALL.into_iter().filter(chosen).collect()
@@ -126,7 +123,6 @@ impl Options {
         Workload::ALL.into_iter().filter(|one| all || self.workload.contains(one)).collect()
     }
 
-    /// The chosen faults.
     pub(crate) fn faults(&self) -> Vec<Fault> {
         if self.quick {
             return vec![Fault::PausePastTtl];
@@ -146,10 +142,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output.
             let _printed = error.print();
-            return match error.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
-                _ => ExitCode::from(code::USAGE),
-            };
+            return ExitCode::from(if error.use_stderr() { code::USAGE } else { 0 });
         }
     };
     if options.list {

@@ -3,12 +3,11 @@
 use std::{
     fmt::Display,
     fs, io,
-    io::IsTerminal,
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
@@ -23,7 +22,7 @@ use crate::{
 
 /// Runs the contest; returns the exit code.
 pub(crate) async fn run(options: &Options) -> u8 {
-    let mut signals = match Signals::new() {
+    let mut signals = match signals() {
         Ok(signals) => signals,
         Err(error) => return fail(code::INTERNAL, &format!("signals cannot be caught: {error}")),
     };
@@ -37,7 +36,7 @@ pub(crate) async fn run(options: &Options) -> u8 {
             Ok(ready) => ready,
             Err(error) => return fail(code::ENVIRONMENT, &error),
         },
-        () = signals.next() => return fail(code::INTERRUPTED, "interrupted before the first run"),
+        () = next(&mut signals) => return fail(code::INTERRUPTED, "interrupted before the first run"),
     };
     let plans = plans(options);
     print_header(&contest, &notes, plans.len());
@@ -45,7 +44,7 @@ pub(crate) async fn run(options: &Options) -> u8 {
     let (mut worst, progress) = (Verdict::Expected, progress(plans.len()));
     let stopped = tokio::select! {
         stopped = all(&mut environment, &plans, &mut contest, &mut worst, &progress) => stopped,
-        () = signals.next() => Some(("interrupted".to_owned(), code::INTERRUPTED)),
+        () = next(&mut signals) => Some(("interrupted".to_owned(), code::INTERRUPTED)),
     };
     progress.finish_and_clear();
     contest.seconds = start.elapsed().as_secs_f64();
@@ -56,7 +55,7 @@ pub(crate) async fn run(options: &Options) -> u8 {
         println!("\nto look at the database: {}", environment.database.how_to_look());
         if environment.database.ends_with_process() && stopped.is_none() {
             println!("Ctrl-C ends the server");
-            signals.next().await;
+            next(&mut signals).await;
         }
     }
     close(environment, options.keep).await;
@@ -96,7 +95,6 @@ async fn close(environment: Environment, kept: bool) {
     }
 }
 
-/// A contest without runs.
 fn empty(options: &Options, database: Server, masters: Server) -> Contest {
     let args: Vec<String> = std::env::args().skip(1).map(|arg| without_password(&arg)).collect();
     let command = format!("cargo contest {}", args.join(" "));
@@ -208,14 +206,9 @@ fn print_header(contest: &Contest, notes: &[String], runs: usize) {
     println!("runs:     {runs}\n");
 }
 
-/// A progress bar, if standard error is a terminal.
+/// A progress bar, which is hidden if standard error is no terminal.
 fn progress(runs: usize) -> ProgressBar {
-    let runs = u64::try_from(runs).unwrap_or(u64::MAX);
-    let bar = if io::stderr().is_terminal() {
-        ProgressBar::new(runs)
-    } else {
-        ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::hidden())
-    };
+    let bar = ProgressBar::new(u64::try_from(runs).unwrap_or(u64::MAX));
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:<36} {elapsed}") {
         bar.set_style(style);
     }
@@ -240,23 +233,14 @@ fn write(contest: &Contest, out: &Path) -> Result<(), String> {
 }
 
 /// Ctrl-C, and the end that a CI server sends.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+fn signals() -> io::Result<[Signal; 2]> {
+    Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
 }
 
-impl Signals {
-    fn new() -> io::Result<Self> {
-        let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
-    }
-
-    /// The next of them.
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+async fn next([interrupt, terminate]: &mut [Signal; 2]) {
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
     }
 }
 

@@ -16,24 +16,20 @@ use std::{
 };
 
 use redquorum_rig::Process;
+use sqlx::{ConnectOptions, sqlite::SqliteConnectOptions};
 
 pub(crate) use connection::{Pool, Session, SqlError};
-pub(crate) use schema::{Counts, count, create_recruitments};
+pub(crate) use schema::{count, create_recruitments};
 pub(crate) use target::{Choice, Product, Target};
 
 use crate::results::Server;
 use schema::create_tables;
 
-/// A database that this contest created.
 #[derive(Debug)]
 pub(crate) struct Database {
-    /// What applicants connect to.
     pub(crate) target: Target,
-    /// Its description in results.
     pub(crate) server: Server,
-    /// Notes for the header.
     pub(crate) notes: Vec<String>,
-    /// What runs it, and what removes it.
     place: Place,
 }
 
@@ -43,10 +39,11 @@ enum Place {
     Private(Process),
     /// A container, which its drop removes.
     Container(container::Container),
-    /// A database on a server of the user.
     Remote,
     /// A file, in a temporary directory that the drop of the process removes. `None`: it is kept.
-    File { _directory: Option<Process> },
+    File {
+        _directory: Option<Process>,
+    },
 }
 
 impl Database {
@@ -80,7 +77,6 @@ impl Database {
         }
     }
 
-    /// Whether the server still replies.
     pub(crate) async fn is_alive(&self) -> bool {
         const TIMEOUT: Duration = Duration::from_secs(2);
         // A pool tries again for longer where the connection is refused.
@@ -88,7 +84,6 @@ impl Database {
         connected.is_ok_and(|result| result.is_ok())
     }
 
-    /// Why the server ended, from its log.
     pub(crate) fn log(&self) -> String {
         match &self.place {
             Place::Private(process) => process.log(),
@@ -96,7 +91,6 @@ impl Database {
         }
     }
 
-    /// How to look at the database while the contest is kept.
     pub(crate) fn how_to_look(&self) -> String {
         let name = &self.target.name;
         match &self.place {
@@ -143,7 +137,12 @@ fn open_sqlite(keep_in: Option<&Path>) -> Result<Database, String> {
     }
     fs::create_dir_all(&parent).and_then(|()| fs::File::create_new(&file)).map_err(place)?;
     Ok(Database {
-        target: Target::sqlite(&file),
+        target: Target {
+            product: Product::Sqlite,
+            url: SqliteConnectOptions::new().filename(&file).to_url_lossy().into(),
+            name: file.display().to_string(),
+            relax_snapshots: false,
+        },
         server: Server {
             product: "SQLite".to_owned(),
             version: String::new(),

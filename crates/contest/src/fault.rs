@@ -17,27 +17,17 @@ impl Fault {
 
     /// The TTL of locks while it happens: short only where locks are to expire.
     pub(crate) const fn ttl(self) -> Duration {
-        match self {
-            Self::PausePastTtl => Duration::from_secs(1),
-            _ => TTL,
-        }
+        if let Self::PausePastTtl = self { Duration::from_secs(1) } else { TTL }
     }
 
-    /// How long an applicant tries.
     pub(crate) const fn timeout(self) -> Duration {
-        match self {
-            Self::MasterKilled => Duration::from_secs(3),
-            _ => TIMEOUT,
-        }
+        if let Self::MasterKilled = self { Duration::from_secs(3) } else { TIMEOUT }
     }
 }
 
-/// The TTL of locks while nothing fails.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
-/// How long an applicant tries while nothing fails.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a strategy under a fault cannot be shown on this database and these masters.
 pub(crate) fn not_offered(
     kind: Kind,
     fault: Option<Fault>,
@@ -72,7 +62,6 @@ pub(crate) fn not_offered(
     }
 }
 
-/// What a run is expected to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expectation {
     /// No lost update and no oversold place, and all places are taken.
@@ -83,11 +72,9 @@ pub(crate) enum Expectation {
     Violation,
     /// Lost updates, and deadlocks.
     ViolationAndDeadlocks,
-    /// Either.
     Anything,
 }
 
-/// What a run is expected to show.
 pub(crate) fn expectation(
     kind: Kind,
     workload: Workload,
@@ -112,10 +99,8 @@ pub(crate) fn expectation(
     }
 }
 
-/// How figures differ from an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
-    /// They do not.
     Expected,
     /// A wrong strategy, or a fault, was not caught.
     NotCaught,
@@ -124,7 +109,6 @@ pub(crate) enum Verdict {
 }
 
 impl Expectation {
-    /// Compares.
     pub(crate) fn verdict(self, figures: &Figures) -> Verdict {
         let violation = figures.lost_updates > 0 || figures.oversold > 0;
         let exact = figures.rows == figures.places && figures.counter == figures.places;

@@ -13,16 +13,15 @@ use std::{
 };
 
 use redis::{Client, ConnectionAddr, IntoConnectionInfo};
-use redquorum_rig::{RigError, SERVER_VARIABLE, find_server};
+use redquorum_rig::{SERVER_VARIABLE, find_server};
 use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
+use url::Url;
 
 use crate::results::Server;
 
-/// The masters of a quorum.
 const COUNT: usize = 5;
 
-/// Where masters are.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Addresses {
     /// The URL of the one for locks on one Redis.
@@ -31,14 +30,10 @@ pub(crate) struct Addresses {
     pub(crate) all: Vec<String>,
 }
 
-/// Where masters come from.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// Processes, started by the contest.
     Processes,
-    /// In memory.
     Memory,
-    /// Servers of the user.
     Remote(Vec<String>),
 }
 
@@ -120,21 +115,28 @@ fn socket_address(url: &str) -> Result<SocketAddr, String> {
 }
 
 /// The same URL with another host and port.
-pub(crate) fn redirected(url: &str, to: SocketAddr) -> String {
-    let rest = url.strip_prefix("redis://").unwrap_or(url);
-    let (user, host) = match rest.rsplit_once('@') {
-        Some((user, host)) => (format!("{user}@"), host),
-        None => (String::new(), rest),
-    };
-    let path = host.find('/').map_or("", |at| &host[at..]);
-    format!("redis://{user}{to}{path}")
+pub(crate) fn redirected(url: &str, to: SocketAddr) -> Result<String, String> {
+    let mut url: Url = url.parse().map_err(|error| format!("{url}: {error}"))?;
+    let moved = url.set_ip_host(to.ip()).and_then(|()| url.set_port(Some(to.port())));
+    moved.map_err(|()| format!("{url} has no host"))?;
+    Ok(url.into())
 }
 
-/// Masters that run.
 pub(crate) struct MasterSet {
     inner: Inner,
-    /// Where they are.
     pub(crate) addresses: Addresses,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Verb {
+    Kill,
+    Pause,
+    Resume,
+    /// It forgets its keys.
+    Restart,
+    /// Cuts it off from its replica.
+    Lag,
+    FailOver,
 }
 
 enum Inner {
@@ -170,7 +172,6 @@ impl MasterSet {
         Ok(Self { inner, addresses })
     }
 
-    /// The socket addresses: of the single one, and of all.
     pub(crate) fn sockets(&self) -> Result<(SocketAddr, Vec<SocketAddr>), String> {
         let all =
             self.addresses.all.iter().map(|url| socket_address(url)).collect::<Result<_, _>>()?;
@@ -178,55 +179,37 @@ impl MasterSet {
     }
 
     /// Does something to the first master, wherever it runs. Servers of the user stay as they are.
-    fn first(
-        &self,
-        process: fn(&redquorum_rig::Masters, usize) -> Result<(), RigError>,
-        in_memory: fn(&memory::Served),
-    ) -> Result<(), String> {
+    pub(crate) fn first(&self, verb: Verb) -> Result<(), String> {
         match &self.inner {
             // The rig blocks for milliseconds.
-            Inner::Processes(masters) => {
-                block_in_place(|| process(masters, 1)).map_err(|error| error.to_string())
-            }
-            Inner::Memory(served) => {
-                in_memory(served);
-                Ok(())
-            }
-            Inner::Remote => Ok(()),
+            Inner::Processes(masters) => block_in_place(|| match verb {
+                Verb::Kill => masters.kill(1),
+                Verb::Pause => masters.pause(1),
+                Verb::Resume => masters.resume(1),
+                Verb::Restart => masters.restart(1),
+                Verb::Lag => masters.lag(1),
+                Verb::FailOver => masters.fail_over(1),
+            })
+            .map_err(|error| error.to_string())?,
+            Inner::Memory(served) => match verb {
+                Verb::Kill => served.masters.kill(1),
+                Verb::Pause => served.masters.stop(1),
+                Verb::Resume => served.masters.resume(1),
+                Verb::Restart => {
+                    served.masters.restart(1);
+                    served.single.restart();
+                }
+                // They have no replicas.
+                Verb::Lag | Verb::FailOver => {}
+            },
+            Inner::Remote => {}
         }
-    }
-
-    /// Kills the first master.
-    pub(crate) fn kill(&self) -> Result<(), String> {
-        self.first(redquorum_rig::Masters::kill, |served| served.masters.kill(1))
-    }
-
-    /// Stops the first master.
-    pub(crate) fn pause(&self) -> Result<(), String> {
-        self.first(redquorum_rig::Masters::pause, |served| served.masters.stop(1))
-    }
-
-    /// Resumes the first master.
-    pub(crate) fn resume(&self) -> Result<(), String> {
-        self.first(redquorum_rig::Masters::resume, |served| served.masters.resume(1))
-    }
-
-    /// Restarts the first master, which forgets its keys.
-    pub(crate) fn restart(&self) -> Result<(), String> {
-        self.first(redquorum_rig::Masters::restart, |served| {
-            served.masters.restart(1);
-            served.single.restart();
-        })
-    }
-
-    /// Cuts the first master off from its replica.
-    pub(crate) fn lag(&self) -> Result<(), String> {
-        self.first(redquorum_rig::Masters::lag, |_| {})
+        Ok(())
     }
 
     /// Kills the first master and promotes its replica; its new address.
     pub(crate) fn fail_over(&self) -> Result<Option<SocketAddr>, String> {
-        self.first(redquorum_rig::Masters::fail_over, |_| {})?;
+        self.first(Verb::FailOver)?;
         Ok(match &self.inner {
             Inner::Processes(masters) => Some(([127, 0, 0, 1], masters.port(1)).into()),
             _ => None,
@@ -241,7 +224,7 @@ mod tests {
     #[test]
     fn a_redirected_url_keeps_user_password_and_database() {
         let to = SocketAddr::from(([127, 0, 0, 1], 7));
-        let url = |text| redirected(text, to);
+        let url = |text| redirected(text, to).unwrap();
         assert_eq!(url("redis://db1"), "redis://127.0.0.1:7");
         assert_eq!(url("redis://u:p%40x@db1:6379/3"), "redis://u:p%40x@127.0.0.1:7/3");
     }

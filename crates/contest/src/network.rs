@@ -15,7 +15,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A listener and its connections. A drop closes all of them.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     address: SocketAddr,
@@ -49,7 +48,6 @@ impl Proxy {
         Ok(Self { address, shared })
     }
 
-    /// Where it listens.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
@@ -66,7 +64,6 @@ impl Proxy {
         self.shared.lose_commit.store(number, Ordering::SeqCst);
     }
 
-    /// Whether that has happened.
     pub(crate) fn has_lost_reply(&self) -> bool {
         self.shared.lose_commit.load(Ordering::SeqCst) == 0
     }
@@ -88,7 +85,6 @@ impl Shared {
         }
     }
 
-    /// Whether these bytes hold the commit whose reply is to be lost.
     fn loses_reply_of(&self, bytes: &[u8]) -> bool {
         const COMMIT: &[u8] = b"COMMIT";
         if self.lose_commit.load(Ordering::SeqCst) == 0
@@ -174,7 +170,6 @@ fn read_all(mut stream: TcpStream, mut pass: impl FnMut(&[u8]) -> bool) {
 mod tests {
     use super::*;
 
-    /// A server that replies to each request with the same bytes.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();

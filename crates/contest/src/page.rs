@@ -14,11 +14,9 @@ use serde::Serialize;
 use crate::recommend::recommend;
 use crate::results::{Contest, Server};
 
-/// The sections of the page, in their order.
 #[derive(Serialize)]
 struct Page<'a> {
     contest: &'a Contest,
-    /// What ran where: labels and values.
     facts: [(&'static str, String); 6],
     decisions: Vec<tables::Decision>,
     correctness: tables::Correctness,

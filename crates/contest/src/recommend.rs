@@ -8,6 +8,8 @@ mod situation;
 
 pub(crate) use assessment::median;
 pub use assessment::{Assessment, BASELINE, RunSummary, Verdict, Violations};
+#[cfg(feature = "databases")]
+pub(crate) use situation::group;
 pub use situation::{Answer, Decision, MissingRun, Situation};
 
 use crate::results::Contest;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::{named, titled};
+
 /// One contest: where it ran and what each run measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contest {
@@ -62,19 +64,21 @@ pub struct StrategyInfo {
     pub correct: bool,
 }
 
-/// What a strategy needs besides the database.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Needs {
-    /// Nothing.
-    Nothing,
-    /// One Redis server.
-    OneRedis,
-    /// Several independent Redis masters.
-    SeveralMasters,
-    /// A worker process that applies one request at a time.
-    Worker,
+titled! {
+    /// What a strategy needs besides the database.
+    pub enum Needs {
+        Nothing "nothing",
+        OneRedis "one Redis server",
+        SeveralMasters "several Redis masters",
+        Worker "a worker process",
+    }
+}
+
+impl Needs {
+    /// Whether it needs a Redis server.
+    pub const fn uses_redis(self) -> bool {
+        matches!(self, Self::OneRedis | Self::SeveralMasters)
+    }
 }
 
 /// One strategy under one workload.
@@ -101,38 +105,26 @@ impl Run {
     }
 }
 
-/// What the applicants do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Workload {
-    /// 100 applicants apply for 50 places at once.
-    Rush,
-    /// 2 applicants apply for 1 place at once.
-    LastPlace,
-    /// 20 users sign up one after another for a recruitment with a million places.
-    Throughput,
-    /// 20 users sign up for 1 000 recruitments, chosen by Zipf's law.
-    Spread,
+named! {
+    /// What the applicants do.
+    pub enum Workload, "no such workload: use one of " {
+        Rush "rush" "100 applicants at once, 50 places",
+        LastPlace "last-place" "2 applicants at once, 1 place",
+        Throughput "throughput" "20 users, a million places",
+        Spread "spread" "20 users, 1 000 recruitments",
+    }
 }
 
-/// What fails during a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum Fault {
-    /// An application process is stopped inside its critical section until its lock has expired.
-    PausePastTtl,
-    /// One Redis master is killed.
-    MasterKilled,
-    /// One Redis master stops responding.
-    MasterHung,
-    /// The single Redis server restarts without persistence.
-    RedisRestart,
-    /// A replica of the single Redis server is promoted before it has the lock's key.
-    ReplicaPromoted,
-    /// The connection to the database breaks between the commit and its reply.
-    CommitReplyLost,
+named! {
+    /// What fails during a run.
+    pub enum Fault, "no such fault: use none or one of " {
+        PausePastTtl "pause-past-ttl" "application paused past the TTL",
+        MasterKilled "master-killed" "one Redis server killed",
+        MasterHung "master-hung" "one Redis server hung",
+        RedisRestart "redis-restart" "one Redis server restarted without persistence",
+        ReplicaPromoted "replica-promoted" "lagging replica promoted",
+        CommitReplyLost "commit-reply-lost" "connection broken between commit and reply",
+    }
 }
 
 /// What came of a run.

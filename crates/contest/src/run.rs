@@ -9,10 +9,10 @@ mod setup;
 
 use std::{
     sync::Arc,
-    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
+use rand::distr::{Distribution, weighted::WeightedIndex};
 use tokio::task::JoinSet;
 
 pub(crate) use paused::child;
@@ -20,14 +20,13 @@ pub(crate) use setup::Environment;
 use setup::Setup;
 
 use crate::{
-    database::{Counts, Pool, SqlError, count},
+    database::{Pool, SqlError, count},
     fault::{TIMEOUT, not_offered},
+    masters::Verb,
     results::{Fault, Figures, Outcome, Workload},
     strategy::Kind,
-    workload::Zipf,
 };
 
-/// What is to be run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
@@ -42,10 +41,8 @@ pub(crate) struct Plan {
 const DURING: i64 = 60;
 /// How long the others apply at most while the first one is paused, beyond the TTL.
 const MOST: Duration = Duration::from_secs(2);
-/// How long a master hangs.
 const HANG: Duration = Duration::from_secs(2);
 
-/// Makes one run.
 pub(crate) async fn run(environment: &mut Environment, plan: &Plan) -> Outcome {
     let product = environment.database.target.product;
     if let Some(reason) = not_offered(plan.kind, plan.fault, product, &environment.source) {
@@ -80,19 +77,18 @@ async fn until_dead(admin: &Pool) -> String {
 async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures, String> {
     let shape = plan.workload.shape();
     let setup = Arc::new(Setup::set_up(environment, plan).await?);
-    let sent = || setup.pool.statements() + setup.child_statements.load(Ordering::Relaxed);
+    let sent = || setup.pool.statements() + setup.tally.counts().child_statements;
     let (before, start) = (sent(), Instant::now());
     let result = apply(&setup, plan).await;
     let end = Instant::now();
     let statements = sent() - before;
     let connections = setup.pool.most_in_use() + setup.strategy.redis_connections();
     setup.strategy.finish().await;
-    let child_commands = setup.child_commands.load(Ordering::Relaxed);
-    let commands = setup.strategy.redis_commands() + child_commands;
+    let commands = setup.strategy.redis_commands() + setup.tally.counts().child_commands;
     setup.pool.close().await;
     result?;
     let counted = count(&environment.admin, setup.first, shape.recruitments).await;
-    let Counts { rows, counter, lost_updates, oversold } =
+    let [rows, counter, lost_updates, oversold] =
         counted.map_err(|error| format!("the rows cannot be counted: {error}"))?;
     let mut tally = setup.tally.counts();
     let (accepted, refused, errors) = (tally.accepted(), tally.refused, tally.errors);
@@ -121,7 +117,6 @@ async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures,
     })
 }
 
-/// Lets all applicants apply.
 async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     let shape = plan.workload.shape();
     match plan.fault {
@@ -147,7 +142,6 @@ async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// Each of these volunteers applies once, all at the same time.
 fn rush(setup: &Arc<Setup>, volunteers: std::ops::RangeInclusive<i64>) -> JoinSet<()> {
     let mut applicants = JoinSet::new();
     for volunteer in volunteers {
@@ -159,7 +153,10 @@ fn rush(setup: &Arc<Setup>, volunteers: std::ops::RangeInclusive<i64>) -> JoinSe
 /// Users apply one application after another until the time is over.
 async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     let shape = plan.workload.shape();
-    let zipf = Arc::new(Zipf::new(shape.recruitments));
+    // Zipf's law: the probability of a rank is proportional to its reciprocal.
+    let ranks = 1..=u32::try_from(shape.recruitments).unwrap_or(u32::MAX);
+    let zipf = WeightedIndex::new(ranks.map(|rank| 1.0 / f64::from(rank)));
+    let zipf = Arc::new(zipf.map_err(|error| error.to_string())?);
     let until = Instant::now() + Duration::from_secs(plan.seconds);
     let mut users = JoinSet::new();
     for user in 0..shape.applicants {
@@ -168,7 +165,8 @@ async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
             let mut volunteer = user;
             while Instant::now() < until {
                 volunteer += shape.applicants;
-                let recruitment = setup.first + zipf.rank(rand::random());
+                let rank = i64::try_from(zipf.sample(&mut rand::rng())).unwrap_or(0);
+                let recruitment = setup.first + rank;
                 setup.clone().apply(recruitment, volunteer, None).await;
             }
         });
@@ -176,7 +174,6 @@ async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
     join_all(&mut users).await
 }
 
-/// Breaks the first master after some applications were accepted.
 async fn break_master(
     setup: &Arc<Setup>,
     fault: Fault,
@@ -187,22 +184,22 @@ async fn break_master(
         result = join_all(applicants) => return result,
     }
     if fault == Fault::MasterKilled {
-        return setup.masters()?.kill();
+        return setup.masters()?.first(Verb::Kill);
     }
-    setup.masters()?.pause()?;
+    setup.masters()?.first(Verb::Pause)?;
     tokio::time::sleep(HANG).await;
-    setup.masters()?.resume()
+    setup.masters()?.first(Verb::Resume)
 }
 
 /// Pauses one applicant inside its critical section, injects the fault, lets others apply, resumes
 /// the first one, which writes, and lets the rest apply.
 async fn with_a_paused_applicant(setup: &Arc<Setup>, fault: Fault) -> Result<(), String> {
     if fault == Fault::ReplicaPromoted {
-        setup.masters()?.lag()?;
+        setup.masters()?.first(Verb::Lag)?;
     }
     let mut first = paused::Paused::start(setup, fault).await?;
     match fault {
-        Fault::RedisRestart => setup.masters()?.restart()?,
+        Fault::RedisRestart => setup.masters()?.first(Verb::Restart)?,
         Fault::ReplicaPromoted => setup.fail_over()?,
         _ => {}
     }

@@ -7,7 +7,6 @@ mod sql;
 mod subscriptions;
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -25,15 +24,10 @@ use crate::{
     results::{Needs, StrategyInfo},
 };
 
-/// A way to sign an applicant up, connected to what it needs.
 pub(crate) enum Strategy {
-    /// Statements of the database.
     Sql(Kind),
-    /// A lock on one Redis.
     Redis(Box<redis_lock::RedisLock>),
-    /// redquorum.
     Quorum(quorum::Quorum),
-    /// One worker for each recruitment.
     Queue(queue::Queue),
 }
 
@@ -49,7 +43,6 @@ impl Strategy {
         }
     }
 
-    /// The connections to Redis.
     pub(crate) fn redis_connections(&self) -> u64 {
         match self {
             Self::Redis(lock) => lock.connections(),
@@ -67,7 +60,6 @@ impl Strategy {
         }
     }
 
-    /// Ends the strategy's clean-ups.
     pub(crate) async fn finish(&self) {
         if let Self::Quorum(quorum) = self {
             quorum.finish().await;
@@ -75,40 +67,22 @@ impl Strategy {
     }
 }
 
-/// The reply to an applicant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    /// Signed up.
     Accepted,
-    /// No place is left.
     Refused,
 }
 
-/// Why an attempt to sign up failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ApplyError {
-    /// The database.
-    Sql(SqlError),
+    #[error(transparent)]
+    Sql(#[from] SqlError),
     /// The lock was not acquired, or was lost.
+    #[error("{0}")]
     Lock(String),
-    /// Another applicant was faster: the version or the fencing token has changed.
+    /// The version or the fencing token has changed.
+    #[error("another applicant was faster")]
     Conflict,
-}
-
-impl From<SqlError> for ApplyError {
-    fn from(error: SqlError) -> Self {
-        Self::Sql(error)
-    }
-}
-
-impl fmt::Display for ApplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Sql(error) => error.fmt(f),
-            Self::Lock(why) => f.write_str(why),
-            Self::Conflict => f.write_str("another applicant was faster"),
-        }
-    }
 }
 
 /// Pauses an applicant inside its critical section, the first time.
@@ -117,22 +91,15 @@ pub(crate) struct Pause {
     reached: AtomicBool,
     /// Notified when the applicant has read and has not written.
     pub(crate) arrived: Notify,
-    /// Ends the pause.
     pub(crate) resumed: Notify,
 }
 
-/// The application of one volunteer for one recruitment.
 #[derive(Clone)]
 pub(crate) struct Application {
-    /// Connections to the database.
     pub(crate) pool: Pool,
-    /// The recruitment's id.
     pub(crate) recruitment: i64,
-    /// The volunteer's id.
     pub(crate) volunteer: i64,
-    /// When the applicant gives up.
     pub(crate) deadline: Instant,
-    /// Whether the applicant is paused.
     pub(crate) pause: Option<Arc<Pause>>,
 }
 
@@ -147,52 +114,32 @@ impl Application {
         }
     }
 
-    /// What is left until the applicant gives up.
     fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 }
 
-/// What strategies are made of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Context {
-    /// Where the masters are.
     pub(crate) addresses: Addresses,
-    /// The time to live of locks.
     pub(crate) ttl: Duration,
-    /// The beginning of all keys.
     pub(crate) prefix: String,
 }
 
-/// Which strategy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Kind {
-    None,
-    Pessimistic,
-    Optimistic,
-    AtomicUpdate,
-    NamedLockEarly,
-    NamedLock,
-    RedisPolling,
-    RedisWakeUps,
-    Redquorum,
-    RedquorumFenced,
-    Queue,
-}
-
 named! {
-    pub(crate) Kind, "no such strategy: use one of ",
-    None "none" "no lock",
-    Pessimistic "pessimistic" "SELECT … FOR UPDATE",
-    Optimistic "optimistic" "version column, retries",
-    AtomicUpdate "atomic-update" "one conditional UPDATE",
-    NamedLockEarly "named-lock-early" "GET_LOCK, released before the commit",
-    NamedLock "named-lock" "GET_LOCK, released after the commit",
-    RedisPolling "redis-polling" "lock on one Redis, polling",
-    RedisWakeUps "redis-wake-ups" "lock on one Redis, wake-ups",
-    Redquorum "redquorum" "redquorum on five masters",
-    RedquorumFenced "redquorum-fenced" "redquorum with fencing tokens",
-    Queue "queue" "one worker per recruitment",
+    pub(crate) enum Kind, "no such strategy: use one of " {
+        None "none" "no lock",
+        Pessimistic "pessimistic" "SELECT … FOR UPDATE",
+        Optimistic "optimistic" "version column, retries",
+        AtomicUpdate "atomic-update" "one conditional UPDATE",
+        NamedLockEarly "named-lock-early" "GET_LOCK, released before the commit",
+        NamedLock "named-lock" "GET_LOCK, released after the commit",
+        RedisPolling "redis-polling" "lock on one Redis, polling",
+        RedisWakeUps "redis-wake-ups" "lock on one Redis, wake-ups",
+        Redquorum "redquorum" "redquorum on five masters",
+        RedquorumFenced "redquorum-fenced" "redquorum with fencing tokens",
+        Queue "queue" "one worker per recruitment",
+    }
 }
 
 impl Kind {
@@ -211,7 +158,6 @@ impl Kind {
         !matches!(self, Self::None | Self::NamedLockEarly)
     }
 
-    /// The description in `contest.json`.
     pub(crate) fn info(self) -> StrategyInfo {
         StrategyInfo {
             name: self.name().to_owned(),
@@ -221,7 +167,6 @@ impl Kind {
         }
     }
 
-    /// Connects to what the strategy needs.
     pub(crate) async fn build(self, context: &Context) -> Result<Strategy, String> {
         Ok(match self {
             Self::RedisPolling | Self::RedisWakeUps => {

@@ -3,12 +3,11 @@
 use crate::{
     database::Product,
     fault::{Verdict, expectation},
-    recommend::median,
+    recommend::{group, median},
     results::{Contest, Fault, Figures, Outcome, Run, Workload},
     strategy::Kind,
 };
 
-/// What one table is about.
 type Key = (Workload, Option<Fault>, u32);
 
 const COLUMNS: [&str; 17] = [
@@ -16,7 +15,6 @@ const COLUMNS: [&str; 17] = [
     "p95", "p99", "longest", "stall", "stmts", "cmds",
 ];
 
-/// Prints all tables.
 pub(crate) fn print(contest: &Contest, product: Product) {
     let mut keys: Vec<Key> = Vec::new();
     for run in &contest.runs {
@@ -47,7 +45,7 @@ fn print_one(contest: &Contest, (workload, fault, network_ms): Key, product: Pro
         if network_ms == 0 { String::new() } else { format!(", network {network_ms} ms") };
     println!("{name}: {title}{network}");
     let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
-    let mut notes: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut notes = Vec::new();
     for info in &contest.strategies {
         let is_of_table = |run: &&Run| {
             run.strategy == info.name
@@ -61,26 +59,16 @@ fn print_one(contest: &Contest, (workload, fault, network_ms): Key, product: Pro
             let worst = measured.iter().map(|figures| expected.verdict(figures)).max();
             rows.push(row(&info.name, worst.unwrap_or(Verdict::Expected), &measured));
         }
-        for reason in runs.iter().filter_map(|run| reason(run)) {
-            note(&mut notes, reason, &info.name);
-        }
+        let reasons = runs.iter().filter_map(|run| reason(run));
+        notes.extend(reasons.map(|reason| (info.name.as_str(), reason)));
     }
     if rows.len() > 1 {
         print_aligned(&rows);
     }
-    for (reason, names) in notes {
+    for (reason, names) in group(notes.into_iter()) {
         println!("  {reason}: {}", names.join(", "));
     }
     println!();
-}
-
-/// Adds a strategy to those of the same reason.
-fn note<'a>(notes: &mut Vec<(String, Vec<&'a str>)>, reason: String, name: &'a str) {
-    match notes.iter_mut().find(|(other, _)| *other == reason) {
-        Some((_, names)) if names.contains(&name) => {}
-        Some((_, names)) => names.push(name),
-        None => notes.push((reason, vec![name])),
-    }
 }
 
 fn reason(run: &Run) -> Option<String> {

@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 
 use crate::{results::Latency, strategy::Reply};
 
-/// Counts of a run, added to by all applicants.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     counts: Mutex<Counts>,
@@ -17,13 +16,15 @@ pub(crate) struct Tally {
     pub(crate) some_accepted: Notify,
 }
 
-/// What is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) refused: u64,
     pub(crate) errors: u64,
     pub(crate) deadlocks: u64,
     pub(crate) retries: u64,
+    /// What child processes sent to the database, and to Redis.
+    pub(crate) child_statements: u64,
+    pub(crate) child_commands: u64,
     pub(crate) last_error: Option<String>,
     accepted: Vec<Instant>,
     latencies: Vec<f64>,
@@ -33,7 +34,6 @@ pub(crate) struct Counts {
 const SOME: u64 = 10;
 
 impl Tally {
-    /// An application ended.
     pub(crate) fn end(&self, start: Instant, result: Result<Reply, String>) {
         let now = Instant::now();
         let mut counts = self.counts();
@@ -60,12 +60,10 @@ impl Tally {
 }
 
 impl Counts {
-    /// The applications that were accepted.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.len() as u64
     }
 
-    /// The quantiles of the latencies.
     pub(crate) fn latency(&mut self) -> Latency {
         latency(&mut self.latencies)
     }

@@ -1,7 +1,6 @@
 //! Connections to either database, the transactions on them, and a count of their statements.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -18,7 +17,6 @@ use sqlx::{
 
 use super::{Product, Target};
 
-/// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout is beyond the longest fault, and short enough that a deadlocked run ends.
 const MARIADB: [&str; 3] = [
@@ -30,29 +28,20 @@ const MARIADB: [&str; 3] = [
 const SQLITE: [&str; 2] = ["PRAGMA busy_timeout = 30000", "PRAGMA journal_mode = WAL"];
 
 /// Why a statement failed, as far as a strategy handles it differently.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SqlError {
-    /// The database rolled the transaction back to end a deadlock.
+    /// The database rolled the transaction back to end it.
+    #[error("deadlock")]
     Deadlock,
-    /// A lock was not granted in time.
+    #[error("a lock was not granted in time")]
     LockTimeout,
-    /// A unique key exists.
+    #[error("the row exists")]
     Duplicate,
     /// The connection broke, so that the outcome of a commit is unknown.
+    #[error("{0}")]
     Disconnected(String),
-    /// Any other error.
+    #[error("{0}")]
     Other(String),
-}
-
-impl fmt::Display for SqlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deadlock => f.write_str("deadlock"),
-            Self::LockTimeout => f.write_str("a lock was not granted in time"),
-            Self::Duplicate => f.write_str("the row exists"),
-            Self::Disconnected(why) | Self::Other(why) => f.write_str(why),
-        }
-    }
 }
 
 impl From<sqlx::Error> for SqlError {
@@ -85,7 +74,6 @@ impl From<sqlx::Error> for SqlError {
     }
 }
 
-/// Connections to the database.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool {
     inner: sqlx::Pool<Any>,
@@ -93,7 +81,6 @@ pub(crate) struct Pool {
     usage: Arc<Usage>,
 }
 
-/// What a pool counts.
 #[derive(Debug, Default)]
 struct Usage {
     statements: AtomicU64,
@@ -148,7 +135,6 @@ impl Pool {
         Ok(())
     }
 
-    /// A connection, out of a transaction.
     pub(crate) async fn session(&self) -> Result<Session, SqlError> {
         let connection = Box::pin(self.inner.acquire()).await?;
         let usage = self.usage.clone();
@@ -157,12 +143,10 @@ impl Pool {
         Ok(Session { connection, product, usage, state, unusable: false })
     }
 
-    /// Fails if the server does not reply.
     pub(crate) async fn ping(&self) -> Result<(), SqlError> {
         self.session().await?.fetch("SELECT 1", &[]).await.map(|_| ())
     }
 
-    /// The connections that were in use at once.
     pub(crate) fn most_in_use(&self) -> u64 {
         self.usage.most_sessions.load(Relaxed)
     }
@@ -172,7 +156,6 @@ impl Pool {
         self.usage.statements.load(Relaxed)
     }
 
-    /// Closes all connections.
     pub(crate) async fn close(&self) {
         self.inner.close().await;
     }
@@ -180,11 +163,9 @@ impl Pool {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No transaction.
     Idle,
     /// A transaction begins with the first write: SQLite only.
     Requested,
-    /// A transaction is open.
     Open,
 }
 
@@ -216,12 +197,10 @@ impl Session {
         Ok(())
     }
 
-    /// Commits the transaction.
     pub(crate) async fn commit(&mut self) -> Result<(), SqlError> {
         self.end("COMMIT").await
     }
 
-    /// Rolls the transaction back.
     pub(crate) async fn rollback(&mut self) -> Result<(), SqlError> {
         self.end("ROLLBACK").await
     }
@@ -231,7 +210,6 @@ impl Session {
         if state == State::Open { self.raw(sql).await } else { Ok(()) }
     }
 
-    /// The first row, its columns as integers.
     pub(crate) async fn fetch(
         &mut self,
         sql: &'static str,
@@ -244,7 +222,6 @@ impl Session {
         self.checked(row).await
     }
 
-    /// The first column of the first row as text.
     pub(crate) async fn fetch_text(&mut self, sql: &'static str) -> Result<String, SqlError> {
         let row = self.connection.fetch_one(sql).await;
         self.checked(row.and_then(|row| row.try_get(0))).await
@@ -266,7 +243,6 @@ impl Session {
         self.checked(result.map(|done| done.rows_affected())).await
     }
 
-    /// Has the connection closed instead of returned to the pool.
     pub(crate) fn close_on_drop(&mut self) {
         self.unusable = true;
     }
@@ -281,7 +257,6 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the transaction after an error.
     async fn checked<T>(&mut self, result: Result<T, sqlx::Error>) -> Result<T, SqlError> {
         let error = match result {
             Ok(value) => return Ok(value),

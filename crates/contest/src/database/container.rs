@@ -14,7 +14,6 @@ use sqlx::ConnectOptions;
 
 use super::{Database, Place, mariadb};
 
-/// Names the image.
 const IMAGE_VARIABLE: &str = "REDQUORUM_MARIADB_IMAGE";
 const IMAGE: &str = "mariadb:11.4";
 /// An image may have to be pulled.
@@ -24,7 +23,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(180);
 const SCRIPT: &str = "exec 3<&0; docker-entrypoint.sh mariadbd --max-connections=300 & server=$!; \
                       (cat <&3 >/dev/null; kill -9 $server) & wait $server";
 
-/// A container that runs.
 #[derive(Debug)]
 pub(super) struct Container {
     pub(super) name: String,
@@ -52,7 +50,6 @@ pub(super) fn image_is_present() -> bool {
     docker(&["image", "inspect", "--format", "{{.Id}}", &image()]).is_ok()
 }
 
-/// Starts a container.
 pub(super) async fn start() -> Result<Database, String> {
     docker(&["version", "--format", "{{.Server.Version}}"]).map_err(|why| {
         format!("no container engine replies: {why}: start it, or use another --database")

@@ -13,12 +13,10 @@ use sqlx::{
     ConnectOptions, Connection, Row, mysql::MySqlConnectOptions, mysql::MySqlDatabaseError,
 };
 
-use super::{Database, Place, Target, temporary_path};
+use super::{Database, Place, Product, Target, temporary_path};
 use crate::results::Server;
 
-/// The oldest versions that the contest was written for.
 const OLDEST: [(&str, (u32, u32)); 2] = [("MariaDB", (10, 5)), ("MySQL", (8, 0))];
-/// How long a private server may take to reply.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Finds a program of MariaDB. Servers are in `sbin`, which is not on the `PATH` of most users.
@@ -29,7 +27,6 @@ pub(super) fn find_program(name: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Starts a private server.
 pub(super) async fn start_private() -> Result<Database, String> {
     let missing = |name: &str| {
         format!("{name} is not installed: apt-get install mariadb-server, or use --database sqlite")
@@ -56,13 +53,11 @@ pub(super) async fn start_private() -> Result<Database, String> {
     Ok(database)
 }
 
-/// A server that this contest started.
 pub(super) fn local(port: u16, user: &str, password: &str) -> MySqlConnectOptions {
     let options = MySqlConnectOptions::new().host("127.0.0.1").port(port);
     options.username(user).password(password).disable_statement_logging()
 }
 
-/// Makes the data directory and launches the server.
 fn launch(server: &Path, install: &Path, port: u16, password: &str) -> std::io::Result<Process> {
     let dir = temporary_path();
     let shown = dir.display();
@@ -154,15 +149,15 @@ pub(super) async fn create_database(
     let _closed = connection.close().await;
     let note = "innodb_snapshot_isolation is off in the contest's sessions".to_owned();
     let relax_snapshots = strict.is_some();
+    let url = options.database(&name).to_url_lossy().into();
     Ok(Database {
-        target: Target { relax_snapshots, ..Target::mariadb(&options.database(&name)) },
+        target: Target { product: Product::MariaDb, url, name, relax_snapshots },
         server: Server { product, version, place: place.to_owned() },
         notes: relax_snapshots.then_some(note).into_iter().collect(),
         place: Place::Remote,
     })
 }
 
-/// Drops the database that this contest created.
 pub(super) async fn drop_database(target: &Target) -> Result<(), String> {
     let Some(options) = target.options() else { return Ok(()) };
     let work = async {

@@ -25,7 +25,6 @@ macro_rules! applicant {
     };
 }
 
-/// Creates the tables; returns the server's version.
 pub(super) async fn create_tables(target: &Target) -> Result<String, SqlError> {
     let (applicant, version) = match target.product {
         Product::MariaDb => {
@@ -43,7 +42,6 @@ pub(super) async fn create_tables(target: &Target) -> Result<String, SqlError> {
     Ok(version)
 }
 
-/// Creates recruitments with consecutive ids from `first`.
 pub(crate) async fn create_recruitments(
     pool: &Pool,
     first: i64,
@@ -60,19 +58,6 @@ pub(crate) async fn create_recruitments(
     session.commit().await
 }
 
-/// What the database holds after a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// The rows of applicants.
-    pub(crate) rows: u64,
-    /// The sum of the counters.
-    pub(crate) counter: u64,
-    /// The rows without a counted place.
-    pub(crate) lost_updates: u64,
-    /// The rows beyond the capacity.
-    pub(crate) oversold: u64,
-}
-
 const COUNT: &str = "
     SELECT CAST(COALESCE(SUM(per.applicants), 0) AS SIGNED),
            CAST(COALESCE(SUM(per.applicant_count), 0) AS SIGNED),
@@ -84,13 +69,14 @@ const COUNT: &str = "
                  (SELECT COUNT(*) FROM applicant a WHERE a.recruitment_id = r.id) AS applicants
           FROM recruitment r WHERE r.id >= ? AND r.id < ?) per";
 
-/// Counts the rows of `count` recruitments from `first`.
-pub(crate) async fn count(pool: &Pool, first: i64, count: i64) -> Result<Counts, SqlError> {
+/// The rows of `count` recruitments from `first`, the sum of their counters, the rows without a
+/// counted place, and the rows beyond the capacity.
+pub(crate) async fn count(pool: &Pool, first: i64, count: i64) -> Result<[u64; 4], SqlError> {
     let mut session = pool.session().await?;
     let row = session.fetch(COUNT, &[first, first + count]).await?.unwrap_or_default();
     let at = |column: usize| {
         let value = row.get(column).copied().unwrap_or(0);
         u64::try_from(value).unwrap_or(0)
     };
-    Ok(Counts { rows: at(0), counter: at(1), lost_updates: at(2), oversold: at(3) })
+    Ok([at(0), at(1), at(2), at(3)])
 }

@@ -2,70 +2,39 @@
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
-    path::Path,
     str::FromStr,
 };
 
 use serde::{Deserialize, Serialize};
-use sqlx::{ConnectOptions, mysql::MySqlConnectOptions, sqlite::SqliteConnectOptions};
+use sqlx::{ConnectOptions, mysql::MySqlConnectOptions};
 
 use super::{container, mariadb};
 
-/// The database product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Product {
-    /// MariaDB or MySQL.
     MariaDb,
-    /// SQLite.
     Sqlite,
 }
 
-/// What to connect to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Target {
-    /// The product.
     pub(crate) product: Product,
-    /// The URL, with user, password and database.
     pub(super) url: String,
-    /// The name of the database, or its file.
     pub(crate) name: String,
     /// From 11.6 the server refuses stale snapshots itself; the contest compares strategies.
     pub(super) relax_snapshots: bool,
 }
 
 impl Target {
-    /// A database on a MariaDB server.
-    pub(super) fn mariadb(options: &MySqlConnectOptions) -> Self {
-        Self {
-            product: Product::MariaDb,
-            url: options.to_url_lossy().into(),
-            name: options.get_database().unwrap_or_default().to_owned(),
-            relax_snapshots: false,
-        }
-    }
-
-    /// An SQLite file.
-    pub(super) fn sqlite(file: &Path) -> Self {
-        Self {
-            product: Product::Sqlite,
-            url: SqliteConnectOptions::new().filename(file).to_url_lossy().into(),
-            name: file.display().to_string(),
-            relax_snapshots: false,
-        }
-    }
-
-    /// The options of a MariaDB server.
     pub(super) fn options(&self) -> Option<MySqlConnectOptions> {
         self.url.parse().ok().filter(|_| self.product == Product::MariaDb)
     }
 
-    /// The server's address, for a proxy in front of it.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         let options = self.options()?;
         (options.get_host(), options.get_port()).to_socket_addrs().ok()?.next()
     }
 
-    /// The same database behind a proxy.
     pub(crate) fn through(&self, proxy: SocketAddr) -> Self {
         let moved = |options: MySqlConnectOptions| {
             options.host(&proxy.ip().to_string()).port(proxy.port()).to_url_lossy().into()
@@ -75,18 +44,13 @@ impl Target {
     }
 }
 
-/// The value of `--database`.
 #[derive(Debug, Clone)]
 pub(crate) enum Choice {
     /// The first of: an installed MariaDB, a container whose image is present, SQLite.
     Auto,
-    /// SQLite.
     Sqlite,
-    /// An installed MariaDB, as a private server.
     MariaDb,
-    /// MariaDB in a container.
     Container,
-    /// A server of the user.
     Url(Box<MySqlConnectOptions>),
 }
 
@@ -136,26 +100,5 @@ impl Choice {
         let note = "MariaDB is not installed (Debian: apt-get install mariadb-server): SQLite \
                     serves, which has no row locks, no named locks and no deadlocks";
         (Self::Sqlite, Some(note))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wrong_database_error_names_the_forms_that_are_accepted() {
-        let error = |text: &str| text.parse::<Choice>().unwrap_err();
-        for text in ["", "maria", "postgres://u@h/d", "oracle://h", "mysql://u@h:port"] {
-            assert!(error(text).contains("mysql://USER:PASSWORD@HOST:PORT"), "{}", error(text));
-        }
-        assert!(error("postgresql://h").contains("PostgreSQL is not supported"));
-        assert!(error("sqlite:///etc/passwd").contains("makes its own SQLite file"));
-    }
-
-    #[test]
-    fn a_url_without_a_database_name_is_accepted() {
-        assert!(matches!("mysql://root@127.0.0.1:3306".parse(), Ok(Choice::Url(_))));
-        assert!(matches!("mariadb://root:a%40b@db/name".parse(), Ok(Choice::Url(_))));
     }
 }

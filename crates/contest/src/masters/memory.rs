@@ -12,7 +12,6 @@ use tokio::{
 
 use super::{Addresses, single::Single};
 
-/// Masters in memory behind listeners.
 pub(super) struct Served {
     pub(super) masters: Masters,
     pub(super) single: Single,
@@ -21,7 +20,6 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Starts masters and listeners.
     pub(super) async fn start(count: usize) -> io::Result<Self> {
         let masters = Masters::new(count);
         let (mut ports, mut listeners) = (Vec::new(), Vec::new());
@@ -34,7 +32,6 @@ impl Served {
         Ok(Self { masters, single: Single::start().await?, ports, listeners })
     }
 
-    /// Where they are.
     pub(super) fn addresses(&self) -> Addresses {
         let url = |address: &SocketAddr| format!("redis://{address}");
         Addresses { single: url(&self.single.address()), all: self.ports.iter().map(url).collect() }

@@ -41,7 +41,6 @@ pub(super) struct Single {
 }
 
 impl Single {
-    /// Starts it.
     pub(super) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -179,7 +178,6 @@ impl State {
         (Instant::now() < *expires).then_some(value)
     }
 
-    /// `SET NX PX`.
     fn set(&mut self, key: &[u8], value: &[u8], ttl: &[u8]) -> bool {
         let ttl = std::str::from_utf8(ttl).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         let free = self.live(key).is_none();

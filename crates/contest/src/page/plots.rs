@@ -10,28 +10,23 @@ use super::format::time;
 use crate::recommend::{Assessment, BASELINE, Verdict, median};
 use crate::results::{Contest, Figures, Latency, Workload};
 
-/// The width of a panel.
 const WIDTH: f64 = 380.0;
 /// Where the scale begins: to the right of the names of the strategies.
 const LEFT: f64 = 128.0;
 /// Where the scale of the bars ends. Values are printed to the right of their bar.
 const RIGHT: f64 = 318.0;
-/// The height of a row.
 const ROW: f64 = 26.0;
 /// The space above the first row, for the labels of the axis.
 const TOP: f64 = 26.0;
 
-/// One network latency.
 #[derive(Debug, Serialize)]
 pub(super) struct Panel {
     network_ms: u32,
-    /// The applications per second of the baseline.
     baseline: Option<String>,
     width: f64,
     height: f64,
     ticks: Vec<Tick>,
     rows: Vec<Row>,
-    /// The rows in words.
     description: String,
 }
 
@@ -40,7 +35,6 @@ struct Tick {
     x: f64,
     /// Empty between labels.
     label: String,
-    /// Whether this is the line of the baseline.
     is_baseline: bool,
 }
 
@@ -48,7 +42,6 @@ struct Tick {
 struct Row {
     strategy: String,
     y: f64,
-    /// Whether the strategy was wrong while nothing failed.
     is_wrong: bool,
     bar: Option<Bar>,
     marks: Option<Marks>,
@@ -112,7 +105,6 @@ impl Panel {
     }
 }
 
-/// Rounds a coordinate to what a screen can show.
 fn round(coordinate: f64) -> f64 {
     (coordinate * 10.0).round() / 10.0
 }
@@ -125,7 +117,6 @@ fn measured(contest: &Contest) -> impl Iterator<Item = (&str, u32, &Figures)> {
     })
 }
 
-/// The figures of a strategy at a network latency.
 fn of_strategy<'a>(
     contest: &'a Contest,
     strategy: &'a str,
@@ -136,7 +127,6 @@ fn of_strategy<'a>(
         .map(|(_, _, figures)| figures)
 }
 
-/// The network latencies in milliseconds.
 fn latencies(contest: &Contest) -> Vec<u32> {
     let mut latencies: Vec<_> = measured(contest).map(|(_, ms, _)| ms).collect();
     latencies.sort_unstable();
@@ -144,7 +134,6 @@ fn latencies(contest: &Contest) -> Vec<u32> {
     latencies
 }
 
-/// The panels of bars.
 pub(super) fn throughput(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
     let ratios = assessments.iter().flat_map(|it| it.throughput.iter().map(|(_, ratio)| *ratio));
     let largest = ratios.fold(1.0, f64::max);
@@ -197,16 +186,12 @@ fn ratio_ticks(largest: f64, x: impl Fn(f64) -> f64) -> Vec<Tick> {
     values.into_iter().map(tick).collect()
 }
 
-/// The panels of marks.
 pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
-    let quantiles = |network_ms: u32| -> Vec<Option<Quantiles>> {
+    let quantiles = |network_ms: u32| {
         let of_one = |it: &Assessment| medians(contest, &it.info.name, network_ms);
-        assessments.iter().map(of_one).collect()
+        (network_ms, assessments.iter().map(of_one).collect::<Vec<_>>())
     };
-    let panels: Vec<_> = latencies(contest)
-        .into_iter()
-        .map(|network_ms| (network_ms, quantiles(network_ms)))
-        .collect();
+    let panels: Vec<_> = latencies(contest).into_iter().map(quantiles).collect();
     let all = panels.iter().flat_map(|(_, quantiles)| quantiles.iter().flatten().flatten());
     let Some(scale) = Scale::of(&all.copied().collect::<Vec<_>>()) else { return Vec::new() };
     let marks = |[p50, p95, p99]: Quantiles| Marks {
@@ -232,10 +217,8 @@ pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Pane
     panels.into_iter().map(panel).collect()
 }
 
-/// p50, p95 and p99 in milliseconds.
 type Quantiles = [f64; 3];
 
-/// The median of each quantile over the repetitions.
 fn medians(contest: &Contest, strategy: &str, network_ms: u32) -> Option<Quantiles> {
     // A logarithmic scale has no place for zero.
     let of = |quantile: fn(&Latency) -> f64| {

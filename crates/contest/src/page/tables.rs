@@ -18,7 +18,6 @@ pub(super) struct Decision {
     no_lock_suffices: bool,
     strategy: Option<Strategy>,
     missing: Vec<String>,
-    /// The command that makes the missing runs.
     command: Option<String>,
     evidence: Vec<String>,
 }
@@ -30,7 +29,6 @@ struct Strategy {
     needs: &'static str,
 }
 
-/// The rows of the decision table, in the order of the situations.
 pub(super) fn decisions(recommendation: &Recommendation) -> Vec<Decision> {
     let describe = |name: &String| {
         let found = recommendation.assessments.iter().find(|it| it.info.name == *name);
@@ -47,7 +45,7 @@ pub(super) fn decisions(recommendation: &Recommendation) -> Vec<Decision> {
             Answer::Incomplete { missing } => ("incomplete", None, missing.as_slice()),
         };
         Decision {
-            condition: decision.situation.condition(),
+            condition: decision.situation.title(),
             kind,
             no_lock_suffices: decision.situation == Situation::CannotCompareTokens,
             strategy,
@@ -66,9 +64,7 @@ struct Cell {
     class: &'static str,
     symbol: &'static str,
     text: String,
-    /// The second line.
     detail: Option<String>,
-    /// The number of a footnote.
     note: Option<usize>,
 }
 
@@ -88,12 +84,11 @@ impl Cell {
             Verdict::Failed(error) => (error, Self::new("none", "!", "not completed")),
             _ => return Self::new("none", "?", "not run"),
         };
-        let known = notes.iter().position(|note| *note == reason);
-        let index = known.unwrap_or_else(|| {
-            notes.push(reason);
-            notes.len() - 1
-        });
-        Self { note: Some(index + 1), ..cell }
+        if !notes.contains(&reason) {
+            notes.push(reason.clone());
+        }
+        let index = notes.iter().position(|note| *note == reason);
+        Self { note: index.map(|index| index + 1), ..cell }
     }
 }
 
@@ -174,8 +169,7 @@ fn figures(
         return Vec::new();
     }
     let largest = |of: fn(&Figures) -> u64| measured.iter().map(|it| of(it)).max().unwrap_or(0);
-    let figure = |number: u64| (count(number), if number == 0 { "zero" } else { "" });
-    let bad = |number: u64| (count(number), if number == 0 { "zero" } else { "bad" });
+    let figure = |number, class| (count(number), if number == 0 { "zero" } else { class });
     let rows = measured.iter().map(|it| it.rows);
     let signed_up = match workload {
         Workload::Rush | Workload::LastPlace => range(rows),
@@ -185,17 +179,15 @@ fn figures(
     let is_wrong = violations.unsold > 0 || violations.oversold > 0;
     vec![
         (signed_up, if is_wrong { "bad" } else { "" }),
-        bad(violations.oversold),
-        bad(violations.lost_updates),
-        figure(largest(|it| it.deadlocks)),
-        figure(largest(|it| it.retries)),
+        figure(violations.oversold, "bad"),
+        figure(violations.lost_updates, "bad"),
+        figure(largest(|it| it.deadlocks), ""),
+        figure(largest(|it| it.retries), ""),
     ]
 }
 
-/// The table of strategies under faults, and its footnotes.
 #[derive(Debug, Serialize)]
 pub(super) struct Faults {
-    /// Names and titles.
     columns: Vec<(&'static str, &'static str)>,
     rows: Vec<(String, Vec<Cell>)>,
     notes: Vec<String>,
@@ -204,11 +196,11 @@ pub(super) struct Faults {
 impl Faults {
     pub(super) fn new(assessments: &[Assessment]) -> Self {
         let mut notes = Vec::new();
-        let mut row = |it: &Assessment| {
+        let row = |it: &Assessment| {
             let cells = it.faults.iter().map(|(_, summary)| under_fault(summary, &mut notes));
             (it.info.name.clone(), cells.collect())
         };
-        let rows = assessments.iter().map(&mut row).collect();
+        let rows = assessments.iter().map(row).collect();
         Self { columns: Fault::ALL.map(|it| (it.name(), it.title())).into(), rows, notes }
     }
 }
@@ -246,7 +238,6 @@ pub(super) struct RunRow<'a> {
     figures: Vec<String>,
 }
 
-/// All runs, in the order in which they were made.
 pub(super) fn runs(contest: &Contest) -> Vec<RunRow<'_>> {
     let rows = contest.runs.iter().map(|run| {
         let Run { outcome, workload, .. } = run;

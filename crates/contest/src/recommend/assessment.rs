@@ -50,7 +50,6 @@ impl Assessment {
         self.throughput.iter().find(|(network_ms, _)| *network_ms == 0).map(|(_, ratio)| *ratio)
     }
 
-    /// All runs.
     fn summaries(&self) -> impl Iterator<Item = &RunSummary> {
         let workloads = self.workloads.iter().map(|(_, summary)| summary);
         workloads.chain(self.faults.iter().map(|(_, summary)| summary))

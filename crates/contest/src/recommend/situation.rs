@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::assessment::{Assessment, BASELINE, Verdict, expected_faults};
+use crate::names::titled;
 use crate::results::{Fault, Needs, Workload};
 
 /// A row of the decision table.
@@ -101,62 +102,29 @@ const FENCED: &[&str] = &["redquorum-fenced"];
 /// The strategies that apply an application in one statement, or without any protection.
 const NO_DATABASE_LOCK: &[&str] = &["none", "atomic-update"];
 
-/// What a reader needs a strategy for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Situation {
-    /// One SQL statement can check the rule and apply the change.
-    OneStatement,
-    /// Several statements in one database belong together.
-    SeveralStatements,
-    /// One process can apply all requests for a resource.
-    OneWorker,
-    /// The work is outside of one database. It may run twice on occasion.
-    RareDoubleRun,
-    /// A double run is acceptable while a client is paused, but not when a Redis server fails.
-    RedisFails,
-    /// The work must not run twice, and the resource compares tokens.
-    ComparesTokens,
-    /// The work must not run twice, and the resource cannot compare tokens.
-    CannotCompareTokens,
+titled! {
+    /// What a reader needs a strategy for, from the simplest tool to the most costly one. The title
+    /// is the condition: what follows "if".
+    #[non_exhaustive]
+    pub enum Situation {
+        OneStatement "the rule fits into one SQL statement",
+        SeveralStatements "the rule takes several statements in one database",
+        OneWorker "requests can wait for one worker that applies them in order",
+        RareDoubleRun
+            "the work is outside of one database, and a rare double run is acceptable",
+        RedisFails
+            "the work is outside of one database, and no failure of a Redis server may cause a \
+             double run",
+        ComparesTokens
+            "the work is outside of one database, a double run loses money, and the resource can \
+             compare a token",
+        CannotCompareTokens
+            "the work is outside of one database, a double run loses money, and the resource \
+             cannot compare a token",
+    }
 }
 
 impl Situation {
-    /// All situations, from the simplest tool to the most costly one.
-    pub const ALL: [Self; 7] = [
-        Self::OneStatement,
-        Self::SeveralStatements,
-        Self::OneWorker,
-        Self::RareDoubleRun,
-        Self::RedisFails,
-        Self::ComparesTokens,
-        Self::CannotCompareTokens,
-    ];
-
-    /// The condition in words: what follows "if".
-    pub fn condition(self) -> &'static str {
-        match self {
-            Self::OneStatement => "the rule fits into one SQL statement",
-            Self::SeveralStatements => "the rule takes several statements in one database",
-            Self::OneWorker => "requests can wait for one worker that applies them in order",
-            Self::RareDoubleRun => {
-                "the work is outside of one database, and a rare double run is acceptable"
-            }
-            Self::RedisFails => {
-                "the work is outside of one database, and no failure of a Redis server may cause \
-                 a double run"
-            }
-            Self::ComparesTokens => {
-                "the work is outside of one database, a double run loses money, and the resource \
-                 can compare a token"
-            }
-            Self::CannotCompareTokens => {
-                "the work is outside of one database, a double run loses money, and the resource \
-                 cannot compare a token"
-            }
-        }
-    }
-
     /// Answers the situation from the figures.
     pub fn decide(self, assessments: &[Assessment]) -> Decision {
         if self == Self::CannotCompareTokens {
@@ -246,7 +214,6 @@ impl Situation {
     }
 }
 
-/// A strategy that fits a situation.
 #[derive(Debug)]
 struct Candidate<'a> {
     assessment: &'a Assessment,
@@ -258,10 +225,9 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// Examines the runs of a strategy.
     fn new(assessment: &'a Assessment, situation: Situation) -> Self {
-        let (rejection, missing, caveats) = (None, Vec::new(), Vec::new());
-        let mut this = Self { assessment, rejection, missing, caveats };
+        let mut this =
+            Self { assessment, rejection: None, missing: Vec::new(), caveats: Vec::new() };
         for workload in Workload::ALL {
             // Without these, nothing is known about a strategy.
             let needed = matches!(workload, Workload::Rush | Workload::LastPlace);
@@ -385,13 +351,21 @@ fn oversold_when_paused(assessments: &[Assessment]) -> Vec<String> {
 
 /// Statements about strategies, one for each set of strategies with the same statement.
 fn merge<'a>(statements: impl Iterator<Item = (&'a str, String)>) -> Vec<String> {
-    let mut merged: Vec<(Vec<&str>, String)> = Vec::new();
+    let line = |(text, names): (String, Vec<&str>)| format!("{}: {text}", names.join(", "));
+    group(statements).into_iter().map(line).collect()
+}
+
+/// Statements, each with the strategies that it is about.
+pub(crate) fn group<'a>(
+    statements: impl Iterator<Item = (&'a str, String)>,
+) -> Vec<(String, Vec<&'a str>)> {
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (strategy, statement) in statements {
-        match merged.iter_mut().find(|(_, it)| *it == statement) {
-            Some((strategies, _)) => strategies.push(strategy),
-            None => merged.push((vec![strategy], statement)),
+        match groups.iter_mut().find(|(it, _)| *it == statement) {
+            Some((_, names)) if names.contains(&strategy) => {}
+            Some((_, names)) => names.push(strategy),
+            None => groups.push((statement, vec![strategy])),
         }
     }
-    let line = |(names, text): &(Vec<&str>, String)| format!("{}: {text}", names.join(", "));
-    merged.iter().map(line).collect()
+    groups
 }

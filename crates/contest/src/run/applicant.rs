@@ -8,12 +8,9 @@ use crate::{
     tally::Tally,
 };
 
-/// The bound of the attempts of one application.
 const ATTEMPTS: u32 = 500;
-/// The longest pause between two attempts.
 const MAX_PAUSE_MS: u64 = 32;
 
-/// Applies until there is a reply, with back-off between attempts.
 pub(super) async fn apply(
     strategy: &Strategy,
     kind: Kind,

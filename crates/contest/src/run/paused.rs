@@ -6,7 +6,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -26,12 +26,9 @@ use crate::{
     tally::Tally,
 };
 
-/// How long it may take until the applicant is inside.
 const PAUSE_TIMEOUT: Duration = Duration::from_secs(15);
-/// The volunteer of the paused applicant.
 const VOLUNTEER: i64 = 1;
 
-/// What a child process is to do.
 #[derive(Debug, Serialize, Deserialize)]
 struct ApplicantConfig {
     strategy: Kind,
@@ -41,7 +38,6 @@ struct ApplicantConfig {
     timeout: Duration,
 }
 
-/// What a child process reports at its end.
 #[derive(Debug, Serialize, Deserialize)]
 struct ApplicantReport {
     result: Result<Reply, String>,
@@ -51,7 +47,6 @@ struct ApplicantReport {
     commands: u64,
 }
 
-/// The paused applicant.
 pub(super) struct Paused {
     setup: Arc<Setup>,
     start: Instant,
@@ -92,15 +87,14 @@ impl Paused {
             let mut counts = setup.tally.counts();
             counts.retries += report.retries;
             counts.deadlocks += report.deadlocks;
+            counts.child_statements += report.statements;
+            counts.child_commands += report.commands;
         }
-        setup.child_statements.fetch_add(report.statements, Ordering::Relaxed);
-        setup.child_commands.fetch_add(report.commands, Ordering::Relaxed);
         setup.tally.end(self.start, report.result);
         Ok(())
     }
 }
 
-/// A task that waits.
 async fn task_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     let pause = Arc::<Pause>::default();
     let task = tokio::spawn(setup.clone().apply(setup.first, VOLUNTEER, Some(pause.clone())));
@@ -111,7 +105,6 @@ async fn task_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     Ok(Inner::Task { pause, task })
 }
 
-/// A child process that is stopped.
 async fn child_inside(setup: &Arc<Setup>) -> Result<Inner, String> {
     let failed = |error: std::io::Error| format!("no applicant process starts: {error}");
     let program = std::env::current_exe().map_err(failed)?;

@@ -1,7 +1,7 @@
 //! What a run needs: connections, masters, proxies in front of both, and the strategy.
 
 use std::{
-    sync::{Arc, atomic::AtomicU64},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,22 +19,17 @@ use crate::{
 /// The connections of an application, as many as common pools open by default.
 const CONNECTIONS: u32 = 10;
 
-/// What all runs share.
 pub(crate) struct Environment {
-    /// The database.
     pub(crate) database: Database,
     /// A connection that no applicant uses.
     pub(crate) admin: Pool,
-    /// Where masters come from.
     pub(crate) source: Source,
     /// The masters of runs that break none.
     shared: Option<MasterSet>,
-    /// The id of the next recruitment.
     next: i64,
 }
 
 impl Environment {
-    /// Connects to the database.
     pub(crate) async fn new(database: Database, source: Source) -> Result<Self, String> {
         let admin = Pool::connect(&database.target, 1).await;
         let admin = admin.map_err(|error| error.to_string())?;
@@ -42,22 +37,16 @@ impl Environment {
     }
 }
 
-/// What one run needs.
 pub(super) struct Setup {
     pub(super) kind: Kind,
     pub(super) strategy: Strategy,
     pub(super) pool: Pool,
     pub(super) tally: Tally,
-    /// The id of the first recruitment.
     pub(super) first: i64,
     pub(super) applicants: i64,
     pub(super) context: Context,
     pub(super) target: Target,
-    /// How long an applicant tries.
     pub(super) timeout: Duration,
-    /// What child processes sent to the database, and to Redis.
-    pub(super) child_statements: AtomicU64,
-    pub(super) child_commands: AtomicU64,
     /// Masters of this run alone.
     own: Option<MasterSet>,
     pub(super) database_proxy: Option<Proxy>,
@@ -66,7 +55,6 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Starts and connects.
     pub(super) async fn set_up(environment: &mut Environment, plan: &Plan) -> Result<Self, String> {
         let shape = plan.workload.shape();
         let first = environment.next;
@@ -124,15 +112,12 @@ impl Setup {
             context,
             target,
             timeout: plan.fault.map_or(TIMEOUT, Fault::timeout),
-            child_statements: AtomicU64::new(0),
-            child_commands: AtomicU64::new(0),
             own,
             database_proxy,
             proxies,
         })
     }
 
-    /// One volunteer applies.
     pub(super) async fn apply(
         self: Arc<Self>,
         recruitment: i64,
@@ -146,7 +131,6 @@ impl Setup {
         self.tally.end(start, applying.await);
     }
 
-    /// The masters that this run may break.
     pub(super) fn masters(&self) -> Result<&MasterSet, String> {
         self.own.as_ref().ok_or_else(|| "there are no masters to break".to_owned())
     }
@@ -160,7 +144,6 @@ impl Setup {
     }
 }
 
-/// Starts a proxy in front of each master.
 fn proxied(
     masters: &MasterSet,
     delay: Duration,
@@ -171,14 +154,14 @@ fn proxied(
     let mut proxies = Vec::new();
     for (url, upstream) in addresses.all.iter_mut().zip(&all) {
         let proxy = start(*upstream)?;
-        *url = redirected(url, proxy.address());
+        *url = redirected(url, proxy.address())?;
         proxies.push(proxy);
     }
     if all.first() == Some(&single) {
         addresses.single.clone_from(&addresses.all[0]);
     } else {
         let proxy = start(single)?;
-        addresses.single = redirected(&addresses.single, proxy.address());
+        addresses.single = redirected(&addresses.single, proxy.address())?;
         proxies.push(proxy);
     }
     Ok(proxies)

@@ -9,19 +9,16 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Application, ApplyError, Reply, redis_lock::lock_error, sql::sign_up};
 
-/// How many requests a worker lets wait.
 const LENGTH: usize = 1024;
 
 type Job = (Application, oneshot::Sender<Result<Reply, ApplyError>>);
 
-/// The queues of the workers, by recruitment.
 #[derive(Default)]
 pub(crate) struct Queue {
     workers: Mutex<HashMap<i64, mpsc::Sender<Job>>>,
 }
 
 impl Queue {
-    /// The queue of a recruitment, whose worker is started with the first request.
     fn worker(&self, recruitment: i64) -> mpsc::Sender<Job> {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let start = || {
@@ -41,7 +38,6 @@ impl Queue {
     }
 }
 
-/// Applies requests until the queue is dropped.
 async fn work(mut jobs: mpsc::Receiver<Job>) {
     while let Some((application, reply)) = jobs.recv().await {
         let result = sign_up(&application, || true).await;

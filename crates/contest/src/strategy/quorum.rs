@@ -10,12 +10,10 @@ use super::{
     sql::{free, sign_up, write_if_unchanged},
 };
 
-/// Holds a lease of a quorum of masters.
 pub(crate) struct Quorum {
     lock: Redlock,
     /// The replies to the connection's own commands, which no applicant caused.
     connecting: u64,
-    /// Whether the fencing token of the lease is presented to the database.
     fenced: bool,
 }
 
@@ -32,7 +30,6 @@ impl Quorum {
         Ok(Self { connecting: replies(&lock), lock, fenced })
     }
 
-    /// The connections to masters.
     pub(super) fn connections(&self) -> u64 {
         self.lock.stats().masters.len() as u64
     }
@@ -45,19 +42,18 @@ impl Quorum {
     pub(super) async fn apply(&self, application: &Application) -> Result<Reply, ApplyError> {
         let resource = application.recruitment.to_string();
         let acquire = self.lock.acquire(resource).wait(application.remaining());
+        let (lease, result);
         if self.fenced {
-            let lease = acquire.fenced().await.map_err(lock_error)?;
-            let result = sign_up_fenced(application, &lease).await;
-            let _ = lease.release().await;
-            return result;
+            lease = acquire.fenced().await.map_err(lock_error)?;
+            result = sign_up_fenced(application, &lease).await;
+        } else {
+            lease = acquire.await.map_err(lock_error)?;
+            result = sign_up(application, || !lease.is_lost()).await;
         }
-        let lease = acquire.await.map_err(lock_error)?;
-        let result = sign_up(application, || !lease.is_lost()).await;
         let _ = lease.release().await;
         result
     }
 
-    /// Ends the clean-ups of the lock.
     pub(super) async fn finish(&self) {
         // A master that is down keeps its keys until they expire.
         let _unfinished = self.lock.shutdown(Duration::from_secs(1)).await;

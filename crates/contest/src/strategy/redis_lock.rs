@@ -22,15 +22,12 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// Nil: granted; else the TTL of the key that is in the way.
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
                        return nil end return redis.call('PTTL', KEYS[1])";
-/// Deletes the key if it is still ours.
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                        return redis.call('DEL', KEYS[1]) else return 0 end";
-/// Deletes the key if it is still ours, and wakes a waiter.
 const RELEASE_AND_WAKE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
                        redis.call('DEL', KEYS[1]) redis.call('PUBLISH', ARGV[2], '0') return 1 \
                        else return 0 end";
 
-/// Locks on one Redis, connected to again after an error.
 pub(crate) struct RedisLock {
     client: Client,
     connection: Mutex<Option<MultiplexedConnection>>,
@@ -149,7 +146,6 @@ impl RedisLock {
         self.commands.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Sends one command.
     async fn query<T, F>(
         &self,
         send: impl FnOnce(MultiplexedConnection) -> F,
@@ -182,12 +178,10 @@ impl RedisLock {
     }
 }
 
-/// The channel of a lock's releases.
 fn channel(key: &str) -> String {
     format!("{key}:released")
 }
 
-/// An error of a lock.
 pub(super) fn lock_error(error: impl fmt::Display) -> ApplyError {
     ApplyError::Lock(error.to_string())
 }

@@ -6,15 +6,8 @@ use crate::database::{Session, SqlError};
 
 const INSERT: &str = "INSERT INTO applicant (recruitment_id, volunteer_id) VALUES (?, ?)";
 
-/// Inserts the applicant.
 async fn insert(session: &mut Session, application: &Application) -> Result<u64, SqlError> {
     session.execute(INSERT, &[application.recruitment, application.volunteer]).await
-}
-
-/// Commits what was written and replies.
-async fn accept(session: &mut Session) -> Result<Reply, ApplyError> {
-    session.commit().await?;
-    Ok(Reply::Accepted)
 }
 
 /// Reads the counter, checks the capacity, inserts the applicant, and writes the counter that it
@@ -51,7 +44,6 @@ pub(super) fn free(row: &[i64]) -> Option<i64> {
     (count < capacity).then_some(*count)
 }
 
-/// The statement that reads without a lock.
 const READ: &str = "SELECT applicant_count, capacity FROM recruitment WHERE id = ?";
 
 async fn transaction(
@@ -61,13 +53,12 @@ async fn transaction(
     still_held: impl Fn() -> bool,
 ) -> Result<Reply, ApplyError> {
     session.begin().await?;
-    match write_uncommitted(session, application, read, still_held).await? {
-        Reply::Accepted => accept(session).await,
-        Reply::Refused => Ok(Reply::Refused),
-    }
+    let reply = write_uncommitted(session, application, read, still_held).await?;
+    // Does nothing after a rollback.
+    session.commit().await?;
+    Ok(reply)
 }
 
-/// Signs up on a connection of its own, under a lock that was acquired elsewhere.
 pub(super) async fn sign_up(
     application: &Application,
     still_held: impl Fn() -> bool,
@@ -76,7 +67,6 @@ pub(super) async fn sign_up(
     transaction(&mut session, application, READ, still_held).await
 }
 
-/// Signs up with a strategy that needs nothing but the database.
 pub(super) async fn apply(kind: Kind, application: &Application) -> Result<Reply, ApplyError> {
     // The read locks the recruitment's row until the commit.
     const FOR_UPDATE: &str =
@@ -128,10 +118,10 @@ pub(super) async fn write_if_unchanged(
         return Err(ApplyError::Conflict);
     }
     insert(session, application).await?;
-    accept(session).await
+    session.commit().await?;
+    Ok(Reply::Accepted)
 }
 
-/// The database reads, checks and writes the counter in one statement.
 async fn atomic_update(
     session: &mut Session,
     application: &Application,
@@ -146,7 +136,8 @@ async fn atomic_update(
     }
     application.pause_point().await;
     insert(session, application).await?;
-    accept(session).await
+    session.commit().await?;
+    Ok(Reply::Accepted)
 }
 
 /// `GET_LOCK`: a lock of the database server by name. It belongs to the connection, not to the
@@ -175,9 +166,7 @@ async fn named_lock(
     if release_early {
         session.fetch(RELEASE, &name).await?;
     }
-    if reply == Reply::Accepted {
-        session.commit().await?;
-    }
+    session.commit().await?;
     if !release_early {
         session.fetch(RELEASE, &name).await?;
     }

@@ -19,7 +19,6 @@ struct Channel {
     woken: Arc<Notify>,
 }
 
-/// The channels that waiters of this process subscribe to.
 pub(super) struct Subscriptions {
     client: Client,
     channels: Channels,
@@ -32,7 +31,6 @@ impl Subscriptions {
         Self { client, channels: Channels::default(), sink: Arc::default() }
     }
 
-    /// Subscribes for one more waiter.
     pub(super) async fn join(&self, channel: &str) -> Result<Arc<Notify>, ApplyError> {
         let mut sink = self.sink.lock().await;
         let (woken, is_first) = {
@@ -51,7 +49,6 @@ impl Subscriptions {
         Ok(woken)
     }
 
-    /// Unsubscribes after the last waiter.
     pub(super) async fn leave(&self, channel: &str) {
         let mut sink = self.sink.lock().await;
         let is_last = {
@@ -72,7 +69,6 @@ impl Subscriptions {
         }
     }
 
-    /// Connects again after the connection broke.
     pub(super) async fn ensure_connected(&self) -> Result<(), ApplyError> {
         let mut sink = self.sink.lock().await;
         if sink.is_none() {
@@ -81,7 +77,6 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Connects and subscribes to all channels that have waiters.
     async fn connect(&self) -> Result<PubSubSink, ApplyError> {
         let (mut sink, stream) = self.client.get_async_pubsub().await.map_err(lock_error)?.split();
         tokio::spawn(receive(stream, self.channels.clone(), Arc::downgrade(&self.sink)));

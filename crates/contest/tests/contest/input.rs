@@ -21,6 +21,9 @@ fn complaint(args: &str, code: i32) -> String {
 fn wrong_usage_names_the_accepted_values() {
     for (args, expected) in [
         ("--database postgres://u@h/d", "PostgreSQL is not supported"),
+        ("--database sqlite:///etc/passwd", "makes its own SQLite file"),
+        ("--database mysql://u@h:port", "mysql://USER:PASSWORD@HOST:PORT"),
+        ("--database oracle://h", "mysql://USER:PASSWORD@HOST:PORT"),
         ("--database oracle", "use auto, sqlite, mariadb, container or mysql://"),
         ("--strategy hope", "use one of none, pessimistic"),
         ("--workload flood", "use one of rush, last-place"),
@@ -36,7 +39,7 @@ fn wrong_usage_names_the_accepted_values() {
 #[test]
 fn a_server_that_does_not_reply_is_named() {
     let complaint_of = |args| complaint(args, 3);
-    let database = complaint_of("--database mysql://root@127.0.0.1:1");
+    let database = complaint_of("--database mariadb://root:a%40b@127.0.0.1:1");
     assert!(
         database.contains("127.0.0.1:1") && database.contains("check host and port"),
         "{database}"

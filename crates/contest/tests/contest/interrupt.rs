@@ -11,7 +11,6 @@ use crate::support::{
     Out, eventually, mariadb_is_installed, one_at_a_time, program, temporary_directories, text,
 };
 
-/// Sends a signal to the program alone.
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
     assert!(status.unwrap().success());
@@ -30,10 +29,9 @@ fn assert_nothing_is_left() {
     eventually("nothing is left", || servers().is_empty() && temporary_directories().is_empty());
 }
 
-/// Starts a contest and lets it run for `seconds`.
-fn started(out: &Out, args: &str, seconds: u64) -> Child {
+fn started(out: &Out, args: &str, ms: u64) -> Child {
     let child = program(out, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_secs(seconds));
+    thread::sleep(Duration::from_millis(ms));
     child
 }
 
@@ -42,10 +40,10 @@ fn an_interrupted_contest_writes_a_partial_result_and_leaves_nothing() {
     let _turn = one_at_a_time();
     for name in ["INT", "TERM"] {
         // More time for a slow machine, until runs have ended.
-        let keeps_runs = [3, 12, 48, 192].into_iter().any(|seconds| {
+        let keeps_runs = [3_000, 12_000, 48_000, 192_000].into_iter().any(|ms| {
             let out = Out::new("interrupt");
             let args = "--database sqlite --workload last-place throughput --seconds 3600";
-            let child = started(&out, args, seconds);
+            let child = started(&out, args, ms);
             signal(&child, name);
             let output = child.wait_with_output().unwrap();
             let printed = text(&output.stdout);
@@ -72,8 +70,7 @@ fn an_interrupt_at_any_moment_leaves_nothing_of_mariadb() {
     for ms in [100, 1_200, 3_500] {
         let out = Out::new("interrupt-mariadb");
         let args = "--database mariadb --fault pause-past-ttl";
-        let child = started(&out, args, 0);
-        thread::sleep(Duration::from_millis(ms));
+        let child = started(&out, args, ms);
         signal(&child, "INT");
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "after {ms} ms: {}", text(&output.stderr));
@@ -88,7 +85,7 @@ fn a_contest_that_is_killed_leaves_nothing() {
     let out = Out::new("killed");
     let args =
         format!("--database {database} --fault pause-past-ttl --strategy redquorum --repeat 9");
-    let child = started(&out, &args, 4);
+    let child = started(&out, &args, 4_000);
     signal(&child, "KILL");
     let _output = child.wait_with_output().unwrap();
     assert_nothing_is_left();

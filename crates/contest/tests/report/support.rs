@@ -29,12 +29,10 @@ pub(crate) fn is(run: &Run, strategy: &str, workload: Workload) -> bool {
     run.strategy == strategy && run.is_of(workload)
 }
 
-/// Whether a run is one of a strategy under a fault.
 pub(crate) fn under(run: &Run, strategy: &str, fault: Fault) -> bool {
     run.strategy == strategy && run.fault == Some(fault)
 }
 
-/// Adds applicants beyond the places.
 pub(crate) fn oversell(figures: &mut Figures) {
     figures.rows = figures.places + 1;
     figures.counter = figures.rows;
