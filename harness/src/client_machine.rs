@@ -284,9 +284,9 @@ impl<K: Conduct> Process<K> {
                 let greeted = |client: &mut Client<K::Claim>, cx: &mut Context<'_, K::Claim>| {
                     client.connected(master, epoch, greeting, cx)
                 };
-                if awaited && let Err(twin) = self.client(around, greeted) {
+                if awaited && let Err(duplicate) = self.client(around, greeted) {
                     let why = format!(
-                        "it is the same server as {twin}, and one server must not vote twice"
+                        "it is the same server as {duplicate}, and one server must not vote twice"
                     );
                     around.out.push(ProcessEffect::Refuse { node, epoch, why: why.into() });
                 }

@@ -7,7 +7,8 @@
 //!
 //! `event.rs` has the closed list of events, `command.rs` the effect of a command on a key, and
 //! `lock_command.rs` what the lock's own commands do. The orchestrator and the backend write
-//! histories. The checker and the reports read them; the checker reads nothing else. This module checks nothing and reads no clock.
+//! histories. The checker and the reports read them; the checker reads nothing else. This module
+//! checks nothing and reads no clock.
 
 use std::io::{self, BufRead, Write};
 use std::time::Duration;

@@ -50,9 +50,9 @@ mod places;
 mod player;
 mod register;
 mod requests;
+mod targets;
 #[cfg(test)]
 mod tests;
-mod whom;
 
 use drain::Drain;
 use faults::Faults;
@@ -65,12 +65,12 @@ use player::Player;
 #[cfg(test)]
 pub(crate) use player::to_release;
 use register::Register;
-use whom::clients_of;
-pub(crate) use whom::processes_of;
+use targets::clients_of;
+pub(crate) use targets::processes_of;
 
 /// How long a run may exceed the time that its script and its faults need. Then it is healed in any
 /// case, so that a client that never answers cannot block it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -384,5 +384,5 @@ fn limit(scenario: &Scenario) -> Ns {
     let clients = &scenario.clients;
     let clients = clients.iter().map(|client| Player::longest(client, &scenario.lock, late));
     let longest = faults.chain(clients).max().unwrap_or_default();
-    nanos(longest.saturating_add(PATIENCE))
+    nanos(longest.saturating_add(TIMEOUT))
 }

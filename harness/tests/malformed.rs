@@ -1,7 +1,7 @@
 //! Faulty scenario files and the exact error text for each: `malformed/X.toml` and
 //! `malformed/X.txt`.
 //!
-//! `REDQUORUM_BLESS=1 cargo test -p redquorum-harness --test malformed` writes the texts anew; read
+//! `REDQUORUM_UPDATE=1 cargo test -p redquorum-harness --test malformed` writes the texts anew; read
 //! them before you commit them.
 
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn files() -> Vec<PathBuf> {
 
 #[test]
 fn problems_have_a_place_and_a_fix() {
-    let bless = env::var_os("REDQUORUM_BLESS").is_some();
+    let update = env::var_os("REDQUORUM_UPDATE").is_some();
     let files = files();
     assert!(files.len() >= 30);
     let mut others = Vec::new();
@@ -33,7 +33,7 @@ fn problems_have_a_place_and_a_fix() {
         }
         let printed = format!("{problems}\n");
         let expected = path.with_extension("txt");
-        if bless {
+        if update {
             fs::write(&expected, printed).unwrap();
         } else if fs::read_to_string(&expected).unwrap_or_default() != printed {
             others.push(format!("{name} now has:\n{printed}"));

@@ -1,5 +1,5 @@
-//! In virtual time, some scenario catches every mutant. The honest client passes all scenarios, with
-//! any seed.
+//! In virtual time, some scenario catches every mutant. The honest client passes all scenarios,
+//! with any seed.
 
 use redquorum_harness::checker::{Observed, Outcome, check};
 use redquorum_harness::mutants::Mutant;

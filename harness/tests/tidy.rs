@@ -1,9 +1,14 @@
-//! The repository follows its rules of prose, names and size: no indefinite persons, no types with
-//! names that are no nouns or that were replaced, no long lines, no long files, no dead links. The
-//! test checks sources, tests, examples, scenarios and documents.
+//! The repository follows its rules of prose, names and size: no indefinite persons, no names that
+//! the vocabulary has replaced, no long lines, no long files. Documents link to what exists, name
+//! files and commands that exist, and have the tables that their commands printed. The test checks
+//! sources, tests, examples, scenarios and documents.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+#[path = "support/tables.rs"]
+mod tables;
 
 const WIDTH: usize = 100;
 const LINES: usize = 500;
@@ -77,6 +82,29 @@ const RETIRED: [&str; 40] = [
     "Wrong",
 ];
 
+/// Words that are no part of a name in code: the vocabulary has another one.
+const REPLACED: [&str; 34] = [
+    "ballot", "bless", "blunder", "deaf", "deed", "desk", "dice", "ear", "ears", "fate", "guest",
+    "harm", "heard", "hears", "heir", "hearer", "liar", "owed", "owes", "patience", "roster",
+    "rooms", "said", "saboteur", "seat", "seats", "sentry", "ticket", "told", "twin", "unasked",
+    "vigil", "whom", "wish",
+];
+
+/// The names in a line of Rust: without strings, characters and comments.
+fn names(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or_default();
+    // Every second part is a string. A line of a longer string has no names of interest either.
+    let outside = code.split('"').step_by(2);
+    outside.flat_map(|part| part.split(|c: char| !c.is_alphanumeric() && c != '_'))
+}
+
+/// The replaced word in a name, such as `heir` in `next_heir`. Names of tests are sentences.
+fn replaced(name: &str) -> Option<&'static str> {
+    let is_sentence = name.split('_').count() > 4;
+    let mut words = name.split('_').filter(|_| !is_sentence);
+    words.find_map(|word| REPLACED.into_iter().find(|it| word.eq_ignore_ascii_case(it)))
+}
+
 /// The name of the type that a line of Rust defines.
 fn defined(line: &str) -> Option<&str> {
     let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
@@ -104,6 +132,15 @@ fn faults(path: &str, text: &str) -> Vec<String> {
             && RETIRED.contains(&name)
         {
             faults.push(format!("{at}: \"{name}\" is no name for a type: see the vocabulary"));
+        }
+        // This file has the words themselves.
+        let checked = rust && prose.is_none() && !path.ends_with("tests/tidy.rs");
+        for name in names(line).filter(|_| checked) {
+            if let Some(word) = replaced(name) {
+                faults.push(format!(
+                    "{at}: `{name}`: the vocabulary has another word for \"{word}\""
+                ));
+            }
         }
         let Some(prose) = prose.filter(|_| !(markdown && code)) else { continue };
         // Tables and addresses cannot be wrapped.
@@ -158,6 +195,61 @@ fn dead_links(path: &Path, text: &str) -> Vec<String> {
     dead.map(|link| format!("{}: the link {link} leads nowhere", path.display())).collect()
 }
 
+/// The files and recipes of the repository.
+struct Known {
+    files: BTreeSet<String>,
+    recipes: BTreeSet<String>,
+}
+
+impl Known {
+    fn has_file(&self, end: &str) -> bool {
+        self.files.iter().any(|file| file == end || file.ends_with(&format!("/{end}")))
+    }
+
+    /// The files and commands that a document names in code and that do not exist, and the tables
+    /// that are not what their command printed.
+    fn stale(&self, path: &str, text: &str) -> Vec<String> {
+        let mut stale = Vec::new();
+        let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let ends = [".rs", ".toml", ".py", ".yml", ".sh"];
+        for file in code.filter(|code| ends.iter().any(|end| code.ends_with(end))) {
+            let is_path = file.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
+            if is_path && !file.starts_with('.') && !self.has_file(file) {
+                stale.push(format!("{path}: there is no file `{file}`"));
+            }
+        }
+        let is_word = |c: char| c.is_alphanumeric() || c == '-';
+        for line in text.lines() {
+            let recipe =
+                line.split("just ").skip(1).filter_map(|rest| rest.split(|c| !is_word(c)).next());
+            let is_command = line.starts_with("just ") || line.contains("`just ");
+            for name in recipe.filter(|name| is_command && !name.is_empty()) {
+                if !self.recipes.contains(name) {
+                    stale.push(format!("{path}: the justfile has no recipe {name}: {line}"));
+                }
+            }
+            for (flag, folder) in [("--example ", "examples"), ("--test ", "tests")] {
+                let Some((_, rest)) = line.split_once(flag) else { continue };
+                let name = rest.split(|c: char| !is_word(c) && c != '_').next().unwrap_or_default();
+                let found = [format!("{folder}/{name}.rs"), format!("{folder}/{name}/main.rs")];
+                if !name.is_empty() && !found.iter().any(|file| self.has_file(file)) {
+                    stale.push(format!("{path}: there is no {flag}{name}"));
+                }
+            }
+        }
+        match tables::tables(text) {
+            Err(why) => stale.push(format!("{path}: {why}")),
+            Ok(tables) => stale.extend(tables.iter().filter_map(|table| {
+                let changed = tables::digest(&text[table.place.clone()]) != table.digest.0;
+                changed.then(|| {
+                    format!("{path}: a table is not what `{}` printed: run it again", table.command)
+                })
+            })),
+        }
+        stale
+    }
+}
+
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -181,14 +273,46 @@ fn the_repository_is_tidy() {
         files(&root.join(folder), &mut found);
     }
     assert!(found.len() > 400, "{} files", found.len());
+    let known = known(root);
     let all = found.iter().flat_map(|path| {
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
         let text = fs::read_to_string(path).unwrap();
-        let dead = if name.ends_with(".md") { dead_links(path, &text) } else { Vec::new() };
-        faults(&name, &text).into_iter().chain(dead)
+        let (dead, stale) = match name.ends_with(".md") {
+            // A changelog names what is gone.
+            true if name == "CHANGELOG.md" => (dead_links(path, &text), Vec::new()),
+            true => (dead_links(path, &text), known.stale(&name, &text)),
+            false => Default::default(),
+        };
+        faults(&name, &text).into_iter().chain(dead).chain(stale)
     });
     let all: Vec<String> = all.collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
+}
+
+fn known(root: &Path) -> Known {
+    let mut all = Vec::new();
+    for folder in ["crates", "harness", "docs", "scenarios", ".ci", ".github"] {
+        every_file(&root.join(folder), &mut all);
+    }
+    let relative = |path: &PathBuf| path.strip_prefix(root).unwrap().display().to_string();
+    let mut files: BTreeSet<String> = all.iter().map(relative).collect();
+    files.extend(["Cargo.toml".to_owned(), "deny.toml".to_owned()]);
+    let justfile = fs::read_to_string(root.join("justfile")).unwrap();
+    let recipes =
+        justfile.lines().filter(|line| line.contains(':') && !line.starts_with([' ', '#']));
+    let recipes = recipes.filter_map(|line| line.split([' ', ':']).next()).map(str::to_owned);
+    Known { files, recipes: recipes.collect() }
+}
+
+fn every_file(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = path.file_name().unwrap_or_default();
+        match path.is_dir() {
+            true if name == "target" || name == "node_modules" => {}
+            true => every_file(&path, found),
+            false => found.push(path),
+        }
+    }
 }
 
 #[test]
@@ -207,12 +331,15 @@ fn each_fault_is_seen() {
         ("a.rs", "x\n".repeat(501), "501 lines"),
         ("a.rs", "pub(crate) enum Told<'a> {".to_owned(), "\"Told\" is no name"),
         ("a.rs", "    type Seat = u8;".to_owned(), "\"Seat\" is no name"),
+        ("a.rs", "    let next_heir = 1;".to_owned(), "\"heir\""),
     ] {
         let found = faults(path, &text);
         assert!(found.iter().any(|fault| fault.contains(seen)), "{text}: {found:?}");
     }
     for (path, text) in [
         ("a.rs", format!("let nobody = \"{long}\";")),
+        ("a.rs", "let found = \"what was said\"; // said".to_owned()),
+        ("a.rs", "fn a_master_that_was_told_nothing_replies() {}".to_owned()),
         ("a.md", format!("```\n{long} nobody\n```")),
         ("a.md", format!("| {long} |")),
         ("crates/protocol/src/link.rs", "x\n".repeat(501)),
@@ -227,4 +354,29 @@ fn each_fault_is_seen() {
     for link in ["docs/none.md", "#none", "docs/safety.md#none"] {
         assert!(dead.iter().any(|it| it.contains(&format!("link {link} "))), "{dead:?}");
     }
+}
+
+#[test]
+fn a_document_that_is_older_than_what_it_names_is_seen() {
+    let known = known(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
+    let table = "| a |\n|---|\n| 1 |\n";
+    let printed = |digest: &str| {
+        format!("<!-- printed by: just bench -->\n{table}<!-- printed: {digest} -->\n")
+    };
+    for (text, seen) in [
+        ("`harness/src/none.rs`".to_owned(), "no file `harness/src/none.rs`"),
+        ("```sh\njust none\n```".to_owned(), "no recipe none"),
+        ("cargo run -p x --example none".to_owned(), "no --example none"),
+        ("cargo test --test none".to_owned(), "no --test none"),
+        (printed("0123456789ab"), "not what `just bench` printed"),
+        (format!("<!-- printed by: just bench -->\n{table}"), "line 1: a mark without an end"),
+    ] {
+        let found = known.stale("a.md", &text);
+        assert!(found.iter().any(|fault| fault.contains(seen)), "{text}: {found:?}");
+    }
+    let right = format!(
+        "`sim/wires/words.rs` just so, `just bench`, --example mutants, --test lock\n{}",
+        printed(&tables::digest(table))
+    );
+    assert_eq!(known.stale("a.md", &right), [""; 0]);
 }

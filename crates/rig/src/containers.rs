@@ -55,10 +55,10 @@ const OFFICIAL: &str = "redis:7.2.4";
 const LOCAL: &str = "redquorum-redis:local";
 
 /// An engine of this machine answers within milliseconds, unless its socket is just starting it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A killed process ends within milliseconds; the rest is for an engine that is busy.
-const PATIENCE_WITH_KILL: Duration = Duration::from_secs(20);
+const TIMEOUT_WITH_KILL: Duration = Duration::from_secs(20);
 
 /// The port of the server within its container.
 const PORT: u16 = 6379;
@@ -239,10 +239,10 @@ impl Host for Container {
             }
             Signal::Kill => {
                 let refused = self.docker("kill", &["--signal", "KILL"]).err();
-                let until = Instant::now() + PATIENCE_WITH_KILL;
+                let until = Instant::now() + TIMEOUT_WITH_KILL;
                 while self.runs()? {
                     if Instant::now() >= until {
-                        let (node, within) = (self.number, PATIENCE_WITH_KILL);
+                        let (node, within) = (self.number, TIMEOUT_WITH_KILL);
                         let late = RigError::NotStopped { node, within };
                         return Err(refused.map_or(late, |why| self.failed("kill", &why)));
                     }
@@ -311,7 +311,7 @@ pub(crate) fn check_engine() -> Result<(), RigError> {
         let why = "it is one of another machine, and masters listen on its loopback only";
         return Err(RigError::NoEngine { tried, why: why.to_owned() });
     }
-    let answered = ask(&["version", "--format", "{{.Server.Version}}"], Some(PATIENCE));
+    let answered = ask(&["version", "--format", "{{.Server.Version}}"], Some(TIMEOUT));
     answered.map(drop).map_err(|why| RigError::NoEngine { tried, why })
 }
 

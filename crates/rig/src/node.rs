@@ -23,11 +23,11 @@ use crate::{
 const POLL: Duration = Duration::from_millis(2);
 
 /// How long a command may take. A running master answers within microseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A server that is up answers within microseconds. A server that is silent for this long is not
 /// ours, or not up.
-const PATIENCE_WITH_STRANGERS: Duration = Duration::from_millis(200);
+const TIMEOUT_WITH_STRANGERS: Duration = Duration::from_millis(200);
 
 /// How long a server may show the time before a change. Valkey 9 adds the elapsed monotonic time to
 /// the wall clock that it read last, and reads it again every millisecond or so.
@@ -92,7 +92,7 @@ impl Node {
     /// Whether the server is ready. Another server behind the same port does not count.
     fn answers(&self) -> io::Result<()> {
         let commands: [&[&[u8]]; 2] = [&[b"INFO", b"server"], &[b"PING"]];
-        let replies = self.exchange(PATIENCE_WITH_STRANGERS, &commands)?;
+        let replies = self.exchange(TIMEOUT_WITH_STRANGERS, &commands)?;
         let info = replies[0].text().unwrap_or_default();
         let ours = self.host.pid().map(|pid| format!("process_id:{pid}"));
         if !info.is_empty() && ours.is_some_and(|ours| !info.lines().any(|line| line == ours)) {
@@ -145,7 +145,7 @@ impl Node {
 
     pub(crate) fn command(&self, command: &[&[u8]]) -> Result<RespValue, RigError> {
         let failed = |source| RigError::NoReply { node: self.number, source };
-        Ok(self.exchange(PATIENCE, &[command]).map_err(failed)?.remove(0))
+        Ok(self.exchange(TIMEOUT, &[command]).map_err(failed)?.remove(0))
     }
 
     /// A section of `INFO`: empty if the server refuses.

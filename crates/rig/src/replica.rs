@@ -11,7 +11,7 @@ use crate::{RespValue, RigError, lock, node::Node};
 
 /// A replica answers within microseconds, gets its master's writes within a millisecond, and a copy
 /// of everything within a second.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 
 /// For masters with replicas: the master starts a copy without waiting for a second replica.
@@ -130,10 +130,10 @@ impl Replica {
         what: &str,
         holds: impl Fn() -> Result<bool, RigError>,
     ) -> Result<(), RigError> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !holds()? {
             if Instant::now() >= until {
-                return Err(self.failed(format!("{what} within {PATIENCE:?}")));
+                return Err(self.failed(format!("{what} within {TIMEOUT:?}")));
             }
             thread::sleep(POLL);
         }

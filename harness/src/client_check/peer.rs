@@ -23,7 +23,7 @@ const WAITING: usize = 16;
 const ENOUGH: usize = 100;
 
 /// After this many requests without a reply, the check sends no more.
-const PATIENCE: usize = 2;
+const TIMEOUT: usize = 2;
 
 /// The reason why a check failed.
 #[derive(Debug)]
@@ -139,7 +139,7 @@ impl Peer {
                      also one that fails: {{\"id\":{},\"ok\":false,\"why\":\"error\"}}",
                     asked.op, asked.id, asked.id
                 );
-                let go_on = self.unanswered < PATIENCE;
+                let go_on = self.unanswered < TIMEOUT;
                 Err(if go_on { Fault::Wrong(why) } else { Fault::Over(why) })
             }
         }

@@ -40,7 +40,7 @@ pub(super) enum Requirement {
     Hello,
     Subscribe,
     Publish,
-    Line,
+    Queue,
 }
 
 /// The effect of a missing wake-up command, and how to allow these commands.
@@ -105,7 +105,7 @@ impl Requirement {
             Self::Hello => ("HELLO 3", NOT_WOKEN, ALLOW_WAKE_UPS),
             Self::Subscribe => ("SUBSCRIBE", NOT_WOKEN, ALLOW_WAKE_UPS),
             Self::Publish => ("PUBLISH", NOT_WOKEN, ALLOW_WAKE_UPS),
-            Self::Line => (
+            Self::Queue => (
                 "the script of queues",
                 "a waiter is not woken by a release, and tries again and again; a lock that is fair keeps no order",
                 "allow +evalsha +time +zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +pexpire +exists +get +pttl and the keys redquorum:queue:* and redquorum:lapse:*",
@@ -148,7 +148,7 @@ pub(super) fn attempt(
             trials.attempt(Requirement::Release, expect(line, &keys.delete(), "1"))?;
         }
         trials.attempt(Requirement::Fenced, fenced(line, &keys))?;
-        trials.attempt(Requirement::Line, queue(line, &keys.key))?;
+        trials.attempt(Requirement::Queue, queue(line, &keys.key))?;
     }
     // `DEL` also works where scripts do not. Otherwise the key would stay for its TTL.
     reply(line.ask(&["DEL", &name]))?.ok();
@@ -353,7 +353,7 @@ mod tests {
             (Requirement::Hello, true, Level::Warn, "+hello"),
             (Requirement::Subscribe, true, Level::Warn, "+subscribe"),
             (Requirement::Publish, true, Level::Warn, "&redquorum:wake:*"),
-            (Requirement::Line, true, Level::Warn, "redquorum:queue:*"),
+            (Requirement::Queue, true, Level::Warn, "redquorum:queue:*"),
             (Requirement::OneServer, false, Level::Error, "address of the master itself"),
         ];
         for (what, guarded, level, part) in table {

@@ -50,7 +50,7 @@ impl Class {
             KeyEffect::Set { .. } | KeyEffect::Certify { .. } => Self::Acquire,
             KeyEffect::Keep { .. } => Self::Extend,
             KeyEffect::Delete { .. } => Self::Release,
-            KeyEffect::Queue => Self::Line,
+            KeyEffect::Queue => Self::Queue,
             KeyEffect::None => Self::Any,
         }
     }

@@ -86,13 +86,13 @@ pub fn run(mutant: Mutant) -> Result<Infallible, String> {
         exit(0);
     });
     let limit = CONNECT.max(Duration::from_millis(options.node_timeout_ms));
-    let mut wishes = Vec::new();
-    let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut wishes };
+    let mut effects = Vec::new();
+    let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut effects };
     let process = Process::start(options, urls.len(), mutant, &mut around);
     process.fits().map_err(|bad| bad.to_string())?;
     let wires = urls.iter().map(|_| Vec::new()).collect();
     let mut shell = Shell { mutant, urls, limit, process, wires, events: out };
-    shell.grant(wishes);
+    shell.grant(effects);
     shell.turn(&events)
 }
 
@@ -155,15 +155,15 @@ impl Shell {
 
     /// Passes an event to the process and carries out its effects.
     fn tell(&mut self, happening: ProcessEvent) {
-        let mut wishes = Vec::new();
-        let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut wishes };
+        let mut effects = Vec::new();
+        let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut effects };
         self.process.handle(happening, &mut around);
-        self.grant(wishes);
+        self.grant(effects);
     }
 
-    fn grant(&mut self, wishes: Vec<ProcessEffect>) {
-        for wish in wishes {
-            match wish {
+    fn grant(&mut self, effects: Vec<ProcessEffect>) {
+        for effect in effects {
+            match effect {
                 ProcessEffect::Tell(message) => Output::Stdout.tell(message),
                 ProcessEffect::Write { node, epoch, command } => self.write(node, epoch, &command),
                 ProcessEffect::Dial { node, epoch } => {

@@ -1,9 +1,9 @@
-//! When faults strike and when they are healed. `whom.rs` finds the masters and processes that they
+//! When faults strike and when they are healed. `targets.rs` finds the masters and processes that they
 //! hit.
 
 use super::Order;
 use super::places::{Place, Places};
-use super::whom::process_of;
+use super::targets::process_of;
 use crate::history::Ns;
 use crate::name::Name;
 use crate::scenario::{

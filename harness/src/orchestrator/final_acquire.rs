@@ -13,7 +13,7 @@ use crate::units::{millis, nanos};
 
 /// How long a task may exceed the time that may be left of a TTL: reconnecting backs off to one
 /// second.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the orchestrator waits before it asks a client again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -67,7 +67,7 @@ impl FinalAcquire {
         // after a second one if its probation key was found to expire before.
         let own = scenario.clients.iter().map(|client| client.options(&scenario.lock).quarantine());
         let quarantine = own.max().unwrap_or_default();
-        let policy = longest_key(scenario).max(2 * quarantine).saturating_add(PATIENCE);
+        let policy = longest_key(scenario).max(2 * quarantine).saturating_add(TIMEOUT);
         Self { tasks, ttl: scenario.lock.ttl.0, policy, state: State::Fresh }
     }
 
@@ -114,12 +114,12 @@ impl FinalAcquire {
     }
 
     pub(super) fn asked(&mut self, now: Ns, id: u64) {
-        // The client itself waits for `policy`; the reply gets `PATIENCE` more.
-        let until = now.saturating_add(nanos(self.policy)).saturating_add(nanos(PATIENCE));
+        // The client itself waits for `policy`; the reply gets `TIMEOUT` more.
+        let until = now.saturating_add(nanos(self.policy)).saturating_add(nanos(TIMEOUT));
         self.state = match self.state {
             State::Fresh => State::Acquiring(id, until),
             State::Again(_, until) => State::Acquiring(id, until),
-            _ => State::Releasing(id, now.saturating_add(nanos(PATIENCE))),
+            _ => State::Releasing(id, now.saturating_add(nanos(TIMEOUT))),
         };
     }
 

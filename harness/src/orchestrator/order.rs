@@ -9,7 +9,7 @@ use crate::scenario::LinkSelector;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Order {
     /// Send a request to a client process.
-    Ask { process: Name, request: Request },
+    Request { process: Name, request: Request },
     /// Hold back these messages of a process, from the first one on, and send
     /// [`Input::Gated`](super::Input::Gated) as soon as one waits. Given before the run.
     Gate {

@@ -2,8 +2,8 @@
 
 use super::drain::Drain;
 use super::final_acquire::FinalAcquire;
-use super::whom::{clients_of, nodes_of, process_of, processes_of};
-use super::{Orchestrator, Order, PATIENCE, Player, gained, longest_key};
+use super::targets::{clients_of, nodes_of, process_of, processes_of};
+use super::{Orchestrator, Order, Player, TIMEOUT, gained, longest_key};
 use crate::history::{Event, LeftKey, Ns, Phase, Window};
 use crate::name::Name;
 use crate::units::nanos;
@@ -86,7 +86,7 @@ impl Orchestrator {
             // The run is over: requests that are still on their way to a register arrive now.
             self.let_arrive(now, Ns::MAX);
             self.enter(now, Phase::Heal);
-            self.limit = now.saturating_add(nanos(PATIENCE));
+            self.limit = now.saturating_add(nanos(TIMEOUT));
             orders.extend(self.faults.heal_all().into_iter().map(Order::Heal));
             orders.extend(self.faults.open_all().into_iter().map(Order::Open));
             self.go_on(now, orders);

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::whom::process_of;
+use super::targets::process_of;
 use super::{Orchestrator, Order};
 use crate::client_protocol::{ClientReply, Each, Op, Request};
 use crate::history::{Event, Ns};
@@ -48,7 +48,7 @@ impl Orchestrator {
         }
         self.asked.push((id, client.clone(), count));
         let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();
-        orders.push(Order::Ask { process, request: Request { id, client, op } });
+        orders.push(Order::Request { process, request: Request { id, client, op } });
         id
     }
 

@@ -42,7 +42,7 @@ fn play(
         let at = Window { from: now, to: now };
         for order in orders {
             match order {
-                Order::Ask { request, .. } => {
+                Order::Request { request, .. } => {
                     let ok = replies(now, &request.client, &request.op);
                     let (client, op) = (&request.client, request.op.name());
                     log.push(format!("{} {client} {op} {ok}", now / MS));
@@ -259,7 +259,7 @@ fn a_cancelled_acquire_is_not_asked_again() {
             let mut orders = Vec::new();
             orchestrator.handle(now, inputs.pop().unwrap_or(Input::Wake), &mut orders);
             for order in orders {
-                let Order::Ask { request, .. } = order else { continue };
+                let Order::Request { request, .. } = order else { continue };
                 let is_run = orchestrator.phase() == Some(Phase::Run);
                 count += u32::from(is_run && matches!(request.op, Op::Acquire { .. }));
                 let refused =

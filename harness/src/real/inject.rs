@@ -112,7 +112,7 @@ impl Injector {
             Order::Strike { fault, nodes, processes } => self.strike(fault, nodes, processes),
             Order::Heal(fault) => self.heal(fault),
             Order::Look => self.look(),
-            Order::Ask { .. } | Order::Kill { .. } => {
+            Order::Request { .. } | Order::Kill { .. } => {
                 unreachable!("the run's own thread carries these out")
             }
         }

@@ -222,7 +222,7 @@ impl Run {
                 self.expected_to_die.extend(processes.iter().cloned());
             }
             match order {
-                Order::Ask { process, request } => self.ask(&process, &request),
+                Order::Request { process, request } => self.ask(&process, &request),
                 Order::Kill { process } => {
                     if let Some(client) = self.processes.get(&process) {
                         // It is equally good if the process is gone already.

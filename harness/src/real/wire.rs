@@ -306,9 +306,9 @@ mod tests {
             (
                 Command::Enqueue { key: key.clone(), waiter, position: Position::Last },
                 None,
-                Class::Line,
+                Class::Queue,
             ),
-            (Command::Dequeue { key, waiter, wake: true }, None, Class::Line),
+            (Command::Dequeue { key, waiter, wake: true }, None, Class::Queue),
             (Command::Probe, None, Class::Any),
         ] {
             let words = sent(&command);

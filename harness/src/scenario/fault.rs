@@ -2,7 +2,7 @@
 //!
 //! - `form.rs`: a fault with its time, and its form in TOML and in histories
 //! - `messages.rs`: the messages that a network fault hits
-//! - `whom.rs`: the masters and clients that a fault hits
+//! - `targets.rs`: the masters and clients that a fault hits
 //!
 //! The orchestrator decides when a fault strikes; the backend applies it. `read/check/faults.rs`
 //! checks whether a fault makes sense in its scenario.
@@ -17,12 +17,12 @@ use crate::named::named;
 
 mod form;
 mod messages;
-mod whom;
+mod targets;
 
 pub use form::{Fault, FaultTime};
 pub(crate) use messages::MessageFault;
 pub use messages::{Class, End, LinkSelector, Side};
-pub use whom::{Clients, Nodes, Role};
+pub use targets::{Clients, Nodes, Role};
 
 /// Defines a group of faults, each with its name in TOML and its fields. All faults of a group that
 /// `hits` something have that field, too.

@@ -292,7 +292,7 @@ impl<P: ClientProcess> World<P> {
 
     pub(super) fn carry_out(&mut self, order: Order) {
         match order {
-            Order::Ask { process, request } => {
+            Order::Request { process, request } => {
                 if let Some(actor) = self.actor(&process) {
                     self.actors[actor].asked.push_back(request);
                     self.enter(self.now + super::PIPE, WorldEvent::AtProcess(actor));
@@ -321,7 +321,7 @@ impl<P: ClientProcess> World<P> {
                     self.die(actor);
                 }
             }
-            Order::Ask { .. } | Order::Gate { .. } => unreachable!("it is carried out at once"),
+            Order::Request { .. } | Order::Gate { .. } => unreachable!("it is carried out at once"),
         }
     }
 

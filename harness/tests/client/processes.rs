@@ -89,7 +89,7 @@ fn a_paused_client_is_silent_until_it_is_resumed() {
 /// A shell waits in `vfork` until its child is another program. If a signal stopped both there,
 /// neither would ever stop completely.
 fn a_client_that_is_starting_a_child_can_be_paused() {
-    let (client, _heard) = start("while :; do /bin/true; done");
+    let (client, _received) = start("while :; do /bin/true; done");
     for _ in 0..50 {
         client.pause().unwrap();
         client.resume().unwrap();

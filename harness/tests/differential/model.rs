@@ -8,7 +8,7 @@ use redquorum_redis_model::{
     Close, Connection, Event, Persistence, Request, Server, ServerReply, Value, Wall,
 };
 
-use crate::plan::{Ask, End, Leave, SLOTS, Step};
+use crate::plan::{End, Leave, Planned, SLOTS, Step};
 use crate::real::NOBODY;
 use crate::world::{ReceivedMessage, Runs, Seen};
 
@@ -52,7 +52,7 @@ struct Line {
     slot: Option<usize>,
     connection: Connection,
     /// The client is gone for good, so it receives nothing.
-    deaf: bool,
+    ignores_replies: bool,
 }
 
 /// Plays steps on a model.
@@ -86,14 +86,14 @@ impl<M: Master> Model<M> {
     pub(crate) fn step(&mut self, step: &Step, wall: Wall) -> Seen {
         let mut events = Vec::new();
         match step {
-            Step::Say(slot, asks) => {
+            Step::Send(slot, asks) => {
                 self.say(wall, *slot, asks);
             }
             Step::Leave(slot, asks, how) => {
                 let index = self.say(wall, *slot, asks);
                 let line = &mut self.open[index];
                 line.slot = None;
-                line.deaf = *how != Leave::Half;
+                line.ignores_replies = *how != Leave::Half;
                 let how = if *how == Leave::Reset { Close::Reset } else { Close::Fin };
                 self.master.close(line.connection, how);
             }
@@ -128,29 +128,31 @@ impl<M: Master> Model<M> {
         self.look(wall, events)
     }
 
-    fn say(&mut self, wall: Wall, slot: usize, asks: &[Ask]) -> usize {
+    fn say(&mut self, wall: Wall, slot: usize, asks: &[Planned]) -> usize {
         let index = match self.open.iter().position(|line| line.slot == Some(slot)) {
             Some(index) => index,
             None => {
                 let connection = self.master.server().connect().expect("it is up");
                 self.opened += 1;
                 let (number, slot) = (self.opened, Some(slot));
-                self.open.push(Line { number, slot, connection, deaf: false });
+                self.open.push(Line { number, slot, connection, ignores_replies: false });
                 self.deliver(self.open.len() - 1, Request::Hello);
                 if !self.master.server().is_paused() {
                     // The real connection reads its greeting first; other events do not matter
                     // here.
                     let mut greeting = Vec::new();
                     self.serve(wall, &mut greeting);
-                    self.hear(&greeting, &mut Vec::new());
+                    self.receive(&greeting, &mut Vec::new());
                 }
                 self.open.len() - 1
             }
         };
         for request in asks {
             let request = match request {
-                Ask::Say(request) => request.clone(),
-                Ask::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
+                Planned::Request(request) => request.clone(),
+                Planned::Kill(slot) => {
+                    Request::Lock(Command::Kill { client_id: self.greeted[*slot] })
+                }
             };
             self.deliver(index, request);
         }
@@ -181,32 +183,33 @@ impl<M: Master> Model<M> {
             return seen;
         }
         self.serve(wall, &mut events);
-        let mut heard: Vec<ReceivedMessage> = Vec::new();
-        self.hear(&events, &mut heard);
-        heard.sort_by_key(|it| it.number);
-        seen.heard = heard;
+        let mut messages: Vec<ReceivedMessage> = Vec::new();
+        self.receive(&events, &mut messages);
+        messages.sort_by_key(|it| it.number);
+        seen.messages = messages;
         seen.count = Some(self.master.server().count());
         self.open.retain(|line| line.slot.is_some());
         seen
     }
 
-    fn hear(&mut self, events: &[Event], heard: &mut Vec<ReceivedMessage>) {
+    fn receive(&mut self, events: &[Event], messages: &mut Vec<ReceivedMessage>) {
         for event in events {
             let (Event::Message(connection, _) | Event::Dropped(connection)) = event;
             let of = |line: &Line| line.connection == *connection;
             let index = self.open.iter().position(of).expect("an event of an open connection");
             let line = &mut self.open[index];
-            if line.deaf {
+            if line.ignores_replies {
                 continue;
             }
-            let found = heard.iter().position(|it| it.number == line.number);
+            let found = messages.iter().position(|it| it.number == line.number);
             let at = found.unwrap_or_else(|| {
-                heard.push(ReceivedMessage { number: line.number, ..ReceivedMessage::default() });
-                heard.len() - 1
+                messages
+                    .push(ReceivedMessage { number: line.number, ..ReceivedMessage::default() });
+                messages.len() - 1
             });
             match event {
                 Event::Dropped(_) => {
-                    heard[at].dropped = true;
+                    messages[at].dropped = true;
                     line.slot = None;
                 }
                 Event::Message(_, reply) => {
@@ -217,7 +220,7 @@ impl<M: Master> Model<M> {
                         }
                         self.runs.rename(greeting);
                     }
-                    heard[at].replies.push(reply);
+                    messages[at].replies.push(reply);
                 }
             }
         }

@@ -45,8 +45,8 @@ mutations! {
     /// A waiter for which no connection is subscribed keeps its position.
     KeepsUnreachable,
     /// A connection that wakes its own waiter gets no message.
-    DeafToItself,
-    TellsBehindAnswer,
+    SkipsOwnWakeUp,
+    WakesBehindReply,
     /// The message names the waiter that enqueued last, not the first in the queue.
     NamesLast,
     /// A woken waiter keeps its position for as long as if it had sent a new request.
@@ -78,7 +78,7 @@ struct MutatedMaster {
     mutation: Mutation,
     /// The requests of each connection without a reply.
     asked: BTreeMap<Connection, VecDeque<Request>>,
-    /// [`Mutation::SetLostWithClient`]: requests that the server has not received.
+    /// [`Mutation::SetLostWithClient`]: requests that the server has not messages.
     held: BTreeMap<Connection, Vec<Request>>,
     /// [`Mutation::ExpiryIgnoresClock`]: the first instant, and the number of checks since.
     looks: Option<(Wall, u64)>,
@@ -165,11 +165,11 @@ impl MutatedMaster {
             let next = out[index..].iter().position(reply).map(|next| index + next);
             from = index + 1;
             match next.filter(|next| matches!(out[*next], Event::Message(of, _) if of == message)) {
-                Some(_) if self.mutation == Mutation::DeafToItself => {
+                Some(_) if self.mutation == Mutation::SkipsOwnWakeUp => {
                     out.remove(index);
                     from = index;
                 }
-                Some(next) if self.mutation == Mutation::TellsBehindAnswer => {
+                Some(next) if self.mutation == Mutation::WakesBehindReply => {
                     out[index..=next].rotate_left(1);
                     from = next + 1;
                 }

@@ -55,8 +55,8 @@ const MS: i64 = 1_000_000;
 
 /// One request, which does not depend on earlier ones.
 #[derive(Clone, Debug)]
-pub(crate) enum Ask {
-    Say(Request),
+pub(crate) enum Planned {
+    Request(Request),
     /// `CLIENT KILL` of the latest connection in this slot.
     Kill(usize),
 }
@@ -79,9 +79,9 @@ pub(crate) enum End {
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Writes all requests at once, and reads the replies unless the master is paused.
-    Say(usize, Vec<Ask>),
+    Send(usize, Vec<Planned>),
     /// Writes all requests at once and closes the connection.
-    Leave(usize, Vec<Ask>, Leave),
+    Leave(usize, Vec<Planned>, Leave),
     /// The wall clock steps by this number of nanoseconds.
     Clock(i64),
     /// The wall clock runs at this rate for a moment. Otherwise it stands still.
@@ -159,20 +159,20 @@ fn call(random: &mut Random) -> WakeUp {
 
 /// Requests of a subscribed connection only. A greeting precedes each, so that any step can be left
 /// out: without it, the connection could send nothing else.
-fn listening(random: &mut Random) -> [Ask; 2] {
+fn listening(random: &mut Random) -> [Planned; 2] {
     let subscribe = Command::Subscribe { inbox: random.of(&INBOXES) };
-    [Command::Hello, subscribe].map(|command| Ask::Say(Request::Lock(command)))
+    [Command::Hello, subscribe].map(|command| Planned::Request(Request::Lock(command)))
 }
 
-fn ask(random: &mut Random, slot: usize) -> Ask {
+fn ask(random: &mut Random, slot: usize) -> Planned {
     let key = key(random.below(KEYS));
-    let lock = |command| Ask::Say(Request::Lock(command));
-    let words = |words: &[&[u8]]| Ask::Say(Request::words(words));
+    let lock = |command| Planned::Request(Request::Lock(command));
+    let words = |words: &[&[u8]]| Planned::Request(Request::words(words));
     match random.below(1000) {
         0..300 => {
             let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
             let fair = random.below(4) == 0;
-            Ask::Say(script_mutant(Command::Set { key, token, ttl_ms, fair, fence }))
+            Planned::Request(script_mutant(Command::Set { key, token, ttl_ms, fair, fence }))
         }
         300..340 => {
             let token = token(random);
@@ -180,7 +180,7 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
                 number: random.of(&[3, 50, 70, MAX_NUMBER - 1]),
                 memory_ms: 1 + ttl(random) % 86_400_000,
             };
-            Ask::Say(script_mutant(Command::Certify { key, token, fence }))
+            Planned::Request(script_mutant(Command::Certify { key, token, fence }))
         }
         340..450 => {
             let (token, wake_up) = (token(random), call(random));
@@ -208,8 +208,8 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
             let scripts: Vec<Command> = Command::load_scripts(true).collect();
             lock(scripts[random.below(scripts.len())].clone())
         }
-        975..985 if slot >= LISTENERS => Ask::Say(Request::Hello),
-        _ => Ask::Kill(random.below(SLOTS)),
+        975..985 if slot >= LISTENERS => Planned::Request(Request::Hello),
+        _ => Planned::Kill(random.below(SLOTS)),
     }
 }
 
@@ -251,7 +251,7 @@ fn guards(random: &mut Random, key: Key) -> Command {
 /// The requests that are written at once. They must fit into the 16 KB that Redis reads at once,
 /// because Redis executes the rest after the commands of other connections. A handshake takes half
 /// of it, and a new connection begins with one.
-fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
+fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Planned> {
     let count = random.of(&[1, 1, 1, 2, 3, 8]);
     let mut asks = Vec::new();
     for _ in 0..count {
@@ -261,11 +261,11 @@ fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
             asks.push(ask(random, slot));
         }
     }
-    let is_long = |request: &&mut Ask| {
-        matches!(request, Ask::Say(Request::Hello | Request::Lock(Command::Load(_))))
+    let is_long = |request: &&mut Planned| {
+        matches!(request, Planned::Request(Request::Hello | Request::Lock(Command::Load(_))))
     };
     for long in asks.iter_mut().filter(is_long).skip(usize::from(!is_paused)) {
-        *long = Ask::Say(Request::words(&[b"TIME"]));
+        *long = Planned::Request(Request::words(&[b"TIME"]));
     }
     asks
 }
@@ -296,7 +296,7 @@ pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Ste
         plan.push(match random.below(1000) {
             0..620 => {
                 let slot = random.below(SLOTS);
-                Step::Say(slot, asks(&mut random, slot, paused.is_some()))
+                Step::Send(slot, asks(&mut random, slot, paused.is_some()))
             }
             620..700 => {
                 let how = random.of(&[Leave::Half, Leave::Whole, Leave::Reset]);

@@ -11,7 +11,7 @@ use redquorum_protocol::wire::Command;
 use redquorum_redis_model::{Persistence, Request, ServerReply, Wall};
 use redquorum_rig::{ClockChange, Masters};
 
-use crate::plan::{Ask, End, Leave, SLOTS, Step};
+use crate::plan::{End, Leave, Planned, SLOTS, Step};
 use crate::socket::Socket;
 use crate::talk::Talk;
 use crate::world::{ReceivedMessage, Runs, Seen};
@@ -76,7 +76,7 @@ impl Real {
 
     pub(crate) fn step(&mut self, step: &Step) -> Seen {
         match step {
-            Step::Say(slot, asks) => self.say(*slot, asks),
+            Step::Send(slot, asks) => self.say(*slot, asks),
             Step::Leave(slot, asks, how) => {
                 self.say(*slot, asks);
                 self.leave(*slot, *how);
@@ -126,7 +126,7 @@ impl Real {
         self.masters.clock(1).unwrap().change(change).unwrap();
     }
 
-    fn say(&mut self, slot: usize, asks: &[Ask]) {
+    fn say(&mut self, slot: usize, asks: &[Planned]) {
         if !self.open.iter().any(|(_, of, _)| *of == Some(slot)) {
             let mut socket = Socket::connect(self.port()).unwrap();
             socket.write(vec![Request::Hello]);
@@ -141,10 +141,10 @@ impl Real {
         socket.write(requests);
     }
 
-    fn request(&self, request: &Ask) -> Request {
+    fn request(&self, request: &Planned) -> Request {
         match request {
-            Ask::Say(request) => request.clone(),
-            Ask::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
+            Planned::Request(request) => request.clone(),
+            Planned::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
         }
     }
 
@@ -162,38 +162,38 @@ impl Real {
         if self.paused {
             return seen;
         }
-        let mut heard: Vec<ReceivedMessage> =
+        let mut messages: Vec<ReceivedMessage> =
             (0..self.open.len()).map(|index| self.read(index)).collect();
         // After this reply, all earlier commands are executed, the connections are closed for them,
         // and the push messages have arrived.
         seen.count = Some(self.count());
-        for ((_, slot, socket), heard) in self.open.iter_mut().zip(&mut heard) {
-            while !heard.dropped {
+        for ((_, slot, socket), messages) in self.open.iter_mut().zip(&mut messages) {
+            while !messages.dropped {
                 match socket.overhear() {
-                    Ok(Some(woken)) => heard.replies.push(woken),
+                    Ok(Some(woken)) => messages.replies.push(woken),
                     Ok(None) => break,
-                    Err(_) => heard.dropped = true,
+                    Err(_) => messages.dropped = true,
                 }
             }
-            if heard.dropped {
-                seen.cut.push(heard.number);
+            if messages.dropped {
+                seen.cut.push(messages.number);
             }
             // If the client closed its half, the master closes the connection, too, which is no
             // event.
-            heard.dropped &= slot.is_some();
+            messages.dropped &= slot.is_some();
         }
         let stays =
-            |number| heard.iter().any(|it: &ReceivedMessage| it.number == number && !it.dropped);
+            |number| messages.iter().any(|it: &ReceivedMessage| it.number == number && !it.dropped);
         self.open.retain(|(number, slot, _)| slot.is_some() && stays(*number));
-        heard.retain(|heard| heard.dropped || !heard.replies.is_empty());
-        seen.heard = heard;
+        messages.retain(|messages| messages.dropped || !messages.replies.is_empty());
+        seen.messages = messages;
         seen
     }
 
     fn read(&mut self, index: usize) -> ReceivedMessage {
         let (number, slot, socket) = &mut self.open[index];
-        let mut heard = ReceivedMessage { number: *number, ..ReceivedMessage::default() };
-        while socket.waits() && !heard.dropped {
+        let mut messages = ReceivedMessage { number: *number, ..ReceivedMessage::default() };
+        while socket.waits() && !messages.dropped {
             match socket.read() {
                 Ok(mut reply) => {
                     if let ServerReply::Greeting(greeting) = &mut reply {
@@ -202,12 +202,12 @@ impl Real {
                         }
                         self.runs.rename(greeting);
                     }
-                    heard.replies.push(reply);
+                    messages.replies.push(reply);
                 }
-                Err(_) => heard.dropped = true,
+                Err(_) => messages.dropped = true,
             }
         }
-        heard
+        messages
     }
 
     fn count(&self) -> usize {
@@ -299,7 +299,7 @@ impl Real {
                 "a connection outlived its master"
             );
             if slot.is_some() {
-                seen.heard.push(ReceivedMessage {
+                seen.messages.push(ReceivedMessage {
                     number: *number,
                     dropped: true,
                     ..ReceivedMessage::default()

@@ -34,12 +34,16 @@ impl Record {
     }
 
     pub(crate) fn replies(&self) -> usize {
-        self.seen.iter().flat_map(|seen| &seen.heard).map(|heard| heard.replies.len()).sum()
+        self.seen
+            .iter()
+            .flat_map(|seen| &seen.messages)
+            .map(|messages| messages.replies.len())
+            .sum()
     }
 
     pub(crate) fn replies_until(&self, step: usize) -> usize {
-        let until = self.seen[..=step].iter().flat_map(|seen| &seen.heard);
-        until.map(|heard| heard.replies.len()).sum()
+        let until = self.seen[..=step].iter().flat_map(|seen| &seen.messages);
+        until.map(|messages| messages.replies.len()).sum()
     }
 
     /// Plays the plan on a model.

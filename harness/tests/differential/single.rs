@@ -123,8 +123,8 @@ fn loading() {
     server.set_loading(true);
     let connection = server.connect().unwrap();
     let token = TOKEN;
-    let mut ears = Socket::connect(masters.port(1)).unwrap();
-    let ear = server.connect().unwrap();
+    let mut subscriber = Socket::connect(masters.port(1)).unwrap();
+    let subscription = server.connect().unwrap();
     let requests = [
         Request::Lock(Command::Hello),
         Request::Lock(Command::Subscribe { inbox: WAITER.inbox }),
@@ -155,7 +155,7 @@ fn loading() {
         // A subscribed connection gets no second greeting.
         let listens = matches!(request, Request::Lock(Command::Hello | Command::Subscribe { .. }));
         let (socket, connection) =
-            if listens { (&mut ears, ear) } else { (&mut socket, connection) };
+            if listens { (&mut subscriber, subscription) } else { (&mut socket, connection) };
         socket.write(vec![request.clone()]);
         server.deliver(connection, request.clone());
         let mut out = Vec::new();
@@ -229,11 +229,11 @@ fn ends() {
     let masters = Masters::builder().count(1).clocks().config("protected-mode", "no");
     let masters = masters.start().unwrap();
     for (behind, first, listeners) in [(1, true, 1), (1, false, 1), (0, true, 0), (0, false, 1)] {
-        let mut ears = Socket::connect(masters.port(1)).unwrap();
+        let mut subscriber = Socket::connect(masters.port(1)).unwrap();
         let mut deletes = Socket::connect(masters.port(1)).unwrap();
         greeting(&mut deletes);
-        ears.write(listen());
-        (0..2).for_each(|_| drop(reply(&mut ears)));
+        subscriber.write(listen());
+        (0..2).for_each(|_| drop(reply(&mut subscriber)));
         deletes.write(vec![set(key(0), 60_000), stand(Position::Last)]);
         assert_eq!(reply(&mut deletes), CREATED);
         let place = reply(&mut deletes);
@@ -249,38 +249,39 @@ fn ends() {
         // After this round trip, neither connection is still in the turn of its earlier commands.
         Talk::connect(masters.port(1)).ask("PING");
         masters.pause(1).unwrap();
-        let leave = |mut ears: Socket| {
-            ears.write(vec![lock(Command::Probe); behind]);
-            ears.close(Leave::Half).unwrap()
+        let leave = |mut subscriber: Socket| {
+            subscriber.write(vec![lock(Command::Probe); behind]);
+            subscriber.close(Leave::Half).unwrap()
         };
         let mut left = if first {
-            let left = leave(ears);
+            let left = leave(subscriber);
             deletes.write(vec![delete()]);
             left
         } else {
             deletes.write(vec![delete()]);
-            leave(ears)
+            leave(subscriber)
         };
         masters.resume(1).unwrap();
         let real = reply(&mut deletes);
-        let heard = until_it_ends(&mut left);
+        let messages = until_it_ends(&mut left);
 
         let mut server = server();
-        let [ear, deleter] = [(); 2].map(|()| server.connect().unwrap());
+        let [subscription, deleter] = [(); 2].map(|()| server.connect().unwrap());
         server.deliver(deleter, Request::Hello);
         server.deliver(deleter, set(key(0), 60_000));
         server.deliver(deleter, stand(Position::Last));
-        listen().into_iter().for_each(|request| server.deliver(ear, request));
-        server.turn(0, &[ear, deleter], &mut Vec::new());
+        listen().into_iter().for_each(|request| server.deliver(subscription, request));
+        server.turn(0, &[subscription, deleter], &mut Vec::new());
         server.pause();
-        (0..behind).for_each(|_| server.deliver(ear, lock(Command::Probe)));
-        server.close(ear, Close::Fin);
+        (0..behind).for_each(|_| server.deliver(subscription, lock(Command::Probe)));
+        server.close(subscription, Close::Fin);
         server.deliver(deleter, delete());
         server.resume();
-        assert_eq!(server.waiting().collect::<Vec<_>>(), [ear, deleter]);
-        let (mut out, turn) = (Vec::new(), if first { [ear, deleter] } else { [deleter, ear] });
+        assert_eq!(server.waiting().collect::<Vec<_>>(), [subscription, deleter]);
+        let (mut out, turn) =
+            (Vec::new(), if first { [subscription, deleter] } else { [deleter, subscription] });
         server.turn(2_000_000_000, &turn, &mut out);
-        assert!(!server.has_connection(ear) && server.waiting().next().is_none());
+        assert!(!server.has_connection(subscription) && server.waiting().next().is_none());
         let on = |of| {
             let events = out.iter().filter_map(move |event| match event {
                 Event::Message(it, reply) => (*it == of).then(|| received(reply)),
@@ -289,23 +290,23 @@ fn ends() {
             events.collect::<Vec<_>>()
         };
         assert_eq!((&real, on(deleter)), (&integer(1 + listeners), vec![real.clone()]));
-        assert_eq!(heard, on(ear), "{behind} {first}");
+        assert_eq!(messages, on(subscription), "{behind} {first}");
         // Without a command, the connection is closed in that turn, and its message is never
         // written.
-        assert_eq!(heard.len(), 2 * behind);
+        assert_eq!(messages.len(), 2 * behind);
     }
 }
 
 fn until_it_ends(socket: &mut Socket) -> Vec<ServerReply> {
-    let mut heard = Vec::new();
+    let mut messages = Vec::new();
     while socket.waits() {
-        heard.push(reply(socket));
+        messages.push(reply(socket));
     }
     loop {
         match socket.overhear() {
-            Ok(Some(woken)) => heard.push(woken),
+            Ok(Some(woken)) => messages.push(woken),
             Ok(None) => sleep(Duration::from_millis(1)),
-            Err(_) => return heard,
+            Err(_) => return messages,
         }
     }
 }

@@ -11,7 +11,7 @@ use redquorum_redis_model::{Request, ServerReply, Value};
 use crate::plan::Leave;
 
 /// The limit for a reply on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -27,7 +27,7 @@ impl Socket {
     pub(crate) fn connect(port: u16) -> std::io::Result<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { stream, bytes: Vec::new(), asked: VecDeque::new() })
     }
 
@@ -49,8 +49,9 @@ impl Socket {
             self.asked.pop_front();
             return self.read_hello();
         }
-        let (reply, unasked) = self.frame(|frame| (Value::from(frame), is_out_of_band(frame)))?;
-        if !unasked {
+        let (reply, out_of_band) =
+            self.frame(|frame| (Value::from(frame), is_out_of_band(frame)))?;
+        if !out_of_band {
             self.asked.pop_front().expect("something was asked");
         }
         Ok(ServerReply::Value(reply))
@@ -60,14 +61,14 @@ impl Socket {
     pub(crate) fn overhear(&mut self) -> Result<Option<ServerReply>, Gone> {
         while !self.is_whole() {
             self.stream.set_nonblocking(true).unwrap();
-            let received = self.receive();
+            let messages = self.receive();
             self.stream.set_nonblocking(false).unwrap();
-            if !received? {
+            if !messages? {
                 return Ok(None);
             }
         }
-        let (message, unasked) = self.take(|frame| (Value::from(frame), is_out_of_band(frame)));
-        assert!(unasked, "a reply to no request: {message:?}");
+        let (message, out_of_band) = self.take(|frame| (Value::from(frame), is_out_of_band(frame)));
+        assert!(out_of_band, "a reply to no request: {message:?}");
         Ok(Some(ServerReply::Value(message)))
     }
 
@@ -92,7 +93,7 @@ impl Socket {
 
     fn fill(&mut self) -> Result<(), Gone> {
         while !self.is_whole() {
-            assert!(self.receive()?, "no reply within {PATIENCE:?}");
+            assert!(self.receive()?, "no reply within {TIMEOUT:?}");
         }
         Ok(())
     }

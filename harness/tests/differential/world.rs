@@ -11,7 +11,7 @@ pub(crate) struct Seen {
     /// The wall clock at this step. It is an input of the model and not compared.
     pub(crate) wall: Wall,
     /// The replies on each connection that had any.
-    pub(crate) heard: Vec<ReceivedMessage>,
+    pub(crate) messages: Vec<ReceivedMessage>,
     /// The connections that ended, perhaps before all replies had arrived.
     pub(crate) cut: Vec<usize>,
     /// The number of keys, including expired keys that Redis has not removed.
@@ -48,10 +48,10 @@ pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
     };
     same("other keys", real.count == model.count)?;
     let nothing = ReceivedMessage::default();
-    let on = |seen: &'_ Seen, number| seen.heard.iter().position(|it| it.number == number);
-    for number in real.heard.iter().chain(&model.heard).map(|it| it.number) {
-        let [it, its] =
-            [real, model].map(|seen| on(seen, number).map_or(&nothing, |index| &seen.heard[index]));
+    let on = |seen: &'_ Seen, number| seen.messages.iter().position(|it| it.number == number);
+    for number in real.messages.iter().chain(&model.messages).map(|it| it.number) {
+        let [it, its] = [real, model]
+            .map(|seen| on(seen, number).map_or(&nothing, |index| &seen.messages[index]));
         same("another end", it.dropped == its.dropped)?;
         // Redis writes replies at the end of a turn. Replies on a connection that was killed in the
         // same turn are lost.

@@ -21,6 +21,7 @@ pub(crate) struct Table {
     /// The command that printed it.
     pub(crate) command: String,
     /// Which of the tables that the command prints, counted from 1.
+    #[cfg_attr(test, expect(dead_code, reason = "`tidy` compares digests"))]
     pub(crate) number: usize,
     /// Where the table is in the document.
     pub(crate) place: Range<usize>,

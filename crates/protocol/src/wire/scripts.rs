@@ -52,9 +52,9 @@ local function wake(now, asker)
   for _ = 1, 100 do
     local first = redis.pcall('ZRANGE', queue, at, at)[1]
     if not first or first == asker then return end
-    local inbox, ticket = string.sub(first, 1, 16), string.sub(first, 17)
+    local inbox, id = string.sub(first, 1, 16), string.sub(first, 17)
     local looks = inbox == '0000000000000000'
-    local woken = not looks and redis.pcall('PUBLISH', 'redquorum:wake:' .. inbox, ticket) ~= 0
+    local woken = not looks and redis.pcall('PUBLISH', 'redquorum:wake:' .. inbox, id) ~= 0
     if woken or looks or (tonumber(redis.pcall('ZSCORE', lapses, first) or 0) or 0) > now + 14000 then
       redis.pcall('ZADD', lapses, 'XX', 'LT', now + 3000, first)
       if woken or looks then return end
@@ -97,7 +97,7 @@ if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "d6de9b101fba6db7e95d8136666a77bfbabd0316",
+    sha1: "edacdd6a612bc78643d916e041e023ca939e9667",
 };
 
 /// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
@@ -150,7 +150,7 @@ if not value then return {position, before} end
 return {position, before, left, string.sub(value, 1, 64)}
 "
     ),
-    sha1: "10fde650a2b94faf38978cc225a95f66ed547c51",
+    sha1: "2ff4578f4d73320ddc06a8a7dc1e54b4a83dd0fe",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes

@@ -12,7 +12,7 @@ use redquorum_rig::network::{
 };
 
 /// A limit that allows for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a test waits before it concludes that nothing arrives.
 const SILENCE: Duration = Duration::from_millis(40);
@@ -67,7 +67,7 @@ impl Seen {
 
     /// Waits until this line was reported `times` times.
     pub(crate) fn wait_for(&self, wanted: &str, times: usize) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut seen = self.0.0.lock().unwrap();
         while seen.iter().filter(|traffic| line(traffic) == wanted).count() < times {
             let left = until.saturating_duration_since(Instant::now());
@@ -171,7 +171,7 @@ pub(crate) struct Half(pub(crate) TcpStream);
 impl Half {
     pub(crate) fn new(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(stream)
     }
 
@@ -194,7 +194,7 @@ impl Half {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             other => panic!("{other:?}, {byte:?}"),
         }
-        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        self.0.set_read_timeout(Some(TIMEOUT)).unwrap();
     }
 
     #[track_caller]

@@ -48,19 +48,19 @@ impl Fencing {
 }
 
 fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
-    let mut seats: [MasterWords; MASTERS] = std::array::from_fn(|master| {
+    let mut rows: [MasterWords; MASTERS] = std::array::from_fn(|master| {
         let of = state.masters[master];
-        let mut seat = [key(of.key, order) << 8 | u64::from(of.counter); 1 + CLIENTS];
-        for (word, client) in seat[1..].iter_mut().zip(order) {
+        let mut row = [key(of.key, order) << 8 | u64::from(of.counter); 1 + CLIENTS];
+        for (word, client) in row[1..].iter_mut().zip(order) {
             *word = packed(state.slots[client][master]);
         }
-        seat
+        row
     });
     if sort {
-        seats.sort_unstable();
+        rows.sort_unstable();
     }
     let mut wide = Wide::new();
-    seats.iter().flatten().for_each(|word| wide.word(*word));
+    rows.iter().flatten().for_each(|word| wide.word(*word));
     for client in order {
         let Client { phase, asked, hint, floor, handed_over, extended } = state.clients[client];
         let [a, b, c] = match phase {

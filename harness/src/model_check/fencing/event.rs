@@ -53,7 +53,7 @@ impl Fencing {
                         out(Event::Take(client));
                     }
                     if round(who.phase) < scope.rounds && !self.asks_once() {
-                        subsets(&has, &mut |heard| out(Event::Choose(client, heard)));
+                        subsets(&has, &mut |received| out(Event::Choose(client, received)));
                     }
                     out(Event::GiveUp(client));
                 }
@@ -162,10 +162,10 @@ impl Fencing {
                 let hint = (self.mutant != Mutant::RepairsUncounted).then_some(0);
                 self.create(&mut next, client, master, hint);
             }
-            Event::Choose(client, heard) => {
+            Event::Choose(client, received) => {
                 let phase = next.clients[client].phase;
                 let has = numbers(&next, client, phase).into_iter().enumerate();
-                let has = has.filter(|(master, _)| heard & 1 << master != 0);
+                let has = has.filter(|(master, _)| received & 1 << master != 0);
                 let mut has: Vec<Number> = has.map(|(_, number)| number).collect();
                 let asked = self.pick(&mut has);
                 let needed = has[QUORUM - 1];
@@ -271,8 +271,8 @@ fn numbers(state: &State, client: usize, phase: Phase) -> [Number; MASTERS] {
 fn subsets(has: &[Number; MASTERS], out: &mut impl FnMut(u8)) {
     let there =
         (0..MASTERS).filter(|master| has[*master] > 0).fold(0, |all, master| all | 1 << master);
-    let many = |heard: &u8| heard.count_ones() as usize >= QUORUM;
-    (1..1 << MASTERS).filter(|heard| heard & !there == 0).filter(many).for_each(out);
+    let many = |received: &u8| received.count_ones() as usize >= QUORUM;
+    (1..1 << MASTERS).filter(|received| received & !there == 0).filter(many).for_each(out);
 }
 
 const fn round(phase: Phase) -> u8 {
@@ -333,17 +333,18 @@ impl Event {
                 let (c, late) = (letter(c), late(c));
                 format!("master {} extends {c}'s key{late}, and has {}", m + 1, counter(m))
             }
-            Self::Choose(c, heard) => {
-                let heard = (0..MASTERS).filter(|master| heard & 1 << master != 0);
-                let heard: Vec<String> = heard.map(|master| (master + 1).to_string()).collect();
+            Self::Choose(c, received) => {
+                let received = (0..MASTERS).filter(|master| received & 1 << master != 0);
+                let received: Vec<String> =
+                    received.map(|master| (master + 1).to_string()).collect();
                 let token = match phase(c) {
                     Phase::Certifying(token, _) => token.to_string(),
                     _ => "a token".to_owned(),
                 };
                 format!(
-                    "{} has heard from {}, and goes for {token}",
+                    "{} has received from {}, and goes for {token}",
                     letter(c),
-                    heard.join(" and ")
+                    received.join(" and ")
                 )
             }
             Self::Take(c) => match phase(c) {

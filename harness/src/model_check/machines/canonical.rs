@@ -150,7 +150,7 @@ impl Hasher for Canonical {
         self.say(0);
         self.awaited -= 1;
         let next = self.words.len();
-        let votes = self.vote_lists.last_mut().expect("its votes are heard");
+        let votes = self.vote_lists.last_mut().expect("its votes are received");
         if self.awaited == 0 {
             votes.end = next;
         } else {

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The inbox of each client. Masters distinguish clients by their connections.
 const INBOX: u64 = 1;
 /// The waiter id of each client: it waits in one claim only.
-pub(super) const TICKET: WaiterId = WaiterId::new(0);
+pub(super) const WAITER_ID: WaiterId = WaiterId::new(0);
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ impl Connection {
         side.carry_out(out, 0);
         side.connect();
         if subscribed {
-            side.subscribe(TICKET);
+            side.subscribe(WAITER_ID);
             while side.is_pending() {
                 side.reply(0, MasterReply::Alive);
                 side.read_reply(Duration::ZERO);
@@ -162,7 +162,7 @@ impl Connection {
 
     /// Removes the waiter.
     pub(super) fn unsubscribe(&mut self) {
-        self.handle(NOW, LinkInput::Unsubscribe(TICKET), 0);
+        self.handle(NOW, LinkInput::Unsubscribe(WAITER_ID), 0);
     }
 
     fn handle(&mut self, now: Time, input: LinkInput<Tag>, round: u8) -> Notifications {
@@ -212,7 +212,7 @@ impl Connection {
             Command::Enqueue { waiter, position, .. } => {
                 assert_eq!(
                     (waiter.waiter_id, *position),
-                    (TICKET, Position::Any),
+                    (WAITER_ID, Position::Any),
                     "no claim is fair"
                 );
                 Request::Enqueue { inbox: waiter.inbox == INBOX, again: round > 0 }
@@ -339,7 +339,7 @@ impl Connection {
         let epoch = wire.epoch;
         let input = match reply.reply(left) {
             Some(reply) => LinkInput::Replied { epoch, reply },
-            None => LinkInput::Woken { epoch, waiter_id: TICKET },
+            None => LinkInput::Woken { epoch, waiter_id: WAITER_ID },
         };
         self.handle(NOW, input, 0)
     }

@@ -140,11 +140,11 @@ impl Machines {
             let is_lost = is_lossy && quiet & state.looked[client] == 0;
             let mut others = (0..self.scope.clients).filter(|other| *other != client);
             let goes_on = others.any(|other| self.known(state, other).goes_on());
-            let heard = quiet.count_ones() as usize;
-            if heard >= quorum(self.scope.masters) && !is_lost && !goes_on {
+            let received = quiet.count_ones() as usize;
+            if received >= quorum(self.scope.masters) && !is_lost && !goes_on {
                 let c = client + 1;
                 let why =
-                    format!("c{c} sleeps for {sleeps:?}, and {heard} masters were given back");
+                    format!("c{c} sleeps for {sleeps:?}, and {received} masters were given back");
                 return broken(NO_WAITER_IS_FORGOTTEN, why);
             }
         }

@@ -12,7 +12,7 @@ use crate::client_protocol::FENCING_COUNTER_TTL;
 use crate::scenario::Ahead;
 
 /// Timeout of an eviction, which takes milliseconds if there are few keys.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// Poll interval during an eviction.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -81,7 +81,7 @@ pub(super) fn evict(rig: &Masters, node: usize) -> Result<(), String> {
 
 /// Waits until no key with a TTL is left.
 fn gone(rig: &Masters, node: usize) -> Result<(), String> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         // On any command, Redis evicts the keys for which it has no memory.
         let info = rig.info(node, "keyspace").map_err(|error| error.to_string())?;

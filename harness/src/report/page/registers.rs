@@ -25,7 +25,7 @@ pub(super) fn lanes(drawing: &Drawing<'_>) -> Vec<Lane> {
 fn lane(register: &str, touches: &[(usize, &Event)], drawing: &Drawing<'_>) -> Lane {
     let mut lane = Lane::new(format!("register {}", name(register)), "register");
     let mut clients: Vec<&str> = Vec::new();
-    let mut rooms: Vec<Room> = Vec::new();
+    let mut rows: Vec<Room> = Vec::new();
     let mut ats: Vec<f64> = Vec::new();
     for (record, touch) in touches {
         let Event::Touched { client, .. } = touch else { continue };
@@ -35,8 +35,8 @@ fn lane(register: &str, touches: &[(usize, &Event)], drawing: &Drawing<'_>) -> L
             clients.len() - 1
         });
         let row = row.min(MOST_ROWS - 1);
-        if rooms.len() <= row {
-            rooms.push(Room::default());
+        if rows.len() <= row {
+            rows.push(Room::default());
         }
         let at = drawing.run.history.records[*record].ns;
         let Some(mut mark) = mark(touch, at, *record, drawing) else { continue };
@@ -50,14 +50,14 @@ fn lane(register: &str, touches: &[(usize, &Event)], drawing: &Drawing<'_>) -> L
         let next = later.take(64).find(|(mark, _)| mark.y == y).map_or(1.0, |(_, at)| *at);
         let mark = &mut lane.marks[index];
         let text = std::mem::take(&mut mark.text);
-        rooms[usize::try_from(y / ROW).unwrap_or(0)].place(mark, at, next, text);
+        rows[usize::try_from(y / ROW).unwrap_or(0)].place(mark, at, next, text);
     }
     for (row, client) in clients.iter().take(MOST_ROWS).enumerate() {
         let more = clients.len() > MOST_ROWS && row + 1 == MOST_ROWS;
         let text = if more { "others".to_owned() } else { name(client) };
         lane.caption(3 + u32::try_from(row).unwrap_or(0) * ROW, &text);
     }
-    lane.height = 7 + u32::try_from(rooms.len()).unwrap_or(0) * ROW;
+    lane.height = 7 + u32::try_from(rows.len()).unwrap_or(0) * ROW;
     lane
 }
 

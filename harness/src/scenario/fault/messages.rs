@@ -68,7 +68,7 @@ named! {
         /// The request deletes a key.
         Release = "release",
         /// The request enters the fair queue, or leaves it. It touches no key of a lock.
-        Line = "line",
+        Queue = "queue",
         /// No request: a master notifies a client that a resource became free.
         WakeUp = "wake-up",
         /// Any request.

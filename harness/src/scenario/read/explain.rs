@@ -115,9 +115,13 @@ pub(super) fn shape(message: &str) -> Explanation {
     own(message)
 }
 
-/// Keys that were renamed, and their names now.
-const RENAMED: [(&str, &str); 3] =
-    [("guard", "restart-guard"), ("grace", "lock-delay"), ("blessed", "initialized")];
+/// Keys and words that were renamed, and their names now.
+const RENAMED: [(&str, &str); 4] = [
+    ("guard", "restart-guard"),
+    ("grace", "lock-delay"),
+    ("blessed", "initialized"),
+    ("line", "queue"),
+];
 
 /// The unknown name in a message, and the known ones.
 fn unknown<'a>(message: &'a str, prefix: &str) -> Option<(&'a str, Vec<&'a str>)> {

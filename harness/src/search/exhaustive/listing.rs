@@ -12,7 +12,7 @@ use crate::scenario::{Fault, FaultTime};
 #[derive(Default)]
 struct FaultPlaces {
     places: BTreeSet<String>,
-    whom: BTreeSet<String>,
+    targets: BTreeSet<String>,
     lasts: BTreeSet<String>,
     faults: usize,
 }
@@ -35,15 +35,15 @@ pub fn listing(base: &BaseScenario) -> String {
         }
         let kind = kinds.entry(fault.fault_kind.name()).or_default();
         kind.places.insert(place);
-        kind.whom.insert(whom(fault));
+        kind.targets.insert(targets(fault));
         kind.lasts.insert(fault.lasts.map_or("to the end".to_owned(), |lasts| lasts.to_string()));
         kind.faults += 1;
     }
     let _ = writeln!(text, "  places: {}", places.join("; "));
-    for (name, FaultPlaces { places, whom, lasts, faults }) in kinds {
+    for (name, FaultPlaces { places, targets, lasts, faults }) in kinds {
         let list = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(" | ");
-        let (count, whom, lasts) = (places.len(), list(whom), list(lasts));
-        let _ = writeln!(text, "  {name}: {faults}, at {count} places, on {whom}, for {lasts}");
+        let (count, targets, lasts) = (places.len(), list(targets), list(lasts));
+        let _ = writeln!(text, "  {name}: {faults}, at {count} places, on {targets}, for {lasts}");
     }
     text
 }
@@ -56,7 +56,7 @@ fn place(fault: &Fault) -> String {
     }
 }
 
-fn whom(fault: &Fault) -> String {
+fn targets(fault: &Fault) -> String {
     let text = |json: Result<String, _>| json.unwrap_or_default().replace('"', "");
     let nodes = fault.fault_kind.nodes().map(|nodes| text(serde_json::to_string(nodes)));
     let clients = fault.fault_kind.clients().map(|clients| text(serde_json::to_string(clients)));

@@ -84,7 +84,7 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
             + u64::from(which.index.is_some())
             + u64::from(which.count.is_some())
     };
-    let of_harm = match &fault.fault_kind {
+    let of_fault = match &fault.fault_kind {
         FaultKind::Net(NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. }) => {
             u64::from(*what != Side::Both)
         }
@@ -106,7 +106,7 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
         Some(Nodes::All) => number(masters),
         None => 0,
     };
-    of_harm + clients + nodes + u64::from(fault.lasts.is_some())
+    of_fault + clients + nodes + u64::from(fault.lasts.is_some())
 }
 
 /// How far a fault is from a readable description: a moment of the protocol is nearer than a time,

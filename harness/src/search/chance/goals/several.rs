@@ -19,11 +19,11 @@ fn are_opposite(several: &[&Request<'_>]) -> bool {
     // A request for several resources is recorded as consecutive requests, in the order of their
     // names in the request.
     let named = several.iter().flat_map(|first| {
-        let twin = |second: &&&Request<'_>| {
+        let beside = |second: &&&Request<'_>| {
             (second.client, second.asked) == (first.client, first.asked)
                 && second.record > first.record
         };
-        several.iter().filter(twin).map(|second| (*first, second.resource))
+        several.iter().filter(beside).map(|second| (*first, second.resource))
     });
     let named: Vec<(&Request<'_>, Option<&str>)> = named.collect();
     named.iter().any(|(one, last)| {
