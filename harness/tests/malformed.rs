@@ -1,8 +1,8 @@
 //! Faulty scenario files and the exact error text for each: `malformed/X.toml` and
 //! `malformed/X.txt`.
 //!
-//! `REDQUORUM_UPDATE=1 cargo test -p redquorum-harness --test malformed` writes the texts anew; read
-//! them before you commit them.
+//! `REDQUORUM_UPDATE=1 cargo test -p redquorum-harness --test malformed` writes the texts anew;
+//! read them before you commit them.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -214,19 +214,20 @@ impl Known {
         let ends = [".rs", ".toml", ".py", ".yml", ".sh"];
         for file in code.filter(|code| ends.iter().any(|end| code.ends_with(end))) {
             let is_path = file.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c));
-            if is_path && !file.starts_with('.') && !self.has_file(file) {
+            // A file of the reader's own is called `my-…`.
+            let is_own = file.contains("my-");
+            if is_path && !is_own && !file.starts_with('.') && !self.has_file(file) {
                 stale.push(format!("{path}: there is no file `{file}`"));
             }
         }
         let is_word = |c: char| c.is_alphanumeric() || c == '-';
         for line in text.lines() {
-            let recipe =
-                line.split("just ").skip(1).filter_map(|rest| rest.split(|c| !is_word(c)).next());
-            let is_command = line.starts_with("just ") || line.contains("`just ");
-            for name in recipe.filter(|name| is_command && !name.is_empty()) {
-                if !self.recipes.contains(name) {
-                    stale.push(format!("{path}: the justfile has no recipe {name}: {line}"));
-                }
+            let inline = line.split('`').skip(1).step_by(2);
+            let commands = std::iter::once(line).chain(inline);
+            let recipes = commands.filter_map(|command| command.strip_prefix("just "));
+            let recipes = recipes.filter_map(|rest| rest.split(|c| !is_word(c)).next());
+            for name in recipes.filter(|name| !self.recipes.contains(*name)) {
+                stale.push(format!("{path}: the justfile has no recipe {name}: {line}"));
             }
             for (flag, folder) in [("--example ", "examples"), ("--test ", "tests")] {
                 let Some((_, rest)) = line.split_once(flag) else { continue };

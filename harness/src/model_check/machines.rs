@@ -29,9 +29,9 @@
 //!
 //! **Masters** keep a key at least until its owner's clock has passed t0 + TTL − drift of the
 //! command that set it: a command arrives no sooner than t0, and a master's clock is no faster than
-//! the drift. So the clocks of two clients need no comparison, and the model covers any drift within
-//! the allowance. For the same reason masters report one duration as the remaining time of another
-//! client's key.
+//! the drift. So the clocks of two clients need no comparison, and the model covers any drift
+//! within the allowance. For the same reason masters report one duration as the remaining time of
+//! another client's key.
 //!
 //! Two waiters in one queue need a third process that holds the lease. It has no machines: its keys
 //! are there at the start, and masters execute its clean-ups one after the other

@@ -1,5 +1,5 @@
-//! When faults strike and when they are healed. `targets.rs` finds the masters and processes that they
-//! hit.
+//! When faults strike and when they are healed. `targets.rs` finds the masters and processes that
+//! they hit.
 
 use super::Order;
 use super::places::{Place, Places};

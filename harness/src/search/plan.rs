@@ -1,7 +1,7 @@
 //! Random scenarios: a number in, a scenario out.
 //!
-//! Each module draws one part. `targets.rs` draws when a fault strikes, and its target, `outside.rs`
-//! events outside the assumptions that are no faults of masters and links.
+//! Each module draws one part. `targets.rs` draws when a fault strikes, and its target,
+//! `outside.rs` events outside the assumptions that are no faults of masters and links.
 //!
 //! Each family of faults is left out of every other scenario: where all happen at once, no client
 //! gets far enough to go wrong in an interesting way. Faults heal in the order of their random

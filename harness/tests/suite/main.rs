@@ -1,5 +1,5 @@
-//! Tests of the suite itself, on real masters. It notices a wrong expectation, a key that is left, a
-//! client that misbehaves, and a mutant. It leaves nothing behind when it is killed.
+//! Tests of the suite itself, on real masters. It notices a wrong expectation, a key that is left,
+//! a client that misbehaves, and a mutant. It leaves nothing behind when it is killed.
 //!
 //! `tests/simulation/blindness.rs` shows that it notices a missing fault.
 
