@@ -207,4 +207,13 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn jitter_spreads_over_the_whole_pause() {
+        let policy = Backoff::Jittered { initial: 64 * MS, max: 64 * MS };
+        let draw = |random| policy.pause(1, random);
+        assert_eq!(draw(0), MS);
+        assert_eq!(draw(64_000_000), 64 * MS);
+        assert_eq!(draw(32_000_000), 32 * MS);
+    }
 }

@@ -88,4 +88,12 @@ mod tests {
         assert_eq!(second.lead_at_least(first), 4 * US);
         assert_eq!(first.lead_at_least(second), Duration::ZERO);
     }
+
+    #[test]
+    fn numbers_that_no_clock_shows_do_not_wrap_around() {
+        let never = Reading::new(Time::ZERO, Time::ZERO, u64::MAX);
+        let old = Reading::new(Time::NEVER, Time::NEVER, 0);
+        assert!(never.lead_at_least(old) > Duration::from_secs(1 << 40));
+        assert_eq!(old.lead_at_most(never), Duration::ZERO);
+    }
 }

@@ -38,6 +38,7 @@ pub(super) fn renewal_moment(renewal: Renewal, number: u64) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use alloc::collections::BTreeMap;
 
     use super::*;
 
@@ -76,5 +77,17 @@ mod tests {
                 at = next;
             }
         }
+    }
+
+    #[test]
+    fn leases_that_are_granted_together_are_spread_over_common_moments() {
+        let granted = Time::from_millis(123_457);
+        let ttl = 30_000 * MS;
+        let mut moments: BTreeMap<Time, usize> = BTreeMap::new();
+        for number in 0..10_000 {
+            *moments.entry(renewal_moment(renewal(granted, ttl), number)).or_default() += 1;
+        }
+        assert_eq!(moments.len(), 200, "five seconds of 25 ms");
+        assert!(moments.values().all(|leases| (48..=64).contains(leases)), "{moments:?}");
     }
 }

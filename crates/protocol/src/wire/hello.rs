@@ -278,26 +278,43 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_took_over_or_hides_its_origin_is_not_known_to_sync_every_write() {
-        let settings: [&[u8]; 6] =
-            [b"appendonly", b"yes", b"appendfsync", b"always", b"no-appendfsync-on-rewrite", b"no"];
-        let settings = Frame::Array(settings.map(Frame::Bulk).to_vec());
-        let denied = Frame::Error(b"NOPERM no permissions");
-        let greet = |origin: Frame<'_>| {
+    fn a_guard_learns_the_marker_and_whether_every_write_is_synced() {
+        let setting =
+            |name: &'static [u8], value: &'static [u8]| [Frame::Bulk(name), Frame::Bulk(value)];
+        let settings = |rewrite| {
+            Frame::Array(
+                [
+                    setting(b"appendonly", b"yes"),
+                    setting(b"appendfsync", b"always"),
+                    setting(b"no-appendfsync-on-rewrite", rewrite),
+                ]
+                .concat(),
+            )
+        };
+        let (hello, denied) = (Hello::default(), Frame::Error(b"NOPERM no permissions"));
+        let never = Frame::Bulk(b"role:master\r\nmaster_replid:6c2a\r\nmaster_replid2:0000\r\n");
+        let greeting = |boot: Frame<'_>, settings: Frame<'_>, origin: Frame<'_>| {
             let mut greeting = Greeting::default();
-            let (boot, settings) = (Frame::Bulk(b"a 1"), settings.clone());
             let frames = [Frame::Integer(7), denied.clone(), boot, settings, origin];
             for (index, frame) in frames.iter().enumerate() {
-                Hello::default().handshake(true).read(index, frame, &mut greeting).unwrap();
+                hello.handshake(true).read(index, frame, &mut greeting).unwrap();
             }
-            (greeting.boot, greeting.durable)
+            (greeting.boot.as_deref().map(alloc::borrow::ToOwned::to_owned), greeting.durable)
         };
-        let never = Frame::Bulk(b"role:master\r\nmaster_replid:6c2a\r\nmaster_replid2:0000\r\n");
-        assert_eq!(greet(never), (Some(Arc::from("a 1")), true));
+        let greet = |boot, settings| greeting(boot, settings, never.clone());
+        assert_eq!(greet(Frame::Bulk(b"a 1"), settings(b"no")), (Some("a 1".into()), true));
+        assert_eq!(greet(Frame::Null, settings(b"yes")), (None, false));
+        assert_eq!(greet(denied.clone(), denied.clone()), (None, false));
+        assert_eq!(
+            greet(Frame::Bulk(b"\xff"), Frame::Array(Vec::new())),
+            (Some("?".into()), false)
+        );
+        // A process that took over from its master, and ones with an unknown origin.
         for origin in [&b"master_replid2:6c2a\r\n"[..], b"master_replid2:\r\n", b"", b"\xff"] {
-            assert!(!greet(Frame::Bulk(origin)).1, "{origin:?}");
+            let (_, durable) = greeting(Frame::Null, settings(b"no"), Frame::Bulk(origin));
+            assert!(!durable, "{origin:?}");
         }
-        assert!(!greet(denied.clone()).1);
+        assert!(!greeting(Frame::Null, settings(b"no"), denied.clone()).1);
     }
 
     #[test]

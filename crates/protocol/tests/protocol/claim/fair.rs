@@ -342,3 +342,23 @@ fn a_waiter_that_yields_or_does_not_collect_goes_to_the_end() {
         assert!(matches!(play.stands(), Some((_, Position::Last))));
     }
 }
+
+#[test]
+fn where_no_quorum_keeps_queues_attempts_are_made_without() {
+    let mut play = Play::queued(policy());
+    play.reply_all(Enqueue(1), 0..2, free(9, 8));
+    play.reply_all(Enqueue(1), 2..4, NoQueue);
+    assert_eq!(play.asks().len(), 0, "one more may answer");
+    play.reply_all(Enqueue(1), [4], NoQueue);
+    assert_eq!((play.leaves(), play.asked().len()), (out().to_vec(), 5));
+    play.effects.clear();
+    // From then on the claim waits without queues.
+    play.reply_all(Attempt(1), ALL, TAKEN);
+    assert_eq!((play.leaves(), play.stands()), (vec![], None));
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.asks().len(), 5);
+    // A master that returns another error may still keep a queue.
+    let mut play = Play::queued(policy());
+    play.reply_all(Enqueue(1), ALL, Unknown(Cause::Error("LOADING".into())));
+    assert_eq!(play.asks().len(), 0);
+}

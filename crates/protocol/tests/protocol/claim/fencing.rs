@@ -225,3 +225,17 @@ fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
         }
     }
 }
+
+#[test]
+fn an_extension_of_a_fenced_lease_sends_its_token() {
+    let mut run = Run::start(&[Number(7), Number(7), Grant::Error]);
+    assert_eq!(run.token(), Some(7));
+    run.play.effects.clear();
+    run.play.handle(Input::extend(config(3)));
+    let fences = run.play.asked().into_iter().map(|(_, request)| match request {
+        VoteRequest::Keep { fence, repair, .. } => (fence.map(|fence| fence.number), repair),
+        other => panic!("{other:?}"),
+    });
+    let expected = [(Some(7), false), (Some(7), false), (Some(7), true)];
+    assert_eq!(fences.collect::<Vec<_>>(), expected);
+}

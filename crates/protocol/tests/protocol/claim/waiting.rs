@@ -433,3 +433,25 @@ fn a_yielded_turn_lets_others_go_first_and_a_handed_off_one_does_not_wait() {
     let hurried = WaitPolicy { wait: Duration::ZERO, ..policy(Turn::Yielded) };
     assert_eq!(Play::acquire(5, hurried).asked().len(), 5, "no time to wait");
 }
+
+#[test]
+fn one_master_after_the_other_is_looked_at_about_every_second() {
+    let mut play = Play::waiting(60_000);
+    let mut looked = Vec::new();
+    while play.now < after(6_000) {
+        play.wake();
+        looked.extend(play.enqueues());
+        assert_eq!(play.effects.len(), 1, "{:?}", play.effects);
+        play.effects.clear();
+        play.look([*looked.last().unwrap()], held(9, 60_000));
+    }
+    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
+    assert!((6..=12).contains(&looked.len()), "{looked:?}");
+    // The wake-up was lost.
+    play.wake();
+    let at = play.enqueues()[0];
+    play.effects.clear();
+    play.look([at], FREE);
+    play.wake();
+    assert_eq!(play.asks(), [0]);
+}

@@ -1,7 +1,7 @@
 //! The watchdog: from when a renewal may join a batch, which times batching must not move, and
 //! until when it renews.
 
-use redquorum_protocol::{Extension, Input, Renewal, Time};
+use redquorum_protocol::{Extension, Input, Loss, Renewal, Time};
 
 use super::play::*;
 
@@ -78,4 +78,16 @@ fn a_lease_of_which_little_is_left_after_the_clock_bound_is_renewed_before_its_d
         play.reply_all(Extend(round), ALL, Kept);
     }
     assert!(play.now > START.plus(1_000 * MS));
+}
+
+#[test]
+fn a_watchdog_whose_masters_are_silent_tries_until_the_deadline_and_does_not_spin() {
+    let mut play = watched(5_000);
+    let mut wakes = 0;
+    while play.lost().is_none() {
+        play.wake();
+        wakes += 1;
+    }
+    assert_eq!((play.lost(), play.now), (Some(Loss::Expired), START.plus(config(5).validity())));
+    assert!((10..40).contains(&wakes), "{wakes}");
 }

@@ -154,3 +154,33 @@ fn a_client_that_was_shut_down_lets_no_owner_in() {
     test.act(Client::shut_down);
     assert_eq!((test.look(second).as_str(), test.handles(first)), ("queued", 1));
 }
+
+#[test]
+fn a_handle_that_its_caller_does_not_take_is_given_back() {
+    let mut test = ClientTest::new();
+    let lease = test.owned(ONE);
+    let [ready, extends] = [None, Some(2 * TTL)].map(|ttl| test.request(ONE, ttl, TTL));
+    assert_eq!(test.handles(lease), 3);
+    for id in [ready, extends] {
+        test.act(|client, cx| client.cancel(id, cx));
+        assert_eq!(test.take(id), None);
+    }
+    assert_eq!((test.handles(lease), test.client().owned_resources()), (1, 1));
+    test.act(|client, cx| client.cancel(lease, cx));
+    assert_eq!(test.client().owned_resources(), 0);
+}
+
+#[test]
+fn a_lease_past_its_deadline_gets_no_handle() {
+    let mut test = ClientTest::new();
+    let lease = test.owned(ONE);
+    test.world.now = test.deadline(lease);
+    let new = test.request(ONE, None, Duration::ZERO);
+    test.serve();
+    test.collect(new);
+    assert_eq!((test.handles(lease), test.handles(new)), (1, 1));
+    // The next handle is of the new lease, also once the old one is given back.
+    test.act(|client, cx| client.cancel(lease, cx));
+    let again = test.request(ONE, None, Duration::ZERO);
+    assert_eq!(test.take(again), Some(new));
+}

@@ -414,3 +414,26 @@ fn a_steady_clock_is_trusted_and_a_step_is_let_in_by_a_link_that_does_not_look()
         assert_eq!(gaining.wrong, wrong, "looks: {looks}");
     }
 }
+
+#[test]
+fn errors_and_garbage_carry_no_clock() {
+    let mut master = Master::greeted();
+    let error = Reply::Unknown(Cause::Error(Arc::from("OOM")));
+    assert_eq!(master.ask(error.clone(), MS), (error, None));
+    master.bench.handle(LinkInput::Wake);
+    let times = [u64::MAX, 0, 1];
+    for micros in times {
+        master.tags += 1;
+        master.bench.set(master.tags, master.tags);
+        master.bench.look();
+        master.bench.reply(1, Reply::Created.stamped(micros));
+        if micros == u64::MAX {
+            let effects = master.bench.look();
+            assert!(
+                matches!(&effects[..], [LinkEffect::Reply(_, Reply::Timed { reply, .. })]
+                if why(reply).is_some()),
+                "{effects:?}"
+            );
+        }
+    }
+}

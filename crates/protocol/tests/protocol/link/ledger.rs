@@ -94,6 +94,11 @@ fn beyond_each_bound_no_new_key_is_taken_until_others_are_done() {
             [first, second, beyond].into_iter().for_each(|number| bench.set(number, number));
             let refused = unknown(beyond, Cause::Overloaded);
             assert_eq!(bench.look(), [write_set(first), write_set(second), refused], "{bounds:?}");
+            if !of_keys {
+                // Nor do probes of a master that does not reply pile up.
+                bench.handle(LinkInput::Probe(0));
+                assert_eq!(bench.look(), [unknown(0, Cause::Overloaded)], "{bounds:?}");
+            }
             (0..2).for_each(|_| bench.reply(1, Reply::Created));
             if of_keys {
                 bench.look();

@@ -632,6 +632,11 @@ fn guard() -> Guard {
     Guard::new(3_000 * MS, Drift::default(), 7).unwrap()
 }
 
+/// A guard that reads the clock in every reply.
+fn clock_guard() -> Guard {
+    guard().with_clock_bound(100 * MS).unwrap()
+}
+
 fn any_bounds() -> impl Strategy<Value = Bounds> {
     let times = (any_duration(), any_duration(), any_duration());
     (times, 0..5_usize, 0..5_000_usize, 0..5_usize).prop_map(
@@ -656,7 +661,7 @@ proptest! {
     ) {
         let mut outcomes = Vec::new();
         let mut link =
-            Link::start(bounds, &mut outcomes).guarded_by(guarded.then(guard)).woken_at(1);
+            Link::start(bounds, &mut outcomes).guarded_by(guarded.then(clock_guard)).woken_at(1);
         for (now, input) in inputs {
             link.handle(now, input, &mut outcomes);
             link.next_wake();
