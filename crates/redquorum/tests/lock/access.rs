@@ -18,6 +18,7 @@ tests! {
         a_command_that_is_forbidden_is_named_by_its_master,
         the_optional_permissions_are_optional,
         a_waiter_is_woken_and_without_a_permission_for_it_tries_again_and_again,
+        where_queues_are_forbidden_fair_leases_are_granted_and_released,
 }
 
 /// The least permissions of a lock, with the keys of its prefix.
@@ -172,5 +173,21 @@ async fn a_waiter_is_woken_and_without_a_permission_for_it_tries_again_and_again
         assert!(took < bound, "{word}: {took:?}");
         eventually("no key is left", || masters.matching(1, "lock:*").is_empty()).await;
         eventually("no connection is subscribed", || channels(&masters) == 0).await;
+    }
+}
+
+async fn where_queues_are_forbidden_fair_leases_are_granted_and_released() {
+    // Without the keys of the queue; then with its keys, but without the commands of its script.
+    let keys = "~redquorum:queue:* ~redquorum:lapse:*";
+    for acl in [MINIMAL_ACL, &format!("{MINIMAL_ACL} {keys}")] {
+        let masters = Real::start(3);
+        let fair = || masters.user(acl, 0).prefix("lock:").fair(true);
+        let [one, two] = [built(fair()).await, built(fair()).await];
+        let lease = one.acquire("r").await.unwrap();
+        let waiter = tokio::spawn(two.acquire("r").wait(S).into_future());
+        sleep(50 * MS).await;
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+        assert_eq!(waiter.await.unwrap().unwrap().release().await.outcome, Outcome::Released);
+        masters.cleaned().await;
     }
 }

@@ -22,6 +22,7 @@ tests! {
         one_list_spelled_in_two_ways_is_one_set_by_its_id,
         missing_permissions_are_done_without_or_named,
         a_marker_that_is_no_string_is_named,
+        a_marker_of_any_length_ends_no_connection,
         an_uncontended_acquire_is_one_command_per_master,
 }
 
@@ -219,6 +220,18 @@ async fn a_marker_that_is_no_string_is_named() {
     masters.done(1, "LPUSH redquorum:boot x");
     let why = unwatched(&guard(&masters).await).await;
     assert!(why.contains("WRONGTYPE"), "{why}");
+}
+
+async fn a_marker_of_any_length_ends_no_connection() {
+    let masters = Real::start(3);
+    let _lock = initialized(&masters).await;
+    masters.set(1, MARKER, &"x".repeat(1 << 20), None);
+    let lock = guard(&masters).await;
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.usable), (3, 2), "{health}");
+    let text = health.to_string();
+    assert!(text.contains("`redquorum:boot` is no marker") && text.contains("delete it"), "{text}");
+    works(&lock).await;
 }
 
 async fn an_uncontended_acquire_is_one_command_per_master() {

@@ -18,7 +18,11 @@ tests! {
         all_are_extended_in_one_round_trip_and_the_deadline_is_the_earliest,
         the_error_of_an_extension_names_the_worst,
         the_loss_of_one_names_it_and_ends_the_work,
-        resources_on_different_masters_are_held_together;
+        resources_on_different_masters_are_held_together,
+        the_watchdog_keeps_all_of_them_and_no_longer_than_asked,
+        a_shutdown_ends_the_wait_and_leaves_nothing;
+    real:
+        a_request_that_waited_gets_no_more_than_the_ttl,
 }
 
 fn names(count: usize) -> Vec<String> {
@@ -191,4 +195,46 @@ async fn resources_on_different_masters_are_held_together<C: Cluster>() {
     let error = first.acquire_all(["a"]).and(&second, ["c"]).wait(50 * MS).await.unwrap_err();
     assert_eq!(error.resource(), Some(&b"c"[..]));
     one.freed("a").await;
+}
+
+async fn the_watchdog_keeps_all_of_them_and_no_longer_than_asked<C: Cluster>() {
+    let masters = C::start(3);
+    let lock = built(masters.brisk().ttl(600 * MS)).await;
+    let leases = lock.acquire_all(["a", "b"]).await.unwrap();
+    leases.keep_alive(2 * S);
+    sleep(S).await;
+    assert!(!leases.is_lost());
+    let (took, lost) = timed(leases.lost()).await;
+    assert_eq!(lost.cause, Loss::MaxHold);
+    assert!(took <= S + C::LATE, "{took:?}");
+}
+
+/// Another library multiplies the lease by its unit at each round that fails.
+async fn a_request_that_waited_gets_no_more_than_the_ttl() {
+    let masters = Real::start(3);
+    let lock = built(masters.brisk().ttl(5 * S)).await;
+    let held = masters.held(&lock, "b").await;
+    let waiting = tokio::spawn(lock.acquire_all(["a", "b"]).wait(60 * S).into_future());
+    sleep(500 * MS).await;
+    assert_eq!(held.release().await.outcome, Outcome::Released);
+    let leases = waiting.await.unwrap().unwrap();
+    assert!(leases.iter().all(|lease| lease.validity() <= 5 * S));
+    for (node, resource) in masters.all().flat_map(|node| [(node, "a"), (node, "b")]) {
+        assert!(masters.pttl(node, resource) <= 5_000, "{node} {resource}");
+    }
+}
+
+async fn a_shutdown_ends_the_wait_and_leaves_nothing<C: Cluster>() {
+    let masters = C::start(3);
+    let lock = masters.lock().await;
+    let held = lock.acquire("b").await.unwrap();
+    let waiting = tokio::spawn(lock.acquire_all(["a", "b"]).wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    let clone = lock.clone();
+    let shutdown = tokio::spawn(async move { clone.shutdown(10 * S).await });
+    let result = C::takes(Duration::ZERO, waiting).await.unwrap();
+    assert_eq!(result.unwrap_err(), AcquireError::ShutDown);
+    let _ = held.release().await;
+    shutdown.await.unwrap().unwrap();
+    masters.cleaned().await;
 }

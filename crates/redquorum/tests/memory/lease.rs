@@ -10,7 +10,7 @@ use std::time::Duration;
 use redquorum::{AcquireError, LossSignal, Lost, Owner, RunError, report::Loss};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{MS, S, TTL, VALIDITY, bed, keys, poll_once, settle, take};
+use crate::support::{MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, keys, poll_once, settle, take};
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_has_a_deadline_and_a_validity() {
@@ -332,4 +332,40 @@ async fn a_watchdog_that_starts_after_a_failed_extension_renews_before_the_deadl
         sleep(30 * S).await;
         assert!(!lease.is_lost(), "{:?}", lock.stats());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_ttl_is_used_from_then_on() {
+    let (_masters, lock) = bed(5).await;
+    let lease = take(&lock, "r").await;
+    lease.extend_to(60 * S).await.unwrap();
+    assert_eq!(lease.validity(), 60 * S - 602 * MS);
+    sleep(30 * S).await;
+    lease.extend().await.unwrap();
+    assert_eq!(lease.validity(), 60 * S - 602 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_extension_to_a_shorter_ttl_still_binds_the_holder() {
+    let (masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    (1..=3).for_each(|number| masters.stop(number));
+    assert!(lease.extend_to(2 * S).await.is_err());
+    assert!(lease.validity() <= 2 * S - 22 * MS - NODE_TIMEOUT);
+    // The next extension uses the old TTL, which was never replaced.
+    (1..=3).for_each(|number| masters.resume(number));
+    settle().await;
+    lease.extend().await.unwrap();
+    assert_eq!(lease.validity(), VALIDITY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_with_a_tiny_ttl_is_not_renewed_in_a_spin() {
+    let (_masters, lock) = bed(3).await;
+    let lease = lock.acquire("r").ttl(104 * MS).await.unwrap();
+    lease.keep_alive(10 * S);
+    let kept = timeout(11 * S, lease.lost()).await.unwrap();
+    assert_eq!(kept.cause, Loss::MaxHold);
+    let extended = lock.stats().extended;
+    assert!((250..=310).contains(&extended), "{extended}");
 }
