@@ -75,7 +75,10 @@ fn a_power_loss_removes_only_data_that_was_not_synced(builder: Builder) {
     set(&masters, 1, "first");
     eventually("it is synced", || is_synced(&masters));
     // The clock goes back by an hour, so for an hour it shows no second later than the latest sync.
+    let before = cached_clock(&masters);
     masters.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
+    // It syncs by a reading of the clock that it renews ten times a second.
+    eventually("it has read the clock again", || cached_clock(&masters) < before);
     set(&masters, 1, "second");
     let kept = masters.power_loss(1).unwrap();
     assert!(matches!(kept, Persisted::Until(1..)), "{kept:?}");
@@ -87,6 +90,13 @@ fn a_power_loss_removes_only_data_that_was_not_synced(builder: Builder) {
     masters.power_loss(1).unwrap();
     masters.restart(1).unwrap();
     assert!(has(&masters, 1, "first") && !has(&masters, 1, "second"));
+}
+
+/// The reading of the wall clock that the master goes by, in microseconds.
+fn cached_clock(masters: &Masters) -> u64 {
+    let info = masters.info(1, "server").unwrap();
+    let reading = info.lines().find_map(|line| line.strip_prefix("server_time_usec:"));
+    reading.expect("every supported server shows it").trim().parse().unwrap()
 }
 
 /// Whether all writes are synced, according to the notes: file and length.
