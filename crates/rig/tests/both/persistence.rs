@@ -74,22 +74,27 @@ fn a_power_loss_removes_only_data_that_was_not_synced(builder: Builder) {
     let masters = builder.syncs().start().unwrap();
     set(&masters, 1, "first");
     eventually("it is synced", || is_synced(&masters));
-    // The clock goes back by an hour, so for an hour it shows no second later than the latest sync.
-    let before = cached_clock(&masters);
-    masters.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
-    // It syncs by a reading of the clock that it renews ten times a second.
-    eventually("it has read the clock again", || cached_clock(&masters) < before);
-    set(&masters, 1, "second");
+    write_unsynced(&masters, "second");
     let kept = masters.power_loss(1).unwrap();
     assert!(matches!(kept, Persisted::Until(1..)), "{kept:?}");
     masters.restart(1).unwrap();
     assert!(has(&masters, 1, "first") && !has(&masters, 1, "second"));
     // A power loss also takes the data that a kill leaves.
-    set(&masters, 1, "second");
+    write_unsynced(&masters, "second");
     masters.kill(1).unwrap();
     masters.power_loss(1).unwrap();
     masters.restart(1).unwrap();
     assert!(has(&masters, 1, "first") && !has(&masters, 1, "second"));
+}
+
+/// Writes a key that the master does not sync: the clock goes back by an hour, so for an hour it
+/// shows no second later than the latest sync or the start.
+fn write_unsynced(masters: &Masters, key: &str) {
+    let before = cached_clock(masters);
+    masters.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
+    // It syncs by a reading of the clock that it renews ten times a second.
+    eventually("it has read the clock again", || cached_clock(masters) < before);
+    set(masters, 1, key);
 }
 
 /// The reading of the wall clock that the master goes by, in microseconds.
