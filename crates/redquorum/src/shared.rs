@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     /// Whether events and spans show a hash in place of a resource's key.
     pub(crate) hash_resources: bool,
     pub(crate) counters: Counters,
-    /// Notified when a master was tried, and after every turn of a driver since a shutdown.
+    /// Notified when a master was tried, by a shutdown, and after every turn of a driver since.
     pub(crate) changed: Notify,
     pub(crate) sockets: Vec<Socket>,
     throttle: Throttle,
@@ -318,6 +318,20 @@ impl Shared {
     pub(crate) fn shut_down(&self) {
         self.shut_down.store(true, Ordering::Release);
         self.act(|client, cx| client.shut_down(cx));
+        self.changed.notify_waiters();
+    }
+
+    /// Returns once the lock is shut down.
+    pub(crate) async fn until_shut_down(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // Registered before the look, so no shutdown is missed.
+            changed.as_mut().enable();
+            if self.is_shut_down() {
+                return;
+            }
+            changed.await;
+        }
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

@@ -39,8 +39,8 @@ impl Tap {
         let Traffic { at, client, node, connection, event } = traffic;
         match event {
             TrafficEvent::Forwarded { number, command, duplicate } => {
-                let class = self.scripts.class(&command);
-                if let Some(act) = self.scripts.act(&command) {
+                let (class, act) = self.scripts.read(&command);
+                if let Some(act) = act {
                     let pending =
                         Pending { process: (*client).into(), node, act, sent: at, replied: None };
                     self.open.insert((connection, number, duplicate), pending);
@@ -70,7 +70,7 @@ impl Tap {
             }
             TrafficEvent::Delivered { number, command } => {
                 self.close((connection, number, false), Some(at), report);
-                let class = self.scripts.class(&command);
+                let (class, _) = self.scripts.read(&command);
                 // A push message is not a reply, so it is not counted as one.
                 if class != Class::WakeUp {
                     report(passed(&client, Side::Reply, class));

@@ -40,15 +40,31 @@ enum Kind {
 }
 
 impl Scripts {
-    /// The effect of a command on a key. `None` if the command has nothing to do with keys.
-    pub(super) fn act(&self, command: &[Vec<u8>]) -> Option<Act> {
-        if let Some(command) = own(command) {
-            return Act::of(
-                command.key_effect(),
-                |key| text_of(key),
-                |token| text_of(token.as_bytes()),
-            );
+    /// The class of a command, and its effect on a key if it has one.
+    pub(super) fn read(&self, command: &[Vec<u8>]) -> (Class, Option<Act>) {
+        // A push message of a master: no client requests it.
+        if matches!(command, [message, channel, _] if message == b"message" && wire::is_channel(channel))
+        {
+            return (Class::WakeUp, None);
         }
+        let words = command.iter().map(Vec::as_slice).collect::<Vec<_>>();
+        if let Some(own) = wire::Command::parse(&words) {
+            let effect = own.key_effect();
+            let act = Act::of(effect, |key| text_of(key), |token| text_of(token.as_bytes()));
+            return (Class::of(effect), act);
+        }
+        let act = self.act_of_another_client(command);
+        let class = match act {
+            Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
+            Some(Act::Keep { .. }) => Class::Extend,
+            Some(Act::Delete { .. }) => Class::Release,
+            _ => Class::Any,
+        };
+        (class, act)
+    }
+
+    /// `None` if the command has nothing to do with keys.
+    fn act_of_another_client(&self, command: &[Vec<u8>]) -> Option<Act> {
         let (name, words) = command.split_first()?;
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         let key = || words.first().map_or_else(|| "".into(), |word| text_of(word));
@@ -75,24 +91,6 @@ impl Scripts {
             | "UNWATCH" | "MULTI" | "EXEC" | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
             _ => Act::Other { key: words.first().map(|word| text_of(word)), command: name.into() },
         })
-    }
-
-    /// The class of a command.
-    pub(super) fn class(&self, command: &[Vec<u8>]) -> Class {
-        // A push message of a master: no client requests it.
-        if matches!(command, [message, channel, _] if message == b"message" && wire::is_channel(channel))
-        {
-            return Class::WakeUp;
-        }
-        if let Some(command) = own(command) {
-            return Class::of(command.key_effect());
-        }
-        match self.act(command) {
-            Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
-            Some(Act::Keep { .. }) => Class::Extend,
-            Some(Act::Delete { .. }) => Class::Release,
-            _ => Class::Any,
-        }
     }
 
     /// Learns scripts from replies to `SCRIPT LOAD`, and from `EVAL`. A master caches the script of
@@ -194,11 +192,6 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
         (Kind::Certify, Some(key), _) => Act::Certify { key, token: None },
         (_, key, _) => Act::Other { key, command: name.into() },
     }
-}
-
-/// A command of this library.
-fn own(command: &[Vec<u8>]) -> Option<wire::Command> {
-    wire::Command::parse(&command.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
 /// The effect of a script, by the commands that it runs.
@@ -312,10 +305,9 @@ mod tests {
             (Command::Probe, None, Class::Any),
         ] {
             let words = sent(&command);
-            assert_eq!(scripts.act(&words).as_ref(), act, "{command:?}");
-            assert_eq!(scripts.class(&words), class, "{command:?}");
+            assert_eq!(scripts.read(&words), (class, act.cloned()), "{command:?}");
         }
-        assert_eq!(scripts.act(&words("PING")), None);
+        assert_eq!(scripts.read(&words("PING")), (Class::Any, None));
         let of_guarded =
             |first| RespValue::Array(vec![first, RespValue::Integer(1_700_000_000_000_000)]);
         let number = RespValue::Integer;
@@ -361,11 +353,11 @@ mod tests {
         let [key, token] = ["L", "t"].map(|word| word.as_bytes().to_vec());
         let eval = [b"EVAL".to_vec(), text.to_vec(), b"1".to_vec(), key.clone(), token.clone()];
         let delete = Act::Delete { key: "L".into(), token: Some("t".into()) };
-        assert_eq!(scripts.act(&eval), Some(delete.clone()));
+        assert_eq!(scripts.read(&eval).1, Some(delete.clone()));
         scripts.learn(&eval, &RespValue::Integer(0));
         let sha = sha1_smol::Sha1::from(text).digest().to_string().to_uppercase().into_bytes();
         let short = [b"EVALSHA".to_vec(), sha, b"1".to_vec(), key, token];
-        assert_eq!(scripts.act(&short), Some(delete));
+        assert_eq!(scripts.read(&short).1, Some(delete));
     }
 
     #[test]
@@ -386,7 +378,7 @@ mod tests {
             let command = [&["EVAL", source, "1"], words].concat();
             let command: Vec<Vec<u8>> =
                 command.iter().map(|word| word.as_bytes().to_vec()).collect();
-            assert_eq!(scripts.act(&command), Some(wanted));
+            assert_eq!(scripts.read(&command).1, Some(wanted));
         }
     }
 
@@ -403,8 +395,8 @@ mod tests {
         for text in
             ["", "SET", "SET a", "EVAL", "EVALSHA x 99 k", "EVALSHA x -1", "PEXPIRE a", "DEL"]
         {
-            let _ = scripts.act(&words(text));
+            let _ = scripts.read(&words(text));
         }
-        assert_eq!(scripts.act(&[]), None);
+        assert_eq!(scripts.read(&[]), (Class::Any, None));
     }
 }

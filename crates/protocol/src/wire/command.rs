@@ -336,7 +336,7 @@ impl Command {
     }
 
     /// Reads the call of a script from its keys and arguments.
-    pub fn parse_call(sha1: &[u8], arguments: &[&[u8]]) -> Option<Self> {
+    fn parse_call(sha1: &[u8], arguments: &[&[u8]]) -> Option<Self> {
         let is = |script: Script| script.sha1.as_bytes() == sha1;
         let key = Key::from(*arguments.first()?);
         let token = Token::from_slice;

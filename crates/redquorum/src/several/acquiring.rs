@@ -51,6 +51,8 @@ struct Attempt {
     /// The lock of the resource that was named first: it decides how to pause.
     first: Arc<LockState>,
     refused: Report,
+    /// Wake this task when the lock of a member is shut down: in a pause, no claim does.
+    shutdowns: Vec<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl AcquiringAll {
@@ -106,7 +108,9 @@ impl AcquiringAll {
                 } else if let Some((member, why)) = attempt.several.failure() {
                     Err(attempt.failed(member, why))
                 } else {
-                    if let Some(next) = next {
+                    if let Some(next) = next
+                        && attempt.shutdown(cx).is_pending()
+                    {
                         ready!(self.naps.sleep(attempt.clock, next, NAP, cx));
                     }
                     continue;
@@ -128,13 +132,30 @@ impl Attempt {
         let mut orders = Vec::new();
         let several = MultiLock::start(asked, members.len(), wait, &mut orders);
         let refused = Report::default();
-        let mut attempt = Self { several, members, orders, clock, asked, first, refused };
+        let shutdowns = Vec::new();
+        let mut attempt =
+            Self { several, members, orders, clock, asked, first, refused, shutdowns };
         attempt.carry_out();
         attempt
     }
 
     fn is_shut_down(&self) -> bool {
         self.members.iter().any(|member| member.lock_state.is_shut_down())
+    }
+
+    /// Is ready once a lock is shut down. Outside of a pause the claims tell.
+    fn shutdown(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.several.next_wake() == Time::NEVER {
+            return Poll::Pending;
+        }
+        if self.shutdowns.is_empty() {
+            self.shutdowns.extend(self.members.iter().map(|member| {
+                let lock_state = member.lock_state.clone();
+                Box::pin(async move { lock_state.shared.until_shut_down().await }) as Pin<Box<_>>
+            }));
+        }
+        let mut ended = self.shutdowns.iter_mut().map(|shutdown| shutdown.as_mut().poll(cx));
+        if ended.any(|ended| ended.is_ready()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     fn tell(&mut self, event: MemberEvent) {

@@ -71,12 +71,16 @@ async fn a_shutdown_ends_all_waits_at_once<C: Cluster>() {
         let lease = lock.acquire("r").await.unwrap();
         let wait = || tokio::spawn(lock.acquire("r").wait(Duration::MAX).into_future());
         let waiting: Vec<_> = (0..10).map(|_| wait()).collect();
+        let all = lock.acquire_all(["r", "s"]).wait(Duration::MAX);
+        let all = tokio::spawn(all.into_future());
         sleep(50 * MS).await;
         lock.shutdown(Duration::ZERO).await.unwrap_err();
         for waiter in waiting {
             let result = C::takes(Duration::ZERO, waiter).await.unwrap();
             assert_eq!(result.unwrap_err(), AcquireError::ShutDown);
         }
+        let result = C::takes(Duration::ZERO, all).await.unwrap();
+        assert_eq!(result.unwrap_err(), AcquireError::ShutDown);
         drop(lease);
         masters.cleaned().await;
     }

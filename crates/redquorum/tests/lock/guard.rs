@@ -7,13 +7,15 @@ use redquorum::{
     report::{Cause, Distrust, Fingerprint, MasterOutcome, Report},
 };
 use redquorum_protocol::wire::ErrorKind;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::raw::Monitor;
 use crate::support::*;
 
 tests! {
     both:
+        masters_that_restart_empty_grant_again_after_a_quarantine,
+        a_flush_is_noticed_by_the_command_that_would_grant,
         new_masters_are_refused_until_they_are_initialized,
         initializing_without_a_guard_reports_that_there_is_none,
         locks_with_different_guards_are_refused_with_both,
@@ -84,6 +86,41 @@ async fn works(lock: &Redlock) {
 async fn trusted(lock: &Redlock) {
     let trusts = || lock.stats().masters.iter().all(|master| master.distrusted.is_none());
     eventually("all masters are trusted", trusts).await;
+}
+
+async fn masters_that_restart_empty_grant_again_after_a_quarantine<C: Cluster>() {
+    let masters = C::start(3);
+    let lock = initialized(&masters).await;
+    let holder = lock.acquire("r").await.unwrap();
+    let start = Instant::now();
+    masters.each(Kill, 1..=2);
+    masters.each(Restart, 1..=2);
+    eventually("they are connected again", || sum(&lock, |m| m.connected) == 5).await;
+    // Master 3 still reports the holder, but the acquire fails because of the distrust.
+    let text = ["no quorum: masters that may have forgotten", "distrusted for another"];
+    refused_with(&lock, &text).await;
+    assert_eq!(reasons(&refused(&guard(&masters).await).await).len(), 2);
+    drop(holder);
+    let lease = lock.acquire("r").wait(3 * QUARANTINE).await.unwrap();
+    let took = start.elapsed();
+    assert!(took >= QUARANTINE && took < QUARANTINE + 2 * S + C::LATE, "{took:?}");
+    let _ = lease.release().await;
+    eventually("all are marked", || masters.holders(MARKER) == [1, 2, 3]).await;
+    // A lock that is built now finds the markers.
+    works(&guard(&masters).await).await;
+}
+
+async fn a_flush_is_noticed_by_the_command_that_would_grant<C: Cluster>() {
+    let masters = C::start(3);
+    let lock = initialized(&masters).await;
+    let _holder = masters.held(&lock, "held").await;
+    masters.each(Flush, 1..=2);
+    let error = refused(&lock).await;
+    assert_eq!(reasons(&error), [Distrust::Forgot, Distrust::Forgot]);
+    assert!(error.to_string().contains("its marker has changed"), "{error}");
+    assert!(!masters.keys(1..=2).contains(&"r".to_owned()), "nothing was set");
+    assert!(lock.stats().masters.iter().all(|master| master.connected == 1));
+    works_soon(&lock).await;
 }
 
 async fn works_soon(lock: &Redlock) {

@@ -70,6 +70,49 @@ async fn give_back(lease: Lease, round: usize) {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn masters_that_come_and_go_under_load_leave_nothing() {
+    let masters = redquorum::memory::Masters::new(5);
+    let lock = masters.builder().node_timeout(20 * MS).build().await.unwrap();
+    let mut tasks = JoinSet::new();
+    for task in 0..16_usize {
+        let lock = lock.clone();
+        tasks.spawn(async move {
+            for round in 0..100_usize {
+                let own = format!("r{task}");
+                let lease = timeout(5 * S, lock.acquire(own).wait(S)).await.expect("in time");
+                if let Ok(lease) = lease {
+                    give_back(lease, round).await;
+                }
+                tokio::time::sleep(MS).await;
+            }
+        });
+    }
+    let faults = tokio::spawn({
+        let masters = masters.clone();
+        async move {
+            for round in 0_usize.. {
+                let number = round % 5 + 1;
+                match round % 3 {
+                    0 => masters.stop(number),
+                    1 => masters.restart(number),
+                    _ => masters.forget(number),
+                }
+                tokio::time::sleep(7 * MS).await;
+                masters.resume(number);
+            }
+        }
+    });
+    while let Some(joined) = timeout(60 * S, tasks.join_next()).await.expect("none hangs") {
+        joined.unwrap();
+    }
+    faults.abort();
+    let _ = faults.await;
+    (1..=5).for_each(|number| masters.resume(number));
+    lock.shutdown(5 * S).await.unwrap();
+    assert_eq!(keys(&masters, 5), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_of_a_lock_outlives_its_last_handle() {
     let masters = redquorum::memory::Masters::new(3);

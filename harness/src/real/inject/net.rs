@@ -79,6 +79,6 @@ impl Injector {
             return None;
         }
         let scripts = Arc::clone(&self.scripts);
-        Some(Arc::new(move |message: &Message<'_>| scripts.class(message.command) == class))
+        Some(Arc::new(move |message: &Message<'_>| scripts.read(message.command).0 == class))
     }
 }
