@@ -47,6 +47,7 @@ mod traffic;
 use std::{
     fmt, io,
     net::{Ipv4Addr, SocketAddr},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::mpsc::channel,
     thread::{self, JoinHandle},
 };
@@ -77,10 +78,18 @@ impl Network {
     /// Those of the system: no thread, no more files.
     pub fn start(observer: impl FnMut(Traffic) + Send + 'static) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (orders, receiver) = unbounded_channel();
+        let (orders, mut receiver) = unbounded_channel();
         let observer = Box::new(observer);
         let thread = thread::Builder::new().name("network".to_owned());
-        let thread = thread.spawn(move || runtime.block_on(engine::run(receiver, observer)))?;
+        let thread = thread.spawn(move || {
+            let run = AssertUnwindSafe(|| runtime.block_on(engine::run(&mut receiver, observer)));
+            let ended = catch_unwind(run);
+            // An order that is sent meanwhile is dropped here, so its caller does not wait for
+            // ever. A drop of the receiver would miss one that is half sent.
+            receiver.close();
+            while receiver.blocking_recv().is_some() {}
+            ended.unwrap_or_else(|panic| resume_unwind(panic));
+        })?;
         Ok(Self { orders: Some(orders), thread: Some(thread) })
     }
 

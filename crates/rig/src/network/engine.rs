@@ -50,7 +50,7 @@ pub(super) struct Engine {
 
 /// Runs until the sender of the orders is gone. A panic of a task is one of the thread.
 pub(super) async fn run(
-    mut orders: UnboundedReceiver<Order>,
+    orders: &mut UnboundedReceiver<Order>,
     observer: Box<dyn FnMut(Traffic) + Send>,
 ) {
     let (tasks, mut started) = unbounded_channel();
