@@ -54,14 +54,16 @@ impl Acquire {
     ///
     /// It costs no extra round trip while the counters of the masters agree. They do as long as the
     /// wall clocks of clients and masters agree to within a second. Otherwise the request waits for
-    /// all masters, up to the node timeout, and makes one more round trip.
+    /// all masters, up to the node timeout, and makes a further round, the
+    /// [certification](https://github.com/redquorum/redquorum/blob/main/docs/fencing.md#certification).
+    /// More rounds follow only if a master does not reply to it, or has lost the key.
     pub fn fenced(mut self) -> Self {
         self.0.fenced = true;
         self
     }
 
-    /// How long the masters keep the key, instead of the lock's own [TTL](crate::Builder::ttl). The
-    /// same bounds apply.
+    /// The TTL of the lease, instead of the lock's own [TTL](crate::Builder::ttl). The same bounds
+    /// apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.0.ttl = Some(ttl);
         self
@@ -74,8 +76,9 @@ impl Acquire {
     /// Without a [`ttl`](Acquire::ttl) the deadline stays where it is. A TTL that ends later
     /// extends the lease, in one round trip; one that ends earlier changes nothing.
     ///
-    /// If another request of the same owner is in progress, this request waits for it, for at least
-    /// one node timeout. An acquire may return later by that much.
+    /// If another request of this owner is in progress, this request waits for its result: for its
+    /// own wait, or for one node timeout if the wait is shorter. So it may return up to one node
+    /// timeout later, and later by the round that extends the lease.
     ///
     /// # Errors
     /// Besides the errors of [`Redlock::acquire`](crate::Redlock::acquire):
@@ -156,16 +159,16 @@ impl TryAcquire {
         self
     }
 
-    /// The owner of this request: see [`Acquire::owner`]. If another request of the same owner is
-    /// in progress, this one waits for it for at most one node timeout. It returns `None` if that
-    /// is too short.
+    /// The owner of this request: see [`Acquire::owner`]. If another request of this owner is in
+    /// progress, this request waits for its result for at most one node timeout, and then returns
+    /// `None`.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.0.owner = Some(owner.clone());
         self
     }
 
-    /// How long the masters keep the key, instead of the lock's own [TTL](crate::Builder::ttl). The
-    /// same bounds apply.
+    /// The TTL of the lease, instead of the lock's own [TTL](crate::Builder::ttl). The same bounds
+    /// apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.0.ttl = Some(ttl);
         self

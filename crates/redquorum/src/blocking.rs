@@ -20,8 +20,8 @@
 //!
 //! Connections, timers and the watchdog run in a thread of their own, `redquorum`, one for each
 //! lock that was built. The thread ends when the last clone and the last lease are gone, and every
-//! key to delete is deleted or has expired. A process that ends first leaves such keys to expire:
-//! call [`Redlock::shutdown`] before.
+//! key to delete is deleted or has expired. If the process ends first, the keys expire by
+//! themselves: call [`Redlock::shutdown`] before.
 //!
 //! # Panics
 //! A method that blocks panics if it is called in a task of an async runtime, where it would stop
@@ -249,7 +249,9 @@ impl Acquire {
 }
 
 impl TryAcquire {
-    /// Sends the request, and blocks for at most one node timeout. `None` if the resource is taken.
+    /// Sends the request, and blocks until it has a result: at most one node timeout, or
+    /// [longer](crate::Redlock::try_acquire) with `fair`, a fencing token or an owner. `None` if
+    /// the resource is taken.
     ///
     /// # Errors
     /// Those of [`try_acquire`](crate::Redlock::try_acquire).

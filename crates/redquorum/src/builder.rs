@@ -25,9 +25,11 @@ use crate::shared::Shared;
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
 /// [`build`](Builder::build) checks all options once, also against each other:
-/// `drift + node timeout < TTL ≤ 24 h`, and 1 to 64 masters. Use an odd number of masters: four
-/// tolerate one failure, as three do. Two masters of one name are refused. If one server has two
-/// names, the lock detects that when it connects, and the server votes once.
+/// `drift + node timeout < TTL ≤ 24 h`, and 1 to 64 masters. Use three or five masters, which share
+/// no host, power supply or disk. An even number gains little: four tolerate one failure, as three
+/// do. Two masters of one name are refused. If one server has two names, the lock detects that when
+/// it connects, and the server votes once. That needs the permission `INFO`; without it one server
+/// with two names can break mutual exclusion.
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {
     pub(crate) masters: Vec<Master>,
@@ -97,8 +99,10 @@ macro_rules! setters {
 }
 
 setters! {
-    /// How long a master keeps a key, unless a request sets its own TTL. Default 10 s, rounded down
-    /// to milliseconds; longer than drift plus node timeout, at most 24 h.
+    /// The TTL of a lease, unless a request sets its own. The deadline is the TTL less
+    /// [drift](Builder::drift). A master keeps the key for the TTL and the [lock
+    /// delay](Builder::lock_delay). Default 10 s, rounded down to milliseconds; longer than drift
+    /// plus node timeout, at most 24 h.
     ///
     /// A longer TTL costs availability after a crash of its holder: others wait for it to expire. A
     /// shorter TTL costs work: the holder must extend more often, and a shorter pause of the
@@ -119,17 +123,20 @@ setters! {
     /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
     /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
     /// lock delay is over, counted from the end of the lease. A failed acquire leaves nothing
-    /// behind.
+    /// behind. Give acquires a [wait](Builder::wait) longer than TTL + lock delay if they are to
+    /// outlast a holder that died.
     lock_delay: Duration;
 
     /// How long [`acquire`](Redlock::acquire) waits, unless a request sets its own wait. Default
     /// 10 s. Zero: one attempt. [`Duration::MAX`]: for ever.
     wait: Duration;
 
-    /// How long one round waits for a master's reply.
+    /// How long one round waits for the masters' replies.
     ///
-    /// Default 100 ms, at least 1 ms. A round waits this long only if no quorum has replied: one
-    /// slow master does not slow a lock down. Set it well above the usual round trip.
+    /// Default 100 ms, at least 1 ms. A round waits this long only if its result is not clear
+    /// before: one slow master does not slow a plain acquire down. Set it well above the usual
+    /// round trip. If masters left earlier attempts of a waiting acquire unanswered, its next
+    /// attempts wait longer, up to a quarter of TTL − drift; the last attempt does not.
     node_timeout: Duration;
 
     /// How long a connection may take to come up, in the background. Default 1 s, at least the node
@@ -154,8 +161,9 @@ setters! {
     /// [`retry`](Builder::retry). Its own leases notify other waiters in either case.
     wake_ups: bool;
 
-    /// Whether processes acquire a resource in the order of their requests. Default: no, a new
-    /// acquire may win before processes that wait. `docs/waiting.md` describes the queue.
+    /// Whether processes take turns. Default: no, a new acquire may win before processes that wait.
+    /// [`docs/waiting.md`](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#fair-locks)
+    /// describes the queue.
     ///
     /// Masters refuse the first attempt of an acquire while a waiter is in their queues. Then the
     /// acquire enqueues, and attempts only while it is first in the queues of a quorum. That
@@ -164,9 +172,9 @@ setters! {
     /// once**. A waiter whose connection is gone is passed over at once, a waiter that hangs after
     /// three seconds. An acquire of several resources enqueues only for the one that it waits for.
     ///
-    /// All clients of the resource must have this option: clients without it pass the queue by.
-    /// Lost masters, and masters whose clocks jump, may cost a waiter its position. Masters must
-    /// allow its
+    /// All clients of the resource must have this option: clients without it pass the queue by,
+    /// though all clients exclude each other. A position belongs to one request. Lost masters, and
+    /// masters whose clocks jump, may cost a waiter its position. Masters must allow its
     /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
     /// too few do, the lock keeps no order.
     ///
@@ -224,8 +232,9 @@ impl Builder {
     }
 
     /// Guards the lock against masters that forget: restarts without `appendfsync always`, power
-    /// losses, `FLUSHALL`, failovers to a replica. Default: no guard. `docs/operations.md` lists
-    /// what it does not detect, such as the eviction of single keys.
+    /// losses, `FLUSHALL`, failovers to a replica. Default: no guard.
+    /// [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#faults-of-masters)
+    /// lists what it does not detect, such as the eviction of single keys.
     ///
     /// `max_ttl` is the longest TTL, with its [lock delay](Builder::lock_delay), of any lease that
     /// any client takes on these masters. No request may ask for more. A master that may have
@@ -249,8 +258,9 @@ impl Builder {
 
     /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
     /// drops keys too early, and would grant a rival. It needs a [restart
-    /// guard](Builder::restart_guard). Default: clocks are trusted. `docs/operations.md` lists what
-    /// it does not detect, such as a clock that steps up and back between two looks.
+    /// guard](Builder::restart_guard). Default: clocks are trusted.
+    /// [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#faults-of-masters)
+    /// lists what it does not detect, such as a clock that steps up and back between two readings.
     ///
     /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and
     /// less than the guard's `max_ttl`, rounded down to milliseconds. **It is deducted from every
@@ -258,11 +268,11 @@ impl Builder {
     /// round trips, and above twice the differences that NTP leaves between masters. A bound that
     /// is too narrow costs availability, not safety.
     ///
-    /// A master that was seen to step is distrusted for `max_ttl` and its drift. Until a client has
-    /// watched a master for that long, it trusts the master's clock only if that is not ahead of
-    /// any other master that answers by more than half of the bound. Leases that are alive are
-    /// extended and released as usual. The guard costs one look at each master every half
-    /// `max_ttl`.
+    /// A master that was seen to step is distrusted for `max_ttl` and its drift. A client that has
+    /// not yet measured a master's clock for that long compares it with the clocks of the other
+    /// masters that replied. It counts the master only if that clock is ahead of none of them by
+    /// more than half of the bound. Leases that are alive are extended and released as usual. The
+    /// guard costs one command to each master every half `max_ttl`.
     ///
     /// All clients of the masters must have the same bound: a client with another one sees that in
     /// its reports.

@@ -37,7 +37,8 @@ use crate::node::Node;
 /// | `wake-ups`, `fair`, `require-quorum` | `true` or `false` | the option of that name |
 ///
 /// Every key may be left out. An unknown key is an error. [`build`](Builder::build) checks bounds.
-/// `Debug` shows the masters without users and passwords, and no error repeats a URL.
+/// All other options have no key: set them on the [`Builder`]. `Debug` shows the masters without
+/// users and passwords, and no error repeats a URL.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Config {
     masters: Vec<String>,

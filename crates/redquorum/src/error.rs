@@ -75,8 +75,10 @@ impl std::error::Error for BuildError {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Other clients held the resource, or asked for it at the same moments, for the whole wait. Of
-    /// several resources, it was this one at the end. Not a fault: try later.
+    /// For the whole wait, other clients held the resource, asked for it at the same moments, or
+    /// came first in a [fair queue](crate::Builder::fair). The key of a holder that died or was
+    /// late counts until it expires. Of several resources, it was this one at the end. Not a fault:
+    /// try later.
     Taken {
         /// The resource, without the lock's prefix.
         resource: Vec<u8>,
@@ -87,7 +89,9 @@ pub enum AcquireError {
         attempts: u32,
     },
     /// Too few masters answered, or those that did refuse writes or are distrusted. The lock is
-    /// unavailable, with or without a holder. The text says which.
+    /// unavailable, with or without a holder. The text says which. The acquire has repeated
+    /// its attempts, with pauses, for its whole wait. After a wait of zero, pause before you try
+    /// again.
     NoQuorum {
         /// The resource, without the lock's prefix.
         resource: Vec<u8>,
@@ -96,8 +100,9 @@ pub enum AcquireError {
         /// The number of attempts.
         attempts: u32,
     },
-    /// A quorum granted, but the lease was over before it could be handed out. The TTL is too short
-    /// for the masters' latency, or this process was stopped meanwhile.
+    /// A quorum granted, but the lease was not handed out in time. The TTL is too short for the
+    /// masters' latency, or this process was paused, or the future was not polled for 8 node
+    /// timeouts and at least a second.
     TooLate {
         /// The resource, without the lock's prefix.
         resource: Vec<u8>,
@@ -189,7 +194,7 @@ impl fmt::Display for AcquireError {
                 (format!("no quorum: {why}"), report, attempts)
             }
             Self::TooLate { report, attempts, .. } => {
-                ("granted too late, when nothing was left of the ttl".into(), report, attempts)
+                ("granted, but not handed out in time".into(), report, attempts)
             }
             Self::NotExtended(error) => {
                 return write!(
@@ -239,9 +244,11 @@ fn no_quorum(report: &Report, otherwise: &str) -> String {
 
 impl std::error::Error for AcquireError {}
 
-/// Why a lease was not extended. The old deadline stands, unless the lease is lost.
+/// Why a lease was not extended. The old deadline stands, unless the lease is lost, or
+/// [`extend_to`](crate::Lease::extend_to) asked for an earlier one.
 ///
-/// Of several leases, it is the worst error; the other leases were extended, or may have been.
+/// [`Leases::extend`](crate::Leases::extend) returns the worst error of all leases. The other
+/// leases may have been extended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -361,7 +368,7 @@ impl fmt::Display for RunError {
 impl std::error::Error for RunError {}
 
 /// The rest that a shutdown could not finish in its time. The keys expire by themselves, at most
-/// one TTL after their master got them.
+/// the TTL and the [lock delay](crate::Builder::lock_delay) after their master got them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {
@@ -378,8 +385,9 @@ impl fmt::Display for Unfinished {
         let Self { pending_cleanups, held, waited } = self;
         write!(
             f,
-            "not everything was cleaned up within {waited:?}: {pending_cleanups} keys with a pending clean-up, {held} keys of \
-             living leases; they expire within one ttl"
+            "not everything was cleaned up within {waited:?}: {pending_cleanups} keys with a \
+             pending clean-up, {held} keys of living leases; they expire within one ttl and the \
+             lock delay"
         )
     }
 }

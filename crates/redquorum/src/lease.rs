@@ -24,9 +24,10 @@ use crate::trace::Span;
 /// its holder is doing then: extend it, [keep it alive](Lease::keep_alive), or stop.
 /// [`run`](Lease::run) stops for you.
 ///
-/// Dropping it gives the resource back in the background and never blocks. The key is deleted on
-/// the masters that can be reached, and expires on the others within one TTL. With a [lock
-/// delay](crate::Builder::lock_delay), only [`release`](Lease::release) frees it at once.
+/// Dropping it gives the resource back in the background and never blocks. The client deletes the
+/// key on each master as soon as that master replies; if none of this succeeds, the key expires.
+/// With a [lock delay](crate::Builder::lock_delay), only [`release`](Lease::release) frees the
+/// resource at once: the keys of a dropped lease stay until the lock delay is over.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
@@ -95,7 +96,8 @@ impl Lease {
     }
 
     /// The instant after which this lease must be taken for lost: the start of the attempt that
-    /// won, plus TTL, minus drift (R1). Extending the lease moves it.
+    /// won, plus TTL, minus drift, minus the bound of a [clock guard](crate::Builder::clock_guard)
+    /// (R1). Extending the lease moves it.
     pub fn deadline(&self) -> Deadline {
         Deadline::new(self.claim.lock_state.clock, self.claim.hold(Hold::deadline))
     }
@@ -144,13 +146,15 @@ impl Lease {
     }
 
     /// The replies of the masters when the lease was granted: at least those of a quorum. A slower
-    /// master has no reply here.
+    /// master has no reply here: see [`latest_report`](Lease::latest_report).
     pub fn report(&self) -> &Report {
         // Filled by the first handle, before any extension.
         self.claim.grant.get_or_init(|| self.latest_report())
     }
 
-    /// The replies so far in the latest round, the grant or an extension, finished or not.
+    /// The replies so far in the latest round, the grant or an extension, finished or not. It also
+    /// has replies that came after the result. So, a node timeout after the grant,
+    /// [`in_favour`](Report::in_favour) shows whether it was a full grant or a bare quorum.
     pub fn latest_report(&self) -> Report {
         self.claim.hold(|hold| self.claim.report(hold.votes()))
     }
@@ -177,9 +181,9 @@ impl Lease {
 
     /// Extends the lease by its TTL from now, in one round trip.
     ///
-    /// Only masters that have held the key without a gap count. A master that had lost the key gets
-    /// it back if it is free there, and counts from the next extension on. A failed extension does
-    /// not shorten the lease (R6).
+    /// Only masters that have held the key without a gap count. A master that had lost the key, or
+    /// had not granted it, gets the key if it is free there (a repair), and counts from the next
+    /// extension on. A failed extension does not shorten the lease (R6).
     ///
     /// # Errors
     /// * [`ExtendError::NoQuorum`]: the old deadline stands; try again.
@@ -198,8 +202,9 @@ impl Lease {
     }
 
     /// Extends the lease by another TTL from now, which further extensions use too: see
-    /// [`extend`](Lease::extend). A shorter TTL brings the deadline nearer at once, before anything
-    /// is sent and whatever the result is. It never shortens the key on a master.
+    /// [`extend`](Lease::extend). If the new deadline would be earlier than the old one, the
+    /// deadline moves nearer at once: before anything is sent, and even if the extension fails. The
+    /// TTL of the key on a master never gets shorter.
     ///
     /// # Errors
     /// The errors of [`extend`](Lease::extend), and [`ExtendError::Options`]: the TTL is out of its
@@ -246,16 +251,17 @@ impl Lease {
         }
     }
 
-    /// Starts the watchdog, which extends the lease in the background until `max_hold` from now: a
-    /// third of the TTL after each success, and sooner after a failure.
+    /// Starts the watchdog, which extends the lease in the background until `max_hold` from now. It
+    /// extends again TTL/6 to TTL/3 after each success, and sooner after a failure or where a
+    /// [clock guard](crate::Builder::clock_guard) leaves little of the TTL.
     ///
     /// The watchdog never moves the deadline beyond that bound, so a holder that hangs does not
     /// keep others out for ever. It does not bring the deadline nearer either. Your own extensions
     /// are not bounded. If it finds that the key is gone from a quorum of masters, the lease is
     /// lost at once. Called again, `keep_alive` sets a new bound; on a lost lease it does nothing.
     ///
-    /// Leases of one lock are extended together, up to a sixth of the TTL earlier, so that
-    /// thousands of them cost few writes. That moves no deadline, and reports no loss later.
+    /// The watchdog extends the leases of one lock together, so that thousands of them cost few
+    /// writes. It reports each loss at the deadline of its own lease.
     ///
     /// The watchdog runs on the runtime in which the lock was built. A runtime that stands still
     /// renews nothing, for instance a current-thread runtime between two `block_on` calls.
@@ -264,8 +270,9 @@ impl Lease {
     }
 
     /// Runs `work` while the lease lasts. Each poll first reads the clock: at the deadline, or at
-    /// an earlier loss, `work` is not polled again and is dropped. If it is done by then, its
-    /// result is returned. Only what `work` does between two awaits can happen after the deadline.
+    /// an earlier loss, `work` is not polled again and is dropped. If `work` finishes during a
+    /// poll, its result is returned. One poll can run past the deadline, so code between two awaits
+    /// can run after the deadline.
     ///
     /// **Work that was started elsewhere goes on**: tasks that `work` spawned, closures of
     /// `spawn_blocking`, threads, and requests that it sent. Give them a

@@ -6,42 +6,52 @@
 //!
 //! use redquorum::{Lease, Redlock};
 //!
-//! # async fn charge_once() -> Result<u64, std::io::Error> { Ok(1) }
+//! # async fn add_to_balance(_token: Option<u64>) -> Result<u64, std::io::Error> { Ok(1) }
 //! let lock = Redlock::builder()
 //!     .masters(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
 //!     .build()
 //!     .await?;
 //! // Acquires, keeps the lease alive for at most a minute while the work runs, and gives it back.
+//! // The database checks the token, so it refuses this write if a later holder was there first.
 //! let at_most = Duration::from_secs(60);
-//! let charge = async |_lease: &Lease| charge_once().await;
-//! let receipt = lock.acquire("invoice:42").run(at_most, charge).await??;
+//! let add = async |lease: &Lease| add_to_balance(lease.fencing_token()).await;
+//! // The first `?`: the lease was not acquired, or was lost. The second: the work itself failed.
+//! let balance = lock.acquire("account:42").fenced().run(at_most, add).await??;
 //! # Ok(()) }
 //! ```
 //!
+//! [`resource`] shows how a database checks tokens.
+//!
 //! # What it promises
 //!
-//! Of all clients that follow the protocol, at most one holds a resource at a time, from the return
-//! of `acquire` to its deadline. **This holds provided that**:
+//! Of all clients that follow the protocol, at most one believes at a time that it holds a
+//! resource: from the return of `acquire` to its release, drop, deadline or reported loss. The
+//! network may do anything, clients may stop or die at any point, and any number of masters may be
+//! down. **This holds provided that**:
 //!
-//! * the masters are independent;
-//! * no master forgets a key before its TTL is over: no restart without persistence, no failover to
-//!   a replica, no `FLUSHALL`, no eviction;
-//! * the clocks of the masters do not step;
-//! * all clocks run at the same rate, to within the drift allowance.
+//! * all clients have the same list of masters, and these are independent servers (A1);
+//! * no master forgets a key before its TTL is over, or all clients have a [restart
+//!   guard](Builder::restart_guard) that detects the loss (A2). Masters forget by a restart without
+//!   persistence, a failover to a replica, `FLUSHALL`, or eviction, which the guard mostly misses;
+//! * no master's clock steps, or all clients have a [clock guard](Builder::clock_guard) that
+//!   detects the step (A3);
+//! * all clocks run at the same rate, to within the [drift](Builder::drift) allowance (A4). A
+//!   client may be paused for any time that its clock counts. A pause that a hypervisor hides from
+//!   that clock breaks the promise;
+//! * masters reply truthfully (A5);
+//! * tokens are unique: the random source of the operating system works (A6).
 //!
-//! A minority of masters may be down, hung or unreachable. Connections may break at any point, and
-//! clients may stop for any time.
+//! A client gets a lease only while a majority of masters replies within the [node
+//! timeout](Builder::node_timeout).
 //!
 //! # What it does not promise
 //!
 //! * That a holder acts only while it holds. A process can pause between its last look at the
 //!   deadline and its write; it then writes without a lock. Where that matters, the resource itself
 //!   must refuse the write: see [`Lease::fencing_token`] and [`resource`].
-//! * Safety when masters forget, or when their clocks step. If all five masters granted a lease,
-//!   three of them must forget before a second client can acquire it. If only a quorum granted it,
-//!   one is enough. [`Builder::restart_guard`] detects most ways of forgetting,
-//!   [`Builder::clock_guard`] most clock steps. The lock does not count such masters until that is
-//!   safe again.
+//! * Safety when masters forget, or when their clocks step. A lease that all five masters granted
+//!   survives two such masters, a lease that only three granted survives none. Each guard leaves a
+//!   master that it distrusts out of the count until that is safe again.
 //! * Order among waiters of different processes: [`Builder::fair`] makes them take turns. Tasks
 //!   that share a lock are served in the order of their requests.
 //!
@@ -54,13 +64,28 @@
 //!
 //! * *Resource*: what is locked. *Master*: one independent Redis server. *Quorum*: more than half
 //!   of the masters.
-//! * *Lease*: what a successful acquire returns. It is over at its *deadline*.
-//! * *TTL*: how long a master keeps the key.
+//! * *Lease*: what a successful acquire returns. It is over at its *deadline*: TTL − drift after
+//!   the start of the attempt that won it.
+//! * *TTL*: the time from which the deadline is calculated. A master keeps the key for the TTL and
+//!   the [lock delay](Builder::lock_delay), which is zero by default.
 //! * *Validity*: the time that is left until the deadline.
 //! * *Drift*: the allowance for clocks that run at different rates.
-//! * *Clean-up*: the compare-and-delete after every attempt that did not end in a lease.
-//! * *Repair*: gives a key back to a master that had lost it.
-//! * R1 to R10: the rules of `docs/safety.md`.
+//! * *Token*: the value of the key, 20 random bytes, new for each attempt. A *fencing token* is
+//!   another thing: a number that grows with each grant, for the resource to check.
+//! * *Round*: a request to all masters, and their replies. It ends when the result is clear, or
+//!   after the node timeout.
+//! * *Vote*: the result at one master in a round: granted, refused, or unknown. A timeout, an error
+//!   and a broken connection are unknown.
+//! * *Full grant*: all masters granted the lease. *Bare quorum*: only as many as a quorum needs.
+//! * *Margin*: how many masters must forget the key before a second client can win: the masters
+//!   that hold it + quorum − all masters. With five masters, 3 after a full grant and 1 after a
+//!   bare quorum.
+//! * *Clean-up*: the compare-and-delete of a key that no lease needs: after a failed attempt, a
+//!   release, a loss or a repair.
+//! * *Repair*: an extension gives a key back to a master that had lost it.
+//! * R1 to R10: the rules of
+//!   [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md#the-rules).
+//!   A1 to A6: its assumptions.
 //!
 //! # Reading order
 //!

@@ -33,8 +33,8 @@ use redquorum_protocol::OwnerId;
 /// * The owner of a fenced lease can acquire a plain handle of it. The owner of a plain lease
 ///   cannot acquire a fenced handle ([`BadOption::HeldUnfenced`](crate::BadOption::HeldUnfenced)).
 /// * If one owner makes two requests at the same time, one goes to the masters. The other waits for
-///   the result of the first, as long as its wait allows, but at least one node timeout. So await
-///   or drop what you have begun.
+///   the result of the first: for its own wait, or for one node timeout if the wait is shorter. So
+///   await or drop what you have begun.
 #[derive(Clone)]
 pub struct Owner(Arc<Identity>);
 

@@ -17,10 +17,10 @@ use crate::stats::Stats;
 
 /// A lock over N independent Redis masters. The [crate](crate) documentation lists its guarantees.
 ///
-/// It is a cheap handle: clone it into every task. Poll every future that waits inside a Tokio
-/// runtime with timers, not necessarily that in which the lock was built. The connections live in
-/// background tasks of that runtime. They end when the last clone and the last lease are gone, and
-/// every key to delete is deleted or has expired.
+/// It is a cheap handle: clone it into every task. Await its futures in any Tokio runtime with
+/// timers. The connections are background tasks of the runtime in which the lock was **built**:
+/// keep that one alive. They end when the last clone and the last lease are gone, and every key to
+/// delete is deleted or has expired.
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) lock_state: Arc<LockState>,
@@ -32,9 +32,11 @@ impl Redlock {
         Builder::default()
     }
 
-    /// Asks for a resource, and waits while it is taken or no quorum answers. It returns at most
-    /// two node timeouts after the wait is over, three with [`fair`](crate::Builder::fair). A
-    /// fenced request may take some more rounds.
+    /// Asks for a resource, and waits while it is taken or no quorum answers.
+    ///
+    /// It returns at most two node timeouts after the wait is over. With
+    /// [`fair`](crate::Builder::fair), a fencing token or an owner it may take
+    /// [longer](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#how-long-to-wait).
     ///
     /// The resource is any byte string of at least one byte. With the prefix it has at most 1 MiB,
     /// and does not start with `redquorum:`, which is reserved. Set the TTL and the wait of this
@@ -61,18 +63,26 @@ impl Redlock {
         Acquire::new(&self.lock_state, resource.as_ref())
     }
 
-    /// Asks for a resource once. `None` means one of three things: another client has it, a key
-    /// without TTL or of another type is in the way, or several clients asked at the same moment
-    /// and none got a quorum.
+    /// Asks for a resource once. `None` means that it is taken, where `acquire` returns
+    /// [`Taken`](crate::AcquireError::Taken):
+    ///
+    /// * another client has a key on too many masters: it holds the resource, it was late or died
+    ///   and its key has not expired, or it asked at the same moment;
+    /// * another program's key is in the way, without TTL or of another type;
+    /// * with [`fair`](crate::Builder::fair), other waiters come first;
+    /// * with an [`owner`](TryAcquire::owner), another request of the owner is open.
+    ///
+    /// It returns after at most one node timeout, or three with `fair`. With a fencing token or an
+    /// owner it may take
+    /// [longer](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#how-long-to-wait).
     ///
     /// It does not wait to find out which client holds the resource. For that, use
     /// `acquire(…).wait(Duration::ZERO)`: it also makes one attempt, and its error names the
-    /// holder. Of clients that ask at the same moment, a short wait such as 300 ms serves one;
-    /// without a wait all may be refused.
+    /// holder. If several clients ask at the same moment, all of them may be refused. With a short
+    /// wait, such as 300 ms, one of them wins.
     ///
     /// # Errors
-    /// The errors of [`acquire`](Redlock::acquire), but not `Taken`. It returns within one node
-    /// timeout.
+    /// The errors of [`acquire`](Redlock::acquire), but not `Taken`.
     ///
     /// # Cancel safety
     /// See [`acquire`](Redlock::acquire).
@@ -129,18 +139,29 @@ impl Redlock {
         self.lock_state.config.quorum()
     }
 
-    /// Ends the lock, for all clones. From now on it acquires and extends nothing, and it completes
-    /// the pending clean-ups. It returns when they are complete and all leases are given back; a
-    /// lease that is not given back lives on to its deadline. Call it before the runtime ends:
-    /// after that no task deletes the keys, and they stay for up to one TTL.
+    /// Ends the lock, for all clones. From now on it acquires and extends nothing. It completes the
+    /// pending clean-ups, and returns when no clean-up is pending and no lease is alive.
     ///
-    /// It waits for a master that is down only until the keys there have expired, one TTL at most.
-    /// (A master that is stopped may execute the commands in its sockets when it resumes: such a
-    /// key lives for up to one TTL more.) It does not wait for the [lock
-    /// delay](Builder::lock_delay) of leases that were lost or dropped.
+    /// In a service: take no more requests, let running work end, then call `shutdown`, and end the
+    /// runtime after it
+    /// ([details](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#shutdown)). A
+    /// runtime that ends first deletes no keys: they expire after TTL and [lock
+    /// delay](Builder::lock_delay).
+    ///
+    /// * A request that waits or starts returns [`ShutDown`](crate::AcquireError::ShutDown). Its
+    ///   keys are deleted, and it leaves the masters' queues.
+    /// * A live lease ends by its release, its drop or its deadline: `shutdown` waits for that.
+    ///   Work in [`Acquire::run`] or [`Lease::run`](crate::Lease::run) goes on until then, and the
+    ///   watchdog extends the lease no more.
+    /// * A master that is down cannot delete keys: `shutdown` waits until they have expired. It
+    ///   does not wait for keys that a lock delay keeps. The longest TTL, lock delay and node
+    ///   timeout together are long enough for `timeout`.
+    /// * Exception: a stopped master may execute an old `SET` in its sockets when it resumes. The
+    ///   key that this creates lives for up to its TTL.
     ///
     /// # Errors
-    /// [`Unfinished`] if `timeout` passes first. The remaining keys expire within one TTL.
+    /// [`Unfinished`] if `timeout` passes first. The remaining keys expire within the TTL and the
+    /// lock delay.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the lock shut down, and the clean-ups go on.

@@ -18,7 +18,9 @@
 //! * In this process: [`Register`].
 //! * In Redis, one of the masters of the lock or another: [`REDIS_PRESENT`], [`REDIS_READ`],
 //!   [`REDIS_WRITE`].
-//! * In a database with SQL: `docs/fencing.md`, and `examples/billing_service.rs`.
+//! * In a database with SQL:
+//!   [`docs/fencing.md`](https://github.com/redquorum/redquorum/blob/main/docs/fencing.md), and
+//!   `examples/billing_service.rs`.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -17,10 +17,12 @@ use crate::node::{Connecting, Connection, Node};
 /// Give each member of the quorum its own service name, and prefer `host:port` addresses where you
 /// can: **a failover is a master that forgets**. The replica that takes over may lack keys that its
 /// master granted, and while a cut-off master lives, some clients may still count its votes.
-/// Against a lease that only a bare quorum granted, one failover can let a second client in;
-/// against one that all of five masters granted, three can. Use a
+/// Against a lease that only a bare quorum granted, one failover can let a second client in.
+/// Against a lease that all of five masters granted, it takes three failovers. Use a
 /// [restart guard](crate::Builder::restart_guard): it notices the new process and distrusts it for
-/// a while. `docs/operations.md` lists what it does not notice.
+/// a while.
+/// [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#faults-of-masters)
+/// lists what it does not notice.
 ///
 /// ```
 /// use redquorum::{Redlock, connect::{Hello, Sentinel}};

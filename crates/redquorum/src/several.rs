@@ -67,7 +67,9 @@ struct Member {
 impl Redlock {
     /// Asks for several resources: all are granted or none. It takes one round trip if all are
     /// free. It waits while one of them is taken or has no quorum, and returns at most three node
-    /// timeouts after the wait is over.
+    /// timeouts after the wait is over. With [`fair`](crate::Builder::fair) or fencing tokens it
+    /// may take
+    /// [longer](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#how-long-to-wait).
     ///
     /// Name at least one and at most 1000 resources, each once. Set the TTL and the wait on the
     /// returned value, and add resources on [other masters](AcquireAll::and); `.await` sends the
@@ -130,8 +132,8 @@ impl AcquireAll {
         self
     }
 
-    /// How long the masters keep the keys, instead of each lock's own [TTL](crate::Builder::ttl).
-    /// The same bounds apply.
+    /// The TTL of each lease, instead of each lock's own [TTL](crate::Builder::ttl). The same
+    /// bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.0.ttl = Some(ttl);
         self

@@ -17,12 +17,14 @@ pub struct Stats {
     /// Further handles of leases that their [owners](crate::Owner) held already; not included in
     /// `acquired`.
     pub reentered: u64,
-    /// Granted fenced leases whose token needed a certifying round of its own, because the counters
-    /// of the masters differed. A high share means that the clocks of clients or masters disagree.
+    /// Granted fenced leases whose token needed a certification, because the counters of the
+    /// masters differed. A high share means that the clocks of clients or masters disagree by more
+    /// than a second, or that a master has lost its counters or has a counter that is far ahead.
     pub certified: u64,
     /// Acquires that ended because the resource was taken.
     pub taken: u64,
-    /// Acquires that ended because too few masters answered.
+    /// Acquires that ended with [`NoQuorum`](crate::AcquireError::NoQuorum): too few masters
+    /// answered, or they refuse writes or are distrusted.
     pub no_quorum: u64,
     /// Acquires that ended because a quorum granted too late.
     pub too_late: u64,
@@ -34,7 +36,8 @@ pub struct Stats {
     pub lost: u64,
     /// Leases given back by [`Lease::release`](crate::Lease::release), by the last handle.
     pub released: u64,
-    /// Resources that a task of this process waits for, or holds after waiting.
+    /// The number of resources with a local queue. A task of this process waits for the resource,
+    /// or got it from that queue and still holds it.
     pub waiting: usize,
     /// Each master, in order.
     pub masters: Vec<MasterStats>,
