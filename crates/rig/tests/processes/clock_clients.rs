@@ -13,6 +13,8 @@ use std::{
 
 use redquorum_rig::{Clock, ClockChange, clocks_supported, trials::Case};
 
+use crate::support::directory;
+
 /// Set for a child of the tests, which then counts its readings.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD_READS_THE_CLOCK";
 
@@ -46,14 +48,6 @@ struct Owned {
 fn clock(name: &str) -> Owned {
     let dir = directory(name);
     Owned { clock: Clock::create(&dir).unwrap(), dir }
-}
-
-/// Creates an empty directory.
-fn directory(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _not_there = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir).unwrap();
-    dir
 }
 
 impl Drop for Owned {
@@ -118,7 +112,9 @@ fn without_a_page_the_shim_shows_the_real_time() {
 
 fn a_directory_that_cannot_be_preloaded_from_is_refused() {
     for name in ["with a space", "with:a:colon"] {
-        let error = Clock::create(&directory(name)).unwrap_err().to_string();
+        let dir = directory(name);
+        let error = Clock::create(&dir).unwrap_err().to_string();
+        fs::remove_dir_all(dir).unwrap();
         assert!(error.ends_with("has a space or a colon: set TMPDIR to another"), "{error}");
     }
     let error = Clock::create("/nowhere/at/all".as_ref()).unwrap_err().to_string();

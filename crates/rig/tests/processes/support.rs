@@ -19,9 +19,7 @@ impl Owner {
     /// Starts the command without input, in a process group of its own, as a shell with job control
     /// does. `name` distinguishes the directories of tests.
     pub(crate) fn spawn(mut command: Command, name: &str) -> Self {
-        let temp = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let _not_there = fs::remove_dir_all(&temp);
-        fs::create_dir_all(&temp).unwrap();
+        let temp = directory(name);
         command.env("TMPDIR", &temp).stdin(Stdio::null()).stdout(Stdio::piped());
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Self { child: command.spawn().unwrap(), temp }
@@ -74,7 +72,16 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let _ended = self.child.kill();
         let _gone = self.child.wait();
+        let _removed = fs::remove_dir_all(&self.temp);
     }
+}
+
+/// Creates an empty directory of this process. These tests may run on several servers at once.
+pub(crate) fn directory(name: &str) -> PathBuf {
+    let name = format!("{}-{name}", std::process::id());
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&directory).unwrap();
+    directory
 }
 
 /// The processes that have this directory in their environment, in their arguments, or as their
