@@ -1,7 +1,8 @@
 """The Lock of redis-py, on the first master only: https://redis.readthedocs.io
 
 It is also the template of a driver in Python. Replace the calls of `lock` with those of your
-library, and check the result with `redquorum-chaos client-check "python3 redis_py_driver.py"`.
+library, and check the result with
+`redquorum-chaos client-check --quorum 1 "python3 redis_py_driver.py"`.
 """
 
 from redis import RedisError

@@ -378,7 +378,7 @@ impl Options {
             fencing: lock.fencing,
             restart_guard_ms: lock.guard.map(|guard| millis(guard.0)),
             clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
-            lock_delay_ms: millis(lock.grace.0),
+            lock_delay_ms: millis(lock.lock_delay.0),
             wake_ups: lock.wake_ups,
             fair: lock.fair,
             masters_id: lock.guard.map(|_| scenario.masters_id_of(process)),

@@ -175,7 +175,7 @@ impl Orchestrator {
             let of_lock = [
                 (lock.guard.is_some(), Capability::RestartGuard),
                 (lock.clock_guard.is_some(), Capability::ClockGuard),
-                (!lock.grace.0.is_zero(), Capability::LockDelay),
+                (!lock.lock_delay.0.is_zero(), Capability::LockDelay),
                 (lock.fair, Capability::Fair),
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
@@ -348,7 +348,7 @@ fn longest_key(scenario: &Scenario) -> Duration {
         FaultKind::Clock(ClockFault::Strobe { by, .. }) => by.0,
         _ => Duration::ZERO,
     });
-    let own = scenario.longest_ttl().saturating_add(scenario.lock.grace.0);
+    let own = scenario.longest_ttl().saturating_add(scenario.lock.lock_delay.0);
     // A client that died keeps its position in the fair queue for this long.
     let is_fair = |client: &Client| client.options(&scenario.lock).fair;
     let fair = scenario.clients.iter().any(is_fair);

@@ -143,8 +143,8 @@ pub struct Lock {
     pub ttl: Length,
     /// The time for which a master keeps a key after the lease has ended, unless the client
     /// releases it. Default 0.
-    #[serde(rename = "lock-delay", skip_serializing_if = "is_default")]
-    pub grace: Length,
+    #[serde(skip_serializing_if = "is_default")]
+    pub lock_delay: Length,
     /// How long a round waits for a master. Default 50 ms.
     pub node_timeout: Length,
     /// The allowance for clocks of different rates, in millionths of the TTL. Default 10 000.
@@ -201,7 +201,7 @@ impl Default for Lock {
     fn default() -> Self {
         Self {
             ttl: Length(Duration::from_secs(2)),
-            grace: Length(Duration::ZERO),
+            lock_delay: Length(Duration::ZERO),
             node_timeout: Length(Duration::from_millis(50)),
             drift_ppm: 10_000,
             drift: Length(Duration::from_millis(2)),

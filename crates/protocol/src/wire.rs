@@ -49,10 +49,13 @@ pub fn counter_of(key: &[u8]) -> Vec<u8> {
     [RESERVED, b"fence:", key].concat()
 }
 
+/// The prefixes of the keys that [`queue_of`] returns.
+pub const QUEUE_PREFIXES: [&str; 2] = ["redquorum:queue:", "redquorum:lapse:"];
+
 /// The two keys of a resource's queue: a sorted set of waiters by position, and one by the time at
 /// which each waiter lapses, in milliseconds of the master's clock.
 pub fn queue_of(key: &[u8]) -> [Vec<u8>; 2] {
-    [[RESERVED, b"queue:", key].concat(), [RESERVED, b"lapse:", key].concat()]
+    QUEUE_PREFIXES.map(|prefix| [prefix.as_bytes(), key].concat())
 }
 
 /// How long masters keep the position of a waiter that does not ask again, in milliseconds.

@@ -1,6 +1,6 @@
 // The template of a driver in Go: the client protocol of docs/scenarios.md, and a small lock on the
 // first master. Replace the lock at the end with the calls of your library, and check the result
-// with `redquorum-chaos client-check "go run ."`.
+// with `redquorum-chaos client-check --quorum 1 "go run ."`.
 package main
 
 import (

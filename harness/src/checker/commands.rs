@@ -11,9 +11,6 @@ use super::world::World;
 
 /// The prefix of the bookkeeping keys of the lock. They are not locks.
 pub(crate) const BOOKS: &str = "redquorum:";
-/// The prefix of the bookkeeping keys that hold fair queues. Fair queues are empty at the end of a
-/// run.
-pub(crate) const QUEUES: &str = "redquorum:line:";
 /// A running master executes a command within this time after it was sent, however busy the machine
 /// is.
 const SETTLED: Ns = 1_000 * MS;

@@ -49,7 +49,7 @@ struct LinkEffect {
     /// The delay of a fault that only delays messages; none: it does worse.
     delay: Option<Ns>,
     /// How long the link may still be down after the fault is healed.
-    grace: Ns,
+    reconnect: Ns,
 }
 
 impl LinkEffect {
@@ -57,7 +57,7 @@ impl LinkEffect {
     fn of(fault_kind: &FaultKind) -> Option<Self> {
         use {FaultKind as F, NetworkFault as Net, NodeFault as Node};
         let requests = |what: Side| what != Side::Reply;
-        let (requests, delay, grace) = match fault_kind {
+        let (requests, delay, reconnect) = match fault_kind {
             F::Node(Node::Flush { .. } | Node::Lag { .. } | Node::Counter { .. })
             | F::Clock(_)
             | F::Client(_)
@@ -72,7 +72,8 @@ impl LinkEffect {
             F::Node(_) | F::Net(_) => (true, None, RECONNECT),
         };
         // A message that was delayed when the fault ended still arrives late.
-        Some(Self { requests, delay, grace: grace.saturating_add(delay.unwrap_or_default()) })
+        let reconnect = reconnect.saturating_add(delay.unwrap_or_default());
+        Some(Self { requests, delay, reconnect })
     }
 }
 
@@ -212,6 +213,16 @@ impl<'a> Faults<'a> {
         }
     }
 
+    /// Whether a fault may have kept a client from leaving a queue on this master: it struck
+    /// messages there, or stopped a client. Such a position lapses.
+    pub(crate) fn keep_positions(&self, node: usize) -> bool {
+        self.strikes.iter().any(|strike| {
+            let fault_kind = strike.fault_kind;
+            let stops = fault_kind.kills_clients() || fault_kind.pauses_clients();
+            stops || strike.link.is_some() && strike.hits_node(node)
+        })
+    }
+
     /// All faults, in the order in which they struck.
     pub(crate) fn strikes(&self) -> &[Strike<'a>] {
         &self.strikes
@@ -238,7 +249,7 @@ impl<'a> Faults<'a> {
     /// longer do so.
     fn on_requests(&self, process: &str, node: usize) -> impl Iterator<Item = (&Strike<'a>, Ns)> {
         let hit = self.on_link(process, node).filter(|(_, link)| link.requests);
-        hit.map(|(strike, link)| (strike, strike.span().to.saturating_add(link.grace)))
+        hit.map(|(strike, link)| (strike, strike.span().to.saturating_add(link.reconnect)))
     }
 
     /// The deaths of a master. Commands that it had received and not executed are lost.
@@ -394,7 +405,7 @@ impl<'a> Faults<'a> {
             return false;
         }
         let mut down = self.on_link(process, node).filter(|(strike, link)| {
-            self.link_down(strike, link.grace, process, node).touches(through)
+            self.link_down(strike, link.reconnect, process, node).touches(through)
         });
         // Delays add up, there and back.
         let mut late: Ns = 0;
@@ -405,9 +416,9 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// How long a fault may keep a link down, including the `grace` until the next attempt to
+    /// How long a fault may keep a link down, with `reconnect`, the time until the next attempt to
     /// connect.
-    fn link_down(&self, strike: &Strike<'a>, grace: Ns, process: &str, node: usize) -> Window {
+    fn link_down(&self, strike: &Strike<'a>, reconnect: Ns, process: &str, node: usize) -> Window {
         let span = strike.span();
         // A master that resumes is reachable at once, and so is a link whose messages were held.
         // The exception: the old connection was broken, and the client has given up the new one
@@ -419,11 +430,11 @@ impl<'a> Faults<'a> {
         );
         let broken = |(other, link): (&Strike<'_>, &LinkEffect)| {
             let after = Window::new(other.at.from, other.span().to.saturating_add(RECONNECT));
-            link.grace >= RECONNECT && after.touches(span)
+            link.reconnect >= RECONNECT && after.touches(span)
         };
         let is_broken = resumes && self.on_link(process, node).any(broken);
-        let grace = if is_broken { grace.max(RECONNECT) } else { grace };
-        Window::new(span.from, span.to.saturating_add(grace))
+        let reconnect = if is_broken { reconnect.max(RECONNECT) } else { reconnect };
+        Window::new(span.from, span.to.saturating_add(reconnect))
     }
 
     /// The sum of all delays that faults add to the links of a process within a span.

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use redquorum_protocol::wire::QUEUE_PREFIXES;
+
 use crate::history::{Event, LeftKey, Ns, Phase, Window};
 use crate::scenario::Property;
 
 use super::case::CLEANS_UP;
-use super::commands::{BOOKS, QUEUES};
+use super::commands::BOOKS;
 use super::requests::Request;
 use super::time::{self, Ms};
 use super::{Case, Violation};
@@ -48,9 +50,11 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
             findings.push(possible(line, from, *ns));
             continue;
         };
-        for queue in keys.iter().filter(|left| left.key.starts_with(QUEUES)) {
+        let is_queue = |key: &str| QUEUE_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+        let excused = case.faults.keep_positions(*node);
+        for queue in keys.iter().filter(|left| is_queue(&left.key) && !excused) {
             let line = format!(
-                "master {node} still has {} at {}: positions of processes that are gone lapse",
+                "master {node} still has {} at {}, and no fault kept its waiters from leaving",
                 queue.key,
                 Ms(*ns)
             );

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::history::{Event, Ns, Phase};
 
-use super::commands::{BOOKS, QUEUES};
+use super::commands::BOOKS;
 use super::leases::Lease;
 use super::maps::{Map, Set};
 use super::time;
@@ -25,8 +25,8 @@ pub(crate) fn times(case: &Case<'_>) -> (Vec<Ns>, Vec<Ns>) {
 /// When a command was sent, and its token.
 type SentCommand<'a> = (Ns, Option<&'a str>);
 
-/// The number of commands that a client sent for each granted acquire: those that touch a key or
-/// the fair queue of the resource, from the call to the grant. Clients that share a process do not
+/// The number of commands that a client sent for each granted acquire: those that touch the
+/// key of the resource, from the call to the grant. Clients that share a process do not
 /// count, because a command does not name its client.
 pub(crate) fn commands(case: &Case<'_>) -> Vec<i64> {
     let mut clients: Map<&str, usize> = Map::default();
@@ -36,7 +36,7 @@ pub(crate) fn commands(case: &Case<'_>) -> Vec<i64> {
     let mut sent_for: Map<(&str, &str), Vec<SentCommand<'_>>> = Map::default();
     for record in case.world.records {
         let Event::Command { process, act, sent, .. } = &record.event else { continue };
-        let key = act.key().filter(|key| !key.starts_with(BOOKS) || key.starts_with(QUEUES));
+        let key = act.key().filter(|key| !key.starts_with(BOOKS));
         if let Some(resource) = key.and_then(|key| case.world.resource(key)) {
             sent_for.entry((process, resource)).or_default().push((*sent, act.token()));
         }

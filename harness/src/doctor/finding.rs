@@ -10,7 +10,7 @@ pub(crate) enum Level {
     Ok,
     /// Limits the lock, which may be intended.
     Warn,
-    /// The lock does not work with it, or its promise does not hold.
+    /// The lock does not work, or an assumption of its promise does not hold or is about to break.
     Error,
 }
 

@@ -114,7 +114,7 @@ fn lock(rng: &mut Rng) -> Lock {
     let timeout = 5 + rng.below(100) * ttl.min(1_000) / 300;
     Lock {
         ttl: of_millis(ttl),
-        grace: of_millis(0),
+        lock_delay: of_millis(0),
         node_timeout: of_millis(timeout),
         drift_ppm: rng.pick(&[500, 10_000, 50_000, 50_000]),
         drift: of_millis(rng.within(2, 5)),

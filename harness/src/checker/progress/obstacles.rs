@@ -185,10 +185,10 @@ impl<'a> Occupants<'a> {
             all.entry(resource).or_default().push(occupant);
         }
         // A lease that is not released keeps others out for this much longer.
-        let grace = grace(case);
+        let kept_for = lock_delay(case);
         for lease in &case.leases {
             for hold in lease.holds.iter().filter(|hold| !hold.outer.is_empty()) {
-                let kept = if lease.ending == Ending::Release { 0 } else { grace };
+                let kept = if lease.ending == Ending::Release { 0 } else { kept_for };
                 let to = hold.outer.to.saturating_add(kept).saturating_add(slack);
                 let span = Window::new(hold.outer.from, to);
                 let (client, request) = (lease.client, lease.request);
@@ -226,13 +226,13 @@ impl<'a> Occupants<'a> {
 
 /// How long the keys of a lease may stay after its end if it was not released, with the lock's
 /// allowance for clocks. 0 without a lock delay.
-fn grace(case: &Case<'_>) -> Ns {
+fn lock_delay(case: &Case<'_>) -> Ns {
     let lock = &case.world.scenario.lock;
-    if lock.grace.is_zero() {
+    if lock.lock_delay.is_zero() {
         return 0;
     }
-    let longest = case.world.scenario.longest_ttl().saturating_add(lock.grace.0);
-    time::of(lock.grace.0.saturating_add(lock.deducted_from(longest)))
+    let longest = case.world.scenario.longest_ttl().saturating_add(lock.lock_delay.0);
+    time::of(lock.lock_delay.0.saturating_add(lock.deducted_from(longest)))
 }
 
 /// Until when the position of a process that could not leave the queue may have been in the way of

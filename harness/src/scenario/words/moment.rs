@@ -164,7 +164,7 @@ fn class(word: &str) -> Result<Class, String> {
     let found = Class::ALL.into_iter().find(|class| class.name() == word);
     found.ok_or_else(|| {
         format!(
-            "`{word}` is no class of messages: write acquire, extend, release, line, wake-up or any"
+            "`{word}` is no class of messages: write acquire, extend, release, queue, wake-up or any"
         )
     })
 }

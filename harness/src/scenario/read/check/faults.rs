@@ -90,8 +90,8 @@ impl Run<'_> {
                 let place = place.key("before");
                 self.moment(&place, moment);
                 if !moment.what.can_wait() {
-                    let fix = "only `asks`, `releases`, `reads`, `writes`, `request` and `reply` \
-                                can: take one of them, or write `after`";
+                    let fix = "only `asks`, `releases`, `presents`, `reads`, `writes`, `request` and \
+                                `reply` can: take one of them, or write `after`";
                     let message = format!("no client can hold back `{moment}`");
                     self.wrong(&place, message, fix);
                 }
@@ -206,6 +206,10 @@ impl Run<'_> {
             FaultKind::Net(NetworkFault::Trickle { bytes: 0, .. }) => {
                 let fix = "write 1 or more, or `net.hold`, which lets nothing pass";
                 self.wrong(&place.key("bytes"), "no bytes at all pass", fix);
+            }
+            FaultKind::Net(NetworkFault::Cut(which)) if picks(which) => {
+                let fix = "leave out all but clients and masters, or write `net.drop`";
+                self.wrong(place, "a cut loses all messages and selects none", fix);
             }
             FaultKind::Net(NetworkFault::Duplicate(which)) if which.what == Side::Reply => {
                 let fix = "write `what = \"request\"`, or leave `what` out";

@@ -14,7 +14,7 @@ impl Run<'_> {
         let (place, lock) = self.lock.clone();
         for (key, length) in [
             ("ttl", Some(lock.ttl)),
-            ("lock-delay", Some(lock.grace)),
+            ("lock-delay", Some(lock.lock_delay)),
             ("node-timeout", Some(lock.node_timeout)),
             ("drift", Some(lock.drift)),
             ("clock-guard", lock.clock_guard),
@@ -51,7 +51,7 @@ impl Run<'_> {
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
         let config = LockConfig::new(nodes, ttl, drift, lock.node_timeout.0)
-            .and_then(|config| config.with_lock_delay(lock.grace.0));
+            .and_then(|config| config.with_lock_delay(lock.lock_delay.0));
         // A client that opts out of the others' guard does not check clocks either.
         let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
         let guarded = |config: LockConfig| {
