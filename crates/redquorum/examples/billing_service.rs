@@ -6,11 +6,11 @@
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
 //! export LOCK_MASTERS=…          # in another, the URLs that it printed
-//! cargo run -p redquorum --features metrics,serde --example billing_service
+//! cargo run -p redquorum --example billing_service
 //!
 //! curl -X POST localhost:3000/accounts/42/add/5
 //! curl localhost:3000/metrics
-//! cargo test -p redquorum --features metrics,serde --example billing_service
+//! cargo test -p redquorum --example billing_service
 //! ```
 
 #[path = "support/stop.rs"]

@@ -3,7 +3,7 @@
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
 //! export REDQUORUM_URLS=…        # in another, the line that it printed
-//! cargo run -p redquorum --features blocking --example blocking
+//! cargo run -p redquorum --example blocking
 //! ```
 //!
 //! Start it twice: the second process waits for the first. Kill three masters while it runs: it

@@ -3,7 +3,7 @@
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
 //! export REDQUORUM_URLS=…        # in the others, the line that it printed
-//! cargo run -p redquorum --features blocking --example blocking_web_service 127.0.0.1:3001
+//! cargo run -p redquorum --example blocking_web_service 127.0.0.1:3001
 //!
 //! curl -i -X POST localhost:3001/orders/42/ship & curl -i -X POST localhost:3001/orders/42/ship
 //! ```
