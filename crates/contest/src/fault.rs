@@ -41,6 +41,9 @@ pub(crate) fn not_offered(
             _ => {}
         }
     }
+    if matches!(source, Source::Memory) && kind.needs() == Needs::OneRedis {
+        return Some("a lock on one Redis needs redis-server, which is not installed");
+    }
     match fault? {
         Fault::CommitReplyLost if product == Product::Sqlite => {
             Some("SQLite is embedded: there is no connection that breaks")
@@ -52,11 +55,6 @@ pub(crate) fn not_offered(
         }
         Fault::ReplicaPromoted if matches!(source, Source::Memory) => {
             Some("masters in memory have no replicas")
-        }
-        Fault::MasterKilled | Fault::MasterHung
-            if matches!(source, Source::Memory) && kind.needs() == Needs::OneRedis =>
-        {
-            Some("the single Redis in memory can only be restarted")
         }
         _ => None,
     }

@@ -1,10 +1,7 @@
-//! The Redis masters under test: processes of the rig, servers of the user, or masters in memory.
-//!
-//! `memory.rs` serves masters in memory over TCP, and `single.rs` is one Redis in memory for the
-//! locks on one master.
+//! The Redis masters under test: processes of the rig, servers of the user, or masters in memory,
+//! which `memory.rs` serves over TCP.
 
 mod memory;
-mod single;
 
 use std::{
     env,
@@ -73,7 +70,7 @@ impl Source {
             }
             Err(_) => {
                 let note = "redis-server is not installed (Debian: apt-get install redis-server): \
-                            masters in memory serve";
+                            masters in memory serve, which know the commands of redquorum only";
                 Ok((Self::Memory, server("redquorum", "", "in memory"), vec![note.to_owned()]))
             }
         }
@@ -195,10 +192,7 @@ impl MasterSet {
                 Verb::Kill => served.masters.kill(1),
                 Verb::Pause => served.masters.stop(1),
                 Verb::Resume => served.masters.resume(1),
-                Verb::Restart => {
-                    served.masters.restart(1);
-                    served.single.restart();
-                }
+                Verb::Restart => served.masters.restart(1),
                 // They have no replicas.
                 Verb::Lag | Verb::FailOver => {}
             },

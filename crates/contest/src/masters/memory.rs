@@ -10,11 +10,10 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::{Addresses, single::Single};
+use super::Addresses;
 
 pub(super) struct Served {
     pub(super) masters: Masters,
-    pub(super) single: Single,
     ports: Vec<SocketAddr>,
     listeners: Vec<AbortHandle>,
 }
@@ -29,12 +28,12 @@ impl Served {
             let node: Arc<dyn Node> = Arc::new(masters.node(number));
             listeners.push(listen(listener, move |client| forward(client, node.clone())));
         }
-        Ok(Self { masters, single: Single::start().await?, ports, listeners })
+        Ok(Self { masters, ports, listeners })
     }
 
     pub(super) fn addresses(&self) -> Addresses {
-        let url = |address: &SocketAddr| format!("redis://{address}");
-        Addresses { single: url(&self.single.address()), all: self.ports.iter().map(url).collect() }
+        let all: Vec<_> = self.ports.iter().map(|address| format!("redis://{address}")).collect();
+        Addresses { single: all[0].clone(), all }
     }
 }
 
@@ -45,10 +44,7 @@ impl Drop for Served {
 }
 
 /// Serves each connection to a listener in a task, which ends with the listener.
-pub(super) fn listen<F>(
-    listener: TcpListener,
-    serve: impl Fn(TcpStream) -> F + Send + 'static,
-) -> AbortHandle
+fn listen<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F + Send + 'static) -> AbortHandle
 where
     F: Future<Output = ()> + Send + 'static,
 {
