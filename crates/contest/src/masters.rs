@@ -11,21 +11,12 @@ use std::{
 
 use redis::{Client, ConnectionAddr, IntoConnectionInfo};
 use redquorum_rig::{SERVER_VARIABLE, find_server};
-use serde::{Deserialize, Serialize};
 use tokio::task::block_in_place;
 use url::Url;
 
 use crate::results::Server;
 
 const COUNT: usize = 5;
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Addresses {
-    /// The URL of the one for locks on one Redis.
-    pub(crate) single: String,
-    /// The URLs of all.
-    pub(crate) all: Vec<String>,
-}
 
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
@@ -121,7 +112,7 @@ pub(crate) fn redirected(url: &str, to: SocketAddr) -> Result<String, String> {
 
 pub(crate) struct MasterSet {
     inner: Inner,
-    pub(crate) addresses: Addresses,
+    pub(crate) urls: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -145,7 +136,7 @@ enum Inner {
 impl MasterSet {
     /// Starts five masters, with replicas if they are wanted.
     pub(crate) async fn start(source: &Source, replicas: bool) -> Result<Self, String> {
-        let (inner, addresses) = match source {
+        let (inner, urls) = match source {
             Source::Processes => {
                 let mut builder = redquorum_rig::Masters::builder().count(COUNT);
                 if replicas {
@@ -153,26 +144,22 @@ impl MasterSet {
                 }
                 let masters =
                     block_in_place(|| builder.start()).map_err(|error| error.to_string())?;
-                let all = masters.urls();
-                (Inner::Processes(masters), Addresses { single: all[0].clone(), all })
+                let urls = masters.urls();
+                (Inner::Processes(masters), urls)
             }
             Source::Memory => {
                 let served =
                     memory::Served::start(COUNT).await.map_err(|error| error.to_string())?;
-                let addresses = served.addresses();
-                (Inner::Memory(served), addresses)
+                let urls = served.urls();
+                (Inner::Memory(served), urls)
             }
-            Source::Remote(urls) => {
-                (Inner::Remote, Addresses { single: urls[0].clone(), all: urls.clone() })
-            }
+            Source::Remote(urls) => (Inner::Remote, urls.clone()),
         };
-        Ok(Self { inner, addresses })
+        Ok(Self { inner, urls })
     }
 
-    pub(crate) fn sockets(&self) -> Result<(SocketAddr, Vec<SocketAddr>), String> {
-        let all =
-            self.addresses.all.iter().map(|url| socket_address(url)).collect::<Result<_, _>>()?;
-        Ok((socket_address(&self.addresses.single)?, all))
+    pub(crate) fn sockets(&self) -> Result<Vec<SocketAddr>, String> {
+        self.urls.iter().map(|url| socket_address(url)).collect()
     }
 
     /// Does something to the first master, wherever it runs. Servers of the user stay as they are.

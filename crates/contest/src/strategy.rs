@@ -19,7 +19,6 @@ use tokio::sync::Notify;
 
 use crate::{
     database::{Pool, SqlError},
-    masters::Addresses,
     names::named,
     results::{Needs, StrategyInfo},
 };
@@ -121,7 +120,8 @@ impl Application {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Context {
-    pub(crate) addresses: Addresses,
+    /// The URLs of the Redis masters. Locks on one Redis use the first.
+    pub(crate) masters: Vec<String>,
     pub(crate) ttl: Duration,
     pub(crate) prefix: String,
 }

@@ -10,8 +10,6 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-use super::Addresses;
-
 pub(super) struct Served {
     pub(super) masters: Masters,
     ports: Vec<SocketAddr>,
@@ -31,9 +29,8 @@ impl Served {
         Ok(Self { masters, ports, listeners })
     }
 
-    pub(super) fn addresses(&self) -> Addresses {
-        let all: Vec<_> = self.ports.iter().map(|address| format!("redis://{address}")).collect();
-        Addresses { single: all[0].clone(), all }
+    pub(super) fn urls(&self) -> Vec<String> {
+        self.ports.iter().map(|address| format!("redis://{address}")).collect()
     }
 }
 

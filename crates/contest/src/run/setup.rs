@@ -9,7 +9,7 @@ use super::{Plan, applicant};
 use crate::{
     database::{Database, Pool, Target, create_recruitments},
     fault::{TIMEOUT, TTL},
-    masters::{Addresses, MasterSet, Source, redirected},
+    masters::{MasterSet, Source, redirected},
     network::Proxy,
     results::Fault,
     strategy::{Application, Context, Kind, Pause, Strategy},
@@ -50,7 +50,7 @@ pub(super) struct Setup {
     /// Masters of this run alone.
     own: Option<MasterSet>,
     pub(super) database_proxy: Option<Proxy>,
-    /// In front of the single master and of all; the first of them in front of the first master.
+    /// In front of the masters, in their order.
     proxies: Vec<Proxy>,
 }
 
@@ -74,7 +74,7 @@ impl Setup {
             database_proxy = Some(proxy);
         }
         let mut context = Context {
-            addresses: Addresses { single: String::new(), all: Vec::new() },
+            masters: Vec::new(),
             ttl: plan.fault.map_or(TTL, Fault::ttl),
             prefix: format!("redquorum-contest:{:08x}:", rand::random::<u32>()),
         };
@@ -91,9 +91,9 @@ impl Setup {
             } else {
                 environment.shared.insert(MasterSet::start(&environment.source, false).await?)
             };
-            context.addresses = masters.addresses.clone();
+            context.masters.clone_from(&masters.urls);
             if replicas || !delay.is_zero() {
-                proxies = proxied(masters, delay, &mut context.addresses)?;
+                proxies = proxied(masters, delay, &mut context.masters)?;
             }
         }
         let pool = Pool::connect(&target, CONNECTIONS).await;
@@ -147,21 +147,12 @@ impl Setup {
 fn proxied(
     masters: &MasterSet,
     delay: Duration,
-    addresses: &mut Addresses,
+    urls: &mut [String],
 ) -> Result<Vec<Proxy>, String> {
-    let (single, all) = masters.sockets()?;
-    let start = |upstream| Proxy::start(upstream, delay).map_err(|error| error.to_string());
     let mut proxies = Vec::new();
-    for (url, upstream) in addresses.all.iter_mut().zip(&all) {
-        let proxy = start(*upstream)?;
+    for (url, upstream) in urls.iter_mut().zip(masters.sockets()?) {
+        let proxy = Proxy::start(upstream, delay).map_err(|error| error.to_string())?;
         *url = redirected(url, proxy.address())?;
-        proxies.push(proxy);
-    }
-    if all.first() == Some(&single) {
-        addresses.single.clone_from(&addresses.all[0]);
-    } else {
-        let proxy = start(single)?;
-        addresses.single = redirected(&addresses.single, proxy.address())?;
         proxies.push(proxy);
     }
     Ok(proxies)

@@ -21,7 +21,7 @@ impl Quorum {
     pub(super) async fn new(context: &Context, fenced: bool) -> Result<Self, String> {
         // The counters of recruitments that no later contest uses need not stay on the masters.
         let builder = Redlock::builder()
-            .masters(&context.addresses.all)
+            .masters(&context.masters)
             .ttl(context.ttl)
             .fencing_counter_ttl(context.ttl * 6)
             .prefix(&context.prefix);

@@ -43,7 +43,7 @@ pub(crate) struct RedisLock {
 impl RedisLock {
     pub(super) fn new(context: &Context, wakes: bool) -> Result<Self, String> {
         let wrong = |error: redis::RedisError| format!("the master's URL is wrong: {error}");
-        let info = context.addresses.single.as_str().into_connection_info().map_err(wrong)?;
+        let info = context.masters[0].as_str().into_connection_info().map_err(wrong)?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let client = Client::open(info).map_err(wrong)?;
         Ok(Self {
