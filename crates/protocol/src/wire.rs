@@ -50,12 +50,17 @@ pub fn counter_of(key: &[u8]) -> Vec<u8> {
 }
 
 /// The prefixes of the keys that [`queue_of`] returns.
-pub const QUEUE_PREFIXES: [&str; 2] = ["redquorum:queue:", "redquorum:lapse:"];
+const QUEUE_PREFIXES: [&[u8]; 2] = [b"redquorum:queue:", b"redquorum:lapse:"];
+
+/// Whether this key belongs to the queue of a resource.
+pub fn is_queue(key: &[u8]) -> bool {
+    QUEUE_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
 
 /// The two keys of a resource's queue: a sorted set of waiters by position, and one by the time at
 /// which each waiter lapses, in milliseconds of the master's clock.
 pub fn queue_of(key: &[u8]) -> [Vec<u8>; 2] {
-    QUEUE_PREFIXES.map(|prefix| [prefix.as_bytes(), key].concat())
+    QUEUE_PREFIXES.map(|prefix| [prefix, key].concat())
 }
 
 /// How long masters keep the position of a waiter that does not ask again, in milliseconds.

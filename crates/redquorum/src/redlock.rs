@@ -188,15 +188,9 @@ impl Redlock {
     }
 
     pub(crate) async fn tried(&self) {
-        loop {
-            let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());
-            changed.as_mut().enable();
-            if !self.lock_state.shared.view(|client| client.links().iter().any(Link::is_first_dial))
-            {
-                return;
-            }
-            changed.await;
-        }
+        let shared = &self.lock_state.shared;
+        let dials = |client: &Client| client.links().iter().any(Link::is_first_dial);
+        shared.until(|| !shared.view(dials)).await;
     }
 }
 

@@ -321,13 +321,13 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    /// Returns once the lock is shut down.
-    pub(crate) async fn until_shut_down(&self) {
+    /// Returns once `done` is true. Looks when [`changed`](Self::changed) is notified.
+    pub(crate) async fn until(&self, done: impl Fn() -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registered before the look, so no shutdown is missed.
+            // Registered before the look, so no later change is missed.
             changed.as_mut().enable();
-            if self.is_shut_down() {
+            if done() {
                 return;
             }
             changed.await;

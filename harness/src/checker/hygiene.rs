@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use redquorum_protocol::wire::QUEUE_PREFIXES;
+use redquorum_protocol::wire::is_queue;
 
 use crate::history::{Event, LeftKey, Ns, Phase, Window};
 use crate::scenario::Property;
@@ -50,9 +50,8 @@ fn left(case: &Case<'_>) -> Vec<Violation> {
             findings.push(possible(line, from, *ns));
             continue;
         };
-        let is_queue = |key: &str| QUEUE_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
         let excused = case.faults.keep_positions(*node);
-        for queue in keys.iter().filter(|left| is_queue(&left.key) && !excused) {
+        for queue in keys.iter().filter(|left| is_queue(left.key.as_bytes()) && !excused) {
             let line = format!(
                 "master {node} still has {} at {}, and no fault kept its waiters from leaving",
                 queue.key,

@@ -1,7 +1,7 @@
 //! Reads the keys of a master directly, past the proxies that inject faults. Call this only when no
 //! property is checked yet, or any more: a read lets a master notice that a key has expired.
 
-use redquorum_protocol::wire::{QUEUE_PREFIXES, RESERVED};
+use redquorum_protocol::wire::{RESERVED, is_queue};
 use redquorum_rig::{Masters, RespValue};
 
 /// A key on a master.
@@ -25,8 +25,7 @@ pub(crate) fn of(cluster: &Masters, node: usize) -> Result<Vec<Key>, String> {
     let mut keys = Vec::new();
     for name in names {
         let RespValue::Bulk(name) = name else { continue };
-        let is_queue = QUEUE_PREFIXES.iter().any(|prefix| name.starts_with(prefix.as_bytes()));
-        if name.starts_with(RESERVED) && !is_queue {
+        if name.starts_with(RESERVED) && !is_queue(&name) {
             continue;
         }
         let ttl_ms = match ask(&[b"PTTL", &name])? {

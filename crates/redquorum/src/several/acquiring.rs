@@ -151,7 +151,9 @@ impl Attempt {
         if self.shutdowns.is_empty() {
             self.shutdowns.extend(self.members.iter().map(|member| {
                 let lock_state = member.lock_state.clone();
-                Box::pin(async move { lock_state.shared.until_shut_down().await }) as Pin<Box<_>>
+                let ended =
+                    async move { lock_state.shared.until(|| lock_state.is_shut_down()).await };
+                Box::pin(ended) as Pin<Box<_>>
             }));
         }
         let mut ended = self.shutdowns.iter_mut().map(|shutdown| shutdown.as_mut().poll(cx));
