@@ -55,7 +55,7 @@ image:
 
 # Test masters in containers: needs Docker.
 containers *args:
-    REDQUORUM_REQUIRE_CONTAINERS=1 cargo test -p redquorum-rig --features containers --test containers -- {{args}}
+    REDQUORUM_REQUIRE_CONTAINERS=1 cargo test -p redquorum-rig --test containers -- {{args}}
 
 # Measure acquire and release beside a floor of bare connections and beside rslock. `just bench --quick` for a short run.
 bench *args:

@@ -370,13 +370,6 @@ fn failed(doing: &str, why: impl ToString) -> RigError {
 mod tests {
     use super::*;
 
-    #[cfg(not(feature = "containers"))]
-    #[test]
-    fn without_the_feature_the_error_names_it() {
-        let error = Builder::new().containers(None).start().unwrap_err().to_string();
-        assert!(error.ends_with("build redquorum-rig with its feature `containers`"), "{error}");
-    }
-
     #[test]
     fn an_engine_of_another_machine_is_detected() {
         for (address, local) in [

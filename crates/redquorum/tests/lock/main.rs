@@ -27,7 +27,6 @@ mod raw;
 mod refusals;
 mod resource;
 mod several;
-#[cfg(feature = "tls")]
 mod tls;
 mod waking;
 mod zombies;
@@ -47,7 +46,6 @@ fn main() -> std::process::ExitCode {
         refusals::cases(),
         resource::cases(),
         several::cases(),
-        #[cfg(feature = "tls")]
         tls::cases(),
         waking::cases(),
         zombies::cases(),

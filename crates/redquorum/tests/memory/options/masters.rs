@@ -113,13 +113,3 @@ async fn a_bad_address_is_named_by_its_number_and_its_wrong_part_and_not_repeate
 fn source(error: &dyn std::error::Error) -> String {
     error.source().map(|source| format!("{source} {source:?}")).unwrap_or_default()
 }
-
-#[cfg(not(feature = "tls"))]
-#[tokio::test]
-async fn tls_that_is_not_built_in_names_the_feature() {
-    for url in ["rediss://:hunter2@db1", "valkeys://db1"] {
-        let error = Redlock::builder().master(url).build().await.unwrap_err().to_string();
-        assert!(error.contains("enable the feature `tls`"), "{error}");
-        assert!(!error.contains("hunter2"));
-    }
-}
