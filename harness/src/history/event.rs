@@ -33,7 +33,8 @@ pub enum Event {
         client: Name,
         /// The request's number, unique in a run.
         id: u64,
-        /// `acquire`, `extend`, `keep_alive`, `release`, `cancel`, `step`.
+        /// The name of the operation in the client protocol. For several resources, it is `acquire`
+        /// or `release`.
         op: Cow<'static, str>,
         /// The resource of the lease; for a step, the resource whose lease the client checks.
         resource: Option<Name>,

@@ -174,6 +174,7 @@ impl Injector {
     fn undo(&mut self, fault: usize) -> Result<(), String> {
         let nodes = self.there.get(&fault).map(|there| there.nodes.clone()).unwrap_or_default();
         match self.scenario.faults[fault].fault_kind {
+            ref never if !never.can_heal() => Ok(()),
             FaultKind::Node(
                 NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => self.restart(&nodes),
@@ -194,15 +195,8 @@ impl Injector {
                 rules.unwrap_or_default().into_iter().for_each(|rule| self.network.heal(rule));
                 Ok(())
             }
-            FaultKind::Node(
-                NodeFault::Restart { .. }
-                | NodeFault::Flush { .. }
-                | NodeFault::Evict { .. }
-                | NodeFault::Counter { .. }
-                | NodeFault::Failover { .. },
-            )
-            | FaultKind::Client(ClientFault::Kill { .. })
-            | FaultKind::Resource(_) => Ok(()),
+            FaultKind::Resource(_) => Ok(()),
+            ref other => unreachable!("nothing heals {}", other.name()),
         }
     }
 

@@ -40,6 +40,9 @@ macro_rules! faults {
         pub enum $group { $($(#[$doc])* #[serde(rename = $name)] $variant $fields,)+ }
 
         impl $group {
+            #[cfg(test)]
+            const NAMES: &[&str] = &[$(concat!($kind, ".", $name)),+];
+
             const fn name(&self) -> &'static str {
                 match self { $(Self::$variant { .. } => concat!($kind, ".", $name),)+ }
             }
@@ -268,7 +271,27 @@ pub enum FaultKind {
     Resource(ResourceFault),
 }
 
+impl NodeFault {
+    /// Whether the fault is one of the master's replica.
+    pub(crate) const fn needs_replicas(&self) -> bool {
+        matches!(self, Self::Lag { .. } | Self::Failover { .. })
+    }
+}
+
 impl FaultKind {
+    /// The names of all faults in TOML.
+    #[cfg(test)]
+    pub(crate) fn names() -> Vec<&'static str> {
+        let groups = [
+            NodeFault::NAMES,
+            ClockFault::NAMES,
+            NetworkFault::NAMES,
+            ClientFault::NAMES,
+            ResourceFault::NAMES,
+        ];
+        groups.concat()
+    }
+
     /// The name of the fault in TOML: `clock.step`.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -307,7 +330,7 @@ impl FaultKind {
 
     /// Whether the fault needs replicas.
     pub const fn needs_replicas(&self) -> bool {
-        matches!(self, Self::Node(NodeFault::Lag { .. } | NodeFault::Failover { .. }))
+        matches!(self, Self::Node(fault) if fault.needs_replicas())
     }
 
     /// Whether the masters that the fault hits are started again, at once or when it is healed.

@@ -60,17 +60,6 @@ impl<P: ClientProcess> World<P> {
             FaultKind::Node(NodeFault::PowerLoss { .. }) => {
                 nodes.iter().for_each(|node| self.lose_power(fault, *node));
             }
-            FaultKind::Node(
-                NodeFault::Flush { .. }
-                | NodeFault::Evict { .. }
-                | NodeFault::Counter { .. }
-                | NodeFault::Lag { .. }
-                | NodeFault::Failover { .. },
-            ) => {
-                let mut done = nodes.iter().map(|node| self.forget_at(fault, &fault_kind, *node));
-                let failed = done.find_map(Result::err);
-                return self.struck_or(fault, self.now, failed);
-            }
             FaultKind::Clock(clock) => {
                 nodes.iter().for_each(|node| self.set_clock(*node, Some(clock)));
             }
@@ -80,6 +69,11 @@ impl<P: ClientProcess> World<P> {
                     let rule = Rule::of(&which, effect);
                     self.rule(fault, Rule { nodes: Some(nodes), actors, ..rule });
                 }
+            }
+            FaultKind::Node(node_fault) => {
+                let mut done = nodes.iter().map(|node| self.forget_at(fault, node_fault, *node));
+                let failed = done.find_map(Result::err);
+                return self.struck_or(fault, self.now, failed);
             }
             // The orchestrator handles these.
             FaultKind::Resource(_) => {}
@@ -109,6 +103,7 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn heal(&mut self, fault: usize) {
         let FaultContext { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
         match self.scenario.faults[fault].fault_kind {
+            ref never if !never.can_heal() => {}
             FaultKind::Node(
                 NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => {
@@ -137,15 +132,8 @@ impl<P: ClientProcess> World<P> {
             FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
                 rules.into_iter().for_each(|rule| self.heal_rule(rule));
             }
-            FaultKind::Node(
-                NodeFault::Restart { .. }
-                | NodeFault::Flush { .. }
-                | NodeFault::Evict { .. }
-                | NodeFault::Counter { .. }
-                | NodeFault::Failover { .. },
-            )
-            | FaultKind::Client(ClientFault::Kill { .. })
-            | FaultKind::Resource(_) => {}
+            FaultKind::Resource(_) => {}
+            ref other => unreachable!("nothing heals {}", other.name()),
         }
         self.healed(fault, self.now);
     }

@@ -12,7 +12,7 @@ use super::world::{Instant, World};
 use crate::client_protocol::FENCING_COUNTER_TTL;
 use crate::history::{Event, Ns, Window};
 use crate::orchestrator::Input;
-use crate::scenario::{Ahead, FaultKind, NodeFault, Persistence};
+use crate::scenario::{Ahead, NodeFault, Persistence};
 
 impl<P: ClientProcess> World<P> {
     /// Cuts a master's power. Of its file, only the synced part remains.
@@ -32,44 +32,35 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn forget_at(
         &mut self,
         fault: usize,
-        fault_kind: &FaultKind,
+        node_fault: &NodeFault,
         node: usize,
     ) -> Result<(), String> {
+        let (now, wall) = (self.now, self.wall(node));
         let master = &mut self.masters[node];
-        let replies = master.server.is_up() && !master.server.is_paused();
-        let silent = || Err(format!("master {} does not answer", node + 1));
-        let over = || Err(format!("master {} has failed over already", node + 1));
-        match fault_kind {
-            FaultKind::Node(
-                NodeFault::Flush { .. } | NodeFault::Evict { .. } | NodeFault::Counter { .. },
-            ) if !replies => silent(),
-            FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
-                let wall = self.wall(node);
-                set_counter(&mut self.masters[node].server, wall, resource.as_bytes(), *ahead);
-                Ok(())
-            }
-            FaultKind::Node(NodeFault::Flush { .. }) => {
-                master.server.flush_all();
-                Ok(())
-            }
-            FaultKind::Node(NodeFault::Evict { .. }) => {
-                master.server.evict_all();
-                Ok(())
-            }
-            _ if master.failed_over => over(),
-            // A replica without lag has exactly what its master reports as sent, so the master must
-            // answer.
-            _ if !replies && master.lags.is_none() => silent(),
-            FaultKind::Node(NodeFault::Lag { .. }) => {
-                let now = self.now;
-                master.lags.get_or_insert_with(|| (master.server.replicate(), now));
-                Ok(())
-            }
-            _ => {
-                self.fail_over(fault, node);
-                Ok(())
-            }
+        // A replica that lags holds its data, whatever its master does. One without lag has exactly
+        // what its master reports as sent.
+        let on_replica = node_fault.needs_replicas();
+        if on_replica && master.failed_over {
+            return Err(format!("master {} has failed over already", node + 1));
         }
+        let replies = master.server.is_up() && !master.server.is_paused();
+        let replica_lags = on_replica && master.lags.is_some();
+        if !replies && !replica_lags {
+            return Err(format!("master {} does not answer", node + 1));
+        }
+        match node_fault {
+            NodeFault::Counter { resource, ahead, .. } => {
+                set_counter(&mut master.server, wall, resource.as_bytes(), *ahead);
+            }
+            NodeFault::Flush { .. } => master.server.flush_all(),
+            NodeFault::Evict { .. } => master.server.evict_all(),
+            NodeFault::Lag { .. } => {
+                master.lags.get_or_insert_with(|| (master.server.replicate(), now));
+            }
+            NodeFault::Failover { .. } => self.fail_over(fault, node),
+            other => unreachable!("{other:?} needs no command"),
+        }
+        Ok(())
     }
 
     fn fail_over(&mut self, fault: usize, node: usize) {

@@ -117,7 +117,10 @@ impl Run<'_> {
                 "node.counter" => "leave `for` out: a counter never goes back",
                 "node.restart" => "leave `for` out, or write `node.kill`, which stays down so long",
                 "client.kill" => "leave `for` out, or write `client.pause`, which ends",
-                _ => "leave `for` out, or write `net.cut`, which lasts",
+                net if net.starts_with("net.") => {
+                    "leave `for` out, or write `net.cut`, which lasts"
+                }
+                _ => "leave `for` out: it is over at once",
             };
             self.wrong(&place.itself(), message, fix);
         } else if lasts.is_zero() {
