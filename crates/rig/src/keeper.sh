@@ -53,9 +53,12 @@ end() {
 }
 
 # Making the directory claims the port that it is named after, see ports.rs.
+# A directory that is gone at the second look was another keeper's, which has ended meanwhile.
 if ! mkdir "$dir"; then
-  if [ -e "$dir" ]; then echo "@taken"; fi
-  exit 1
+  if [ -e "$dir" ] || ! mkdir "$dir"; then
+    if [ -e "$dir" ]; then echo "@taken"; fi
+    exit 1
+  fi
 fi
 echo "@ready"
 
