@@ -57,38 +57,36 @@ pub(crate) use outcome::DISTRUSTED;
 use pace::Paces;
 pub(crate) use requests::Request;
 
-/// The result of the check of a property.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Observed {
-    /// No violation.
-    Safe,
-    /// Nothing to check: of [`Property::FencedResource`], in a run without fencing tokens. The
-    /// property neither holds nor fails.
-    NotUsed,
-    /// A certain violation.
-    Violated,
-    /// A possible violation: the record is not exact enough to decide.
-    Inconclusive,
+crate::named::named! {
+    /// The result of the check of a property.
+    pub enum Observed {
+        /// No violation.
+        Safe = "safe",
+        /// Nothing to check: of [`Property::FencedResource`], in a run without fencing tokens. The
+        /// property neither holds nor fails.
+        NotUsed = "not-used",
+        /// A certain violation.
+        Violated = "violated",
+        /// A possible violation: the record is not exact enough to decide.
+        Inconclusive = "inconclusive",
+    }
 }
 
-/// How a run compares with the expectation of its scenario.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The run matches the expectation.
-    AsExpected,
-    /// The scenario was not run, and the result says why.
-    Skipped,
-    /// The record is not exact enough to decide.
-    Inconclusive,
-    /// An expected violation did not occur, or an event that gives the run its meaning did not: a
-    /// fault never struck, or a client was never granted.
-    NotSeen,
-    /// An unexpected violation occurred, or a violation with another cause.
-    Differs,
+crate::named::named! {
+    /// How a run compares with the expectation of its scenario.
+    pub enum Outcome {
+        /// The run matches the expectation.
+        AsExpected = "as-expected",
+        /// The scenario was not run, and the result says why.
+        Skipped = "skipped",
+        /// The record is not exact enough to decide.
+        Inconclusive = "inconclusive",
+        /// An expected violation did not occur, or an event that gives the run its meaning did not:
+        /// a fault never struck, or a client was never granted.
+        NotSeen = "not-seen",
+        /// An unexpected violation occurred, or a violation with another cause.
+        Differs = "differs",
+    }
 }
 
 /// A violation or a possible violation, with its report text.
@@ -179,12 +177,6 @@ pub struct Verdict {
     pub because: Vec<Cause>,
     /// The measurements.
     pub measures: Measures,
-}
-
-/// The name of a value in TOML and JSON.
-pub(crate) fn name_of(value: impl Serialize) -> String {
-    let name = serde_json::to_value(value).ok();
-    name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
 }
 
 /// Prepares a history for the checkers, and for reports that draw what the checkers computed. All

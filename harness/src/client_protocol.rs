@@ -200,24 +200,24 @@ named! {
     }
 }
 
-/// Why a request to a client failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FailureReason {
-    /// Another client holds the resource.
-    Taken,
-    /// Too few masters replied.
-    NoQuorum,
-    /// No validity was left of the TTL.
-    Late,
-    /// The lease is no longer held.
-    Lost,
-    /// The request was cancelled.
-    Cancelled,
-    /// The client does not support the operation.
-    Unsupported,
-    /// Any other reason.
-    Error,
+named! {
+    /// Why a request to a client failed.
+    pub enum FailureReason {
+        /// Another client holds the resource.
+        Taken = "taken",
+        /// Too few masters replied.
+        NoQuorum = "no-quorum",
+        /// No validity was left of the TTL.
+        Late = "late",
+        /// The lease is no longer held.
+        Lost = "lost",
+        /// The request was cancelled.
+        Cancelled = "cancelled",
+        /// The client does not support the operation.
+        Unsupported = "unsupported",
+        /// Any other reason.
+        Error = "error",
+    }
 }
 
 /// The reply of a client to a request.

@@ -53,6 +53,12 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of a run of this version of the harness.
+    pub fn new(scenario: Scenario, seed: u64, backend: &str, masters: String) -> Self {
+        let (backend, harness) = (backend.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        Self { schema: SCHEMA, scenario, seed, backend, masters, client: None, harness }
+    }
+
     /// Combines this header with the records of the run.
     #[must_use]
     pub fn with(self, records: Vec<Record>) -> History {

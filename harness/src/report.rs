@@ -122,8 +122,8 @@ impl Entry {
     /// The word for how it ended: an outcome, or `environment`, or `internal`.
     pub fn word(&self) -> &'static str {
         match &self.ended {
-            Ended::Checked(verdict) => word(verdict.outcome),
-            Ended::Skipped(_) => word(Outcome::Skipped),
+            Ended::Checked(verdict) => verdict.outcome.name(),
+            Ended::Skipped(_) => Outcome::Skipped.name(),
             Ended::Environment(_) => "environment",
             Ended::Internal(_) => "internal",
         }
@@ -137,17 +137,6 @@ impl Entry {
                 std::slice::from_ref(why)
             }
         }
-    }
-}
-
-/// The word for an outcome, as in reports.
-pub(crate) const fn word(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::AsExpected => "as-expected",
-        Outcome::Skipped => "skipped",
-        Outcome::Inconclusive => "inconclusive",
-        Outcome::NotSeen => "not-seen",
-        Outcome::Differs => "differs",
     }
 }
 

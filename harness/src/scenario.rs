@@ -233,9 +233,11 @@ impl Lock {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Client {
     /// The client's name: `c1`. With a `count`, `w` stands for `w1`, `w2`, ….
+    #[schemars(with = "String")]
     pub id: Name,
     /// The process that the client runs in. Clients that name the same process share it. Default: a
     /// process of its own.
+    #[schemars(with = "Option<String>")]
     pub process: Option<Name>,
     /// The masters that the client knows, in its own order. A master that is listed twice has two
     /// addresses for this client. Default: all masters, in their order. Clients of one process have

@@ -36,7 +36,7 @@ mod tests;
 mod value;
 
 pub use connections::{Close, Connection};
-pub use request::{Malformed, Request};
+pub use request::Request;
 pub use script_mutant::ScriptMutant;
 pub use server::{Persistence, Replica, Server, greet};
 pub use value::{Event, ServerReply, Value};

@@ -2,7 +2,7 @@
 
 use std::str;
 
-use redquorum_protocol::wire::{Command, Frame, Hello, parse, write_command};
+use redquorum_protocol::wire::{Command, Frame, Hello, Malformed, parse, write_command};
 
 use crate::ScriptMutant;
 
@@ -33,7 +33,7 @@ impl Request {
     ///
     /// Bytes that are no request.
     pub fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, Malformed> {
-        let Some((frame, length)) = parse(bytes, usize::MAX).map_err(|_| Malformed)? else {
+        let Some((frame, length)) = parse(bytes, usize::MAX)? else {
             return Ok(None);
         };
         let Frame::Array(parts) = frame else { return Err(Malformed) };
@@ -67,18 +67,6 @@ impl Request {
         }
     }
 }
-
-/// Bytes that are no request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Malformed;
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("no command of Redis's protocol")
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// The request of a lock with these words.
 fn lock(words: &[&[u8]]) -> Option<Request> {

@@ -10,6 +10,7 @@ use redquorum::blocking::Redlock;
 use redquorum::memory::Masters;
 use redquorum::report::Loss;
 use redquorum::{ExtendError, Outcome, RunError};
+use redquorum_rig::trials::eventually;
 
 const TTL: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -18,16 +19,6 @@ fn bed() -> (Masters, Redlock) {
     let masters = Masters::new(3);
     let lock = masters.builder().ttl(TTL).wait(MINUTE).build_blocking().unwrap();
     (masters, lock)
-}
-
-fn until(what: &str, done: impl Fn() -> bool) {
-    for _ in 0..12_000 {
-        if done() {
-            return;
-        }
-        thread::park_timeout(Duration::from_millis(5));
-    }
-    panic!("not within a minute: {what}");
 }
 
 #[test]
@@ -78,7 +69,7 @@ fn options_and_readers_are_those_of_the_async_lock() {
 fn run_gives_the_resource_back_and_reports_a_loss() {
     let (masters, lock) = bed();
     assert_eq!(lock.acquire("r").run(MINUTE, |lease| lease.resource().len()), Ok(1));
-    until("it is free", || masters.keys(1).is_empty());
+    eventually("it is free", || masters.keys(1).is_empty());
     let lost = lock.acquire("r").ttl(Duration::from_millis(300)).run(Duration::ZERO, |lease| {
         // No watchdog beyond the first TTL: the thread waits for the end.
         assert_eq!(lease.lost().cause, lease.loss().unwrap().cause);
@@ -124,12 +115,12 @@ fn the_thread_ends_with_the_last_handle_and_its_clean_ups() {
     assert_eq!(drivers(), 1, "the lease keeps it");
     masters.stop(1);
     drop(lease);
-    until("what can be deleted is deleted", || masters.keys(2).is_empty());
+    eventually("what can be deleted is deleted", || masters.keys(2).is_empty());
     assert_eq!(drivers(), 1, "a master did not answer yet");
     masters.resume(1);
-    until("it ends", || drivers() == 0);
+    eventually("it ends", || drivers() == 0);
     assert!(masters.keys(1).is_empty());
     // A build that fails leaves none behind.
     redquorum::Redlock::builder().build_blocking().unwrap_err();
-    until("it ends", || drivers() == 0);
+    eventually("it ends", || drivers() == 0);
 }

@@ -17,6 +17,8 @@
 //! }
 //! ```
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::thread::{available_parallelism, sleep};
@@ -94,6 +96,50 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         assert!(Instant::now() < until, "not in time: {what}");
         sleep(Duration::from_millis(5));
+    }
+}
+
+/// A connection to a master for commands as text. It waits for half a minute, which is longer than
+/// the rig's own connection does: a busy disk slows a master that syncs before each reply.
+///
+/// # Panics
+///
+/// Every method does if the master is not there, or does not reply in time.
+pub struct Talk(BufReader<TcpStream>);
+
+impl Talk {
+    /// Connects to the master at this port of the loopback.
+    pub fn connect(port: u16) -> Self {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a connection");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Self(BufReader::new(stream))
+    }
+
+    /// Sends a command of words without spaces, and does not wait for the reply.
+    pub fn send(&mut self, words: &str) {
+        self.0.get_mut().write_all(format!("{words}\r\n").as_bytes()).expect("it is sent");
+    }
+
+    /// Sends a command, and returns the reply as it is on the wire, but without the frame of a long
+    /// text.
+    pub fn ask(&mut self, words: &str) -> String {
+        self.send(words);
+        let line = self.line();
+        let Some(length) = line.strip_prefix('$').and_then(|digits| digits.parse().ok()) else {
+            return line;
+        };
+        let mut text = vec![0; length];
+        self.0.read_exact(&mut text).expect("a reply");
+        self.line();
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The next line.
+    pub fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        self.0.read_until(b'\n', &mut line).expect("a reply");
+        String::from_utf8_lossy(&line).trim_end().to_owned()
     }
 }
 

@@ -197,7 +197,7 @@ fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation
     let what = match request.reply {
         Some(reply) if reply.ok => format!("got it only at {at}: at most {} would do", Ms(bound)),
         Some(reply) => {
-            let why = reply.why.map_or("no reason".to_owned(), super::name_of);
+            let why = reply.why.map_or("no reason", FailureReason::name);
             format!("was refused at {at} ({why})")
         }
         None => format!("had no reply by {at}"),

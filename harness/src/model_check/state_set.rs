@@ -1,5 +1,8 @@
 //! Hashes of states, or of parts of states, in the order of discovery, and a table to find them.
 
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
 /// "None" as the number of a state.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -7,14 +10,13 @@ pub(super) const NONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(super) struct StateSet {
     keys: Vec<u128>,
-    /// The numbers of states, with open addressing. The size is a power of two, at most three
-    /// quarters full.
-    slots: Vec<u32>,
+    /// The numbers of states.
+    table: HashTable<u32>,
 }
 
 impl StateSet {
-    pub(super) fn new() -> Self {
-        Self { keys: Vec::new(), slots: vec![NONE; 1 << 10] }
+    pub(super) const fn new() -> Self {
+        Self { keys: Vec::new(), table: HashTable::new() }
     }
 
     pub(super) const fn len(&self) -> usize {
@@ -23,55 +25,22 @@ impl StateSet {
 
     /// The number of the state with this key, and whether it is new.
     pub(super) fn enter(&mut self, key: u128) -> (u32, bool) {
-        if self.keys.len() >= self.slots.len() / 4 * 3 {
-            self.grow();
-        }
-        let slot = self.slot(key);
-        if self.slots[slot] != NONE {
-            return (self.slots[slot], false);
-        }
-        let number =
-            u32::try_from(self.keys.len()).expect("fewer states than four thousand million");
-        self.slots[slot] = number;
-        self.keys.push(key);
-        (number, true)
-    }
-
-    /// The slot of this key, used or free.
-    fn slot(&self, key: u128) -> usize {
-        let mask = self.slots.len() - 1;
-        // Any bits of a hash are suitable.
-        let mut slot = (key & mask as u128) as usize;
-        while self.slots[slot] != NONE && self.keys[self.slots[slot] as usize] != key {
-            slot = (slot + 1) & mask;
-        }
-        slot
-    }
-
-    fn grow(&mut self) {
-        self.slots = vec![NONE; self.slots.len() * 2];
-        for number in 0..self.keys.len() {
-            let slot = self.slot(self.keys[number]);
-            self.slots[slot] = u32::try_from(number).expect("it was entered");
+        let Self { keys, table } = self;
+        let of = |number: &u32| keys[*number as usize];
+        match table.entry(half(key), |number| of(number) == key, |number| half(of(number))) {
+            Entry::Occupied(known) => (*known.get(), false),
+            Entry::Vacant(free) => {
+                let number =
+                    u32::try_from(keys.len()).expect("fewer states than four thousand million");
+                free.insert(number);
+                keys.push(key);
+                (number, true)
+            }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_keeps_its_number_while_the_table_grows() {
-        let mut seen = StateSet::new();
-        // Low bits that collide all the time.
-        let keys: Vec<u128> = (0..5000).map(|n| (n << 64) | (n % 7)).collect();
-        for (number, key) in (0..).zip(&keys) {
-            assert_eq!(seen.enter(*key), (number, true));
-        }
-        for (number, key) in (0..).zip(&keys) {
-            assert_eq!(seen.enter(*key), (number, false));
-        }
-        assert_eq!(seen.len(), 5000);
-    }
+/// Any bits of a hash are suitable.
+const fn half(key: u128) -> u64 {
+    (key >> 64) as u64
 }

@@ -20,7 +20,7 @@ use super::tap::Tap;
 use super::wire::Scripts;
 use super::{Failure, RealBackend, interrupted, start};
 use crate::client_protocol::{Capability, Request};
-use crate::history::{Header, History, Phase, Record, SCHEMA};
+use crate::history::{Header, History, Phase, Record};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::orchestrator::{Input, Orchestrator, Order};
@@ -90,16 +90,9 @@ pub(super) fn run(
     let (asked, expected_to_die) = (BTreeMap::new(), BTreeSet::new());
     let mut run = Run { inbox, processes, asked, expected_to_die, clock, orchestrator };
     run.play_with(injector, can, progress)?;
-    let header = Header {
-        schema: SCHEMA,
-        scenario: scenario.clone(),
-        seed,
-        backend: ground.backend().to_owned(),
-        masters: cluster.describe(),
-        client: ground.client.clone(),
-        harness: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    Ok(History { header, records: run.into_records(&mut unpoisoned(&tap)) })
+    let header = Header::new(scenario.clone(), seed, ground.backend(), cluster.describe());
+    let header = Header { client: ground.client.clone(), ..header };
+    Ok(header.with(run.into_records(&mut unpoisoned(&tap))))
 }
 
 /// Waits for the next second of the wall clock. Masters with `everysec` sync when the second of

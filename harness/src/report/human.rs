@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Entry, Session, matrix, page, timeline, totals, word};
+use super::{Ended, Entry, Session, matrix, page, timeline, totals};
 use crate::checker::{Observed, Outcome, Verdict, Violation};
 use crate::cli::Tally;
 use crate::history::History;
@@ -196,7 +196,7 @@ pub(crate) fn verdict(history: &History, verdict: &Verdict) -> String {
     let mut text = format!(
         "{}: {}, {}\n",
         scenario.name,
-        word(verdict.outcome),
+        verdict.outcome.name(),
         brief(&scenario.expect, verdict)
     );
     for line in &verdict.differences {

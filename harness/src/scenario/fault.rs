@@ -115,6 +115,7 @@ faults! {
         /// An administrator sets the fencing counter of a resource. Nothing to heal.
         Counter = "counter" {
             /// The resource of the counter.
+            #[schemars(with = "String")]
             resource: Name,
             /// How far the counter is ahead of the master's clock. A counter that exists already
             /// stays.

@@ -33,13 +33,8 @@ pub fn name(kind: &Kind, mutant: Mutant) -> String {
     name
 }
 
-/// The text of a scenario file. Another run comes out as the file expects. For a mutant, that is a
-/// run with the unchanged client.
-pub fn file(found: &Found) -> String {
-    file_of(found, &found.kind())
-}
-
-/// The text of a scenario file for one of the find's kinds, which gives the file its name.
+/// The text of a scenario file for one of the find's kinds, which gives the file its name. Another
+/// run comes out as the file expects. For a mutant, that is a run with the unchanged client.
 pub fn file_of(found: &Found, kind: &Kind) -> String {
     file_named(&name(kind, found.mutant), found, kind)
 }

@@ -45,18 +45,9 @@ pub struct Progress<'a> {
     pub best: &'a Scenario,
 }
 
-/// Shrinks a find, by the worst of its kinds. `effort` limits the work, in events of the
-/// simulation, so that the result does not depend on the machine; see [`EFFORT`]. The progress
-/// callback may end the shrink early; then the result is the smallest scenario so far.
-pub fn shrink(
-    found: &Found,
-    effort: u64,
-    progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Found {
-    shrink_to(found, &found.kind(), effort, progress)
-}
-
-/// Shrinks a find, by another of its kinds.
+/// Shrinks a find, by one of its kinds. `effort` limits the work, in events of the simulation, so
+/// that the result does not depend on the machine; see [`EFFORT`]. The progress callback may end
+/// the shrink early; then the result is the smallest scenario so far.
 pub fn shrink_to(
     found: &Found,
     kind: &Kind,

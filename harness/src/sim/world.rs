@@ -16,7 +16,7 @@ use super::wires::{Texts, WireId, Wires};
 use super::{EPOCH, LONGEST};
 use crate::client_machine::{ProcessEffect, ProcessEvent};
 use crate::client_protocol::Request;
-use crate::history::{Header, History, Ns, Phase, SCHEMA};
+use crate::history::{Header, History, Ns, Phase};
 use crate::mutants::Mutant;
 use crate::name::Name;
 use crate::orchestrator::{Input, Orchestrator, Order};
@@ -231,16 +231,9 @@ impl<P: ClientProcess> World<P> {
         let mut records = orchestrator.into_records();
         records.sort_by_key(|record| record.ns);
         let masters = format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes);
-        Header {
-            schema: SCHEMA,
-            scenario: Arc::unwrap_or_clone(scenario),
-            seed,
-            backend: backend.to_owned(),
-            masters,
-            client: (mutant != Mutant::None).then(|| format!("mutant {mutant}")),
-            harness: env!("CARGO_PKG_VERSION").to_owned(),
-        }
-        .with(records)
+        let client = (mutant != Mutant::None).then(|| format!("mutant {mutant}"));
+        let header = Header::new(Arc::unwrap_or_clone(scenario), seed, backend, masters);
+        Header { client, ..header }.with(records)
     }
 
     pub(super) fn enter(&mut self, at: Instant, what: WorldEvent) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use redquorum_harness::checker::{Measures, Observed, Outcome, Verdict, Violation};
 use redquorum_harness::cli::Format;
 use redquorum_harness::cli::{Chosen, Plan, ScenarioRunner, Selection, Tally, run_all};
-use redquorum_harness::history::{Event, Header, History, Phase, Record, SCHEMA};
+use redquorum_harness::history::{Event, Header, History, Phase, Record};
 use redquorum_harness::real::Failure;
 use redquorum_harness::report::{Out, Reports, Session};
 use redquorum_harness::scenario::{Cause, Property, Scenario};
@@ -89,18 +89,8 @@ impl ScenarioRunner for Fake {
 }
 
 pub(crate) fn history(scenario: &Scenario, seed: u64) -> History {
-    History {
-        header: Header {
-            schema: SCHEMA,
-            scenario: scenario.clone(),
-            seed,
-            backend: "fake".to_owned(),
-            masters: "none".to_owned(),
-            client: None,
-            harness: "0".to_owned(),
-        },
-        records: vec![Record { ns: 0, event: Event::Phase { phase: Phase::End } }],
-    }
+    let end = Record { ns: 0, event: Event::Phase { phase: Phase::End } };
+    Header::new(scenario.clone(), seed, "fake", "none".to_owned()).with(vec![end])
 }
 
 /// Gives the verdict that the name of the scenario asks for.

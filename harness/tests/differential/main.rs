@@ -26,7 +26,6 @@ mod single;
 #[cfg(unix)]
 mod socket;
 #[cfg(unix)]
-mod talk;
 #[cfg(unix)]
 mod world;
 

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use redquorum_protocol::wire::Command;
 use redquorum_redis_model::{Persistence, Request, ServerReply, Wall};
+use redquorum_rig::trials::Talk;
 use redquorum_rig::{ClockChange, Masters};
 
 use crate::plan::{End, Leave, Planned, SLOTS, Step};
 use crate::socket::Socket;
-use crate::talk::Talk;
 use crate::world::{ReceivedMessage, Runs, Seen};
 
 /// A client id that no client has.

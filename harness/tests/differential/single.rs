@@ -7,13 +7,12 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, KEEP};
 use redquorum_protocol::{Key, Position, Token, Waiter, WaiterId, WakeUp};
 use redquorum_redis_model::{Close, Event, Persistence, Request, Server, ServerReply, Value};
-use redquorum_rig::trials::{Case, with_masters};
+use redquorum_rig::trials::{Case, Talk, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
 use crate::model::received;
 use crate::plan::{Leave, key};
 use crate::socket::Socket;
-use crate::talk::Talk;
 use crate::world::alike;
 
 pub(crate) fn all() -> Vec<Case> {

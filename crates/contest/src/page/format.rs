@@ -3,14 +3,8 @@
 /// A count with a thin space between groups of three digits.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
+    let parts = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    parts.collect::<Vec<_>>().join("\u{202f}")
 }
 
 /// The range of some counts: one number if they are equal.

@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use redquorum::{AcquireError, Builder, Outcome, Redlock, stats::LinkState};
+use redquorum::{AcquireError, Builder, Outcome, Redlock};
 use redquorum_rig::Masters;
 use tokio::time::sleep;
 
@@ -44,13 +44,6 @@ fn with_password() -> Real {
     Real::of(Masters::builder().count(3).password(PASSWORD))
 }
 
-fn why_down(lock: &Redlock) -> String {
-    match &lock.stats().masters[0].state {
-        LinkState::Down(why) => why.to_string(),
-        other => panic!("{other:?}"),
-    }
-}
-
 async fn a_password_that_is_given_opens_the_masters() {
     let masters = with_password();
     let with_user = masters.urls().into_iter().map(|url| url.replace("://:", "://default:"));
@@ -73,7 +66,7 @@ async fn a_missing_or_wrong_password_is_named_by_every_master() {
     let error = Real::at_once(lock.try_acquire("r")).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     assert_eq!(error.to_string().matches("a password is needed: NOAUTH").count(), 3, "{error}");
-    assert!(why_down(&lock).contains("NOAUTH"));
+    assert!(why_down(&lock, 1).unwrap().contains("NOAUTH"));
     // A wrong password, and the right one for another user.
     for (part, wrong) in [(ENCODED, "hunter3"), ("://:", "://stranger:")] {
         let urls = masters.urls().into_iter().map(|url| url.replace(part, wrong));
@@ -129,7 +122,7 @@ async fn the_optional_permissions_are_optional() {
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable), (3, 3), "without the key of the probe: {health}");
     let (_masters, lock) = with_user(MINIMAL_ACL, 2).await;
-    let why = why_down(&lock);
+    let why = why_down(&lock, 1).unwrap();
     assert!(why.starts_with("the database was not selected: NOPERM"), "{why}");
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, RwLock};
 
 use redquorum::connect::{Credentials, Sentinel};
-use redquorum::{Builder, Outcome, Redlock, stats::LinkState};
+use redquorum::{Builder, Outcome, Redlock};
 use redquorum_rig::{Masters, find_server};
 
 use crate::support::*;
@@ -37,9 +37,8 @@ async fn a_password_that_changes_is_asked_for_at_each_connect() {
     lease.extend().await.expect("open connections stay logged in");
     masters.done_on(1..=3, "CLIENT KILL USER locker");
     eventually("the old password is refused", || {
-        let refused =
-            |state: &LinkState| matches!(state, LinkState::Down(why) if why.contains("WRONGPASS"));
-        lock.stats().masters.iter().all(|master| refused(&master.state))
+        let refused = |node| why_down(&lock, node).is_some_and(|why| why.contains("WRONGPASS"));
+        (1..=3).all(refused)
     })
     .await;
     *latest.write().unwrap() = "second";
@@ -125,12 +124,8 @@ async fn a_failover_by_sentinels_is_followed() {
 }
 
 /// Why the master is down that this builder has alone.
-async fn why_down(builder: Builder) -> String {
-    let lock = built(builder.node_timeout(CALM)).await;
-    match &lock.stats().masters[0].state {
-        LinkState::Down(why) => why.to_string(),
-        other => panic!("{other:?}"),
-    }
+async fn why_alone_down(builder: Builder) -> String {
+    why_down(&built(builder.node_timeout(CALM)).await, 1).unwrap()
 }
 
 async fn a_faulty_sentinel_is_named() {
@@ -139,14 +134,14 @@ async fn a_faulty_sentinel_is_named() {
     let by = |service: &str, sentinels: &[String]| {
         Redlock::builder().master(Sentinel::new(service, sentinels))
     };
-    let why = why_down(by("jobs", &[masters.url(2)])).await;
+    let why = why_alone_down(by("jobs", &[masters.url(2)])).await;
     assert!(why.contains(&masters.name(2)) && why.contains("unknown command"), "{why}");
-    let why = why_down(by("others", &[watcher.url()])).await;
+    let why = why_alone_down(by("others", &[watcher.url()])).await;
     assert!(why.contains("it monitors no master named `others`"), "{why}");
-    let why = why_down(Redlock::builder().master(watcher.url())).await;
+    let why = why_alone_down(Redlock::builder().master(watcher.url())).await;
     assert!(why.contains("it is a Sentinel, not a master"), "{why}");
     masters.done(1, &format!("REPLICAOF 127.0.0.1 {}", masters.port(2)));
-    let why = why_down(by("jobs", &[watcher.url()])).await;
+    let why = why_alone_down(by("jobs", &[watcher.url()])).await;
     assert!(why.contains("it is no master: a failover is under way"), "{why}");
     for (sentinel, fault) in [
         (Sentinel::new("", [watcher.url()]), "has no name"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redquorum::{AcquireError, Lease, MAX_FENCING_TOKEN, Redlock};
 
-use crate::raw::Monitor;
+use crate::monitor::Monitor;
 use crate::support::*;
 
 tests! {

@@ -9,7 +9,7 @@ use redquorum::{
 use redquorum_protocol::wire::ErrorKind;
 use tokio::time::{Instant, sleep};
 
-use crate::raw::Monitor;
+use crate::monitor::Monitor;
 use crate::support::*;
 
 tests! {

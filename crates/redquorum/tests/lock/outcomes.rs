@@ -90,11 +90,6 @@ async fn a_refused_request_reports_the_holder_of_the_resource<C: Cluster>() {
     assert!(masters.all().all(|node| masters.value(node, "r").unwrap() == b"stranger"));
 }
 
-async fn down(lock: &Redlock, node: usize) {
-    let is_down = || matches!(lock.stats().masters[node - 1].state, LinkState::Down(_));
-    eventually("it is noticed", is_down).await;
-}
-
 async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
     let masters = C::start(5);
     let lock = built(masters.brisk()).await;
@@ -104,7 +99,7 @@ async fn health_reports_the_masters_that_are_alive_in_time<C: Cluster>() {
     let health = C::takes(100 * MS, lock.health()).await;
     assert_eq!((health.alive, health.has_quorum()), (3, true), "{health}");
     masters.each(Kill, [1]);
-    down(&lock, 1).await;
+    eventually("it is noticed", || why_down(&lock, 1).is_some()).await;
     let health = lock.health().await;
     assert_eq!((health.alive, health.has_quorum()), (2, false), "{health}");
     let text = health.to_string();

@@ -6,12 +6,11 @@ use std::time::Duration;
 use redquorum::{
     AcquireError, ExtendError, Outcome,
     report::{Cause, MasterOutcome, Report},
-    stats::LinkState,
 };
 use redquorum_protocol::wire::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
+use redquorum_rig::trials::Talk;
 use redquorum_rig::{Masters, find_server};
 
-use crate::raw::Raw;
 use crate::support::*;
 
 tests! {
@@ -132,9 +131,8 @@ async fn a_master_that_takes_no_more_clients_is_named_with_its_reason() {
     masters.done(1, "CONFIG SET maxclients 1");
     let second = masters.lock().await;
     // The reset behind the error may discard it, but the link retries until it reads the error.
-    eventually("the reason is reported", || match &second.stats().masters[0].state {
-        LinkState::Down(why) => why.contains("max number of clients reached"),
-        _ => false,
+    eventually("the reason is reported", || {
+        why_down(&second, 1).is_some_and(|why| why.contains("max number of clients reached"))
     })
     .await;
     let error = second.try_acquire("r").await.unwrap_err();
@@ -144,10 +142,10 @@ async fn a_master_that_takes_no_more_clients_is_named_with_its_reason() {
     assert_eq!(second.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
 }
 
-async fn provoked(masters: &Real, locker: &mut Raw, known: &KnownError) -> String {
+async fn provoked(masters: &Real, locker: &mut Talk, known: &KnownError) -> String {
     if known.kind == ErrorKind::Busy {
         masters.done(1, "CONFIG SET lua-time-limit 1");
-        Raw::connect(masters.port(1)).send("EVAL \"while true do end\" 0");
+        Talk::connect(masters.port(1)).send("EVAL \"while true do end\" 0");
         let mut error = String::new();
         eventually("the script runs", || {
             error = locker.ask(known.command);
@@ -184,7 +182,7 @@ async fn errors_are_worded_as_in_the_table() {
     masters.done(1, "RPUSH list x");
     let rights = "resetkeys ~r ~list -@all +eval +evalsha +pttl +set +type";
     masters.done(1, &format!("ACL SETUSER locker on >pw {rights}"));
-    let mut locker = Raw::connect(masters.port(1));
+    let mut locker = Talk::connect(masters.port(1));
     assert_eq!(locker.ask("AUTH locker pw"), "+OK");
     for known in &known_errors().collect::<Vec<_>>() {
         let line = provoked(&masters, &mut locker, known).await;

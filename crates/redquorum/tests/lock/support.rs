@@ -49,6 +49,14 @@ macro_rules! cases {
     };
 }
 
+/// Why a master is down, if it is.
+pub(crate) fn why_down(lock: &Redlock, node: usize) -> Option<String> {
+    match &lock.stats().masters[node - 1].state {
+        LinkState::Down(why) => Some(why.to_string()),
+        _ => None,
+    }
+}
+
 pub(crate) fn run_in_memory(test: impl Future<Output = ()>) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().start_paused(true).build().unwrap().block_on(Box::pin(test));

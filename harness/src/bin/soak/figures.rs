@@ -193,11 +193,7 @@ mod tests {
         figures
     }
 
-    #[test]
-    fn where_all_is_well_nothing_is_found() {
-        assert_eq!(well().findings(), Vec::<String>::new());
-    }
-
+    /// One finding each, so without the fault there is none.
     #[test]
     fn each_thing_that_must_not_be_is_found() {
         type Spoil = fn(&mut Figures);

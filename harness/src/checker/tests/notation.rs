@@ -18,10 +18,8 @@
 //!   `=> hand-over 12.5`, `=> commands 3 9`; `=> reason`, and why no property failed;
 //! - `~ ` and a part of the report text, or `!~ ` and a text that is not in it; `# ` and a comment.
 
-use crate::checker::{
-    check as verdict_on, commands_per_acquisition, name_of, prepare, reason_to_hold,
-};
-use crate::history::{Act, Event, Header, History, LeftKey, Ns, Phase, Record, SCHEMA, Window};
+use crate::checker::{check as verdict_on, commands_per_acquisition, prepare, reason_to_hold};
+use crate::history::{Act, Event, Header, History, LeftKey, Ns, Phase, Record, Window};
 use crate::name::Name;
 use crate::scenario::{AccessKind, Property};
 
@@ -93,16 +91,16 @@ fn check_row(text: &str, name: &str) {
                 if any { "yes" } else { "no" }.to_owned()
             }
             "all" => {
-                let all = Property::ALL.map(|property| name_of(verdict.observed[&property]));
-                let mut bad = all.into_iter().filter(|seen| seen != "safe" && seen != "not-used");
-                bad.next().unwrap_or("safe".to_owned())
+                let all = Property::ALL.map(|property| verdict.observed[&property].name());
+                let mut bad = all.into_iter().filter(|seen| !["safe", "not-used"].contains(seen));
+                bad.next().unwrap_or("safe").to_owned()
             }
             _ if value.is_empty() => {
                 assert_eq!(verdict.differences, differences, "{name}\n{verdict:#?}");
-                assert_eq!(name_of(verdict.outcome), what, "{name}\n{verdict:#?}");
+                assert_eq!(verdict.outcome.name(), what, "{name}\n{verdict:#?}");
                 continue;
             }
-            property => name_of(verdict.observed[&read(property)]),
+            property => verdict.observed[&read(property)].to_string(),
         };
         assert_eq!(found, value, "{what} of {name}\n{verdict:#?}");
     }
@@ -222,16 +220,8 @@ impl Run {
         }
         let mut records = self.records.clone();
         records.sort_by_key(|record| record.ns);
-        let header = Header {
-            schema: SCHEMA,
-            scenario: toml::from_str(&text).unwrap(),
-            seed: 0,
-            backend: "none".to_owned(),
-            masters: String::new(),
-            client: None,
-            harness: String::new(),
-        };
-        header.with(records)
+        let scenario = toml::from_str(&text).unwrap();
+        Header::new(scenario, 0, "none", String::new()).with(records)
     }
 
     fn record(&mut self, ms: f64, event: Event) {

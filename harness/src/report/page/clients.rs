@@ -3,7 +3,8 @@
 
 use super::chart::{Bar, Drawing, Lane, Mark, ROW, Room};
 use super::text::{cut, line, ms, name, token};
-use crate::checker::{Lease, Request, believed, name_of, named};
+use crate::checker::{Lease, Request, believed, named};
+use crate::client_protocol::FailureReason;
 use crate::history::{Ns, Window};
 use crate::scenario::{ClientFault, FaultKind};
 
@@ -135,7 +136,7 @@ fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
     let why = request.reply.and_then(|reply| reply.why);
     let (symbol, word) = match request.ok() {
         Some(true) => ("✓", "done".to_owned()),
-        Some(false) => ("✗", why.map_or("refused".to_owned(), name_of).replace('-', " ")),
+        Some(false) => ("✗", why.map_or("refused", FailureReason::name).replace('-', " ")),
         None => ("?", "no reply".to_owned()),
     };
     let op = name(request.op);

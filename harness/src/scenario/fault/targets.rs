@@ -156,8 +156,8 @@ pub enum Clients {
 #[serde(untagged, expecting = "clients: a name such as `c1`, a list of names, or `all`")]
 #[schemars(rename = "Clients")]
 enum ClientsForm {
-    One(Name),
-    List(Vec<Name>),
+    One(#[schemars(with = "String")] Name),
+    List(#[schemars(with = "Vec<String>")] Vec<Name>),
 }
 
 impl TryFrom<ClientsForm> for Clients {

@@ -67,6 +67,11 @@ impl Class {
         kind.property == Some(property) && kind.causes == [cause]
     }
 
+    /// The names of the faults that bring it about.
+    pub(super) const fn faults(self) -> &'static [&'static str] {
+        self.signs().2
+    }
+
     /// Whether the class needs masters that forget, so that the margin says how many.
     pub const fn forgets(self) -> bool {
         !matches!(

@@ -9,7 +9,7 @@ use super::base_scenarios::BaseScenario;
 use super::classes::Class;
 use super::tally::{Broken, Tally};
 use crate::history::{Event, History};
-use crate::scenario::{ClockFault, Fault, FaultKind, NodeFault};
+use crate::scenario::{ClockFault, Fault, FaultKind};
 
 /// The faults of a schedule that are outside the assumptions of a lock without defences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,21 +41,12 @@ impl Row {
 
     /// The group of a fault that is outside; none if it fits no group.
     fn of_fault(fault: &Fault) -> Option<Self> {
-        Some(match &fault.fault_kind {
-            FaultKind::Clock(ClockFault::Step { by, .. }) if by.back => Self::ClockBack,
-            FaultKind::Clock(ClockFault::Step { .. }) => Self::Of(Class::ClockStep),
-            FaultKind::Clock(ClockFault::Rate { .. }) => Self::Of(Class::ClockRate),
-            FaultKind::Clock(ClockFault::Strobe { .. }) => Self::Of(Class::ClockStrobe),
-            FaultKind::Node(NodeFault::Restart { .. }) => Self::Of(Class::Restart),
-            FaultKind::Node(NodeFault::Kill { .. } | NodeFault::Stop { .. }) => {
-                Self::Of(Class::EarlyReturn)
-            }
-            FaultKind::Node(NodeFault::Flush { .. }) => Self::Of(Class::Flush),
-            FaultKind::Node(NodeFault::Evict { .. }) => Self::Of(Class::Evict),
-            FaultKind::Node(NodeFault::PowerLoss { .. }) => Self::Of(Class::PowerLoss),
-            FaultKind::Node(NodeFault::Failover { .. }) => Self::Of(Class::Failover),
-            _ => return None,
-        })
+        if matches!(&fault.fault_kind, FaultKind::Clock(ClockFault::Step { by, .. }) if by.back) {
+            return Some(Self::ClockBack);
+        }
+        let name = fault.fault_kind.name();
+        let is = |class: &Class| class.forgets() && class.faults().contains(&name);
+        Class::ALL.into_iter().find(is).map(Self::Of)
     }
 }
 

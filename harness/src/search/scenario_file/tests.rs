@@ -1,6 +1,6 @@
 //! Tests of the written files: each is read again, and comes out as it says.
 
-use super::{file, layout, name};
+use super::{file_of, layout, name};
 use crate::checker::{Outcome, check};
 use crate::mutants::Mutant;
 use crate::scenario::{Scenario, makes_sense, read};
@@ -19,7 +19,7 @@ fn clock_step() -> Scenario {
 
 /// Reads a file as `run` would.
 fn again(found: &Found) -> Scenario {
-    let text = file(found);
+    let text = file_of(found, &found.kind());
     let path = format!("{}.toml", name(&found.kind(), found.mutant));
     read(&path, &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
@@ -47,7 +47,8 @@ fn a_file_about_a_mutant_expects_the_result_of_the_client() {
 
 #[test]
 fn events_are_in_order() {
-    let text = file(&Found::of(&clock_step(), 3, Mutant::None).unwrap());
+    let found = Found::of(&clock_step(), 3, Mutant::None).unwrap();
+    let text = file_of(&found, &found.kind());
     let places = [
         "fault 1 strikes: net.drop",
         "c1 is granted L by masters 1, 2, 3",

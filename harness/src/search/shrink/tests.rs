@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{EFFORT, shrink, weight};
+use super::{EFFORT, shrink_to, weight};
 use crate::mutants::Mutant;
 use crate::scenario::{Property, Scenario, Step};
 use crate::search::{Found, Kind, scenario_file};
@@ -61,7 +61,7 @@ fn planted() -> Found {
 }
 
 fn small(found: &Found) -> Found {
-    shrink(found, EFFORT, &mut |_| ControlFlow::Continue(()))
+    shrink_to(found, &found.kind(), EFFORT, &mut |_| ControlFlow::Continue(()))
 }
 
 fn names(scenario: &Scenario) -> Vec<&str> {
@@ -84,7 +84,7 @@ fn only_what_matters_is_left_and_described_by_moments_and_parts() {
         let without = Found::of(&fewer, small.seed, Mutant::None);
         assert_eq!(without.map(|found| found.kinds()), None, "without fault {}", fault + 1);
     }
-    let text = scenario_file::file(&small);
+    let text = scenario_file::file_of(&small, &small.kind());
     assert!(text.contains("after = \"c1 granted L\""), "{text}");
     assert!(text.contains("nodes = \"holder(c1)\""), "{text}");
     assert_eq!(small, self::small(&found), "the same find shrinks to the same scenario");
@@ -122,7 +122,7 @@ fn handles_and_several_resources_that_do_not_matter_go() {
 fn a_shrink_that_is_stopped_returns_its_best() {
     let found = planted();
     let mut tries = 0;
-    let rest = shrink(&found, EFFORT, &mut |progress| {
+    let rest = shrink_to(&found, &found.kind(), EFFORT, &mut |progress| {
         tries = progress.tries;
         if tries < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });

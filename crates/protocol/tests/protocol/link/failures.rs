@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::Expect;
-use redquorum_protocol::{
-    Bounds, Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest,
-};
+use redquorum_protocol::{Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest};
 
 use super::bench::*;
 
@@ -45,11 +43,12 @@ fn scripts_that_cannot_be_loaded_end_the_connection() {
     assert_eq!(bench.look(), [LinkEffect::Dial(2)]);
 }
 
-/// A link with `count` clean-ups that each met an error.
-fn refused(count: u64) -> Bench {
+/// A link with 200 clean-ups that each met an error, of keys with this TTL.
+fn refused(ttl_ms: u64) -> Bench {
     let mut bench = Bench::connected();
-    for number in 1..=count {
-        bench.set(number, 0);
+    for number in 1..=200 {
+        let request = VoteRequest::Set { token: token(number), ttl_ms, fair: false, fence: None };
+        bench.handle(LinkInput::Send { key: key(), request, tag: 0 });
         bench.clean_up(number, 0);
         bench.reply(1, Reply::Created);
         bench.reply(1, error());
@@ -78,17 +77,7 @@ fn sent(bench: &mut Bench, reply: &Reply) -> usize {
 
 #[test]
 fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time() {
-    let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
-    bench.connect(1);
-    for number in 1..=200 {
-        let request =
-            VoteRequest::Set { token: token(number), ttl_ms: 1_000_000, fair: false, fence: None };
-        bench.handle(LinkInput::Send { key: key(), request, tag: 0 });
-        bench.clean_up(number, 0);
-        bench.reply(1, Reply::Created);
-        bench.reply(1, error());
-    }
-    bench.look();
+    let mut bench = refused(1_000_000);
     let mut pauses = Vec::new();
     for _ in 0..7 {
         let wake = bench.link.next_wake();
@@ -106,7 +95,7 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
 
 #[test]
 fn a_clean_up_that_meets_errors_for_longer_than_its_key_lives_is_given_up() {
-    let mut bench = refused(200);
+    let mut bench = refused(1_000);
     // The keys live for 1 s plus 12 ms of drift.
     bench.pass(1_000 * MS);
     assert_eq!(sent(&mut bench, &error()), 64);
