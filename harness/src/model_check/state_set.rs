@@ -44,3 +44,22 @@ impl StateSet {
 const fn half(key: u128) -> u64 {
     (key >> 64) as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_keeps_its_number_while_the_table_grows() {
+        let mut seen = StateSet::new();
+        // Halves that collide all the time.
+        let keys: Vec<u128> = (0..5000).map(|n| ((n % 7) << 64) | n).collect();
+        for (number, key) in (0..).zip(&keys) {
+            assert_eq!(seen.enter(*key), (number, true));
+        }
+        for (number, key) in (0..).zip(&keys) {
+            assert_eq!(seen.enter(*key), (number, false));
+        }
+        assert_eq!(seen.len(), 5000);
+    }
+}

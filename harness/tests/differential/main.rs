@@ -26,7 +26,6 @@ mod single;
 #[cfg(unix)]
 mod socket;
 #[cfg(unix)]
-#[cfg(unix)]
 mod world;
 
 #[cfg(unix)]

@@ -478,7 +478,7 @@ impl LinkWorld {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(900))]
+    #![proptest_config(ProptestConfig::with_cases(1_200))]
     // With a guard, `granted` checks each grant: no master that forgot less than a quarantine ago
     // makes one.
     #[test]
