@@ -7,7 +7,7 @@ use redquorum::{
     report::{Cause, Distrust, Fingerprint, MasterOutcome, Report},
 };
 use redquorum_protocol::wire::ErrorKind;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::monitor::Monitor;
 use crate::support::*;
@@ -275,6 +275,8 @@ async fn an_uncontended_acquire_is_one_command_per_master() {
     let masters = Real::start(5);
     let lock = initialized(&masters).await;
     works(&lock).await;
+    // A release returns before the last masters reply.
+    replied(&lock).await;
     let mut monitors: Vec<_> = masters.all().map(|node| Monitor::start(&masters, node)).collect();
     for fenced in [false, true] {
         let released = if fenced {
@@ -283,7 +285,7 @@ async fn an_uncontended_acquire_is_one_command_per_master() {
             lock.acquire("r").await.unwrap().release().await
         };
         assert_eq!(released.outcome, Outcome::Released);
-        sleep(50 * MS).await;
+        replied(&lock).await;
         for monitor in &mut monitors {
             // One command grants and one deletes. The monitor marks commands of scripts with `lua`.
             let seen = monitor.seen("\"r\"");
