@@ -69,7 +69,11 @@ pub(crate) fn of_loss(
     }
     if key.life.expires.from <= by {
         let own = by_own_clock(case, lease, key, ttl, by);
-        return Some(own.unwrap_or_else(|| by_clock(case, lease, key, ttl, by)));
+        let why = own.unwrap_or_else(|| by_clock(case, lease, key, ttl, by));
+        // A key that no extension reached ends in its time if the clock is only as fast as the
+        // allowance permits.
+        let unextended = natural < lease.span().to && supported(case, lease);
+        return (why.0 != Cause::Bug || !unextended).then_some(why);
     }
     let tried = deleted.map(|deleted| deletion(deleted, "tried to delete"));
     Some(tried.unwrap_or_else(|| unclear(owner)))

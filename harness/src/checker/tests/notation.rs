@@ -311,7 +311,7 @@ impl Run {
             _ => Act::Other { key: Some(key), command: object.into() },
         };
         let event = match verb {
-            // `asks`, `asks extend`. The reply is in a later event.
+            // `asks`, `asks extend ttl 500`. The reply is in a later event.
             "asks" => {
                 let op = ["extend", "release", "step", "keep_alive"];
                 let op = op.into_iter().find(|op| *op == object).unwrap_or("acquire");
@@ -402,7 +402,7 @@ impl Run {
                 resource: Some(words.after("of").unwrap_or("L").into()),
                 with: words.after("with").map(Name::from).into_iter().collect(),
                 again,
-                ttl_ms: (!again).then_some(2000),
+                ttl_ms: (!again).then_some(words.number("ttl").unwrap_or(2000)),
                 wait_ms: Some(words.number("waiting").unwrap_or(0)),
             },
         );
