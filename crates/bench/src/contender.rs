@@ -13,6 +13,9 @@ use redquorum::{Builder, Redlock};
 use redquorum_protocol::wire::GRANT;
 use tokio::sync::Mutex;
 
+#[cfg(unix)]
+use crate::raw::Raw;
+
 const TTL: Duration = Duration::from_millis(TTL_MS);
 const TTL_MS: u64 = 10_000;
 /// The library's default.
@@ -36,6 +39,9 @@ enum Client {
     /// the third reply. No safe lock needs less over these connections. With the messages of
     /// releases it waits for them, and not for a time.
     Floor(Vec<MultiplexedConnection>, Option<Arc<Mutex<Messages>>>),
+    /// The same over bare sockets, on one thread.
+    #[cfg(unix)]
+    Raw(Raw),
     Redquorum(Redlock),
     #[cfg(feature = "rslock")]
     Rslock(rslock::LockManager),
@@ -43,6 +49,8 @@ enum Client {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
+    #[cfg(unix)]
+    Raw,
     Floor,
     /// The floor with the script of a fenced acquire in place of the plain command.
     ScriptFloor,
@@ -76,6 +84,10 @@ impl Kind {
     /// The contenders of a crowd of two.
     pub(crate) const PAIRED: &[Self] = &[Self::Notified, Self::Redquorum, Self::Fair];
 
+    /// The contenders of one task, from the socket up.
+    #[cfg(unix)]
+    pub(crate) const BARE: &[Self] = &[Self::Raw, Self::Floor, Self::Redquorum];
+
     pub(crate) const PLAIN: &[Self] = &[
         Self::Floor,
         Self::Redquorum,
@@ -85,6 +97,8 @@ impl Kind {
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            #[cfg(unix)]
+            Self::Raw => "bare sockets and `poll`",
             Self::Floor => "floor",
             Self::ScriptFloor => "script floor",
             Self::Polling => "polling, every 50 to 250 ms",
@@ -100,6 +114,12 @@ impl Kind {
 
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
         let client = match self {
+            #[cfg(unix)]
+            Self::Raw => {
+                // This also loads the scripts.
+                join_all(urls.iter().map(|url| open(url))).await;
+                Client::Raw(Raw::connect(urls))
+            }
             Self::Floor | Self::Polling | Self::ScriptFloor => {
                 Client::Floor(join_all(urls.iter().map(|url| open(url))).await, None)
             }
@@ -238,6 +258,12 @@ impl Contender {
                 quorum_of(connections, &acquire).await;
                 Held::Token(token)
             }
+            #[cfg(unix)]
+            Client::Raw(sockets) => {
+                let token: [u8; 20] = rand::random();
+                sockets.quorum_of(&set(resource, &token));
+                Held::Token(token)
+            }
             Client::Redquorum(lock) if matches!(self.kind, Kind::Fenced | Kind::Guarded) => {
                 let lease = lock.acquire(resource).fenced().await;
                 Held::Lease(lease.expect("it is free"))
@@ -257,9 +283,19 @@ impl Contender {
             (Client::Floor(connections, _), Held::Token(token)) => {
                 quorum_of(connections, &delete(&DELETE, resource, &token)).await;
             }
+            #[cfg(unix)]
+            (Client::Raw(sockets), Held::Token(token)) => {
+                sockets.quorum_of(&delete(&DELETE, resource, &token));
+            }
             (_, held) => self.give_back(resource, held).await,
         }
-        Pair { acquire, release: start.elapsed() }
+        let pair = Pair { acquire, release: start.elapsed() };
+        // Bare sockets block the thread that also runs the runtime's timers.
+        #[cfg(unix)]
+        if self.kind == Kind::Raw {
+            tokio::task::yield_now().await;
+        }
+        pair
     }
 
     /// Waits up to `wait` for a resource that other clients hold.
@@ -282,6 +318,8 @@ impl Contender {
                 }
                 None
             }
+            #[cfg(unix)]
+            Client::Raw(_) => unreachable!("bare sockets wait for no resource"),
             Client::Redquorum(lock) => {
                 lock.acquire(resource).wait(wait).await.ok().map(Held::Lease)
             }

@@ -11,6 +11,8 @@ mod capacity;
 mod contend;
 mod contender;
 mod crowd;
+#[cfg(unix)]
+mod raw;
 mod table;
 mod watchdog;
 mod worker;
@@ -106,6 +108,11 @@ fn measure(masters: &Masters, part: &str) {
             let ratio = table.acquire_ratio(kind, Kind::ScriptFloor);
             println!("Acquire p50, {}, beside the script floor: {ratio:.2} ×\n", kind.name());
         }
+    }
+    #[cfg(unix)]
+    {
+        let table = on_runtime(1, healthy(&plan, 1, Kind::BARE));
+        println!("### From the socket up: 1 task, 1 worker thread\n\n{table}");
     }
     if !quick {
         scaling(&plan);

@@ -644,13 +644,21 @@ impl Turn<'_> {
 }
 
 impl After {
-    pub(crate) fn merge(&mut self, mut other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
+        // Most turns of a driver have an empty list before them: it takes the other's memory.
+        fn append<T>(all: &mut Vec<T>, mut more: Vec<T>) {
+            if all.is_empty() {
+                *all = more;
+            } else {
+                all.append(&mut more);
+            }
+        }
         self.flush = self.flush.or(other.flush);
-        self.wake.append(&mut other.wake);
-        self.discarded.append(&mut other.discarded);
-        self.closed.append(&mut other.closed);
-        self.changed.append(&mut other.changed);
-        self.replies.append(&mut other.replies);
-        self.logs.append(&mut other.logs);
+        append(&mut self.wake, other.wake);
+        append(&mut self.discarded, other.discarded);
+        append(&mut self.closed, other.closed);
+        append(&mut self.changed, other.changed);
+        append(&mut self.replies, other.replies);
+        append(&mut self.logs, other.logs);
     }
 }

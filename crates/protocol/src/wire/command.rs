@@ -212,18 +212,21 @@ impl Command {
             }
             Self::Set { key, token, ttl_ms, fair, fence } => {
                 let [ttl, least, memory] = &mut digits;
-                let grant = [token.as_bytes(), decimal(*ttl_ms, ttl), flag(*fair)];
-                let Some(fence) = fence else { return self.call(out, &[key], &grant) };
+                let (ttl, fair, token) = (decimal(*ttl_ms, ttl), flag(*fair), token.as_bytes());
+                let Some(fence) = fence else { return self.call(out, &[key], &[token, ttl, fair]) };
+                let [least, memory] = fence.digits(least, memory);
                 let keys = [key, &counter_of(key)[..]];
-                self.call(out, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
+                self.call(out, &keys, &[token, ttl, fair, least, memory]);
             }
             Self::Guarded { key, token, ttl_ms, fair, fence, marker } => {
                 let [ttl, least, memory] = &mut digits;
                 let ttl = decimal(*ttl_ms, ttl);
                 let grant = [token.as_bytes(), ttl, flag(*fair), marker.as_bytes()];
                 let Some(fence) = fence else { return self.call(out, &[key, BOOT], &grant) };
+                let [least, memory] = fence.digits(least, memory);
                 let keys = [key, &counter_of(key)[..], BOOT];
-                self.call(out, &keys, &[&grant[..], &fence.digits(least, memory)].concat());
+                let [token, ttl, fair, marker] = grant;
+                self.call(out, &keys, &[token, ttl, fair, marker, least, memory]);
             }
             Self::Watch { run_id, marker, begin, probation_ms, ended } => {
                 let text = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();

@@ -1,0 +1,68 @@
+//! The floor below the floor: one thread writes to five bare sockets and waits with `poll`. No
+//! runtime, no task, no client library.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// A connection, and how many replies it still owes: a round returns at the third reply.
+struct Socket {
+    stream: TcpStream,
+    owed: usize,
+}
+
+#[derive(Clone)]
+pub(crate) struct Raw(Arc<Mutex<Vec<Socket>>>);
+
+impl Raw {
+    pub(crate) fn connect(urls: &[String]) -> Self {
+        let open = |url: &String| {
+            let address = url.strip_prefix("redis://").expect("the rig's URLs are plain");
+            let stream =
+                TcpStream::connect(address.trim_end_matches('/')).expect("a master is up");
+            stream.set_nodelay(true).expect("the option is known");
+            stream.set_nonblocking(true).expect("the option is known");
+            Socket { stream, owed: 0 }
+        };
+        Self(Arc::new(Mutex::new(urls.iter().map(open).collect())))
+    }
+
+    /// Sends a command, to which the reply is one line, to all masters, and waits for the replies
+    /// of a quorum.
+    pub(crate) fn quorum_of(&self, command: &redis::Cmd) {
+        let command = command.get_packed_command();
+        let mut sockets = self.0.lock().expect("no contender panics");
+        for socket in &mut *sockets {
+            // A command is smaller than the buffer of a socket.
+            socket.stream.write_all(&command).expect("a master reads");
+            socket.owed += 1;
+        }
+        let quorum = sockets.len() / 2 + 1;
+        while sockets.iter().filter(|socket| socket.owed == 0).count() < quorum {
+            let waiting = sockets.iter().filter(|socket| socket.owed > 0);
+            let mut ready: Vec<PollFd<'_>> =
+                waiting.map(|socket| PollFd::new(&socket.stream, PollFlags::IN)).collect();
+            poll(&mut ready, None).expect("the sockets are open");
+            let readable: Vec<bool> = ready.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let waiting = sockets.iter_mut().filter(|socket| socket.owed > 0);
+            waiting.zip(readable).filter(|(_, ready)| *ready).for_each(|(socket, _)| socket.read());
+        }
+    }
+}
+
+impl Socket {
+    fn read(&mut self) {
+        let mut bytes = [0; 512];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => panic!("a master closed the connection"),
+            Ok(count) => {
+                let bytes = &bytes[..count];
+                assert_ne!(bytes[0], b'-', "{}", String::from_utf8_lossy(bytes));
+                self.owed -= bytes.iter().filter(|byte| **byte == b'\n').count();
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
+        }
+    }
+}
