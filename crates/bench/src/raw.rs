@@ -20,8 +20,7 @@ impl Raw {
     pub(crate) fn connect(urls: &[String]) -> Self {
         let open = |url: &String| {
             let address = url.strip_prefix("redis://").expect("the rig's URLs are plain");
-            let stream =
-                TcpStream::connect(address.trim_end_matches('/')).expect("a master is up");
+            let stream = TcpStream::connect(address.trim_end_matches('/')).expect("a master is up");
             stream.set_nodelay(true).expect("the option is known");
             stream.set_nonblocking(true).expect("the option is known");
             Socket { stream, owed: 0 }
