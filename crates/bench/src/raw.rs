@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// A connection, and how many replies it still owes: a round returns at the third reply.
+/// A connection, and how many of its commands have no reply: a round returns at the third reply.
 struct Socket {
     stream: TcpStream,
-    owed: usize,
+    unanswered: usize,
 }
 
 #[derive(Clone)]
@@ -23,7 +23,7 @@ impl Raw {
             let stream = TcpStream::connect(address.trim_end_matches('/')).expect("a master is up");
             stream.set_nodelay(true).expect("the option is known");
             stream.set_nonblocking(true).expect("the option is known");
-            Socket { stream, owed: 0 }
+            Socket { stream, unanswered: 0 }
         };
         Self(Arc::new(Mutex::new(urls.iter().map(open).collect())))
     }
@@ -36,16 +36,16 @@ impl Raw {
         for socket in &mut *sockets {
             // A command is smaller than the buffer of a socket.
             socket.stream.write_all(&command).expect("a master reads");
-            socket.owed += 1;
+            socket.unanswered += 1;
         }
         let quorum = sockets.len() / 2 + 1;
-        while sockets.iter().filter(|socket| socket.owed == 0).count() < quorum {
-            let waiting = sockets.iter().filter(|socket| socket.owed > 0);
+        while sockets.iter().filter(|socket| socket.unanswered == 0).count() < quorum {
+            let waiting = sockets.iter().filter(|socket| socket.unanswered > 0);
             let mut ready: Vec<PollFd<'_>> =
                 waiting.map(|socket| PollFd::new(&socket.stream, PollFlags::IN)).collect();
             poll(&mut ready, None).expect("the sockets are open");
             let readable: Vec<bool> = ready.iter().map(|fd| !fd.revents().is_empty()).collect();
-            let waiting = sockets.iter_mut().filter(|socket| socket.owed > 0);
+            let waiting = sockets.iter_mut().filter(|socket| socket.unanswered > 0);
             waiting.zip(readable).filter(|(_, ready)| *ready).for_each(|(socket, _)| socket.read());
         }
     }
@@ -59,7 +59,7 @@ impl Socket {
             Ok(count) => {
                 let bytes = &bytes[..count];
                 assert_ne!(bytes[0], b'-', "{}", String::from_utf8_lossy(bytes));
-                self.owed -= bytes.iter().filter(|byte| **byte == b'\n').count();
+                self.unanswered -= bytes.iter().filter(|byte| **byte == b'\n').count();
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
         }

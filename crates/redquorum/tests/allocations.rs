@@ -35,7 +35,7 @@ fn a_pair_allocates_little() {
     let masters = Masters::start(5).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let builder = Redlock::builder().masters(&masters.urls()).ttl(Duration::from_secs(10));
+        let builder = Redlock::builder().masters(masters.urls()).ttl(Duration::from_secs(10));
         let lock = builder.require_quorum(true).build().await.unwrap();
         let plain = of_pairs(&lock, |acquire| acquire).await;
         let fenced = of_pairs(&lock, Acquire::fenced).await;
