@@ -39,7 +39,7 @@ enum Client {
     /// the third reply. No safe lock needs less over these connections. With the messages of
     /// releases it waits for them, and not for a time.
     Floor(Vec<MultiplexedConnection>, Option<Arc<Mutex<Messages>>>),
-    /// The same over bare sockets, on one thread.
+    /// No lock and no client library. It returns at the third reply.
     #[cfg(unix)]
     Raw(Raw),
     Redquorum(Redlock),
@@ -49,6 +49,7 @@ enum Client {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// The floor's commands over bare sockets.
     #[cfg(unix)]
     Raw,
     Floor,

@@ -1,13 +1,13 @@
-//! The floor below the floor: one thread writes to five bare sockets and waits with `poll`. No
-//! runtime, no task, no client library.
+//! Five bare sockets: one thread writes to them and waits with `poll`, without a runtime and without
+//! a client library.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// A connection, and how many of its commands have no reply: a round returns at the third reply.
+/// A connection, and how many of its commands have no reply yet: a round waits for a quorum only.
 struct Socket {
     stream: TcpStream,
     unanswered: usize,
@@ -22,7 +22,6 @@ impl Raw {
             let address = url.strip_prefix("redis://").expect("the rig's URLs are plain");
             let stream = TcpStream::connect(address.trim_end_matches('/')).expect("a master is up");
             stream.set_nodelay(true).expect("the option is known");
-            stream.set_nonblocking(true).expect("the option is known");
             Socket { stream, unanswered: 0 }
         };
         Self(Arc::new(Mutex::new(urls.iter().map(open).collect())))
@@ -34,7 +33,6 @@ impl Raw {
         let command = command.get_packed_command();
         let mut sockets = self.0.lock().expect("no contender panics");
         for socket in &mut *sockets {
-            // A command is smaller than the buffer of a socket.
             socket.stream.write_all(&command).expect("a master reads");
             socket.unanswered += 1;
         }
@@ -52,16 +50,13 @@ impl Raw {
 }
 
 impl Socket {
+    /// Reads what has arrived. The socket must be readable.
     fn read(&mut self) {
         let mut bytes = [0; 512];
-        match self.stream.read(&mut bytes) {
-            Ok(0) => panic!("a master closed the connection"),
-            Ok(count) => {
-                let bytes = &bytes[..count];
-                assert_ne!(bytes[0], b'-', "{}", String::from_utf8_lossy(bytes));
-                self.unanswered -= bytes.iter().filter(|byte| **byte == b'\n').count();
-            }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
-        }
+        let count = self.stream.read(&mut bytes).expect("a master is up");
+        assert_ne!(count, 0, "a master closed the connection");
+        let bytes = &bytes[..count];
+        assert_ne!(bytes[0], b'-', "{}", String::from_utf8_lossy(bytes));
+        self.unanswered -= bytes.iter().filter(|byte| **byte == b'\n').count();
     }
 }

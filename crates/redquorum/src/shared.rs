@@ -645,7 +645,7 @@ impl Turn<'_> {
 
 impl After {
     pub(crate) fn merge(&mut self, other: Self) {
-        // Most turns of a driver have an empty list before them: it takes the other's memory.
+        // In most turns a list is empty, and takes over the memory of the other one.
         fn append<T>(all: &mut Vec<T>, mut more: Vec<T>) {
             if all.is_empty() {
                 *all = more;

@@ -72,8 +72,8 @@ pub(crate) fn of_loss(
         let why = own.unwrap_or_else(|| by_clock(case, lease, key, ttl, by));
         // A key that no extension reached ends in its time if the clock is only as fast as the
         // allowance permits.
-        let unextended = natural < lease.span().to && supported(case, lease);
-        return (why.0 != Cause::Bug || !unextended).then_some(why);
+        let in_time = why.0 == Cause::Bug && natural < lease.span().to && supported(case, lease);
+        return (!in_time).then_some(why);
     }
     let tried = deleted.map(|deleted| deletion(deleted, "tried to delete"));
     Some(tried.unwrap_or_else(|| unclear(owner)))
