@@ -1,5 +1,5 @@
-//! Five bare sockets: one thread writes to them and waits with `poll`, without a runtime and without
-//! a client library.
+//! Five bare sockets: one thread writes to them and waits with `poll`, without a runtime and
+//! without a client library.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
