@@ -31,7 +31,7 @@ use crate::{
 /// - [`RigError::NotStopped`]: a master that is stopped still runs after the time that a
 ///   [start](Builder::within) may take.
 /// - [`RigError::NotUp`]: a master that is restarted ended, or was not ready in time.
-/// - [`RigError::NoReply`]: a command gets no reply within a second.
+/// - [`RigError::NoReply`]: a command gets no reply within five seconds.
 /// - [`RigError::NoClocks`]: the masters have no clocks of their own.
 /// - [`RigError::Clock`]: a change is impossible, or `TIME` does not return the time of the clock.
 /// - [`RigError::PowerLoss`]: the syncs were not recorded, or the file cannot be cut.

@@ -22,8 +22,9 @@ use crate::{
 /// The time between two checks of a server that starts or stops.
 const POLL: Duration = Duration::from_millis(2);
 
-/// How long a command may take. A running master answers within microseconds.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a command may take. A running master answers within microseconds, unless the machine
+/// stalls.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A server that is up answers within microseconds. A server that is silent for this long is not
 /// ours, or not up.
