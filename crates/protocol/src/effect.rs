@@ -125,20 +125,6 @@ pub enum VoteRequest {
 }
 
 impl VoteRequest {
-    /// How long the key may live from when the master receives this command, in milliseconds. 0: no
-    /// longer than without it.
-    pub const fn ttl_ms(self) -> u64 {
-        match self {
-            Self::Set { ttl_ms, .. } | Self::Keep { ttl_ms, .. } => ttl_ms,
-            Self::Certify { .. } => 0,
-        }
-    }
-
-    /// Whether it may create the key or lengthen its life, so that a clean-up is needed.
-    pub const fn creates(self) -> bool {
-        matches!(self, Self::Set { .. } | Self::Keep { .. })
-    }
-
     /// The value of the key.
     pub const fn token(self) -> Token {
         match self {

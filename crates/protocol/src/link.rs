@@ -40,7 +40,7 @@ use crate::time::{Time, nanos};
 use crate::token::Token;
 use crate::vote::{Cause, Reply};
 use crate::waiter::WaiterId;
-use crate::wire::{Command, Expect, Greeting};
+use crate::wire::{Command, Expect, Greeting, KeyEffect};
 
 mod ledger;
 mod offsets;
@@ -270,20 +270,22 @@ impl<T> Link<T> {
         if let Some(cause) = given_up.or_else(|| self.refusal(Some(token))) {
             return cx.unknown(tag, cause);
         }
-        let command = match (request, key.clone()) {
-            (VoteRequest::Set { token, ttl_ms, fair, fence }, key) => match self.marker(cx.now) {
+        let command = match request {
+            VoteRequest::Set { token, ttl_ms, fair, fence } => match self.marker(cx.now) {
                 None => Command::Set { key, token, ttl_ms, fair, fence },
                 Some(Ok(marker)) => Command::Guarded { key, token, ttl_ms, fair, fence, marker },
                 Some(Err(cause)) => return cx.unknown(tag, cause),
             },
-            (VoteRequest::Keep { token, ttl_ms, repair, fence }, key) => {
+            VoteRequest::Keep { token, ttl_ms, repair, fence } => {
                 Command::Keep { key, token, ttl_ms, repair, fence }
             }
-            (VoteRequest::Certify { token, fence }, key) => Command::Certify { key, token, fence },
+            VoteRequest::Certify { token, fence } => Command::Certify { key, token, fence },
         };
         // Enter the key before the command is queued (R5).
-        if request.creates() {
-            self.ledger.claim(cx.now, token, key, Duration::from_millis(request.ttl_ms()));
+        if let KeyEffect::Set { key, token, ttl_ms } | KeyEffect::Keep { key, token, ttl_ms } =
+            command.key_effect()
+        {
+            self.ledger.claim(cx.now, token, key.clone(), Duration::from_millis(ttl_ms));
         }
         self.write(command, Some(tag), cx);
     }

@@ -126,7 +126,10 @@ proptest! {
             let so_far = outcomes.len();
             now = time;
             claim.handle(now, input.clone(), &mut rng, &mut outcomes);
-            let opens = |outcomes: &Effect| matches!(outcomes, Effect::Send { request, .. } if request.creates());
+            let opens = |outcomes: &Effect| match outcomes {
+                Effect::Send { request, .. } => !matches!(request, VoteRequest::Certify { .. }),
+                _ => false,
+            };
             let over = match &claim {
                 Claim::Acquiring(acquire) => acquire.failure().is_some(),
                 Claim::Holding(hold) => hold.lost().is_some(),
