@@ -165,4 +165,17 @@ impl Claim {
             Self::Ended => Time::NEVER,
         }
     }
+
+    /// Whether it still tries to get a lease.
+    pub(crate) fn is_trying(&self) -> bool {
+        matches!(self, Self::Acquiring(acquire) if acquire.failure().is_none())
+    }
+
+    /// How many handles of it are out. A claim that still tries to get a lease has one.
+    pub(crate) fn handles(&self) -> u32 {
+        match self {
+            Self::Holding(hold) => hold.handles(),
+            _ => u32::from(self.is_trying()),
+        }
+    }
 }

@@ -284,7 +284,7 @@ impl<C: ClaimMachine> Client<C> {
     /// the last one gives the lease back.
     pub fn give_back(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
-        let others = matches!(&entry.state, State::Claim(claim) if handles(claim.claim()) > 1);
+        let others = matches!(&entry.state, State::Claim(claim) if claim.claim().handles() > 1);
         let next = if others || !core::mem::take(&mut entry.queued) {
             None
         } else {
@@ -306,11 +306,7 @@ impl<C: ClaimMachine> Client<C> {
         if let Some(RequestState::Extending(of) | RequestState::Reentered(of)) = self.standing(id) {
             self.give_back(of, Input::Release, cx);
         }
-        let handles = self.claim(id).map_or(0, |claim| match claim.claim() {
-            Claim::Acquiring(acquire) => u32::from(acquire.failure().is_none()),
-            Claim::Holding(hold) => hold.handles(),
-            _ => 0,
-        });
+        let handles = self.claim(id).map_or(0, |claim| claim.claim().handles());
         for _ in 0..handles {
             self.drive(id, Input::Abandon, cx);
         }
@@ -466,12 +462,5 @@ impl<C: ClaimMachine> Client<C> {
     /// The number of resources that owners hold or request, counted for each owner.
     pub fn owned_resources(&self) -> usize {
         self.owners.len()
-    }
-}
-
-fn handles(claim: &Claim) -> u32 {
-    match claim {
-        Claim::Holding(hold) => hold.handles(),
-        _ => 1,
     }
 }

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use super::{ClaimId, ClaimMachine, Client, Context, OwnerId, Refusal, State};
 use crate::acquire::Failure;
-use crate::claim::{Claim, Input};
+use crate::claim::Input;
 use crate::effect::Key;
 use crate::hold::{Extension, Hold};
 use crate::vote::Votes;
@@ -90,9 +90,7 @@ impl<C: ClaimMachine> Client<C> {
     fn is_asking(&self, id: ClaimId) -> bool {
         match self.claims.get(&id).map(|entry| &entry.state) {
             Some(State::Queued) => true,
-            Some(State::Claim(claim)) => {
-                matches!(claim.claim(), Claim::Acquiring(acquire) if acquire.failure().is_none())
-            }
+            Some(State::Claim(claim)) => claim.claim().is_trying(),
             _ => false,
         }
     }

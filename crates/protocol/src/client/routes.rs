@@ -178,8 +178,8 @@ impl<C: ClaimMachine> Client<C> {
         self.timers.set(id, entry, self.config.node_timeout, cx);
         let State::Claim(claim) = &entry.state else { return };
         let claim = claim.claim();
-        let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
-        let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
+        let holds = matches!(claim, Claim::Holding(hold) if hold.lost().is_none());
+        let (waits, ended) = (claim.is_trying(), matches!(claim, Claim::Ended));
         let owned = entry.request.reentry.is_some();
         if !waits {
             self.unsubscribe(id, cx);
@@ -189,17 +189,8 @@ impl<C: ClaimMachine> Client<C> {
         }
         if ended {
             self.forget(id, cx);
-        } else if done {
+        } else if !waits && !holds {
             self.vacate(id, cx);
         }
-    }
-}
-
-/// Whether a claim neither holds a lease nor tries to get one.
-fn is_done(claim: &Claim) -> bool {
-    match claim {
-        Claim::Acquiring(acquire) => acquire.failure().is_some(),
-        Claim::Holding(hold) => hold.lost().is_some(),
-        _ => true,
     }
 }
