@@ -4,9 +4,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Command, write_command};
+use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Drift, TOKEN_LEN, Token};
-use redquorum_redis_model::ScriptMutant;
+use redquorum_redis_model::{Request, ScriptMutant};
 
 use crate::named::named;
 
@@ -144,17 +144,19 @@ impl Mutant {
         }
     }
 
-    /// Encodes a command as the mutant does. The reply is read like one to the honest command.
-    pub fn encode(self, command: &Command, out: &mut Vec<u8>) {
-        match (self, command) {
-            (Self::PlainDel, Command::Delete { key, .. }) => write_command(out, &[b"DEL", key]),
+    /// The request that the mutant sends for a command. The reply is read like one to the command.
+    pub fn request(self, mut command: Command) -> Request {
+        match (self, &command) {
+            (Self::PlainDel, Command::Delete { key, .. }) => Request::words(&[b"DEL", key]),
             (Self::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
-                write_command(out, &[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()]);
+                Request::words(&[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()])
             }
-            _ => match self.script_mutant().filter(|script_mutant| script_mutant.is_about(command))
-            {
-                Some(script_mutant) => script_mutant.encode(command, out),
-                None => self.with_token(command).encode(out),
+            _ => match self.script_mutant().filter(|mutant| mutant.is_about(&command)) {
+                Some(script_mutant) => Request::Mutant(command, script_mutant),
+                None => {
+                    self.replace_token(&mut command);
+                    Request::Lock(command)
+                }
             },
         }
     }
@@ -198,19 +200,16 @@ impl Mutant {
         }
     }
 
-    /// The command with the value that the mutant sets for its token.
-    #[must_use]
-    pub fn with_token(self, command: &Command) -> Command {
-        let mut command = command.clone();
+    /// Replaces the token of a command by the value that the mutant sets for it.
+    fn replace_token(self, command: &mut Command) {
         if let Command::Set { token, .. }
         | Command::Guarded { token, .. }
         | Command::Keep { token, .. }
         | Command::Certify { token, .. }
-        | Command::Delete { token, .. } = &mut command
+        | Command::Delete { token, .. } = command
         {
             *token = self.on_the_wire(*token);
         }
-        command
     }
 
     /// The value that the mutant sets for a token. The machines get a fresh token in every attempt,

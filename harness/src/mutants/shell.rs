@@ -184,7 +184,7 @@ impl Shell {
 
     fn write(&mut self, node: usize, epoch: u64, command: &Command) {
         let mut bytes = Vec::new();
-        self.mutant.encode(command, &mut bytes);
+        self.mutant.request(command.clone()).encode(&mut bytes);
         if self.mutant == Mutant::SendsAgain
             && matches!(command, Command::Set { .. } | Command::Guarded { .. })
         {

@@ -190,7 +190,7 @@ impl<P: ClientProcess> World<P> {
         let class = Class::of(command.key_effect());
         let act = self.texts.act(self.mutant, &command);
         let expect = command.expect();
-        let request = words::request(self.mutant, command);
+        let request = self.mutant.request(command);
         let sent = self.now;
         let pending = Pending { number, expect, class, act, sent, duplicate: false };
         self.pass_up(id, Message { request, pending });

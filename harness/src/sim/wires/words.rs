@@ -1,4 +1,4 @@
-//! How commands of a mutant look on the wire, and what commands and replies mean for a key.
+//! What commands and replies mean for a key.
 
 use std::sync::Arc;
 
@@ -77,23 +77,6 @@ impl Tokens {
             self.oldest = (self.oldest + 1) % TOKENS;
         }
         text
-    }
-}
-
-/// Encodes a command, as the mutant does, as a request.
-pub(super) fn request(mutant: Mutant, command: Command) -> Request {
-    match (mutant, command) {
-        (Mutant::PlainDel, Command::Delete { key, .. }) => Request::words(&[b"DEL", &key]),
-        (Mutant::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
-            Request::words(&[b"PEXPIRE", &key, ttl_ms.to_string().as_bytes()])
-        }
-        (_, command) => {
-            match mutant.script_mutant().filter(|script_mutant| script_mutant.is_about(&command)) {
-                Some(script_mutant) => Request::Mutant(command, script_mutant),
-                None if mutant == Mutant::OneToken => Request::Lock(mutant.with_token(&command)),
-                None => Request::Lock(command),
-            }
-        }
     }
 }
 
