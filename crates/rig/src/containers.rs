@@ -12,12 +12,10 @@
 //!   again, before the server is up.
 //! - A method takes tens to hundreds of milliseconds.
 //! - After `kill -9` and other ends of the process without a drop, the engine keeps the containers
-//!   until the next start or [`sweep`] of any process. The name of each container has its owner,
-//!   and containers of dead processes are removed.
+//!   until the next start or [`sweep`] of any process, which removes those of dead processes.
 
 #[cfg(feature = "containers")]
 mod launch;
-mod owner;
 mod sweep;
 
 use std::{

@@ -3,13 +3,13 @@
 
 use std::{
     ffi::OsString,
-    fmt, io,
+    fmt, fs, io,
     net::{Ipv4Addr, SocketAddr},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use crate::{Builder, Process, RigError, find_server, ports, process::stat};
+use crate::{Builder, Process, RigError, find_server, ports};
 
 /// How long a server may take to stop after SIGSTOP: some milliseconds on a busy machine.
 const STANDS_STILL: Duration = Duration::from_secs(1);
@@ -127,5 +127,8 @@ impl Host for LocalServer {
 /// Whether the first thread of a process, which executes the commands in a server, is not stopped
 /// yet. If that is unknown, it counts as stopped.
 fn goes_on(pid: u32) -> bool {
-    stat(pid).is_some_and(|fields| !matches!(fields[0].as_str(), "T" | "t"))
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // "12 (a name (with) spaces) S 1 …"
+    let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
+    state.is_some_and(|state| !matches!(state, 'T' | 't'))
 }

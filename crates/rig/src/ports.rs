@@ -35,6 +35,10 @@ pub(crate) fn directory(port: u16) -> PathBuf {
 
 /// Random, so that rigs that start at the same time do not try the same ports.
 fn random_port() -> u16 {
-    let random = RandomState::new().build_hasher().finish();
-    20_000 + u16::try_from(random % 12_000).expect("less than a range of ports")
+    20_000 + u16::try_from(random() % 12_000).expect("less than a range of ports")
+}
+
+/// A number that no other call returns, also in other processes, with a probability near one.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }

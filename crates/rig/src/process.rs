@@ -186,15 +186,6 @@ impl Drop for Keeper {
     }
 }
 
-/// The fields of a process in `/proc`, from its state on: at least one. `None`: there is no such
-/// process, or the system has no `/proc`.
-pub(crate) fn stat(pid: u32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // "12 (a name (with) spaces) S 1 …"
-    let fields = stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
-    Some(fields).filter(|fields: &Vec<String>| !fields.is_empty())
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;

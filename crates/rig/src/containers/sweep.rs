@@ -1,21 +1,23 @@
-//! Containers and directories that a process left behind when it was killed. A sweep finds them by
-//! their names, and removes them once their owner is certainly dead. Called at every start.
+//! Containers and directories that a process left behind when it was killed. A sweep removes them
+//! once their owner is certainly dead. Called at every start.
 //!
 //! No code of ours runs after `kill -9`, and an engine knows nothing of processes. So the next
 //! start cleans up after the last. A guard in a container of its own would need a second image.
+//!
+//! Each container has a label with its directory on this machine, and the owner holds a lock on the
+//! directory. The system releases the lock when the owner ends, in whatever way.
 
 use std::{
-    env, fs,
+    collections::BTreeMap,
+    env,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    process,
 };
 
-use super::{
-    check_engine, docker, failed,
-    owner::{Owner, ProcessState},
-    remove,
-};
-use crate::RigError;
+use super::{check_engine, docker, failed, remove};
+use crate::{RigError, ports};
 
 /// Every container that the rig starts has it.
 pub(crate) const RIG_LABEL: &str = "redquorum.rig";
@@ -24,31 +26,42 @@ pub(crate) const DIRECTORY_LABEL: &str = "redquorum.directory";
 
 const DIRECTORY_PREFIX: &str = "redquorum-containers-";
 
-/// A directory of this machine for a set of containers. Dropping it removes it. From the first
-/// moment its name contains all that a sweep needs.
+/// A directory of this machine for a set of containers. Dropping it removes it.
 #[derive(Debug)]
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct Directory {
+    path: PathBuf,
+    /// Held until this process ends. `None`: the file system has no locks, so no sweep removes the
+    /// directory.
+    _lock: Option<File>,
+}
 
 impl Directory {
     /// Any user of a container may read the files.
     pub(crate) fn new() -> Result<Self, RigError> {
-        static COUNT: AtomicU32 = AtomicU32::new(1);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let temp = env::temp_dir();
         let temp = std::path::absolute(&temp).unwrap_or(temp);
-        let path = temp.join(format!("{DIRECTORY_PREFIX}{}-{number}", Owner::this()));
-        let doing = format!("make {}", path.display());
-        fs::create_dir(&path).map_err(|error| failed(&doing, error))?;
-        Ok(Self(path))
+        let owner = format!("{}-{}", place(), process::id());
+        loop {
+            let path = temp.join(format!("{DIRECTORY_PREFIX}{owner}-{:016x}", ports::random()));
+            let doing = format!("make {}", path.display());
+            fs::create_dir(&path).map_err(|error| failed(&doing, error))?;
+            let lock = lock(&path);
+            // A sweep that comes before the lock takes the directory for one that was left behind.
+            let is_swept =
+                lock.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+            if path.exists() && !is_swept {
+                return Ok(Self { path, _lock: lock.ok() });
+            }
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
-    /// The owner and a number, which form the names of the containers too.
+    /// A unique name, which the names of the containers contain too.
     pub(crate) fn name(&self) -> String {
-        let name = self.0.file_name().unwrap_or_default().to_string_lossy();
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         name.trim_start_matches(DIRECTORY_PREFIX).to_owned()
     }
 }
@@ -56,15 +69,50 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // A sweep removes the rest.
-        let _gone = fs::remove_dir_all(&self.0);
+        let _gone = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Where directories have the same names: the boot and the mount namespace, `BOOT-NAMESPACE`. A part
+/// is `0` on systems where all processes share it.
+fn place() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/mnt").unwrap_or_default();
+    let namespace = namespace.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
+    let parts = [boot.split('-').next().unwrap_or_default(), &namespace];
+    parts.map(|part| if part.is_empty() { "0" } else { part }).join("-")
+}
+
+/// Locks a directory until the file is closed, or its process ends.
+#[cfg(unix)]
+fn lock(directory: &Path) -> io::Result<File> {
+    use rustix::fs::{FlockOperation, flock};
+    let file = File::open(directory)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+// Masters do not start here.
+#[cfg(not(unix))]
+fn lock(_directory: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Locks a directory that was left behind. Only one with a name of this rig, because a label may
+/// contain anything.
+fn claim(directory: &Path) -> io::Result<File> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    if name.starts_with(DIRECTORY_PREFIX) {
+        lock(directory)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
     }
 }
 
 /// Removes the rig's containers whose owner is dead, and the directories that they had mounted.
 /// Returns the names of the containers. Every start does this too.
 ///
-/// Containers stay if their process lives, or cannot be seen from here (in another container, or of
-/// another user).
+/// Containers stay if their process lives, or cannot be seen from here (in another container).
 ///
 /// # Errors
 ///
@@ -73,16 +121,20 @@ impl Drop for Directory {
 /// - [`RigError::Engine`]: the engine failed to execute a request.
 pub fn sweep() -> Result<Vec<String>, RigError> {
     check_engine()?;
-    let this = Owner::this();
+    let place = place();
     let filter = format!("label={RIG_LABEL}");
     let format = format!("{{{{.Names}}}}\t{{{{.Status}}}}\t{{{{.Label \"{DIRECTORY_LABEL}\"}}}}");
     let found = docker(&["ps", "--all", "--filter", &filter, "--format", &format])
         .map_err(|why| failed("list containers", why))?;
     let mut swept = Vec::new();
+    // Held until all containers of a directory are removed.
+    let mut claims = BTreeMap::new();
     for line in found.lines() {
         let mut words = line.split('\t');
         let [name, status, directory] = [(); 3].map(|()| words.next().unwrap_or_default());
-        if !is_left(name, status, &this) {
+        let directory = PathBuf::from(directory);
+        let claim = claims.entry(directory.clone()).or_insert_with(|| claim(&directory));
+        if !is_left(&directory, claim, status, &place) {
             continue;
         }
         // If another sweep removes it at the same time, that sweep reports it.
@@ -93,57 +145,74 @@ pub fn sweep() -> Result<Vec<String>, RigError> {
             }
             _ => {}
         }
-        remove_directory(Path::new(directory), &this);
     }
     // Directories that no container names: a process was killed between the creation of both.
     for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
-        remove_directory(&entry.path(), &this);
+        claims.entry(entry.path()).or_insert_with_key(|path| claim(path));
+    }
+    for (directory, _lock) in claims.iter().filter(|(_, claim)| claim.is_ok()) {
+        let _gone = fs::remove_dir_all(directory);
     }
     Ok(swept)
 }
 
-fn is_left(name: &str, status: &str, this: &Owner) -> bool {
-    // `redquorum-OWNER-SET-NUMBER`
-    let owner = name.strip_prefix("redquorum-").and_then(|rest| rest.rsplitn(3, '-').nth(2));
-    match owner.and_then(Owner::parse).map(|owner| owner.state(this)) {
-        Some(ProcessState::Dead) => true,
-        // The rig restarts no container at a boot. A running one belongs to a machine that shares
-        // the engine with this one.
-        Some(ProcessState::Rebooted) => {
-            ["Created", "Exited", "Dead"].iter().any(|ended| status.starts_with(ended))
-        }
-        Some(ProcessState::Alive) | None => false,
+/// Whether the owner of a container is dead, given its directory and the claim to it.
+fn is_left(directory: &Path, claim: &io::Result<File>, status: &str, place: &str) -> bool {
+    match claim {
+        Ok(_) => return true,
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return false,
+        Err(_) => {}
     }
-}
-
-/// Removes only a directory with a name of this rig and a dead owner, because a label may contain
-/// anything.
-fn remove_directory(directory: &Path, this: &Owner) {
+    // A living owner has its directory, but maybe not where this process sees it.
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
-    let set = name.strip_prefix(DIRECTORY_PREFIX).and_then(|set| set.rsplit_once('-'));
-    let owner = set.and_then(|(owner, _)| Owner::parse(owner));
-    if owner.is_some_and(|owner| owner.state(this) != ProcessState::Alive) {
-        let _gone = fs::remove_dir_all(directory);
+    let owner = name.strip_prefix(DIRECTORY_PREFIX).unwrap_or_default();
+    if owner.starts_with(&format!("{place}-")) {
+        return true;
     }
+    // The rig restarts no container at a boot. A running one belongs to a machine that shares the
+    // engine with this one.
+    let boot = |place: &str| place.split('-').next().map(str::to_owned);
+    let ended = ["Created", "Exited", "Dead"].iter().any(|ended| status.starts_with(ended));
+    ended && boot(owner) != boot(place)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_directories_with_our_name_and_a_dead_owner_are_removed() {
-        let this = Owner::this();
-        let temp = env::temp_dir().join(format!("redquorum-sweep-test-{}", std::process::id()));
-        let dead = this.to_string().rsplit_once('-').unwrap().0.to_owned() + "-1";
-        let kept = ["redquorum-other".to_owned(), format!("{DIRECTORY_PREFIX}{this}-1")];
-        let gone = format!("{DIRECTORY_PREFIX}{dead}-1");
-        for name in kept.iter().chain([&gone]) {
-            fs::create_dir_all(temp.join(name)).unwrap();
-            remove_directory(&temp.join(name), &this);
-        }
-        assert!(kept.iter().all(|name| temp.join(name).exists()));
-        assert!(!temp.join(gone).exists());
+    fn only_directories_with_our_name_and_a_dead_owner_are_claimed() {
+        let living = Directory::new().unwrap();
+        assert_eq!(claim(living.path()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let temp = env::temp_dir().join(format!("redquorum-sweep-test-{}", process::id()));
+        let [ours, other] = [DIRECTORY_PREFIX, "redquorum-other-"].map(|lead| {
+            let directory = temp.join(format!("{lead}1-2-3-4"));
+            fs::create_dir_all(&directory).unwrap();
+            directory
+        });
+        assert!(claim(&ours).is_ok() && claim(&other).is_err());
         fs::remove_dir_all(temp).unwrap();
+    }
+
+    #[test]
+    fn without_its_directory_only_a_container_of_a_dead_owner_is_left() {
+        for (owner, status, expected) in [
+            // A living owner would have its directory in this place.
+            ("b-1", "Up 3 minutes", true),
+            ("b-1", "Exited (0) 2 hours ago", true),
+            // Another container of this machine.
+            ("b-2", "Exited (0) 2 hours ago", false),
+            // An earlier boot, or another machine.
+            ("a-1", "Exited (0) 2 hours ago", true),
+            ("a-1", "Created", true),
+            ("a-1", "Up 3 minutes", false),
+        ] {
+            let directory = PathBuf::from(format!("/nowhere/{DIRECTORY_PREFIX}{owner}-33-44"));
+            let found = is_left(&directory, &claim(&directory), status, "b-1");
+            assert_eq!(found, expected, "{owner}: {status}");
+        }
+        let foreign = Path::new("/nowhere/b-1-33-44");
+        assert!(!is_left(foreign, &claim(foreign), "Exited (0)", "b-1"));
+        assert!(!is_left(Path::new(""), &claim(Path::new("")), "Exited (0)", "b-1"));
     }
 }
