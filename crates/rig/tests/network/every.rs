@@ -8,7 +8,7 @@ use redquorum_rig::network::{
     Side::{self, *},
 };
 
-use crate::support::{Wire, about, ping, pong, request};
+use crate::support::{PING, PONG, Wire, about, ping, pong, request};
 
 #[test]
 fn a_fault_strikes_a_message_and_what_is_behind_it() {
@@ -25,31 +25,38 @@ fn a_fault_strikes_a_message_and_what_is_behind_it() {
     }
 }
 
-/// The rule strikes the second message of the side. Returns its bytes, and its name in reports.
+/// The rule strikes the second message of the side. Returns the bytes of this message and of the one
+/// behind it, and their names in reports.
 fn second_message(
     side: Side,
     wire: &Wire,
     [client, master]: [&mut crate::support::Half; 2],
-) -> (Vec<u8>, &'static str) {
-    let (get, value) = (request("GET k"), b"$1\r\nv\r\n".to_vec());
+) -> (Vec<u8>, [&'static str; 2]) {
+    let requests = [&request("GET k")[..], PING].concat();
     ping(client, master);
-    client.send(&get);
-    let (message, name) = if side == Replies {
-        master.gets(&get);
+    client.send(&requests);
+    let (messages, names) = if side == Replies {
+        let replies = [&b"$1\r\nv\r\n"[..], PONG].concat();
+        master.gets(&requests);
         pong(client, master);
-        master.send(&value);
-        (value, "reply 2 GET k")
+        master.send(&replies);
+        (replies, ["reply 2 GET k", "reply 3 PING"])
     } else {
-        (get, "request 2 GET k")
+        (requests, ["request 2 GET k", "request 3 PING"])
     };
-    wire.seen.wait_for(&format!("struck {name}"), 1);
-    (message, name)
+    wire.seen.wait_for(&format!("struck {}", names[0]), 1);
+    (messages, names)
 }
 
 fn waits_or_is_lost(side: Side, fault: MessageFault, end: Option<bool>) {
     println!("{fault:?} on {side:?}, and then the end {end:?}");
     let (wire, mut client, mut master, rule) = Wire::struck(about("GET", side, fault));
-    let (message, name) = second_message(side, &wire, [&mut client, &mut master]);
+    let (messages, names) = second_message(side, &wire, [&mut client, &mut master]);
+    if side == Replies {
+        wire.seen.wait_for("replied 3 PING", 1);
+    }
+    let the_other_way = if side == Requests { pong } else { ping };
+    the_other_way(&mut client, &mut master);
     let (sender, mut receiver) = if side == Requests { (client, master) } else { (master, client) };
     let sender = match end {
         Some(reset) => {
@@ -61,14 +68,20 @@ fn waits_or_is_lost(side: Side, fault: MessageFault, end: Option<bool>) {
     receiver.gets_nothing();
     wire.network.heal(rule);
     if fault == Drop {
-        wire.seen.wait_for(&format!("lost {name}"), 1);
+        for name in names {
+            wire.seen.wait_for(&format!("lost {name}"), 1);
+        }
         assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()) || side == Replies);
         receiver.is_reset();
         sender.into_iter().for_each(|mut sender| sender.is_reset());
         wire.seen.wait_for("closed", 1);
     } else {
-        receiver.gets(&message);
+        receiver.gets(&messages);
         end.into_iter().for_each(|reset| receiver.has_ended(reset));
+        if let Some(mut sender) = sender {
+            sender.send(&messages);
+            receiver.gets(&messages);
+        }
     }
 }
 
@@ -77,7 +90,7 @@ fn waits_or_is_lost(side: Side, fault: MessageFault, end: Option<bool>) {
 fn cuts(side: Side, fault: MessageFault, ends: [bool; 2]) {
     println!("{fault:?} on {side:?}");
     let (wire, mut client, mut master, rule) = Wire::struck(about("GET", side, fault));
-    let (_, name) = second_message(side, &wire, [&mut client, &mut master]);
+    let (_, [name, _]) = second_message(side, &wire, [&mut client, &mut master]);
     let mut halves: Vec<_> = [client, master].into_iter().zip(ends).collect();
     halves.iter_mut().filter(|(_, cut)| *cut).for_each(|(half, _)| half.is_reset());
     for (half, _) in halves.iter_mut().filter(|(_, cut)| !cut) {

@@ -2,21 +2,7 @@
 
 use redquorum_rig::network::{End, MessageFault::*, Rule, Side::*};
 
-use crate::support::{PING, Wire, about, both_are_reset, on, ping, pong, request};
-
-#[test]
-fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
-    let (wire, mut client, mut master, rule) = Wire::struck(about("GET", Requests, Drop));
-    client.send(&[PING, &request("GET k"), PING].concat());
-    master.gets(PING);
-    master.gets_nothing();
-    pong(&mut client, &mut master);
-    pong(&mut client, &mut master);
-    wire.seen.wait_for("lost request 2 GET k", 1);
-    wire.seen.wait_for("lost request 3 PING", 1);
-    wire.network.heal(rule);
-    both_are_reset(&mut client, &mut master);
-}
+use crate::support::{PING, Wire, both_are_reset, on, ping, pong};
 
 #[test]
 fn a_partition_loses_closes_and_new_connections_too() {

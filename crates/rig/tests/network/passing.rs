@@ -84,19 +84,23 @@ fn replies_without_a_request_have_no_command() {
 fn replies_are_matched_again_behind_resp3_pushes() {
     let (wire, mut client, mut master) = Wire::open();
     client.send(&[request("HELLO 3"), request("SUBSCRIBE a b"), request("GET k")].concat());
-    let replies = b"%1\r\n+proto\r\n:3\r\n>3\r\n+subscribe\r\n+a\r\n:1\r\n\
-        >3\r\n+message\r\n+a\r\n+x\r\n>3\r\n+subscribe\r\n+b\r\n:2\r\n$1\r\nv\r\n";
+    // The last push comes when no request waits for a reply.
+    let replies = b"%1\r\n+proto\r\n:3\r\n>3\r\n+message\r\n+a\r\n+w\r\n\
+        >3\r\n+subscribe\r\n+a\r\n:1\r\n>3\r\n+message\r\n+a\r\n+x\r\n\
+        >3\r\n+subscribe\r\n+b\r\n:2\r\n$1\r\nv\r\n>3\r\n+message\r\n+a\r\n+y\r\n";
     master.send(replies);
     client.gets(replies);
-    wire.seen.wait_for("delivered 3 GET k", 1);
+    wire.seen.wait_for("delivered 0 message a y", 1);
     assert_eq!(
         wire.seen.replied(),
         [
             "replied 1 HELLO 3",
+            "replied 0 message a w",
             "replied 2 SUBSCRIBE a b",
             "replied 0 message a x",
             "replied 0 subscribe b",
-            "replied 3 GET k"
+            "replied 3 GET k",
+            "replied 0 message a y"
         ]
     );
 }

@@ -7,36 +7,6 @@ use redquorum_rig::network::{MessageFault::*, Rule, Side::*, TrafficEvent};
 use crate::support::{PING, Wire, about, on, ping, pong, request};
 
 #[test]
-fn held_requests_wait_and_pass_in_order() {
-    let (wire, mut client, mut master, rule) = Wire::struck(about("GET", Requests, Hold));
-    client.send(&[PING, &request("GET k"), PING].concat());
-    master.gets(PING);
-    master.gets_nothing();
-    pong(&mut client, &mut master);
-    wire.network.heal(rule);
-    master.gets(&request("GET k"));
-    master.gets(PING);
-    client.send(&request("GET k"));
-    master.gets(&request("GET k"));
-}
-
-#[test]
-fn held_replies_wait_and_pass_in_order() {
-    let (wire, mut client, mut master) = Wire::open();
-    let rule = wire.network.strike(Rule { from: 2, count: Some(1), ..on(Replies, Hold) });
-    ping(&mut client, &mut master);
-    ping(&mut client, &mut master);
-    ping(&mut client, &mut master);
-    master.send(b"+1\r\n+2\r\n+3\r\n");
-    client.gets(b"+1\r\n");
-    client.gets_nothing();
-    wire.seen.wait_for("replied 3 PING", 1);
-    wire.network.heal(rule);
-    client.gets(b"+2\r\n+3\r\n");
-    wire.seen.wait_for("struck reply 2 PING", 1);
-}
-
-#[test]
 fn a_hold_keeps_new_connections_from_the_master() {
     let wire = Wire::new();
     let rule = wire.network.strike(Rule::all(Hold));
