@@ -238,12 +238,16 @@ pub(crate) enum Held {
 }
 
 impl Contender {
-    /// The number of commands that masters have answered, if the client counts them.
-    pub(crate) fn commands(&self) -> Option<u64> {
+    /// The lock of the library, which counts what it does.
+    pub(crate) fn lock(&self) -> Option<&Redlock> {
         match &self.client {
-            Client::Redquorum(lock) => Some(commands(lock)),
+            Client::Redquorum(lock) => Some(lock),
             _ => None,
         }
+    }
+
+    fn is_fenced(&self) -> bool {
+        matches!(self.kind, Kind::Fenced | Kind::Guarded)
     }
 
     pub(crate) async fn pair(&self, resource: &str) -> Pair {
@@ -265,7 +269,7 @@ impl Contender {
                 sockets.quorum_of(&set(resource, &token));
                 Held::Token(token)
             }
-            Client::Redquorum(lock) if matches!(self.kind, Kind::Fenced | Kind::Guarded) => {
+            Client::Redquorum(lock) if self.is_fenced() => {
                 let lease = lock.acquire(resource).fenced().await;
                 Held::Lease(lease.expect("it is free"))
             }
@@ -322,7 +326,9 @@ impl Contender {
             #[cfg(unix)]
             Client::Raw(_) => unreachable!("bare sockets wait for no resource"),
             Client::Redquorum(lock) => {
-                lock.acquire(resource).wait(wait).await.ok().map(Held::Lease)
+                let request = lock.acquire(resource).wait(wait);
+                let lease = if self.is_fenced() { request.fenced().await } else { request.await };
+                lease.ok().map(Held::Lease)
             }
             #[cfg(feature = "rslock")]
             Client::Rslock(manager) => {

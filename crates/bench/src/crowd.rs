@@ -18,8 +18,10 @@ use crate::worker::{self, Worker};
 /// milliseconds, and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--crowd";
 
-/// The start of the line with which a process of the crowd reports the number of its commands.
+/// The starts of the lines with which a process of the crowd reports the number of its commands, and
+/// of its leases that needed a certification round.
 const COMMANDS: &str = "commands ";
+const CERTIFIED: &str = "certified ";
 
 /// The time for which each task works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
@@ -73,12 +75,36 @@ pub(crate) fn report(masters: &Masters, crowds: &[(usize, usize)], length: Durat
     text
 }
 
-fn row(
+fn row(masters: &Masters, kind: Kind, crowd: (usize, usize), length: Duration) -> String {
+    let (lines, cpu) = run(masters, kind, crowd, length);
+    let mut counts = lines.iter().filter_map(|line| count(line, COMMANDS)).peekable();
+    let counted = counts.peek().is_some().then(|| counts.sum());
+    let leases = lines.iter().filter_map(|line| lease(line)).collect();
+    figures(leases, counted.unwrap_or_else(|| commands(masters)), cpu)
+}
+
+/// Counts how often the masters' numbers differ, so that a fenced lease needs a certification round.
+pub(crate) fn fencing(masters: &Masters, length: Duration) -> String {
+    const PROCESSES: usize = 8;
+    let (lines, _) = run(masters, Kind::Fenced, (PROCESSES, 1), length);
+    let acquired = lines.iter().filter_map(|line| lease(line)).count();
+    let certified: u64 = lines.iter().filter_map(|line| count(line, CERTIFIED)).sum();
+    assert!(acquired > 0, "no process acquired anything");
+    let share = certified as f64 * 100.0 / acquired as f64;
+    format!(
+        "### Fencing tokens: {PROCESSES} processes contend for one resource\n\n{acquired} leases in \
+         {length:?}; {certified} needed a second round: {share:.2} %"
+    )
+}
+
+/// Lets a crowd contend. Returns what its processes print, and the masters' processor time in
+/// seconds.
+fn run(
     masters: &Masters,
     kind: Kind,
     (processes, tasks): (usize, usize),
     length: Duration,
-) -> String {
+) -> (Vec<String>, f64) {
     let [tasks, millis] = [tasks.to_string(), length.as_millis().to_string()];
     let arguments = [ARGUMENT, kind.name(), &tasks, &millis];
     let start = |_| Worker::start(&arguments, &masters.urls());
@@ -89,18 +115,18 @@ fn row(
     reset_counts(masters);
     let before = cpu(masters, 1..=masters.len());
     workers.iter_mut().for_each(Worker::go_on);
-    let (mut leases, mut counted) = (Vec::new(), None);
-    for line in workers.into_iter().flat_map(Worker::finish) {
-        if let Some(number) = line.strip_prefix(COMMANDS) {
-            *counted.get_or_insert(0) += number.parse::<u64>().expect("a worker counts");
-            continue;
-        }
-        let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
-        let [asked, granted, released] = numbers[..] else { continue };
-        leases.push(Lease { asked, granted, released });
-    }
-    let commands = counted.unwrap_or_else(|| commands(masters));
-    figures(leases, commands, cpu(masters, 1..=masters.len()) - before)
+    let lines = workers.into_iter().flat_map(Worker::finish).collect();
+    (lines, cpu(masters, 1..=masters.len()) - before)
+}
+
+fn count(line: &str, name: &str) -> Option<u64> {
+    line.strip_prefix(name)?.parse().ok()
+}
+
+fn lease(line: &str) -> Option<Lease> {
+    let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+    let [asked, granted, released] = numbers[..] else { return None };
+    Some(Lease { asked, granted, released })
 }
 
 fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
@@ -136,11 +162,11 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
 
 /// Runs one process of the crowd: connects, waits for a line on its input, and prints its leases.
 pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
-    let mut known = Kind::PAIRED.iter().chain(Kind::CROWDED);
+    let mut known = Kind::PAIRED.iter().chain(Kind::CROWDED).chain(Kind::DEFENDED);
     let kind = known.find(|known| known.name() == kind).expect("a known contender");
     let contender = kind.connect(urls).await;
     worker::report("ready").await;
-    let before = contender.commands();
+    let before = contender.lock().map(crate::contender::commands);
     let end = now() + 1_000_000 * millis.parse::<u64>().unwrap_or(1_000);
     let work = |_| tokio::spawn(take_turns(contender.clone(), end));
     let running: Vec<_> = (0..tasks.parse().unwrap_or(1)).map(work).collect();
@@ -149,8 +175,9 @@ pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String])
             println!("{asked} {granted} {released}");
         }
     }
-    if let Some((after, before)) = contender.commands().zip(before) {
-        println!("{COMMANDS}{}", after - before);
+    if let Some((lock, before)) = contender.lock().zip(before) {
+        println!("{COMMANDS}{}", crate::contender::commands(lock) - before);
+        println!("{CERTIFIED}{}", lock.stats().certified);
     }
     ExitCode::SUCCESS
 }

@@ -8,7 +8,6 @@
 //! and memory.
 
 mod capacity;
-mod contend;
 mod contender;
 mod crowd;
 #[cfg(unix)]
@@ -44,9 +43,6 @@ const PARTS: [&str; 5] =
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.as_slice() {
-        [first, millis, urls @ ..] if first == contend::ARGUMENT => {
-            return on_runtime(1, contend::contend(millis, urls));
-        }
         [first, kind, tasks, millis, urls @ ..] if first == crowd::ARGUMENT => {
             return on_runtime(1, crowd::join(kind, tasks, millis, urls));
         }
@@ -117,7 +113,7 @@ fn measure(masters: &Masters, part: &str) {
     if !quick {
         scaling(&plan);
     }
-    println!("{}\n", contend::report(&masters.urls(), plan.slice * 10));
+    println!("{}\n", crowd::fencing(masters, plan.slice * 10));
     let crowds = if quick { crowd::SMALL } else { crowd::ALL };
     waiting(masters, crowds, plan.slice * 10);
     watchdog();

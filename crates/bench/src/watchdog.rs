@@ -9,6 +9,7 @@ use redquorum::{Lease, Redlock};
 
 use crate::contender::{commands, connect};
 use crate::cpu_time;
+use crate::table::quantile;
 
 /// The first argument of a run of this section alone.
 pub(crate) const ARGUMENT: &str = "--watchdog";
@@ -76,7 +77,7 @@ async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -
     let [p50, p99, max] = beside(&lock, plan.ttl / 2).await;
     let end = lock.stats();
     let text = format!(
-        "{:.0} | {:.0} | {:.2} | {:.1} | {} | {} | {p50} | {p99} | {max}",
+        "{:.0} | {:.0} | {:.2} | {:.1} | {} | {} | {p50:.0} | {p99:.0} | {max:.0}",
         extended / wall,
         answered / wall,
         100.0 * cpu / wall,
@@ -104,16 +105,15 @@ async fn take(lock: &Redlock, at: tokio::time::Instant, number: usize) -> Lease 
 }
 
 /// The durations of another caller's acquires at the same time, on the same links.
-async fn beside(lock: &Redlock, length: Duration) -> [u128; 3] {
+async fn beside(lock: &Redlock, length: Duration) -> [f64; 3] {
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < length {
         let asked = Instant::now();
         let lease = lock.acquire("bench:beside").await.expect("it is free");
-        times.push(asked.elapsed());
+        times.push(asked.elapsed().as_secs_f64() * 1e6);
         let _ = lease.release().await;
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    times.sort_unstable();
-    let quantile = |share: usize| times[(times.len() - 1) * share / 100].as_micros();
-    [quantile(50), quantile(99), quantile(100)]
+    times.sort_by(f64::total_cmp);
+    [0.5, 0.99, 1.0].map(|share| quantile(&times, share))
 }
