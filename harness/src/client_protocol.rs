@@ -203,20 +203,14 @@ named! {
 named! {
     /// Why a request to a client failed.
     pub enum FailureReason {
-        /// Another client holds the resource.
-        Taken = "taken",
-        /// Too few masters replied.
-        NoQuorum = "no-quorum",
-        /// No validity was left of the TTL.
-        Late = "late",
-        /// The lease is no longer held.
-        Lost = "lost",
-        /// The request was cancelled.
-        Cancelled = "cancelled",
-        /// The client does not support the operation.
-        Unsupported = "unsupported",
+        Taken = "taken", "another client holds the resource";
+        NoQuorum = "no-quorum", "too few masters answer";
+        Late = "late", "nothing is left of the TTL";
+        Lost = "lost", "the lease is no longer held";
+        Cancelled = "cancelled", "the request was cancelled";
+        Unsupported = "unsupported", "the client does not support it";
         /// Any other reason.
-        Error = "error",
+        Error = "error", "an error";
     }
 }
 

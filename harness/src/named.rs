@@ -1,8 +1,7 @@
 //! Enums whose values have names, for documents and for programs: one table each.
 
-/// Defines an enum from a table. A row has the documentation and the name of a value; such an enum
-/// has Serde and the JSON Schema too. Or it has the name and a description, which is also the
-/// documentation.
+/// Defines an enum from a table, with Serde and the JSON Schema. A row has the name of a value, and
+/// its documentation: as comments, or as a description that the program can print too.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -15,29 +14,6 @@ macro_rules! named {
         )]
         pub enum $type { $($(#[$doc])* #[serde(rename = $name)] $variant,)+ }
 
-        crate::named::named!(@names $type: $($variant $name)+);
-    };
-    (
-        $(#[$meta:meta])*
-        pub enum $type:ident {
-            $($(#[$doc:meta])* $variant:ident = $name:literal, $about:literal;)*
-        }
-    ) => {
-        $(#[$meta])*
-        pub enum $type {
-            $(#[doc = $about] $(#[$doc])* $variant,)*
-        }
-
-        crate::named::named!(@names $type: $($variant $name)+);
-
-        impl $type {
-            /// What it is, in a few words.
-            pub const fn about(self) -> &'static str {
-                match self { $(Self::$variant => $about,)* }
-            }
-        }
-    };
-    (@names $type:ident: $($variant:ident $name:literal)+) => {
         impl $type {
             /// All values, in the order of their definition.
             pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
@@ -51,6 +27,24 @@ macro_rules! named {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.name())
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident {
+            $($(#[$doc:meta])* $variant:ident = $name:literal, $about:literal;)+
+        }
+    ) => {
+        crate::named::named! {
+            $(#[$meta])*
+            pub enum $type { $(#[doc = $about] #[doc = ""] $(#[$doc])* $variant = $name,)+ }
+        }
+
+        impl $type {
+            /// What it is, in a few words.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about,)+ }
             }
         }
     };

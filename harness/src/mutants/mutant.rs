@@ -12,7 +12,6 @@ use crate::named::named;
 
 named! {
     /// What a mutant does wrong.
-    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
     #[non_exhaustive]
     pub enum Mutant {
         None = "none", "nothing is wrong: must pass everything";

@@ -14,25 +14,22 @@ named! {
     /// A property that the checker examines. Each text says how the property is violated.
     #[non_exhaustive]
     pub enum Property {
-        /// Two clients believe at the same moment that they hold the resource.
-        MutualExclusion = "mutual-exclusion",
-        /// A register loses an update, although the client reads it after the grant and writes it
-        /// at the end.
-        UnfencedResource = "unfenced-resource",
+        MutualExclusion = "mutual-exclusion", "Two clients believe at once that they hold";
+        /// The client reads the register after the grant, and writes it at the end.
+        UnfencedResource = "unfenced-resource", "An update is lost";
         /// A register loses an update, although clients present, read and write it under the
         /// fencing token. Or a token is not unique, or not larger than a token whose acquire had
         /// returned before.
-        FencedResource = "fenced-resource",
+        FencedResource = "fenced-resource", "Fencing tokens do not protect";
         /// A lease is granted late, promises more than the masters keep, or ends without a
         /// notification.
-        Validity = "validity",
-        /// An acquire fails or is slow, although a majority is reachable and no other client is in
-        /// the way.
+        Validity = "validity", "A lease is not what it says";
+        /// A majority is reachable, and no other client is in the way.
         Progress = "progress",
-        /// No client can acquire after all faults are healed.
-        Liveness = "liveness",
-        /// A key without a holder is left, or a client deleted another client's key.
+            "An acquire fails or is slow, or a lease ends, though nothing is in the way";
+        Liveness = "liveness", "After all faults are healed, no client can acquire";
         Hygiene = "hygiene",
+            "A key is left that no client holds, or the key of another client is deleted";
     }
 }
 
@@ -159,46 +156,36 @@ named! {
     /// `late-write`, `bug` and `unknown` are not faults.
     #[non_exhaustive]
     pub enum Cause {
-        /// A master's clock was set forward.
         ClockStep = "clock.step",
-        /// A master's clock ran faster than the drift allowance.
-        ClockRate = "clock.rate",
-        /// A master's clock jumped ahead and back.
+            "the clock of a master was set forward, so a key expired early";
+        /// The drift allowance does not cover it.
+        ClockRate = "clock.rate", "the clock of a master ran too fast, so a key expired early";
         ClockStrobe = "clock.strobe",
-        /// A master forgot keys at a restart.
-        NodeRestart = "node.restart",
-        /// An administrator ran `FLUSHALL` on a master.
-        NodeFlush = "node.flush",
-        /// A master evicted keys that have a TTL.
-        NodeEvict = "node.evict",
-        /// A master lost its power, and the data that it had not synced.
+            "the clock of a master jumped to and fro, so a key expired early";
+        NodeRestart = "node.restart", "a master restarted and forgot the keys that it had";
+        NodeFlush = "node.flush", "FLUSHALL on a master removed the keys that it had";
+        NodeEvict = "node.evict", "a master that ran out of memory evicted keys";
         NodePowerLoss = "node.power-loss",
-        /// A replica took over from a master, and lacked the data that it had not received.
-        NodeFailover = "node.failover",
-        /// An administrator set the fencing counters of masters to their end, so that the masters
-        /// grant no more.
-        NodeCounter = "node.counter",
-        /// A client's wall clock was behind: counters that masters lost began again at a smaller
-        /// number.
+            "a master lost its power, and the keys that were not on its disk";
+        NodeFailover = "node.failover", "a replica without the newest keys replaced its master";
+        /// An administrator set them there. The masters grant no more.
+        NodeCounter = "node.counter", "the fencing counters of masters are at their end";
         ClientClock = "client.clock",
-        /// The clock that measures a client's leases ran slower than the drift allowance.
-        ClientRate = "client.rate",
-        /// A client was paused between its last look at the deadline and its write.
+            "a lost fencing counter began anew from a client's wall clock that is behind";
+        /// The drift allowance does not cover it.
+        ClientRate = "client.rate", "the clock by which a client measures its leases ran too slow";
         ClientPause = "client.pause",
-        /// A request that a client sent to a register before the end of its lease arrived after it.
+            "a client was paused between its last look at the deadline and its write";
         ResourceDelay = "resource.delay",
-        /// Clients know different masters, and their quorums have none in common; or a client knows
-        /// fewer masters than its quorum.
+            "a write that a client sent in time arrived after the end of its lease";
+        /// Or a client knows fewer masters than its quorum.
         NodeLists = "node-lists",
-        /// The guard of a client has another longest TTL than that of others, so the client
-        /// distrusts masters that they marked.
-        MaxTtl = "max-ttl",
-        /// A client that was not paused wrote after its lease had ended: it did not check the
-        /// deadline.
+            "clients know different masters, and their quorums need not share one";
+        /// So a client distrusts masters that others marked.
+        MaxTtl = "max-ttl", "guards of clients have different longest TTLs";
         LateWrite = "late-write",
-        /// No fault explains the violation: a bug of the lock under test.
-        Bug = "bug",
-        /// The records do not show the cause.
-        Unknown = "unknown",
+            "a client wrote after its lease had ended, without looking at the deadline";
+        Bug = "bug", "no fault explains it: a bug of the lock under test";
+        Unknown = "unknown", "the record does not show it";
     }
 }

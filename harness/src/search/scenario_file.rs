@@ -125,21 +125,8 @@ fn comment(text: &mut String, hang: &str, prose: &str) {
 
 /// The find in one sentence.
 fn about(kind: &Kind, mutant: Mutant, scenario: &Scenario) -> String {
-    let mut about = match kind.property {
-        Some(Property::MutualExclusion) => "Two clients believe at once that they hold",
-        Some(Property::UnfencedResource) => "An update is lost",
-        Some(Property::FencedResource) => "Fencing tokens do not protect",
-        Some(Property::Validity) => "A lease is not what it says",
-        Some(Property::Progress) => {
-            "An acquire fails or is slow, or a lease ends, though nothing is in the way"
-        }
-        Some(Property::Liveness) => "After all faults are healed, no client can acquire",
-        Some(Property::Hygiene) => {
-            "A key is left that no client holds, or the key of another client is deleted"
-        }
-        None => "A client says what cannot be",
-    }
-    .to_owned();
+    let about = kind.property.map_or("A client says what cannot be", Property::about);
+    let mut about = about.to_owned();
     if mutant != Mutant::None {
         about += &format!(", with a client that {}", mutant.about());
     }

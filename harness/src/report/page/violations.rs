@@ -8,7 +8,7 @@ use super::{Run, overview};
 use crate::checker::{Observed, Violation};
 use crate::history::Window;
 use crate::report::{Ended, Entry};
-use crate::scenario::{Cause, Property, Wanted};
+use crate::scenario::{Property, Wanted};
 
 /// The largest number of violations in the list.
 const MOST_FINDINGS: usize = 20;
@@ -20,38 +20,6 @@ pub(super) struct ViolationView {
     causes: Vec<(&'static str, &'static str)>,
     expected: bool,
     lines: Vec<String>,
-}
-
-/// One sentence for each cause.
-const fn meaning(cause: Cause) -> &'static str {
-    match cause {
-        Cause::ClockStep => "the clock of a master was set forward, so a key expired early.",
-        Cause::ClockRate => "the clock of a master ran too fast, so a key expired early.",
-        Cause::ClockStrobe => "the clock of a master jumped to and fro, so a key expired early.",
-        Cause::NodeRestart => "a master restarted and forgot the keys that it had.",
-        Cause::NodeFlush => "FLUSHALL on a master removed the keys that it had.",
-        Cause::NodeEvict => "a master that ran out of memory evicted keys.",
-        Cause::NodePowerLoss => "a master lost its power, and the keys that were not on its disk.",
-        Cause::NodeFailover => "a replica without the newest keys replaced its master.",
-        Cause::NodeCounter => "the fencing counters of masters are at their end.",
-        Cause::ClientClock => {
-            "a lost fencing counter began anew from a client's wall clock that is behind."
-        }
-        Cause::ClientRate => "the clock by which a client measures its leases ran too slow.",
-        Cause::ClientPause => {
-            "a client was paused between its last look at the deadline and its write."
-        }
-        Cause::ResourceDelay => {
-            "a write that a client sent in time arrived after the end of its lease."
-        }
-        Cause::NodeLists => "clients know different masters, and their quorums need not share one.",
-        Cause::MaxTtl => "guards of clients have different longest TTLs.",
-        Cause::LateWrite => {
-            "a client wrote after its lease had ended, without looking at the deadline."
-        }
-        Cause::Bug => "no fault explains it: a bug of the lock under test.",
-        Cause::Unknown => "the record does not show it.",
-    }
 }
 
 fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
@@ -73,7 +41,7 @@ pub(super) fn views(entry: &Entry) -> (Vec<ViolationView>, usize) {
     // Mutual exclusion comes first: the other violations usually follow from it.
     findings.sort_by_key(|finding| (finding.property, finding.from));
     let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
-        let causes = finding.causes.iter().map(|cause| (cause.name(), meaning(*cause)));
+        let causes = finding.causes.iter().map(|cause| (cause.name(), cause.about()));
         ViolationView {
             property: overview::title(finding.property),
             certain: finding.seen == Observed::Violated,

@@ -10,7 +10,6 @@ use crate::search::Kind;
 
 named! {
     /// A class of failures.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Class {
         ClockStep = "clock-step", "clock set forward";
         ClockRate = "clock-rate", "clock too fast";

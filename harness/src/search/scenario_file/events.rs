@@ -93,6 +93,7 @@ fn reply(history: &History, record: &Record) -> Option<String> {
     });
     let (op, resource, with) = asked?;
     let until = deadline.map_or_else(String::new, |at| format!(", until {}", time(at)));
+    let reason = why.map_or("an error", FailureReason::about);
     Some(match (op, *ok) {
         ("acquire", true) if *handles > Some(1) => {
             format!("{client} is granted {resource} again{until}")
@@ -103,11 +104,11 @@ fn reply(history: &History, record: &Record) -> Option<String> {
         }
         ("acquire", false) if !with.is_empty() => {
             let others = with.join(" and ");
-            format!("{client} is refused {resource} together with {others}: {}", reason(*why))
+            format!("{client} is refused {resource} together with {others}: {reason}")
         }
-        ("acquire", false) => format!("{client} is refused {resource}: {}", reason(*why)),
+        ("acquire", false) => format!("{client} is refused {resource}: {reason}"),
         ("extend", true) => format!("{client} extends {resource}{until}"),
-        ("extend", false) => format!("{client} cannot extend {resource}: {}", reason(*why)),
+        ("extend", false) => format!("{client} cannot extend {resource}: {reason}"),
         ("release", _) if handles.is_some() => {
             format!("{client} gives one of its handles of {resource} back")
         }
@@ -136,18 +137,6 @@ fn granted(history: &History, by: Ns, token: Option<&Name>) -> String {
         return String::new();
     }
     format!(" by {}", named(&nodes.into_iter().collect::<Vec<_>>()))
-}
-
-fn reason(why: Option<FailureReason>) -> &'static str {
-    match why {
-        Some(FailureReason::Taken) => "it is taken",
-        Some(FailureReason::NoQuorum) => "too few masters answer",
-        Some(FailureReason::Late) => "nothing is left of the TTL",
-        Some(FailureReason::Lost) => "the lease is lost",
-        Some(FailureReason::Cancelled) => "it has given up",
-        Some(FailureReason::Unsupported) => "it has no such thing",
-        Some(FailureReason::Error) | None => "an error",
-    }
 }
 
 fn touch(client: &str, register: &str, way: AccessKind, seen: u64, version: u64) -> String {

@@ -4,7 +4,6 @@ use crate::named::named;
 
 named! {
     /// A situation.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum Goal {
         /// A lease was granted by as few masters as possible, of three or more.
