@@ -174,7 +174,8 @@ fn own(message: &str) -> Explanation {
     let word = quoted.or_else(|| what.split(' ').find(|word| word.parse::<i64>().is_ok()));
     let guessed = match word {
         Some(word) if what.contains(" is ") || what.contains("names no masters") => {
-            guess(word.split('(').next().unwrap_or(word), words_of(fix))
+            let word = word.split('(').next().unwrap_or(word);
+            guess(word, words_of(fix).filter(|known| *known != word))
         }
         _ => String::new(),
     };
