@@ -18,7 +18,6 @@ mod new;
 mod options;
 mod run;
 mod search;
-mod stage;
 mod watch;
 mod words;
 mod work;
@@ -26,9 +25,10 @@ mod work;
 pub use choose::{Chosen, Selection};
 pub use code::{Code, Tally};
 pub use options::{Backend, Format, RunOptions};
-pub use stage::ScenarioRunner;
 pub(crate) use words::{colourful, shell_word};
 pub use work::{Plan, run_all};
+
+pub use crate::real::ScenarioRunner;
 
 /// Breaks Redis masters as scenarios describe, and checks the behaviour of a lock on them.
 ///

@@ -20,7 +20,7 @@
 //! - `requests.rs`: the numbers of requests, and their replies
 //! - `player.rs`: the way of one client through its script
 //! - `faults.rs`: the times at which faults strike and are healed
-//! - `whom.rs`: the masters and processes that a fault hits
+//! - `targets.rs`: the masters and processes that a fault hits
 //! - `final_acquire.rs`, `drain.rs`: the phases `final-acquire` and `drain`
 //!
 //! The backend knows how to carry out an [`Order`]. The checker (`check`) interprets the records.

@@ -18,8 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use redquorum_rig::{Masters, clocks_supported, containers, find_server};
 
+use self::lateness::Lateness;
 use crate::history::History;
 use crate::mutants::Mutant;
 use crate::scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
@@ -28,34 +30,38 @@ use crate::sim;
 mod clock;
 mod inject;
 pub(crate) mod keys;
-pub(crate) mod lateness;
+mod lateness;
 mod received;
 mod run;
 mod start;
 mod tap;
 mod wire;
 
-/// The requested backend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What runs the masters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Choice {
-    /// Containers if they are built in and an engine answers, else processes if there is a server,
+    /// Containers if an engine answers and they are built in, else processes if there is a server,
     /// else the simulation.
     #[default]
     Auto,
-    /// The simulation, in virtual time.
+    /// The simulation, in virtual time: the same seed gives the same results, to the byte.
     Sim,
-    /// The library itself and models of masters, in virtual time.
+    /// The library itself and models of masters, in virtual time: the same seed gives the same
+    /// results.
     Library,
     /// `redis-server` processes.
     Process,
     /// Containers.
     Container,
+    /// Every available backend, with a comparison of their verdicts.
+    All,
 }
 
 /// The options of an invocation.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The requested backend.
+    /// The requested backend. [`RealBackend::prepare`] takes [`Choice::All`] for
+    /// [`Choice::Auto`].
     pub choice: Choice,
     /// The shell command of the clients. `None` means the built-in client.
     pub client: Option<String>,
@@ -86,10 +92,50 @@ impl fmt::Display for Failure {
     }
 }
 
+/// A backend that runs scenarios, several of them at once: real masters, the simulation, or a
+/// double in tests.
+pub trait ScenarioRunner: Sync {
+    /// A description of the backend, and why it was chosen.
+    fn describe(&self) -> String;
+
+    /// `process`, `container`, ….
+    fn backend(&self) -> &str;
+
+    /// Whether this backend can run a scenario.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot.
+    fn can(&self, scenario: &Scenario) -> Result<(), String>;
+
+    /// Runs one of a scenario's [runs](Scenario::runs) to its end, and reports its progress.
+    ///
+    /// # Errors
+    ///
+    /// Why it did not run to its end.
+    fn run(
+        &self,
+        scenario: &Scenario,
+        seed: u64,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<History, Failure>;
+
+    /// Whether time is virtual. Nothing is late then, and a seed gives the same history each time.
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
+    /// Starts to measure how late this machine runs what is due. The function returns the longest
+    /// delay so far. In virtual time nothing is late.
+    fn lateness(&self) -> Box<dyn Fn() -> Duration> {
+        Box::new(|| Duration::ZERO)
+    }
+}
+
 /// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
 pub struct RealBackend {
-    /// Not [`Choice::Auto`].
+    /// Neither [`Choice::Auto`] nor [`Choice::All`].
     kind: Choice,
     image: Option<String>,
     why: String,
@@ -132,12 +178,6 @@ impl RealBackend {
         self
     }
 
-    /// The backend and the reason for the choice: `redis-server 7.0.15 (/usr/bin/redis-server),
-    /// because no container engine answers`.
-    pub fn describe(&self) -> String {
-        self.why.clone()
-    }
-
     /// All backends that are available here, the simulation first, and why the others are missing.
     pub fn all(setup: &Setup) -> (Vec<Self>, Vec<String>) {
         let (mut grounds, mut missing) = (Vec::new(), Vec::new());
@@ -148,62 +188,6 @@ impl RealBackend {
             }
         }
         (grounds, missing)
-    }
-
-    /// `sim`, `library`, `process` or `container`.
-    pub fn backend(&self) -> &'static str {
-        match self.kind {
-            Choice::Sim => "sim",
-            Choice::Library => "library",
-            Choice::Process => "process",
-            Choice::Container | Choice::Auto => "container",
-        }
-    }
-
-    /// Whether time is virtual. Nothing is late then, and a seed gives the same history each time.
-    pub const fn is_virtual(&self) -> bool {
-        matches!(self.kind, Choice::Sim | Choice::Library)
-    }
-
-    /// Whether this backend can run a scenario.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot.
-    pub fn can(&self, scenario: &Scenario) -> Result<(), String> {
-        let is_real = !self.is_virtual();
-        if is_real && (needs_clocks(scenario) || needs_syncs(scenario)) {
-            clocks_supported().map_err(|error| error.to_string())?;
-        }
-        let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
-            FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
-            FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Choice::Library => {
-                Some(NO_OTHER_TIMERS)
-            }
-            FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
-            _ => None,
-        };
-        let why = scenario.faults.iter().find_map(unable);
-        why.map_or(Ok(()), |why| Err(why.to_owned()))
-    }
-
-    /// Runs one of a scenario's [runs](Scenario::runs) to its end.
-    ///
-    /// # Errors
-    ///
-    /// See [`Failure`].
-    pub fn run(
-        &self,
-        scenario: &Scenario,
-        seed: u64,
-        progress: &mut dyn FnMut(&str),
-    ) -> Result<History, Failure> {
-        self.can(scenario).map_err(Failure::Skipped)?;
-        match self.kind {
-            Choice::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
-            Choice::Library => Ok(sim::run_library(scenario, seed)),
-            _ => run::run(self, scenario, seed, progress),
-        }
     }
 
     /// Starts the masters of a scenario.
@@ -226,6 +210,65 @@ impl RealBackend {
         let builder = if syncs { builder.syncs() } else { builder };
         let builder = if replicas { builder.replicas() } else { builder };
         Ok(Arc::new(builder.start().map_err(wrong)?))
+    }
+}
+
+impl ScenarioRunner for RealBackend {
+    /// `redis-server 7.0.15 (/usr/bin/redis-server), because no container engine answers`.
+    fn describe(&self) -> String {
+        self.why.clone()
+    }
+
+    fn backend(&self) -> &str {
+        match self.kind {
+            Choice::Sim => "sim",
+            Choice::Library => "library",
+            Choice::Process => "process",
+            Choice::Container | Choice::Auto | Choice::All => "container",
+        }
+    }
+
+    fn can(&self, scenario: &Scenario) -> Result<(), String> {
+        let is_real = !self.is_virtual();
+        if is_real && (needs_clocks(scenario) || needs_syncs(scenario)) {
+            clocks_supported().map_err(|error| error.to_string())?;
+        }
+        let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
+            FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
+            FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Choice::Library => {
+                Some(NO_OTHER_TIMERS)
+            }
+            FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
+            _ => None,
+        };
+        let why = scenario.faults.iter().find_map(unable);
+        why.map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
+    fn run(
+        &self,
+        scenario: &Scenario,
+        seed: u64,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<History, Failure> {
+        self.can(scenario).map_err(Failure::Skipped)?;
+        match self.kind {
+            Choice::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
+            Choice::Library => Ok(sim::run_library(scenario, seed)),
+            _ => run::run(self, scenario, seed, progress),
+        }
+    }
+
+    fn is_virtual(&self) -> bool {
+        matches!(self.kind, Choice::Sim | Choice::Library)
+    }
+
+    fn lateness(&self) -> Box<dyn Fn() -> Duration> {
+        if self.is_virtual() {
+            return Box::new(|| Duration::ZERO);
+        }
+        let lateness = Lateness::watch();
+        Box::new(move || lateness.worst())
     }
 }
 
@@ -261,12 +304,12 @@ fn choose(setup: &Setup) -> Result<(Choice, String), Failure> {
             let what = prepare_containers(setup).map_err(Failure::Environment)?;
             Ok((Choice::Container, what))
         }
-        Choice::Auto if cfg!(not(feature = "containers")) => {
+        Choice::Auto | Choice::All if cfg!(not(feature = "containers")) => {
             processes_or_simulation(setup, "containers are not built in")
         }
         // The reason why containers are unavailable is reported, even if another backend is
         // available.
-        Choice::Auto => match prepare_containers(setup) {
+        Choice::Auto | Choice::All => match prepare_containers(setup) {
             Ok(what) => {
                 Ok((Choice::Container, format!("{what}, because a container engine answers")))
             }

@@ -6,7 +6,7 @@
 fn main() -> std::process::ExitCode {
     use redquorum_harness::checker::{Outcome, check};
     use redquorum_harness::mutants::Mutant;
-    use redquorum_harness::real::{Choice, RealBackend, Setup};
+    use redquorum_harness::real::{Choice, RealBackend, ScenarioRunner, Setup};
     use redquorum_harness::scenario::embedded_runs;
     use redquorum_harness::sim;
     use redquorum_rig::trials::{run, thrice, with_masters};

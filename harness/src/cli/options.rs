@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::Selection;
-use crate::real::Choice;
+pub use crate::real::Choice as Backend;
 
 /// The scenarios to run, the backend, and the output.
 #[derive(Clone, Debug, Default, Args)]
@@ -72,26 +72,6 @@ pub struct RunOptions {
     pub explain: bool,
 }
 
-/// What runs the masters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
-    /// Containers if an engine answers and they are built in, else processes if there is a server,
-    /// else the simulation.
-    #[default]
-    Auto,
-    /// The simulation, in virtual time: the same seed gives the same results, to the byte.
-    Sim,
-    /// The library itself and models of masters, in virtual time: the same seed gives the same
-    /// results.
-    Library,
-    /// `redis-server` processes.
-    Process,
-    /// Containers.
-    Container,
-    /// Every available backend, with a comparison of their verdicts.
-    All,
-}
-
 /// How to print what happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -102,16 +82,4 @@ pub enum Format {
     Json,
     /// As readable text, with annotations for GitHub.
     Github,
-}
-
-impl From<Backend> for Choice {
-    fn from(backend: Backend) -> Self {
-        match backend {
-            Backend::Auto | Backend::All => Self::Auto,
-            Backend::Sim => Self::Sim,
-            Backend::Library => Self::Library,
-            Backend::Process => Self::Process,
-            Backend::Container => Self::Container,
-        }
-    }
 }

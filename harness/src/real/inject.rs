@@ -51,7 +51,7 @@ pub(super) type Gates = Arc<Mutex<HashMap<RuleId, usize>>>;
 pub(super) struct Injector {
     pub(super) scenario: Scenario,
     pub(super) cluster: Arc<Masters>,
-    pub(super) network: Arc<Network>,
+    pub(super) network: Network,
     pub(super) processes: Arc<Processes>,
     /// The wall clocks of client processes that have one of their own.
     pub(super) client_clocks: BTreeMap<Name, Clock>,
@@ -59,46 +59,21 @@ pub(super) struct Injector {
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
     pub(super) signals: Sender<Signal>,
-    there: BTreeMap<usize, FaultContext>,
+    /// The faults in force.
+    pub(super) there: BTreeMap<usize, FaultContext>,
     /// When the lagging replicas were cut off.
-    lags: BTreeMap<usize, Window>,
-    clocks: BTreeMap<usize, WallClock>,
+    pub(super) lags: BTreeMap<usize, Window>,
+    pub(super) clocks: BTreeMap<usize, WallClock>,
 }
 
 /// A fault in force, with what it takes to heal it.
-#[derive(Default)]
-struct FaultContext {
+pub(super) struct FaultContext {
     nodes: Vec<usize>,
     processes: Vec<Name>,
     rules: Vec<RuleId>,
 }
 
 impl Injector {
-    pub(super) fn new(
-        scenario: &Scenario,
-        cluster: Arc<Masters>,
-        network: Arc<Network>,
-        processes: Arc<Processes>,
-        scripts: Arc<Scripts>,
-        clock: RunClock,
-        signals: Sender<Signal>,
-    ) -> Self {
-        Self {
-            scenario: scenario.clone(),
-            cluster,
-            network,
-            processes,
-            client_clocks: BTreeMap::new(),
-            scripts,
-            gates: Arc::default(),
-            clock,
-            signals,
-            there: BTreeMap::new(),
-            lags: BTreeMap::new(),
-            clocks: BTreeMap::new(),
-        }
-    }
-
     /// Sends an input to the run. The send fails only if the run is over.
     fn report(&self, input: Input) {
         drop(self.signals.send(Signal::Input(input)));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const STEP: Duration = Duration::from_millis(5);
 
 /// A thread that sleeps again and again, and notes how late it wakes up.
-pub(crate) struct Lateness {
+pub(super) struct Lateness {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
 }
@@ -26,7 +26,7 @@ struct State {
 
 impl Lateness {
     /// Starts the watching thread.
-    pub(crate) fn watch() -> Self {
+    pub(super) fn watch() -> Self {
         let state = Arc::new(State::default());
         let watched = Arc::clone(&state);
         let thread = thread::spawn(move || {
@@ -43,7 +43,7 @@ impl Lateness {
     }
 
     /// The largest delay so far.
-    pub(crate) fn worst(&self) -> Duration {
+    pub(super) fn worst(&self) -> Duration {
         Duration::from_nanos(self.state.worst_ns.load(Ordering::Relaxed))
     }
 }

@@ -18,7 +18,7 @@ use super::clock::RunClock;
 use super::inject::{Gates, Injector, Processes};
 use super::tap::Tap;
 use super::wire::Scripts;
-use super::{Failure, RealBackend, interrupted, start};
+use super::{Failure, RealBackend, ScenarioRunner, interrupted, start};
 use crate::client_protocol::{Capability, Request};
 use crate::history::{Header, History, Phase, Record};
 use crate::mutex::unpoisoned;
@@ -75,17 +75,20 @@ pub(super) fn run(
     // Set once, here. From now on, the tap reports traffic.
     let _ = started.set(clock);
 
-    let mut injector = Injector::new(
-        scenario,
-        Arc::clone(&cluster),
-        Arc::new(network),
-        Arc::clone(&processes),
+    let mut injector = Injector {
+        scenario: scenario.clone(),
+        cluster: Arc::clone(&cluster),
+        network,
+        processes: Arc::clone(&processes),
+        client_clocks,
         scripts,
+        gates,
         clock,
         signals,
-    );
-    injector.client_clocks = client_clocks;
-    injector.gates = gates;
+        there: BTreeMap::new(),
+        lags: BTreeMap::new(),
+        clocks: BTreeMap::new(),
+    };
     orchestrator.gates().into_iter().for_each(|gate| injector.carry_out(gate));
     let (asked, expected_to_die) = (BTreeMap::new(), BTreeSet::new());
     let mut run = Run { inbox, processes, asked, expected_to_die, clock, orchestrator };
