@@ -3,18 +3,13 @@
 
 use std::io::{BufRead, BufReader, Read};
 
+use super::OutputEvent;
 use crate::client_protocol::LONGEST_LINE;
 
 pub(super) struct Lines<R> {
     from: BufReader<R>,
     /// Whether the rest of the current line is to be discarded.
     skipping: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cut {
-    Line(Vec<u8>),
-    TooLong,
 }
 
 impl<R: Read> Lines<R> {
@@ -24,7 +19,7 @@ impl<R: Read> Lines<R> {
 
     /// The next line. `None` at the end. The rest after the last end of a line counts as a line. A
     /// read that fails counts as the end.
-    pub(super) fn next(&mut self) -> Option<Cut> {
+    pub(super) fn next(&mut self) -> Option<OutputEvent> {
         if std::mem::take(&mut self.skipping) {
             self.from.skip_until(b'\n').ok()?;
         }
@@ -34,14 +29,13 @@ impl<R: Read> Lines<R> {
         let _read = bounded.read_until(b'\n', &mut line);
         if line.pop_if(|last| *last == b'\n').is_some() {
             line.pop_if(|last| *last == b'\r');
-            return Some(Cut::Line(line));
+        } else if line.is_empty() {
+            return None;
+        } else if line.len() > LONGEST_LINE {
+            self.skipping = true;
+            return Some(OutputEvent::TooLong);
         }
-        self.skipping = line.len() > LONGEST_LINE;
-        match (self.skipping, line.is_empty()) {
-            (true, _) => Some(Cut::TooLong),
-            (false, true) => None,
-            (false, false) => Some(Cut::Line(line)),
-        }
+        Some(String::from_utf8(line).map_or(OutputEvent::NotUtf8, OutputEvent::Line))
     }
 }
 
@@ -60,14 +54,17 @@ pub(crate) fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn cut(bytes: &[u8]) -> Vec<Cut> {
+    fn cut(bytes: &[u8]) -> Vec<OutputEvent> {
         let mut lines = Lines::new(bytes);
         std::iter::from_fn(|| lines.next()).collect()
     }
 
+    fn line(text: &str) -> OutputEvent {
+        OutputEvent::Line(text.to_owned())
+    }
+
     #[test]
     fn lines_end_with_a_line_feed_or_with_the_input() {
-        let line = |text: &str| Cut::Line(text.as_bytes().to_vec());
         assert_eq!(cut(b"a\n\nb\r\nc"), [line("a"), line(""), line("b"), line("c")]);
         assert_eq!(cut(b""), []);
     }
@@ -76,8 +73,8 @@ mod tests {
     fn a_line_that_is_too_long_is_reported_once_and_the_next_line_is_read() {
         let mut bytes = vec![b'x'; 5 * LONGEST_LINE];
         bytes.extend_from_slice(b"\nnext\n");
-        assert_eq!(cut(&bytes), [Cut::TooLong, Cut::Line(b"next".to_vec())]);
+        assert_eq!(cut(&bytes), [OutputEvent::TooLong, line("next")]);
         bytes.truncate(2 * LONGEST_LINE);
-        assert_eq!(cut(&bytes), [Cut::TooLong]);
+        assert_eq!(cut(&bytes), [OutputEvent::TooLong]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::lines::{Cut, Lines};
+use super::lines::Lines;
 use super::{OutputEvent, ReceivedMessage};
 use crate::mutex::unpoisoned;
 
@@ -104,13 +104,8 @@ impl Shared {
 
     fn read_stdout(&self, stdout: impl Read) {
         let mut lines = Lines::new(stdout);
-        while let Some(cut) = lines.next() {
-            self.report(match cut {
-                Cut::Line(line) => {
-                    String::from_utf8(line).map_or(OutputEvent::NotUtf8, OutputEvent::Line)
-                }
-                Cut::TooLong => OutputEvent::TooLong,
-            });
+        while let Some(event) = lines.next() {
+            self.report(event);
         }
         self.change(|ended| ended.silent = true);
         if self.wait_for(ENDING, |ended| ended.exit.clone()).is_none() {

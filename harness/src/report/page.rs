@@ -13,7 +13,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
-use super::{Ended, Entry, Session, totals};
+use super::{Ended, Entry, ResultFile, Session, totals};
 use crate::checker::Outcome;
 use crate::history::History;
 use crate::scenario::Property;
@@ -49,21 +49,13 @@ pub(super) struct Run<'a> {
 }
 
 #[derive(Serialize)]
-struct Page<'a> {
-    session: SessionFields<'a>,
+struct Page {
+    session: ResultFile,
     sentence: String,
     properties: Vec<(String, &'static str)>,
     several: bool,
     runs: Vec<RunFields>,
     left_out: usize,
-}
-
-#[derive(Serialize)]
-struct SessionFields<'a> {
-    seed: u64,
-    backend: &'a str,
-    masters: &'a str,
-    harness: &'static str,
 }
 
 #[derive(Serialize)]
@@ -123,12 +115,7 @@ pub(crate) fn render(
     let drawable = |run: &&RunFields| run.body.is_none() && run.history.is_some();
     let first = entries.first().map(|entry| &entry.backend);
     let page = Page {
-        session: SessionFields {
-            seed: session.seed,
-            backend: &session.backend,
-            masters: &session.ground,
-            harness: env!("CARGO_PKG_VERSION"),
-        },
+        session: ResultFile::new(session),
         sentence: totals::sentence(entries),
         properties: Property::ALL
             .map(|property| (overview::title(property), overview::meaning(property)))

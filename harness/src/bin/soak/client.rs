@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use redquorum::{Lease, Redlock};
 use redquorum_harness::history::Ns;
 use redquorum_harness::stamp;
@@ -15,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::faults::Random;
+use crate::faults::millis;
 use crate::figures::{Line, resident};
 use crate::parent::TTL;
 
@@ -67,7 +69,7 @@ fn send(event: Event) -> Ns {
 }
 
 /// The number of contended resources.
-const HOT: u64 = 8;
+const HOT: u32 = 8;
 
 #[derive(Default)]
 struct Counts {
@@ -102,8 +104,8 @@ async fn run(task: &Task) {
             let client = Client {
                 lock,
                 counts: counts.clone(),
-                random: Random::new(seed),
-                resources: u64::from(task.resources),
+                random: StdRng::seed_from_u64(seed),
+                resources: task.resources,
             };
             tokio::spawn(client.run())
         })
@@ -176,24 +178,24 @@ fn line(locks: &[Redlock], counts: &Counts) -> Line {
 struct Client {
     lock: Redlock,
     counts: Arc<Counts>,
-    random: Random,
-    resources: u64,
+    random: StdRng,
+    resources: u32,
 }
 
 impl Client {
     async fn run(mut self) {
         while !self.counts.over.load(Relaxed) {
-            let hot = self.random.below(2) == 0;
+            let hot: bool = self.random.random();
             let most = if hot { self.resources.min(HOT) } else { self.resources };
-            let resource = format!("soak-{}", self.random.below(most));
-            let policy = match self.random.below(5) {
-                0 => self.random.millis(50),
+            let resource = format!("soak-{}", self.random.random_range(0..most));
+            let policy = match self.random.random_range(0..5) {
+                0 => millis(&mut self.random, 50),
                 _ => 2 * TTL,
             };
             match timeout(policy, self.lock.acquire(&resource)).await {
                 Ok(Ok(lease)) => self.hold(resource, lease).await,
                 // Without the pause, the client would mostly retry while masters are down.
-                Ok(Err(_)) => sleep(self.random.millis(20)).await,
+                Ok(Err(_)) => sleep(millis(&mut self.random, 20)).await,
                 Err(_) => {
                     self.counts.given_up.fetch_add(1, Relaxed);
                 }
@@ -203,7 +205,7 @@ impl Client {
 
     /// The critical section.
     async fn hold(&mut self, resource: String, lease: Lease) {
-        let section = self.random.next();
+        let section = self.random.random();
         let mut held_until = send(Event::Begin { section, resource });
         if lease.validity().is_zero() {
             send(Event::End { section, held_until });
@@ -215,24 +217,24 @@ impl Client {
                 held_until = now;
             }
         };
-        match self.random.below(1000) {
+        match self.random.random_range(0..1000) {
             0 => {
                 lease.keep_alive(TTL + TTL / 3);
                 // Sometimes longer than the TTL. The result is an error if the lease is lost.
-                drop(lease.run(sleep(self.random.millis(5_000))).await);
+                drop(lease.run(sleep(millis(&mut self.random, 5_000))).await);
             }
             // A failed or cancelled extension leaves the lease as it is.
             1..100 => {
-                sleep(self.random.millis(8)).await;
+                sleep(millis(&mut self.random, 8)).await;
                 look(&lease);
                 drop(lease.extend().await);
             }
             100..150 => drop(timeout(Duration::from_millis(1), lease.extend()).await),
-            _ => sleep(self.random.millis(8)).await,
+            _ => sleep(millis(&mut self.random, 8)).await,
         }
         look(&lease);
         send(Event::End { section, held_until });
-        match self.random.below(5) {
+        match self.random.random_range(0..5) {
             0 => drop(lease),
             1 => drop(timeout(Duration::from_micros(50), lease.release()).await),
             _ => drop(lease.release().await),

@@ -7,36 +7,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rand::RngExt as _;
+use rand::rngs::StdRng;
 use redquorum_harness::stamp;
-use redquorum_protocol::splitmix64;
 use redquorum_rig::{Masters, RigError};
 
 use crate::client::{Event, Message, Task};
 use crate::figures::Figures;
 
-/// Random choices from a seed.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        splitmix64(&mut self.0)
-    }
-
-    pub(crate) const fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn index(&mut self, count: usize) -> usize {
-        usize::try_from(self.below(count as u64)).expect("it is below a usize")
-    }
-
-    pub(crate) const fn millis(&mut self, bound: u64) -> Duration {
-        Duration::from_millis(self.below(bound))
-    }
+/// A random time below a bound.
+pub(crate) fn millis(random: &mut StdRng, bound: u64) -> Duration {
+    Duration::from_millis(random.random_range(0..bound))
 }
 
 /// The client processes.
@@ -81,9 +62,8 @@ impl Processes {
 
     /// Kills one process of the second half. Those of the first half live through the whole run, so
     /// that their memory can be measured.
-    fn kill_one(&mut self, random: &mut Random) {
-        let first = self.places.len() / 2;
-        let place = first + random.index(self.places.len() - first);
+    fn kill_one(&mut self, random: &mut StdRng) {
+        let place = random.random_range(self.places.len() / 2..self.places.len());
         end(&mut self.places[place]);
         self.places[place] = self.spawn();
     }
@@ -143,12 +123,12 @@ fn end(child: &mut Child) {
 pub(crate) fn strike(
     masters: &Masters,
     processes: &mut Processes,
-    random: &mut Random,
+    random: &mut StdRng,
     figures: &mut Figures,
 ) -> Result<(), RigError> {
-    sleep(Duration::from_millis(300) + random.millis(1200));
-    let [node, other] = [(); 2].map(|()| 1 + random.index(masters.len()));
-    match random.below(8) {
+    sleep(Duration::from_millis(300) + millis(random, 1200));
+    let [node, other] = [(); 2].map(|()| random.random_range(1..=masters.len()));
+    match random.random_range(0..8) {
         0 | 1 => {
             processes.kill_one(random);
             figures.client_kills += 1;
@@ -158,7 +138,7 @@ pub(crate) fn strike(
             for node in [node, other] {
                 masters.pause(node)?;
             }
-            sleep(random.millis(500));
+            sleep(millis(random, 500));
             for node in [node, other] {
                 masters.resume(node)?;
             }
@@ -171,7 +151,7 @@ pub(crate) fn strike(
         }
         _ => {
             masters.kill(node)?;
-            sleep(random.millis(700));
+            sleep(millis(random, 700));
             masters.restart(node)?;
             figures.master_kills += 1;
         }

@@ -39,11 +39,13 @@ mod parent {
     use std::time::{Duration, Instant};
 
     use clap::Parser;
+    use rand::SeedableRng as _;
+    use rand::rngs::StdRng;
     use redquorum_protocol::wire::{LAPSE_MS, queue_of};
     use redquorum_rig::{Masters, Persistence, RespValue, RigError};
 
     use crate::client::{self, Task};
-    use crate::faults::{Processes, Random, strike};
+    use crate::faults::{Processes, strike};
     use crate::figures::Figures;
 
     /// The TTL of a lease. After this time, nothing is left of a killed client's leases.
@@ -147,7 +149,7 @@ mod parent {
         }
         let mut figures = Figures::default();
         let mut processes = Processes::start(&task, options.processes as usize);
-        let mut random = Random::new(seed);
+        let mut random = StdRng::seed_from_u64(seed);
         let (begin, mut printed) = (Instant::now(), Instant::now());
         while begin.elapsed() < options.time {
             strike(&masters, &mut processes, &mut random, &mut figures)?;
