@@ -18,8 +18,8 @@ use crate::worker::{self, Worker};
 /// milliseconds, and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--crowd";
 
-/// The starts of the lines with which a process of the crowd reports the number of its commands, and
-/// of its leases that needed a certification round.
+/// The starts of the lines with which a process of the crowd reports the number of its commands,
+/// and of its leases that needed a certification round.
 const COMMANDS: &str = "commands ";
 const CERTIFIED: &str = "certified ";
 
@@ -83,7 +83,8 @@ fn row(masters: &Masters, kind: Kind, crowd: (usize, usize), length: Duration) -
     figures(leases, counted.unwrap_or_else(|| commands(masters)), cpu)
 }
 
-/// Counts how often the masters' numbers differ, so that a fenced lease needs a certification round.
+/// Lets processes contend for one fenced resource. Counts how often the masters' numbers differ, so
+/// that a lease needs a certification round.
 pub(crate) fn fencing(masters: &Masters, length: Duration) -> String {
     const PROCESSES: usize = 8;
     let (lines, _) = run(masters, Kind::Fenced, (PROCESSES, 1), length);
@@ -92,8 +93,8 @@ pub(crate) fn fencing(masters: &Masters, length: Duration) -> String {
     assert!(acquired > 0, "no process acquired anything");
     let share = certified as f64 * 100.0 / acquired as f64;
     format!(
-        "### Fencing tokens: {PROCESSES} processes contend for one resource\n\n{acquired} leases in \
-         {length:?}; {certified} needed a second round: {share:.2} %"
+        "### Fencing tokens: {PROCESSES} processes contend for one resource\n\n{acquired} leases \
+         in {length:?}; {certified} needed a second round: {share:.2} %"
     )
 }
 

@@ -73,8 +73,8 @@ impl Drop for Directory {
     }
 }
 
-/// Where directories have the same names: the boot and the mount namespace, `BOOT-NAMESPACE`. A part
-/// is `0` on systems where all processes share it.
+/// The place within which a path means one directory: the boot and the mount namespace, as
+/// `BOOT-NAMESPACE`. A part is `0` on systems where all processes share it.
 fn place() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/mnt").unwrap_or_default();

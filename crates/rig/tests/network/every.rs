@@ -25,8 +25,8 @@ fn a_fault_strikes_a_message_and_what_is_behind_it() {
     }
 }
 
-/// The rule strikes the second message of the side. Returns the bytes of this message and of the one
-/// behind it, and their names in reports.
+/// The rule strikes the second message of the side. Returns the bytes of this message and of the
+/// one behind it, and their names in reports.
 fn second_message(
     side: Side,
     wire: &Wire,
