@@ -104,34 +104,3 @@ impl Watch {
         self.known.iter().filter(same).count()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::token::TOKEN_LEN;
-
-    fn at(ms: u64) -> Time {
-        Time::ZERO.plus(Duration::from_millis(ms))
-    }
-
-    fn watch_of(nodes: usize) -> Watch {
-        let mut watch = Watch::default();
-        watch.open(nodes);
-        watch
-    }
-
-    fn lease(byte: u8, left_ms: u64) -> Reply {
-        Reply::Taken(Holder::Lease { token: Token::new([byte; TOKEN_LEN]), left_ms })
-    }
-
-    #[test]
-    fn keys_of_several_of_whom_none_has_a_quorum_are_not_waited_for() {
-        let mut watch = watch_of(5);
-        for (node, holder) in [1, 2, 1, 2, 3].into_iter().enumerate() {
-            watch.looked(at(0), NodeId::new(node), &lease(holder, 1_000));
-        }
-        assert_eq!(watch.earliest(3), Time::ZERO);
-        watch.looked(at(0), NodeId::new(4), &lease(1, 1_000));
-        assert_eq!(watch.earliest(3), at(1_000));
-    }
-}

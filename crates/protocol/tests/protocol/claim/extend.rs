@@ -1,7 +1,7 @@
 //! Extend: voters, repairs, gaps, and the owner that acquires what it holds.
 //! `properties/claim.rs` has losses and handles under any inputs.
 
-use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply, VoteRequest};
+use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply};
 
 use super::play::*;
 
@@ -85,39 +85,6 @@ fn an_extend_counts_only_members() {
 }
 
 #[test]
-fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_next_round_on() {
-    let mut play = Play::hold(&[Grants, Grants, Grants, Never, Never]);
-    let repairs = |play: &mut Play| -> Vec<usize> {
-        play.effects.clear();
-        play.handle(Input::extend(config(5)));
-        let asked = play.asked().into_iter();
-        let repairs =
-            asked.filter(|(_, request)| matches!(request, VoteRequest::Keep { repair: true, .. }));
-        repairs.map(|(at, _)| at).collect()
-    };
-    assert_eq!(repairs(&mut play), [3, 4]);
-    // Master 3 is silent: four positive replies, and yet no quorum.
-    play.reply_all(Extend(1), 0..2, Kept);
-    play.reply_all(Extend(1), 3..5, Created);
-    play.wake();
-    assert_eq!(play.extension(), Extension::NoQuorum);
-    assert_eq!(repairs(&mut play), []);
-    play.reply_all(Extend(2), [0, 3, 4], Kept);
-    assert_eq!(play.extension(), Extension::Extended);
-}
-
-#[test]
-fn a_shorter_ttl_binds_the_holder_before_anything_is_sent_and_whatever_comes_of_it() {
-    let mut play = Play::hold(&[Grants; 5]);
-    let short = config(5).with_ttl(100 * MS).unwrap();
-    play.handle(Input::extend(short));
-    let deadline = START.plus(short.validity());
-    assert_eq!((play.extension(), play.deadline()), (Extension::Pending, deadline));
-    (0..3).for_each(|at| play.reply(Extend(1), at, Some(unknown(at))));
-    assert_eq!((play.extension(), play.deadline()), (Extension::NoQuorum, deadline));
-}
-
-#[test]
 fn a_gap_in_the_quorum_is_not_hidden_by_keys_that_are_repaired_behind_it() {
     let mut play = Play::hold(&[Grants; 5]);
     let deadline = play.deadline();
@@ -179,21 +146,6 @@ fn a_gap_that_a_round_has_shown_is_a_loss_once_the_owner_comes_again() {
     assert_eq!((play.extension(), play.lost()), (Extension::QuorumGone, None));
     play.handle(Input::Reenter);
     assert_eq!((play.held().handles(), play.lost()), (1, Some(Loss::QuorumGone)));
-}
-
-#[test]
-fn for_an_owner_a_longer_ttl_extends_and_a_shorter_one_changes_nothing() {
-    let mut play = Play::hold(&[Grants; 3]);
-    let deadline = play.deadline();
-    for ttl in [100, 999, 1_000] {
-        play.handle(Input::prolong(config(3).with_ttl(ttl * MS).unwrap()));
-        assert_eq!((play.asked().len(), play.deadline()), (0, deadline), "{ttl}");
-    }
-    let longer = config(3).with_ttl(2_000 * MS).unwrap();
-    play.handle(Input::prolong(longer));
-    assert_eq!((play.asked().len(), play.deadline()), (3, deadline), "not before a quorum");
-    play.reply_all(Extend(1), 0..3, Kept);
-    assert_eq!(play.deadline(), START.plus(longer.validity()));
 }
 
 /// `properties/claim.rs` shows that no other end of the lease deletes its keys at once, either.

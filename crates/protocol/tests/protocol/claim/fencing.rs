@@ -227,7 +227,7 @@ fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
 }
 
 #[test]
-fn an_extension_of_a_fenced_lease_sends_its_token() {
+fn an_extension_of_a_fenced_lease_sends_its_token_and_repairs_where_no_grant_is_known() {
     let mut run = Run::start(&[Number(7), Number(7), Grant::Error]);
     assert_eq!(run.token(), Some(7));
     run.play.effects.clear();

@@ -126,6 +126,17 @@ fn a_waiter_sleeps_until_the_keys_of_a_quorum_have_expired() {
 }
 
 #[test]
+fn keys_of_several_holders_of_which_none_has_a_quorum_are_not_waited_for() {
+    let mut play = Play::subscribed(policy(Turn::First));
+    for (at, holder) in [6, 7, 6, 7, 8].into_iter().enumerate() {
+        play.look([at], held(holder, 400));
+    }
+    assert_eq!(play.claim.next_wake(), after(5), "it only pauses");
+    play.look([4], held(6, 400));
+    assert_eq!(play.claim.next_wake(), after(400));
+}
+
+#[test]
 fn a_waiter_that_a_quorum_wakes_asks_all_masters_at_once_and_no_other_does() {
     let mut play = Play::waiting(10_000);
     let before = play.claim.clone();

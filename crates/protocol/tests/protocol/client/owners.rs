@@ -75,17 +75,20 @@ fn a_request_with_a_ttl_extends_the_lease_only_if_that_moves_the_deadline_to_a_l
     let mut test = ClientTest::new();
     let lease = test.owned(ONE);
     let deadline = test.deadline(lease);
-    let shorter = test.request(ONE, Some(TTL / 2), TTL);
-    assert_eq!((test.take(shorter), test.deadline(lease)), (Some(lease), deadline));
-    assert!(test.writes_nothing());
+    for no_longer in [TTL / 2, TTL] {
+        let request = test.request(ONE, Some(no_longer), TTL);
+        assert_eq!((test.take(request), test.deadline(lease)), (Some(lease), deadline));
+        assert!(test.writes_nothing());
+    }
     let longer = test.request(ONE, Some(2 * TTL), TTL);
     assert_eq!((test.take(longer), test.look(longer).as_str()), (None, "extending"));
     test.world.events.clear();
     test.serve();
     assert!(test.has_changed(longer), "it is notified");
     assert_eq!(test.look(longer), "reentered");
-    assert_eq!((test.take(longer), test.handles(lease)), (Some(lease), 3));
-    assert!(test.deadline(lease) > deadline);
+    assert_eq!((test.take(longer), test.handles(lease)), (Some(lease), 4));
+    let validity = config().with_ttl(2 * TTL).unwrap().validity();
+    assert_eq!(test.deadline(lease), test.world.now.plus(validity));
 }
 
 #[test]

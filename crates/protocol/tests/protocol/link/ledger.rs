@@ -8,22 +8,6 @@ use redquorum_protocol::{Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState
 use super::bench::*;
 
 #[test]
-fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
-    let mut bench = Bench::connected();
-    bench.set(1, 7);
-    assert_eq!(bench.ledger(), (1, 0));
-    bench.clean_up(1, 8);
-    assert_eq!(bench.ledger(), (0, 1));
-    assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
-    bench.reply(1, Reply::Created);
-    assert_eq!(bench.link.pending_cleanups(), 1, "the answer to the SET pays nothing");
-    bench.reply(1, Reply::Deleted);
-    assert_eq!(bench.ledger(), (0, 0));
-    let effects = [LinkEffect::Reply(7, Reply::Created), LinkEffect::Reply(8, Reply::Deleted)];
-    assert_eq!(bench.look(), effects);
-}
-
-#[test]
 fn every_reply_of_the_script_completes_the_clean_up_and_no_error_does() {
     let holder = Holder::NoExpiry;
     for (reply, pending) in [

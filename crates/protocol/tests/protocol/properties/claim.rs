@@ -170,7 +170,8 @@ proptest! {
                     }
                     prop_assert!(is.handles() > 0);
                     if let Some(asked) = asked && is.extension().1 == Extension::Pending {
-                        prop_assert!(is.deadline() <= now.plus(asked), "a shorter TTL binds at once");
+                        let nearer = was.deadline().min(now.plus(asked));
+                        prop_assert_eq!(is.deadline(), nearer, "a shorter TTL binds at once");
                     }
                     if is.deadline() < was.deadline() {
                         prop_assert!(matches!(input, Input::Extend(_)), "brought nearer by no request");

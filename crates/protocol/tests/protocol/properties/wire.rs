@@ -3,9 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use redquorum_protocol::wire::{
-    Expect, Frame, Greeting, Hello, KEEP, MAX_REPLY, Skip, parse, write_command,
-};
+use redquorum_protocol::wire::{Expect, Frame, Greeting, Hello, KEEP, MAX_REPLY, Skip, parse};
 use redquorum_protocol::{Cause, Reply};
 
 /// Bytes that resemble the protocol more often than random ones would.
@@ -108,17 +106,6 @@ proptest! {
             prop_assert_eq!(parse(&bytes[..end], MAX_REPLY), Ok(None));
         }
         prop_assert_eq!(parse(&bytes, MAX_REPLY), Ok(Some((frame, bytes.len()))));
-    }
-
-    #[test]
-    fn a_command_that_is_written_is_read_as_it_was(
-        args in vec(vec(any::<u8>(), 0..40), 1..8),
-    ) {
-        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-        let mut bytes = Vec::new();
-        write_command(&mut bytes, &args);
-        let parts = args.iter().map(|arg| Frame::Bulk(arg)).collect();
-        prop_assert_eq!(parse(&bytes, usize::MAX), Ok(Some((Frame::Array(parts), bytes.len()))));
     }
 }
 
