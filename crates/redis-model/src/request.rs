@@ -42,8 +42,21 @@ impl Request {
             _ => Err(Malformed),
         });
         let words = words.collect::<Result<Vec<&[u8]>, _>>()?;
-        let request = lock(&words).unwrap_or_else(|| Self::words(&words));
+        let request = Self::of_lock(&words).unwrap_or_else(|| Self::words(&words));
         Ok(Some((request, length)))
+    }
+
+    /// The request of a lock, or of a lock whose script leaves something out, with these words.
+    pub fn of_lock(words: &[&[u8]]) -> Option<Self> {
+        let [b"EVAL", source, rest @ ..] = words else {
+            return Command::parse(words).map(Self::Lock);
+        };
+        let is_it = |it: &ScriptMutant| it.script().1.as_bytes() == *source;
+        let script_mutant = ScriptMutant::ALL.into_iter().find(is_it)?;
+        let shipped = script_mutant.script().0.sha1.as_bytes();
+        let name: [&[u8]; 2] = [b"EVALSHA", shipped];
+        let command = Command::parse(&[&name[..], rest].concat())?;
+        Some(Self::Mutant(command, script_mutant))
     }
 
     /// Appends the bytes of the request to `out`.
@@ -66,19 +79,6 @@ impl Request {
             Self::Words(words) => words.iter().map(|word| word.len() + 16).sum::<usize>() + 16,
         }
     }
-}
-
-/// The request of a lock with these words.
-fn lock(words: &[&[u8]]) -> Option<Request> {
-    let [b"EVAL", source, rest @ ..] = words else {
-        return Command::parse(words).map(Request::Lock);
-    };
-    let is_it = |it: &ScriptMutant| it.script().1.as_bytes() == *source;
-    let script_mutant = ScriptMutant::ALL.into_iter().find(is_it)?;
-    let shipped = script_mutant.script().0.sha1.as_bytes();
-    let name: [&[u8]; 2] = [b"EVALSHA", shipped];
-    let command = Command::parse(&[&name[..], rest].concat())?;
-    Some(Request::Mutant(command, script_mutant))
 }
 
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {

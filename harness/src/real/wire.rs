@@ -1,20 +1,20 @@
 //! What a command on the wire does to a key, and what its reply means, for any client in any
 //! language. `tap.rs` and the rules of the network use this.
 //!
-//! Commands of this library say it themselves ([`KeyEffect`](wire::KeyEffect)), and so do commands
-//! such as `SET … NX`. Scripts of other clients do not: this module searches their text, as seen on
-//! the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That is a guess. It suffices
-//! for compare-and-delete and compare-and-expire, of which locks consist. All other scripts are
-//! [`Act::Other`], and the checker draws no conclusions from them.
+//! Commands of this library and of its mutants say it themselves ([`KeyEffect`](wire::KeyEffect)),
+//! and so do commands such as `SET … NX`. Scripts of other clients do not: this module searches
+//! their text, as seen on the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That
+//! is a guess. It suffices for compare-and-delete and compare-and-expire, of which locks consist.
+//! All other scripts are [`Act::Other`], and the checker draws no conclusions from them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
 
 use redquorum_protocol::wire;
+use redquorum_redis_model::{Request, ScriptMutant};
 use redquorum_rig::RespValue;
 
 use crate::history::{Act, Outcome, text_of};
-use crate::mutants::ScriptMutant;
 use crate::mutex::unpoisoned;
 use crate::scenario::Class;
 
@@ -28,14 +28,8 @@ pub(super) struct Scripts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Set,
-    Keep {
-        compares: bool,
-    },
-    Delete {
-        compares: bool,
-    },
-    /// Raises a fencing counter, whatever the key holds.
-    Certify,
+    Keep { compares: bool },
+    Delete { compares: bool },
     Other,
 }
 
@@ -48,14 +42,16 @@ impl Scripts {
             return (Class::WakeUp, None);
         }
         let words = command.iter().map(Vec::as_slice).collect::<Vec<_>>();
-        if let Some(own) = wire::Command::parse(&words) {
+        let own = Request::of_lock(&words);
+        let compares = !matches!(own, Some(Request::Mutant(_, ScriptMutant::Uncompared)));
+        if let Some(Request::Lock(own) | Request::Mutant(own, _)) = own {
             let effect = own.key_effect();
             let act = Act::of(effect, |key| text_of(key), |token| text_of(token.as_bytes()));
-            return (Class::of(effect), act);
+            return (Class::of(effect), if compares { act } else { act.map(Act::uncompared) });
         }
         let act = self.act_of_another_client(command);
         let class = match act {
-            Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
+            Some(Act::Set { .. }) => Class::Acquire,
             Some(Act::Keep { .. }) => Class::Extend,
             Some(Act::Delete { .. }) => Class::Release,
             _ => Class::Any,
@@ -189,24 +185,12 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
         (Kind::Delete { compares }, Some(key), token) => {
             Act::Delete { key, token: token.filter(|_| compares) }
         }
-        (Kind::Certify, Some(key), _) => Act::Certify { key, token: None },
         (_, key, _) => Act::Other { key, command: name.into() },
     }
 }
 
 /// The effect of a script, by the commands that it runs.
 fn kind_of(text: &[u8]) -> Kind {
-    // Mutants of the library's scripts do too much for a guess: they create a key, and may have to
-    // remove it.
-    if let Some(script_mutant) = ScriptMutant::ALL
-        .into_iter()
-        .find(|script_mutant| script_mutant.script().1.as_bytes() == text)
-    {
-        return match script_mutant {
-            ScriptMutant::Uncompared => Kind::Certify,
-            ScriptMutant::Unclamped | ScriptMutant::Endless => Kind::Set,
-        };
-    }
     let text = String::from_utf8_lossy(text).to_ascii_lowercase();
     let calls = |command: &str| {
         ["'", "\""].iter().any(|quote| {
