@@ -19,9 +19,8 @@ mod skip;
 pub use command::{Command, Expect, KeyEffect};
 pub use errors::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
-pub use hello::{Greeting, Handshake, Hello, Unfit};
-pub(crate) use reply::marker;
-pub use reply::readable;
+pub use hello::{Greeting, Handshake, Hello, Unfit, is_sentinel, run_id, was_no_replica};
+pub use reply::{marker, readable};
 pub use scripts::{
     CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, QUEUE, SCRIPTS, Script, WATCH,
 };

@@ -196,8 +196,8 @@ fn kill_connection(
     trials.note(Requirement::ClientId, id.as_ref().map(|_| ()).map_err(String::clone));
     let Some(first) = visit.run_id() else { return Ok(()) };
     let second = reply(other.info())?.ok().and_then(|info| info.run_id);
-    if second.as_deref() != Some(&*first.0) {
-        let second = second.unwrap_or_else(|| "another".to_owned());
+    if second.as_ref() != Some(&first) {
+        let second = second.as_ref().map_or("another", |second| &*second.0);
         let text = format!("it reached {second}, the first one {}", first.0);
         trials.note(Requirement::OneServer, Err(text));
     } else if let Ok(id) = id {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::RunId;
+use redquorum_protocol::{RunId, wire};
 
 use super::init::Init;
 use super::permissions::Trial;
@@ -101,13 +101,16 @@ impl Visit {
         }
     }
 
-    /// Whether the master reports that it syncs every write, as a lock with a guard requires.
+    /// Whether the master reports that it syncs every write, and that it was never a replica, as a
+    /// lock with a guard requires. A replica that took over has its master's marker, but not all of
+    /// its data.
     pub(super) fn durable(&self) -> bool {
         self.settings.as_ref().is_ok_and(Settings::durable)
+            && self.info.as_ref().is_ok_and(|info| info.was_no_replica)
     }
 
     pub(super) fn run_id(&self) -> Option<RunId> {
-        self.info.as_ref().ok()?.run_id.as_deref().map(|id| RunId(id.into()))
+        self.info.as_ref().ok()?.run_id.clone()
     }
 }
 
@@ -116,8 +119,8 @@ impl Visit {
 pub(super) struct Info {
     redis: Option<String>,
     valkey: Option<String>,
-    pub(super) mode: Option<String>,
-    pub(super) run_id: Option<String>,
+    pub(super) is_sentinel: bool,
+    pub(super) run_id: Option<RunId>,
     pub(super) role: Option<String>,
     pub(super) replicas: Option<u64>,
     pub(super) maxmemory: Option<u64>,
@@ -125,6 +128,7 @@ pub(super) struct Info {
     pub(super) appends: Option<bool>,
     pub(super) cluster: bool,
     pub(super) loading: bool,
+    was_no_replica: bool,
 }
 
 impl Info {
@@ -138,8 +142,8 @@ impl Info {
         Self {
             redis: word("redis_version"),
             valkey: word("valkey_version"),
-            mode: word("redis_mode").or_else(|| word("server_mode")),
-            run_id: word("run_id").filter(|id| id.len() <= 64),
+            is_sentinel: wire::is_sentinel(text.as_bytes()),
+            run_id: wire::run_id(text.as_bytes()),
             role: word("role"),
             replicas: number("connected_slaves"),
             maxmemory: number("maxmemory"),
@@ -147,6 +151,7 @@ impl Info {
             appends: number("aof_enabled").map(|on| on != 0),
             cluster: number("cluster_enabled") == Some(1),
             loading: number("loading") == Some(1),
+            was_no_replica: wire::was_no_replica(text.as_bytes()),
         }
     }
 

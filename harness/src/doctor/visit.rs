@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, ConnectionLike, RedisError, Value};
-use redquorum_protocol::wire::Command;
+use redquorum_protocol::wire::{Command, marker};
 
 use super::server_info::{Info, Look, QueryError, Settings, Unreached, Visit, reply};
 use super::{Address, ExamineOptions, init, permissions};
@@ -111,16 +111,11 @@ impl<'a> Line<'a> {
         Ok(Settings::read(&words(&self.ask(&["CONFIG", "GET", "*append*"])?)))
     }
 
-    /// The boot marker. A marker that is no plain text becomes `?`, as in the lock.
+    /// The boot marker. A value that is no text becomes `?`, as in the lock.
     fn marker(&mut self) -> Result<Option<String>, QueryError> {
         Ok(match self.ask(&["GET", "redquorum:boot"])? {
             Value::Nil => None,
-            Value::BulkString(bytes) if bytes.is_empty() => None,
-            Value::BulkString(bytes)
-                if bytes.len() <= 256 && bytes.iter().all(|c| matches!(c, b' '..=b'~')) =>
-            {
-                Some(String::from_utf8_lossy(&bytes).into_owned())
-            }
+            Value::BulkString(bytes) => marker(&bytes).map(|marker| marker.to_string()),
             _ => Some("?".to_owned()),
         })
     }

@@ -233,20 +233,21 @@ fn field<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Whether a process was never promoted. A promoted one has its old master's replication id as its
-/// second one.
-fn was_no_replica(info: &[u8]) -> bool {
+/// Whether `INFO` is of a process that was never promoted. A promoted one has its old master's
+/// replication id as its second one.
+pub fn was_no_replica(info: &[u8]) -> bool {
     let second = field(info, "master_replid2");
     second.is_some_and(|name| !name.is_empty() && name.bytes().all(|digit| digit == b'0'))
 }
 
-/// Valkey 9 calls the field `server_mode`.
-fn is_sentinel(info: &[u8]) -> bool {
+/// Whether `INFO` is of a Sentinel. Valkey 9 calls the field `server_mode`.
+pub fn is_sentinel(info: &[u8]) -> bool {
     let mode = field(info, "redis_mode").or_else(|| field(info, "server_mode"));
     mode == Some("sentinel")
 }
 
-fn run_id(info: &[u8]) -> Option<RunId> {
+/// The identity of the process in `INFO`.
+pub fn run_id(info: &[u8]) -> Option<RunId> {
     let id = field(info, "run_id")?;
     (!id.is_empty() && id.len() <= 64).then(|| RunId(Arc::from(id)))
 }

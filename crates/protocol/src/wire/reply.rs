@@ -29,7 +29,7 @@ pub(super) fn is_forbidden_key(error: &[u8]) -> bool {
 
 /// Reads a boot marker or the value of a probation key in a form that can be shown and compared. A
 /// value that can be neither becomes `?`.
-pub(crate) fn marker(bytes: &[u8]) -> Option<Arc<str>> {
+pub fn marker(bytes: &[u8]) -> Option<Arc<str>> {
     let fits = bytes.len() <= MAX_MARKER && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let text = core::str::from_utf8(bytes).ok().filter(|_| fits).unwrap_or("?");
     (!bytes.is_empty()).then(|| Arc::from(text))

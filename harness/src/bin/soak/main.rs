@@ -41,7 +41,7 @@ mod parent {
     use clap::Parser;
     use rand::SeedableRng as _;
     use rand::rngs::StdRng;
-    use redquorum_protocol::wire::{LAPSE_MS, queue_of};
+    use redquorum_protocol::wire::{LAPSE_MS, is_queue};
     use redquorum_rig::{Masters, Persistence, RespValue, RigError};
 
     use crate::client::{self, Task};
@@ -164,9 +164,9 @@ mod parent {
         let mut keys = left(&masters, &["KEYS", "*"])?;
         // A client could not leave the queues if it was killed or its master was down. Positions
         // lapse.
-        if keys.iter().any(|key| is_queue(key)) {
+        if keys.iter().any(|key| is_queue(key.as_bytes())) {
             std::thread::sleep(Duration::from_millis(LAPSE_MS).saturating_sub(TTL));
-            keys.retain(|key| !is_queue(key));
+            keys.retain(|key| !is_queue(key.as_bytes()));
             keys.extend(left(&masters, &["KEYS", "*"])?);
         }
         figures.keys = keys;
@@ -174,11 +174,6 @@ mod parent {
         print!("{}", figures.table());
         findings.extend(figures.findings());
         Ok(findings)
-    }
-
-    /// Whether a remaining key belongs to a queue.
-    fn is_queue(key: &str) -> bool {
-        queue_of(b"").iter().any(|prefix| key.as_bytes().starts_with(prefix))
     }
 
     /// Runs the same clients, each on one master of its own: the check for overlaps must find some.

@@ -6,7 +6,7 @@ use crate::doctor::server_info::Info;
 /// Checks version, role, cluster mode and replicas.
 pub(super) fn check(info: &Info) -> Vec<Finding> {
     let mut found = vec![version(info)];
-    if info.mode.as_deref() == Some("sentinel") {
+    if info.is_sentinel {
         let fix = "give the URLs of masters: no Sentinel is one, and none must move them";
         found.push(Finding::error("role", "it is a Sentinel", fix));
         return found;

@@ -133,7 +133,8 @@ mod tests {
     fn a_marker_is_rated_as_by_the_lock() {
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
         let guard = guard.over(Fingerprint::of_name("f"));
-        let (ours, other) = ("run_id:a\r\n", "run_id:b\r\n");
+        let (ours, other) = ("run_id:a\r\n", "run_id:b\r\nmaster_replid2:00\r\n");
+        let promoted = "run_id:b\r\nmaster_replid2:6c2a\r\n";
         let of = |name| Fingerprint::of_name(name).to_string();
         let (f, g) = (format!("masters={}", of("f")), format!("masters={}", of("g")));
         let (plain, always) = (format!("a 30000 {f}"), format!("a 30000 {f} always"));
@@ -143,6 +144,8 @@ mod tests {
             (Some(&*plain), ours, false, true, Some(Level::Ok), Trust::Now),
             (Some(&*always), other, true, true, Some(Level::Ok), Trust::Now),
             (Some(&*always), other, false, true, Some(Level::Warn), Trust::Later),
+            // It took over, and does not have all of its master's data.
+            (Some(&*always), promoted, true, true, Some(Level::Warn), Trust::Later),
             (Some(&*plain), other, true, true, Some(Level::Warn), Trust::Later),
             (Some(&*else_length), ours, false, true, Some(Level::Error), Trust::Never),
             (Some(&*else_masters), ours, true, true, Some(Level::Error), Trust::Never),

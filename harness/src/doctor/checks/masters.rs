@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Fingerprint, masters_id_of, quorum};
+use redquorum_protocol::{Fingerprint, RunId, masters_id_of, quorum};
 
 use super::{clocks, marker};
 use crate::doctor::finding::Finding;
@@ -42,9 +42,9 @@ fn number(masters: usize) -> Finding {
 
 /// One server under several URLs would have several votes.
 fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
-    let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut known: Vec<(&RunId, Vec<&str>)> = Vec::new();
     for server in all {
-        let Some(id) = server.info().and_then(|info| info.run_id.as_deref()) else { continue };
+        let Some(id) = server.info().and_then(|info| info.run_id.as_ref()) else { continue };
         match known.iter_mut().find(|(other, _)| *other == id) {
             Some((_, names)) => names.push(&server.name),
             None => known.push((id, vec![&server.name])),
