@@ -10,7 +10,6 @@
 
 use std::fmt;
 use std::io::Write;
-use std::ops::Deref;
 
 use redquorum_rig::Masters;
 
@@ -79,26 +78,15 @@ struct Grant {
     /// Stamps: the time of the request, and the time at which the reply was read.
     asked: i64,
     received: i64,
-    reply: Answer,
+    reply: ClientReply,
     /// The value of the key on the masters, once a check has read it.
     value: Option<Vec<u8>>,
 }
 
-/// A client's reply. It is displayed as its text.
-#[derive(Clone)]
-struct Answer(ClientReply);
-
-impl Deref for Answer {
-    type Target = ClientReply;
-
-    fn deref(&self) -> &ClientReply {
-        &self.0
-    }
-}
-
-impl fmt::Display for Answer {
+impl fmt::Display for ClientReply {
+    /// The text of the reply, as a line of the client.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = serde_json::to_string(&self.0).map(|text| shown(&text));
+        let text = serde_json::to_string(self).map(|text| shown(&text));
         f.write_str(&text.unwrap_or("its answer".to_owned()))
     }
 }
@@ -191,13 +179,13 @@ impl Page<'_> {
 
 impl Session {
     /// Sends a request and waits for its reply.
-    fn request(&mut self, client: &str, op: Op) -> Result<Answer, Fault> {
+    fn request(&mut self, client: &str, op: Op) -> Result<ClientReply, Fault> {
         let asked = self.peer.ask(client, op)?;
         self.peer.reply(asked).map(|(reply, _)| reply)
     }
 
     /// Releases a resource.
-    fn release(&mut self, client: &str, resource: &str) -> Result<Answer, Fault> {
+    fn release(&mut self, client: &str, resource: &str) -> Result<ClientReply, Fault> {
         self.request(client, Op::Release { resource: resource.into() })
     }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::peer::Fault;
-use super::{Answer, CheckResult, OPTIONS, Session, cannot, fine, no_lease, step_op};
-use crate::client_protocol::{Capability, FailureReason, Notice, Op};
+use super::{CheckResult, OPTIONS, Session, cannot, fine, no_lease, step_op};
+use crate::client_protocol::{Capability, ClientReply, FailureReason, Notice, Op};
 use crate::stamp;
 
 /// How late a driver may report a loss on a busy machine.
@@ -64,7 +64,7 @@ fn longest(session: &Session, resource: &str) -> Result<u64, Fault> {
     Ok(keys.iter().flatten().filter_map(|key| key.ttl_ms).max().unwrap_or(0))
 }
 
-fn later(session: &Session, old: Option<i64>, reply: &Answer) -> CheckResult {
+fn later(session: &Session, old: Option<i64>, reply: &ClientReply) -> CheckResult {
     if !session.can(Capability::Deadline) {
         let valid = reply.valid_ms.unwrap_or(0);
         ensure!(

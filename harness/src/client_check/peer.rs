@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::Answer;
 use crate::client_protocol::{
     ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
@@ -119,7 +118,7 @@ impl Peer {
     }
 
     /// Waits for a reply. Returns it with the time at which it was read.
-    pub(super) fn reply(&mut self, asked: PendingRequest) -> Result<(Answer, i64), Fault> {
+    pub(super) fn reply(&mut self, asked: PendingRequest) -> Result<(ClientReply, i64), Fault> {
         self.answer_within(asked, ANSWER)
     }
 
@@ -127,10 +126,10 @@ impl Peer {
         &mut self,
         asked: PendingRequest,
         within: Duration,
-    ) -> Result<(Answer, i64), Fault> {
+    ) -> Result<(ClientReply, i64), Fault> {
         self.read_until(within, |peer| peer.replies.contains_key(&asked.id))?;
         match self.replies.get(&asked.id) {
-            Some((received, Ok(reply))) => Ok((Answer(reply.clone()), *received)),
+            Some((received, Ok(reply))) => Ok((reply.clone(), *received)),
             Some((_, Err(why))) => Err(Fault::Wrong(why.clone())),
             None => {
                 self.unanswered += 1;
