@@ -112,13 +112,12 @@ impl Violation {
     /// A certain violation, for these causes.
     fn certain(
         property: Property,
-        mut causes: Vec<Cause>,
+        causes: Vec<Cause>,
         explanation: Vec<String>,
         from: Ns,
         to: Ns,
     ) -> Self {
-        causes.sort_unstable();
-        causes.dedup();
+        let causes = maps::sorted(causes);
         Self { property, seen: Observed::Violated, explanation, causes, from, to }
     }
 
@@ -221,8 +220,7 @@ pub(crate) fn verdict(case: &Case<'_>) -> Verdict {
     if let Some(seen) = fenced.filter(|seen| **seen == Observed::Safe && !fencing::is_used(case)) {
         *seen = Observed::NotUsed;
     }
-    because.sort_unstable();
-    because.dedup();
+    let because = maps::sorted(because);
     let (outcome, differences) = outcome::of(case, &observed, &because);
     let measures = measures::of(case);
     Verdict { outcome, observed, differences, findings, because, measures }

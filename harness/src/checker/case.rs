@@ -7,7 +7,7 @@ use super::commands;
 use super::faults::{Faults, Strike};
 use super::keys::{Keys, Presence};
 use super::leases::{self, Hold, Lease};
-use super::maps::{Map, Numbers, count};
+use super::maps::{Map, Numbers, count, sorted};
 use super::pace::Paces;
 use super::requests::{self, Request};
 use super::time::MS;
@@ -234,10 +234,8 @@ fn parts(span: Window, there: &[(usize, Window)], is_right: impl Fn(usize) -> bo
     for (_, one) in there {
         edges.extend([one.from, one.to].iter().filter(|at| span.from < **at && **at < span.to));
     }
-    edges.sort_unstable();
-    edges.dedup();
     let mut parts: Vec<Window> = Vec::new();
-    for pair in edges.windows(2) {
+    for pair in sorted(edges).windows(2) {
         let piece = Window::new(pair[0], pair[1]);
         let count = there.iter().filter(|(_, one)| one.meet(piece).is_some()).count();
         if piece.is_empty() || !is_right(count) {

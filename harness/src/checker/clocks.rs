@@ -3,11 +3,10 @@
 //!
 //! If the reading of a clock is not known exactly, the functions compute both bounds.
 
-use crate::checker::maps::Map;
-
 use crate::history::{Event, Ns, Window};
 use crate::scenario::Cause;
 
+use super::maps::{Map, sorted};
 use super::time::{self, MS};
 use super::world::World;
 
@@ -206,16 +205,10 @@ fn earliest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
 
 /// When every possible clock shows `goal`, for long enough that the master has checked.
 fn latest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
-    let mut edges: Vec<Ns> = settings
-        .iter()
-        .flat_map(|setting| [setting.since.from, setting.since.to])
-        .filter(|edge| *edge > from)
-        .chain([from, Ns::MAX])
-        .collect();
-    edges.sort_unstable();
-    edges.dedup();
+    let edges = settings.iter().flat_map(|setting| [setting.since.from, setting.since.to]);
+    let edges = edges.filter(|edge| *edge > from).chain([from, Ns::MAX]);
     let mut since = None;
-    for pair in edges.windows(2) {
+    for pair in sorted(edges).windows(2) {
         let piece = Window::new(pair[0], pair[1]);
         let mut all = possible(settings)
             .filter(|(_, span)| span.meet(piece).is_some())

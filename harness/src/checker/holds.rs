@@ -9,7 +9,7 @@ use super::Case;
 use super::exclusion::named;
 use super::keys::Presence;
 use super::leases::Lease;
-use super::maps::Set;
+use super::maps::{Set, sorted};
 use super::outcome::DISTRUSTED;
 use super::requests::Request;
 use super::time::Ms;
@@ -56,7 +56,7 @@ impl<'c, 'a> Contest<'c, 'a> {
             }
         }
         let contest = |lease: &&'c Lease<'a>| {
-            let held = outer(lease);
+            let held = lease.span();
             let rivals: Vec<&Request<'_>> = acquires
                 .range((lease.resource, "")..)
                 .take_while(|((resource, _), _)| *resource == lease.resource)
@@ -170,19 +170,6 @@ fn kept(case: &Case<'_>, all: &[Contest<'_, '_>]) -> Option<String> {
         all.len(),
         n.saturating_sub(least)
     ))
-}
-
-/// The whole time in which a client may have believed in its lease.
-fn outer(lease: &Lease<'_>) -> Window {
-    let holds = lease.holds.iter().map(|hold| hold.outer);
-    holds.reduce(Window::and_what_is_between).unwrap_or(lease.start)
-}
-
-fn sorted(nodes: impl Iterator<Item = usize>) -> Vec<usize> {
-    let mut nodes: Vec<usize> = nodes.collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes
 }
 
 /// Whether no acquire was granted at all.

@@ -7,7 +7,7 @@ use crate::history::{Event, Ns, Phase, Record, Window};
 
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
-use super::maps::{Map, count};
+use super::maps::{Map, count, sorted};
 use super::requests::{Reply, Request};
 use super::time;
 use super::world::World;
@@ -166,10 +166,7 @@ impl<'a> Lease<'a> {
     /// The masters that certainly granted the lease.
     pub(crate) fn masters(&self, keys: &Keys<'a>) -> Vec<usize> {
         let granted = self.keys(keys).filter(|key| key.granted && key.sure);
-        let mut masters: Vec<usize> = granted.map(|key| key.node).collect();
-        masters.sort_unstable();
-        masters.dedup();
-        masters
+        sorted(granted.map(|key| key.node))
     }
 
     /// How many masters granted the lease: for certain, or including masters that never replied.

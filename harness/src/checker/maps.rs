@@ -33,6 +33,14 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// The values in their order, each once.
+pub(crate) fn sorted<T: Ord>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut values: Vec<T> = values.into_iter().collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
 /// How many different masters there are among these.
 pub(crate) fn count(nodes: impl Iterator<Item = usize>) -> usize {
     let mut few: u64 = 0;

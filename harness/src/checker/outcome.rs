@@ -4,15 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::client_protocol::FailureReason;
-use crate::history::{Event, Ns, Phase, Record};
+use crate::history::{Event, Phase, Record};
 use crate::scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
 
 use super::requests::{Reply, Request};
-use super::time::{self, MS, Ms};
+use super::time::{self, Ms, SKEW};
 use super::{Case, Observed, Outcome, overtaken};
-
-/// Two readings of the same clock may appear in the wrong order by up to this much.
-const SKEW: Ns = MS;
 
 /// The deviations from the expectation.
 #[derive(Default)]

@@ -53,7 +53,7 @@ pub(crate) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Violation> {
 pub(crate) fn fenced(case: &Case<'_>, causes: &[Cause]) -> Vec<Violation> {
     let finding = |loss: &Loss<'_>| {
         let causes = if causes.is_empty() { vec![Cause::Unknown] } else { causes.to_vec() };
-        loss.violation(Property::FencedResource, loss.explanation(), causes)
+        loss.violation(Property::FencedResource, causes)
     };
     losses(case, true).iter().map(finding).collect()
 }
@@ -114,8 +114,8 @@ impl Loss<'_> {
         lines
     }
 
-    fn violation(&self, property: Property, lines: Vec<String>, causes: Vec<Cause>) -> Violation {
-        Violation::certain(property, causes, lines, self.write.read, self.write.at)
+    fn violation(&self, property: Property, causes: Vec<Cause>) -> Violation {
+        Violation::certain(property, causes, self.explanation(), self.write.read, self.write.at)
     }
 }
 
@@ -136,16 +136,15 @@ fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Violation {
         causes.extend(lost.iter().flat_map(between));
     }
     if !causes.is_empty() {
-        return loss.violation(Property::UnfencedResource, loss.explanation(), causes);
+        return loss.violation(Property::UnfencedResource, causes);
     }
     let writes = lost.iter().rev().chain([&write]);
     let mut reasons: Vec<Reason> = writes.filter_map(|one| outside(case, *one)).collect();
     if reasons.is_empty() {
         reasons.push((Cause::Unknown, "nothing on record says why both could write".to_owned()));
     }
-    let (causes, lines): (Vec<_>, Vec<_>) = reasons.into_iter().unzip();
-    let lines = [loss.explanation(), lines].concat();
-    loss.violation(Property::UnfencedResource, lines, causes)
+    let lines = loss.explanation();
+    Violation::explained(Property::UnfencedResource, lines, reasons, write.read, write.at)
 }
 
 /// Why a client wrote when it no longer counted on a lease.

@@ -7,6 +7,8 @@ pub(crate) use crate::units::nanos as of;
 
 /// A millisecond.
 pub(crate) const MS: Ns = 1_000_000;
+/// Two readings of the same clock may appear in the wrong order by up to this much.
+pub(crate) const SKEW: Ns = MS;
 
 pub(crate) fn of_ms(ms: u64) -> Ns {
     Ns::try_from(ms).unwrap_or(Ns::MAX).saturating_mul(MS)

@@ -15,7 +15,7 @@ use super::keys::Presence;
 use super::leases::{Ending, Extension, Lease};
 use super::maps::{Numbers, count};
 use super::requests::Request;
-use super::time::{MS, Ms, short};
+use super::time::{MS, Ms, SKEW, short};
 use super::{Case, Violation};
 
 /// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
@@ -23,8 +23,6 @@ use super::{Case, Violation};
 const SHORT: Ns = MS;
 /// The owner must be notified of the end within this time after the deadline.
 const NOTIFIED_WITHIN: Ns = 250 * MS;
-/// Two readings of the same clock may appear in the wrong order by up to this much.
-const SKEW: Ns = MS;
 
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings: Vec<Violation> =
