@@ -16,7 +16,10 @@
 //! - `actors.rs`: pauses and deaths of processes
 //! - `process.rs`: the kinds of client processes; `library.rs`: the library itself
 
+use std::hash::Hasher;
 use std::time::Duration;
+
+use rustc_hash::FxHasher;
 
 use crate::history::History;
 use crate::mutants::Mutant;
@@ -91,27 +94,13 @@ fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64) -> History {
 /// Hashes the whole history, to the byte. Two runs of one scenario from one seed have the same
 /// hash.
 pub fn trace_hash(history: &History) -> u64 {
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    match history.write(&mut hash) {
-        Ok(()) => hash.0,
-        Err(error) => unreachable!("a hash takes everything: {error}"),
+    let mut bytes = Vec::new();
+    if let Err(error) = history.write(&mut bytes) {
+        unreachable!("memory takes everything: {error}");
     }
-}
-
-/// FNV-1a over all bytes that are written to it.
-struct Fnv(u64);
-
-impl std::io::Write for Fnv {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    let mut hash = FxHasher::default();
+    hash.write(&bytes);
+    hash.finish()
 }
 
 impl<P: ClientProcess> World<P> {

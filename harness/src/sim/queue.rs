@@ -8,13 +8,7 @@ use super::world::Instant;
 /// slower.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    all: Vec<Entry<T>>,
-}
-
-#[derive(Clone, Debug)]
-struct Entry<T> {
-    at: Instant,
-    thing: T,
+    all: Vec<(Instant, T)>,
 }
 
 impl<T> Queue<T> {
@@ -22,62 +16,38 @@ impl<T> Queue<T> {
         Self { all: Vec::new() }
     }
 
-    pub(super) fn enter(&mut self, at: Instant, thing: T) {
-        let later = |entry: &Entry<T>| entry.at > at;
+    pub(super) fn enter(&mut self, at: Instant, event: T) {
         // An event that was entered earlier comes first at the same time, so it lies behind in the
         // list.
-        let mut place = self.all.len();
-        for _ in 0..NEAR {
-            if place == 0 || later(&self.all[place - 1]) {
-                break;
-            }
-            place -= 1;
-        }
-        if place > 0 && !later(&self.all[place - 1]) {
-            place = self.all[..place].partition_point(later);
-        }
-        self.all.insert(place, Entry { at, thing });
+        let place = self.all.partition_point(|(other, _)| *other > at);
+        self.all.insert(place, (at, event));
     }
 
     /// Takes the next event, with its time.
     pub(super) fn next(&mut self) -> Option<(Instant, T)> {
-        self.all.pop().map(|entry| (entry.at, entry.thing))
+        self.all.pop()
     }
 }
-
-/// The place is searched linearly among so many of the next events.
-const NEAR: usize = 16;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn events_at_the_same_time_keep_their_order() {
-        let mut queue = Queue::new();
-        for (at, thing) in [(5, 'c'), (1, 'a'), (5, 'd'), (3, 'b'), (5, 'e')] {
-            queue.enter(at, thing);
-        }
-        let mut order = String::new();
-        while let Some((at, thing)) = queue.next() {
-            order.push(thing);
-            if thing == 'b' {
-                queue.enter(at, 'x');
-            }
-        }
-        assert_eq!(order, "abxcde");
-    }
-
-    #[test]
-    fn much_is_kept_in_order_too() {
+    fn events_come_in_order_of_time_and_at_the_same_time_as_they_were_entered() {
         let mut queue = Queue::new();
         for number in 0..1000_u64 {
             queue.enter(number * 7919 % 101, number);
         }
-        let mut last = (0, 0);
+        let (mut last, mut count) = ((0, 0), 0);
         while let Some(next) = queue.next() {
-            assert!(last.0 < next.0 || last.0 == next.0 && last.1 <= next.1, "{last:?} {next:?}");
-            last = next;
+            assert!(last < next || count == 0, "{last:?} {next:?}");
+            // An event that is entered at the present comes behind all others of the present.
+            if next.1 == 500 {
+                queue.enter(next.0, 1000);
+            }
+            (last, count) = (next, count + 1);
         }
+        assert_eq!(count, 1001);
     }
 }
