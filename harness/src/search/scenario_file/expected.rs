@@ -1,10 +1,8 @@
 //! The expectation of a find for another run: what was seen, limited to what shows from other seeds
 //! too.
 
-use std::collections::BTreeMap;
-
-use crate::checker::{Observed, Outcome, Verdict, check};
-use crate::history::{Event, History, Phase};
+use crate::checker::{Observed, Outcome, Request, Verdict, check, prepare};
+use crate::history::History;
 use crate::mutants::Mutant;
 use crate::scenario::{Acquires, Expect, Property, Scenario, Wanted};
 use crate::sim;
@@ -14,37 +12,32 @@ const SEEDS: u64 = 5;
 
 /// The expectation of a run with honest clients, and whether it holds from other seeds too.
 pub(super) fn of(scenario: &Scenario, seed: u64) -> (Expect, bool) {
-    let runs = runs(scenario, seed);
-    let Some((history, verdict)) = runs.first() else { return (Expect::default(), false) };
-    let mut expect = properties(verdict);
-    let granted = |history: &History, id: &str| {
-        acquires(history).get(id).is_some_and(|(granted, _)| *granted > 0)
-    };
-    let refused =
-        |history: &History, id: &str| acquires(history).get(id).is_some_and(|of| of.0 == 0);
-    for client in &history.header.scenario.clients {
-        let id = client.id.as_str();
-        if runs.iter().all(|(history, _)| granted(history, id)) {
-            expect.acquires.insert(id.to_owned(), Acquires::Granted);
-        } else if runs.iter().all(|(history, _)| refused(history, id)) {
-            expect.acquires.insert(id.to_owned(), Acquires::Refused);
+    let run = |seed| sim::run(scenario, seed, Mutant::None);
+    let mut runs: Vec<History> = (seed..seed + SEEDS).map(run).collect();
+    let mut expect = properties(&check(&runs[0]));
+    for client in &scenario.clients {
+        let mut results = runs.iter().map(|history| granted(history, &client.id));
+        let first = results.next().flatten();
+        if let Some(first) = first.filter(|first| results.all(|other| other == Some(*first))) {
+            let acquires = if first { Acquires::Granted } else { Acquires::Refused };
+            expect.acquires.insert(client.id.to_string(), acquires);
         }
     }
-    let steady = comes_out(scenario, seed, &expect, SEEDS);
+    let steady = come_out(&mut runs, &expect);
     // An expectation that holds only from this seed must at least be right there.
-    if !steady && !comes_out(scenario, seed, &expect, 1) {
+    if !steady && !come_out(&mut runs[..1], &expect) {
         expect.acquires.clear();
     }
     (expect, steady)
 }
 
-fn runs(scenario: &Scenario, seed: u64) -> Vec<(History, Verdict)> {
-    let run = |seed| {
-        let history = sim::run(scenario, seed, Mutant::None);
-        let verdict = check(&history);
-        (history, verdict)
-    };
-    (seed..seed + SEEDS).map(run).collect()
+/// Whether an acquire of a client was granted before the healing phase; none: no acquire was
+/// answered.
+fn granted(history: &History, client: &str) -> Option<bool> {
+    prepare(history, |case| {
+        let own = case.requests.iter().filter(|it| it.client == client && it.is_acquire_of_run());
+        own.filter_map(Request::ok).reduce(|one, other| one || other)
+    })
 }
 
 fn properties(verdict: &Verdict) -> Expect {
@@ -68,34 +61,10 @@ fn properties(verdict: &Verdict) -> Expect {
     expect
 }
 
-/// How many acquires of each client were granted, and how many were answered, before the healing
-/// phase.
-fn acquires(history: &History) -> BTreeMap<&str, (u32, u32)> {
-    let mut open = BTreeMap::new();
-    let mut all: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
-    for record in &history.records {
-        match &record.event {
-            Event::Phase { phase: Phase::FinalAcquire } => break,
-            Event::Requested { id, op, client, .. } if op == "acquire" => {
-                open.insert(*id, client.as_str());
-            }
-            Event::Replied { id, ok, .. } => {
-                if let Some(client) = open.get(id) {
-                    let of = all.entry(client).or_default();
-                    of.0 += u32::from(*ok);
-                    of.1 += 1;
-                }
-            }
-            _ => {}
-        }
-    }
-    all
-}
-
-fn comes_out(scenario: &Scenario, seed: u64, expect: &Expect, seeds: u64) -> bool {
-    let scenario = Scenario { expect: expect.clone(), ..scenario.clone() };
-    (seed..seed + seeds).all(|seed| {
-        let verdict = check(&sim::run(&scenario, seed, Mutant::None));
-        verdict.outcome == Outcome::AsExpected
+/// Whether runs come out as expected.
+fn come_out(runs: &mut [History], expect: &Expect) -> bool {
+    runs.iter_mut().all(|history| {
+        history.header.scenario.expect = expect.clone();
+        check(history).outcome == Outcome::AsExpected
     })
 }
