@@ -111,35 +111,12 @@ pub(crate) struct Process<K: Conduct> {
     effects: Vec<ClientEffect>,
 }
 
-/// The context of one input: the clocks, the random source, and the list of effects.
+/// The context of one input: the clocks, the random source with the hint of the wall clock, and the
+/// list of effects.
 pub(crate) struct InputContext<'a> {
     pub(crate) clocks: Clocks,
     pub(crate) rng: &'a mut dyn Rng,
     pub(crate) out: &'a mut Vec<ProcessEffect>,
-}
-
-/// The random source of a process, plus the hint from its wall clock.
-struct HintedRng<'a> {
-    wall: Time,
-    rng: &'a mut dyn Rng,
-}
-
-impl Rng for HintedRng<'_> {
-    fn token(&mut self) -> Token {
-        self.rng.token()
-    }
-
-    fn hint(&mut self) -> u64 {
-        self.wall.as_nanos() / 1000
-    }
-
-    fn pause(&mut self, attempt: u32) -> Duration {
-        self.rng.pause(attempt)
-    }
-
-    fn random(&mut self) -> u64 {
-        self.rng.random()
-    }
 }
 
 impl InputContext<'_> {
@@ -334,9 +311,8 @@ impl<K: Conduct> Process<K> {
         around: &mut InputContext<'_>,
         act: impl FnOnce(&mut Client<K::Claim>, &mut Context<'_, K::Claim>) -> R,
     ) -> R {
-        let mut rng = HintedRng { wall: around.clocks.wall, rng: around.rng };
         let clocks = around.clocks.into();
-        let mut cx = Context { clocks, rng: &mut rng, out: &mut self.effects };
+        let mut cx = Context { clocks, rng: around.rng, out: &mut self.effects };
         act(&mut self.client, &mut cx)
     }
 

@@ -32,12 +32,11 @@ pub(crate) struct MutantClaim {
     acknowledged: (u32, NodeSet),
 }
 
-/// The random numbers of a claim, and the hint from its process's wall clock.
+/// The random numbers and hints of a claim.
 struct ClaimRng<'a> {
     /// Half of every token, if all tokens share it.
     root: Option<Token>,
     mutant: Mutant,
-    clocks: Clocks,
     rng: &'a mut dyn Rng,
 }
 
@@ -52,7 +51,7 @@ impl Rng for ClaimRng<'_> {
     }
 
     fn hint(&mut self) -> u64 {
-        self.mutant.hint(self.clocks.wall.as_nanos() / 1000)
+        self.mutant.hint(self.rng.hint())
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {
@@ -91,7 +90,7 @@ impl ClaimMachine for MutantClaim {
     ) -> Self {
         let now = clock(mutant, clocks);
         let start = out.len();
-        let mut rng = ClaimRng { root, mutant, clocks, rng };
+        let mut rng = ClaimRng { root, mutant, rng };
         let claim = Claim::acquire(now, config, policy, &mut rng, out);
         let mutated = Self {
             mutant,
@@ -114,7 +113,7 @@ impl ClaimMachine for MutantClaim {
     }
 
     fn handle(&mut self, clocks: Clocks, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
-        let mut rng = ClaimRng { root: self.root, mutant: self.mutant, clocks, rng };
+        let mut rng = ClaimRng { root: self.root, mutant: self.mutant, rng };
         if self.mutant == Mutant::None {
             return self.claim.handle(clocks.monotonic, input, &mut rng, out);
         }

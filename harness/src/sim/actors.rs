@@ -27,6 +27,7 @@ impl<P: ClientProcess> World<P> {
             let list = self.scenario.list_of(&name);
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut rng = self.seed.of_process(number);
+            rng.claims.wall = clocks.wall;
             let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
             let process = P::start(options, nodes.len(), self.mutant, &mut context);
             self.actors.push(Actor {
@@ -83,6 +84,7 @@ impl<P: ClientProcess> World<P> {
         let clocks = self.clocks_of(number);
         let mut effects = std::mem::take(&mut self.effects);
         let Actor { process, rng, .. } = &mut self.actors[number];
+        rng.claims.wall = clocks.wall;
         let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
         process.handle(event, &mut context);
         self.grant(number, &mut effects);

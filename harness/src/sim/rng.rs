@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use redquorum_protocol::{Backoff, Rng, TOKEN_LEN, Token};
+use redquorum_protocol::{Backoff, Rng, TOKEN_LEN, Time, Token};
+
+use crate::scenario::Side;
 
 /// The purposes of random numbers. The discriminants are part of the meaning of a seed.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +71,7 @@ impl Seed {
             claims: ClientRng {
                 tokens: self.stream(Purpose::Tokens, number),
                 pauses: self.stream(Purpose::Pauses, number),
+                wall: Time::ZERO,
             },
         }
     }
@@ -133,20 +136,29 @@ pub(super) struct ProcessRng {
     pub(super) claims: ClientRng,
 }
 
-/// The random streams of claims.
+/// The random streams of claims, and their hints.
 #[derive(Clone, Debug)]
 pub(super) struct ClientRng {
     tokens: Stream,
     pauses: Stream,
+    /// What the wall clock of the process shows.
+    pub(super) wall: Time,
 }
 
 /// The random streams of a link.
 #[derive(Clone, Debug)]
 pub(super) struct LinkRng {
-    pub(super) up: Stream,
-    pub(super) down: Stream,
+    up: Stream,
+    down: Stream,
     pub(super) copies: Stream,
     pub(super) retries: Stream,
+}
+
+impl LinkRng {
+    /// The latency of a message of this side.
+    pub(super) fn latency(&mut self, side: Side) -> u64 {
+        if side == Side::Reply { self.down.latency() } else { self.up.latency() }
+    }
 }
 
 impl Rng for ClientRng {
@@ -157,7 +169,7 @@ impl Rng for ClientRng {
     }
 
     fn hint(&mut self) -> u64 {
-        unreachable!("the wall clock of its process is the hint")
+        self.wall.as_nanos() / 1000
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {

@@ -52,20 +52,14 @@ pub(super) struct Wire {
     pub(super) master_open: bool,
     /// Whether the handshake is complete.
     greeted: bool,
-    up: Lane<Message>,
-    down: Lane<ServerReply>,
+    up: Lane,
+    down: Lane,
     /// Commands that the master has received, or will receive, and has not replied to.
     awaiting: VecDeque<Pending>,
     /// The rules that reset this connection when they are healed.
     suffers: Vec<u64>,
     /// The rule that prevents this connection from being established.
     apart: Option<u64>,
-    /// Whether the close of each end waits behind held messages.
-    hangup_waits: bool,
-    drop_waits: bool,
-    /// Whether the close of each end is on its way to the other.
-    hangs_up: bool,
-    drops: bool,
 }
 
 /// All connections of a run, by id. Closed connections are removed.
@@ -102,11 +96,24 @@ impl Wires {
 /// takes until its release.
 const AGAIN: u64 = 300_000_000;
 
-/// A request on its way to the master.
+/// A message on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
-    request: server::Request,
-    pending: Pending,
+struct Message {
+    /// The request, or the one that the master replied to. It took effect when the master sent the
+    /// reply.
+    of: Pending,
+    cargo: Cargo,
+}
+
+#[derive(Clone, Debug)]
+enum Cargo {
+    Request(server::Request),
+    Reply {
+        raw: server::ServerReply,
+        /// The reply as the client reads it.
+        reply: Reply,
+        result: Outcome,
+    },
 }
 
 /// A command that the master has received and whose client has no reply yet.
@@ -124,33 +131,33 @@ struct Pending {
     duplicate: bool,
 }
 
-/// A reply on its way to the client.
-#[derive(Clone, Debug)]
-pub(super) struct ServerReply {
-    /// Its command, which took effect when the master sent the reply.
-    to: Pending,
-    raw: server::ServerReply,
-    /// The reply as the client reads it.
-    reply: Reply,
-    result: Outcome,
-}
-
 /// One direction of a connection.
 #[derive(Clone, Debug)]
-struct Lane<T> {
+struct Lane {
     /// Messages with their arrival times, in this order: no message overtakes another.
-    under_way: VecDeque<(Instant, T)>,
+    under_way: VecDeque<(Instant, Message)>,
     /// Arrival time of the latest message.
     last: Instant,
     /// The rule that holds this direction, and the messages that wait.
-    held: Option<(u64, VecDeque<T>)>,
+    held: Option<(u64, VecDeque<Message>)>,
     /// Whether all messages from here on are lost.
     lost: bool,
+    /// Whether the close of its sender waits behind held messages.
+    close_waits: bool,
+    /// Whether the close of its sender is on its way.
+    closes: bool,
 }
 
-impl<T> Lane<T> {
+impl Lane {
     const fn new(now: Instant) -> Self {
-        Self { under_way: VecDeque::new(), last: now, held: None, lost: false }
+        Self {
+            under_way: VecDeque::new(),
+            last: now,
+            held: None,
+            lost: false,
+            close_waits: false,
+            closes: false,
+        }
     }
 
     fn arrives(&mut self, now: Instant, latency: u64, delivery: &Delivery, bytes: u64) -> Instant {
@@ -164,12 +171,12 @@ impl<T> Lane<T> {
     }
 
     /// Takes the message that arrives now, if there is one.
-    fn arrived(&mut self, now: Instant) -> Option<T> {
+    fn arrived(&mut self, now: Instant) -> Option<Message> {
         let (at, _) = self.under_way.front()?;
         if *at > now {
             return None;
         }
-        self.under_way.pop_front().map(|(_, thing)| thing)
+        self.under_way.pop_front().map(|(_, message)| message)
     }
 
     /// Lets all messages under way arrive by `by`, since no rule slows them any more. Returns how
@@ -179,6 +186,18 @@ impl<T> Lane<T> {
         let late = self.under_way.iter_mut().filter(|(at, _)| *at > by);
         late.map(|(at, _)| *at = by).count()
     }
+}
+
+impl Wire {
+    /// The direction of the messages of a side.
+    fn lane(&mut self, side: Side) -> &mut Lane {
+        if side == Side::Reply { &mut self.down } else { &mut self.up }
+    }
+}
+
+/// The arrival of a message of a side.
+fn arrival(side: Side, id: WireId) -> WorldEvent {
+    if side == Side::Reply { WorldEvent::AtClient(id) } else { WorldEvent::AtMaster(id) }
 }
 
 impl<P: ClientProcess> World<P> {
@@ -193,51 +212,71 @@ impl<P: ClientProcess> World<P> {
         let request = self.mutant.request(command);
         let sent = self.now;
         let pending = Pending { number, expect, class, act, sent, duplicate: false };
-        self.pass_up(id, Message { request, pending });
+        self.pass(id, Side::Request, Message { of: pending, cargo: Cargo::Request(request) });
     }
 
-    /// Passes a request through the proxy.
-    fn pass_up(&mut self, id: WireId, message: Message) {
+    /// Passes a message through the proxy.
+    fn pass(&mut self, id: WireId, side: Side, message: Message) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        if wire.up.lost {
-            return;
+        let (actor, node) = (wire.actor, wire.node);
+        let is_unread = side == Side::Reply && (message.of.duplicate || !wire.client_open);
+        let lane = wire.lane(side);
+        if is_unread || lane.lost {
+            return self.lose(id, message);
         }
-        if let Some((_, held)) = &mut wire.up.held {
+        if let Some((_, held)) = &mut lane.held {
             return held.push_back(message);
         }
-        let delivery =
-            self.rules.apply(wire.actor, wire.node, Side::Request, message.pending.class);
+        let delivery = self.rules.apply(actor, node, side, message.of.class);
         match delivery.struck {
             Some((rule, MessageFault::Drop)) => {
-                wire.up.lost = true;
+                lane.lost = true;
                 wire.suffers.push(rule);
+                self.lose(id, message);
             }
             Some((rule, MessageFault::Hold)) => {
-                wire.up.held = Some((rule, VecDeque::from([message])));
+                lane.held = Some((rule, VecDeque::from([message])));
                 self.knock(&delivery);
             }
-            Some((_, MessageFault::Reset)) => self.reset(id),
-            Some((rule, MessageFault::HalfOpen(end))) => self.half_open(id, end, rule),
-            _ => self.forward(id, message, &delivery),
+            Some((_, MessageFault::Reset)) => {
+                self.lose(id, message);
+                self.reset(id);
+            }
+            Some((rule, MessageFault::HalfOpen(end))) => {
+                self.lose(id, message);
+                self.half_open(id, end, rule);
+            }
+            _ => self.send(id, side, message, &delivery),
         }
     }
 
-    /// Sends a request on to the master.
-    fn forward(&mut self, id: WireId, message: Message, delivery: &Delivery) {
+    /// Sends a message on to the other end.
+    fn send(&mut self, id: WireId, side: Side, message: Message, delivery: &Delivery) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
-        let at = wire.up.arrives(self.now, latency, delivery, size_of(&message.request));
-        let (actor, class) = (wire.actor, message.pending.class);
-        if delivery.duplicate && message.pending.act.is_some() {
-            self.duplicate(id, at, &message);
-        }
-        if self.mutant == Mutant::SendsAgain && class == Class::Acquire {
-            self.duplicate(id, at + AGAIN, &message);
+        let (actor, class) = (wire.actor, message.of.class);
+        let latency = self.links.of_mut(actor, wire.link).latency(side);
+        let at = wire.lane(side).arrives(self.now, latency, delivery, size_of(&message.cargo));
+        if side == Side::Request {
+            if delivery.duplicate && message.of.act.is_some() {
+                self.duplicate(id, at, &message);
+            }
+            if self.mutant == Mutant::SendsAgain && class == Class::Acquire {
+                self.duplicate(id, at + AGAIN, &message);
+            }
         }
         let Some(wire) = self.wires.get_mut(id) else { return };
-        wire.up.under_way.push_back((at, message));
-        self.enter(at, WorldEvent::AtMaster(id));
-        self.passed(actor, Side::Request, class);
+        wire.lane(side).under_way.push_back((at, message));
+        self.enter(at, arrival(side, id));
+        if side == Side::Request {
+            self.passed(actor, side, class);
+        }
+    }
+
+    /// Records a reply that its client will not read.
+    fn lose(&mut self, id: WireId, message: Message) {
+        if let Cargo::Reply { result, .. } = message.cargo {
+            self.record(id, message.of, result, None);
+        }
     }
 
     /// Sends the second copy of a request, on a connection of its own that has no client.
@@ -257,7 +296,7 @@ impl<P: ClientProcess> World<P> {
         };
         let at = first + self.links.of_mut(actor, link).copies.latency();
         let mut message = message.clone();
-        message.pending.duplicate = true;
+        message.of.duplicate = true;
         wire.up.under_way.push_back((at, message));
         self.wires.add(wire);
         self.enter(at, WorldEvent::AtMaster(copy));
@@ -266,10 +305,11 @@ impl<P: ClientProcess> World<P> {
     /// Puts a request into the master's socket buffer.
     pub(super) fn at_master(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(message) = wire.up.arrived(self.now) else { return };
+        let Some(Message { of, cargo: Cargo::Request(request) }) = wire.up.arrived(self.now) else {
+            return;
+        };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
-        let Message { request, pending } = message;
-        wire.awaiting.push_back(Pending { sent: self.now, ..pending });
+        wire.awaiting.push_back(Pending { sent: self.now, ..of });
         let node = wire.node;
         self.masters[node].server.deliver(connection, request);
         self.serve(node, connection);
@@ -308,27 +348,27 @@ impl<P: ClientProcess> World<P> {
     /// Takes the master's reply to the oldest command of a connection.
     fn replied(&mut self, id: WireId, raw: server::ServerReply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(to) = wire.awaiting.pop_front() else { return };
+        let Some(of) = wire.awaiting.pop_front() else { return };
         // The command takes effect at this very instant.
-        let to = Pending { sent: self.now, ..to };
+        let of = Pending { sent: self.now, ..of };
         let (actor, node) = (wire.actor, wire.node);
         let reply = match &raw {
-            server::ServerReply::Value(value) => value.read(to.expect),
+            server::ServerReply::Value(value) => value.read(of.expect),
             _ => Reply::Alive,
         };
-        let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome_of(act, &reply));
+        let result = of.act.as_ref().map_or(Outcome::Done, |act| outcome_of(act, &reply));
         if let Some(act) =
-            to.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
+            of.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
         {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
             self.direct(Input::MasterReplied { process, node: node + 1, act, result });
         }
-        self.pass_down(id, ServerReply { to, raw, reply, result });
+        self.pass(id, Side::Reply, Message { of, cargo: Cargo::Reply { raw, reply, result } });
     }
 
     /// Takes a push message with which the master wakes a waiter.
     fn woken(&mut self, id: WireId, waiter: Waiter) {
-        let to = Pending {
+        let of = Pending {
             number: 0,
             expect: Expect::Subscribe,
             class: Class::WakeUp,
@@ -337,60 +377,19 @@ impl<P: ClientProcess> World<P> {
             duplicate: false,
         };
         let (raw, reply) = (server::ServerReply::Woken(waiter), Reply::Alive);
-        self.pass_down(id, ServerReply { to, raw, reply, result: Outcome::Done });
-    }
-
-    /// Passes a message of the master through the proxy.
-    fn pass_down(&mut self, id: WireId, reply: ServerReply) {
-        let Some(wire) = self.wires.get_mut(id) else { return };
-        let (actor, node, result) = (wire.actor, wire.node, reply.result);
-        if reply.to.duplicate || wire.down.lost || !wire.client_open {
-            return self.record(id, reply.to, result, None);
-        }
-        if let Some((_, held)) = &mut wire.down.held {
-            return held.push_back(reply);
-        }
-        let delivery = self.rules.apply(actor, node, Side::Reply, reply.to.class);
-        match delivery.struck {
-            Some((rule, MessageFault::Drop)) => {
-                wire.down.lost = true;
-                wire.suffers.push(rule);
-                self.record(id, reply.to, result, None);
-            }
-            Some((rule, MessageFault::Hold)) => {
-                wire.down.held = Some((rule, VecDeque::from([reply])));
-                self.knock(&delivery);
-            }
-            Some((_, MessageFault::Reset)) => {
-                self.record(id, reply.to, result, None);
-                self.reset(id);
-            }
-            Some((rule, MessageFault::HalfOpen(end))) => {
-                self.record(id, reply.to, result, None);
-                self.half_open(id, end, rule);
-            }
-            _ => self.send_back(id, reply, &delivery),
-        }
-    }
-
-    fn send_back(&mut self, id: WireId, reply: ServerReply, delivery: &Delivery) {
-        let Some(wire) = self.wires.get_mut(id) else { return };
-        let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
-        let at = wire.down.arrives(self.now, latency, delivery, 40);
-        wire.down.under_way.push_back((at, reply));
-        self.enter(at, WorldEvent::AtClient(id));
+        let cargo = Cargo::Reply { raw, reply, result: Outcome::Done };
+        self.pass(id, Side::Reply, Message { of, cargo });
     }
 
     /// Delivers a reply to the client, whether the client runs or not.
     pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(ServerReply { to, raw, reply, result }) = wire.down.arrived(self.now) else {
-            return;
-        };
+        let Some(message) = wire.down.arrived(self.now) else { return };
         if !wire.client_open {
-            return self.record(id, to, result, None);
+            return self.lose(id, message);
         }
-        let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, to.class);
+        let Message { of, cargo: Cargo::Reply { raw, reply, result } } = message else { return };
+        let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, of.class);
         let event = match raw {
             server::ServerReply::Greeting(greeting) => {
                 wire.greeted = true;
@@ -403,7 +402,7 @@ impl<P: ClientProcess> World<P> {
                 ProcessEvent::Replied { node, epoch, reply, value }
             }
         };
-        self.record(id, to, result, Some(self.now));
+        self.record(id, of, result, Some(self.now));
         if class != Class::WakeUp {
             self.passed(actor, Side::Reply, class);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redquorum_protocol::wire::Expect;
 use redquorum_redis_model::{Close, Request};
 
-use super::{Lane, Message, Pending, Wire, WireId};
+use super::{Cargo, Lane, Message, Pending, Wire, WireId, arrival};
 use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
@@ -17,6 +17,11 @@ use crate::sim::{CONNECT, GREETING};
 
 /// Why a connection ended that its master dropped.
 const RESET: &str = "reset by the master";
+
+/// The arrival of the close of the end that sends the messages of a side.
+fn arrival_of_close(side: Side, id: WireId) -> WorldEvent {
+    if side == Side::Reply { WorldEvent::Ended(id, RESET) } else { WorldEvent::Hangup(id) }
+}
 
 impl Wire {
     pub(super) const fn new(
@@ -42,10 +47,6 @@ impl Wire {
             awaiting: VecDeque::new(),
             suffers: Vec::new(),
             apart: None,
-            hangup_waits: false,
-            drop_waits: false,
-            hangs_up: false,
-            drops: false,
         }
     }
 }
@@ -63,7 +64,7 @@ impl<P: ClientProcess> World<P> {
         self.wires.add(wire);
         self.actors[actor].wires.push((link, epoch, id));
         if apart.is_none() {
-            let at = self.now + self.links.of_mut(actor, link).up.latency();
+            let at = self.now + self.links.of_mut(actor, link).latency(Side::Request);
             self.enter(at, WorldEvent::Connect(id));
         }
         let policy = CONNECT.max(self.scenario.lock.node_timeout.0);
@@ -75,7 +76,7 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         let master = &mut self.masters[wire.node];
         let Some(connection) = master.server.connect() else {
-            let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
+            let at = self.now + self.links.of_mut(wire.actor, wire.link).latency(Side::Reply);
             return self.enter(at, WorldEvent::Ended(id, "refused"));
         };
         master.wires.insert(connection, id);
@@ -89,7 +90,8 @@ impl<P: ClientProcess> World<P> {
             sent: self.now,
             duplicate: false,
         };
-        self.pass_up(id, Message { request: Request::Hello, pending });
+        let cargo = Cargo::Request(Request::Hello);
+        self.pass(id, Side::Request, Message { of: pending, cargo });
     }
 
     /// Ends a connection attempt that has timed out.
@@ -120,19 +122,20 @@ impl<P: ClientProcess> World<P> {
             None => {}
         }
         if wire.up.held.is_some() {
-            wire.hangup_waits = true;
+            wire.up.close_waits = true;
             return;
         }
-        self.hangs_up(id);
+        self.send_close(id, Side::Request);
     }
 
-    /// Sends the close of the client's end to the master.
-    fn hangs_up(&mut self, id: WireId) {
+    /// Sends the close of one end to the other.
+    fn send_close(&mut self, id: WireId, side: Side) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        wire.hangs_up = true;
-        let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
-        let at = wire.up.arrives(self.now, latency, &Delivery::default(), 0);
-        self.enter(at, WorldEvent::Hangup(id));
+        let latency = self.links.of_mut(wire.actor, wire.link).latency(side);
+        let lane = wire.lane(side);
+        lane.closes = true;
+        let at = lane.arrives(self.now, latency, &Delivery::default(), 0);
+        self.enter(at, arrival_of_close(side, id));
     }
 
     /// Delivers the close of the client's end to the master.
@@ -157,22 +160,13 @@ impl<P: ClientProcess> World<P> {
                 Some((rule, false)) => wire.suffers.push(rule),
                 Some((rule, true)) => {
                     wire.down.held.get_or_insert((rule, VecDeque::new()));
-                    wire.drop_waits = true;
+                    wire.down.close_waits = true;
                 }
-                None if wire.down.held.is_some() => wire.drop_waits = true,
-                None => self.drops(id),
+                None if wire.down.held.is_some() => wire.down.close_waits = true,
+                None => self.send_close(id, Side::Reply),
             }
         }
         self.forget(id);
-    }
-
-    /// Sends the close of the master's end to the client.
-    fn drops(&mut self, id: WireId) {
-        let Some(wire) = self.wires.get_mut(id) else { return };
-        wire.drops = true;
-        let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
-        let at = wire.down.arrives(self.now, latency, &Delivery::default(), 0);
-        self.enter(at, WorldEvent::Ended(id, RESET));
     }
 
     /// Records unanswered commands as silent: no reply will follow.
@@ -188,7 +182,7 @@ impl<P: ClientProcess> World<P> {
             let under_way = std::mem::take(&mut wire.down.under_way).into_iter();
             let (_, held) = wire.down.held.take().unwrap_or_default();
             for reply in under_way.map(|(_, reply)| reply).chain(held) {
-                self.record(id, reply.to, reply.result, None);
+                self.lose(id, reply);
             }
             self.wires.remove(id);
         }
@@ -220,10 +214,10 @@ impl<P: ClientProcess> World<P> {
         wire.up.lost = true;
         wire.down.lost = true;
         let open = wire.client_open;
-        let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
+        let at = self.now + self.links.of_mut(wire.actor, wire.link).latency(Side::Reply);
         let held = wire.down.held.take();
         for reply in held.into_iter().flat_map(|(_, held)| held) {
-            self.record(id, reply.to, reply.result, None);
+            self.lose(id, reply);
         }
         if open {
             self.enter(at, WorldEvent::Ended(id, "reset by the network"));
@@ -237,7 +231,7 @@ impl<P: ClientProcess> World<P> {
         wire.suffers.push(rule);
         wire.up.lost = true;
         wire.down.lost = true;
-        let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
+        let at = self.now + self.links.of_mut(wire.actor, wire.link).latency(Side::Reply);
         match end {
             End::Client => self.enter(at, WorldEvent::Ended(id, "reset by the network")),
             End::Master => self.enter(at, WorldEvent::Hangup(id)),
@@ -259,25 +253,16 @@ impl<P: ClientProcess> World<P> {
                 self.reset(id);
                 continue;
             }
-            if wire.up.held.as_ref().is_some_and(|(of, _)| *of == rule) {
-                let (_, held) = wire.up.held.take().unwrap_or_default();
-                let hangup = std::mem::take(&mut wire.hangup_waits);
+            for side in [Side::Request, Side::Reply] {
+                let Some(wire) = self.wires.get_mut(id) else { break };
+                let lane = wire.lane(side);
+                let Some((_, held)) = lane.held.take_if(|(of, _)| *of == rule) else { continue };
+                let close_waits = std::mem::take(&mut lane.close_waits);
                 for message in held {
-                    self.forward(id, message, &Delivery::default());
+                    self.send(id, side, message, &Delivery::default());
                 }
-                if hangup {
-                    self.hangs_up(id);
-                }
-            }
-            let Some(wire) = self.wires.get_mut(id) else { continue };
-            if wire.down.held.as_ref().is_some_and(|(of, _)| *of == rule) {
-                let (_, held) = wire.down.held.take().unwrap_or_default();
-                let drops = std::mem::take(&mut wire.drop_waits);
-                for reply in held {
-                    self.send_back(id, reply, &Delivery::default());
-                }
-                if drops {
-                    self.drops(id);
+                if close_waits {
+                    self.send_close(id, side);
                 }
             }
         }
@@ -287,25 +272,18 @@ impl<P: ClientProcess> World<P> {
     fn hasten(&mut self, healed: &Rule) {
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
-            let (actor, link) = (wire.actor, wire.link);
-            if !healed.is_about(actor, wire.node) {
+            if !healed.is_about(wire.actor, wire.node) {
                 continue;
             }
-            if healed.is_on(Side::Request) {
-                let at = self.now + self.links.of_mut(actor, link).up.latency();
-                let (many, hangs_up) = (wire.up.hasten(at), wire.hangs_up);
-                (0..many).for_each(|_| self.enter(at, WorldEvent::AtMaster(id)));
-                if hangs_up {
-                    self.enter(at, WorldEvent::Hangup(id));
-                }
-            }
-            let Some(wire) = self.wires.get_mut(id) else { continue };
-            if healed.is_on(Side::Reply) {
-                let at = self.now + self.links.of_mut(actor, link).down.latency();
-                let (many, drops) = (wire.down.hasten(at), wire.drops);
-                (0..many).for_each(|_| self.enter(at, WorldEvent::AtClient(id)));
-                if drops {
-                    self.enter(at, WorldEvent::Ended(id, RESET));
+            for side in [Side::Request, Side::Reply].into_iter().filter(|side| healed.is_on(*side))
+            {
+                let Some(wire) = self.wires.get_mut(id) else { break };
+                let at = self.now + self.links.of_mut(wire.actor, wire.link).latency(side);
+                let lane = wire.lane(side);
+                let (many, closes) = (lane.hasten(at), lane.closes);
+                (0..many).for_each(|_| self.enter(at, arrival(side, id)));
+                if closes {
+                    self.enter(at, arrival_of_close(side, id));
                 }
             }
         }

@@ -1,11 +1,13 @@
 //! What commands and replies mean for a key.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Key, Reply, Token};
 use redquorum_redis_model::Request;
 
+use super::Cargo;
 use crate::history::{Act, Outcome, text_of};
 use crate::mutants::Mutant;
 use crate::name::Name;
@@ -13,28 +15,19 @@ use crate::name::Name;
 /// How many tokens are cached: enough for the few clients that are acquiring.
 const TOKENS: usize = 8;
 
-/// Caches the text of recent keys and tokens, since each of them goes to every master.
+/// Caches the text of all keys and of recent tokens, since each of them goes to every master.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sim) struct Texts {
     keys: Vec<(Key, Name)>,
-    tokens: Tokens,
-}
-
-/// The texts of recent tokens.
-#[derive(Clone, Debug, Default)]
-struct Tokens {
-    known: Vec<(Token, Name)>,
-    /// The latest token that was looked up.
-    latest: usize,
-    /// The token to replace next.
-    oldest: usize,
+    /// The latest one is the last.
+    tokens: VecDeque<(Token, Name)>,
 }
 
 impl Texts {
     /// The effect of a command on a key, as the wire shows it. `None` if it touches no key.
     pub(super) fn act(&mut self, mutant: Mutant, command: &Command) -> Option<Act> {
         let Self { keys, tokens } = self;
-        let token = |token| tokens.text(mutant.on_the_wire(token));
+        let token = |token| text_of_token(tokens, mutant.on_the_wire(token));
         let act = Act::of(command.key_effect(), |key| text_of_key(keys, key), token)?;
         let compares = !matches!(
             (mutant, command),
@@ -56,35 +49,27 @@ fn text_of_key(keys: &mut Vec<(Key, Name)>, key: &Key) -> Name {
     text
 }
 
-impl Tokens {
-    fn text(&mut self, token: Token) -> Name {
-        // It is mostly the same token as before, on its way to the next master.
-        let latest = self.known.get(self.latest).filter(|(known, _)| *known == token);
-        if let Some((_, text)) = latest {
-            return text.clone();
-        }
-        if let Some(place) = self.known.iter().position(|(known, _)| *known == token) {
-            self.latest = place;
-            return self.known[place].1.clone();
-        }
-        let text = text_of(token.as_bytes());
-        if self.known.len() < TOKENS {
-            self.latest = self.known.len();
-            self.known.push((token, text.clone()));
-        } else {
-            self.latest = self.oldest;
-            self.known[self.oldest] = (token, text.clone());
-            self.oldest = (self.oldest + 1) % TOKENS;
-        }
-        text
+fn text_of_token(tokens: &mut VecDeque<(Token, Name)>, token: Token) -> Name {
+    // It is mostly the same token as before, on its way to the next master.
+    if let Some((_, text)) = tokens.iter().rfind(|(known, _)| *known == token) {
+        return text.clone();
     }
+    if tokens.len() == TOKENS {
+        tokens.pop_front();
+    }
+    let text = text_of(token.as_bytes());
+    tokens.push_back((token, text.clone()));
+    text
 }
 
-/// Approximate size of a request in bytes.
-pub(super) fn size_of(request: &Request) -> u64 {
-    match request {
-        Request::Lock(command) | Request::Mutant(command, _) => command.size_hint() as u64,
-        _ => 400,
+/// Approximate size of a message in bytes.
+pub(super) fn size_of(cargo: &Cargo) -> u64 {
+    match cargo {
+        Cargo::Request(Request::Lock(command) | Request::Mutant(command, _)) => {
+            command.size_hint() as u64
+        }
+        Cargo::Request(_) => 400,
+        Cargo::Reply { .. } => 40,
     }
 }
 
