@@ -102,11 +102,11 @@ struct Message {
     /// The request, or the one that the master replied to. It took effect when the master sent the
     /// reply.
     of: Pending,
-    cargo: Cargo,
+    payload: Payload,
 }
 
 #[derive(Clone, Debug)]
-enum Cargo {
+enum Payload {
     Request(server::Request),
     Reply {
         raw: server::ServerReply,
@@ -212,7 +212,7 @@ impl<P: ClientProcess> World<P> {
         let request = self.mutant.request(command);
         let sent = self.now;
         let pending = Pending { number, expect, class, act, sent, duplicate: false };
-        self.pass(id, Side::Request, Message { of: pending, cargo: Cargo::Request(request) });
+        self.pass(id, Side::Request, Message { of: pending, payload: Payload::Request(request) });
     }
 
     /// Passes a message through the proxy.
@@ -255,7 +255,7 @@ impl<P: ClientProcess> World<P> {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let (actor, class) = (wire.actor, message.of.class);
         let latency = self.links.of_mut(actor, wire.link).latency(side);
-        let at = wire.lane(side).arrives(self.now, latency, delivery, size_of(&message.cargo));
+        let at = wire.lane(side).arrives(self.now, latency, delivery, size_of(&message.payload));
         if side == Side::Request {
             if delivery.duplicate && message.of.act.is_some() {
                 self.duplicate(id, at, &message);
@@ -274,7 +274,7 @@ impl<P: ClientProcess> World<P> {
 
     /// Records a reply that its client will not read.
     fn lose(&mut self, id: WireId, message: Message) {
-        if let Cargo::Reply { result, .. } = message.cargo {
+        if let Payload::Reply { result, .. } = message.payload {
             self.record(id, message.of, result, None);
         }
     }
@@ -305,7 +305,8 @@ impl<P: ClientProcess> World<P> {
     /// Puts a request into the master's socket buffer.
     pub(super) fn at_master(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(Message { of, cargo: Cargo::Request(request) }) = wire.up.arrived(self.now) else {
+        let Some(Message { of, payload: Payload::Request(request) }) = wire.up.arrived(self.now)
+        else {
             return;
         };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
@@ -363,7 +364,7 @@ impl<P: ClientProcess> World<P> {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
             self.direct(Input::MasterReplied { process, node: node + 1, act, result });
         }
-        self.pass(id, Side::Reply, Message { of, cargo: Cargo::Reply { raw, reply, result } });
+        self.pass(id, Side::Reply, Message { of, payload: Payload::Reply { raw, reply, result } });
     }
 
     /// Takes a push message with which the master wakes a waiter.
@@ -377,8 +378,8 @@ impl<P: ClientProcess> World<P> {
             duplicate: false,
         };
         let (raw, reply) = (server::ServerReply::Woken(waiter), Reply::Alive);
-        let cargo = Cargo::Reply { raw, reply, result: Outcome::Done };
-        self.pass(id, Side::Reply, Message { of, cargo });
+        let payload = Payload::Reply { raw, reply, result: Outcome::Done };
+        self.pass(id, Side::Reply, Message { of, payload });
     }
 
     /// Delivers a reply to the client, whether the client runs or not.
@@ -388,7 +389,9 @@ impl<P: ClientProcess> World<P> {
         if !wire.client_open {
             return self.lose(id, message);
         }
-        let Message { of, cargo: Cargo::Reply { raw, reply, result } } = message else { return };
+        let Message { of, payload: Payload::Reply { raw, reply, result } } = message else {
+            return;
+        };
         let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, of.class);
         let event = match raw {
             server::ServerReply::Greeting(greeting) => {

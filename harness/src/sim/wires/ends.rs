@@ -6,7 +6,7 @@ use std::sync::Arc;
 use redquorum_protocol::wire::Expect;
 use redquorum_redis_model::{Close, Request};
 
-use super::{Cargo, Lane, Message, Pending, Wire, WireId, arrival};
+use super::{Lane, Message, Payload, Pending, Wire, WireId, arrival};
 use crate::client_machine::ProcessEvent;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
@@ -90,8 +90,8 @@ impl<P: ClientProcess> World<P> {
             sent: self.now,
             duplicate: false,
         };
-        let cargo = Cargo::Request(Request::Hello);
-        self.pass(id, Side::Request, Message { of: pending, cargo });
+        let payload = Payload::Request(Request::Hello);
+        self.pass(id, Side::Request, Message { of: pending, payload });
     }
 
     /// Ends a connection attempt that has timed out.

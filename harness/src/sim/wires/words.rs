@@ -7,7 +7,7 @@ use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Key, Reply, Token};
 use redquorum_redis_model::Request;
 
-use super::Cargo;
+use super::Payload;
 use crate::history::{Act, Outcome, text_of};
 use crate::mutants::Mutant;
 use crate::name::Name;
@@ -63,13 +63,13 @@ fn text_of_token(tokens: &mut VecDeque<(Token, Name)>, token: Token) -> Name {
 }
 
 /// Approximate size of a message in bytes.
-pub(super) fn size_of(cargo: &Cargo) -> u64 {
-    match cargo {
-        Cargo::Request(Request::Lock(command) | Request::Mutant(command, _)) => {
+pub(super) fn size_of(payload: &Payload) -> u64 {
+    match payload {
+        Payload::Request(Request::Lock(command) | Request::Mutant(command, _)) => {
             command.size_hint() as u64
         }
-        Cargo::Request(_) => 400,
-        Cargo::Reply { .. } => 40,
+        Payload::Request(_) => 400,
+        Payload::Reply { .. } => 40,
     }
 }
 
