@@ -18,7 +18,7 @@ use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::history::History;
 use redquorum_harness::model_check::broken_by;
 use redquorum_harness::mutants::Mutant;
-use redquorum_harness::real::{Choice, RealBackend, ScenarioRunner, Setup};
+use redquorum_harness::real::{Backend, RealBackend, ScenarioRunner, Setup};
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
@@ -154,7 +154,7 @@ fn searched() -> Result<bool, String> {
 }
 
 fn masters() -> Result<RealBackend, String> {
-    let setup = Setup { choice: Choice::Process, ..Setup::default() };
+    let setup = Setup { backend: Backend::Process, ..Setup::default() };
     RealBackend::prepare(&setup).map_err(|why| why.to_string())
 }
 

@@ -39,7 +39,7 @@ mod wire;
 
 /// What runs the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Choice {
+pub enum Backend {
     /// Containers if an engine answers and they are built in, else processes if there is a server,
     /// else the simulation.
     #[default]
@@ -60,9 +60,9 @@ pub enum Choice {
 /// The options of an invocation.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The requested backend. [`RealBackend::prepare`] takes [`Choice::All`] for
-    /// [`Choice::Auto`].
-    pub choice: Choice,
+    /// The requested backend. [`RealBackend::prepare`] takes [`Backend::All`] for
+    /// [`Backend::Auto`].
+    pub backend: Backend,
     /// The shell command of the clients. `None` means the built-in client.
     pub client: Option<String>,
     /// The image of the masters, if they are containers.
@@ -135,8 +135,8 @@ pub trait ScenarioRunner: Sync {
 /// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
 pub struct RealBackend {
-    /// Neither [`Choice::Auto`] nor [`Choice::All`].
-    kind: Choice,
+    /// Neither [`Backend::Auto`] nor [`Backend::All`].
+    kind: Backend,
     image: Option<String>,
     why: String,
     client: Option<String>,
@@ -181,8 +181,8 @@ impl RealBackend {
     /// All backends that are available here, the simulation first, and why the others are missing.
     pub fn all(setup: &Setup) -> (Vec<Self>, Vec<String>) {
         let (mut grounds, mut missing) = (Vec::new(), Vec::new());
-        for choice in [Choice::Sim, Choice::Library, Choice::Process, Choice::Container] {
-            match Self::prepare(&Setup { choice, ..setup.clone() }) {
+        for backend in [Backend::Sim, Backend::Library, Backend::Process, Backend::Container] {
+            match Self::prepare(&Setup { backend, ..setup.clone() }) {
                 Ok(ground) => grounds.push(ground),
                 Err(why) => missing.push(why.to_string()),
             }
@@ -203,7 +203,7 @@ impl RealBackend {
         let replicas = scenario.cluster.replicas;
         let builder = Masters::builder().count(nodes).persistence(persistence);
         let builder = match self.kind {
-            Choice::Container => builder.containers(self.image.as_deref()),
+            Backend::Container => builder.containers(self.image.as_deref()),
             _ => builder,
         };
         let builder = if clocks { builder.clocks() } else { builder };
@@ -221,10 +221,10 @@ impl ScenarioRunner for RealBackend {
 
     fn backend(&self) -> &str {
         match self.kind {
-            Choice::Sim => "sim",
-            Choice::Library => "library",
-            Choice::Process => "process",
-            Choice::Container | Choice::Auto | Choice::All => "container",
+            Backend::Sim => "sim",
+            Backend::Library => "library",
+            Backend::Process => "process",
+            Backend::Container | Backend::Auto | Backend::All => "container",
         }
     }
 
@@ -235,7 +235,7 @@ impl ScenarioRunner for RealBackend {
         }
         let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
             FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
-            FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Choice::Library => {
+            FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Backend::Library => {
                 Some(NO_OTHER_TIMERS)
             }
             FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
@@ -253,14 +253,14 @@ impl ScenarioRunner for RealBackend {
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
-            Choice::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
-            Choice::Library => Ok(sim::run_library(scenario, seed)),
+            Backend::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
+            Backend::Library => Ok(sim::run_library(scenario, seed)),
             _ => run::run(self, scenario, seed, progress),
         }
     }
 
     fn is_virtual(&self) -> bool {
-        matches!(self.kind, Choice::Sim | Choice::Library)
+        matches!(self.kind, Backend::Sim | Backend::Library)
     }
 
     fn lateness(&self) -> Box<dyn Fn() -> Duration> {
@@ -289,29 +289,29 @@ fn needs_syncs(scenario: &Scenario) -> bool {
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }
 
-fn choose(setup: &Setup) -> Result<(Choice, String), Failure> {
-    match setup.choice {
-        Choice::Sim | Choice::Library if setup.client.is_some() => Err(Failure::Environment(
+fn choose(setup: &Setup) -> Result<(Backend, String), Failure> {
+    match setup.backend {
+        Backend::Sim | Backend::Library if setup.client.is_some() => Err(Failure::Environment(
             "a client of your own needs real masters: use --backend process or container".into(),
         )),
-        Choice::Sim => Ok(simulation("")),
-        Choice::Library => {
+        Backend::Sim => Ok(simulation("")),
+        Backend::Library => {
             let what = "the library and a model of Redis, in virtual time";
-            Ok((Choice::Library, what.to_owned()))
+            Ok((Backend::Library, what.to_owned()))
         }
-        Choice::Process => processes("").map_err(Failure::Environment),
-        Choice::Container => {
+        Backend::Process => processes("").map_err(Failure::Environment),
+        Backend::Container => {
             let what = prepare_containers(setup).map_err(Failure::Environment)?;
-            Ok((Choice::Container, what))
+            Ok((Backend::Container, what))
         }
-        Choice::Auto | Choice::All if cfg!(not(feature = "containers")) => {
+        Backend::Auto | Backend::All if cfg!(not(feature = "containers")) => {
             processes_or_simulation(setup, "containers are not built in")
         }
         // The reason why containers are unavailable is reported, even if another backend is
         // available.
-        Choice::Auto | Choice::All => match prepare_containers(setup) {
+        Backend::Auto | Backend::All => match prepare_containers(setup) {
             Ok(what) => {
-                Ok((Choice::Container, format!("{what}, because a container engine answers")))
+                Ok((Backend::Container, format!("{what}, because a container engine answers")))
             }
             Err(why) if setup.image.is_some() => Err(Failure::Environment(why)),
             Err(why) => processes_or_simulation(setup, &format!("containers cannot be had: {why}")),
@@ -338,7 +338,7 @@ fn prepare_containers(setup: &Setup) -> Result<String, String> {
 
 /// Chooses between processes and the simulation, since containers are unavailable for the reason
 /// `why`.
-fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Choice, String), Failure> {
+fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Backend, String), Failure> {
     match processes(&format!(", because {why}")) {
         Err(missing) if setup.client.is_none() => {
             Ok(simulation(&format!(", because {why}, and {missing}")))
@@ -347,13 +347,13 @@ fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Choice, String),
     }
 }
 
-fn simulation(why: &str) -> (Choice, String) {
-    (Choice::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}"))
+fn simulation(why: &str) -> (Backend, String) {
+    (Backend::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}"))
 }
 
-fn processes(why: &str) -> Result<(Choice, String), String> {
+fn processes(why: &str) -> Result<(Backend, String), String> {
     let server = find_server().map_err(|error| error.to_string())?;
-    Ok((Choice::Process, format!("{server}{why}")))
+    Ok((Backend::Process, format!("{server}{why}")))
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

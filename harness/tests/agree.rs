@@ -6,7 +6,7 @@
 fn main() -> std::process::ExitCode {
     use redquorum_harness::checker::{Outcome, check};
     use redquorum_harness::mutants::Mutant;
-    use redquorum_harness::real::{Choice, RealBackend, ScenarioRunner, Setup};
+    use redquorum_harness::real::{Backend, RealBackend, ScenarioRunner, Setup};
     use redquorum_harness::scenario::embedded_runs;
     use redquorum_harness::sim;
     use redquorum_rig::trials::{run, thrice, with_masters};
@@ -14,7 +14,7 @@ fn main() -> std::process::ExitCode {
     let mut cases = Vec::new();
     for run in embedded_runs().chain(found()) {
         cases.push(with_masters(&run.name.clone(), move || {
-            let setup = Setup { choice: Choice::Process, ..Setup::default() };
+            let setup = Setup { backend: Backend::Process, ..Setup::default() };
             let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
             let backend = RealBackend::prepare(&setup).unwrap();
             let backend = backend.with_command("built-in", client.into());

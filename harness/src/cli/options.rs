@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::Selection;
-pub use crate::real::Choice as Backend;
+pub use crate::real::Backend;
 
 /// The scenarios to run, the backend, and the output.
 #[derive(Clone, Debug, Default, Args)]

@@ -41,7 +41,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     let out = Out::create(&folder);
     let out = unwritten(out, "results", &folder, "name another folder with --out")?;
     let setup = Setup {
-        choice: options.backend,
+        backend: options.backend,
         client: options.client.clone(),
         image: options.image.clone(),
         ready_timeout: options.ready_timeout,

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 
 use redquorum_harness::cli::{Code, Format, Plan, Selection, run_all};
-use redquorum_harness::real::{Choice, RealBackend, Setup};
+use redquorum_harness::real::{Backend, RealBackend, Setup};
 use redquorum_harness::report::{Out, Reports, Session};
 
 use crate::program::ask;
@@ -20,7 +20,7 @@ fn every_scenario_has_a_section_and_no_text_of_it_is_markup() {
         one.run.about = format!("{MARKUP} {}", "x".repeat(10_000));
         one.run.source = Some(MARKUP.to_owned());
     }
-    let setup = Setup { choice: Choice::Sim, ..Setup::default() };
+    let setup = Setup { backend: Backend::Sim, ..Setup::default() };
     let ground = RealBackend::prepare(&setup).unwrap();
     let mut plan = Plan::default();
     plan.seed = 1;
