@@ -67,8 +67,8 @@ impl Tally {
         }
     }
 
-    /// The exit code. An interrupt takes precedence, because the user knows the reason. An error of
-    /// the program follows, because it makes all other results doubtful. Then come 3, 1, 2 and 0.
+    /// The exit code. An error of the program takes precedence, because it makes all other results
+    /// doubtful. An interrupt follows, because the user knows the reason. Then come 3, 1, 2 and 0.
     /// Wrong usage (64) ends the program before any run.
     pub const fn code(&self) -> Code {
         if self.internal > 0 {
