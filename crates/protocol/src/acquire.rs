@@ -11,8 +11,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Effect, Rng, RoundId, VoteRequest, WakeUp};
-use crate::fence::{self, Fence};
+use crate::effect::{Effect, Fence, Rng, RoundId, VoteRequest, WakeUp};
+use crate::fence;
 use crate::guard::Distrust;
 use crate::lock_config::LockConfig;
 use crate::quorum::{NodeId, NodeSet};

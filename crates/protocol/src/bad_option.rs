@@ -1,10 +1,15 @@
-//! Options that are out of range, and what to do about them.
+//! The bounds of times, and options that are out of range, with what to do about them.
 
 use core::fmt;
 use core::time::Duration;
 
-use crate::lock_config::{MAX_FENCING_COUNTER_TTL, MAX_TTL};
 use crate::quorum::MAX_NODES;
+
+/// The longest TTL: a day. To hold a lock longer, extend the lease.
+pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The longest time for which masters keep a fencing counter: ten years.
+pub const MAX_FENCING_COUNTER_TTL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// An option that is out of its range, or two options that do not fit together. The message names
 /// the option and a correct value.

@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use crate::fence::Fence;
 use crate::quorum::NodeId;
 use crate::time::Time;
 use crate::token::Token;
@@ -133,6 +132,19 @@ impl VoteRequest {
             }
         }
     }
+}
+
+/// The largest number that a counter may show. Above it, numbers in Lua are not exact: 2⁵³ + 1
+/// would be 2⁵³.
+pub const MAX_NUMBER: u64 = (1 << 53) - 2;
+
+/// What a command does to a master's counter.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fence {
+    /// The number that the counter must reach at least.
+    pub number: u64,
+    /// How long the master keeps the counter from now on, in milliseconds.
+    pub memory_ms: u64,
 }
 
 /// What a reply belongs to. A number distinguishes the attempts and the rounds, so that a late

@@ -15,19 +15,6 @@ use alloc::vec::Vec;
 
 use crate::vote::{Reply, Votes};
 
-/// The largest number that a counter may show. Above it, numbers in Lua are not exact: 2⁵³ + 1
-/// would be 2⁵³.
-pub const MAX_NUMBER: u64 = (1 << 53) - 2;
-
-/// What a command does to a master's counter.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fence {
-    /// The number that the counter must reach at least.
-    pub number: u64,
-    /// How long the master keeps the counter from now on, in milliseconds.
-    pub memory_ms: u64,
-}
-
 /// The counters that masters showed during the hold that these votes belong to.
 fn numbers(votes: &Votes) -> impl Iterator<Item = u64> + Clone {
     votes.votes().iter().filter_map(|vote| match vote.reply {

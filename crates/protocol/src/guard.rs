@@ -33,10 +33,9 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
-use crate::bad_option::BadOption;
+use crate::bad_option::{BadOption, MAX_TTL};
 use crate::fingerprint::Fingerprint;
-use crate::link::RunId;
-use crate::lock_config::{Drift, MAX_TTL};
+use crate::lock_config::Drift;
 use crate::time::millis;
 
 /// The guard adds this to the longest lease and its drift: the resolution by which operators
@@ -53,6 +52,10 @@ const DURABLE: &str = "always";
 const CLOCK: &str = "clock=";
 /// The prefix of the word for the set of masters. Its fingerprint follows.
 const MASTERS_ID: &str = "masters=";
+
+/// The identity of a master's process, from `INFO server`. It changes with every restart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RunId(pub Arc<str>);
 
 /// How a lock protects itself from masters that forget. Made by [`Guard::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

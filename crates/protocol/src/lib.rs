@@ -58,19 +58,18 @@ pub mod wire;
 
 pub use acquire::{Acquire, Failure, Turn, WaitPolicy};
 pub use backoff::{Backoff, splitmix64};
-pub use bad_option::BadOption;
+pub use bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_TTL};
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
     Progress, Reentry, Refusal, ReplyTo, RequestState, VoteCounts,
 };
-pub use effect::{Effect, Key, QueueEvent, Rng, RoundId, VoteRequest, WakeUp};
-pub use fence::{Fence, MAX_NUMBER};
+pub use effect::{Effect, Fence, Key, MAX_NUMBER, QueueEvent, Rng, RoundId, VoteRequest, WakeUp};
 pub use fingerprint::Fingerprint;
-pub use guard::{Distrust, Guard, masters_id_of};
+pub use guard::{Distrust, Guard, RunId, masters_id_of};
 pub use hold::{Extension, Hold, Loss, Renewal};
-pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
-pub use lock_config::{Drift, LockConfig, MAX_FENCING_COUNTER_TTL, MAX_TTL};
+pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState};
+pub use lock_config::{Drift, LockConfig};
 pub use multi_lock::{MemberAction, MemberEvent, MultiLock};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;

@@ -35,7 +35,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Key, VoteRequest, WakeUp};
-use crate::guard::{Distrust, Guard};
+use crate::guard::{Distrust, Guard, RunId};
 use crate::time::{Time, nanos};
 use crate::token::Token;
 use crate::vote::{Cause, Reply};
@@ -51,7 +51,7 @@ mod types;
 use ledger::Ledger;
 use restart_guard::RestartGuard;
 use subscription::Subscription;
-pub use types::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
+pub use types::{Bounds, LinkEffect, LinkInput, LinkState};
 
 /// The time and the effects of one input.
 struct Context<'a, T> {

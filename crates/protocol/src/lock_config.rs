@@ -2,16 +2,10 @@
 
 use core::time::Duration;
 
-use crate::bad_option::BadOption;
-use crate::fence::{Fence, MAX_NUMBER};
+use crate::bad_option::{BadOption, MAX_FENCING_COUNTER_TTL, MAX_TTL};
+use crate::effect::{Fence, MAX_NUMBER};
 use crate::quorum::{MAX_NODES, quorum};
 use crate::time::{Time, millis};
-
-/// The longest TTL: a day. To hold a lock longer, extend the lease.
-pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The longest time for which masters keep a fencing counter: ten years.
-pub const MAX_FENCING_COUNTER_TTL: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The least drift: the resolution with which Redis expires keys.
 const MIN_DRIFT: Duration = Duration::from_millis(1);

@@ -8,9 +8,8 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::RunId;
 use super::offsets::Offsets;
-use crate::guard::{Distrust, Guard};
+use crate::guard::{Distrust, Guard, RunId};
 use crate::reading::Reading;
 use crate::time::Time;
 use crate::vote::{Cause, Reply};

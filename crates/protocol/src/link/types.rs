@@ -50,10 +50,6 @@ impl Bounds {
     }
 }
 
-/// The identity of a master's process, from `INFO server`. It changes with every restart.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RunId(pub Arc<str>);
-
 /// What a driver passes to a link. `T` is a tag that the link returns with the reply.
 #[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

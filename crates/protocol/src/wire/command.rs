@@ -11,9 +11,8 @@ use super::{
     WATCH, channel_of, counter_of, decimal, errors, frame::write_parts, is_confirmation, scripts,
     write_command,
 };
-use crate::effect::{Key, WakeUp};
-use crate::fence::Fence;
-use crate::link::RunId;
+use crate::effect::{Fence, Key, WakeUp};
+use crate::guard::RunId;
 use crate::token::Token;
 use crate::vote::{Cause, Holder, Reply};
 use crate::waiter::{Position, Waiter};

@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Command, Expect, Frame, readable, write_command};
-use crate::guard::MAX_MARKER;
-use crate::link::RunId;
+use crate::guard::{MAX_MARKER, RunId};
 use crate::vote::Reply;
 
 /// The credentials and the database of a new connection. `Debug` shows no secret.

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use super::Frame;
-use crate::fence::MAX_NUMBER;
+use crate::effect::MAX_NUMBER;
 use crate::guard::MAX_MARKER;
 use crate::token::Token;
 use crate::vote::{Holder, Reply};

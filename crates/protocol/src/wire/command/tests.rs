@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::*;
-use crate::fence::MAX_NUMBER;
+use crate::effect::MAX_NUMBER;
 use crate::waiter::WaiterId;
 
 fn key() -> impl Strategy<Value = Key> {
