@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use redquorum_protocol::{AcquireRequest, Failure, Key, Reentry, Time};
 
-use crate::claim::{ClaimCell, Found};
 use crate::clock::{NAP, Naps};
 use crate::error::{AcquireError, RunError};
 use crate::lease::Lease;
-use crate::lock_state::LockState;
 use crate::owner::Owner;
 use crate::report::Report;
+use crate::shared::{ClaimCell, Found, LockState};
 use crate::trace::{self, Resource, Span};
 
 /// The longest sleep of a task that waits for another task of its process: there may be thousands.

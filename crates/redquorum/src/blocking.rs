@@ -40,11 +40,11 @@ use tokio::sync::oneshot;
 
 use crate::builder::Builder;
 use crate::clock::Deadline;
-use crate::error::{AcquireError, BuildError, ExtendError, Lost, RunError, Unfinished};
+use crate::error::{AcquireError, BuildError, ExtendError, Lost, RunError};
 use crate::health::Health;
 use crate::lease::Released;
 use crate::owner::Owner;
-use crate::report::Report;
+use crate::report::{Report, Unfinished};
 use crate::several::ReleasedAll;
 use crate::signal::LossSignal;
 use crate::stats::Stats;

@@ -15,12 +15,11 @@ use crate::clock::Clock;
 use crate::driver::drive;
 use crate::endpoint::{Credentials, CredentialsOf, Settings};
 use crate::error::BuildError;
-use crate::lock_state::LockState;
 use crate::master::{IntoMaster, Master, Sealed, Target};
 use crate::node::Node;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
-use crate::shared::Shared;
+use crate::shared::{LockState, Shared};
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -86,7 +85,14 @@ impl Default for Builder {
 /// Declares methods that set the option of the same name.
 macro_rules! setters {
     ($($(#[$docs:meta])* $option:ident: $type:ty;)*) => {
-        impl Builder {
+        impl Redlock {
+    /// Starts the description of a lock.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+impl Builder {
             $(
                 $(#[$docs])*
                 pub fn $option(mut self, $option: $type) -> Self {

@@ -53,7 +53,7 @@ impl Clock {
 #[expect(clippy::disallowed_types, reason = "a hint, on which nothing but a round trip rests")]
 pub(crate) fn wall_micros() -> u64 {
     #[cfg(feature = "memory")]
-    if let Some(micros) = crate::memory::repeatable::wall_micros() {
+    if let Some(micros) = crate::repeatable::wall_micros() {
         return micros;
     }
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);

@@ -2,7 +2,6 @@
 //! are attached.
 
 use std::fmt;
-use std::time::Duration;
 
 use redquorum_protocol::{BadOption, Loss};
 
@@ -366,30 +365,3 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
-
-/// The rest that a shutdown could not finish in its time. The keys expire by themselves, at most
-/// the TTL and the [lock delay](crate::Builder::lock_delay) after their master got them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Unfinished {
-    /// Keys to delete that are not yet confirmed as deleted, counted per master.
-    pub pending_cleanups: usize,
-    /// Keys of leases that are still alive, counted per master.
-    pub held: usize,
-    /// How long the shutdown waited.
-    pub waited: Duration,
-}
-
-impl fmt::Display for Unfinished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pending_cleanups, held, waited } = self;
-        write!(
-            f,
-            "not everything was cleaned up within {waited:?}: {pending_cleanups} keys with a \
-             pending clean-up, {held} keys of living leases; they expire within one ttl and the \
-             lock delay"
-        )
-    }
-}
-
-impl std::error::Error for Unfinished {}

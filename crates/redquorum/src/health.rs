@@ -4,8 +4,8 @@ use std::fmt;
 
 use redquorum_protocol::{Cause, Claim, Client, Context, NodeId, Reply, Votes};
 
-use crate::lock_state::LockState;
 use crate::report::Report;
+use crate::shared::LockState;
 
 /// Whether a lease is available now, and the reply of each master. Made by
 /// [`Redlock::health`](crate::Redlock::health).

@@ -4,13 +4,12 @@ use std::any::Any;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, Skip, parse};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::node::Connection;
-use crate::shared::Outbox;
 
 const CHUNK: usize = 8 * 1024;
 
@@ -27,6 +26,27 @@ pub(crate) struct Io {
     filled: usize,
     /// A push message that is longer than any reply, which is skipped as it arrives.
     skip: Option<Skip>,
+}
+
+/// Bytes for one connection, and the task that writes them if no caller does.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub(crate) epoch: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) driver: Option<Waker>,
+    /// The driver has more to do than to write these bytes: a connection to open or to close, or
+    /// an earlier timer.
+    pub(crate) orders: bool,
+}
+
+impl Outbox {
+    /// The bytes for this connection. Bytes for an older connection are discarded.
+    pub(crate) fn bytes(&mut self, epoch: Option<u64>) -> &mut Vec<u8> {
+        if epoch != Some(self.epoch) {
+            self.bytes.clear();
+        }
+        &mut self.bytes
+    }
 }
 
 impl Io {

@@ -10,10 +10,10 @@ use std::time::Duration;
 use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Loss, Outcome, Time, Votes};
 use tokio::sync::MutexGuard;
 
-use crate::claim::ClaimCell;
 use crate::clock::Deadline;
 use crate::error::{About, ExtendError, Lost};
 use crate::report::Report;
+use crate::shared::ClaimCell;
 use crate::signal::LossSignal;
 use crate::trace::Span;
 

@@ -107,7 +107,6 @@ mod acquire;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod builder;
-mod claim;
 mod clock;
 #[cfg(feature = "serde")]
 mod config;
@@ -117,7 +116,6 @@ mod error;
 mod health;
 mod io;
 mod lease;
-mod lock_state;
 mod master;
 #[cfg(feature = "memory")]
 pub mod memory;
@@ -125,6 +123,8 @@ mod metrics;
 mod node;
 mod owner;
 mod redlock;
+#[cfg(feature = "memory")]
+mod repeatable;
 pub mod report;
 pub mod resource;
 mod rng;

@@ -35,9 +35,7 @@ use crate::clock::wall_micros;
 use crate::node::{Connecting, Connection, Node};
 use crate::redlock::Redlock;
 
-pub(crate) mod repeatable;
-
-pub use repeatable::Repeatable;
+pub use crate::repeatable::Repeatable;
 
 /// The size of a connection's pipe in bytes: its writer waits while the pipe is full.
 const PIPE: usize = 64 * 1024;

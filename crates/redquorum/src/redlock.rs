@@ -7,12 +7,10 @@ use std::time::Duration;
 use redquorum_protocol::{Client, Link};
 
 use crate::acquire::{Acquire, TryAcquire};
-use crate::builder::Builder;
 use crate::clock::NAP;
-use crate::error::Unfinished;
 use crate::health::{self, Health};
-use crate::lock_state::LockState;
-use crate::report::Report;
+use crate::report::{Report, Unfinished};
+use crate::shared::LockState;
 use crate::stats::Stats;
 
 /// A lock over N independent Redis masters. The [crate](crate) documentation lists its guarantees.
@@ -27,11 +25,6 @@ pub struct Redlock {
 }
 
 impl Redlock {
-    /// Starts the description of a lock.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// Asks for a resource, and waits while it is taken or no quorum answers.
     ///
     /// It returns at most two node timeouts after the wait is over. With

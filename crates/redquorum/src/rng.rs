@@ -100,7 +100,7 @@ pub(crate) fn number() -> u64 {
 fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     #[cfg(feature = "memory")]
-    if crate::memory::repeatable::fill(&mut bytes) {
+    if crate::repeatable::fill(&mut bytes) {
         return bytes;
     }
     SysRng.try_fill_bytes(&mut bytes).expect("the operating system has random numbers");

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use redquorum_protocol::{Key, LockConfig};
 
-use crate::claim::ClaimCell;
 use crate::error::AcquireError;
-use crate::lock_state::LockState;
 use crate::redlock::Redlock;
+use crate::shared::{ClaimCell, LockState};
 
 mod acquiring;
 mod leases;

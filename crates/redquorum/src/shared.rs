@@ -25,15 +25,20 @@ use redquorum_protocol::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
-use crate::io::Io;
+use crate::io::{Io, Outbox};
 use crate::metrics::Counter;
 use crate::node::Connection;
 use crate::report::Report;
 use crate::rng::{RetryPolicy, SystemRng, refuse_in_policy};
 use crate::stats::{Counters, Latencies, MasterStats, Stats};
 use crate::trace::{self, Throttle};
+
+mod claim;
+mod lock_state;
+
+pub(crate) use claim::{ClaimCell, Found};
+pub(crate) use lock_state::LockState;
 
 /// The protocol client of one lock. Drivers keep it alive until no clean-up is pending.
 pub(crate) struct Shared {
@@ -57,17 +62,6 @@ pub(crate) struct Socket {
     pub(crate) io: Mutex<Io>,
     outbox: Mutex<Outbox>,
     throttle: Throttle,
-}
-
-/// Bytes for one connection, and the task that writes them if no caller does.
-#[derive(Default)]
-pub(crate) struct Outbox {
-    epoch: u64,
-    bytes: Vec<u8>,
-    pub(crate) driver: Option<Waker>,
-    /// The driver has more to do than to write these bytes: a connection to open or to close, or
-    /// an earlier timer.
-    pub(crate) orders: bool,
 }
 
 /// The protocol client, and the callers that wait for it.
@@ -466,16 +460,6 @@ impl Socket {
         if let Some(driver) = driver {
             driver.wake();
         }
-    }
-}
-
-impl Outbox {
-    /// The bytes for this connection. Bytes for an older connection are discarded.
-    pub(crate) fn bytes(&mut self, epoch: Option<u64>) -> &mut Vec<u8> {
-        if epoch != Some(self.epoch) {
-            self.bytes.clear();
-        }
-        &mut self.bytes
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Weak};
 
 use redquorum_protocol::{Claim, Hold, Loss};
 
-use crate::claim::ClaimCell;
 use crate::clock::Deadline;
 use crate::error::Lost;
+use crate::shared::ClaimCell;
 
 /// Signals that a lease is over: lost, or given back. Made by
 /// [`Lease::loss_signal`](crate::Lease::loss_signal). It borrows nothing, can be cloned, and keeps

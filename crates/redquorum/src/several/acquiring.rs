@@ -14,13 +14,11 @@ use redquorum_protocol::{
 use super::leases::Leases;
 use super::{Member, Request};
 use crate::acquire::not_acquired;
-use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP, Naps};
 use crate::error::AcquireError;
 use crate::lease::Lease;
-use crate::lock_state::LockState;
 use crate::report::Report;
-use crate::shared::After;
+use crate::shared::{After, ClaimCell, Found, LockState};
 use crate::trace::Span;
 
 /// The future of an [`AcquireAll`](super::AcquireAll).

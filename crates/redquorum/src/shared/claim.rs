@@ -11,11 +11,10 @@ use redquorum_protocol::{
 };
 use tokio::sync::Notify;
 
+use super::{After, EndClaim, LockState, Turn, Writer};
 use crate::error::{AcquireError, ExtendError};
-use crate::lock_state::LockState;
 use crate::owner::Owner;
 use crate::report::Report;
-use crate::shared::{After, EndClaim, Turn, Writer};
 use crate::trace::{self, Resource, Span};
 
 /// A claim, shared by its caller and the handles of its lease. The claim ends with the last of

@@ -6,10 +6,10 @@ use std::time::Duration;
 use redquorum_protocol::wire::RESERVED;
 use redquorum_protocol::{BadOption, Key, LockConfig, Votes};
 
+use super::Shared;
 use crate::clock::Clock;
 use crate::error::AcquireError;
 use crate::report::Report;
-use crate::shared::Shared;
 
 /// The longest key, prefix included.
 const MAX_KEY: usize = 1 << 20;
