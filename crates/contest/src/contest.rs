@@ -11,10 +11,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cli::{Options, code},
     database::Database,
     fault::{Verdict, expectation},
     masters::Source,
+    options::{Options, code},
     results::{Contest, Fault, Machine, Outcome, Run, Server, Workload},
     run::{self, Environment, Plan},
     table,

@@ -6,7 +6,7 @@
 //!
 //! # Reading order
 //!
-//! `cli.rs` has the options, `contest.rs` the order of the runs. `run.rs` makes one run of a
+//! `options.rs` has the options, `contest.rs` the order of the runs. `run.rs` makes one run of a
 //! strategy (`strategy.rs`) under a workload (`workload.rs`) and a fault (`fault.rs`), on a
 //! database (`database.rs`) and masters (`masters.rs`), with latency by `network.rs`. `tally.rs`
 //! collects what applicants saw, `table.rs` prints the figures.
@@ -28,6 +28,8 @@ mod fault;
 mod masters;
 #[cfg(feature = "databases")]
 mod network;
+#[cfg(feature = "databases")]
+mod options;
 #[cfg(feature = "databases")]
 mod run;
 #[cfg(feature = "databases")]
