@@ -10,7 +10,6 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod check;
 mod choose;
-mod code;
 mod doctor;
 mod list;
 mod model_check;
@@ -23,19 +22,18 @@ mod words;
 mod work;
 
 pub use choose::{Chosen, Selection};
-pub use code::{Code, Tally};
-pub use options::{Backend, Format, RunOptions};
-pub(crate) use words::{colourful, shell_word};
+pub use options::{Backend, RunOptions};
 pub use work::{Plan, run_all};
 
 pub use crate::real::ScenarioRunner;
+use crate::report::{Code, EXIT_CODES};
 
 /// Breaks Redis masters as scenarios describe, and checks the behaviour of a lock on them.
 ///
 /// Without a command it runs scenarios; without a path, those that come with the program.
 #[derive(Debug, Parser)]
 #[command(name = "redquorum-chaos", version, subcommand_precedence_over_arg = true)]
-#[command(after_help = code::HELP)]
+#[command(after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -46,7 +44,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run scenarios (the default)
-    #[command(after_help = code::HELP)]
+    #[command(after_help = EXIT_CODES)]
     Run(Box<RunOptions>),
     /// Show the scenarios and the expectation of each
     List(list::ListOptions),

@@ -180,7 +180,7 @@ impl Orchestrator {
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
             let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
-            let mut needs = of_lock.chain(client.script.iter().flat_map(Step::needs));
+            let mut needs = of_lock.chain(client.script.iter().flat_map(needs));
             if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
                 return Some(format!("the client cannot `{}`", needed.name()));
             }
@@ -385,4 +385,18 @@ fn limit(scenario: &Scenario) -> Ns {
     let clients = clients.iter().map(|client| Player::longest(client, &scenario.lock, late));
     let longest = faults.chain(clients).max().unwrap_or_default();
     nanos(longest.saturating_add(TIMEOUT))
+}
+
+/// The features that a client needs for the step, beyond acquire, release and step.
+fn needs(step: &Step) -> impl Iterator<Item = Capability> {
+    let kind = match step {
+        Step::Acquire { again: true, .. } => Some(Capability::Reenter),
+        Step::Extend { .. } => Some(Capability::Extend),
+        Step::Keep { .. } => Some(Capability::KeepAlive),
+        Step::Touch { under: Some(_), .. } => Some(Capability::Fence),
+        step if step.is_of_several() => Some(Capability::Several),
+        _ => None,
+    };
+    let cancels = matches!(step, Step::Acquire { cancel: Some(_), .. });
+    kind.into_iter().chain(cancels.then_some(Capability::Cancel))
 }

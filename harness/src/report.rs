@@ -6,10 +6,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
+
 use crate::checker::{Outcome, Verdict};
-use crate::cli::{Format, Tally};
 use crate::scenario::Expect;
 
+mod code;
 pub(crate) mod github;
 pub(crate) mod human;
 mod json;
@@ -22,15 +24,31 @@ mod timeline;
 mod totals;
 mod trace;
 mod versus;
+mod words;
 
+pub(crate) use code::EXIT_CODES;
+pub use code::{Code, Tally};
 pub use json::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
 pub(crate) use page::{render, render_diagnosis};
 use screen::Screen;
 pub(crate) use trace::trace;
+pub(crate) use words::{colourful, shell_word};
 
 /// The file to open first.
 const PAGE: &str = "report.html";
+
+/// How to print what happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// As readable text.
+    #[default]
+    Human,
+    /// One JSON object a line.
+    Json,
+    /// As readable text, with annotations for GitHub.
+    Github,
+}
 
 /// The facts that are known before the first run.
 #[derive(Clone, Debug, Default)]

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::words::{Shape, complain, say, say_json, shell_word, unwritten};
-use super::{Code, Tally};
+use super::words::{Shape, complain, say, say_json, unwritten};
 use crate::checker::{self, Verdict};
 use crate::history::History;
-use crate::report::{self, Ended, Entry, Session, human};
+use crate::report::{self, Code, Ended, Entry, Session, Tally, human, shell_word};
 
 /// The run to check.
 #[derive(Debug, Args)]

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::words::{colourful, complain};
-use super::{Code, commands};
-use crate::report::github;
+use super::commands;
+use super::words::complain;
+use crate::report::{Code, colourful, github};
 use crate::scenario::{self, Problems, Scenario, near};
 
 /// The scenarios to run.

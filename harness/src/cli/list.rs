@@ -3,8 +3,9 @@
 use clap::Args;
 use serde::Serialize;
 
+use super::Selection;
 use super::words::{Shape, say, say_json};
-use super::{Code, Selection};
+use crate::report::Code;
 use crate::scenario::{Cause, Property, Wanted};
 
 /// What to list.

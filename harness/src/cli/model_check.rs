@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 
-use super::Code;
 use super::words::{complain, say};
 use crate::model_check::fencing;
 use crate::model_check::machines::{self, Scope};
 use crate::model_check::{Counterexample, Explored};
 use crate::mutants::Mutant;
+use crate::report::Code;
 
 /// The largest number of states of one run: about two gibibytes.
 const MOST: usize = 40_000_000;

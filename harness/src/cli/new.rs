@@ -4,8 +4,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::Code;
 use super::words::{complain, say};
+use crate::report::Code;
 use crate::scenario::is_name_char;
 
 pub(super) fn main(name: &str) -> Result<Code, Code> {

@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Selection;
 pub use crate::real::Backend;
+use crate::report::Format;
 
 /// The scenarios to run, the backend, and the output.
 #[derive(Clone, Debug, Default, Args)]
@@ -70,16 +71,4 @@ pub struct RunOptions {
     /// Print the reasons and the timeline of expected violations too
     #[arg(long)]
     pub explain: bool,
-}
-
-/// How to print what happens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// As readable text.
-    #[default]
-    Human,
-    /// One JSON object a line.
-    Json,
-    /// As readable text, with annotations for GitHub.
-    Github,
 }

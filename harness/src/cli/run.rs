@@ -5,10 +5,10 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::words::{complain, shell_word, unwritten, usual_folder};
-use super::{Backend, Chosen, Code, Plan, RunOptions, ScenarioRunner, run_all, watch};
+use super::words::{complain, unwritten, usual_folder};
+use super::{Backend, Chosen, Plan, RunOptions, ScenarioRunner, run_all, watch};
 use crate::real::{self, Failure, RealBackend, Setup};
-use crate::report::{Out, Reports, Session};
+use crate::report::{Code, Out, Reports, Session, shell_word};
 
 pub(super) fn main(options: &RunOptions) -> Result<Code, Code> {
     listen();

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::Code;
 use super::run::listen;
 use super::words::{Shape, time, unwritten, usual_folder};
 use crate::mutants::Mutant;
-use crate::report::Out;
+use crate::report::{Code, Out};
 use crate::search::chance::Through;
 
 mod chance;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use super::RunOptions;
 use super::choose::folder;
 use super::words::complain;
-use super::{Code, RunOptions};
 use crate::real;
+use crate::report::Code;
 
 /// The time between two looks at the files. A file that an editor is still writing changes within
 /// it.

@@ -1,14 +1,13 @@
-//! Helpers that several commands share: output, errors, times, words for a shell.
+//! Helpers that several commands share: output, errors, times.
 
-use std::borrow::Cow;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::Code;
+use crate::report::Code;
 
 /// How to print a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -77,39 +76,4 @@ pub(super) fn usual_folder() -> PathBuf {
 /// This program, in commands for the user to repeat. In a Cargo project the alias works.
 pub(super) fn program() -> &'static str {
     if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" }
-}
-
-/// Whether output to a stream has colours: it is a terminal, and the environment does not disable
-/// them.
-pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !set("NO_COLOR") && !dumb
-}
-
-/// A word, quoted for a shell where necessary.
-pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        Cow::Borrowed(word)
-    } else {
-        Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_quoted_where_a_shell_would_part_them() {
-        for (word, quoted) in [
-            ("scenarios/a-b.toml", "scenarios/a-b.toml"),
-            ("python3 x.py", "'python3 x.py'"),
-            ("it's", "'it'\\''s'"),
-            ("", "''"),
-        ] {
-            assert_eq!(shell_word(word), quoted);
-        }
-    }
 }

@@ -6,12 +6,12 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::words::{program, shell_word};
-use super::{Chosen, ScenarioRunner, Tally};
+use super::words::program;
+use super::{Chosen, ScenarioRunner};
 use crate::checker::{self, Observed, Outcome, Verdict};
 use crate::history::History;
 use crate::real::{self, Failure};
-use crate::report::{Ended, Entry, Out, Reports};
+use crate::report::{Ended, Entry, Out, Reports, Tally, shell_word};
 use crate::scenario::{Property, Scenario, Wanted};
 
 /// How often a run is repeated at most because this machine was slow.

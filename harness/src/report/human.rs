@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Entry, Session, matrix, page, timeline, totals};
+use super::{Ended, Entry, Session, Tally, matrix, page, timeline, totals};
 use crate::checker::{Observed, Outcome, Verdict, Violation};
-use crate::cli::Tally;
 use crate::history::History;
 use crate::scenario::{Cause, Expect, Property, Wanted};
 

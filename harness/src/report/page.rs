@@ -199,6 +199,6 @@ fn link(path: &Path, folder: &Path) -> String {
 fn command(history: &Path) -> String {
     let path = history.display().to_string();
     let page = history.with_file_name("report.html").display().to_string();
-    let word = crate::cli::shell_word;
+    let word = crate::report::shell_word;
     format!("redquorum-chaos check {} --report {}", word(&path), word(&page))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::cli::colourful;
+use super::colourful;
 
 pub(super) struct Screen {
     to: Box<dyn Write + Send>,

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io::Write as _;
 
-use redquorum_harness::cli::{Code, Format, Plan, Selection, run_all};
+use redquorum_harness::cli::{Plan, Selection, run_all};
 use redquorum_harness::real::{Backend, RealBackend, Setup};
-use redquorum_harness::report::{Out, Reports, Session};
+use redquorum_harness::report::{Code, Format, Out, Reports, Session};
 
 use crate::program::ask;
 use crate::support::{Fake, chosen, folder, plan, play, reports};

@@ -3,8 +3,7 @@
 use std::fs;
 
 use quick_junit::{NonSuccessKind, Report, TestCaseStatus};
-use redquorum_harness::cli::Format;
-use redquorum_harness::report::result_schema;
+use redquorum_harness::report::{Format, result_schema};
 use serde_json::Value;
 
 use crate::support::{folder, plan, play, printed};

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redquorum_harness::cli::{Code, Format, run_all};
-use redquorum_harness::report::ResultFile;
+use redquorum_harness::cli::run_all;
+use redquorum_harness::report::{Code, Format, ResultFile};
 use redquorum_harness::scenario::Expect;
 
 use crate::support::{self, Fake, chosen, folder, plan, play, reports};

@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum_harness::checker::{Measures, Observed, Outcome, Verdict, Violation};
-use redquorum_harness::cli::Format;
-use redquorum_harness::cli::{Chosen, Plan, ScenarioRunner, Selection, Tally, run_all};
+use redquorum_harness::cli::{Chosen, Plan, ScenarioRunner, Selection, run_all};
 use redquorum_harness::history::{Event, Header, History, Phase, Record};
 use redquorum_harness::real::Failure;
-use redquorum_harness::report::{Out, Reports, Session};
+use redquorum_harness::report::{Format, Out, Reports, Session, Tally};
 use redquorum_harness::scenario::{Cause, Property, Scenario};
 
 #[path = "../support/folder.rs"]

@@ -7,10 +7,9 @@ use indicatif::ProgressBar;
 use super::finds;
 use super::output::{self, End};
 use super::{SearchOptions, Shape};
-use crate::cli::Code;
 use crate::cli::words::say;
 use crate::real::interrupted;
-use crate::report::Out;
+use crate::report::{Code, Out};
 use crate::search::chance::{Report, Search, Through};
 use crate::search::plan::Space;
 

@@ -8,11 +8,10 @@ use serde_json::json;
 
 use super::finds;
 use super::{SearchOptions, Shape};
-use crate::cli::Code;
 use crate::cli::words::{say, unwritten};
 use crate::mutants::Mutant;
 use crate::real::interrupted;
-use crate::report::Out;
+use crate::report::{Code, Out};
 use crate::scenario::Scenario;
 use crate::search::exhaustive::{Class, Plan, SEED, Tally, defences, listing, protection, table};
 use crate::search::{Found, Kind};

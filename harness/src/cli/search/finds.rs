@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::checker::{Outcome, check};
-use crate::cli::Code;
-use crate::cli::words::{complain, program, shell_word, unwritten};
+use crate::cli::words::{complain, program, unwritten};
 use crate::mutants::Mutant;
 use crate::real::interrupted;
-use crate::report::Out;
+use crate::report::{Code, Out, shell_word};
 use crate::scenario;
 use crate::search::chance::Search;
 use crate::search::{Found, Kind, scenario_file, shrink};

@@ -5,7 +5,6 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::{Words, compact};
-use crate::client_protocol::Capability;
 use crate::name::Name;
 use crate::named::named;
 use crate::scenario::length::{Length, as_text};
@@ -135,20 +134,6 @@ impl Step {
     /// Whether the step is about several resources at once.
     pub const fn is_of_several(&self) -> bool {
         matches!(self, Self::Acquire { also, .. } | Self::Release { also, .. } if !also.is_empty())
-    }
-
-    /// The features that a client needs for the step, beyond acquire, release and step.
-    pub(crate) fn needs(&self) -> impl Iterator<Item = Capability> {
-        let kind = match self {
-            Self::Acquire { again: true, .. } => Some(Capability::Reenter),
-            Self::Extend { .. } => Some(Capability::Extend),
-            Self::Keep { .. } => Some(Capability::KeepAlive),
-            Self::Touch { under: Some(_), .. } => Some(Capability::Fence),
-            step if step.is_of_several() => Some(Capability::Several),
-            _ => None,
-        };
-        let cancels = matches!(self, Self::Acquire { cancel: Some(_), .. });
-        kind.into_iter().chain(cancels.then_some(Capability::Cancel))
     }
 
     /// All times of the step.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use crate::checker::Outcome;
 
-pub(super) const HELP: &str = "\
+pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    every run came out as its scenario expects (some may have been skipped)
   1    a run differs: a violation that was not expected, or one with another cause
