@@ -1,9 +1,9 @@
 //! The repository follows its rules of prose, names and size: no indefinite persons, no names that
-//! the vocabulary has replaced, no long lines, no long files. Documents link to what exists, name
-//! files and commands that exist, and have the tables that their commands printed. The test checks
-//! sources, tests, examples, scenarios and documents.
+//! the vocabulary has replaced, no long lines, no long files. Modules do not import each other in
+//! circles. Documents link to what exists, name files and commands that exist, and have the tables
+//! that their commands printed. The test checks sources, tests, examples, scenarios and documents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -264,6 +264,83 @@ fn every_file(folder: &Path, found: &mut Vec<PathBuf>) {
             false => found.push(path),
         }
     }
+}
+
+/// The modules at the root of its crate that a text imports: `crate::a::b`, `crate::{a, b::c}`.
+fn imported(text: &str) -> BTreeSet<String> {
+    let word = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+    };
+    let mut found = BTreeSet::new();
+    for rest in text.split("crate::").skip(1) {
+        let Some(list) = rest.strip_prefix('{') else {
+            found.insert(word(rest));
+            continue;
+        };
+        let mut depth = 0;
+        for part in list.split_inclusive(['{', ',', '}']) {
+            if depth == 0 {
+                found.insert(word(part));
+            }
+            depth += i32::from(part.ends_with('{')) - i32::from(part.ends_with('}'));
+            if depth < 0 {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// The modules at the root of a crate that import each other in a circle, and those between two
+/// circles. Takes the paths of the sources below `src`, and their texts.
+fn circles<'a>(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+    let mut imports: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources {
+        let module = path.split(['/', '.']).next().unwrap_or_default();
+        // The root itself has all modules, and tests may look at any.
+        if !["lib", "main", "bin"].contains(&module) && !path.contains("tests") {
+            let code = text.split("\nmod tests {").next().unwrap_or_default();
+            let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let code: Vec<&str> = code.collect();
+            imports.entry(module).or_default().extend(imported(&code.join("\n")));
+        }
+    }
+    loop {
+        let imports_another =
+            |of: &str| imports[of].iter().any(|it| it != of && imports.contains_key(it.as_str()));
+        let is_imported = |of: &str| imports.iter().any(|(it, all)| *it != of && all.contains(of));
+        let apart = imports.keys().find(|it| !imports_another(it) || !is_imported(it)).copied();
+        let Some(apart) = apart else {
+            return imports.into_keys().map(str::to_owned).collect();
+        };
+        imports.remove(apart);
+    }
+}
+
+#[test]
+fn modules_import_each_other_in_one_direction() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let crates = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut checked = 0;
+    for of in crates.chain([root.join("harness")]) {
+        let of = of.join("src");
+        let mut found = Vec::new();
+        files(&of, &mut found);
+        checked += found.len();
+        let read = |path: &PathBuf| {
+            let name = path.strip_prefix(&of).unwrap().to_str().unwrap().replace('\\', "/");
+            (name, fs::read_to_string(path).unwrap())
+        };
+        let sources: Vec<(String, String)> = found.iter().map(read).collect();
+        let texts = sources.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        assert_eq!(circles(texts), [""; 0], "modules of {} import each other", of.display());
+    }
+    assert!(checked > 300, "{checked} files");
+    let one = ("a.rs", "use crate::b::B;");
+    let other = ("b/c.rs", "use std::x::{y, z};\nuse crate::{\n    d::{e, f},\n    a::A,\n};");
+    let leaf = ("d.rs", "// use crate::a;\nfn d() {}\n#[cfg(test)]\nmod tests {\n use crate::a;");
+    assert_eq!(circles([one, other, leaf]), ["a", "b"]);
+    assert_eq!(circles([other, leaf, ("lib.rs", "mod a;\nuse crate::b;")]), [""; 0]);
 }
 
 #[test]
