@@ -1,4 +1,4 @@
-# What this project can do. Every recipe is a cargo command, or a script of .ci, under a shorter name.
+# What this project can do. Every recipe is a few cargo commands, or a script, under a shorter name.
 
 # List the recipes.
 default:
@@ -78,7 +78,7 @@ lint:
     cargo clippy -p redquorum --no-default-features -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude redquorum-contest --no-deps --all-features
 
-# Check that the oldest supported Rust still builds everything.
+# Check that the oldest supported Rust still builds everything but the contest, which needs a newer one.
 msrv:
     .ci/msrv
 
