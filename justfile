@@ -8,7 +8,7 @@ default:
 test:
     cargo test --workspace
 
-# Break five masters in every way that scenarios/ knows, and check the lock: in containers where an engine answers.
+# Run the scenarios: break five masters, and check the lock; in containers where an engine replies.
 chaos *args:
     .ci/chaos {{args}}
 
@@ -65,11 +65,11 @@ bench *args:
 contest *args:
     cargo contest {{args}}
 
-# Measure how many scenarios a second the simulation plays and judges.
+# Measure how many scenarios a second the simulation plays and checks.
 bench-sim *args:
     cargo bench -p redquorum-harness --bench simulation -- {{args}}
 
-# Format check, lints and documentation, as CI wants them.
+# Check the format, lints and documentation. CI has a few lints more.
 lint:
     cargo fmt --all -- --check
     cargo clippy --workspace --all-targets -- -D warnings

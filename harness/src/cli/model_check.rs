@@ -13,7 +13,7 @@ use crate::model_check::machines::{self, Scope};
 use crate::model_check::{Counterexample, Explored};
 use crate::mutants::Mutant;
 
-/// The largest number of states of one run: about two gibibytes.
+/// The largest number of states of one run.
 const MOST: usize = 40_000_000;
 
 /// The model to check.
