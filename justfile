@@ -1,4 +1,4 @@
-# What this project can do. Every recipe is a cargo command, or a script of .ci, under a shorter name.
+# What this project can do. Every recipe is a few cargo commands, or a script, under a shorter name.
 
 # List the recipes.
 default:
@@ -8,7 +8,7 @@ default:
 test:
     cargo test --workspace
 
-# Break five masters in every way that scenarios/ knows, and check the lock: in containers where an engine answers.
+# Run the scenarios: break five masters, and check the lock; in containers where an engine replies.
 chaos *args:
     .ci/chaos {{args}}
 
@@ -65,11 +65,11 @@ bench *args:
 contest *args:
     cargo contest {{args}}
 
-# Measure how many scenarios a second the simulation plays and judges.
+# Measure how many scenarios a second the simulation plays and checks.
 bench-sim *args:
     cargo bench -p redquorum-harness --bench simulation -- {{args}}
 
-# Format check, lints and documentation, as CI wants them.
+# Check the format, lints and documentation. CI has a few lints more.
 lint:
     cargo fmt --all -- --check
     cargo clippy --workspace --all-targets -- -D warnings
@@ -78,7 +78,7 @@ lint:
     cargo clippy -p redquorum --no-default-features -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude redquorum-contest --no-deps --all-features
 
-# Check that the oldest supported Rust still builds everything.
+# Check that the oldest supported Rust still builds everything but the contest, which needs a newer one.
 msrv:
     .ci/msrv
 

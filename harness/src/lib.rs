@@ -30,8 +30,8 @@
 //! | [`mutants`] | mutants: clients with a deliberate bug, which scenarios must catch |
 //! | `cli`, `report` | the command line, and its output |
 //!
-//! The modules without a link, except `client_machine`, need the feature `real` (on by default) and
-//! a Unix. The others build without Tokio and Redis.
+//! The modules without a link, except `orchestrator` and `client_machine`, need the feature `real`
+//! (on by default) and a Unix. The others build without Tokio and Redis.
 //!
 //! # What is deliberately absent
 //!

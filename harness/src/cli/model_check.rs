@@ -13,7 +13,7 @@ use crate::model_check::{Counterexample, Explored};
 use crate::mutants::Mutant;
 use crate::report::Code;
 
-/// The largest number of states of one run: about two gibibytes.
+/// The largest number of states of one run.
 const MOST: usize = 40_000_000;
 
 /// The model to check.

@@ -65,7 +65,8 @@ pub struct Expect {
     /// No key is left, and no client deletes another client's key.
     pub hygiene: Option<Wanted>,
     /// The causes of violations that the checker must find. Each is the name of a fault
-    /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, or `late-write`.
+    /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, `max-ttl`, `late-write`,
+    /// `bug` or `unknown`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Cause>,
     /// How the acquires must have ended, for each client or for all clients of a kind that has a

@@ -117,7 +117,7 @@ faults! {
             /// The resource of the counter.
             #[schemars(with = "String")]
             resource: Name,
-            /// How far the counter is ahead of the master's clock. A counter that exists already
+            /// How far the counter is ahead of the master's clock. A counter that is larger already
             /// stays.
             ahead: Ahead,
         }
@@ -230,8 +230,8 @@ faults! {
             /// The end that is notified.
             end: End,
         }
-        /// Both ends of each open connection are reset. With a `command` or an `index`, the reset
-        /// comes at that message, which is lost.
+        /// Both ends of each open connection are reset. With any other key than `clients` and
+        /// `nodes`, the reset comes at that message, which is lost.
         Reset = "reset" (LinkSelector)
     }
 }
