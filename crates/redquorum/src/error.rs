@@ -83,8 +83,9 @@ pub enum AcquireError {
         resource: Vec<u8>,
         /// The replies at the last attempt, with the holder of the key where a master named it.
         report: Report,
-        /// The number of attempts. It is 0 if another request of the same [owner](crate::Owner) was
-        /// in progress all the time, or if others were [ahead in the queue](crate::Builder::fair).
+        /// The number of attempts. It is 0 if another request of this process, or of the same
+        /// [owner](crate::Owner), was before it all the time. In a [fair
+        /// queue](crate::Builder::fair) it is at most 1 if its turn never came.
         attempts: u32,
     },
     /// Too few masters answered, or those that did refuse writes or are distrusted. The lock is

@@ -36,8 +36,8 @@ pub struct Stats {
     pub lost: u64,
     /// Leases given back by [`Lease::release`](crate::Lease::release), by the last handle.
     pub released: u64,
-    /// The number of resources with a local queue. A task of this process waits for the resource,
-    /// or got it from that queue and still holds it.
+    /// The number of resources with a local queue. A request with a wait is in the queue while it
+    /// waits for the resource, and while its lease is held.
     pub waiting: usize,
     /// Each master, in order.
     pub masters: Vec<MasterStats>,
@@ -65,7 +65,7 @@ pub struct MasterStats {
     pub connected: u64,
     /// Keys to delete that it has not yet confirmed as deleted.
     pub pending_cleanups: usize,
-    /// Waiters that it is to wake.
+    /// Waiters that it is to wake. They count also while it is down or forbids wake-ups.
     pub subscriptions: usize,
     /// Commands that it has not answered yet.
     pub unanswered: usize,

@@ -2,7 +2,7 @@
 //!
 //! A warning reports a change of state, once: a master goes down, a lease is endangered or lost. If
 //! a caller learns the result from a return value, the event has level debug. No event contains a
-//! token, a credential or a URL.
+//! credential, a URL, or more than the first four bytes of a key's token.
 
 #![cfg_attr(
     not(feature = "tracing"),

@@ -1,5 +1,6 @@
 //! What the lock exports through the `metrics` crate (feature `metrics`).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -73,14 +74,42 @@ fn outcomes_times_and_masters_are_exported() {
     }
 }
 
+/// The names of metrics in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let is_name = |word: &&str| word.starts_with("redquorum_");
+    text.split(|c: char| !c.is_ascii_lowercase() && c != '_').filter(is_name).collect()
+}
+
 #[test]
-fn every_name_is_documented_with_its_labels() {
-    let (during, _) = scraped(async |_, lock, _| drop(lock.acquire("r").fenced().await.unwrap()));
+fn the_document_and_the_dashboard_have_the_names_that_are_exported() {
+    let (during, _) = scraped(async |_, lock, _| {
+        let lease = lock.acquire("r").fenced().await.unwrap();
+        let _ = lease.release().await;
+        assert!(lock.acquire("r").wait(Duration::ZERO).await.is_ok());
+    });
+    let types: Vec<&str> = during.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let exported: BTreeSet<&str> = types.iter().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(exported.len(), 13, "{exported:?}");
     let document = include_str!("../../../docs/observability.md");
-    let names = during.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    let names: Vec<&str> = names.filter_map(|line| line.split(' ').next()).collect();
-    assert!(names.len() >= 8, "{names:?}");
-    for name in names {
-        assert!(document.contains(&format!("`{name}`")), "docs/observability.md lacks {name}");
+    assert_eq!(names(document), exported);
+    assert_eq!(names(include_str!("../../../docs/grafana-dashboard.json")), exported);
+    // Each row has the labels: `outcome` and `granted` with all their values, or `master`.
+    for line in during.lines().filter(|line| line.starts_with("redquorum_")) {
+        let Some((name, labels)) = line.split_once('{') else { continue };
+        let row = document.lines().find(|row| row.starts_with(&format!("| `{}` ", base(name))));
+        let row = row.unwrap_or_else(|| panic!("no row of {name}"));
+        for label in labels.split('}').next().unwrap().split(',') {
+            let (key, value) = label.split_once('=').unwrap();
+            let value = value.trim_matches('"');
+            let documented = key == "quantile"
+                || row.contains(&format!("`{key}`"))
+                    && (key == "master" || row.contains(&format!("`{value}`")));
+            assert!(documented, "{line}: {row}");
+        }
     }
+}
+
+/// The name of the metric that a line of a summary belongs to.
+fn base(name: &str) -> &str {
+    name.trim_end_matches("_sum").trim_end_matches("_count")
 }

@@ -14,24 +14,34 @@ use crate::support::*;
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_in_time_whatever_the_masters_do() {
     // All masters are up; a minority, a majority or all of them are silent; all are down.
-    for (stopped, dead) in [(0, 0), (2, 0), (3, 0), (5, 0), (0, 5)] {
-        let (masters, lock) = bed(5).await;
+    let states = [(0, 0), (2, 0), (3, 0), (5, 0), (0, 5)];
+    for (fair, (stopped, dead)) in [false, true].into_iter().flat_map(|it| states.map(|s| (it, s)))
+    {
+        let masters = Masters::new(5);
+        let lock = masters.builder().fair(fair).build().await.unwrap();
         let _held = take(&lock, "r").await;
         (1..=stopped).for_each(|number| masters.stop(number));
         (1..=dead).for_each(|number| masters.kill(number));
         for wait in [Duration::ZERO, MS, 77 * MS, S, 3 * S] {
-            let start = Instant::now();
-            let error = lock.acquire("r").wait(wait).await.unwrap_err();
-            let took = start.elapsed();
-            let bound = wait + 2 * NODE_TIMEOUT + 2 * MS;
-            assert!(took >= wait && took <= bound, "{stopped} {dead} {wait:?}: {took:?}");
+            // The node timeouts of docs/waiting.md: `acquire`, `acquire_all` and `try_acquire`.
+            let [one, all, once] = if fair { [3, 5, 3] } else { [2, 3, 1] };
+            let one = one + u32::from(fair && wait < NODE_TIMEOUT);
             let reachable = stopped.max(dead) < 3;
-            assert_eq!(matches!(error, AcquireError::Taken { .. }), reachable, "{error}");
-            assert_eq!(matches!(error, AcquireError::NoQuorum { .. }), !reachable, "{error}");
+            let check = |start: Instant, rounds, error: AcquireError| {
+                let (took, bound) = (start.elapsed(), wait + rounds * NODE_TIMEOUT + 2 * MS);
+                let of = format!("fair {fair}, {stopped} stopped, {dead} dead, {wait:?}: {took:?}");
+                assert!(took >= wait && took <= bound, "{of}");
+                assert_eq!(matches!(error, AcquireError::Taken { .. }), reachable, "{error}");
+                assert_eq!(matches!(error, AcquireError::NoQuorum { .. }), !reachable, "{error}");
+            };
+            let start = Instant::now();
+            check(start, one, lock.acquire("r").wait(wait).await.unwrap_err());
+            let start = Instant::now();
+            check(start, all, lock.acquire_all(["r", "s"]).wait(wait).await.unwrap_err());
             let start = Instant::now();
             let tried = lock.try_acquire("r").await;
             assert_eq!(tried.is_ok_and(|lease| lease.is_none()), reachable);
-            assert!(start.elapsed() <= NODE_TIMEOUT + 2 * MS, "{:?}", start.elapsed());
+            assert!(start.elapsed() <= once * NODE_TIMEOUT + 2 * MS, "{:?}", start.elapsed());
         }
     }
 }
@@ -118,6 +128,23 @@ async fn an_own_policy_that_panics_or_uses_a_lock_harms_no_other_request() {
         assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
         assert_eq!(held.release().await.outcome, Outcome::Released);
         assert_eq!(lock.health().await.alive, 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_attempts_of_a_refused_request_show_what_was_before_it() {
+    for (fair, expected) in [(false, 2), (true, 1)] {
+        let masters = Masters::new(3);
+        let builder = || masters.builder().ttl(60 * S).fair(fair);
+        let (one, two) = (builder().build().await.unwrap(), builder().build().await.unwrap());
+        let _held = one.acquire("r").await.unwrap();
+        let attempts = async |lock: &Redlock| match lock.acquire("r").wait(S).await {
+            Err(AcquireError::Taken { attempts, .. }) => attempts,
+            other => panic!("{other:?}"),
+        };
+        // Another process holds the resource, or another task of this one.
+        assert_eq!((attempts(&two).await, attempts(&one).await), (expected, 0), "{fair}");
+        assert_eq!((one.stats().waiting, two.stats().waiting), (1, 0), "a lease keeps its place");
     }
 }
 
