@@ -35,7 +35,7 @@ pub enum Input {
     /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
     /// A link reports an event of the resource while the claim waits for it.
-    QueueEvent { node: NodeId, word: QueueEvent },
+    QueueEvent { node: NodeId, event: QueueEvent },
     /// Another claim of this process has the next turn: if the lease is given back now, no other
     /// waiter is woken.
     HandOn,
@@ -107,7 +107,7 @@ impl Claim {
                         acquire.replied(step, (node, reading), reply, cx);
                     }
                     Input::Wake => acquire.wake(cx),
-                    Input::QueueEvent { node, word } => acquire.queue_event(node, word, cx),
+                    Input::QueueEvent { node, event } => acquire.queue_event(node, event, cx),
                     Input::Yield => acquire.yield_turn(cx.out),
                     Input::Collect if acquire.collect(cx) => {
                         *self = Self::Holding(Hold::new(acquire));

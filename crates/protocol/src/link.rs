@@ -465,9 +465,9 @@ impl<T> Link<T> {
                 guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
             }
             Purpose::CleanUp(token) => {
-                if let Reply::Freed { listeners } = reply {
+                if let Reply::Freed { waiters } = reply {
                     reply = Reply::Deleted;
-                    self.count(token, listeners, cx.out);
+                    self.count(token, waiters, cx.out);
                 }
                 self.cleaned_up(token, &reply, cx);
             }

@@ -31,7 +31,7 @@ pub enum Reply {
     Deleted,
     /// The key was ours and is deleted, and the master counted the waiters in the queue, without
     /// the one that leaves it with this command. A link takes the number out.
-    Freed { listeners: u32 },
+    Freed { waiters: u32 },
     /// A position in the master's queue for the resource: a lower number comes first. `ahead`
     /// waiters come first, and there may be a holder on this master.
     Place { number: u64, ahead: u64, holder: Option<Holder> },

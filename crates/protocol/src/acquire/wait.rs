@@ -289,8 +289,8 @@ impl Acquire {
         first
     }
 
-    pub(crate) fn queue_event(&mut self, node: NodeId, word: QueueEvent, cx: &mut Context<'_>) {
-        match word {
+    pub(crate) fn queue_event(&mut self, node: NodeId, event: QueueEvent, cx: &mut Context<'_>) {
+        match event {
             QueueEvent::Subscribed => {
                 self.wait.subscribed.insert(node);
                 self.wait.refused.remove(node);
@@ -306,7 +306,7 @@ impl Acquire {
             QueueEvent::NotSubscribed | QueueEvent::Refused => {
                 self.wait.subscribed.remove(node);
                 self.wait.unsubscribed.insert(node);
-                if word == QueueEvent::Refused {
+                if event == QueueEvent::Refused {
                     self.wait.refused.insert(node);
                 }
                 cx.out.push(Effect::Decided);

@@ -48,8 +48,8 @@ impl Subscription {
         self.waiters.len()
     }
 
-    fn notify_all<T>(&self, word: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
-        out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), word)));
+    fn notify_all<T>(&self, event: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
+        out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), event)));
     }
 
     /// The connection is gone: notifies the waiters that the master no longer wakes them.
@@ -91,12 +91,12 @@ impl<T> Link<T> {
         }
         // Reports "not subscribed" at once instead of waiting for a confirmation.
         let open = self.inbox.is_open() && self.inbox.waiters.contains_key(&waiter_id);
-        let word = match self.inbox.state {
+        let event = match self.inbox.state {
             State::Refused => QueueEvent::Refused,
             _ if open => QueueEvent::Subscribed,
             _ => QueueEvent::NotSubscribed,
         };
-        cx.out.push(LinkEffect::QueueEvent(key, word));
+        cx.out.push(LinkEffect::QueueEvent(key, event));
         self.subscribe(cx);
     }
 
