@@ -1,6 +1,6 @@
 //! Link: everything between one client and one master. The link passes its inputs to parts that do
 //! not know each other, and writes the commands that they return: the open `connection`, the
-//! `ledger`, the `restart_guard` and the `subscription`.
+//! `dialer`, the `ledger`, the `restart_guard` and the `subscription`.
 //!
 //! A master replies to the commands of one connection in the order in which they were written. The
 //! safety of a lock's clean-up rests on this order alone:
@@ -36,13 +36,14 @@ use core::time::Duration;
 
 use crate::effect::{Key, QueueEvent, VoteRequest, WakeUp};
 use crate::guard::{Distrust, Guard};
-use crate::time::{Time, nanos};
+use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Cause, Reply};
 use crate::waiter::WaiterId;
 use crate::wire::{Command, Expect, Greeting, KeyEffect};
 
 mod connection;
+mod dialer;
 mod ledger;
 mod offsets;
 mod restart_guard;
@@ -50,6 +51,7 @@ mod subscription;
 mod types;
 
 use connection::{Connection, Purpose};
+use dialer::Dialer;
 use ledger::Ledger;
 use restart_guard::RestartGuard;
 use subscription::Subscription;
@@ -61,11 +63,7 @@ pub use types::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
 pub struct Link<T> {
     bounds: Bounds,
     open: Option<Connection<T>>,
-    /// The number of the connection that was dialled last.
-    epoch: u64,
-    dial: Dial,
-    /// How many attempts to connect have failed in a row.
-    failures: u32,
+    dialer: Dialer,
     /// Why there is no open connection.
     down: Arc<str>,
     ledger: Ledger,
@@ -87,23 +85,13 @@ const MAX_SLOW: u32 = 4;
 /// `CLIENT KILL`.
 const MAX_TO_KILL: usize = 64;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Dial {
-    /// No attempt is due: the link is connected.
-    Idle,
-    Trying,
-    At(Time),
-}
-
 impl<T> Link<T> {
     /// Creates a link and dials its first connection.
     pub fn start(bounds: Bounds, out: &mut Vec<LinkEffect<T>>) -> Self {
         let mut link = Self {
             bounds,
             open: None,
-            epoch: 0,
-            dial: Dial::Idle,
-            failures: 0,
+            dialer: Dialer::default(),
             down: Arc::from("connecting"),
             ledger: Ledger::default(),
             to_kill: Vec::new(),
@@ -112,7 +100,7 @@ impl<T> Link<T> {
             slow: 0,
             shut_down: false,
         };
-        link.dial(out);
+        out.push(LinkEffect::Dial(link.dialer.dial()));
         link
     }
 
@@ -315,7 +303,7 @@ impl<T> Link<T> {
             cx.out.push(LinkEffect::Close(old.epoch));
             self.bury(old, true, cx.out);
         }
-        self.dial = Dial::Idle;
+        self.dialer.end();
         if let Some(restart_guard) = &mut self.restart_guard {
             restart_guard.greeted(cx.now, &greeting);
         }
@@ -335,28 +323,18 @@ impl<T> Link<T> {
 
     fn closed(&mut self, epoch: u64, why: Arc<str>, random: u64, cx: &mut Context<'_, T>) {
         if self.awaits(epoch) {
-            self.failures = self.failures.saturating_add(1);
             self.down = why;
-            self.dial = Dial::At(cx.now.plus(self.pause(random)));
+            self.dialer.failed(&self.bounds, cx.now, random);
         } else if let Some(old) = self.open.take_if(|open| open.epoch == epoch) {
             self.down = why;
             if cx.now.since(old.last_reply) >= self.bounds.retry_max {
                 // The server closed an idle connection, or a fault came after a long peace: no
                 // flapping.
-                self.failures = 0;
+                self.dialer.failures = 0;
             }
             self.bury(old, true, cx.out);
-            // An attempt that is under way goes on. Otherwise one starts at once: most connections
-            // break by a restart, and masters restart fast. The exception is a connection that
-            // broke before it answered anything: the next one is likely to break, too.
-            if self.dial == Dial::Idle {
-                self.failures = self.failures.saturating_add(1);
-                if self.failures == 1 {
-                    self.dial(cx.out);
-                } else {
-                    self.dial = Dial::At(cx.now.plus(self.pause(random)));
-                }
-            }
+            let dial = self.dialer.broke(&self.bounds, cx.now, random);
+            cx.out.extend(dial.map(LinkEffect::Dial));
         }
     }
 
@@ -366,10 +344,7 @@ impl<T> Link<T> {
         // A reply on this connection may have been the reply to another command.
         self.bury(old, false, cx.out);
         self.down = Arc::from(why);
-        if self.dial == Dial::Idle {
-            // Not at once: a peer that sends garbage is likely to do so again.
-            self.dial = Dial::At(cx.now.plus(self.bounds.retry_max));
-        }
+        self.dialer.gave_up(&self.bounds, cx.now);
     }
 
     /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
@@ -412,7 +387,7 @@ impl<T> Link<T> {
         // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
         // every clean-up has replied to the kill of its last connection each time.
         if is_known && matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_)) {
-            self.failures = 0;
+            self.dialer.failures = 0;
         }
         if is_known && sent.runs_script {
             open.reloaded = false;
@@ -422,10 +397,7 @@ impl<T> Link<T> {
             // master is slow, a second one would make it slower.
             open.stalled = false;
             self.slow = (self.slow + 1).min(MAX_SLOW);
-            if self.dial == Dial::Trying {
-                cx.out.push(LinkEffect::Close(self.epoch));
-            }
-            self.dial = Dial::Idle;
+            cx.out.extend(self.dialer.end().map(LinkEffect::Close));
         }
         let garbage = reply == Reply::Unknown(Cause::Garbage);
         let mut broken = garbage.then_some("a reply that is not Redis's");
@@ -499,9 +471,7 @@ impl<T> Link<T> {
         let stalls = self.open.as_ref().and_then(|open| open.stalls(stall));
         let stalled = stalls.is_some_and(|time| cx.now >= time);
         self.open.iter_mut().for_each(|open| open.stalled |= stalled);
-        if self.next_dial().map_or(stalled && self.dial == Dial::Idle, |time| cx.now >= time) {
-            self.dial(cx.out);
-        }
+        cx.out.extend(self.dialer.wake(cx.now, stalled).map(LinkEffect::Dial));
         let ripe = self.ledger.ripen(cx.now);
         if self.open.is_some() {
             let due = self.ledger.due(cx.now, ripe);
@@ -512,7 +482,7 @@ impl<T> Link<T> {
 
     /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
     pub fn next_wake(&self) -> Time {
-        let dial = self.next_dial();
+        let dial = self.dialer.next();
         let Some(open) = &self.open else { return dial.unwrap_or(Time::NEVER) };
         let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
         let look = look.filter(|_| !self.shut_down && !open.stalled);
@@ -526,25 +496,6 @@ impl<T> Link<T> {
         self.bounds.stall.saturating_mul(1 << self.slow)
     }
 
-    const fn next_dial(&self) -> Option<Time> {
-        if let Dial::At(time) = self.dial { Some(time) } else { None }
-    }
-
-    fn dial(&mut self, out: &mut Vec<LinkEffect<T>>) {
-        self.epoch += 1;
-        self.dial = Dial::Trying;
-        out.push(LinkEffect::Dial(self.epoch));
-    }
-
-    /// The pause before the next attempt to connect. It doubles with every failure up to the
-    /// maximum, and its upper half is random, so that clients do not come back in step.
-    fn pause(&self, random: u64) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        let full = self.bounds.retry_min.saturating_mul(doubled).min(self.bounds.retry_max);
-        let half = nanos(full) / 2;
-        Duration::from_nanos(half + random % (half + 1))
-    }
-
     /// What the oldest unanswered command expects, by which its reply is decoded, and when it was
     /// written.
     pub fn oldest(&self) -> Option<(Expect, Time)> {
@@ -554,7 +505,7 @@ impl<T> Link<T> {
 
     /// Whether the link would take a connection with this number if it were greeted now.
     pub fn awaits(&self, epoch: u64) -> bool {
-        epoch == self.epoch && self.dial == Dial::Trying
+        self.dialer.awaits(epoch)
     }
 
     /// The number of the connection that the link writes to.
@@ -615,6 +566,6 @@ impl<T> Link<T> {
 
     /// Whether the first attempt to connect is still under way.
     pub const fn is_first_dial(&self) -> bool {
-        self.epoch == 1 && matches!(self.dial, Dial::Trying) && !self.shut_down
+        self.dialer.awaits(1) && !self.shut_down
     }
 }
