@@ -171,11 +171,13 @@ impl Claim {
         matches!(self, Self::Acquiring(acquire) if acquire.failure().is_none())
     }
 
+    /// The lease, if it has one.
+    pub const fn hold(&self) -> Option<&Hold> {
+        if let Self::Holding(hold) = self { Some(hold) } else { None }
+    }
+
     /// How many handles of it are out. A claim that still tries to get a lease has one.
     pub(crate) fn handles(&self) -> u32 {
-        match self {
-            Self::Holding(hold) => hold.handles(),
-            _ => u32::from(self.is_trying()),
-        }
+        self.hold().map_or_else(|| u32::from(self.is_trying()), Hold::handles)
     }
 }

@@ -248,10 +248,7 @@ impl<C: ClaimMachine> Client<C> {
 
     /// The lease of a claim, if it has one.
     pub fn hold(&self, id: ClaimId) -> Option<&Hold> {
-        match self.claim(id)?.claim() {
-            Claim::Holding(hold) => Some(hold),
-            _ => None,
-        }
+        self.claim(id)?.claim().hold()
     }
 
     /// When the caller looks at its request again, if nothing changes before.

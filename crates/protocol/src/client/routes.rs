@@ -178,7 +178,7 @@ impl<C: ClaimMachine> Client<C> {
         self.timers.set(id, entry, self.config.node_timeout, cx);
         let State::Claim(claim) = &entry.state else { return };
         let claim = claim.claim();
-        let holds = matches!(claim, Claim::Holding(hold) if hold.lost().is_none());
+        let holds = claim.hold().is_some_and(|hold| hold.lost().is_none());
         let (waits, ended) = (claim.is_trying(), matches!(claim, Claim::Ended));
         let owned = entry.request.reentry.is_some();
         if !waits {
