@@ -428,7 +428,7 @@ impl<C: ClaimMachine> Client<C> {
         self.deliver(cx);
     }
 
-    /// Wakes one link: see [`Link::next_wake`].
+    /// Wakes one link if it is due: see [`Link::next_wake`].
     pub fn wake_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
         if cx.now() >= self.links[node.index()].next_wake() {
             self.connection(node, LinkInput::Wake, cx);
