@@ -140,7 +140,9 @@ impl fmt::Display for Cause {
             Self::Disconnected => f.write_str("the connection broke before the reply"),
             Self::Down(why) => write!(f, "not connected: {why}"),
             Self::Stalled => f.write_str("not asked: it leaves earlier commands unanswered"),
-            Self::Overloaded => f.write_str("not asked: too many commands are unanswered"),
+            Self::Overloaded => f.write_str(
+                "not asked: too many commands are unanswered, or too many clean-ups are pending",
+            ),
             Self::GivenUp => f.write_str("not asked: the claim was given up"),
             Self::ShutDown => f.write_str("not asked: the lock was shut down"),
             Self::Distrusted { why, left: Some(left) } if !left.is_zero() => {
