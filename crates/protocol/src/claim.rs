@@ -35,7 +35,7 @@ pub enum Input {
     /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
     /// A link reports an event of the resource while the claim waits for it.
-    QueueEvent { node: NodeId, word: QueueEvent },
+    QueueEvent { node: NodeId, event: QueueEvent },
     /// Another claim of this process has the next turn: if the lease is given back now, no other
     /// waiter is woken.
     HandOn,
@@ -107,7 +107,7 @@ impl Claim {
                         acquire.replied(step, (node, reading), reply, cx);
                     }
                     Input::Wake => acquire.wake(cx),
-                    Input::QueueEvent { node, word } => acquire.queue_event(node, word, cx),
+                    Input::QueueEvent { node, event } => acquire.queue_event(node, event, cx),
                     Input::Yield => acquire.yield_turn(cx.out),
                     Input::Collect if acquire.collect(cx) => {
                         *self = Self::Holding(Hold::new(acquire));
@@ -171,11 +171,13 @@ impl Claim {
         matches!(self, Self::Acquiring(acquire) if acquire.failure().is_none())
     }
 
+    /// The lease, if it has one.
+    pub const fn hold(&self) -> Option<&Hold> {
+        if let Self::Holding(hold) = self { Some(hold) } else { None }
+    }
+
     /// How many handles of it are out. A claim that still tries to get a lease has one.
     pub(crate) fn handles(&self) -> u32 {
-        match self {
-            Self::Holding(hold) => hold.handles(),
-            _ => u32::from(self.is_trying()),
-        }
+        self.hold().map_or_else(|| u32::from(self.is_trying()), Hold::handles)
     }
 }

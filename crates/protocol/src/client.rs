@@ -249,10 +249,7 @@ impl<C: ClaimMachine> Client<C> {
 
     /// The lease of a claim, if it has one.
     pub fn hold(&self, id: ClaimId) -> Option<&Hold> {
-        match self.claim(id)?.claim() {
-            Claim::Holding(hold) => Some(hold),
-            _ => None,
-        }
+        self.claim(id)?.claim().hold()
     }
 
     /// When the caller looks at its request again, if nothing changes before.
@@ -432,7 +429,7 @@ impl<C: ClaimMachine> Client<C> {
         self.deliver(cx);
     }
 
-    /// Wakes one link: see [`Link::next_wake`].
+    /// Wakes one link if it is due: see [`Link::next_wake`].
     pub fn wake_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
         if cx.now() >= self.links[node.index()].next_wake() {
             self.connection(node, LinkInput::Wake, cx);

@@ -143,13 +143,11 @@ impl Guard {
     /// The marker for a master of this process; `durable` has the meaning that it has in
     /// [`check`](Self::check).
     pub fn marker(self, run_id: &RunId, durable: bool) -> Arc<str> {
-        let masters_id = self
-            .masters_id
-            .map_or_else(String::new, |masters_id| format!(" {MASTERS_ID}{masters_id}"));
-        let durable = if durable { " always" } else { "" };
+        let masters_id = self.masters_id.map(|id| format!(" {MASTERS_ID}{id}"));
+        let durable = durable.then(|| format!(" {DURABLE}"));
         let clock = self.clock.map(|bound| format!(" {CLOCK}{}", bound.as_millis()));
-        let clock = clock.unwrap_or_default();
-        Arc::from(format!("{} {}{masters_id}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
+        let words: String = [masters_id, durable, clock].into_iter().flatten().collect();
+        Arc::from(format!("{} {}{words}", run_id.0, self.max_ttl.as_millis()))
     }
 
     /// Checks whether a master of this process with this marker is trusted. `durable` means that

@@ -1,5 +1,6 @@
-//! Link: everything between one client and one master. It is the most intricate machine of the
-//! crate.
+//! Link: everything between one client and one master. The link passes its inputs to parts that do
+//! not know each other, and writes the commands that they return: the open `connection`, the
+//! `dialer`, the `ledger`, the `restart_guard` and the `subscription`.
 //!
 //! A master replies to the commands of one connection in the order in which they were written. The
 //! safety of a lock's clean-up rests on this order alone:
@@ -29,58 +30,43 @@
 //! what a claim makes of a reply ([`claim`](crate::claim)).
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Key, VoteRequest, WakeUp};
+use crate::effect::{Key, QueueEvent, VoteRequest, WakeUp};
 use crate::guard::{Distrust, Guard, RunId};
-use crate::time::{Time, nanos};
+use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Cause, Reply};
 use crate::waiter::WaiterId;
 use crate::wire::{Command, Expect, Greeting, KeyEffect};
 
+mod connection;
+mod dialer;
 mod ledger;
 mod offsets;
 mod restart_guard;
 mod subscription;
 mod types;
 
+use connection::{Connection, Purpose};
+use dialer::Dialer;
 use ledger::Ledger;
 use restart_guard::RestartGuard;
 use subscription::Subscription;
+use types::Context;
 pub use types::{Bounds, LinkEffect, LinkInput, LinkState};
-
-/// The time and the effects of one input.
-struct Context<'a, T> {
-    now: Time,
-    out: &'a mut Vec<LinkEffect<T>>,
-}
-
-impl<T> Context<'_, T> {
-    fn unknown(&mut self, tag: T, cause: Cause) {
-        self.out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
-    }
-}
 
 /// The state machine of the connection to one master.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Link<T> {
     bounds: Bounds,
-    open: Option<Open<T>>,
-    /// The number of the connection that was dialled last.
-    epoch: u64,
-    dial: Dial,
-    /// How many attempts to connect have failed in a row.
-    failures: u32,
+    open: Option<Connection<T>>,
+    dialer: Dialer,
+    /// Why there is no open connection.
     down: Arc<str>,
     ledger: Ledger,
-    /// When the link sends clean-ups again that met an error.
-    retry_at: Option<Time>,
-    /// How often the link has sent such clean-ups again since the master last completed one.
-    refusals: u32,
     /// Old connections that a new connection must kill before it does anything else.
     to_kill: Vec<(RunId, u64)>,
     restart_guard: Option<RestartGuard>,
@@ -99,107 +85,22 @@ const MAX_SLOW: u32 = 4;
 /// `CLIENT KILL`.
 const MAX_TO_KILL: usize = 64;
 
-/// How many clean-ups that met an error the link sends again at a time. Each one that is done lets
-/// one more follow.
-const RETRIED: usize = 64;
-
-/// The pause before the link sends clean-ups again that met an error doubles, up to this many times
-/// `retry_max`.
-const MAX_REFUSALS: u32 = 16;
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Open<T> {
-    epoch: u64,
-    client_id: Option<u64>,
-    run_id: Option<RunId>,
-    unanswered: VecDeque<Sent<T>>,
-    bytes: usize,
-    /// When the handshake finished, or when the master last sent a reply or a wake-up.
-    last_reply: Time,
-    stalled: bool,
-    /// The master has flushed its scripts, and the link is loading them again.
-    loading: bool,
-    /// The link has loaded the scripts again, and none has run since.
-    reloaded: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Sent<T> {
-    at: Time,
-    bytes: usize,
-    expect: Expect,
-    /// Whether the command may create a lock's key, or keep it.
-    creates: bool,
-    runs_script: bool,
-    purpose: Purpose,
-    tag: Option<T>,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Purpose {
-    /// Collects a vote, or asks the master about itself or its queue.
-    VoteRequest,
-    CleanUp(Token),
-    Kill(u64),
-    Load,
-    Watch,
-    Initialize(Arc<str>),
-    Hello,
-    Subscribe,
-}
-
-impl Purpose {
-    fn of(command: &Command) -> Self {
-        match command {
-            Command::Delete { token, .. } => Self::CleanUp(*token),
-            Command::Kill { client_id } => Self::Kill(*client_id),
-            Command::Load(_) => Self::Load,
-            Command::Watch { .. } => Self::Watch,
-            Command::Initialize { marker } => Self::Initialize(marker.clone()),
-            Command::Hello => Self::Hello,
-            Command::Subscribe { .. } => Self::Subscribe,
-            _ => Self::VoteRequest,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Dial {
-    /// No attempt is due: the link is connected, or never connects again.
-    Idle,
-    Trying,
-    At(Time),
-}
-
-impl<T> Open<T> {
-    /// When the connection counts as stalled, unless a reply or a wake-up arrives before.
-    /// Progress on a backlog, however old, counts as such. So the link does not dial a slow master
-    /// again at every reply.
-    fn stalls(&self, stall: Duration) -> Option<Time> {
-        Some(self.unanswered.front()?.at.max(self.last_reply).plus(stall))
-    }
-}
-
 impl<T> Link<T> {
     /// Creates a link and dials its first connection.
     pub fn start(bounds: Bounds, out: &mut Vec<LinkEffect<T>>) -> Self {
         let mut link = Self {
             bounds,
             open: None,
-            epoch: 0,
-            dial: Dial::Idle,
-            failures: 0,
+            dialer: Dialer::default(),
             down: Arc::from("connecting"),
             ledger: Ledger::default(),
-            retry_at: None,
-            refusals: 0,
             to_kill: Vec::new(),
             restart_guard: None,
             inbox: Subscription::default(),
             slow: 0,
             shut_down: false,
         };
-        link.dial(out);
+        out.push(LinkEffect::Dial(link.dialer.dial()));
         link
     }
 
@@ -230,9 +131,20 @@ impl<T> Link<T> {
             LinkInput::CleanUp { key, token, wake_up, leave, tag } => {
                 self.clean_up(key, (token, wake_up, leave), tag, cx);
             }
-            LinkInput::Subscribe { key, waiter_id } => self.add_waiter((key, waiter_id), cx),
-            LinkInput::Unsubscribe(waiter_id) => self.remove_waiter(waiter_id),
-            LinkInput::Woken { epoch, waiter_id } => self.woken(epoch, waiter_id, cx),
+            LinkInput::Subscribe { key, waiter_id } => {
+                let event = self.inbox.add(key.clone(), waiter_id, self.bounds.subscriptions);
+                cx.out.push(LinkEffect::QueueEvent(key, event));
+                self.subscribe(cx);
+            }
+            LinkInput::Unsubscribe(waiter_id) => self.inbox.remove(waiter_id),
+            LinkInput::Woken { epoch, waiter_id } => {
+                if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
+                    open.last_reply = cx.now;
+                    let free = QueueEvent::Free(waiter_id);
+                    let key = self.inbox.woken(waiter_id).cloned();
+                    cx.out.extend(key.map(|key| LinkEffect::QueueEvent(key, free)));
+                }
+            }
             LinkInput::Enqueue { key, waiter_id, position, tag } => {
                 let waiter = self.inbox.waiter(waiter_id);
                 self.ask(Command::Enqueue { key, waiter, position }, tag, cx);
@@ -240,7 +152,7 @@ impl<T> Link<T> {
             // The link sends it also where it refuses requests: after a shutdown and under
             // overload. A master that does not receive it drops the position soon.
             LinkInput::Dequeue { key, waiter_id, wake } => {
-                if self.open.as_ref().is_some_and(|open| !open.stalled) {
+                if self.state() == LinkState::Up {
                     let waiter = self.inbox.waiter(waiter_id);
                     self.write(Command::Dequeue { key, waiter, wake }, None, cx);
                 }
@@ -313,45 +225,6 @@ impl<T> Link<T> {
         }
     }
 
-    fn connected(&mut self, epoch: u64, greeting: Greeting, cx: &mut Context<'_, T>) {
-        if !self.awaits(epoch) {
-            return cx.out.push(LinkEffect::Close(epoch));
-        }
-        if let Some(old) = self.open.take() {
-            // The new connection finished its handshake first, so the old one is dead.
-            cx.out.push(LinkEffect::Close(old.epoch));
-            self.bury(old, true, cx.out);
-        }
-        self.dial = Dial::Idle;
-        if let Some(restart_guard) = &mut self.restart_guard {
-            restart_guard.greeted(cx.now, &greeting);
-        }
-        let Greeting { client_id, run_id, .. } = greeting;
-        self.open = Some(Open {
-            epoch,
-            client_id,
-            run_id: run_id.clone(),
-            unanswered: VecDeque::new(),
-            bytes: 0,
-            last_reply: cx.now,
-            stalled: false,
-            loading: false,
-            reloaded: false,
-        });
-        // Every server process numbers its clients anew. After a restart the old connections are
-        // gone with the old process, and their ids may belong to other clients.
-        self.to_kill.retain(|(of, _)| Some(of) == run_id.as_ref());
-        for (_, client_id) in self.to_kill.clone() {
-            self.write(Command::Kill { client_id }, None, cx);
-        }
-        self.ledger.ripen(cx.now);
-        self.retry_at = None;
-        self.start_all(cx);
-        self.retry(RETRIED, cx);
-        self.watch(cx);
-        self.subscribe(cx);
-    }
-
     fn initialize(&mut self, tag: T, cx: &mut Context<'_, T>) {
         let cause = match self.restart_guard.as_ref().map(RestartGuard::initial_marker) {
             Some(Some(marker)) => return self.ask(Command::Initialize { marker }, tag, cx),
@@ -363,187 +236,29 @@ impl<T> Link<T> {
 
     /// Sends a look at the master, if one is due.
     fn watch(&mut self, cx: &mut Context<'_, T>) {
-        if self.shut_down || self.open.as_ref().is_none_or(|open| open.stalled) {
-            return;
-        }
-        if let Some(look) = self.restart_guard.as_mut().and_then(|guard| guard.look(cx.now)) {
+        if !self.shut_down
+            && self.state() == LinkState::Up
+            && let Some(look) = self.restart_guard.as_mut().and_then(|guard| guard.look(cx.now))
+        {
             self.write(look, None, cx);
         }
     }
 
-    fn closed(&mut self, epoch: u64, why: Arc<str>, random: u64, cx: &mut Context<'_, T>) {
-        if self.dial == Dial::Trying && epoch == self.epoch {
-            self.failures = self.failures.saturating_add(1);
-            self.down = why;
-            self.dial = Dial::At(cx.now.plus(self.pause(random)));
-        } else if self.open.as_ref().is_some_and(|open| open.epoch == epoch) {
-            self.down = why;
-            if let Some(old) = self.open.take() {
-                if cx.now.since(old.last_reply) >= self.bounds.retry_max {
-                    // The server closed an idle connection, or a fault came after a long peace: no
-                    // flapping.
-                    self.failures = 0;
-                }
-                self.bury(old, true, cx.out);
-            }
-            // An attempt that is under way goes on. Otherwise one starts at once: most connections
-            // break by a restart, and masters restart fast. The exception is a connection that
-            // broke before it answered anything: the next one is likely to break, too.
-            if self.dial == Dial::Idle {
-                self.failures = self.failures.saturating_add(1);
-                if self.failures == 1 {
-                    self.dial(cx.out);
-                } else {
-                    self.dial = Dial::At(cx.now.plus(self.pause(random)));
-                }
-            }
-        }
-    }
-
-    fn replied(&mut self, epoch: u64, reply: Reply, cx: &mut Context<'_, T>) {
-        let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
-        let Some(sent) = open.unanswered.pop_front() else {
-            // There are more replies than commands, so nothing on this connection can be trusted.
-            return self.give_up("a reply to no command", cx);
-        };
-        open.bytes -= sent.bytes;
-        if cx.now.since(sent.at) < self.bounds.stall / 2 {
-            self.slow = self.slow.saturating_sub(1);
-        }
-        open.last_reply = cx.now;
-        let (mut reply, clock) = match reply {
-            Reply::Stamped { micros, reply } => {
-                let restart_guard = self.restart_guard.as_mut();
-                (reply.plain(), restart_guard.and_then(|it| it.read_clock(cx.now, sent.at, micros)))
-            }
-            reply => (reply, None),
-        };
-        // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
-        // every clean-up has replied to the kill of its last connection each time.
-        if matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_))
-            && !matches!(reply, Reply::Unknown(_))
+    /// Takes the next step of the subscription, if the link may send requests.
+    fn subscribe(&mut self, cx: &mut Context<'_, T>) {
+        if self.refusal(None).is_none()
+            && let Some(command) = self.inbox.next_command()
         {
-            self.failures = 0;
+            self.write(command, None, cx);
         }
-        if sent.runs_script && !matches!(reply, Reply::Unknown(_)) {
-            open.reloaded = false;
-        }
-        if open.stalled {
-            // The master slept. Its connection is good, so the second one is not needed. If the
-            // master is slow, a second one would make it slower.
-            open.stalled = false;
-            self.slow = (self.slow + 1).min(MAX_SLOW);
-            if self.dial == Dial::Trying {
-                cx.out.push(LinkEffect::Close(self.epoch));
-            }
-            self.dial = Dial::Idle;
-        }
-        let trust = !matches!(reply, Reply::Unknown(Cause::Garbage));
-        let no_script = reply == Reply::Unknown(Cause::NoScript);
-        let alive = reply == Reply::Alive;
-        let mut kill_failed = false;
-        match sent.purpose {
-            Purpose::VoteRequest => {
-                if let (Reply::Marked { boot, .. }, Some(restart_guard)) =
-                    (&reply, &mut self.restart_guard)
-                {
-                    reply = Reply::Unknown(restart_guard.refused(cx.now, boot.clone()));
-                } else if let (true, Some((_, Err(cause)))) = (reply.creates(), &clock) {
-                    // The key exists, and is cleaned up as any other.
-                    reply = Reply::Unknown(cause.clone());
-                } else if let (Expect::Probe, Reply::Alive) = (sent.expect, &reply)
-                    && let Some(Err(cause)) = self.marker(cx.now)
-                {
-                    reply = Reply::Unknown(cause);
-                }
-            }
-            Purpose::Watch => {
-                self.restart_guard.iter_mut().for_each(|guard| guard.looked(cx.now, &reply));
-            }
-            Purpose::Initialize(marker) => {
-                let guard = self.restart_guard.as_mut().filter(|_| reply == Reply::Initialized);
-                guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
-            }
-            Purpose::CleanUp(token) => {
-                if let Reply::Freed { listeners } = reply {
-                    reply = Reply::Deleted;
-                    self.count(token, listeners, cx.out);
-                }
-                self.cleaned_up(token, &reply, cx);
-            }
-            Purpose::Hello => self.inbox.asked(alive, cx.out),
-            Purpose::Subscribe => self.inbox.subscribed(alive, cx.out),
-            // The old connection is dead, or the master forbids the kill.
-            Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
-            Purpose::Kill(_) => kill_failed = true,
-            Purpose::Load => self.loaded(&reply, cx),
-        }
-        if let Some(tag) = sent.tag {
-            if let Some((reading, _)) = clock {
-                // The reading matters whatever the reply is: the claim compares other clocks with
-                // it.
-                reply = Reply::Timed { reading, reply: Box::new(reply) };
-            }
-            cx.out.push(LinkEffect::Reply(tag, reply));
-        }
-        if no_script {
-            self.load_scripts(cx);
-        }
-        if !trust {
-            self.give_up("a reply that is not Redis's", cx);
-        } else if kill_failed {
-            // A clean-up behind the kill may have run too early: send it again on another
-            // connection.
-            self.give_up("an older connection could not be killed", cx);
-        }
-        self.subscribe(cx);
     }
 
-    fn wake(&mut self, cx: &mut Context<'_, T>) {
-        let stall = self.stall();
-        if let Some(open) = &mut self.open
-            && !open.stalled
-            && open.stalls(stall).is_some_and(|time| cx.now >= time)
-        {
-            open.stalled = true;
-            if self.dial == Dial::Idle {
-                self.dial(cx.out);
-            }
+    /// Writes a command whose reply goes to `tag`, unless the link refuses requests.
+    fn ask(&mut self, command: Command, tag: T, cx: &mut Context<'_, T>) {
+        match self.refusal(None) {
+            Some(cause) => cx.unknown(tag, cause),
+            None => self.write(command, Some(tag), cx),
         }
-        if let Dial::At(time) = self.dial
-            && cx.now >= time
-        {
-            self.dial(cx.out);
-        }
-        let ripe = self.ledger.ripen(cx.now);
-        if self.open.is_some() {
-            let again = self.retry_at.take_if(|time| cx.now >= *time).is_some();
-            if ripe || again {
-                self.start_all(cx);
-            }
-            if again {
-                self.refusals = self.refusals.saturating_add(1);
-                self.retry(RETRIED, cx);
-            }
-        }
-        self.watch(cx);
-    }
-
-    /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
-    pub fn next_wake(&self) -> Time {
-        let dial = if let Dial::At(time) = self.dial { Some(time) } else { None };
-        let Some(open) = &self.open else { return dial.unwrap_or(Time::NEVER) };
-        let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
-        let look = look.filter(|_| !self.shut_down);
-        let if_answering = [open.stalls(self.stall()), look].map(|it| it.filter(|_| !open.stalled));
-        let always = [dial, self.retry_at, self.ledger.next_ripe()];
-        always.into_iter().chain(if_answering).flatten().min().unwrap_or(Time::NEVER)
-    }
-
-    /// How long commands may stay unanswered, with nothing received, before the connection counts
-    /// as stalled. It doubles each time that a stalled connection turns out to be good.
-    fn stall(&self) -> Duration {
-        self.bounds.stall.saturating_mul(1 << self.slow)
     }
 
     /// Why the link refuses a request now, for this token or for none; `None` if it accepts it.
@@ -558,36 +273,9 @@ impl<T> Link<T> {
         let full = open.unanswered.len() >= self.bounds.unanswered
             || open.bytes >= self.bounds.unanswered_bytes
             // An extension adds no entry. A full ledger must not cost the leases that fill it.
-            || (self.ledger.len() >= self.bounds.ledger
-                || self.ledger.bytes() >= self.bounds.ledger_bytes)
+            || self.ledger.is_full(&self.bounds)
                 && token.is_some_and(|token| !self.ledger.contains(token));
         full.then_some(Cause::Overloaded)
-    }
-
-    /// Writes a command whose reply goes to `tag`, unless the link refuses requests.
-    fn ask(&mut self, command: Command, tag: T, cx: &mut Context<'_, T>) {
-        match self.refusal(None) {
-            Some(cause) => cx.unknown(tag, cause),
-            None => self.write(command, Some(tag), cx),
-        }
-    }
-
-    fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
-        let Some(open) = &mut self.open else {
-            unreachable!("a command is written only to an open connection")
-        };
-        let bytes = command.size_hint();
-        open.bytes += bytes;
-        open.unanswered.push_back(Sent {
-            at: cx.now,
-            bytes,
-            expect: command.expect(),
-            creates: command.creates(),
-            runs_script: command.script().is_some(),
-            purpose: Purpose::of(&command),
-            tag,
-        });
-        cx.out.push(LinkEffect::Write(command));
     }
 
     /// The boot marker on which grants rely, or why none count; `None` without a guard.
@@ -595,23 +283,58 @@ impl<T> Link<T> {
         Some(self.restart_guard.as_ref()?.marker(now))
     }
 
-    /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
-    /// later connection kills it by its client id, in case the master still has its bytes.
-    fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
-        self.ledger.restart_all();
-        self.inbox.close(out);
-        // A trusted connection needs no kill if it holds only commands that cannot create a key:
-        // the master may execute those.
-        if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
-            && (!trusted || old.unanswered.iter().any(|sent| sent.creates))
-        {
-            if self.to_kill.len() == MAX_TO_KILL {
-                self.to_kill.remove(0);
-            }
-            self.to_kill.push((run_id, id));
+    fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
+        let open = self.open.as_mut().expect("commands are written only to an open connection");
+        open.write(command, tag, cx);
+    }
+
+    fn write_all(&mut self, commands: Vec<Command>, cx: &mut Context<'_, T>) {
+        for command in commands {
+            self.write(command, None, cx);
         }
-        for tag in old.unanswered.into_iter().filter_map(|sent| sent.tag) {
-            out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Disconnected)));
+    }
+
+    fn connected(&mut self, epoch: u64, greeting: Greeting, cx: &mut Context<'_, T>) {
+        if !self.awaits(epoch) {
+            return cx.out.push(LinkEffect::Close(epoch));
+        }
+        if let Some(old) = self.open.take() {
+            // The new connection finished its handshake first, so the old one is dead.
+            cx.out.push(LinkEffect::Close(old.epoch));
+            self.bury(old, true, cx.out);
+        }
+        self.dialer.end();
+        if let Some(restart_guard) = &mut self.restart_guard {
+            restart_guard.greeted(cx.now, &greeting);
+        }
+        // Every server process numbers its clients anew. After a restart the old connections are
+        // gone with the old process, and their ids may belong to other clients.
+        self.to_kill.retain(|(of, _)| Some(of) == greeting.run_id.as_ref());
+        let identity = greeting.run_id.zip(greeting.client_id);
+        self.open = Some(Connection::new(epoch, identity, cx.now));
+        for (_, client_id) in self.to_kill.clone() {
+            self.write(Command::Kill { client_id }, None, cx);
+        }
+        let clean_ups = self.ledger.connected(cx.now);
+        self.write_all(clean_ups, cx);
+        self.watch(cx);
+        self.subscribe(cx);
+    }
+
+    fn closed(&mut self, epoch: u64, why: Arc<str>, random: u64, cx: &mut Context<'_, T>) {
+        if self.awaits(epoch) {
+            self.down = why;
+            self.dialer.failed(&self.bounds, cx.now, random);
+        } else if let Some(old) = self.open.take_if(|open| open.epoch == epoch) {
+            self.down = why;
+            if cx.now.since(old.last_reply) >= self.bounds.retry_max {
+                // The server closed an idle connection, or a fault came after a long peace: no
+                // flapping.
+                self.dialer.failures = 0;
+            }
+            self.bury(old, true, cx.out);
+            let dial = self.dialer.broke(&self.bounds, cx.now, random);
+            cx.out.extend(dial.map(LinkEffect::Dial));
         }
     }
 
@@ -621,95 +344,156 @@ impl<T> Link<T> {
         // A reply on this connection may have been the reply to another command.
         self.bury(old, false, cx.out);
         self.down = Arc::from(why);
-        if self.dial == Dial::Idle {
-            // Not at once: a peer that sends garbage is likely to do so again.
-            self.dial = Dial::At(cx.now.plus(self.bounds.retry_max));
+        self.dialer.gave_up(&self.bounds, cx.now);
+    }
+
+    /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
+    /// later connection kills it by its client id, in case the master still has its bytes.
+    fn bury(&mut self, old: Connection<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
+        self.ledger.restart_all();
+        self.inbox.close(out);
+        // A trusted connection needs no kill if it holds only commands that cannot create a key:
+        // the master may execute those.
+        if let Some(identity) = old.identity
+            && (!trusted || old.unanswered.iter().any(|sent| sent.creates))
+        {
+            if self.to_kill.len() == MAX_TO_KILL {
+                self.to_kill.remove(0);
+            }
+            self.to_kill.push(identity);
+        }
+        for tag in old.unanswered.into_iter().filter_map(|sent| sent.tag) {
+            out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Disconnected)));
         }
     }
 
-    fn cleaned_up(&mut self, token: Token, reply: &Reply, cx: &mut Context<'_, T>) {
-        let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
-        let done = match reply {
-            // The master itself has confirmed that no key of ours is there. No command of ours
-            // behind it could create one: a master answers the commands of one connection in order.
-            Reply::Deleted | Reply::Absent | Reply::Taken(_) => {
-                self.ledger.clear(token);
-                self.refusals = 0;
-                true
-            }
-            Reply::Unknown(Cause::Error(_)) => self.ledger.refuse(cx.now, token),
-            Reply::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(cx.now, token),
-            // Either the scripts are loaded again first, which then sends the clean-ups, or the
-            // connection ends.
-            _ => return self.ledger.enqueue(token, WakeUp::None),
+    fn replied(&mut self, epoch: u64, reply: Reply, cx: &mut Context<'_, T>) {
+        let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
+        let Some(sent) = open.answered(cx.now) else {
+            // There are more replies than commands, so nothing on this connection can be trusted.
+            return self.give_up("a reply to no command", cx);
         };
-        if done {
-            self.retry(1, cx);
-        } else {
-            let longer = 1_u32.checked_shl(self.refusals).unwrap_or(MAX_REFUSALS).min(MAX_REFUSALS);
-            self.retry_at.get_or_insert(cx.now.plus(self.bounds.retry_max.saturating_mul(longer)));
+        if cx.now.since(sent.at) < self.bounds.stall / 2 {
+            self.slow = self.slow.saturating_sub(1);
         }
-    }
-
-    fn start_all(&mut self, cx: &mut Context<'_, T>) {
-        let pending = self.ledger.start_all();
-        self.write_deletes(pending, cx);
-    }
-
-    fn retry(&mut self, count: usize, cx: &mut Context<'_, T>) {
-        let refused = self.ledger.retry(count);
-        self.write_deletes(refused, cx);
-    }
-
-    fn write_deletes(&mut self, deletes: Vec<(Token, Key, WakeUp)>, cx: &mut Context<'_, T>) {
-        for (token, key, wake_up) in deletes {
-            // If the release that removes a waiter does not arrive, the waiter's position expires.
-            self.write(Command::Delete { key, token, wake_up, leave: None }, None, cx);
-        }
-    }
-
-    fn load_scripts(&mut self, cx: &mut Context<'_, T>) {
-        if let Some(open) = &mut self.open
-            && !open.loading
-        {
-            open.loading = true;
-            for load in Command::load_scripts(self.restart_guard.is_some()) {
-                self.write(load, None, cx);
+        let (mut reply, clock) = match reply {
+            Reply::Stamped { micros, reply } => {
+                let restart_guard = self.restart_guard.as_mut();
+                (reply.plain(), restart_guard.and_then(|it| it.read_clock(cx.now, sent.at, micros)))
             }
+            reply => (reply, None),
+        };
+        let is_known = !matches!(reply, Reply::Unknown(_));
+        // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
+        // every clean-up has replied to the kill of its last connection each time.
+        if is_known && matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_)) {
+            self.dialer.failures = 0;
         }
-    }
-
-    fn loaded(&mut self, reply: &Reply, cx: &mut Context<'_, T>) {
-        if *reply != Reply::Alive {
-            return self.give_up("the scripts could not be loaded", cx);
+        if is_known && sent.runs_script {
+            open.reloaded = false;
         }
-        if let Some(open) = &mut self.open
-            && !open.unanswered.iter().any(|sent| sent.purpose == Purpose::Load)
-        {
-            open.loading = false;
-            // Some masters load scripts and then do not have them, for example a proxy with several
-            // servers behind it. Without this pause the link would ask again and again.
-            if core::mem::replace(&mut open.reloaded, true) {
-                self.retry_at.get_or_insert(cx.now.plus(self.bounds.retry_max));
-            } else {
-                self.start_all(cx);
+        if open.stalled {
+            // The master slept. Its connection is good, so the second one is not needed. If the
+            // master is slow, a second one would make it slower.
+            open.stalled = false;
+            self.slow = (self.slow + 1).min(MAX_SLOW);
+            cx.out.extend(self.dialer.end().map(LinkEffect::Close));
+        }
+        let garbage = reply == Reply::Unknown(Cause::Garbage);
+        let mut broken = garbage.then_some("a reply that is not Redis's");
+        let no_script = reply == Reply::Unknown(Cause::NoScript);
+        let alive = reply == Reply::Alive;
+        match sent.purpose {
+            Purpose::VoteRequest => {
+                if let Some(guard) = &mut self.restart_guard {
+                    let cause = clock.as_ref().and_then(|(_, cause)| cause.clone());
+                    reply = guard.vote(cx.now, reply, cause);
+                }
             }
+            Purpose::Watch => {
+                self.restart_guard.iter_mut().for_each(|guard| guard.looked(cx.now, &reply));
+            }
+            Purpose::Initialize(marker) => {
+                let guard = self.restart_guard.as_mut().filter(|_| reply == Reply::Initialized);
+                guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
+            }
+            Purpose::CleanUp(token) => {
+                if let Reply::Freed { waiters } = reply {
+                    reply = Reply::Deleted;
+                    let key = self.ledger.notifying(token).cloned();
+                    let event = QueueEvent::Waiters(waiters);
+                    cx.out.extend(key.map(|key| LinkEffect::QueueEvent(key, event)));
+                }
+                let (reloaded, pause) = (open.reloaded, self.bounds.retry_max);
+                let next = self.ledger.answered(cx.now, token, &reply, reloaded, pause);
+                self.write_all(next, cx);
+            }
+            Purpose::Subscribe => self.inbox.answered(alive, cx.out),
+            // The old connection is dead, or the master forbids the kill.
+            Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
+            // A clean-up behind the kill may have run too early: send it again on another
+            // connection.
+            Purpose::Kill(_) => broken = broken.or(Some("an older connection could not be killed")),
+            Purpose::Load if alive => {
+                if open.loaded() {
+                    // Some masters load scripts and then do not have them, for example a proxy with
+                    // several servers behind it. Without this pause the link would ask again and
+                    // again.
+                    if core::mem::replace(&mut open.reloaded, true) {
+                        self.ledger.retry_after(cx.now, self.bounds.retry_max);
+                    } else {
+                        let pending = self.ledger.start_all();
+                        self.write_all(pending, cx);
+                    }
+                }
+            }
+            Purpose::Load => broken = Some("the scripts could not be loaded"),
         }
+        if let Some(tag) = sent.tag {
+            if let Some((reading, _)) = clock {
+                // The reading matters whatever the reply is: the claim compares other clocks with
+                // it.
+                reply = Reply::Timed { reading, reply: Box::new(reply) };
+            }
+            cx.out.push(LinkEffect::Reply(tag, reply));
+        }
+        if let Some(open) = self.open.as_mut().filter(|_| no_script) {
+            open.load_scripts(self.restart_guard.is_some(), cx);
+        }
+        if let Some(why) = broken {
+            self.give_up(why, cx);
+        }
+        self.subscribe(cx);
     }
 
-    fn dial(&mut self, out: &mut Vec<LinkEffect<T>>) {
-        self.epoch += 1;
-        self.dial = Dial::Trying;
-        out.push(LinkEffect::Dial(self.epoch));
+    fn wake(&mut self, cx: &mut Context<'_, T>) {
+        let stall = self.stall();
+        let stalls = self.open.as_ref().and_then(|open| open.stalls(stall));
+        let stalled = stalls.is_some_and(|time| cx.now >= time);
+        self.open.iter_mut().for_each(|open| open.stalled |= stalled);
+        cx.out.extend(self.dialer.wake(cx.now, stalled).map(LinkEffect::Dial));
+        let ripe = self.ledger.ripen(cx.now);
+        if self.open.is_some() {
+            let due = self.ledger.due(cx.now, ripe);
+            self.write_all(due, cx);
+        }
+        self.watch(cx);
     }
 
-    /// The pause before the next attempt to connect. It doubles with every failure up to the
-    /// maximum, and its upper half is random, so that clients do not come back in step.
-    fn pause(&self, random: u64) -> Duration {
-        let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
-        let full = self.bounds.retry_min.saturating_mul(doubled).min(self.bounds.retry_max);
-        let half = nanos(full) / 2;
-        Duration::from_nanos(half + random % (half + 1))
+    /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
+    pub fn next_wake(&self) -> Time {
+        let dial = self.dialer.next();
+        let Some(open) = &self.open else { return dial.unwrap_or(Time::NEVER) };
+        let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
+        let look = look.filter(|_| !self.shut_down && !open.stalled);
+        let times = [dial, self.ledger.next(), open.stalls(self.stall()), look];
+        times.into_iter().flatten().min().unwrap_or(Time::NEVER)
+    }
+
+    /// How long commands may stay unanswered, with nothing received, before the connection counts
+    /// as stalled. It doubles each time that a stalled connection turns out to be good.
+    fn stall(&self) -> Duration {
+        self.bounds.stall.saturating_mul(1 << self.slow)
     }
 
     /// What the oldest unanswered command expects, by which its reply is decoded, and when it was
@@ -721,7 +505,7 @@ impl<T> Link<T> {
 
     /// Whether the link would take a connection with this number if it were greeted now.
     pub fn awaits(&self, epoch: u64) -> bool {
-        epoch == self.epoch && self.dial == Dial::Trying
+        self.dialer.awaits(epoch)
     }
 
     /// The number of the connection that the link writes to.
@@ -782,6 +566,6 @@ impl<T> Link<T> {
 
     /// Whether the first attempt to connect is still under way.
     pub const fn is_first_dial(&self) -> bool {
-        self.epoch == 1 && matches!(self.dial, Dial::Trying) && !self.shut_down
+        self.dialer.awaits(1) && !self.shut_down
     }
 }

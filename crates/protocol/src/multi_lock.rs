@@ -126,19 +126,19 @@ impl MultiLock {
     /// Tries all members at once. If not all are won, the machine goes on for as long as `wait`.
     /// Zero: one round.
     pub fn start(now: Time, members: usize, wait: Duration, out: &mut Vec<MemberAction>) -> Self {
-        let mut several = Self {
+        let mut multi_lock = Self {
             members: vec![Member::Idle; members],
             give_up: now.plus(wait),
             rounds: 0,
             state: State::Trying,
         };
         if members == 1 {
-            several.rounds = 1;
-            several.wait_for(now, 0, out);
+            multi_lock.rounds = 1;
+            multi_lock.wait_for(now, 0, out);
         } else {
-            several.try_idle(now, out);
+            multi_lock.try_idle(now, out);
         }
-        several
+        multi_lock
     }
 
     /// Takes one input, and adds what is to be done to `out`.

@@ -57,22 +57,21 @@ impl Release {
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
         let config = hold.config();
         let lost = hold.lost().is_some() || now >= hold.deadline();
-        let mut outcome = None;
-        if lost && !config.lock_delay().is_zero() {
+        let outcome = if lost && !config.lock_delay().is_zero() {
             // What was under way at the loss has the lock delay that began then, so no master is
             // asked.
             if hold.lost().is_none() {
                 hold.leave(now, out);
             }
-            outcome = Some(Outcome::AlreadyGone);
-            out.push(Effect::Decided);
+            Some(Outcome::AlreadyGone)
         } else if let (false, Some(until)) = (lost, hold.left_until(now)) {
             hold.leave_until(until, out);
-            outcome = Some(Outcome::Left);
-            out.push(Effect::Decided);
+            Some(Outcome::Left)
         } else {
             hold.clean_up(out);
-        }
+            None
+        };
+        out.extend(outcome.map(|_| Effect::Decided));
         Self { config, votes: Votes::open(config.nodes(), now), lost, outcome }
     }
 

@@ -31,7 +31,7 @@ pub enum Reply {
     Deleted,
     /// The key was ours and is deleted, and the master counted the waiters in the queue, without
     /// the one that leaves it with this command. A link takes the number out.
-    Freed { listeners: u32 },
+    Freed { waiters: u32 },
     /// A position in the master's queue for the resource: a lower number comes first. `ahead`
     /// waiters come first, and there may be a holder on this master.
     Place { number: u64, ahead: u64, holder: Option<Holder> },
@@ -140,7 +140,9 @@ impl fmt::Display for Cause {
             Self::Disconnected => f.write_str("the connection broke before the reply"),
             Self::Down(why) => write!(f, "not connected: {why}"),
             Self::Stalled => f.write_str("not asked: it leaves earlier commands unanswered"),
-            Self::Overloaded => f.write_str("not asked: too many commands are unanswered"),
+            Self::Overloaded => f.write_str(
+                "not asked: too many commands are unanswered, or too many clean-ups are pending",
+            ),
             Self::GivenUp => f.write_str("not asked: the claim was given up"),
             Self::ShutDown => f.write_str("not asked: the lock was shut down"),
             Self::Distrusted { why, left: Some(left) } if !left.is_zero() => {

@@ -49,8 +49,8 @@ use crate::several::ReleasedAll;
 use crate::signal::LossSignal;
 use crate::stats::Stats;
 
-/// A lock, and the thread that drives it. The thread outlives this value until the lock owes
-/// nothing.
+/// A lock, and the thread that drives it. The thread outlives this value until no clean-up is
+/// pending.
 struct Driver {
     lock: crate::Redlock,
     handle: Handle,

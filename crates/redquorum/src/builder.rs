@@ -409,25 +409,26 @@ impl Builder {
         Ok(lock)
     }
 
-    fn start(self) -> Result<Redlock, BuildError> {
-        let mut config =
-            LockConfig::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
-                .and_then(|config| config.with_lock_delay(self.lock_delay))
-                .map_err(BuildError::Options)?;
-        let guard = self.guard_of_masters().map_err(BuildError::Options)?;
+    /// Checks the options against each other.
+    fn checked(&self) -> Result<(LockConfig, Option<Guard>), BadOption> {
+        let &Self { ttl, drift, node_timeout, connect_timeout, .. } = self;
+        let mut config = LockConfig::new(self.masters.len(), ttl, drift, node_timeout)?
+            .with_lock_delay(self.lock_delay)?;
+        let guard = self.guard_of_masters()?;
         if let Some(guard) = guard {
-            config = config.with_max_ttl(guard.max_ttl()).map_err(BuildError::Options)?;
             let bound = guard.clock_bound().unwrap_or_default();
-            config = config.with_clock_bound(bound).map_err(BuildError::Options)?;
+            config = config.with_max_ttl(guard.max_ttl())?.with_clock_bound(bound)?;
         }
-        if self.connect_timeout < self.node_timeout {
-            return Err(BuildError::Options(BadOption::ConnectTimeoutTooShort {
-                connect_timeout: self.connect_timeout,
-                node_timeout: self.node_timeout,
-            }));
+        if connect_timeout < node_timeout {
+            return Err(BadOption::ConnectTimeoutTooShort { connect_timeout, node_timeout });
         }
-        config.with_fencing(self.fencing_counter_ttl).map_err(BuildError::Options)?;
-        self.retry.check().map_err(BuildError::Options)?;
+        config.with_fencing(self.fencing_counter_ttl)?;
+        self.retry.check()?;
+        Ok((config, guard))
+    }
+
+    fn start(self) -> Result<Redlock, BuildError> {
+        let (config, guard) = self.checked().map_err(BuildError::Options)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         // Tokio reports a runtime without timers only by a panic. Check here: in a task the panic
         // would go unnoticed.

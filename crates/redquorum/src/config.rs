@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -48,8 +49,8 @@ pub struct Config {
 /// A value as a file or a variable has it.
 enum Raw {
     Text(String),
-    Number(i64),
-    Bool(bool),
+    /// A number, `true` or `false`, as it is written.
+    Literal(String),
     List(Vec<String>),
 }
 
@@ -57,8 +58,7 @@ impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "{text:?}"),
-            Self::Number(number) => number.fmt(f),
-            Self::Bool(value) => value.fmt(f),
+            Self::Literal(text) => f.write_str(text),
             // It may contain URLs.
             Self::List(_) => f.write_str("a list"),
         }
@@ -73,22 +73,19 @@ fn time(raw: &Raw) -> Read<Duration> {
     time.ok_or("a time such as \"10s\", \"250ms\" or \"1h 30m\"")
 }
 
+fn parsed<T: FromStr>(raw: &Raw) -> Option<T> {
+    match raw {
+        Raw::Text(text) | Raw::Literal(text) => text.parse().ok(),
+        Raw::List(_) => None,
+    }
+}
+
 fn number(raw: &Raw) -> Read<u32> {
-    let number = match raw {
-        Raw::Text(text) => text.parse().ok(),
-        Raw::Number(number) => (*number).try_into().ok(),
-        _ => None,
-    };
-    number.ok_or("a number")
+    parsed(raw).ok_or("a number from 0 to 4294967295")
 }
 
 fn flag(raw: &Raw) -> Read<bool> {
-    let flag = match raw {
-        Raw::Text(text) => text.parse().ok(),
-        Raw::Bool(value) => Some(*value),
-        _ => None,
-    };
-    flag.ok_or("true or false")
+    parsed(raw).ok_or("true or false")
 }
 
 fn text(raw: &Raw) -> Read<String> {
@@ -103,7 +100,7 @@ fn urls(raw: &Raw) -> Read<Vec<String>> {
             Ok(urls.map(Into::into).collect())
         }
         Raw::List(urls) => Ok(urls.clone()),
-        _ => Err("a list of URLs"),
+        Raw::Literal(_) => Err("a list of URLs"),
     }
 }
 
@@ -281,15 +278,15 @@ impl<'de> Visitor<'de> for Any {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Bool(value))
+        Ok(Raw::Literal(value.to_string()))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<Raw, E> {
-        Ok(Raw::Number(i64::try_from(number).unwrap_or(i64::MAX)))
+        Ok(Raw::Literal(number.to_string()))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<Raw, E> {
-        Ok(Raw::Number(number))
+        Ok(Raw::Literal(number.to_string()))
     }
 
     fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<Raw, S::Error> {
@@ -392,6 +389,10 @@ mod tests {
             let error = toml::from_str::<Config>(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
         }
+        let text = format!("{{\"drift-ppm\": {}}}", u64::MAX);
+        let error = serde_json::from_str::<Config>(&text).unwrap_err().to_string();
+        let words = format!("drift-ppm: {} is not a number from 0 to {}", u64::MAX, u32::MAX);
+        assert!(error.starts_with(&words), "{error}");
         for (name, value, words) in [
             ("LOCK_TTL", "5 parsecs", "LOCK_TTL: \"5 parsecs\" is not a time such as"),
             ("LOCK_TTLS", "5s", "LOCK_TTLS is no option: there are LOCK_MASTERS, LOCK_TTL,"),

@@ -131,10 +131,8 @@ impl Shared {
                     Some(Err(why)) => turn.broken(node, &mut io, &why),
                     None => {}
                 }
-                if turn.now >= turn.state.client.link(node).next_wake() {
-                    turn.input(|client, cx| client.wake_link(node, cx));
-                    turn.close(node, &mut io);
-                }
+                turn.input(|client, cx| client.wake_link(node, cx));
+                turn.close(node, &mut io);
                 turn.log_change(node);
                 #[cfg(feature = "metrics")]
                 turn.show_gauges(node);

@@ -314,8 +314,7 @@ impl fmt::Display for ExtendError {
                 write!(f, "{resource}not extended, the old deadline stands: {why} ({report})")
             }
             Self::QuorumGone { report, .. } => {
-                let gone = "the key is gone from a quorum of masters";
-                write!(f, "{resource}not extended: {gone} ({report})")
+                write!(f, "{resource}not extended: {} ({report})", Loss::QuorumGone)
             }
             Self::Lost(lost) => lost.fmt(f),
             Self::Options { error, .. } => write!(f, "{resource}{error}"),

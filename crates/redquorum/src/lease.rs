@@ -170,7 +170,7 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
-        self.lost_by(self.claim.until(|claim| holding(claim)?.lost()).await)
+        self.lost_by(self.claim.until(|claim| claim.hold()?.lost()).await)
     }
 
     /// A signal that notifies tasks and threads when the lease is over. It borrows nothing, so that
@@ -230,14 +230,14 @@ impl Lease {
         if self.claim.is_shut_down() {
             return Err(ExtendError::ShutDown);
         }
-        let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
+        let rounds = |claim: &Claim| claim.hold().map_or(0, |hold| hold.extension().0);
         let round = self.claim.apply(Input::extend(config), rounds);
         self.extended_by(round).await
     }
 
     async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
-            let hold = holding(claim)?;
+            let hold = claim.hold()?;
             let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.votes()));
             let (result, votes) = hold.ended(round).or(lost)?;
             Some((result, votes.clone()))
@@ -314,7 +314,7 @@ impl Lease {
         let resource = self.claim.resource();
         let is_lost = |hold: &Hold| hold.lost().is_some();
         // While other handles are out, the claim still holds.
-        let others = self.claim.give_back(Input::Release, |claim| holding(claim).map(is_lost));
+        let others = self.claim.give_back(Input::Release, |claim| claim.hold().map(is_lost));
         self.given_back = others.is_some();
         if let Some(is_lost) = others {
             let outcome = if is_lost { Outcome::AlreadyGone } else { Outcome::StillHeld };
@@ -357,14 +357,10 @@ pub(crate) async fn run_while<F: Future>(
     .await
 }
 
-fn holding(claim: &Claim) -> Option<&Hold> {
-    if let Claim::Holding(hold) = claim { Some(hold) } else { None }
-}
-
 impl ClaimCell {
     /// Reads the hold of a claim that has a lease.
     pub(crate) fn hold<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
-        self.view(|claim| look(holding(claim).expect("a lease holds until it is released")))
+        self.view(|claim| look(claim.hold().expect("a lease holds until it is released")))
     }
 }
 

@@ -160,7 +160,7 @@ impl Redlock {
     /// Dropping the future leaves the lock shut down, and the clean-ups go on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
         self.lock_state.shared.shut_down();
-        let paid = async {
+        let cleaned_up = async {
             loop {
                 let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());
                 changed.as_mut().enable();
@@ -171,7 +171,7 @@ impl Redlock {
                 let _ = tokio::time::timeout(NAP, changed).await;
             }
         };
-        if tokio::time::timeout(timeout, paid).await.is_ok() {
+        if tokio::time::timeout(timeout, cleaned_up).await.is_ok() {
             return Ok(());
         }
         match self.lock_state.shared.ledger() {

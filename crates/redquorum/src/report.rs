@@ -110,10 +110,7 @@ impl Report {
     /// The number of distrusted masters, which may have forgotten leases that are alive: only with
     /// a [guard](crate::Builder::restart_guard).
     pub fn distrusted(&self) -> usize {
-        let is = |master: &&MasterReport| {
-            matches!(master.outcome, Some(MasterOutcome::Unknown(Cause::Distrusted { .. })))
-        };
-        self.masters.iter().filter(is).count()
+        self.unknown().filter(|cause| matches!(cause, Cause::Distrusted { .. })).count()
     }
 
     /// Whether a master has the marker of another set of masters. It prevents a quorum, whatever

@@ -82,20 +82,14 @@ impl LossSignal {
     /// `None` once the lease was given back.
     pub fn deadline(&self) -> Option<Deadline> {
         let claim = self.claim.upgrade()?;
-        let deadline = claim.view(|state| match state {
-            Claim::Holding(hold) => Some(Hold::deadline(hold)),
-            _ => None,
-        })?;
+        let deadline = claim.view(|state| state.hold().map(Hold::deadline))?;
         Some(Deadline::new(claim.lock_state.clock, deadline))
     }
 }
 
 /// Why a claim is no longer held; `None` while it is held.
-const fn over(claim: &Claim) -> Option<Loss> {
-    match claim {
-        Claim::Holding(hold) => hold.lost(),
-        _ => Some(Loss::GivenBack),
-    }
+fn over(claim: &Claim) -> Option<Loss> {
+    claim.hold().map_or(Some(Loss::GivenBack), Hold::lost)
 }
 
 impl fmt::Debug for LossSignal {

@@ -202,7 +202,7 @@ impl MutantClaim {
             Input::Abandon if self.mutant == Mutant::LeaksCancelled => Vec::new(),
             // The machine counts no handle, although the caller learns that there is one more.
             Input::Reenter if self.mutant == Mutant::FirstReleaseFrees => Vec::new(),
-            Input::QueueEvent { word: QueueEvent::Free(_), .. }
+            Input::QueueEvent { event: QueueEvent::Free(_), .. }
                 if self.mutant == Mutant::NeverWoken =>
             {
                 Vec::new()

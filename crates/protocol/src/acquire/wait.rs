@@ -156,8 +156,7 @@ impl Acquire {
         let count = if by_streak { self.wait.streak.max(1) } else { self.attempt };
         self.wait.pause = cx.now.plus(cx.rng.pause(count).max(self.thinned(cx.rng)));
         if self.positions.is_some() {
-            self.wait.peek =
-                cx.now.plus(self.period() / 2 + self.jitter(self.period() / 2, cx.rng));
+            self.wait.peek = cx.now.plus(self.upper_half(self.period(), cx.rng));
         }
         self.state = State::Waiting;
         // The driver waits for the end of the round, and the next wake is earlier.
@@ -169,8 +168,7 @@ impl Acquire {
         if self.wait.silence == 0 {
             return Duration::ZERO;
         }
-        let most = self.wait.stretched(self.config.node_timeout() / 2);
-        most / 2 + self.jitter(most / 2, rng)
+        self.upper_half(self.wait.stretched(self.config.node_timeout() / 2), rng)
     }
 
     /// The time between two looks: each master is looked at three times before a position lapses
@@ -233,8 +231,7 @@ impl Acquire {
     pub(super) fn wake_waiting(&mut self, cx: &mut Context<'_>) {
         if cx.now < self.goes_at() {
             if cx.now >= self.looks_at() {
-                self.wait.peek =
-                    cx.now.plus(self.period() / 2 + self.jitter(self.period() / 2, cx.rng));
+                self.wait.peek = cx.now.plus(self.upper_half(self.period(), cx.rng));
                 if !self.fair && self.is_behind_others() {
                     self.wait.streak = self.wait.streak.saturating_add(1);
                     self.wait.pause = cx.now.plus(cx.rng.pause(self.wait.streak));
@@ -289,8 +286,8 @@ impl Acquire {
         first
     }
 
-    pub(crate) fn queue_event(&mut self, node: NodeId, word: QueueEvent, cx: &mut Context<'_>) {
-        match word {
+    pub(crate) fn queue_event(&mut self, node: NodeId, event: QueueEvent, cx: &mut Context<'_>) {
+        match event {
             QueueEvent::Subscribed => {
                 self.wait.subscribed.insert(node);
                 self.wait.refused.remove(node);
@@ -306,7 +303,7 @@ impl Acquire {
             QueueEvent::NotSubscribed | QueueEvent::Refused => {
                 self.wait.subscribed.remove(node);
                 self.wait.unsubscribed.insert(node);
-                if word == QueueEvent::Refused {
+                if event == QueueEvent::Refused {
                     self.wait.refused.insert(node);
                 }
                 cx.out.push(Effect::Decided);
@@ -367,7 +364,12 @@ impl Acquire {
         (self.config.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
     }
 
-    pub(super) fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
+    /// A random time between half of `most` and `most`.
+    fn upper_half(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
+        most / 2 + self.jitter(most / 2, rng)
+    }
+
+    fn jitter(&self, most: Duration, rng: &mut dyn Rng) -> Duration {
         Duration::from_nanos(rng.random() % nanos(most).max(1))
     }
 }

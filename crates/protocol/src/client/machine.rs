@@ -45,7 +45,7 @@ pub trait ClaimMachine {
     /// Whether the latest [`Input::Reenter`] gave the owner another handle besides the `before`
     /// ones.
     fn reentered(&self, before: u32) -> bool {
-        matches!(self.claim(), Claim::Holding(hold) if hold.handles() > before)
+        self.claim().hold().is_some_and(|hold| hold.handles() > before)
     }
 
     /// When to send [`Input::Wake`] next, on the clock of [`now`](Self::now).

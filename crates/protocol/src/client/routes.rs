@@ -96,19 +96,19 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// Passes a link one input, and keeps what claims are to receive for
-    /// [`deliver`](Self::deliver). Events of a resource go to one listener, or to all.
+    /// [`deliver`](Self::deliver). Events of a resource go to one subscriber, or to all.
     pub(super) fn enter(
         &mut self,
         node: NodeId,
         input: LinkInput<ReplyTo>,
-        listener: Option<ClaimId>,
+        subscriber: Option<ClaimId>,
         cx: &mut Context<'_, C>,
     ) {
         let mut effects = core::mem::take(&mut self.link_effects);
         let now = cx.now();
         self.links[node.index()].handle(now, input, &mut effects);
         for effect in effects.drain(..) {
-            self.report(node, effect, listener, now, cx.out);
+            self.report(node, effect, subscriber, now, cx.out);
         }
         self.link_effects = effects;
     }
@@ -117,7 +117,7 @@ impl<C: ClaimMachine> Client<C> {
         &mut self,
         node: NodeId,
         effect: LinkEffect<ReplyTo>,
-        listener: Option<ClaimId>,
+        subscriber: Option<ClaimId>,
         now: Time,
         out: &mut Vec<ClientEffect>,
     ) {
@@ -144,11 +144,11 @@ impl<C: ClaimMachine> Client<C> {
             LinkEffect::QueueEvent(key, QueueEvent::Waiters(others)) => {
                 self.queues.others(now, &key, others);
             }
-            LinkEffect::QueueEvent(key, word) => {
+            LinkEffect::QueueEvent(key, event) => {
                 let subscribers =
-                    listener.map_or_else(|| self.queues.subscribers(&key), |id| alloc::vec![id]);
+                    subscriber.map_or_else(|| self.queues.subscribers(&key), |id| alloc::vec![id]);
                 let inputs =
-                    subscribers.into_iter().map(|id| (id, Input::QueueEvent { node, word }));
+                    subscribers.into_iter().map(|id| (id, Input::QueueEvent { node, event }));
                 self.inputs.extend(inputs);
             }
         }
@@ -156,7 +156,7 @@ impl<C: ClaimMachine> Client<C> {
 
     pub(super) fn deliver(&mut self, cx: &mut Context<'_, C>) {
         while let Some((id, input)) = self.inputs.pop_front() {
-            if matches!(input, Input::QueueEvent { word: QueueEvent::Free(_), .. })
+            if matches!(input, Input::QueueEvent { event: QueueEvent::Free(_), .. })
                 && self.is_unresponsive(id, cx)
             {
                 self.pass_over(id, cx);
@@ -178,7 +178,7 @@ impl<C: ClaimMachine> Client<C> {
         self.timers.set(id, entry, self.config.node_timeout, cx);
         let State::Claim(claim) = &entry.state else { return };
         let claim = claim.claim();
-        let holds = matches!(claim, Claim::Holding(hold) if hold.lost().is_none());
+        let holds = claim.hold().is_some_and(|hold| hold.lost().is_none());
         let (waits, ended) = (claim.is_trying(), matches!(claim, Claim::Ended));
         let owned = entry.request.reentry.is_some();
         if !waits {

@@ -77,7 +77,7 @@ impl WaitQueues {
 
     pub(super) fn unsubscribe(&mut self, key: &Key, id: ClaimId) {
         if let Some(queue) = self.queues.get_mut(key) {
-            queue.subscribers.retain(|listener| *listener != id);
+            queue.subscribers.retain(|subscriber| *subscriber != id);
         }
         self.tidy(key);
     }

@@ -1,14 +1,24 @@
 //! Ledger: every key that this client may have on the master, until the master confirms that it is
-//! gone.
+//! gone. It decides when which clean-up is sent; the caller writes the commands that it returns.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::types::Bounds;
 use crate::effect::{Key, WakeUp};
 use crate::lock_config::Drift;
 use crate::time::Time;
 use crate::token::Token;
+use crate::vote::{Cause, Reply};
+use crate::wire::Command;
+
+/// How many clean-ups that met an error the link sends again at a time. Each one that is done lets
+/// one more follow.
+const RETRIES_AT_ONCE: usize = 64;
+
+/// The pause before the link sends them again doubles, up to this many times the first pause.
+const MAX_FACTOR: u32 = 16;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Ledger {
@@ -19,6 +29,10 @@ pub(super) struct Ledger {
     ripe: BTreeSet<(Time, Token)>,
     /// Keys whose clean-up met an error, in the order in which the link tries them again.
     refused: VecDeque<Token>,
+    /// When the link tries them again.
+    retry_at: Option<Time>,
+    /// How often the link has tried them again since the master last completed a clean-up.
+    retries: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -58,6 +72,13 @@ impl Entry {
 
     const fn is_pending(&self) -> bool {
         matches!(self.state, State::Pending | State::Sent | State::Refused)
+    }
+
+    /// The compare-and-delete, which is written now.
+    fn start(&mut self, token: Token) -> Command {
+        self.state = State::Sent;
+        // If the release that removes a waiter does not arrive, the waiter's position expires.
+        Command::Delete { key: self.key.clone(), token, wake_up: self.wake_up, leave: None }
     }
 }
 
@@ -110,8 +131,9 @@ impl Ledger {
         any
     }
 
-    pub(super) fn next_ripe(&self) -> Option<Time> {
-        self.ripe.first().map(|(until, _)| *until)
+    /// When clean-ups are due next.
+    pub(super) fn next(&self) -> Option<Time> {
+        self.ripe.first().map(|(until, _)| *until).into_iter().chain(self.retry_at).min()
     }
 
     /// Makes the clean-up of the key pending. No command for it is written yet.
@@ -145,22 +167,77 @@ impl Ledger {
         })
     }
 
-    /// Starts all pending clean-ups. Returns them, for the caller to write.
-    pub(super) fn start_all(&mut self) -> Vec<(Token, Key, WakeUp)> {
+    /// Starts all pending clean-ups.
+    pub(super) fn start_all(&mut self) -> Vec<Command> {
         let pending = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Pending);
-        pending
-            .map(|(token, entry)| {
-                entry.state = State::Sent;
-                (*token, entry.key.clone(), entry.wake_up)
-            })
-            .collect()
+        pending.map(|(token, entry)| entry.start(*token)).collect()
+    }
+
+    /// Starts the clean-ups on a new connection, without a pause.
+    pub(super) fn connected(&mut self, now: Time) -> Vec<Command> {
+        self.ripen(now);
+        self.retry_at = None;
+        let mut all = self.start_all();
+        all.extend(self.retry(RETRIES_AT_ONCE));
+        all
+    }
+
+    /// Starts the clean-ups that are due. `ripe` says whether some have just become pending.
+    pub(super) fn due(&mut self, now: Time, ripe: bool) -> Vec<Command> {
+        let again = self.retry_at.take_if(|time| now >= *time).is_some();
+        let mut due = if ripe || again { self.start_all() } else { Vec::new() };
+        if again {
+            self.retries = self.retries.saturating_add(1);
+            due.extend(self.retry(RETRIES_AT_ONCE));
+        }
+        due
+    }
+
+    /// Takes the master's reply to a compare-and-delete. Each one that is done starts one that was
+    /// refused. `pause` is the first pause after an error.
+    pub(super) fn answered(
+        &mut self,
+        now: Time,
+        token: Token,
+        reply: &Reply,
+        reloaded: bool,
+        pause: Duration,
+    ) -> Vec<Command> {
+        let done = match reply {
+            // The master itself has confirmed that no key of ours is there. No command of ours
+            // behind it could create one: a master answers the commands of one connection in order.
+            Reply::Deleted | Reply::Absent | Reply::Taken(_) => {
+                self.clear(token);
+                self.retries = 0;
+                true
+            }
+            Reply::Unknown(Cause::Error(_)) => self.refuse(now, token),
+            Reply::Unknown(Cause::NoScript) if reloaded => self.refuse(now, token),
+            // Either the scripts are loaded again first, which then sends the clean-ups, or the
+            // connection ends.
+            _ => {
+                self.enqueue(token, WakeUp::None);
+                return Vec::new();
+            }
+        };
+        if done {
+            return self.retry(1);
+        }
+        let factor = 1_u32.checked_shl(self.retries).unwrap_or(MAX_FACTOR).min(MAX_FACTOR);
+        self.retry_after(now, pause.saturating_mul(factor));
+        Vec::new()
+    }
+
+    /// Tries clean-ups again after this pause, unless another pause has begun.
+    pub(super) fn retry_after(&mut self, now: Time, pause: Duration) {
+        self.retry_at.get_or_insert(now.plus(pause));
     }
 
     /// Notes that the master replied to the compare-and-delete with an error. The master executed
     /// the command that created the key before that, so the key lives for no longer than its TTL
     /// and drift from now on. The link tries again until then, and gives up if a later try fails as
     /// well. Returns whether nothing is left to do.
-    pub(super) fn refuse(&mut self, now: Time, token: Token) -> bool {
+    fn refuse(&mut self, now: Time, token: Token) -> bool {
         let Some(entry) = self.entries.get_mut(&token) else { return true };
         let ttl = entry.ttl;
         let lasts = if ttl.is_zero() { ttl } else { ttl + Drift::default().of(ttl) };
@@ -177,8 +254,7 @@ impl Ledger {
     }
 
     /// Starts up to `count` refused clean-ups again, those first that have waited for longest.
-    /// Returns them, for the caller to write.
-    pub(super) fn retry(&mut self, count: usize) -> Vec<(Token, Key, WakeUp)> {
+    fn retry(&mut self, count: usize) -> Vec<Command> {
         let mut again = Vec::new();
         while again.len() < count
             && let Some(token) = self.refused.pop_front()
@@ -186,8 +262,7 @@ impl Ledger {
             let Some(entry) = self.entries.get_mut(&token) else { continue };
             entry.queued = false;
             if entry.state == State::Refused {
-                entry.state = State::Sent;
-                again.push((token, entry.key.clone(), entry.wake_up));
+                again.push(entry.start(token));
             }
         }
         again
@@ -200,18 +275,14 @@ impl Ledger {
         }
     }
 
-    pub(super) fn clear(&mut self, token: Token) {
+    fn clear(&mut self, token: Token) {
         if let Some(entry) = self.entries.remove(&token) {
             self.bytes -= entry.key.len();
         }
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+    pub(super) fn is_full(&self, bounds: &Bounds) -> bool {
+        self.entries.len() >= bounds.ledger || self.bytes >= bounds.ledger_bytes
     }
 
     pub(super) fn claimed(&self) -> usize {

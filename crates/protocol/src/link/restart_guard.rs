@@ -124,17 +124,17 @@ impl RestartGuard {
     }
 
     /// Reads the master's clock from a reply, if the guard watches clocks. Returns the reading,
-    /// and whether a grant that came with it counts.
+    /// and why a grant that came with it does not count; `None` if it counts.
     pub(super) fn read_clock(
         &mut self,
         now: Time,
         sent: Time,
         micros: u64,
-    ) -> Option<(Reading, Result<(), Cause>)> {
+    ) -> Option<(Reading, Option<Cause>)> {
         let offsets = self.offsets.as_mut()?;
         let (reading, fit) = offsets.take(now, Reading::new(sent, now, micros));
         let distrusted = |(why, left)| Cause::Distrusted { why, left: Some(left) };
-        Some((reading, fit.map_err(distrusted)))
+        Some((reading, fit.err().map(distrusted)))
     }
 
     pub(super) fn looked(&mut self, now: Time, reply: &Reply) {
@@ -165,8 +165,21 @@ impl RestartGuard {
         };
     }
 
+    /// Turns a reply that does not count into unknown. `clock` is why a grant does not count that
+    /// came with its reading of the clock.
+    pub(super) fn vote(&mut self, now: Time, reply: Reply, clock: Option<Cause>) -> Reply {
+        let cause = match &reply {
+            Reply::Marked { boot, .. } => Some(self.refused(now, boot.clone())),
+            // The key exists, and is cleaned up as any other.
+            reply if reply.creates() => clock,
+            Reply::Alive => self.marker(now).err(),
+            _ => None,
+        };
+        cause.map_or(reply, Reply::Unknown)
+    }
+
     /// Takes the refusal of a grant: the master's marker is not the trusted one. Returns the cause.
-    pub(super) fn refused(&mut self, now: Time, boot: Option<Arc<str>>) -> Cause {
+    fn refused(&mut self, now: Time, boot: Option<Arc<str>>) -> Cause {
         if let Trust::Marked(marker) = &self.trust
             && Some(marker) == boot.as_ref()
         {

@@ -7,9 +7,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{Context, Link, LinkEffect};
+use super::types::LinkEffect;
 use crate::effect::{Key, QueueEvent};
-use crate::token::Token;
 use crate::waiter::{Waiter, WaiterId};
 use crate::wire::Command;
 
@@ -40,36 +39,34 @@ impl Subscription {
         Self { number, state: State::Closed, waiters: BTreeMap::new() }
     }
 
-    pub(super) const fn is_open(&self) -> bool {
-        matches!(self.state, State::Open)
-    }
-
     pub(super) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    fn notify_all<T>(&self, word: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
-        out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), word)));
+    fn notify_all<T>(&self, event: QueueEvent, out: &mut Vec<LinkEffect<T>>) {
+        out.extend(self.waiters.values().map(|key| LinkEffect::QueueEvent(key.clone(), event)));
     }
 
     /// The connection is gone: notifies the waiters that the master no longer wakes them.
     pub(super) fn close<T>(&mut self, out: &mut Vec<LinkEffect<T>>) {
-        if self.is_open() {
+        if self.state == State::Open {
             self.notify_all(QueueEvent::NotSubscribed, out);
         }
         self.state = State::Closed;
     }
 
-    pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
-        self.state = if able { State::Able } else { State::Refused };
-        if !able {
-            self.notify_all(QueueEvent::Refused, out);
+    /// The master answered the command of the last step: it `agreed`, or refused.
+    pub(super) fn answered<T>(&mut self, agreed: bool, out: &mut Vec<LinkEffect<T>>) {
+        self.state = match self.state {
+            _ if !agreed => State::Refused,
+            State::Asking => State::Able,
+            _ => State::Open,
+        };
+        match self.state {
+            State::Open => self.notify_all(QueueEvent::Subscribed, out),
+            State::Refused => self.notify_all(QueueEvent::Refused, out),
+            _ => {}
         }
-    }
-
-    pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
-        self.state = if open { State::Open } else { State::Refused };
-        self.notify_all(if open { QueueEvent::Subscribed } else { QueueEvent::Refused }, out);
     }
 
     /// The waiter's name in the master's queue. Where the master cannot wake waiters, the inbox is
@@ -78,59 +75,38 @@ impl Subscription {
         let wakes = !matches!(self.state, State::Closed | State::Refused);
         Waiter { inbox: if wakes { self.number } else { 0 }, waiter_id }
     }
-}
 
-impl<T> Link<T> {
-    pub(super) fn add_waiter(
-        &mut self,
-        (key, waiter_id): (Key, WaiterId),
-        cx: &mut Context<'_, T>,
-    ) {
-        if self.inbox.len() < self.bounds.subscriptions {
-            self.inbox.waiters.insert(waiter_id, key.clone());
+    /// Adds a waiter, unless there are `most`. Returns what the master does for it now: reports
+    /// "not subscribed" at once instead of waiting for a confirmation.
+    pub(super) fn add(&mut self, key: Key, waiter_id: WaiterId, most: usize) -> QueueEvent {
+        if self.waiters.len() < most {
+            self.waiters.insert(waiter_id, key);
         }
-        // Reports "not subscribed" at once instead of waiting for a confirmation.
-        let open = self.inbox.is_open() && self.inbox.waiters.contains_key(&waiter_id);
-        let word = match self.inbox.state {
+        match self.state {
             State::Refused => QueueEvent::Refused,
-            _ if open => QueueEvent::Subscribed,
+            State::Open if self.waiters.contains_key(&waiter_id) => QueueEvent::Subscribed,
             _ => QueueEvent::NotSubscribed,
-        };
-        cx.out.push(LinkEffect::QueueEvent(key, word));
-        self.subscribe(cx);
-    }
-
-    pub(super) fn remove_waiter(&mut self, waiter_id: WaiterId) {
-        self.inbox.waiters.remove(&waiter_id);
-    }
-
-    /// Takes the next step of the subscription, if the link may send requests.
-    pub(super) fn subscribe(&mut self, cx: &mut Context<'_, T>) {
-        if self.inbox.len() == 0 || self.refusal(None).is_some() {
-            return;
         }
-        let (command, next) = match self.inbox.state {
+    }
+
+    pub(super) fn remove(&mut self, waiter_id: WaiterId) {
+        self.waiters.remove(&waiter_id);
+    }
+
+    /// Takes the next step of the subscription. Returns its command, for the caller to write.
+    pub(super) fn next_command(&mut self) -> Option<Command> {
+        let (command, next) = match self.state {
+            _ if self.waiters.is_empty() => return None,
             State::Closed => (Command::Hello, State::Asking),
-            State::Able => (Command::Subscribe { inbox: self.inbox.number }, State::Subscribing),
-            State::Asking | State::Subscribing | State::Open | State::Refused => return,
+            State::Able => (Command::Subscribe { inbox: self.number }, State::Subscribing),
+            State::Asking | State::Subscribing | State::Open | State::Refused => return None,
         };
-        self.inbox.state = next;
-        self.write(command, None, cx);
+        self.state = next;
+        Some(command)
     }
 
-    pub(super) fn woken(&mut self, epoch: u64, waiter_id: WaiterId, cx: &mut Context<'_, T>) {
-        if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
-            open.last_reply = cx.now;
-            if let Some(key) = self.inbox.waiters.get(&waiter_id).filter(|_| self.inbox.is_open()) {
-                cx.out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Free(waiter_id)));
-            }
-        }
-    }
-
-    /// Reports how many waiters were in the queue when the master deleted the key of this token.
-    pub(super) fn count(&self, token: Token, waiters: u32, out: &mut Vec<LinkEffect<T>>) {
-        if let Some(key) = self.ledger.notifying(token) {
-            out.push(LinkEffect::QueueEvent(key.clone(), QueueEvent::Waiters(waiters)));
-        }
+    /// The resource of the waiter that the master woke.
+    pub(super) fn woken(&self, waiter_id: WaiterId) -> Option<&Key> {
+        self.waiters.get(&waiter_id).filter(|_| self.state == State::Open)
     }
 }

@@ -1,12 +1,13 @@
 //! The inputs and effects of a link, its bounds and its state.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Key, QueueEvent, VoteRequest, WakeUp};
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::Reply;
+use crate::vote::{Cause, Reply};
 use crate::waiter::{Position, WaiterId};
 use crate::wire::{Command, Greeting};
 
@@ -109,6 +110,18 @@ pub enum LinkEffect<T> {
     Reply(T, Reply),
     /// Notify the claims that wait for this resource, or hand it on.
     QueueEvent(Key, QueueEvent),
+}
+
+/// The time and the effects of one input.
+pub(super) struct Context<'a, T> {
+    pub(super) now: Time,
+    pub(super) out: &'a mut Vec<LinkEffect<T>>,
+}
+
+impl<T> Context<'_, T> {
+    pub(super) fn unknown(&mut self, tag: T, cause: Cause) {
+        self.out.push(LinkEffect::Reply(tag, Reply::Unknown(cause)));
+    }
 }
 
 /// Whether a link can collect votes.

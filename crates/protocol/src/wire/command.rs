@@ -543,7 +543,7 @@ impl Expect {
             (Self::Keep, Frame::Integer(2), _) => Reply::Created,
             (Self::Delete, Frame::Integer(1), _) => Reply::Deleted,
             (Self::Delete, Frame::Integer(count @ 2..), _) => {
-                Reply::Freed { listeners: u32::try_from(count - 1).ok()? }
+                Reply::Freed { waiters: u32::try_from(count - 1).ok()? }
             }
             (Self::Enqueue, _, parts) => place(parts)?,
             (Self::Dequeue, Frame::Integer(0), _)

@@ -41,9 +41,9 @@ enum Stage {
 
 /// The protocol machine, and the claims that its actions apply to.
 struct Attempt {
-    several: MultiLock,
+    multi_lock: MultiLock,
     members: Vec<Member>,
-    orders: Vec<MemberAction>,
+    actions: Vec<MemberAction>,
     clock: Clock,
     asked: Time,
     /// The lock of the resource that was named first: it decides how to pause.
@@ -101,9 +101,9 @@ impl AcquiringAll {
                 Err(AcquireError::ShutDown)
             } else {
                 let next = attempt.look(cx.waker());
-                if attempt.several.is_held() {
+                if attempt.multi_lock.is_held() {
                     Ok(attempt.hand_out())
-                } else if let Some((member, why)) = attempt.several.failure() {
+                } else if let Some((member, why)) = attempt.multi_lock.failure() {
                     Err(attempt.failed(member, why))
                 } else {
                     if let Some(next) = next
@@ -127,12 +127,12 @@ impl Attempt {
         let first = first.expect("there is at least one").lock_state.clone();
         let clock = first.clock;
         let asked = clock.now();
-        let mut orders = Vec::new();
-        let several = MultiLock::start(asked, members.len(), wait, &mut orders);
+        let mut actions = Vec::new();
+        let multi_lock = MultiLock::start(asked, members.len(), wait, &mut actions);
         let refused = Report::default();
         let shutdowns = Vec::new();
         let mut attempt =
-            Self { several, members, orders, clock, asked, first, refused, shutdowns };
+            Self { multi_lock, members, actions, clock, asked, first, refused, shutdowns };
         attempt.carry_out();
         attempt
     }
@@ -141,9 +141,9 @@ impl Attempt {
         self.members.iter().any(|member| member.lock_state.is_shut_down())
     }
 
-    /// Is ready once a lock is shut down. Outside of a pause the claims tell.
+    /// Is ready once a lock is shut down. Outside of a pause, the claims report that.
     fn shutdown(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.several.next_wake() == Time::NEVER {
+        if self.multi_lock.next_wake() == Time::NEVER {
             return Poll::Pending;
         }
         if self.shutdowns.is_empty() {
@@ -158,19 +158,19 @@ impl Attempt {
         if ended.any(|ended| ended.is_ready()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    fn tell(&mut self, event: MemberEvent) {
+    fn input(&mut self, event: MemberEvent) {
         // The clock is read last: all time spent before counts (R1).
         let now = self.clock.now();
-        let Self { several, orders, first, .. } = self;
-        first.shared.with_rng(|rng| several.handle(now, event, rng, orders));
+        let Self { multi_lock, actions, first, .. } = self;
+        first.shared.with_rng(|rng| multi_lock.handle(now, event, rng, actions));
         self.carry_out();
     }
 
     fn carry_out(&mut self) {
         // All commands are queued before the first byte is written, and leave together.
         let mut queued: Vec<(Arc<LockState>, After)> = Vec::new();
-        for order in std::mem::take(&mut self.orders) {
-            match order {
+        for action in std::mem::take(&mut self.actions) {
+            match action {
                 MemberAction::Try { member, wait, explain } => {
                     let (lock_state, after) = self.members[member].start(wait, explain);
                     match queued.last_mut() {
@@ -191,14 +191,14 @@ impl Attempt {
     /// Passes new results of the claims to the machine. Returns when to look again if nothing wakes
     /// this task before, or `None` to look again at once.
     fn look(&mut self, waker: &Waker) -> Option<Time> {
-        let due = self.several.next_wake();
+        let due = self.multi_lock.next_wake();
         if self.clock.now() >= due {
-            self.tell(MemberEvent::Wake);
+            self.input(MemberEvent::Wake);
         }
-        let mut next = self.several.next_wake();
+        let mut next = self.multi_lock.next_wake();
         let mut news = false;
         for at in 0..self.members.len() {
-            let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
+            let claim = self.members[at].claim.clone().filter(|_| self.multi_lock.awaits(at));
             let Some(claim) = claim else { continue };
             // Each lock may have its own origin of time. In this order of the reads, the result is
             // never late.
@@ -207,12 +207,12 @@ impl Attempt {
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
                     let deadline = ours(deadline);
-                    self.tell(MemberEvent::Won { member: at, deadline });
+                    self.input(MemberEvent::Won { member: at, deadline });
                     news = true;
                 }
                 Found::Failed(why, report, _) => {
                     self.refused = report;
-                    self.tell(MemberEvent::Failed { member: at, why });
+                    self.input(MemberEvent::Failed { member: at, why });
                     news = true;
                 }
                 Found::Pending { until, .. } => next = next.min(ours(until)),
@@ -232,7 +232,7 @@ impl Attempt {
         if let Some(refused) = refused {
             self.refused = refused;
         }
-        self.tell(event);
+        self.input(event);
     }
 
     fn hand_out(&mut self) -> Leases {
@@ -249,7 +249,7 @@ impl Attempt {
     }
 
     fn failed(&mut self, member: usize, why: Failure) -> AcquireError {
-        let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
+        let (attempts, report) = (self.multi_lock.rounds(), std::mem::take(&mut self.refused));
         let Member { lock_state, key, .. } = &self.members[member];
         let waited = self.clock.now().since(self.asked);
         not_acquired(lock_state, key, why, report, attempts, waited)

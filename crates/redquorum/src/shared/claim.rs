@@ -124,12 +124,10 @@ impl ClaimCell {
     }
 
     pub(crate) fn collect<R>(&self, read: impl FnOnce(Progress<'_>) -> R) -> R {
-        let mut turn = self.turn();
-        turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
-        let standing = turn.state.client.standing(self.id);
-        let seen = read(standing.map_or(Progress::Other, |standing| standing.progress()));
-        turn.finish(Writer::Idle);
-        seen
+        self.lock_state.shared.act(|client, cx| {
+            client.handle(self.id, Input::Collect, cx);
+            read(client.standing(self.id).map_or(Progress::Other, |standing| standing.progress()))
+        })
     }
 
     fn found(&self, turn: &mut Turn<'_>, collect: bool) -> Found {
@@ -232,11 +230,10 @@ impl ClaimCell {
     }
 
     pub(crate) fn apply<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
-        let mut turn = self.turn();
-        turn.input(|client, cx| client.handle(self.id, input, cx));
-        let seen = look(self.of(&turn.state.client));
-        turn.finish(Writer::Idle);
-        seen
+        self.lock_state.shared.act(|client, cx| {
+            client.handle(self.id, input, cx);
+            look(self.of(client))
+        })
     }
 
     /// The claim, also once the client has forgotten it.
@@ -258,7 +255,11 @@ impl ClaimCell {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the look, so no later change is missed.
             changed.as_mut().enable();
-            let due = match self.view(|claim| look(claim).ok_or_else(|| next_end(claim))) {
+            let now = self.lock_state.clock.now();
+            let seen = self.lock_state.shared.view(|client| {
+                look(self.of(client)).ok_or_else(|| client.look_again_at(self.id, now))
+            });
+            let due = match seen {
                 Ok(found) => return found,
                 Err(due) => self.lock_state.clock.timer(due),
             };
@@ -275,11 +276,6 @@ impl ClaimCell {
     pub(crate) fn is_shut_down(&self) -> bool {
         self.lock_state.is_shut_down()
     }
-}
-
-/// The next time at which something must end for the claim, such as its deadline.
-fn next_end(claim: &Claim) -> Time {
-    if let Claim::Holding(hold) = claim { hold.next_end() } else { claim.next_wake() }
 }
 
 impl Drop for ClaimCell {

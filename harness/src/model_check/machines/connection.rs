@@ -185,8 +185,8 @@ impl Connection {
                 LinkEffect::Reply(tag, reply) => {
                     notifications.push(Notification::Reply(tag, reply));
                 }
-                LinkEffect::QueueEvent(_, word) => {
-                    notifications.push(Notification::QueueEvent(word));
+                LinkEffect::QueueEvent(_, event) => {
+                    notifications.push(Notification::QueueEvent(event));
                 }
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }

@@ -465,8 +465,8 @@ impl Turn<'_> {
             Notification::QueueEvent(QueueEvent::Free(_)) if self.mutant == Mutant::NeverWoken => {
                 return None;
             }
-            Notification::QueueEvent(word) => {
-                return self.caller.subscribed.then_some(Input::QueueEvent { node, word });
+            Notification::QueueEvent(event) => {
+                return self.caller.subscribed.then_some(Input::QueueEvent { node, event });
             }
         };
         let is_free = matches!(reply, Reply::Place { holder: None, .. });

@@ -146,9 +146,9 @@ impl Play {
     }
 
     /// The links of these masters report the same event.
-    pub(crate) fn event(&mut self, masters: impl IntoIterator<Item = usize>, word: QueueEvent) {
+    pub(crate) fn event(&mut self, masters: impl IntoIterator<Item = usize>, event: QueueEvent) {
         let events = masters.into_iter().map(NodeId::new);
-        events.for_each(|node| self.handle(Input::QueueEvent { node, word }));
+        events.for_each(|node| self.handle(Input::QueueEvent { node, event }));
     }
 
     /// These masters wake the waiter.

@@ -19,8 +19,8 @@ fn waiter_id(number: u64) -> WaiterId {
 }
 
 /// The link notifies the waiter with this number. Each waiter waits for a resource of its own.
-fn event(number: u64, word: QueueEvent) -> TestEffect {
-    LinkEffect::QueueEvent(resource(number), word)
+fn event(number: u64, event: QueueEvent) -> TestEffect {
+    LinkEffect::QueueEvent(resource(number), event)
 }
 
 fn forbidden() -> Reply {
@@ -170,7 +170,7 @@ fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
         bench.handle(LinkInput::CleanUp { key: key(), token, wake_up, leave, tag: 5 });
         bench.look();
         assert_eq!(bench.link.oldest().map(|(expect, _)| expect), Some(Expect::Delete));
-        bench.reply(1, Reply::Freed { listeners: 2 });
+        bench.reply(1, Reply::Freed { waiters: 2 });
         let mut effects = vec![LinkEffect::Reply(5, Reply::Deleted)];
         if reports {
             effects.insert(0, LinkEffect::QueueEvent(key(), QueueEvent::Waiters(2)));

@@ -50,7 +50,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         20 => replied.prop_map(|(at, step, reply)| Input::Replied { node: NodeId::new(at), step, reply }),
         3 => Just(Input::Wake),
-        3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::QueueEvent { node: NodeId::new(at), word }),
+        3 => (0..5_usize, any_queue_event()).prop_map(|(at, event)| Input::QueueEvent { node: NodeId::new(at), event }),
         3 => Just(Input::Collect),
         3 => valid_config().prop_map(Input::extend),
         1 => any_duration().prop_map(Input::KeepAlive),
@@ -64,7 +64,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
     ]
 }
 
-fn any_word() -> impl Strategy<Value = QueueEvent> {
+fn any_queue_event() -> impl Strategy<Value = QueueEvent> {
     prop_oneof![
         Just(QueueEvent::Subscribed),
         Just(QueueEvent::NotSubscribed),

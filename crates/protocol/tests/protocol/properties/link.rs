@@ -591,7 +591,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             2 => (any_reply(), any::<u64>()).prop_map(|(reply, micros)| reply.stamped(micros)),
             1 => Just(Reply::Initialized),
             2 => Just(Reply::Alive),
-            1 => (0..3_u32).prop_map(|listeners| Reply::Freed { listeners }),
+            1 => (0..3_u32).prop_map(|waiters| Reply::Freed { waiters }),
         ])
             .prop_map(|(epoch, reply)| LinkInput::Replied { epoch, reply }),
         4 => Just(LinkInput::Wake),

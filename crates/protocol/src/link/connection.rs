@@ -1,0 +1,125 @@
+//! Connection: the open connection of a link, with its unanswered commands. A master replies in the
+//! order of the commands, so a reply belongs to the oldest one.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::types::{Context, LinkEffect};
+use crate::guard::RunId;
+use crate::time::Time;
+use crate::token::Token;
+use crate::wire::{Command, Expect};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Connection<T> {
+    pub(super) epoch: u64,
+    /// The master's process, and the client id there.
+    pub(super) identity: Option<(RunId, u64)>,
+    pub(super) unanswered: VecDeque<Sent<T>>,
+    pub(super) bytes: usize,
+    /// When the handshake finished, or when the master last sent a reply or a wake-up.
+    pub(super) last_reply: Time,
+    pub(super) stalled: bool,
+    /// The master has flushed its scripts, and the link is loading them again.
+    loading: bool,
+    /// The link has loaded the scripts again, and none has run since.
+    pub(super) reloaded: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Sent<T> {
+    pub(super) at: Time,
+    bytes: usize,
+    pub(super) expect: Expect,
+    /// Whether the command may create a lock's key, or keep it.
+    pub(super) creates: bool,
+    pub(super) runs_script: bool,
+    pub(super) purpose: Purpose,
+    pub(super) tag: Option<T>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Purpose {
+    /// Collects a vote, or asks the master about itself or its queue.
+    VoteRequest,
+    CleanUp(Token),
+    Kill(u64),
+    Load,
+    Watch,
+    Initialize(Arc<str>),
+    Subscribe,
+}
+
+impl Purpose {
+    fn of(command: &Command) -> Self {
+        match command {
+            Command::Delete { token, .. } => Self::CleanUp(*token),
+            Command::Kill { client_id } => Self::Kill(*client_id),
+            Command::Load(_) => Self::Load,
+            Command::Watch { .. } => Self::Watch,
+            Command::Initialize { marker } => Self::Initialize(marker.clone()),
+            Command::Hello | Command::Subscribe { .. } => Self::Subscribe,
+            _ => Self::VoteRequest,
+        }
+    }
+}
+
+impl<T> Connection<T> {
+    pub(super) const fn new(epoch: u64, identity: Option<(RunId, u64)>, now: Time) -> Self {
+        Self {
+            epoch,
+            identity,
+            unanswered: VecDeque::new(),
+            bytes: 0,
+            last_reply: now,
+            stalled: false,
+            loading: false,
+            reloaded: false,
+        }
+    }
+
+    pub(super) fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
+        let bytes = command.size_hint();
+        self.bytes += bytes;
+        self.unanswered.push_back(Sent {
+            at: cx.now,
+            bytes,
+            expect: command.expect(),
+            creates: command.creates(),
+            runs_script: command.script().is_some(),
+            purpose: Purpose::of(&command),
+            tag,
+        });
+        cx.out.push(LinkEffect::Write(command));
+    }
+
+    /// Takes the command that was just answered off the queue.
+    pub(super) fn answered(&mut self, now: Time) -> Option<Sent<T>> {
+        let sent = self.unanswered.pop_front()?;
+        self.bytes -= sent.bytes;
+        self.last_reply = now;
+        Some(sent)
+    }
+
+    /// When the connection will count as stalled, unless a reply or a wake-up arrives before.
+    /// Progress on a backlog, however old, counts as such. So the link does not dial a slow master
+    /// again at every reply.
+    pub(super) fn stalls(&self, stall: Duration) -> Option<Time> {
+        let oldest = self.unanswered.front().filter(|_| !self.stalled)?;
+        Some(oldest.at.max(self.last_reply).plus(stall))
+    }
+
+    /// Loads the scripts again, unless that is under way.
+    pub(super) fn load_scripts(&mut self, guarded: bool, cx: &mut Context<'_, T>) {
+        if !core::mem::replace(&mut self.loading, true) {
+            Command::load_scripts(guarded).for_each(|load| self.write(load, None, cx));
+        }
+    }
+
+    /// Notes that a script was loaded. Returns whether it was the last one.
+    pub(super) fn loaded(&mut self) -> bool {
+        self.loading = self.unanswered.iter().any(|sent| sent.purpose == Purpose::Load);
+        !self.loading
+    }
+}
