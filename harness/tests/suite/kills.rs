@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use redquorum_rig::trials::Case;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{folder, program};
+use crate::support::{folder, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -39,7 +39,7 @@ fn ended_by(signal: Signal) {
         // Masters live in the folder for temporary files. Its path is short, because of their
         // sockets.
         let temporary = short_folder(&name);
-        let mut child = program(&folder, &["pause-in-flight", "rolling-kills"])
+        let mut child = run(&folder, &["pause-in-flight", "rolling-kills"])
             .env(MARK, &name)
             .env("TMPDIR", &temporary)
             .stdout(fs::File::create(folder.join("output")).unwrap())
