@@ -11,6 +11,7 @@
 //! and memory.
 
 use crate::mutants::Mutant;
+use crate::units::plural;
 
 mod explore;
 pub mod fencing;
@@ -36,9 +37,5 @@ pub fn broken_by(mutant: Mutant) -> Option<&'static str> {
 
 /// A bound in words: a number and a noun, or none for zero.
 fn counted(number: u8, what: &str) -> Option<String> {
-    match number {
-        0 => None,
-        1 => Some(format!("1 {what}")),
-        _ => Some(format!("{number} {what}s")),
-    }
+    (number > 0).then(|| plural(number, what))
 }

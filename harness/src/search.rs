@@ -138,7 +138,8 @@ fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
 /// Whether a difference is neither about a property nor about an event that a scenario must see. A
 /// fault whose trigger never comes is no error.
 fn is_contradiction(line: &str) -> bool {
-    let of_scenario = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];
+    let of_scenario =
+        ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: ", "overtaken: "];
     let property = Property::ALL.iter().any(|property| line.starts_with(property.name()));
     !property && !of_scenario.iter().any(|start| line.starts_with(start))
 }

@@ -1,7 +1,13 @@
-//! The built-in scenarios, and the effect of garbling them.
+//! The built-in scenarios, faulty ones, and the effect of garbling them.
+//!
+//! `malformed/X.toml` is a faulty scenario, and `malformed/X.txt` the exact text of its errors.
+//! `REDQUORUM_UPDATE=1 cargo test -p redquorum-harness --test scenarios` writes the texts anew;
+//! read them before you commit them.
+
+use std::{env, fs};
 
 use proptest::prelude::*;
-use redquorum_harness::scenario::{embedded, line_of, read, schema};
+use redquorum_harness::scenario::{Problems, embedded, line_of, read, schema};
 
 #[test]
 fn those_that_come_with_the_program_are_read_and_written_again() {
@@ -135,16 +141,55 @@ fn the_full_one_is_read() {
     assert_eq!((scenario.runs().len(), scenario.faults.len()), (2, 4));
 }
 
-/// A way to garble a text. Numbers are positions, modulo its length.
+/// Each problem has a place in the text, a message and a fix, and all are printed.
+fn assert_complete(problems: &Problems, text: &str) {
+    assert!(!problems.list().is_empty());
+    for problem in problems.list() {
+        assert!(problem.line >= 1 && problem.column >= 1, "{problem:?}");
+        assert!(problem.line <= text.matches('\n').count() + 1, "{problem:?}");
+        assert!(!problem.message.trim().is_empty(), "{problem:?}");
+        assert!(!problem.fix.trim().is_empty(), "{problem:?}");
+    }
+    assert!(problems.to_string().contains("help: "), "{problems}");
+    problems.render(true);
+}
+
+#[test]
+fn faulty_scenarios_have_their_errors() {
+    let update = env::var_os("REDQUORUM_UPDATE").is_some();
+    let folder = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/malformed")).unwrap();
+    let mut files: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "toml"));
+    files.sort();
+    assert!(files.len() >= 30);
+    let mut others = Vec::new();
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let problems = read(name, &text).expect_err(name);
+        assert_complete(&problems, &text);
+        let printed = format!("{problems}\n");
+        let expected = path.with_extension("txt");
+        if update {
+            fs::write(&expected, printed).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != printed {
+            others.push(format!("{name} now has:\n{printed}"));
+        }
+    }
+    assert!(others.is_empty(), "{}", others.join("\n"));
+}
+
+/// A change of a text: some of its parts are replaced. Places are modulo the number of parts.
 #[derive(Clone, Debug)]
-enum FaultKind {
-    Delete(usize, usize),
-    Insert(usize, String),
-    Double(usize, usize),
-    SwapLines(usize, usize),
-    DropLine(usize),
-    SwapWords(usize, usize),
-    Cut(usize),
+struct Change {
+    /// What is between two parts: nothing if they are characters, a space if they are words.
+    separator: &'static str,
+    /// The place and the number of the parts that are removed.
+    removed: (usize, usize),
+    /// Other parts of the text that are put there.
+    copied: (usize, usize),
+    /// A text that is put there, too.
+    scrap: Option<String>,
 }
 
 /// Texts that mean something in TOML or in a scenario.
@@ -152,85 +197,54 @@ const SCRAPS: &str = "\"|'|[|]|[[|{|}|=|,|.|#|\n|\r|\r\n|\t|\0|\u{feff}|ä|🔒|
                       99999999999999999999|true|\\u0000|1979-05-27|[fault]|[[client]]|acquire|\
                       holder(|all|wait|0s|1ns|31days|count = 0|nodes = 0|`|; write |: write ";
 
-fn fault_kinds() -> impl Strategy<Value = Vec<FaultKind>> {
-    let place = || any::<usize>();
-    let short = || 1..12_usize;
+fn changes() -> impl Strategy<Value = Vec<Change>> {
     let scrap = prop_oneof![
         proptest::sample::select(SCRAPS.split('|').collect::<Vec<_>>()).prop_map(str::to_owned),
         ".{0,4}",
     ];
-    let one = prop_oneof![
-        (place(), short()).prop_map(|(at, many)| FaultKind::Delete(at, many)),
-        (place(), scrap).prop_map(|(at, what)| FaultKind::Insert(at, what)),
-        (place(), short()).prop_map(|(at, many)| FaultKind::Double(at, many)),
-        (place(), place()).prop_map(|(one, two)| FaultKind::SwapLines(one, two)),
-        place().prop_map(FaultKind::DropLine),
-        (place(), place()).prop_map(|(one, two)| FaultKind::SwapWords(one, two)),
-        place().prop_map(FaultKind::Cut),
-    ];
+    // Small changes leave more of a scenario to check. A few cut the text off.
+    let removed = prop_oneof![30 => 0..3_usize, 1 => Just(usize::MAX)];
+    let one = (
+        proptest::sample::select(vec!["", " ", "\n"]),
+        (any::<usize>(), removed),
+        (any::<usize>(), 0..3_usize),
+        proptest::option::weighted(0.3, scrap),
+    );
+    let one = one.prop_map(|(separator, removed, copied, scrap)| Change {
+        separator,
+        removed,
+        copied,
+        scrap,
+    });
     proptest::collection::vec(one, 1..5)
 }
 
-fn garble(text: &str, fault_kind: &FaultKind) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let at = |place: usize| place % (chars.len() + 1);
-    let part = |from: usize, many: usize| from..(from + many).min(chars.len());
-    let joined = |parts: &[&[char]]| parts.iter().flat_map(|part| part.iter()).collect::<String>();
-    let swapped = |parts: Vec<&str>, glue: &str, one: usize, two: usize| {
-        let mut parts = parts;
-        let many = parts.len();
-        if many > 0 {
-            parts.swap(one % many, two % many);
-        }
-        parts.join(glue)
+fn garbled(text: &str, change: &Change) -> String {
+    let parts: Vec<&str> = text.split(change.separator).collect();
+    let range = |(place, count): (usize, usize)| {
+        let start = place % (parts.len() + 1);
+        start..start.saturating_add(count).min(parts.len())
     };
-    match fault_kind {
-        FaultKind::Delete(place, many) => {
-            let range = part(at(*place), *many);
-            joined(&[&chars[..range.start], &chars[range.end..]])
-        }
-        FaultKind::Insert(place, what) => {
-            let what: Vec<char> = what.chars().collect();
-            joined(&[&chars[..at(*place)], &what, &chars[at(*place)..]])
-        }
-        FaultKind::Double(place, many) => {
-            let range = part(at(*place), *many);
-            joined(&[&chars[..range.end], &chars[range.start..]])
-        }
-        FaultKind::SwapLines(one, two) => swapped(text.split('\n').collect(), "\n", *one, *two),
-        FaultKind::SwapWords(one, two) => swapped(text.split(' ').collect(), " ", *one, *two),
-        FaultKind::DropLine(place) => {
-            let mut lines: Vec<&str> = text.split('\n').collect();
-            lines.remove(place % lines.len());
-            lines.join("\n")
-        }
-        FaultKind::Cut(place) => chars[..at(*place)].iter().collect(),
-    }
+    let (before, after) =
+        (&parts[..range(change.removed).start], &parts[range(change.removed).end..]);
+    let scrap = change.scrap.as_deref();
+    let all = [before, &parts[range(change.copied)], scrap.as_slice(), after];
+    all.concat().join(change.separator)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_garbled_is_read_or_reported(fault_kinds in fault_kinds(), own in any::<bool>()) {
+    fn what_is_garbled_is_read_or_reported(changes in changes(), own in any::<bool>()) {
         let (name, text) = match embedded().next() {
             Some((name, text)) if own => (name, text),
             _ => ("full", FULL),
         };
-        let text =
-            fault_kinds.iter().fold(text.to_owned(), |text, fault_kind| garble(&text, fault_kind));
-        let file = format!("{name}.toml");
+        let text = changes.iter().fold(text.to_owned(), |text, change| garbled(&text, change));
         line_of(&text, name);
-        if let Err(problems) = read(&file, &text) {
-            prop_assert!(!problems.list().is_empty());
-            for problem in problems.list() {
-                prop_assert!(problem.line >= 1 && problem.column >= 1, "{problem:?}");
-                prop_assert!(problem.line <= text.matches('\n').count() + 1, "{problem:?}");
-                prop_assert!(!problem.message.trim().is_empty(), "{problem:?}");
-                prop_assert!(!problem.fix.trim().is_empty(), "{problem:?}");
-            }
-            prop_assert!(problems.to_string().contains("help: "), "{problems}");
-            problems.render(true);
+        if let Err(problems) = read(&format!("{name}.toml"), &text) {
+            assert_complete(&problems, &text);
         }
     }
 }

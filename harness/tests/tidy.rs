@@ -201,69 +201,61 @@ impl Known {
     }
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-        let path = entry.path();
-        let name = entry.file_name();
-        // Build output, packages of other languages, and files that the search wrote.
-        let skipped = ["target", "node_modules", "shim", "found"].iter().any(|it| name == *it);
-        if path.is_dir() && !skipped {
-            files(&path, found);
-        } else if path.extension().is_some_and(|it| it == "rs" || it == "md" || it == "toml") {
-            found.push(path);
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Adds the files of a folder, without build output and packages of other languages.
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true if path.ends_with("target") || path.ends_with("node_modules") => {}
+            true => walk(&path, found),
+            false => found.push(path),
         }
     }
+}
+
+fn known() -> Known {
+    let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let of_root = documents.into_iter().chain(["Cargo.toml", "deny.toml"]);
+    let mut all: Vec<PathBuf> = of_root.map(|name| root().join(name)).collect();
+    for folder in ["crates", "harness", "docs", "scenarios", ".ci", ".github"] {
+        walk(&root().join(folder), &mut all);
+    }
+    let relative =
+        |path: PathBuf| path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/");
+    let justfile = fs::read_to_string(root().join("justfile")).unwrap();
+    let recipes =
+        justfile.lines().filter(|line| line.contains(':') && !line.starts_with([' ', '#']));
+    let recipes = recipes.filter_map(|line| line.split([' ', ':']).next()).map(str::to_owned);
+    Known { files: all.into_iter().map(relative).collect(), recipes: recipes.collect() }
+}
+
+/// Whether a file must follow the rules. The search wrote those in `found`.
+fn is_checked(name: &str) -> bool {
+    let is_text = [".rs", ".md", ".toml"].iter().any(|end| name.ends_with(end));
+    is_text && !name.split('/').any(|part| part == "found" || part == "shim")
 }
 
 #[test]
 fn the_repository_is_tidy() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
-    let mut found: Vec<PathBuf> = documents.iter().map(|name| root.join(name)).collect();
-    for folder in ["crates", "harness", "docs", "scenarios"] {
-        files(&root.join(folder), &mut found);
-    }
-    assert!(found.len() > 400, "{} files", found.len());
-    let known = known(root);
-    let all = found.iter().flat_map(|path| {
-        let name = path.strip_prefix(root).unwrap().to_str().unwrap().replace('\\', "/");
-        let text = fs::read_to_string(path).unwrap();
+    let known = known();
+    let checked: Vec<&String> = known.files.iter().filter(|name| is_checked(name)).collect();
+    assert!(checked.len() > 400, "{} files", checked.len());
+    let all = checked.into_iter().flat_map(|name| {
+        let path = root().join(name);
+        let text = fs::read_to_string(&path).unwrap();
         let (dead, stale) = match name.ends_with(".md") {
             // A changelog names what is gone.
-            true if name == "CHANGELOG.md" => (dead_links(path, &text), Vec::new()),
-            true => (dead_links(path, &text), known.stale(&name, &text)),
+            true if name == "CHANGELOG.md" => (dead_links(&path, &text), Vec::new()),
+            true => (dead_links(&path, &text), known.stale(name, &text)),
             false => Default::default(),
         };
-        faults(&name, &text).into_iter().chain(dead).chain(stale)
+        faults(name, &text).into_iter().chain(dead).chain(stale)
     });
     let all: Vec<String> = all.collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
-}
-
-fn known(root: &Path) -> Known {
-    let mut all = Vec::new();
-    for folder in ["crates", "harness", "docs", "scenarios", ".ci", ".github"] {
-        every_file(&root.join(folder), &mut all);
-    }
-    let relative = |path: &PathBuf| path.strip_prefix(root).unwrap().display().to_string();
-    let mut files: BTreeSet<String> = all.iter().map(relative).collect();
-    files.extend(["Cargo.toml".to_owned(), "deny.toml".to_owned()]);
-    let justfile = fs::read_to_string(root.join("justfile")).unwrap();
-    let recipes =
-        justfile.lines().filter(|line| line.contains(':') && !line.starts_with([' ', '#']));
-    let recipes = recipes.filter_map(|line| line.split([' ', ':']).next()).map(str::to_owned);
-    Known { files, recipes: recipes.collect() }
-}
-
-fn every_file(folder: &Path, found: &mut Vec<PathBuf>) {
-    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        let name = path.file_name().unwrap_or_default();
-        match path.is_dir() {
-            true if name == "target" || name == "node_modules" => {}
-            true => every_file(&path, found),
-            false => found.push(path),
-        }
-    }
 }
 
 /// The modules at the root of its crate that a text imports: `crate::a::b`, `crate::{a, b::c}`.
@@ -319,23 +311,18 @@ fn circles<'a>(sources: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<Str
 
 #[test]
 fn modules_import_each_other_in_one_direction() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let crates = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
-    let mut checked = 0;
-    for of in crates.chain([root.join("harness")]) {
-        let of = of.join("src");
-        let mut found = Vec::new();
-        files(&of, &mut found);
-        checked += found.len();
-        let read = |path: &PathBuf| {
-            let name = path.strip_prefix(&of).unwrap().to_str().unwrap().replace('\\', "/");
-            (name, fs::read_to_string(path).unwrap())
-        };
-        let sources: Vec<(String, String)> = found.iter().map(read).collect();
-        let texts = sources.iter().map(|(path, text)| (path.as_str(), text.as_str()));
-        assert_eq!(circles(texts), [""; 0], "modules of {} import each other", of.display());
+    let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for name in known().files.iter().filter(|name| name.ends_with(".rs")) {
+        if let Some((of, path)) = name.split_once("/src/") {
+            let text = fs::read_to_string(root().join(name)).unwrap();
+            crates.entry(of.to_owned()).or_default().push((path.to_owned(), text));
+        }
     }
-    assert!(checked > 300, "{checked} files");
+    assert!(crates.len() > 6, "{:?}", crates.keys());
+    for (of, sources) in &crates {
+        let texts = sources.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+        assert_eq!(circles(texts), [""; 0], "modules of {of} import each other");
+    }
     let one = ("a.rs", "use crate::b::B;");
     let other = ("b/c.rs", "use std::x::{y, z};\nuse crate::{\n    d::{e, f},\n    a::A,\n};");
     let leaf = ("d.rs", "// use crate::a;\nfn d() {}\n#[cfg(test)]\nmod tests {\n use crate::a;");
@@ -374,10 +361,9 @@ fn each_fault_is_seen() {
     ] {
         assert!(faults(path, &text).is_empty(), "{text}");
     }
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("README.md");
     let links = "[a](docs/safety.md) [b](docs/none.md) [c](#none) [d](docs/safety.md#none) \
                  [e](https://example.org/none)";
-    let dead = dead_links(&readme, links);
+    let dead = dead_links(&root().join("README.md"), links);
     assert_eq!(dead.len(), 3, "{dead:?}");
     for link in ["docs/none.md", "#none", "docs/safety.md#none"] {
         assert!(dead.iter().any(|it| it.contains(&format!("link {link} "))), "{dead:?}");
@@ -386,7 +372,7 @@ fn each_fault_is_seen() {
 
 #[test]
 fn a_document_that_is_older_than_what_it_names_is_seen() {
-    let known = known(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap());
+    let known = known();
     let table = "| a |\n|---|\n| 1 |\n";
     let printed = |digest: &str| {
         format!("<!-- printed by: just bench -->\n{table}<!-- printed: {digest} -->\n")

@@ -17,10 +17,12 @@
 //! }
 //! ```
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::ExitCode;
+use std::path::Path;
+use std::process::{Command, ExitCode};
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
@@ -97,6 +99,35 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "not in time: {what}");
         sleep(Duration::from_millis(5));
     }
+}
+
+/// The ids of the processes that have this text in their environment, in their arguments, or in the
+/// path of their working directory. Servers overwrite the first two. Without `/proc` only the
+/// arguments are visible.
+///
+/// # Panics
+///
+/// There is neither `/proc` nor `ps`.
+pub fn processes_with(text: &str) -> Vec<u32> {
+    if !Path::new("/proc/self/cwd").exists() {
+        let output = Command::new("ps").args(["-axww", "-o", "pid=,args="]).output();
+        let output = output.expect("neither /proc nor ps is there").stdout;
+        let lines = String::from_utf8_lossy(&output);
+        let lines = lines.lines().filter(|line| line.contains(text));
+        return lines.filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+    }
+    let has_it = |pid: &u32| {
+        let path = |file| format!("/proc/{pid}/{file}");
+        let cwd = fs::read_link(path("cwd")).unwrap_or_default();
+        cwd.to_string_lossy().contains(text)
+            || ["environ", "cmdline"].iter().any(|file| {
+                let bytes = fs::read(path(file)).unwrap_or_default();
+                String::from_utf8_lossy(&bytes).contains(text)
+            })
+    };
+    let entries = fs::read_dir("/proc").expect("it is there").flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(has_it).collect()
 }
 
 /// A connection to a master for commands as text. It waits for half a minute, which is longer than

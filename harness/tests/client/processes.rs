@@ -10,7 +10,7 @@ use std::thread::{park, sleep};
 use std::time::Duration;
 
 use redquorum_harness::process::{ClientProcess, OutputEvent, ReceivedMessage};
-use redquorum_rig::trials::{Case, eventually};
+use redquorum_rig::trials::{Case, eventually, processes_with};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::protocol::SOON;
@@ -172,28 +172,19 @@ fn until_ready(parent: &mut Child) -> impl Iterator<Item = String> + use<> {
 fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
     let mut any = false;
     for delay in (0..30).map(|times| Duration::from_millis(times % 10)) {
-        // The mark is in the command lines of the clients, and nowhere else.
+        // The parent, the reaper and the clients have the mark in their environment, and clients
+        // also in their arguments, which are visible without `/proc`.
         let mark = format!("mark-{}-{}", std::process::id(), delay.as_millis());
         let mut parent = Command::new(env::current_exe().unwrap());
         parent.env(PARENT, &mark).stdout(Stdio::piped());
         let mut parent = parent.spawn().unwrap();
         until_ready(&mut parent).for_each(drop);
         sleep(delay);
-        any |= !marked(&mark).is_empty();
+        any |= processes_with(&mark).len() > 2;
         kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
         parent.wait().unwrap();
         // A client whose start was in progress appears only now, and finds its input closed.
-        eventually("all clients are gone", || marked(&mark).is_empty());
+        eventually("all clients are gone", || processes_with(&mark).is_empty());
     }
     assert!(any, "there were clients, or the test sees nothing");
-}
-
-fn marked(mark: &str) -> Vec<u32> {
-    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has = |pid: &u32| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        String::from_utf8_lossy(&line).contains(mark)
-    };
-    pids.filter(has).collect()
 }

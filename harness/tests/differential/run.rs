@@ -34,11 +34,7 @@ impl Record {
     }
 
     pub(crate) fn replies(&self) -> usize {
-        self.seen
-            .iter()
-            .flat_map(|seen| &seen.messages)
-            .map(|messages| messages.replies.len())
-            .sum()
+        self.replies_until(self.seen.len() - 1)
     }
 
     pub(crate) fn replies_until(&self, step: usize) -> usize {

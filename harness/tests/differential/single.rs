@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, KEEP};
 use redquorum_protocol::{Key, Position, Token, Waiter, WaiterId, WakeUp};
 use redquorum_redis_model::{Close, Event, Persistence, Request, Server, ServerReply, Value};
-use redquorum_rig::trials::{Case, Talk, with_masters};
+use redquorum_rig::trials::{Case, Talk, eventually, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
 use crate::model::received;
@@ -29,8 +29,12 @@ const WAITER: Waiter = Waiter { inbox: 7, waiter_id: WaiterId::new(1) };
 
 const TOKEN: Token = Token::new([7; 20]);
 
+fn lock(command: Command) -> Request {
+    Request::Lock(command)
+}
+
 fn set(key: Key, ttl_ms: u64) -> Request {
-    Request::Lock(Command::Set { key, token: TOKEN, ttl_ms, fair: false, fence: None })
+    lock(Command::Set { key, token: TOKEN, ttl_ms, fair: false, fence: None })
 }
 
 fn many(count: u64) -> Vec<Request> {
@@ -121,26 +125,20 @@ fn loading() {
     let mut server = server();
     server.set_loading(true);
     let connection = server.connect().unwrap();
-    let token = TOKEN;
     let mut subscriber = Socket::connect(masters.port(1)).unwrap();
     let subscription = server.connect().unwrap();
     let requests = [
-        Request::Lock(Command::Hello),
-        Request::Lock(Command::Subscribe { inbox: WAITER.inbox }),
+        lock(Command::Hello),
+        lock(Command::Subscribe { inbox: WAITER.inbox }),
         set(key(0), 10),
-        Request::Lock(Command::Delete {
-            key: key(0),
-            token,
-            wake_up: WakeUp::First,
-            leave: Some(WAITER),
-        }),
-        Request::Lock(Command::Delete { key: key(0), token, wake_up: WakeUp::None, leave: None }),
-        Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
+        delete(WakeUp::First, Some(WAITER)),
+        delete(WakeUp::None, None),
+        lock(Command::Keep { key: key(0), token: TOKEN, ttl_ms: 10, repair: true, fence: None }),
         stand(Position::Last),
-        Request::Lock(Command::Dequeue { key: key(0), waiter: WAITER, wake: true }),
-        Request::Lock(Command::Probe),
-        Request::Lock(Command::Load(KEEP)),
-        Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
+        lock(Command::Dequeue { key: key(0), waiter: WAITER, wake: true }),
+        lock(Command::Probe),
+        lock(Command::Load(KEEP)),
+        lock(Command::Kill { client_id: u64::MAX >> 1 }),
         Request::words(&[b"GET", &key(0)]),
         Request::words(&[b"PTTL", &key(0)]),
         Request::words(&[b"FLUSHALL"]),
@@ -177,22 +175,19 @@ fn replica() {
     greeting(&mut master);
     let mut replica = Talk::connect(masters.port(2));
     replica.ask(&format!("REPLICAOF 127.0.0.1 {}", masters.port(1)));
-    while !replica.ask("INFO replication").contains("master_link_status:up") {
-        sleep(Duration::from_millis(20));
-    }
+    eventually("the replica follows", || {
+        replica.ask("INFO replication").contains("master_link_status:up")
+    });
     master.write(vec![set(key(0), 10_000), set(key(1), 60_000)]);
     (0..2).for_each(|_| assert_eq!(reply(&mut master), CREATED));
-    while replica.ask("DBSIZE") != ":2" {
-        sleep(Duration::from_millis(5));
-    }
+    eventually("the replica has both keys", || replica.ask("DBSIZE") == ":2");
     replica.ask("REPLICAOF NO ONE");
     let mut promoted = Socket::connect(masters.port(2)).unwrap();
-    let keep = |key| {
-        Request::Lock(Command::Keep { key, token: TOKEN, ttl_ms: 1, repair: false, fence: None })
-    };
-    let asks =
-        vec![Request::words(&[b"GET", &key(0)]), Request::words(&[b"PTTL", &key(1)]), keep(key(1))];
-    promoted.write(asks);
+    promoted.write(vec![
+        Request::words(&[b"GET", &key(0)]),
+        Request::words(&[b"PTTL", &key(1)]),
+        lock(Command::Keep { key: key(1), token: TOKEN, ttl_ms: 1, repair: false, fence: None }),
+    ]);
     // Expiry is an absolute time, and this clock is twenty seconds ahead.
     assert_eq!(reply(&mut promoted), ServerReply::Value(Value::Null));
     let left = reply(&mut promoted);
@@ -205,16 +200,12 @@ fn replica() {
     );
 }
 
-fn lock(command: Command) -> Request {
-    Request::Lock(command)
-}
-
 fn listen() -> Vec<Request> {
     vec![lock(Command::Hello), lock(Command::Subscribe { inbox: WAITER.inbox })]
 }
 
-fn delete() -> Request {
-    lock(Command::Delete { key: key(0), token: TOKEN, wake_up: WakeUp::First, leave: None })
+fn delete(wake_up: WakeUp, leave: Option<Waiter>) -> Request {
+    lock(Command::Delete { key: key(0), token: TOKEN, wake_up, leave })
 }
 
 fn stand(position: Position) -> Request {
@@ -254,10 +245,10 @@ fn ends() {
         };
         let mut left = if first {
             let left = leave(subscriber);
-            deletes.write(vec![delete()]);
+            deletes.write(vec![delete(WakeUp::First, None)]);
             left
         } else {
-            deletes.write(vec![delete()]);
+            deletes.write(vec![delete(WakeUp::First, None)]);
             leave(subscriber)
         };
         masters.resume(1).unwrap();
@@ -274,7 +265,7 @@ fn ends() {
         server.pause();
         (0..behind).for_each(|_| server.deliver(subscription, lock(Command::Probe)));
         server.close(subscription, Close::Fin);
-        server.deliver(deleter, delete());
+        server.deliver(deleter, delete(WakeUp::First, None));
         server.resume();
         assert_eq!(server.waiting().collect::<Vec<_>>(), [subscription, deleter]);
         let (mut out, turn) =

@@ -1,9 +1,9 @@
 //! Passwords and permissions.
 
 use redquorum_rig::trials::Case;
-use redquorum_rig::{Masters, Persistence, cases};
+use redquorum_rig::{Masters, cases};
 
-use crate::diagnosis::{examine, name, run};
+use crate::diagnosis::{durable, examine, name, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -16,10 +16,6 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn masters(count: usize) -> Masters {
-    Masters::builder().count(count).persistence(Persistence::AofAlways).start().unwrap()
-}
-
 /// Creates a user on the masters, and returns the URLs with that user.
 fn urls(masters: &Masters, acl: &str) -> Vec<String> {
     let url = |node| {
@@ -30,7 +26,7 @@ fn urls(masters: &Masters, acl: &str) -> Vec<String> {
 }
 
 fn a_user_without_script_load_gets_the_command_to_allow() {
-    let masters = masters(1);
+    let masters = durable(1);
     let urls = urls(&masters, "~* +@all -script|load -config|get");
     let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
@@ -54,7 +50,7 @@ fn least() -> String {
 
 /// These permissions are enough for a plain lock with its prefix, and not without the prefix.
 fn the_least_permissions_that_the_docs_name_are_no_error() {
-    let masters = masters(3);
+    let masters = durable(3);
     let urls = urls(&masters, &least());
     let (code, diagnosis) = examine(&urls, &["--prefix", "lock:"]);
     assert_eq!(code, 0, "{diagnosis:#?}");
@@ -85,7 +81,7 @@ const QUEUES: [&str; 8] = [
 ];
 
 fn each_permission_of_queues_is_needed() {
-    let masters = masters(1);
+    let masters = durable(1);
     let least = least();
     let all: Vec<&str> = least.split(' ').collect();
     let about_queues = |acl: &[&str]| {
@@ -113,7 +109,7 @@ const REFUSED: [(&str, &[&str]); 7] = [
 ];
 
 fn a_refused_command_is_named() {
-    let masters = masters(1);
+    let masters = durable(1);
     for (forbidden, commands) in REFUSED {
         let acl = format!("reset on >hunter2 ~* &* +@all {forbidden}");
         let (_, diagnosis) = examine(&urls(&masters, &acl), &[]);
@@ -125,7 +121,7 @@ fn a_refused_command_is_named() {
 }
 
 fn wake_ups_need_permission_for_their_channels() {
-    let masters = masters(1);
+    let masters = durable(1);
     let all = "resetchannels ~* +@all -config|get";
     let urls = urls(&masters, &format!("{all} &redquorum:wake:*"));
     let warned = |urls: &[String]| warned(urls, &[]);

@@ -1,8 +1,14 @@
-//! The program, and its JSON output.
+//! The masters, the program, and its JSON output.
 
 use std::process::{Command, Output, Stdio};
 
+use redquorum_rig::{Masters, Persistence};
 use serde::Deserialize;
+
+/// Masters that sync every write.
+pub(crate) fn durable(count: usize) -> Masters {
+    Masters::builder().count(count).persistence(Persistence::AofAlways).start().unwrap()
+}
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Diagnosis {

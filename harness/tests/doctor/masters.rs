@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use redquorum_rig::trials::Case;
+use redquorum_rig::trials::{Case, eventually};
 use redquorum_rig::{ClockChange, Masters, Persistence, cases, clocks_supported};
 
-use crate::diagnosis::{examine, name};
+use crate::diagnosis::{durable, examine, name};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -15,24 +15,14 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn durable(count: usize) -> Masters {
-    Masters::builder().count(count).persistence(Persistence::AofAlways).start().unwrap()
-}
-
 /// One master with each problem. The unit tests of the checks have the other values.
 fn a_replica_a_duplicate_and_masters_that_forget_are_reported() {
     let masters = durable(4);
     let follow = format!("REPLICAOF 127.0.0.1 {}", masters.port(1));
     masters.ask(2, &follow).unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    let attached = || {
-        let info = masters.ask(1, "INFO replication").unwrap();
-        info.text().unwrap().contains("state=online")
-    };
-    while !attached() {
-        assert!(std::time::Instant::now() < deadline, "it never follows");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the second master follows the first", || {
+        masters.info(1, "replication").unwrap().contains("state=online")
+    });
     masters.ask(3, "CONFIG SET appendfsync everysec").unwrap();
     masters.ask(3, "CONFIG SET maxmemory-policy volatile-lru").unwrap();
     masters.ask(3, "CONFIG SET maxmemory 100mb").unwrap();

@@ -1,6 +1,6 @@
 //! Without one of its faults, a scenario that expects a violation ends in `not-seen`. So each fault
 //! is needed, and no checker sees a violation that is not there. `tests/agree.rs` shows that real
-//! masters give the same verdicts, and `tests/masters.rs` leaves out one fault there.
+//! masters give the same verdicts, and `tests/suite/program.rs` leaves out one fault there.
 
 use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::mutants::Mutant;

@@ -7,6 +7,10 @@ pub(crate) fn runs() -> Vec<Scenario> {
     embedded_runs().collect()
 }
 
+pub(crate) fn named(name: &str) -> Scenario {
+    embedded_runs().find(|run| run.name == name).expect("it is there")
+}
+
 /// A scenario from its text; it has no variants.
 pub(crate) fn scenario(text: &str) -> Scenario {
     toml::from_str::<Scenario>(text).unwrap().runs().remove(0)

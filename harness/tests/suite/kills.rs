@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use redquorum_rig::trials::Case;
+use redquorum_rig::trials::{Case, processes_with};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{folder, program};
+use crate::support::{folder, run};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -17,9 +17,6 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: nothing_is_left_after_kill_9,
     ]
 }
-
-/// A variable that all processes of a run inherit, so that the test can find them.
-const MARK: &str = "REDQUORUM_TEST_MARK";
 
 fn nothing_is_left_after_ctrl_c() {
     ended_by(Signal::INT);
@@ -36,11 +33,11 @@ fn ended_by(signal: Signal) {
     for number in 0..20_u64 {
         let name = format!("killed-by-{}-{number}", signal.as_raw());
         let folder = folder(&name);
-        // Masters live in the folder for temporary files. Its path is short, because of their
-        // sockets.
+        // Masters live in the folder for temporary files, and every process of a run has its path
+        // in its environment. The path is short, because of the masters' sockets.
         let temporary = short_folder(&name);
-        let mut child = program(&folder, &["pause-in-flight", "rolling-kills"])
-            .env(MARK, &name)
+        let processes = || processes_with(temporary.to_str().unwrap());
+        let mut child = run(&folder, &["pause-in-flight", "rolling-kills"])
             .env("TMPDIR", &temporary)
             .stdout(fs::File::create(folder.join("output")).unwrap())
             .stderr(fs::File::create(folder.join("complained")).unwrap())
@@ -49,7 +46,7 @@ fn ended_by(signal: Signal) {
         // The moments cover two and a half seconds, with a jitter.
         let jitter = u64::from(std::process::id()) * 7 % 100;
         sleep(Duration::from_millis(number * 125 + jitter));
-        seen += marked(&name).len().saturating_sub(1);
+        seen += processes().len().saturating_sub(1);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let status = child.wait().unwrap();
         // Before its first output, the program may not handle signals yet.
@@ -58,8 +55,8 @@ fn ended_by(signal: Signal) {
             assert_eq!(status.code(), Some(130), "{name}");
         }
         let until = Instant::now() + Duration::from_secs(10);
-        while !marked(&name).is_empty() || !is_empty(&temporary) {
-            assert!(Instant::now() < until, "{name}: left {:?}, {temporary:?}", marked(&name));
+        while !processes().is_empty() || !is_empty(&temporary) {
+            assert!(Instant::now() < until, "{name}: left {:?}, {temporary:?}", processes());
             sleep(Duration::from_millis(10));
         }
         fs::remove_dir(&temporary).unwrap();
@@ -75,15 +72,4 @@ fn short_folder(name: &str) -> PathBuf {
 
 fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
-}
-
-fn marked(mark: &str) -> Vec<u32> {
-    let wanted = format!("{MARK}={mark}");
-    let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let has = |pid: &u32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
-    };
-    pids.filter(has).collect()
 }

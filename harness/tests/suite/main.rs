@@ -1,5 +1,6 @@
-//! Tests of the suite itself, on real masters. It notices a wrong expectation, a key that is left,
-//! a client that misbehaves, and a mutant. It leaves nothing behind when it is killed.
+//! Tests of the program and of the suite itself, on real masters. The suite notices a wrong
+//! expectation, a key that is left, a client that misbehaves, and a mutant. It leaves nothing
+//! behind when it is killed.
 //!
 //! `tests/simulation/blindness.rs` shows that it notices a missing fault.
 
@@ -16,16 +17,23 @@ mod kills;
 #[cfg(unix)]
 mod mutants;
 #[cfg(unix)]
+mod program;
+#[cfg(unix)]
 mod support;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    redquorum_rig::trials::run(
-        [expectations::cases(), clients::cases(), mutants::cases(), kills::cases()]
-            .into_iter()
-            .flatten(),
-    )
+    let all = [
+        program::cases(),
+        expectations::cases(),
+        clients::cases(),
+        mutants::cases(),
+        kills::cases(),
+    ];
+    redquorum_rig::trials::run(all.into_iter().flatten())
 }
 
 #[cfg(not(unix))]
-fn main() {}
+fn main() {
+    eprintln!("masters and clients are stopped by signals: use Linux, macOS or WSL");
+}

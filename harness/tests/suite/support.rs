@@ -27,20 +27,34 @@ impl Ended {
     }
 }
 
-/// The program with these arguments, in this folder, on processes.
+/// The program with these arguments, in this folder.
 pub(crate) fn program(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(CHAOS);
-    command.args(["run", "--backend", "process", "--out", "out"]).args(words);
-    command.current_dir(folder).stdin(Stdio::null());
+    command.args(words).current_dir(folder).stdin(Stdio::null());
     command
 }
 
-pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
-    let ended = program(folder, words).output().unwrap();
+/// The program that runs these scenarios on processes. The results go to `out`.
+pub(crate) fn run(folder: &Path, words: &[&str]) -> Command {
+    program(folder, &[&["run", "--backend", "process", "--out", "out"], words].concat())
+}
+
+/// The exit code and all output of a command.
+pub(crate) fn ended(mut command: Command) -> (Option<i32>, String) {
+    let ended = command.output().unwrap();
     let output = String::from_utf8([ended.stdout, ended.stderr].concat()).unwrap();
-    let result = fs::read(folder.join("out/result.json")).ok();
-    let result = result.map(|bytes| serde_json::from_slice(&bytes).unwrap());
-    Ended { code: ended.status.code(), output, result }
+    (ended.status.code(), output)
+}
+
+/// The results in a folder, if it has any.
+pub(crate) fn result(out: &Path) -> Option<ResultFile> {
+    let bytes = fs::read(out.join("result.json")).ok()?;
+    Some(serde_json::from_slice(&bytes).unwrap())
+}
+
+pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
+    let (code, output) = ended(run(folder, words));
+    Ended { code, output, result: result(&folder.join("out")) }
 }
 
 /// The text of a built-in scenario.

@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use crate::both::eventually;
+use redquorum_rig::trials::{eventually, processes_with};
 
 /// A process that owns masters, with a temporary directory of its own.
 pub(crate) struct Owner {
@@ -59,7 +59,7 @@ impl Owner {
 
     /// The number of its processes, itself included.
     pub(crate) fn processes(&self) -> usize {
-        processes_of(&self.temp).len()
+        processes_with(self.temp.to_str().unwrap()).len()
     }
 
     /// The number of masters' directories.
@@ -82,30 +82,6 @@ pub(crate) fn directory(name: &str) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&directory).unwrap();
     directory
-}
-
-/// The processes that have this directory in their environment, in their arguments, or as their
-/// working directory. Servers overwrite the first two. Without `/proc` only keepers are visible,
-/// and these end last.
-fn processes_of(temp: &Path) -> Vec<String> {
-    let text = temp.to_str().unwrap();
-    if !Path::new("/proc/self/cwd").exists() {
-        let output = Command::new("ps").args(["-axww", "-o", "pid=,args="]).output().unwrap();
-        let all = String::from_utf8_lossy(&output.stdout).into_owned();
-        return all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect();
-    }
-    let mut found = Vec::new();
-    for process in fs::read_dir("/proc").unwrap().flatten() {
-        let has = |file| {
-            let bytes = fs::read(process.path().join(file)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).contains(text)
-        };
-        let cwd = fs::read_link(process.path().join("cwd")).unwrap_or_default();
-        if has("environ") || has("cmdline") || cwd.starts_with(temp) {
-            found.push(process.file_name().to_string_lossy().into_owned());
-        }
-    }
-    found
 }
 
 pub(crate) fn exists(pid: u32) -> bool {

@@ -66,10 +66,10 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
         Shape::Json => output::end_json(&search, &end),
     })?;
     let missed = options.require_coverage && report.missed().next().is_some();
-    Ok(if end.interrupted {
-        Code::Interrupted
-    } else if broken {
+    Ok(if broken {
         Code::Internal
+    } else if end.interrupted {
+        Code::Interrupted
     } else if wrong {
         Code::Differs
     } else if missed {

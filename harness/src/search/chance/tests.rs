@@ -1,90 +1,113 @@
-//! Tests of a short search. `tests/inside.rs` checks that nothing goes wrong inside the
-//! assumptions.
+//! Tests of a short search. Inside the assumptions nothing may go wrong, and mutants are found.
 
-use std::ops::RangeInclusive;
+use std::fs;
 
 use super::{Goal, Report, Search, Through, goals};
 use crate::mutants::Mutant;
 use crate::scenario::embedded_runs;
+use crate::search::Found;
 use crate::search::plan::Space;
 use crate::sim;
 
-fn search(space: Space, runs: u64, jobs: usize) -> Report {
-    let search =
-        Search { space, seed: 0, runs, mutant: Mutant::None, through: Through::Machines, jobs };
-    search.run(&|_| true)
+/// A search with the shipped machines.
+fn search(space: Space, runs: u64, jobs: usize) -> Search {
+    Search { space, seed: 0, runs, mutant: Mutant::None, through: Through::Machines, jobs }
+}
+
+fn report(space: Space, runs: u64, jobs: usize) -> Report {
+    search(space, runs, jobs).run(&|_| true)
 }
 
 #[test]
 fn the_report_does_not_hang_on_the_number_of_threads() {
-    assert_eq!(search(Space::OUTSIDE, 200, 1), search(Space::OUTSIDE, 200, 3));
+    assert_eq!(report(Space::OUTSIDE, 200, 1), report(Space::OUTSIDE, 200, 3));
+}
+
+/// `redquorum-chaos search --runs 1 --seed NUMBER` shrinks a violation.
+#[test]
+fn inside_the_assumptions_every_goal_is_reached_and_nothing_goes_wrong() {
+    let report = report(Space::INSIDE, 1_500, 2);
+    assert_eq!(report.missed().collect::<Vec<Goal>>(), []);
+    assert!(report.kinds.is_empty(), "{:#?}", report.kinds);
+}
+
+/// Scenarios in which the simulation or the checker was wrong, shrunk, each with its seed.
+#[test]
+fn violations_of_earlier_searches_stay_fixed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/inside/found");
+    let files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(files.len() > 30, "{}", files.len());
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let scenario = toml::from_str(&text).unwrap();
+        let seed = text.lines().find_map(|line| line.strip_prefix("# --seed ")).unwrap();
+        let found = Found::of(&scenario, seed.parse().unwrap(), Mutant::None);
+        let mut kinds = found.map_or_else(Vec::new, |found| found.kinds());
+        kinds.retain(|kind| !kind.is_by_design());
+        assert_eq!(kinds, [], "{}", file.display());
+    }
 }
 
 #[test]
-fn every_goal_is_reached() {
-    let report = search(Space::INSIDE, 1_500, 2);
-    assert_eq!(report.missed().collect::<Vec<Goal>>(), []);
+fn every_mutant_that_shows_inside_the_assumptions_is_found() {
+    let shows = |mutant: &Mutant| *mutant != Mutant::None && mutant.shows_inside();
+    let is_missed = |mutant: &Mutant| {
+        let search = Search { mutant: *mutant, ..search(Space::INSIDE, 1_500, 1) };
+        search.first().is_none()
+    };
+    let missed: Vec<Mutant> = Mutant::clients().filter(shows).filter(is_missed).collect();
+    assert_eq!(missed, []);
 }
 
-/// The goals in a range that a known scenario reaches.
-fn among(all: RangeInclusive<Goal>, name: &str, seed: u64) -> Vec<Goal> {
+/// A known scenario reaches exactly these goals of those about owners and multi-locks, or of those
+/// about waiters.
+#[test]
+fn goals_are_distinguished() {
+    let owners = Goal::HandleLeft..=Goal::CollectUndone;
+    let waiters = Goal::Woken..=Goal::FirstOverruled;
+    for (about, name, goals) in [
+        (&owners, "calm", &[][..]),
+        (&owners, "reentry", &[Goal::Reacquired]),
+        (&owners, "reentry/released-once", &[Goal::HandleLeft]),
+        (&owners, "reentry/longer", &[Goal::HandleLeft, Goal::Prolonged]),
+        (&owners, "several/one-taken", &[Goal::CollectUndone]),
+        (&owners, "several/holder-dies", &[Goal::CollectUndone]),
+        (&owners, "several/minority-silent", &[]),
+        (&waiters, "one-master-hung", &[]),
+        (&waiters, "wake-up-lost/calm", &[Goal::Woken]),
+        (&waiters, "wake-up-lost/nobody-says", &[Goal::Polled]),
+        (&waiters, "waiter-gone/queued", &[Goal::Woken]),
+        (&waiters, "waiter-gone/heir", &[Goal::HandOff, Goal::HandedOffGone]),
+    ] {
+        for seed in 0..5 {
+            let mut found = reached(name, seed);
+            found.retain(|goal| about.contains(goal));
+            assert_eq!(found, goals, "{name} with seed {seed}");
+        }
+    }
+    for (name, goal) in [
+        ("several", Goal::OppositeOrders),
+        ("herd", Goal::Yielded),
+        ("first-master/left-key", Goal::RefusedFirst),
+        ("first-master/left-key", Goal::FirstOverruled),
+    ] {
+        for seed in 0..5 {
+            assert!(reached(name, seed).contains(&goal), "{name} with seed {seed}: {goal}");
+        }
+    }
+}
+
+/// The goals that a known scenario reaches, sorted.
+fn reached(name: &str, seed: u64) -> Vec<Goal> {
     let run = embedded_runs().find(|run| run.name == name).expect("it is there");
-    let history = sim::run(&run, seed, Mutant::None);
-    let (_, mut goals) = goals::checked(&history);
-    goals.retain(|goal| all.contains(goal));
+    let (_, mut goals) = goals::checked(&sim::run(&run, seed, Mutant::None));
     goals.sort_unstable();
     goals
 }
 
-fn of_waits(name: &str, seed: u64) -> Vec<Goal> {
-    among(Goal::Woken..=Goal::FirstOverruled, name, seed)
-}
-
-#[test]
-fn goals_of_handles_and_multi_locks_are_distinguished() {
-    for seed in 0..5 {
-        for (name, goals) in [
-            ("calm", &[][..]),
-            ("reentry", &[Goal::Reacquired]),
-            ("reentry/released-once", &[Goal::HandleLeft]),
-            ("reentry/longer", &[Goal::HandleLeft, Goal::Prolonged]),
-            ("several/one-taken", &[Goal::CollectUndone]),
-            ("several/holder-dies", &[Goal::CollectUndone]),
-            ("several/minority-silent", &[]),
-        ] {
-            let found = among(Goal::HandleLeft..=Goal::CollectUndone, name, seed);
-            assert_eq!(found, goals, "{name} with seed {seed}");
-        }
-        let found = among(Goal::HandleLeft..=Goal::CollectUndone, "several", seed);
-        assert!(found.contains(&Goal::OppositeOrders), "seed {seed}");
-    }
-}
-
-#[test]
-fn goals_of_waiters_are_distinguished() {
-    for seed in 0..5 {
-        for (name, goals) in [
-            ("one-master-hung", &[][..]),
-            ("wake-up-lost/calm", &[Goal::Woken]),
-            ("wake-up-lost/nobody-says", &[Goal::Polled]),
-            ("waiter-gone/queued", &[Goal::Woken]),
-            ("waiter-gone/heir", &[Goal::HandOff, Goal::HandedOffGone]),
-        ] {
-            assert_eq!(of_waits(name, seed), goals, "{name} with seed {seed}");
-        }
-        for (name, goal) in [
-            ("herd", Goal::Yielded),
-            ("first-master/left-key", Goal::RefusedFirst),
-            ("first-master/left-key", Goal::FirstOverruled),
-        ] {
-            assert!(of_waits(name, seed).contains(&goal), "{name} with seed {seed}: {goal}");
-        }
-    }
-}
-
 #[test]
 fn outside_of_the_assumptions_something_goes_wrong_for_a_reason() {
-    let report = search(Space::OUTSIDE, 500, 2);
+    let report = report(Space::OUTSIDE, 500, 2);
     assert!(!report.kinds.is_empty());
     let ours: Vec<_> = report.kinds.iter().filter(|(kind, _)| kind.is_unexplained()).collect();
     assert!(ours.is_empty(), "{ours:#?}");
@@ -92,14 +115,6 @@ fn outside_of_the_assumptions_something_goes_wrong_for_a_reason() {
 
 #[test]
 fn a_search_stops_when_its_caller_interrupts_it() {
-    let search = Search {
-        space: Space::INSIDE,
-        seed: 0,
-        runs: 100_000,
-        mutant: Mutant::None,
-        through: Through::Machines,
-        jobs: 2,
-    };
-    let report = search.run(&|report| report.runs < 64);
+    let report = search(Space::INSIDE, 100_000, 2).run(&|report| report.runs < 64);
     assert!((64..1_000).contains(&report.runs), "{}", report.runs);
 }

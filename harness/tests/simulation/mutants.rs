@@ -3,12 +3,10 @@
 
 use redquorum_harness::checker::{Observed, Outcome, check};
 use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::{Property, Scenario, embedded_runs};
+use redquorum_harness::scenario::{Property, Scenario};
 use redquorum_harness::sim;
 
-fn runs() -> Vec<Scenario> {
-    embedded_runs().collect()
-}
+use crate::support::{named, runs};
 
 #[test]
 fn some_scenario_catches_every_mutant() {
@@ -56,10 +54,6 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
             assert!(seen, "{mutant}, {name}, seed {seed}: {verdict:?}");
         }
     }
-}
-
-fn named(name: &str) -> Scenario {
-    runs().into_iter().find(|run| run.name == name).expect("it is there")
 }
 
 /// If the connections of a waiter suffer as well, the checkers excuse its delay, but the scenario

@@ -5,14 +5,11 @@ use redquorum_harness::checker::{Outcome, check};
 use redquorum_harness::client_protocol::FailureReason;
 use redquorum_harness::history::{Event, History};
 use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::sim;
 
-fn named(name: &str) -> Scenario {
-    embedded_runs().find(|run| run.name == name).expect("it is there")
-}
+use crate::support::named;
 
 /// One that holds, one that breaks, the watchdog, the fair queue, and wake-ups that are lost.
 const NAMES: [&str; 5] =
