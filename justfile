@@ -78,7 +78,7 @@ lint:
     cargo clippy -p redquorum --no-default-features -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude redquorum-contest --no-deps --all-features
 
-# Check that the oldest supported Rust still builds everything but the contest, which needs a newer one.
+# Check that the oldest supported Rust still builds everything but the drivers of databases.
 msrv:
     .ci/msrv
 

@@ -108,6 +108,7 @@ fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connectio
         assert_eq!(bench.look().last(), Some(&event(1, QueueEvent::Refused)));
         bench.listen(2);
         assert_eq!(bench.look(), [event(2, QueueEvent::Refused)]);
+        assert_eq!(bench.link.subscriptions(), 2, "waiters that it cannot wake count, too");
         assert_eq!(bench.link.epoch(), Some(1), "the connection stays open");
         bench.close(1);
         bench.connect(2);
