@@ -99,7 +99,7 @@ impl Span {
     }
 
     pub(crate) fn acquire_all(resources: usize) -> Self {
-        span!("acquire", resources, attempts = Empty, outcome = Empty)
+        span!("acquire", resources, outcome = Empty)
     }
 
     pub(crate) fn hold(
