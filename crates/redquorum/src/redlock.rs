@@ -139,7 +139,7 @@ impl Redlock {
     /// runtime after it
     /// ([details](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#shutdown)). A
     /// runtime that ends first deletes no keys: they expire after TTL and [lock
-    /// delay](Builder::lock_delay).
+    /// delay](crate::Builder::lock_delay).
     ///
     /// * A request that waits or starts returns [`ShutDown`](crate::AcquireError::ShutDown). Its
     ///   keys are deleted, and it leaves the masters' queues.
