@@ -182,3 +182,7 @@ impl Kind {
         })
     }
 }
+
+fn lock_error(error: impl std::fmt::Display) -> ApplyError {
+    ApplyError::Lock(error.to_string())
+}

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Application, ApplyError, Reply, redis_lock::lock_error, sql::sign_up};
+use super::{Application, ApplyError, Reply, lock_error, sql::sign_up};
 
 const LENGTH: usize = 1024;
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 use redquorum::{Lease, Redlock};
 
 use super::{
-    Application, ApplyError, Context, Reply,
-    redis_lock::lock_error,
+    Application, ApplyError, Context, Reply, lock_error,
     sql::{free, sign_up, write_if_unchanged},
 };
 

@@ -3,7 +3,6 @@
 //! tries again after a message, of which each release publishes one, or after that TTL.
 
 use std::{
-    fmt,
     future::Future,
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -15,7 +14,9 @@ use redis::{
 };
 use tokio::sync::{Mutex, Notify};
 
-use super::{Application, ApplyError, Context, Reply, sql::sign_up, subscriptions::Subscriptions};
+use super::{
+    Application, ApplyError, Context, Reply, lock_error, sql::sign_up, subscriptions::Subscriptions,
+};
 
 /// Longer than a server hangs in a fault: a reply that was given up may have set the key.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
@@ -180,8 +181,4 @@ impl RedisLock {
 
 fn channel(key: &str) -> String {
     format!("{key}:released")
-}
-
-pub(super) fn lock_error(error: impl fmt::Display) -> ApplyError {
-    ApplyError::Lock(error.to_string())
 }

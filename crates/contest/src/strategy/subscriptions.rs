@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use redis::{Client, aio::PubSubSink, aio::PubSubStream};
 use tokio::sync::Notify;
 
-use super::{ApplyError, redis_lock::lock_error};
+use super::{ApplyError, lock_error};
 
 type Channels = Arc<Mutex<HashMap<String, Channel>>>;
 
