@@ -5,9 +5,9 @@
 //! address ─▶ visit: queries one master ─▶ server info: its replies ─▶ checks ─▶ findings
 //! ```
 //!
-//! Only `visit` opens connections and reads clocks. The evaluation of the replies is pure. A visit
-//! leaves nothing behind but the scripts, which locks load anyway, and a boot marker if that was
-//! requested.
+//! Only a visit opens connections and reads clocks, by its `line`. The evaluation of the replies is
+//! pure. A visit leaves nothing behind but the scripts, which locks load anyway, and a boot marker
+//! if that was requested.
 //!
 //! The doctor reads the wall clock, since it reports how far the masters' wall clocks are from it
 //! and from each other.
@@ -24,6 +24,7 @@ mod address;
 mod checks;
 mod finding;
 mod init;
+mod line;
 mod permissions;
 mod server_info;
 mod visit;

@@ -24,6 +24,9 @@ use redquorum_rig::{Masters, clocks_supported, containers, find_server};
 use self::lateness::Lateness;
 use crate::history::History;
 use crate::mutants::Mutant;
+use crate::name::Name;
+use crate::orchestrator::Input;
+use crate::process::ReceivedMessage;
 use crate::scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
 use crate::sim;
 
@@ -36,6 +39,17 @@ mod run;
 mod start;
 mod tap;
 mod wire;
+
+/// How often the run checks whether Ctrl-C was pressed.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// A message in the channel.
+enum Signal {
+    /// A message of a client process.
+    ReceivedMessage(Name, ReceivedMessage),
+    /// An input for the orchestrator.
+    Input(Input),
+}
 
 /// What runs the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -2,13 +2,15 @@
 //! during the run, so that they remain if the program is stopped. Only `report.html` is written
 //! once, after the last run has ended or was interrupted.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
 use crate::checker::{Outcome, Verdict};
+use crate::history::History;
 use crate::scenario::Expect;
 
 mod code;
@@ -37,6 +39,9 @@ pub(crate) use words::{colourful, shell_word};
 
 /// The file to open first.
 const PAGE: &str = "report.html";
+
+/// The largest history for which a timeline is drawn.
+const MOST_HISTORY: u64 = 64 << 20;
 
 /// How to print what happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -110,6 +115,13 @@ pub enum Ended {
 }
 
 impl Entry {
+    /// The history, if its file still exists and can be drawn.
+    fn read_history(&self) -> Option<History> {
+        let file = File::open(self.history.as_ref()?).ok()?;
+        let size = file.metadata().ok()?.len();
+        if size > MOST_HISTORY { None } else { History::read(BufReader::new(file)).ok() }
+    }
+
     #[cfg(test)]
     fn of(name: &str, ended: Ended) -> Self {
         Self {

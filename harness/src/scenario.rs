@@ -35,8 +35,8 @@ pub use embedded::{embedded, embedded_runs};
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
 pub(crate) use fault::MessageFault;
 pub use fault::{
-    Class, ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector,
-    NetworkFault, NodeFault, Nodes, ResourceFault, Role, Side, Touches,
+    ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault,
+    NodeFault, Nodes, ResourceFault, Role, Touches,
 };
 pub use length::{Ahead, Length, Shift};
 pub use list::NodeList;
@@ -45,7 +45,7 @@ pub use problem::{Problem, Problems};
 pub(crate) use read::makes_sense;
 pub use read::{line_of, read};
 pub use schema::schema;
-pub use words::{AccessKind, EventKind, Moment, Step};
+pub use words::{AccessKind, Class, EventKind, Moment, Side, Step};
 
 /// Whether the name of a scenario or of a variant may contain this character.
 pub(crate) const fn is_name_char(c: char) -> bool {

@@ -5,7 +5,7 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::words::{complain, unwritten, usual_folder};
+use super::words::{complain, new_seed, unwritten, usual_folder};
 use super::{Backend, Chosen, Plan, RunOptions, ScenarioRunner, run_all, watch};
 use crate::real::{self, Failure, RealBackend, Setup};
 use crate::report::{Code, Out, Reports, Session, shell_word};
@@ -13,11 +13,6 @@ use crate::report::{Code, Out, Reports, Session, shell_word};
 pub(super) fn main(options: &RunOptions) -> Result<Code, Code> {
     listen();
     if options.watch { watch::main(options, once) } else { once(options) }
-}
-
-/// A seed that is short enough to type, and that every JSON reader keeps exactly.
-pub(super) fn new_seed() -> u64 {
-    u64::from(rand::random::<u32>())
 }
 
 fn once(options: &RunOptions) -> Result<Code, Code> {

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use super::RunOptions;
 use super::choose::folder;
-use super::words::complain;
+use super::words::{complain, new_seed};
 use crate::real;
 use crate::report::Code;
 
@@ -33,7 +33,7 @@ pub(super) fn main(
         return Err(complain(Code::Usage, &wrong, fix));
     }
     // Every run has the same seed, so that a result changes only if a scenario does.
-    let seed = options.seed.unwrap_or_else(super::run::new_seed);
+    let seed = options.seed.unwrap_or_else(new_seed);
     let options = RunOptions { seed: Some(seed), ..options.clone() };
     loop {
         let files = look(paths);

@@ -1,4 +1,4 @@
-//! Helpers that several commands share: output, errors, times.
+//! Helpers that several commands share: output, errors, times, seeds.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -64,6 +64,11 @@ pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
         Ok(time) if !time.is_zero() => Ok(time),
         _ => Err("write a number with a unit, such as 100ms, 90s or 10m"),
     }
+}
+
+/// A seed that is short enough to type, and that every JSON reader keeps exactly.
+pub(super) fn new_seed() -> u64 {
+    u64::from(rand::random::<u32>())
 }
 
 /// The folder for results without an option for it: in Cargo's target folder if there is a Cargo

@@ -78,7 +78,7 @@ impl Lease {
 
     pub(super) fn refuse(&mut self, refusal: &Refusal, around: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        around.reply(asked, Err(super::reentry::why(refusal)), |_| ());
+        around.reply(asked, Err(refused(refusal)), |_| ());
     }
 
     /// Reports all news about a held lease. Returns whether it was granted just now.
@@ -208,6 +208,14 @@ pub(super) fn distrust(votes: &Votes) -> Option<String> {
     });
     let named: Vec<String> = named.collect();
     (!named.is_empty()).then(|| named.join("; "))
+}
+
+/// Why an owner gets no other handle.
+const fn refused(refusal: &Refusal) -> FailureReason {
+    match refusal {
+        Refusal::HeldUnfenced => FailureReason::Error,
+        Refusal::NotExtended(..) => FailureReason::NoQuorum,
+    }
 }
 
 /// Why an acquire failed.

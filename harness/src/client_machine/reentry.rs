@@ -1,7 +1,7 @@
 //! The handles of a lease: the replies to its owner, which acquires it again and releases it once
 //! for each handle. The client decides whether the owner gets one.
 
-use redquorum_protocol::{ClaimId, Hold, Input, OwnerId, Refusal, RequestState};
+use redquorum_protocol::{ClaimId, Hold, Input, OwnerId, RequestState};
 
 use super::lease::{LeaseKey, reentered};
 use super::{Conduct, InputContext, Process};
@@ -60,13 +60,5 @@ impl<K: Conduct> Process<K> {
         around.reply((request, from), result, |reply| reply.handles = Some(left.into()));
         self.attend(id, around);
         true
-    }
-}
-
-/// Why an owner gets no other handle.
-pub(super) const fn why(refusal: &Refusal) -> FailureReason {
-    match refusal {
-        Refusal::HeldUnfenced => FailureReason::Error,
-        Refusal::NotExtended(..) => FailureReason::NoQuorum,
     }
 }

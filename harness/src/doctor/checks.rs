@@ -2,16 +2,16 @@
 
 use super::finding::Finding;
 use super::server_info::{ServerInfo, Unreached};
-use super::{ExamineOptions, init, permissions};
+use super::{ExamineOptions, permissions};
 
 mod clocks;
 mod identity;
+mod init;
 mod keeping;
 mod latency;
 mod marker;
 mod masters;
 
-pub(super) use marker::Trust;
 pub(super) use masters::of_all;
 
 /// The findings about one master by itself.

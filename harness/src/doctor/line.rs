@@ -1,12 +1,12 @@
-//! Visit: sends one master all requests, over one connection, and opens others to test them.
+//! Line: a connection to one master for requests, and what the doctor asks over it.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, ConnectionLike, RedisError, Value};
 use redquorum_protocol::wire::{Command, marker};
 
-use super::server_info::{Info, Look, QueryError, Settings, Unreached, Visit, reply};
-use super::{Address, ExamineOptions, init, permissions};
+use super::Address;
+use super::server_info::{Info, Look, QueryError, Settings, Unreached, reply};
 
 /// Timeout of a connection and of a reply: longer than that of any lock.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -19,33 +19,10 @@ const WHILE: Duration = Duration::from_secs(1);
 /// How many times the clock is read.
 const LOOKS: usize = 5;
 
-/// A connection to a master for requests.
+/// See the [module](self).
 pub(super) struct Line<'a> {
     address: &'a Address,
     connection: Connection,
-}
-
-/// Visits a master.
-pub(super) fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit, Unreached> {
-    let mut line = Line::open(address)?;
-    let start = Instant::now();
-    let info = reply(line.info())?;
-    let settings = reply(line.settings())?;
-    let first = reply(line.look(start))?;
-    let pings = reply(line.pings())?;
-    let second = reply(line.look(start))?;
-    let clock = first.and_then(|first| Ok([first, second?]));
-    let marker = reply(line.marker())?;
-    let is_master = info.as_ref().map_or(true, Info::is_master);
-    let mut visit = Visit { info, settings, pings, clock, marker, init: None, trials: Vec::new() };
-    if let (true, Some(guard)) = (options.init, options.guard) {
-        visit.init = Some(init::mark(&mut line, guard, &visit)?);
-        visit.marker = reply(line.marker())?;
-    }
-    if is_master {
-        visit.trials = permissions::attempt(&mut line, &visit, &options.prefix)?;
-    }
-    Ok(visit)
 }
 
 impl<'a> Line<'a> {
@@ -107,12 +84,12 @@ impl<'a> Line<'a> {
         Ok(Info::read(&words(&self.ask(&["INFO"])?).concat()))
     }
 
-    fn settings(&mut self) -> Result<Settings, QueryError> {
+    pub(super) fn settings(&mut self) -> Result<Settings, QueryError> {
         Ok(Settings::read(&words(&self.ask(&["CONFIG", "GET", "*append*"])?)))
     }
 
     /// The boot marker. A value that is no text becomes `?`, as in the lock.
-    fn marker(&mut self) -> Result<Option<String>, QueryError> {
+    pub(super) fn marker(&mut self) -> Result<Option<String>, QueryError> {
         Ok(match self.ask(&["GET", "redquorum:boot"])? {
             Value::Nil => None,
             Value::BulkString(bytes) => marker(&bytes).map(|marker| marker.to_string()),
@@ -120,7 +97,7 @@ impl<'a> Line<'a> {
         })
     }
 
-    fn pings(&mut self) -> Result<Vec<Duration>, QueryError> {
+    pub(super) fn pings(&mut self) -> Result<Vec<Duration>, QueryError> {
         let (start, mut took) = (Instant::now(), Vec::new());
         for number in 1..=PINGS {
             let sent = Instant::now();
@@ -140,7 +117,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads the clock several times. The reading with the fastest reply counts.
-    fn look(&mut self, start: Instant) -> Result<Look, QueryError> {
+    pub(super) fn look(&mut self, start: Instant) -> Result<Look, QueryError> {
         let mut best: Option<Look> = None;
         for _ in 0..LOOKS {
             let (sent, wall) = (start.elapsed(), wall_micros());

@@ -9,39 +9,11 @@ use redquorum_protocol::wire::{
 use redquorum_protocol::{Fence, Key, Position, TOKEN_LEN, Token, Waiter, WaiterId, WakeUp};
 
 use super::finding::{Finding, Level};
-use super::server_info::{QueryError, QueryResult, Unreached, Visit, reply};
-use super::visit::{Line, words};
+use super::line::{Line, words};
+use super::server_info::{QueryError, QueryResult, Requirement, Trial, Unreached, Visit, reply};
 
 /// The TTL of keys that a trial sets, in milliseconds, in case they cannot be removed.
 const TTL_MS: u64 = 10_000;
-
-/// What was tried, and the error if it does not work.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Trial {
-    pub(super) what: Requirement,
-    pub(super) result: QueryResult<()>,
-}
-
-/// The features to try.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Requirement {
-    Scripts,
-    Acquire,
-    Extend,
-    Release,
-    Fenced,
-    Guarded,
-    ClientId,
-    ClientKill,
-    /// Whether a second connection reaches the same server.
-    OneServer,
-    Ping,
-    Info,
-    Hello,
-    Subscribe,
-    Publish,
-    Queue,
-}
 
 /// The effect of a missing wake-up command, and how to allow these commands.
 const NOT_WOKEN: &str = "a waiter is not woken by a release, and tries again and again";

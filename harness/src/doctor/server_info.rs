@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use redquorum_protocol::{RunId, wire};
 
-use super::init::Init;
-use super::permissions::Trial;
-
 /// A reply, or the error that the master returned instead.
 pub(super) type QueryResult<T> = Result<T, String>;
 
@@ -60,6 +57,45 @@ pub(super) struct Visit {
     pub(super) init: Option<Init>,
     /// Empty if the server is no master that accepts writes.
     pub(super) trials: Vec<Trial>,
+}
+
+/// The result of setting the boot marker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Init {
+    /// The marker was set.
+    Marked,
+    /// The master already had a marker, which stays as it is.
+    Had,
+    /// The marker cannot be set, for this reason.
+    Impossible(String),
+}
+
+/// What was tried, and the error if it does not work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Trial {
+    pub(super) what: Requirement,
+    pub(super) result: QueryResult<()>,
+}
+
+/// The features that are tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Requirement {
+    Scripts,
+    Acquire,
+    Extend,
+    Release,
+    Fenced,
+    Guarded,
+    ClientId,
+    ClientKill,
+    /// Whether a second connection reaches the same server.
+    OneServer,
+    Ping,
+    Info,
+    Hello,
+    Subscribe,
+    Publish,
+    Queue,
 }
 
 /// One reading of a master's clock.

@@ -4,19 +4,18 @@
 
 use std::convert::Infallible;
 use std::io::{BufRead, stdin};
-use std::net::TcpStream;
 use std::process::exit;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redquorum_protocol::wire::{Command, Greeting, MAX_REPLY, is_out_of_band, parse, woken};
+use redquorum_protocol::wire::{Command, MAX_REPLY, is_out_of_band, parse, woken};
 use redquorum_protocol::{Backoff, Cause, Reply, Rng, TOKEN_LEN, Time, Token};
 use redquorum_redis_model::Value;
 
 use super::mutant::Mutant;
-use super::wires::{Wire, dial, send_again};
+use super::wires::{Event, Wire, dial, send_again};
 use crate::client::output::Output;
 use crate::client::settings;
 use crate::client_machine::{Clocks, InputContext, Process, ProcessEffect, ProcessEvent};
@@ -25,18 +24,6 @@ use crate::stamp;
 
 /// Timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(1);
-
-/// An input of the loop.
-pub(super) enum Event {
-    /// A line from the harness.
-    Line(String),
-    /// A connection attempt succeeded or failed.
-    Dialled { node: usize, epoch: u64, opened: Result<(TcpStream, Greeting), String> },
-    /// Bytes from a master.
-    Bytes { node: usize, epoch: u64, bytes: Vec<u8> },
-    /// A connection broke.
-    Closed { node: usize, epoch: u64, why: String },
-}
 
 struct Shell {
     mutant: Mutant,

@@ -9,10 +9,20 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, parse};
 
-use super::shell::Event;
-
 /// Timeout of a write, which blocks the loop. No write exceeds what a socket buffers.
 const WRITE: Duration = Duration::from_millis(100);
+
+/// An input of the loop.
+pub(super) enum Event {
+    /// A line from the harness.
+    Line(String),
+    /// A connection attempt succeeded or failed.
+    Dialled { node: usize, epoch: u64, opened: Result<(TcpStream, Greeting), String> },
+    /// Bytes from a master.
+    Bytes { node: usize, epoch: u64, bytes: Vec<u8> },
+    /// A connection broke.
+    Closed { node: usize, epoch: u64, why: String },
+}
 
 /// An open connection. A thread of its own reads it.
 pub(super) struct Wire {

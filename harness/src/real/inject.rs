@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex};
 use redquorum_rig::network::{Network, RuleId};
 use redquorum_rig::{Clock, ClockChange, Masters};
 
+use super::Signal;
 use super::clock::RunClock;
 use super::keys;
-use super::run::Signal;
 use super::wire::Scripts;
 use crate::history::{LeftKey, Window, text_of};
 use crate::mutex::unpoisoned;

@@ -18,25 +18,13 @@ use super::clock::RunClock;
 use super::inject::{Gates, Injector, Processes};
 use super::tap::Tap;
 use super::wire::Scripts;
-use super::{Failure, RealBackend, ScenarioRunner, interrupted, start};
+use super::{Failure, GLANCE, RealBackend, ScenarioRunner, Signal, interrupted, start};
 use crate::client_protocol::{Capability, Request};
 use crate::history::{Header, History, Phase, Record};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::orchestrator::{Input, Orchestrator, Order};
-use crate::process::ReceivedMessage;
 use crate::scenario::Scenario;
-
-/// How often the run checks whether Ctrl-C was pressed.
-pub(super) const GLANCE: Duration = Duration::from_millis(50);
-
-/// A message in the channel.
-pub(super) enum Signal {
-    /// A message of a client process.
-    ReceivedMessage(Name, ReceivedMessage),
-    /// An input for the orchestrator.
-    Input(Input),
-}
 
 /// See the [module](self).
 pub(super) fn run(

@@ -12,8 +12,7 @@ use redquorum_rig::network::Network;
 use redquorum_rig::{Clock, Masters, RigError};
 
 use super::inject::Processes;
-use super::run::{GLANCE, Signal};
-use super::{Failure, RealBackend, interrupted};
+use super::{Failure, GLANCE, RealBackend, Signal, interrupted};
 use crate::client_protocol::{
     Capability, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL,
 };

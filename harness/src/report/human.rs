@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Entry, Session, Tally, matrix, page, timeline, totals};
+use super::words::label;
+use super::{Ended, Entry, Session, Tally, matrix, timeline, totals};
 use crate::checker::{Observed, Outcome, Verdict, Violation};
 use crate::history::History;
-use crate::scenario::{Cause, Expect, Property, Wanted};
+use crate::scenario::{Expect, Property, Wanted};
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";
@@ -127,7 +128,7 @@ pub(super) fn details(entry: &Entry, colour: bool) -> String {
     }
     if let Ended::Checked(verdict) = &entry.ended {
         text += &violations(&verdict.findings);
-        if let Some(history) = page::read(entry) {
+        if let Some(history) = entry.read_history() {
             text += &drawing(&history, verdict);
         }
     }
@@ -137,14 +138,6 @@ pub(super) fn details(entry: &Entry, colour: bool) -> String {
     }
     _ = writeln!(text, "    {on}again{off}    {}", entry.again);
     text
-}
-
-/// A cause in the output. In a scenario file, `bug` is clear; here, the text names the lock.
-pub(super) const fn label(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Bug => "a bug of the lock",
-        other => other.name(),
-    }
 }
 
 /// How many violations of one property with the same causes are printed in full.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::human::label;
+use super::words::label;
 use super::{Ended, Entry};
 use crate::checker::Observed;
 use crate::scenario::{Cause, Property, Wanted};

@@ -4,8 +4,7 @@
 //! The modules below turn entries, histories and the results of the checkers into positions and
 //! texts. The templates only arrange them, and escape all text. No verdict is computed here.
 
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::Path;
 
 use minijinja::syntax::SyntaxConfig;
@@ -24,6 +23,7 @@ mod doctor;
 mod faults;
 mod figures;
 mod masters;
+mod names;
 mod overview;
 mod registers;
 mod run;
@@ -40,9 +40,6 @@ use violations::ViolationView;
 
 /// Timelines of runs that hold are drawn while the page stays below this size.
 const MOST_BYTES: usize = 8 << 20;
-/// The largest history for which a timeline is drawn.
-const MOST_HISTORY: u64 = 64 << 20;
-
 pub(super) struct Run<'a> {
     entry: &'a Entry,
     history: &'a History,
@@ -92,7 +89,7 @@ pub(crate) fn render(
         if !needed && size > MOST_BYTES {
             continue;
         }
-        let read = if history.is_none() { read(entry) } else { None };
+        let read = if history.is_none() { entry.read_history() } else { None };
         let Some(history) = history.or(read.as_ref()) else { continue };
         let body = fill(&environment, "run.html", &Section::new(&Run { entry, history }))?;
         if needed || size + body.len() <= MOST_BYTES {
@@ -180,16 +177,6 @@ fn order(entries: &[Entry]) -> Vec<usize> {
         (!is_needed(entry), size.map_or(0, |of| of.len()))
     });
     order
-}
-
-/// The history of a run, if its file still exists and can be drawn.
-pub(super) fn read(entry: &Entry) -> Option<History> {
-    let path = entry.history.as_ref()?;
-    let file = File::open(path).ok()?;
-    if file.metadata().ok()?.len() > MOST_HISTORY {
-        return None;
-    }
-    History::read(BufReader::new(file)).ok()
 }
 
 fn link(path: &Path, folder: &Path) -> String {

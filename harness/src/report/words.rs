@@ -1,7 +1,17 @@
-//! Words for a shell, and colours for a terminal.
+//! Words that several reports share: causes, words for a shell, colours for a terminal.
 
 use std::borrow::Cow;
 use std::io::IsTerminal;
+
+use crate::scenario::Cause;
+
+/// A cause in the output. In a scenario file, `bug` is clear; here, the text names the lock.
+pub(super) const fn label(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Bug => "a bug of the lock",
+        other => other.name(),
+    }
+}
 
 /// Whether output to a stream has colours: it is a terminal, and the environment does not disable
 /// them.

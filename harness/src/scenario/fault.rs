@@ -14,6 +14,7 @@ use super::length::{Ahead, Length, Shift};
 use super::{AccessKind, is_default};
 use crate::name::Name;
 use crate::named::named;
+use crate::scenario::words::Side;
 
 mod form;
 mod messages;
@@ -21,7 +22,7 @@ mod targets;
 
 pub use form::{Fault, FaultTime};
 pub(crate) use messages::MessageFault;
-pub use messages::{Class, End, LinkSelector, Side};
+pub use messages::{End, LinkSelector};
 pub use targets::{Clients, Nodes, Role};
 
 /// Defines a group of faults, each with its name in TOML and its fields. All faults of a group that

@@ -7,9 +7,11 @@ use std::fmt;
 use super::length::Length;
 use crate::name::Name;
 
+mod message;
 mod moment;
 mod step;
 
+pub use message::{Class, Side};
 pub use moment::{EventKind, Moment};
 pub use step::{AccessKind, Step};
 

@@ -3,9 +3,9 @@
 //!
 //! `base_scenarios.rs` defines the scenarios that are played, `vocabulary.rs` the faults that can
 //! occur in them, `walk.rs` the walk through all schedules, `assumptions.rs` and `classes.rs` the
-//! meaning of a run, `tally.rs` the counts, `table.rs` the table of smallest schedules,
-//! `defended.rs` the effect of the lock's defences. Nothing here is random: the result is the same
-//! each time, on any number of threads.
+//! meaning of a run, `tally.rs` the counts, `defended.rs` the groups of schedules that show the
+//! effect of the lock's defences, `table.rs` the tables. Nothing here is random: the result is the
+//! same each time, on any number of threads.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ mod walk;
 
 pub use base_scenarios::{BaseScenario, base_scenarios};
 pub use classes::Class;
-pub use defended::{Row, defences};
+pub use defended::Row;
 pub use listing::listing;
-pub use table::{protection, table};
+pub use table::{defences, protection, table};
 pub use tally::{Broken, FailedSchedule, Family, Found, Tally};
 pub use vocabulary::{Symmetry, vocabulary};
 pub use walk::SEED;

@@ -20,7 +20,7 @@ pub(super) fn clock_bound(marker: &str) -> Option<Duration> {
 
 /// Whether a lock with a guard trusts a master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::doctor) enum Trust {
+pub(super) enum Trust {
     /// The lock trusts the master.
     Now,
     /// After a quarantine.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::Run;
-use super::run::Names;
+use super::names::Names;
 use super::text::ms;
 use crate::checker::Case;
 use crate::history::{Ns, Window};

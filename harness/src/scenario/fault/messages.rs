@@ -9,6 +9,7 @@ use serde_with::skip_serializing_none;
 use super::{Clients, FaultKind, NetworkFault, NodeFault, Nodes};
 use crate::named::named;
 use crate::scenario::is_default;
+use crate::scenario::words::{Class, Side};
 
 /// The messages that a network fault strikes. Default: all.
 #[skip_serializing_none]
@@ -34,46 +35,12 @@ pub struct LinkSelector {
 }
 
 named! {
-    /// The direction of a message.
-    #[derive(Default)]
-    pub enum Side {
-        /// From clients to masters.
-        Request = "request",
-        /// From masters to clients.
-        Reply = "reply",
-        /// Either direction.
-        #[default]
-        Both = "both",
-    }
-}
-
-named! {
     /// An end of a connection.
     pub enum End {
         /// The client's.
         Client = "client",
         /// The master's.
         Master = "master",
-    }
-}
-
-named! {
-    /// The purpose of a request, by its effect on a key.
-    #[derive(Default)]
-    pub enum Class {
-        /// The request sets a key that must not exist.
-        Acquire = "acquire",
-        /// The request prolongs a key.
-        Extend = "extend",
-        /// The request deletes a key.
-        Release = "release",
-        /// The request enters the fair queue, or leaves it. It touches no key of a lock.
-        Queue = "queue",
-        /// No request: a master notifies a client that a resource became free.
-        WakeUp = "wake-up",
-        /// Any request.
-        #[default]
-        Any = "any",
     }
 }
 

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Words, compact};
+use super::{Class, Side, Words, compact};
 use crate::name::Name;
-use crate::scenario::fault::{Class, Side};
 use crate::scenario::length::{Length, as_text};
 
 /// A moment of a run: an event, and a time after it.

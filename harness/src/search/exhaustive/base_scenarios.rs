@@ -5,7 +5,6 @@
 
 use redquorum_protocol::quorum;
 
-use super::vocabulary::fault;
 use crate::scenario::{Client, Cluster, Expect, Fault, Length, Lock, Persistence, Scenario, Step};
 use crate::search::defend;
 use crate::search::lengths::of_millis;
@@ -217,6 +216,12 @@ fn near_to_some(nodes: usize) -> Vec<Fault> {
         fault("at = '0s'", &format!("net.delay = {{ {which}, by = '{by}' }}"))
     };
     vec![slow("c1", &far, "10ms"), slow("c2", &near, "30ms")]
+}
+
+/// A fault from its place, and its kind with its duration.
+pub(super) fn fault(place: &str, kind: &str) -> Fault {
+    let text = format!("{place}\n{}", kind.replace("; ", "\n"));
+    toml::from_str(&text).unwrap_or_else(|why| unreachable!("{text}: {why}"))
 }
 
 /// The steps from an acquire to its release. The client reads both registers before its work and

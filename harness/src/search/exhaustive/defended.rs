@@ -1,13 +1,12 @@
-//! Compares the same schedules without the lock's defences and with them. Groups them by those of
-//! their faults that are outside the assumptions of a lock without defences.
+//! Groups schedules by those of their faults that are outside the assumptions of a lock without
+//! defences, to compare the same schedules with its defences and without them.
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use super::assumptions::is_assumed;
 use super::base_scenarios::BaseScenario;
 use super::classes::Class;
-use super::tally::{Broken, Tally};
 use crate::history::{Event, History};
 use crate::scenario::{ClockFault, Fault, FaultKind};
 
@@ -71,31 +70,4 @@ pub(super) fn all_struck(base: &BaseScenario, history: &History) -> bool {
         })
     };
     (own + 1..=history.header.scenario.faults.len()).all(struck)
-}
-
-/// The table of two searches, without the lock's defences and with them. In Markdown, as it stands
-/// in `docs/evidence.md`.
-pub fn defences(without: &Tally, with: &Tally) -> String {
-    let mut text = "| outside the assumptions | schedules | two held at once | defended | an \
-                    update lost | defended | under fencing tokens | defended \
-                    |\n|---|---|---|---|---|---|---|---|\n"
-        .to_owned();
-    let rows: BTreeSet<Row> = without.rows.keys().chain(with.rows.keys()).copied().collect();
-    for row in rows {
-        let of = |tally: &Tally| tally.rows.get(&row).copied().unwrap_or_default();
-        let (one, two): (Broken, Broken) = (of(without), of(with));
-        let _ = writeln!(
-            text,
-            "| {row} | {} / {} | {} | {} | {} | {} | {} | {} |",
-            one.schedules,
-            two.schedules,
-            one.exclusion,
-            two.exclusion,
-            one.unfenced,
-            two.unfenced,
-            one.fenced,
-            two.fenced
-        );
-    }
-    text
 }

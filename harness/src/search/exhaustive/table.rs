@@ -1,14 +1,15 @@
-//! The table of smallest schedules: for each class of failures and each number of masters, the
-//! least number of faults, and how many masters they touch. In Markdown, as it stands in
-//! `docs/evidence.md`.
+//! The tables of searches, in Markdown, as they stand in `docs/evidence.md`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::classes::Class;
+use super::defended::Row;
 use super::tally::{Broken, Family, Tally};
 use crate::units::plural;
 
-/// The table of these searches, by their number of masters.
+/// The table of smallest schedules: for each class of failures and each number of masters, the
+/// least number of faults, and how many masters they touch.
 pub fn table(searches: &[(usize, &Tally)]) -> String {
     let mut text = "| failure | first lease granted by |".to_owned();
     for (nodes, _) in searches {
@@ -73,6 +74,32 @@ pub fn protection(tally: &Tally) -> String {
         }
     }
     row("all others, or none", harmless);
+    text
+}
+
+/// The table of two searches, without the lock's defences and with them.
+pub fn defences(without: &Tally, with: &Tally) -> String {
+    let mut text = "| outside the assumptions | schedules | two held at once | defended | an \
+                    update lost | defended | under fencing tokens | defended \
+                    |\n|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    let rows: BTreeSet<Row> = without.rows.keys().chain(with.rows.keys()).copied().collect();
+    for row in rows {
+        let of = |tally: &Tally| tally.rows.get(&row).copied().unwrap_or_default();
+        let (one, two): (Broken, Broken) = (of(without), of(with));
+        let _ = writeln!(
+            text,
+            "| {row} | {} / {} | {} | {} | {} | {} | {} | {} |",
+            one.schedules,
+            two.schedules,
+            one.exclusion,
+            two.exclusion,
+            one.unfenced,
+            two.unfenced,
+            one.fenced,
+            two.fenced
+        );
+    }
     text
 }
 

@@ -1,7 +1,7 @@
 //! Tests that a schedule of the search gives the same result as its scenario file, and that the
 //! search detects failures.
 
-use super::vocabulary::fault;
+use super::base_scenarios::fault;
 use super::walk::{SEED, SearchSpace};
 use super::*;
 use crate::checker::{Observed, check};

@@ -5,7 +5,7 @@
 //! In kinds of faults, `@` stands for the masters. A TTL is 1 s. A fault of 1200 ms is longer:
 //! leases and keys from before it are over when it ends.
 
-use super::base_scenarios::{BaseScenario, Vocabulary};
+use super::base_scenarios::{BaseScenario, Vocabulary, fault};
 use crate::scenario::{Fault, Step};
 
 /// How sets of masters are chosen among masters that are alike.
@@ -173,12 +173,6 @@ fn add(all: &mut Vec<Fault>, place: &str, sets: &[String], kinds: &[&str]) {
     for nodes in sets {
         all.extend(kinds.iter().map(|kind| fault(place, &kind.replace('@', nodes))));
     }
-}
-
-/// A fault from its place, and its kind with its duration.
-pub(super) fn fault(place: &str, kind: &str) -> Fault {
-    let text = format!("{place}\n{}", kind.replace("; ", "\n"));
-    toml::from_str(&text).unwrap_or_else(|why| unreachable!("{text}: {why}"))
 }
 
 struct Words<'a> {
