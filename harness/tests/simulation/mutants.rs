@@ -60,7 +60,7 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
 /// bounds it. For some seeds the mutant attempts in time by chance.
 #[test]
 fn a_waiter_that_is_not_woken_is_too_late_for_its_scenario() {
-    for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/nobody-says"] {
+    for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/no-wake-up"] {
         let slow = (0..10).filter(|seed| {
             let verdict = check(&sim::run(&named(name), *seed, Mutant::NeverWoken));
             verdict.differences.iter().any(|line| line.starts_with("within: c2"))

@@ -75,9 +75,9 @@ fn goals_are_distinguished() {
         (&owners, "several/minority-silent", &[]),
         (&waiters, "one-master-hung", &[]),
         (&waiters, "wake-up-lost/calm", &[Goal::Woken]),
-        (&waiters, "wake-up-lost/nobody-says", &[Goal::Polled]),
+        (&waiters, "wake-up-lost/no-wake-up", &[Goal::Polled]),
         (&waiters, "waiter-gone/queued", &[Goal::Woken]),
-        (&waiters, "waiter-gone/heir", &[Goal::HandOff, Goal::HandedOffGone]),
+        (&waiters, "waiter-gone/next-waiter", &[Goal::HandOff, Goal::HandedOffGone]),
     ] {
         for seed in 0..5 {
             let mut found = reached(name, seed);
