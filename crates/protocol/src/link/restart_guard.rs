@@ -165,8 +165,8 @@ impl RestartGuard {
         };
     }
 
-    /// Turns a reply that does not count into unknown. `clock` is why a grant does not count that
-    /// came with its reading of the clock.
+    /// Turns a reply that does not count into unknown. `clock` is a reason, found in the clock that
+    /// came with the reply, why a grant does not count.
     pub(super) fn vote(&mut self, now: Time, reply: Reply, clock: Option<Cause>) -> Reply {
         let cause = match &reply {
             Reply::Marked { boot, .. } => Some(self.refused(now, boot.clone())),

@@ -76,8 +76,8 @@ impl Subscription {
         Waiter { inbox: if wakes { self.number } else { 0 }, waiter_id }
     }
 
-    /// Adds a waiter, unless there are `most`. Returns what the master does for it now: reports
-    /// "not subscribed" at once instead of waiting for a confirmation.
+    /// Adds a waiter, unless there are `most`. Returns whether the master wakes it: "not
+    /// subscribed" until the master has confirmed the subscription.
     pub(super) fn add(&mut self, key: Key, waiter_id: WaiterId, most: usize) -> QueueEvent {
         if self.waiters.len() < most {
             self.waiters.insert(waiter_id, key);
