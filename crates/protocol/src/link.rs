@@ -534,9 +534,10 @@ impl<T> Link<T> {
     }
 
     /// Counts the pending clean-ups, without the keys that have expired by themselves on a master
-    /// that is down.
+    /// that does not answer: it is down, or leaves its commands unanswered. Such a master may never
+    /// confirm a clean-up.
     pub fn pending_still(&self, now: Time) -> usize {
-        if self.open.is_some() {
+        if self.state() == LinkState::Up {
             self.ledger.pending_cleanups()
         } else {
             self.ledger.pending_and_alive(now)

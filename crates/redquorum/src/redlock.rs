@@ -146,9 +146,9 @@ impl Redlock {
     /// * A live lease ends by its release, its drop or its deadline: `shutdown` waits for that.
     ///   Work in [`Acquire::run`] or [`Lease::run`](crate::Lease::run) goes on until then, and the
     ///   watchdog extends the lease no more.
-    /// * A master that is down cannot delete keys: `shutdown` waits until they have expired. It
-    ///   does not wait for keys that a lock delay keeps. The longest TTL, lock delay and node
-    ///   timeout together are long enough for `timeout`.
+    /// * A master that is down or hangs cannot delete keys: `shutdown` waits until they have
+    ///   expired. It does not wait for keys that a lock delay keeps. The longest TTL, lock delay and
+    ///   node timeout together are long enough for `timeout`.
     /// * Exception: a stopped master may execute an old `SET` in its sockets when it resumes. The
     ///   key that this creates lives for up to its TTL.
     ///
@@ -167,7 +167,7 @@ impl Redlock {
                 if self.lock_state.shared.ledger() == (0, 0) {
                     return;
                 }
-                // Nothing notifies when a key expires on a master that is down.
+                // Nothing notifies when a key expires on a master that does not answer.
                 let _ = tokio::time::timeout(NAP, changed).await;
             }
         };

@@ -120,6 +120,14 @@ fn the_thread_ends_with_the_last_handle_and_its_clean_ups() {
     masters.resume(1);
     eventually("it ends", || drivers() == 0);
     assert!(masters.keys(1).is_empty());
+    // A master that hangs for ever does not keep it for longer than its keys live.
+    let ttl = Duration::from_millis(500);
+    let lock = masters.builder().ttl(ttl).build_blocking().unwrap();
+    let lease = lock.acquire("r").send().unwrap();
+    masters.stop(1);
+    drop((lease, lock));
+    eventually("it ends", || drivers() == 0);
+    masters.resume(1);
     // A build that fails leaves none behind.
     redquorum::Redlock::builder().build_blocking().unwrap_err();
     eventually("it ends", || drivers() == 0);

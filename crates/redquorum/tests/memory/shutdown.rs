@@ -8,7 +8,7 @@ use redquorum::AcquireError;
 use redquorum::memory::Masters;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, NODE_TIMEOUT, S, bed, keys, poll_once, settle, take};
+use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, keys, poll_once, settle, take};
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_under_way_at_a_shutdown_ends_in_time() {
@@ -30,6 +30,29 @@ async fn an_acquire_under_way_at_a_shutdown_ends_in_time() {
         (1..=silent).for_each(|number| masters.resume(number));
         lock.shutdown(S).await.unwrap();
         assert_eq!(keys(&masters, 5), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_once_the_keys_have_expired_on_masters_that_do_not_answer() {
+    type Fault = fn(&Masters, usize);
+    for fault in [Masters::stop as Fault, Masters::kill] {
+        for broken in 1..=5 {
+            for is_held in [false, true] {
+                let (masters, lock) = bed(5).await;
+                let lease = take(&lock, "r").await;
+                settle().await;
+                let start = Instant::now();
+                (1..=broken).for_each(|number| fault(&masters, number));
+                if !is_held {
+                    drop(lease);
+                }
+                let early = lock.shutdown(TTL / 2).await.unwrap_err();
+                assert!(early.pending_cleanups >= broken || early.held > 0, "{early}");
+                lock.shutdown(TTL).await.unwrap();
+                assert!(start.elapsed() <= TTL + S, "{:?}", start.elapsed());
+            }
+        }
     }
 }
 

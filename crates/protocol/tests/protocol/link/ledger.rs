@@ -126,6 +126,22 @@ fn keys_that_have_expired_on_a_master_that_is_down_are_pending_but_not_waited_fo
     assert_eq!(bench.link.pending_still(bench.now), 1, "a master that is up says so itself");
 }
 
+#[test]
+fn keys_that_have_expired_on_a_master_that_hangs_are_pending_but_not_waited_for() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.clean_up(1, 2);
+    bench.pass(999 * MS);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    assert_eq!(bench.link.pending_still(bench.now), 1, "the key may still be there");
+    bench.pass(MS);
+    assert_eq!((bench.link.pending_cleanups(), bench.link.pending_still(bench.now)), (1, 0));
+    bench.reply(1, Reply::Created);
+    assert_eq!(bench.link.pending_still(bench.now), 1, "it had only slept, and answers now");
+    bench.reply(1, Reply::Deleted);
+    assert_eq!(bench.link.pending_still(bench.now), 0);
+}
+
 fn leave(bench: &mut Bench, number: u64, until: Time) {
     bench.handle(LinkInput::Leave { token: token(number), until });
 }

@@ -454,12 +454,26 @@ impl LinkWorld {
         }
     }
 
-    /// From now on the master replies to all requests. Every claim ends.
-    fn heal(&mut self) {
-        self.busy = 0;
+    /// From now on the master replies to nothing. Every claim ends.
+    fn hang(&mut self) {
+        self.end_all_claims();
+        let until = self.now.plus(MS * 10_000);
+        while self.now < until {
+            self.now = self.link.next_wake().max(self.now.plus(MS)).min(until);
+            self.handle(LinkInput::Wake, None);
+        }
+    }
+
+    fn end_all_claims(&mut self) {
         while !self.living.is_empty() {
             self.act(&Act::CleanUp(0));
         }
+    }
+
+    /// From now on the master replies to all requests. Every claim ends.
+    fn heal(&mut self) {
+        self.busy = 0;
+        self.end_all_claims();
         for _ in 0..100 {
             self.greet();
             self.serve();
@@ -492,6 +506,21 @@ proptest! {
         prop_assert_eq!(world.link.pending_cleanups(), 0);
         prop_assert_eq!(world.link.claimed(), 0);
         prop_assert_eq!(world.master.keys().count(), 0);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn no_schedule_makes_a_shutdown_wait_for_a_master_that_hangs_for_ever(
+        guarded in any::<bool>(),
+        acts in vec(any_act(), 0..100),
+    ) {
+        let mut world = LinkWorld::new(guarded.then(guard));
+        acts.iter().for_each(|act| world.act(act));
+        world.hang();
+        prop_assert_eq!(world.link.pending_still(world.now), 0);
+        prop_assert_eq!(world.link.claimed(), 0);
     }
 }
 
