@@ -333,12 +333,21 @@ impl Hold {
         }
         let voters = self.round.voters;
         let kept = self.round.votes.which(|reply| *reply == Reply::Kept).and(voters).len();
-        let awaited = self.round.votes.awaited().and(voters).len();
+        let awaited = self.round.votes.awaited().and(voters);
         let config = self.round.config;
-        let Some(won) = verdict(kept, awaited, config.quorum()).or(self.gone.then_some(false))
+        let Some(won) =
+            verdict(kept, awaited.len(), config.quorum()).or(self.gone.then_some(false))
         else {
             return;
         };
+        // A caller that reads "no quorum" tries again; one that reads "gone" stops. The round ends
+        // when no reply can turn the first into the second. The watchdog acts on a gap after its
+        // round, too, and must not try again later than it can.
+        let by_caller = self.round.asker != Asker::Watchdog;
+        let (nodes, quorum) = (self.config.nodes(), self.config.quorum());
+        if !won && !self.gone && by_caller && self.spans.may_have_gap(now, awaited, nodes, quorum) {
+            return;
+        }
         let deadline = self.round.votes.opened().plus(config.validity());
         // Both deadlines must lie ahead: the old one, because a loss is final; the new one, because
         // of R1.
@@ -396,6 +405,12 @@ impl Hold {
     /// Why the lease is lost, if it is.
     pub const fn lost(&self) -> Option<Loss> {
         self.lost
+    }
+
+    /// Whether the replies so far show that a quorum of masters lacked the key at one time. Then a
+    /// rival may have held the resource, although the deadline lies ahead.
+    pub const fn had_gap(&self) -> bool {
+        self.gone
     }
 
     /// The latest round of extending: its number, counted from 1 (0 is the grant itself), and its

@@ -17,8 +17,8 @@ pub enum Outcome {
     /// A quorum held the key until now, before the deadline, and has deleted it: the lease was ours
     /// to the end.
     Released,
-    /// The lease had ended before. Either it was lost already, or so many masters had no key of
-    /// ours that no quorum can have held it.
+    /// The lease had ended before. Either it was lost already, whatever masters reply, or so many
+    /// masters had no key of ours that no quorum can have held it.
     AlreadyGone,
     /// Too few masters replied to tell. The clean-up goes on in the background.
     Unknown,
@@ -46,7 +46,8 @@ impl fmt::Display for Outcome {
 pub struct Release {
     config: LockConfig,
     votes: Votes,
-    /// The lease was lost before: a quorum that still deletes its key does not make it a lease.
+    /// The lease was lost before, or its rounds have shown a gap: no reply to this release makes it
+    /// a lease.
     lost: bool,
     outcome: Option<Outcome>,
 }
@@ -56,17 +57,18 @@ impl Release {
     /// handle.
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
         let config = hold.config();
-        let lost = hold.lost().is_some() || now >= hold.deadline();
-        let outcome = if lost && !config.lock_delay().is_zero() {
+        let ended = hold.lost().is_some() || now >= hold.deadline();
+        let lost = ended || hold.had_gap();
+        let outcome = if ended && !config.lock_delay().is_zero() {
             // What was under way at the loss has the lock delay that began then, so no master is
             // asked.
             if hold.lost().is_none() {
                 hold.leave(now, out);
             }
             Some(Outcome::AlreadyGone)
-        } else if let (false, Some(until)) = (lost, hold.left_until(now)) {
+        } else if let (false, Some(until)) = (ended, hold.left_until(now)) {
             hold.leave_until(until, out);
-            Some(Outcome::Left)
+            Some(if lost { Outcome::AlreadyGone } else { Outcome::Left })
         } else {
             hold.clean_up(out);
             None
@@ -109,12 +111,17 @@ impl Release {
         let released = verdict(deleted, awaited, quorum);
         let already_gone = verdict(gone, awaited, nodes - quorum + 1);
         self.outcome = match (released, already_gone) {
-            (Some(true), _) if self.lost => Some(Outcome::AlreadyGone),
-            (Some(true), _) => Some(Outcome::Released),
-            (_, Some(true)) => Some(Outcome::AlreadyGone),
+            (Some(true), _) if !self.lost => Some(Outcome::Released),
+            (Some(true), _) | (_, Some(true)) => Some(Outcome::AlreadyGone),
+            (Some(false), Some(false)) if self.lost => Some(Outcome::AlreadyGone),
             (Some(false), Some(false)) => Some(Outcome::Unknown),
             _ => None,
         };
+        debug_assert!(
+            !self.lost || matches!(self.outcome, None | Some(Outcome::AlreadyGone)),
+            "a lost lease was given back as {:?}",
+            self.outcome
+        );
         if self.outcome.is_some() {
             out.push(Effect::Decided);
         }

@@ -295,7 +295,8 @@ impl Lease {
     /// as soon as the outcome is clear, after at most one node timeout. Clean-ups that are still
     /// pending then complete in the background.
     ///
-    /// Releasing an expired lease is an outcome, not an error. With a [lock
+    /// Releasing an expired lease is an outcome, not an error:
+    /// [`AlreadyGone`](Outcome::AlreadyGone), whichever masters reply. With a [lock
     /// delay](crate::Builder::lock_delay), no master is asked in that case. While other handles of
     /// its [owner](crate::Owner) are out, no master is asked either: the outcome is
     /// [`StillHeld`](Outcome::StillHeld), and the last handle gives the resource back.
@@ -312,7 +313,7 @@ impl Lease {
 
     async fn give_back(mut self) -> Released {
         let resource = self.claim.resource();
-        let is_lost = |hold: &Hold| hold.lost().is_some();
+        let is_lost = |hold: &Hold| hold.lost().is_some() || hold.had_gap();
         // While other handles are out, the claim still holds.
         let others = self.claim.give_back(Input::Release, |claim| claim.hold().map(is_lost));
         self.given_back = others.is_some();

@@ -73,6 +73,20 @@ impl Spans {
         self.close(node);
     }
 
+    /// Whether a rival can turn out to have had a quorum, if all of `awaited` report that they have
+    /// no key of ours.
+    pub(super) fn may_have_gap(
+        &self,
+        now: Time,
+        awaited: NodeSet,
+        nodes: usize,
+        quorum: usize,
+    ) -> bool {
+        let mut worst = self.clone();
+        NodeId::all(nodes).filter(|it| awaited.contains(*it)).for_each(|it| worst.deny(now, it));
+        worst.has_gap(nodes, quorum)
+    }
+
     fn close(&mut self, nodes: NodeSet) {
         self.0.iter_mut().for_each(|span| span.open = span.open.without(nodes));
     }

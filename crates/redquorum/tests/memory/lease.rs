@@ -7,7 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum::{AcquireError, LossSignal, Lost, Owner, RunError, report::Loss};
+use redquorum::memory::Masters;
+use redquorum::{
+    AcquireError, ExtendError, LossSignal, Lost, Outcome, Owner, RunError, report::Loss,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, VALIDITY, bed, keys, poll_once, settle, take};
@@ -368,4 +371,43 @@ async fn a_lease_with_a_tiny_ttl_is_not_renewed_in_a_spin() {
     assert_eq!(kept.cause, Loss::MaxHold);
     let extended = lock.stats().extended;
     assert!((250..=310).contains(&extended), "{extended}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_was_lost_with_its_masters_was_lost_whoever_replies_to_the_release() {
+    for masters_down in 0..=3 {
+        let (masters, lock) = bed(3).await;
+        let lease = take(&lock, "r").await;
+        (1..=masters_down).for_each(|number| masters.kill(number));
+        let lost = lease.lost().await;
+        assert_eq!(lost.cause, Loss::Expired);
+        let released = lease.release().await;
+        assert_eq!(released.outcome, Outcome::AlreadyGone, "{masters_down} down: {released}");
+        assert!(released.was_lost());
+    }
+    // A release in time, which no quorum answers, does not know.
+    let (masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    (1..=2).for_each(|number| masters.kill(number));
+    assert_eq!(lease.release().await.outcome, Outcome::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_extension_after_a_quorum_forgot_says_so_and_so_does_the_release() {
+    for count in 2..=6 {
+        let masters = Masters::new(count);
+        let lock = masters.builder().build().await.unwrap();
+        let owner = Owner::new();
+        let first = lock.acquire("r").owner(&owner).await.unwrap();
+        let second = lock.acquire("r").owner(&owner).await.unwrap();
+        (1..=count / 2 + 1).for_each(|number| masters.forget(number));
+        let failed = first.extend().await.unwrap_err();
+        assert!(matches!(failed, ExtendError::QuorumGone { .. }), "{count} masters: {failed}");
+        assert!(!first.is_lost(), "a failed extension takes nothing");
+        // Masters that do not reply do not hide it.
+        (1..=count).for_each(|number| masters.stop(number));
+        for lease in [first, second] {
+            assert!(lease.release().await.was_lost(), "{count} masters");
+        }
+    }
 }

@@ -16,11 +16,14 @@ fn extended(
     // A rival may have had a majority: of the masters that never granted the key, and of those that
     // had lost it when the extend arrived.
     let free = outcomes.len() - members.len() + count(outcomes, &in_time, &[Refuses]);
+    let awaited = members.len() - in_time.len();
     if 2 * free > outcomes.len() {
         return Some(Extension::QuorumGone);
     }
-    match stands(yes, members.len() - in_time.len(), outcomes.len())? {
+    match stands(yes, awaited, outcomes.len())? {
         true => Some(Extension::Extended),
+        // "Try again" is no answer while a reply may still show that a rival had a majority.
+        false if 2 * (free + awaited) > outcomes.len() => None,
         false => Some(Extension::NoQuorum),
     }
 }
@@ -82,6 +85,26 @@ fn an_extend_counts_only_members() {
     check_extend(&[Grants, Never, Grants, Grants]);
     check_extend(&[Grants, Grants, Grants, Never, Never]);
     check_extend(&[Grants, Never, Grants, Grants, Grants]);
+}
+
+#[test]
+fn the_first_extend_that_fails_reports_the_gap_whatever_the_number_of_masters() {
+    for masters in 2..=6 {
+        let quorum = masters / 2 + 1;
+        let mut play = Play::hold(&vec![Grants; masters]);
+        play.handle(Input::extend(config(masters)));
+        play.reply_all(Extend(1), 0..quorum - 1, Absent);
+        // Of an even number, no quorum can confirm any more. The last reply tells the rest.
+        assert_eq!(play.extension(), Extension::Pending, "{masters}");
+        play.reply_all(Extend(1), [quorum - 1], Absent);
+        assert_eq!(play.extension(), Extension::QuorumGone, "{masters}");
+        // A master that stays silent holds its key: at the end of the round there is no gap.
+        let mut silent = Play::hold(&vec![Grants; masters]);
+        silent.handle(Input::extend(config(masters)));
+        silent.reply_all(Extend(1), 0..quorum - 1, Absent);
+        silent.wake_at(silent.now.plus(50 * MS));
+        assert_eq!(silent.extension(), Extension::NoQuorum, "{masters}");
+    }
 }
 
 #[test]

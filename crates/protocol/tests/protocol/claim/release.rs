@@ -1,6 +1,6 @@
 //! Release: every product of outcomes in every order.
 
-use redquorum_protocol::{Input, Outcome};
+use redquorum_protocol::{Extension, Input, Loss, Outcome};
 
 use super::play::*;
 
@@ -48,4 +48,54 @@ fn a_release_reports_what_masters_reply_in_every_order_and_asks_each_once() {
             }
         }
     }
+}
+
+/// A lease that is known to have ended, before it is given back.
+fn ended(masters: usize) -> [(&'static str, Play); 3] {
+    let mut expired = Play::hold(&vec![Grants; masters]);
+    expired.wake_at(expired.deadline());
+    assert_eq!(expired.lost(), Some(Loss::Expired));
+    let mut unnoticed = Play::hold(&vec![Grants; masters]);
+    unnoticed.now = unnoticed.deadline();
+    let mut gap = Play::hold(&vec![Grants; masters]);
+    gap.handle(Input::extend(config(masters)));
+    gap.reply_all(Extend(1), 0..masters, Absent);
+    assert_eq!((gap.extension(), gap.lost()), (Extension::QuorumGone, None));
+    [("expired", expired), ("expired, before its timer", unnoticed), ("a gap", gap)]
+}
+
+#[test]
+fn a_lease_that_is_known_to_be_lost_is_already_gone_whoever_replies() {
+    for masters in 1..=5 {
+        for (name, lost) in ended(masters) {
+            for outcomes in product(masters) {
+                let mut play = lost.fork();
+                play.handle(Input::Release);
+                for (at, outcome) in outcomes.iter().enumerate() {
+                    let reply =
+                        if *outcome == Late { None } else { compared(*outcome, at, Deleted) };
+                    play.reply(Release, at, reply);
+                    let known = play.outcome();
+                    assert!(
+                        matches!(known, None | Some(Outcome::AlreadyGone)),
+                        "{name} {outcomes:?}"
+                    );
+                }
+                play.wake_at(play.now.plus(50 * MS));
+                assert_eq!(play.outcome(), Some(Outcome::AlreadyGone), "{name} {outcomes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gap_is_no_lease_to_the_end_though_a_dropped_handle_keeps_its_keys() {
+    let lock_delay = config(3).with_lock_delay(2_000 * MS).unwrap();
+    let mut play = Play::hold_on(lock_delay, &[Grants; 3]);
+    play.handle(Input::Reenter);
+    play.handle(Input::Abandon);
+    play.handle(Input::extend(lock_delay));
+    play.reply_all(Extend(1), 0..2, Absent);
+    play.handle(Input::Release);
+    assert_eq!((play.outcome(), play.left().len()), (Some(Outcome::AlreadyGone), 3));
 }

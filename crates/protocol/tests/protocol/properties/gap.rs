@@ -106,6 +106,8 @@ proptest! {
             let mut next = play.fork();
             next.handle(Input::extend(config));
             prop_assert_eq!(next.extension() == Extension::QuorumGone, gone, "{:?}", replies);
+            let again = play.extension() == Extension::NoQuorum;
+            prop_assert!(!(again && gone), "told to try again: {:?}", replies);
             prop_assert!(forgot || !gone, "masters that keep their keys show no gap");
             if truly && !unreached {
                 prop_assert!(gone, "a gap of which every member could report");
