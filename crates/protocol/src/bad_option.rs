@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::quorum::MAX_NODES;
+use crate::wire::MAX_CLIENT_NAME;
 
 /// The longest TTL: a day. To hold a lock longer, extend the lease.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -59,6 +60,8 @@ pub enum BadOption {
     /// Nothing would be left of the TTL, rounded down to milliseconds, after the drift and one node
     /// timeout.
     TtlTooShort { ttl: Duration, drift: Duration, node_timeout: Duration },
+    /// Redis does not take this name for connections, or would not show it as one word.
+    ClientName,
     /// An owner asks for a fencing token, but holds the resource without one.
     HeldUnfenced,
 }
@@ -150,6 +153,11 @@ impl fmt::Display for BadOption {
                 f,
                 "ttl of {ttl:?} is too short: it must be longer than drift ({drift:?}) + node \
                  timeout ({node_timeout:?}); raise the ttl or lower the node timeout"
+            ),
+            Self::ClientName => write!(
+                f,
+                "a client name must be one word of ASCII letters, digits and signs, of at most \
+                 {MAX_CLIENT_NAME} bytes, since Redis refuses others"
             ),
             Self::HeldUnfenced => f.write_str(
                 "this owner holds the resource without a fencing token, and a lease gets none later: ask \

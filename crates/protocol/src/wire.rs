@@ -19,7 +19,10 @@ mod skip;
 pub use command::{Command, Expect, KeyEffect};
 pub use errors::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
-pub use hello::{Greeting, Handshake, Hello, Unfit, is_sentinel, run_id, was_no_replica};
+pub use hello::{
+    CLIENT_NAME, Greeting, Handshake, Hello, MAX_CLIENT_NAME, Unfit, is_client_name, is_sentinel,
+    run_id, was_no_replica,
+};
 pub use reply::{marker, readable};
 pub use scripts::{
     CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, QUEUE, SCRIPTS, Script, WATCH,

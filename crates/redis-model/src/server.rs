@@ -472,6 +472,7 @@ pub fn greet(request: &Request, greeting: &Greeting) -> Option<Value> {
 fn about(words: &[&[u8]], greeting: impl FnOnce() -> Greeting) -> Option<Value> {
     Some(match words {
         [b"CLIENT", b"ID"] => integer(greeting().client_id?),
+        [b"CLIENT", b"SETNAME", _] | [b"CLIENT", b"SETINFO", _, _] => Value::OK,
         [b"INFO", b"server"] => Value::bulk(format!("run_id:{}\r\n", greeting().run_id?.0)),
         [b"INFO", b"replication"] => Value::bulk("master_replid2:0000\r\n"),
         [b"CONFIG", b"GET", _] => {

@@ -6,6 +6,7 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redquorum_protocol::wire::{CLIENT_NAME, is_client_name};
 use redquorum_protocol::{
     Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, LockConfig, NodeId,
 };
@@ -42,6 +43,7 @@ pub struct Builder {
     restart_guard: Option<Duration>,
     clock_guard: Option<Duration>,
     masters_id: Option<String>,
+    client_name: String,
     prefix: Vec<u8>,
     retry: Box<dyn RetryPolicy>,
     wake_ups: bool,
@@ -68,6 +70,7 @@ impl Default for Builder {
             restart_guard: None,
             clock_guard: None,
             masters_id: None,
+            client_name: CLIENT_NAME.into(),
             prefix: Vec::new(),
             retry: Box::new(Backoff::default()),
             wake_ups: true,
@@ -305,6 +308,14 @@ impl Builder {
         self
     }
 
+    /// The name of the connections in `CLIENT LIST`, so that whoever looks at a master sees whose
+    /// they are: for instance the service. One word of ASCII, at most 128 bytes. A master that
+    /// refuses it shows none. Default `redquorum`.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.client_name = name.into();
+        self
+    }
+
     /// The bytes in front of every resource in its key, without a separator. They count towards the
     /// 1 MiB that a key may have. Default: none.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
@@ -423,6 +434,9 @@ impl Builder {
             return Err(BadOption::ConnectTimeoutTooShort { connect_timeout, node_timeout });
         }
         config.with_fencing(self.fencing_counter_ttl)?;
+        if !is_client_name(&self.client_name) {
+            return Err(BadOption::ClientName);
+        }
         self.retry.check()?;
         Ok((config, guard))
     }
@@ -450,8 +464,10 @@ impl Builder {
         };
         let shared =
             Arc::new(Shared::new(client_config, names, clock, self.retry, self.hash_resources));
+        let client_name: Arc<str> = self.client_name.into();
         for (node, connector) in NodeId::all(nodes.len()).zip(nodes) {
-            runtime.spawn(drive(shared.clone(), node, connector, self.connect_timeout));
+            let (limit, name) = (self.connect_timeout, client_name.clone());
+            runtime.spawn(drive(shared.clone(), node, connector, limit, name));
         }
         runtime.spawn(shared.clone().wake_leases());
         let lock_state = LockState {
@@ -537,6 +553,7 @@ impl fmt::Debug for Builder {
             .field("restart_guard", &self.restart_guard)
             .field("clock_guard", &self.clock_guard)
             .field("masters_id", &self.masters_id)
+            .field("client_name", &self.client_name)
             .finish_non_exhaustive()
     }
 }

@@ -223,6 +223,8 @@ impl Shared {
 struct Task {
     node: Arc<dyn Node>,
     connect_timeout: Duration,
+    /// The name of the connections in `CLIENT LIST`.
+    client_name: Arc<str>,
     dialling: Option<(u64, Dialling)>,
     timer: Pin<Box<Sleep>>,
     armed: Time,
@@ -249,10 +251,11 @@ impl Task {
         }
         if let Some(epoch) = master.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
+            let name = self.client_name.clone();
             // This is a second connection beside a stalled one. All clients of the master see it
             // stall at about the same time, and must not connect at the same moment.
             let pause = client.link(index).epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
-            let dialling: Dialling = Box::pin(dial(node, pause, limit, guarded));
+            let dialling: Dialling = Box::pin(dial(node, name, pause, limit, guarded));
             given_up = self.dialling.replace((epoch, dialling)).or(given_up);
         }
         given_up
@@ -276,11 +279,17 @@ fn jitter(most: Duration) -> Duration {
     Duration::from_nanos(number() % u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1))
 }
 
-async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bool) -> Dialled {
+async fn dial(
+    node: Arc<dyn Node>,
+    name: Arc<str>,
+    pause: Duration,
+    limit: Duration,
+    guarded: bool,
+) -> Dialled {
     if !pause.is_zero() {
         tokio::time::sleep(pause).await;
     }
-    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node, guarded)));
+    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node, &name, guarded)));
     // Opening a socket, too, panics in a runtime without I/O.
     match std::future::poll_fn(|cx| crate::io::guarded(|| greeted.as_mut().poll(cx).map(Ok))).await
     {
@@ -290,11 +299,11 @@ async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bo
     }
 }
 
-async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
+async fn greet(node: &dyn Node, name: &str, guarded: bool) -> Dialled {
     let hello = node.hello();
     let mut connection = node.connect().await.map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
-    let handshake = hello.handshake(guarded);
+    let handshake = hello.handshake(guarded).named(name);
     handshake.encode(&mut bytes);
     let mut greeting = Greeting::default();
     exchange(&mut connection, &bytes, handshake.replies(), |index, frame| {
@@ -312,6 +321,7 @@ pub(crate) async fn drive(
     node: NodeId,
     connector: Arc<dyn Node>,
     connect_timeout: Duration,
+    client_name: Arc<str>,
 ) {
     /// Reports the end of the driver, so that no caller waits for a reply that cannot come.
     struct OnExit(Arc<Shared>, NodeId);
@@ -325,6 +335,7 @@ pub(crate) async fn drive(
     let mut task = Task {
         node: connector,
         connect_timeout,
+        client_name,
         dialling: None,
         timer,
         armed: Time::NEVER,

@@ -55,6 +55,9 @@ enum Query {
     Auth,
     Select,
     ClientId,
+    Name,
+    LibName,
+    LibVer,
     Info,
     Boot,
     Durable,
@@ -66,7 +69,19 @@ enum Query {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake<'a> {
     hello: &'a Hello,
+    name: &'a str,
     asked: Vec<Query>,
+}
+
+/// The name of a connection in `CLIENT LIST`, unless [`Handshake::named`] gives another.
+pub const CLIENT_NAME: &str = "redquorum";
+
+/// The longest name of a connection.
+pub const MAX_CLIENT_NAME: usize = 128;
+
+/// Whether Redis takes this name for a connection, and shows it as one word.
+pub fn is_client_name(name: &str) -> bool {
+    (1..=MAX_CLIENT_NAME).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 impl Hello {
@@ -80,11 +95,13 @@ impl Hello {
             asked.push(Query::Select);
         }
         asked.extend([Query::ClientId, Query::Info]);
+        // Behind the commands that show that no password is missing.
+        asked.extend([Query::Name, Query::LibName, Query::LibVer]);
         if guarded {
             asked.extend([Query::Boot, Query::Durable, Query::Origin]);
         }
         asked.extend(super::scripts(guarded).map(Query::Load));
-        Handshake { hello: self, asked }
+        Handshake { hello: self, name: CLIENT_NAME, asked }
     }
 
     /// Returns a master's reply in a form that may be shown: an error that repeats the password is
@@ -104,7 +121,14 @@ impl Hello {
     }
 }
 
-impl Handshake<'_> {
+impl<'a> Handshake<'a> {
+    /// Returns the handshake with this name for the connection, for which [`is_client_name`] holds.
+    #[must_use]
+    pub fn named(self, name: &'a str) -> Self {
+        debug_assert!(is_client_name(name), "{name:?} would be refused, or not be one word");
+        Self { name, ..self }
+    }
+
     /// Appends all commands to `out`. They are written at once.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let hello = self.hello;
@@ -122,6 +146,18 @@ impl Handshake<'_> {
                 }
                 Query::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
                 Query::Info => write_command(out, &[b"INFO", b"server"]),
+                Query::Name => write_command(out, &[b"CLIENT", b"SETNAME", self.name.as_bytes()]),
+                // From Redis 7.2 on. Older servers reply with an error.
+                Query::LibName => {
+                    write_command(
+                        out,
+                        &[b"CLIENT", b"SETINFO", b"LIB-NAME", CLIENT_NAME.as_bytes()],
+                    );
+                }
+                Query::LibVer => {
+                    let version = env!("CARGO_PKG_VERSION").as_bytes();
+                    write_command(out, &[b"CLIENT", b"SETINFO", b"LIB-VER", version]);
+                }
                 // One byte more than the longest marker: a longer value is not a marker, and the
                 // master need not send all of it.
                 Query::Boot => {
@@ -144,7 +180,8 @@ impl Handshake<'_> {
     ///
     /// # Errors
     /// [`Unfit`] if the connection may not be used. A master that forbids `CLIENT ID` or `INFO` is
-    /// used without the protection that these commands give.
+    /// used without the protection that these commands give, and one that refuses a name for the
+    /// connection without the name.
     pub fn read(
         &self,
         index: usize,
@@ -183,6 +220,10 @@ impl Handshake<'_> {
             (Query::ClientId | Query::Info, Frame::Error(text)) if text.starts_with(b"NOAUTH") => {
                 return Err(unfit("a password is needed", text));
             }
+            (
+                Query::Name | Query::LibName | Query::LibVer,
+                Frame::Simple(b"OK") | Frame::Error(_),
+            ) => {}
             // A key that cannot be read is no marker, as the first look will show. Settings that
             // cannot be read are unknown.
             (Query::Boot, Frame::Null)
@@ -255,6 +296,13 @@ pub fn run_id(info: &[u8]) -> Option<RunId> {
 mod tests {
     use super::*;
 
+    /// The replies of a server that takes a name, and knows no library.
+    const NAMED: [Frame<'static>; 3] = [
+        Frame::Simple(b"OK"),
+        Frame::Error(b"ERR unknown subcommand 'SETINFO'. Try CLIENT HELP."),
+        Frame::Error(b"ERR unknown subcommand 'SETINFO'. Try CLIENT HELP."),
+    ];
+
     fn read(hello: &Hello, frames: &[Frame<'_>]) -> Result<Greeting, Unfit> {
         let mut greeting = Greeting::default();
         for (index, frame) in frames.iter().enumerate() {
@@ -267,13 +315,13 @@ mod tests {
     fn a_greeting_identifies_the_master_and_the_client() {
         let info = Frame::Bulk(b"# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\n");
         let loads = super::super::SCRIPTS.map(|script| Frame::Bulk(script.sha1.as_bytes()));
-        let frames = [&[Frame::Integer(7), info], &loads[..]].concat();
+        let frames = [&[Frame::Integer(7), info], &NAMED[..], &loads[..]].concat();
         assert_eq!(Hello::default().handshake(false).replies(), frames.len());
         let greeting = read(&Hello::default(), &frames).unwrap();
         assert_eq!(greeting.client_id, Some(7));
         assert_eq!(greeting.run_id, Some(RunId(Arc::from("0a1b"))));
         // Another script under the same name is refused.
-        let swapped = [frames[0].clone(), frames[1].clone(), loads[1].clone()];
+        let swapped = [&frames[..5], &[loads[1].clone()]].concat();
         assert!(read(&Hello::default(), &swapped).is_err());
     }
 
@@ -295,7 +343,9 @@ mod tests {
         let never = Frame::Bulk(b"role:master\r\nmaster_replid:6c2a\r\nmaster_replid2:0000\r\n");
         let greeting = |boot: Frame<'_>, settings: Frame<'_>, origin: Frame<'_>| {
             let mut greeting = Greeting::default();
-            let frames = [Frame::Integer(7), denied.clone(), boot, settings, origin];
+            let [name, lib, version] = NAMED;
+            let known = [Frame::Integer(7), denied.clone(), name, lib, version];
+            let frames = [&known[..], &[boot, settings, origin]].concat();
             for (index, frame) in frames.iter().enumerate() {
                 hello.handshake(true).read(index, frame, &mut greeting).unwrap();
             }
@@ -315,6 +365,28 @@ mod tests {
             assert!(!durable, "{origin:?}");
         }
         assert!(!greeting(Frame::Null, settings(b"no"), denied.clone()).1);
+    }
+
+    #[test]
+    fn a_connection_has_a_name_unless_its_master_refuses_it() {
+        let (hello, mut bytes) = (Hello::default(), Vec::new());
+        let handshake = hello.handshake(false).named("billing@host-7");
+        handshake.encode(&mut bytes);
+        let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+        assert!(has(b"SETNAME\r\n$14\r\nbilling@host-7\r\n"));
+        assert!(has(b"LIB-NAME\r\n$9\r\nredquorum\r\n"));
+        for index in 2..5 {
+            let read = |frame| handshake.read(index, &frame, &mut Greeting::default());
+            assert_eq!(read(NAMED[index - 2].clone()), Ok(()));
+            assert_eq!(read(Frame::Error(b"NOPERM no permissions")), Ok(()));
+            assert!(read(Frame::Integer(1)).is_err(), "it answers another command");
+        }
+        for (name, is) in
+            [("a", true), ("", false), ("a b", false), ("a\n", false), ("\u{e4}", false)]
+        {
+            assert_eq!(is_client_name(name), is, "{name:?}");
+        }
+        assert!(is_client_name(&"a".repeat(128)) && !is_client_name(&"a".repeat(129)));
     }
 
     #[test]

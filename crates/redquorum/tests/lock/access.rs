@@ -26,8 +26,8 @@ const MINIMAL_ACL: &str =
     "resetkeys ~lock:* -@all +set +get +del +pttl +pexpire +evalsha +script|load";
 
 /// Also needed: for all results of `health()`, to detect two addresses of one server, to kill its
-/// old connections, and for a database other than 0.
-const FULL_ACL: &str = "~redquorum:probe +info +client|id +client|kill +select";
+/// old connections, for their name in `CLIENT LIST`, and for a database other than 0.
+const FULL_ACL: &str = "~redquorum:probe +info +client|id +client|kill +client|setname +select";
 
 /// The permissions that wake-ups need in addition.
 const WAKE_UPS: &str = "+hello +subscribe +publish &redquorum:wake:*";

@@ -15,9 +15,43 @@ use crate::support::*;
 
 tests! {
     real:
+        connections_have_a_name_in_the_list_of_clients,
         a_password_that_changes_is_asked_for_at_each_connect,
         a_failover_by_sentinels_is_followed,
         a_faulty_sentinel_is_named,
+}
+
+/// The connections of this name, as `CLIENT LIST` shows them.
+fn named(masters: &Real, node: usize, name: &str) -> Vec<String> {
+    let list = masters.ask(node, "CLIENT LIST").unwrap();
+    let list = list.text().unwrap();
+    let field = format!("name={name}");
+    let has = |line: &&str| line.split(' ').any(|it| it == field);
+    list.lines().filter(has).map(Into::into).collect()
+}
+
+async fn connections_have_a_name_in_the_list_of_clients() {
+    let masters = Real::start(1);
+    let plain = built(masters.builder()).await;
+    let billing = built(masters.builder().client_name("billing")).await;
+    for name in ["redquorum", "billing"] {
+        let lines = named(&masters, 1, name);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        // From Redis 7.2 on the line has these fields.
+        if lines[0].contains("lib-name=") {
+            assert!(lines[0].contains("lib-name=redquorum lib-ver=0."), "{lines:?}");
+        }
+    }
+    // The next connection has the name, too.
+    masters.done(1, "CLIENT KILL TYPE normal");
+    eventually("it is connected again", || named(&masters, 1, "billing").len() == 1).await;
+    assert!(billing.try_acquire("r").await.unwrap().is_some());
+    drop((plain, billing));
+    // A master that refuses the name is used without it.
+    let refusing = "~* &* +@all -client|setname";
+    let lock = built(masters.user(refusing, 0).client_name("refused")).await;
+    assert!(lock.try_acquire("s").await.unwrap().is_some());
+    assert_eq!(named(&masters, 1, "refused"), [""; 0]);
 }
 
 async fn a_password_that_changes_is_asked_for_at_each_connect() {

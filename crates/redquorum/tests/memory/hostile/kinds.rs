@@ -80,7 +80,7 @@ pub(crate) fn kinds() -> Vec<Kind> {
     let greeting = At::Greeting;
     add("greets with garbage", greeting, Reaction::Bytes(vec![0, 255, 10, 13]), Some(not_redis));
     add("greets with HTTP", greeting, bytes(HTTP), Some(not_redis));
-    add("greets with half a reply", greeting, bytes("$99\r\nrun_id"), Some("connect timeout"));
+    add("greets with half a reply", greeting, bytes("$999\r\nrun_id"), Some("connect timeout"));
     add("greets twice", greeting, Reaction::Twice, Some("not Redis's"));
     add("greets with 100 MB", greeting, bytes("$104857600\r\n"), Some("too long"));
     add("greets without end", greeting, Reaction::Endless(b"+x".repeat(500)), Some("too long"));

@@ -55,7 +55,7 @@ pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
         args,
         [b"AUTH" | b"SELECT" | b"INFO" | b"CONFIG" | b"GETRANGE", ..]
             | [b"SCRIPT", b"LOAD", _]
-            | [b"CLIENT", b"ID"]
+            | [b"CLIENT", b"ID" | b"SETNAME" | b"SETINFO", ..]
     )
 }
 

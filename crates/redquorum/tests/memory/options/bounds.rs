@@ -77,6 +77,15 @@ async fn a_ttl_is_checked_at_the_build_and_at_every_request_and_a_wrong_one_send
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_name_for_connections_is_one_word() {
+    for (name, fits) in [("billing@host-7", true), ("", false), ("two words", false)] {
+        let built = Masters::new(1).builder().client_name(name).build().await;
+        let refused = matches!(built, Err(BuildError::Options(BadOption::ClientName)));
+        assert_eq!(!refused, fits, "{name:?}: {built:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_longest_of_everything_overflows_nowhere() {
     let masters = Masters::new(3);
     let builder = masters.builder().connect_timeout(Duration::MAX).wait(Duration::MAX);
