@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 use redquorum::{Builder, Lease, Redlock};
 use redquorum_rig::Masters;
 
-use crate::contender::{build, builder, commands};
+use crate::contender::{PATIENCE, build, builder, commands};
 use crate::crowd::{info, reset_counts};
 use crate::worker::{self, Worker};
 
@@ -154,7 +154,7 @@ fn resource(number: usize) -> String {
 
 async fn take(lock: &Redlock, mode: &Mode, numbers: std::ops::Range<usize>) -> Vec<Lease> {
     let acquire = async |number| {
-        let request = lock.acquire(resource(number));
+        let request = lock.acquire(resource(number)).wait(PATIENCE);
         let request = if mode.fenced { request.fenced() } else { request };
         request.await.expect("it is free")
     };

@@ -18,6 +18,9 @@ use crate::raw::Raw;
 
 const TTL: Duration = Duration::from_millis(TTL_MS);
 const TTL_MS: u64 = 10_000;
+/// How long a request may wait where nothing is in its way: a busy machine makes figures worse, and
+/// must not end the run.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The library's default.
 const FENCING_COUNTER_TTL_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
@@ -270,11 +273,11 @@ impl Contender {
                 Held::Token(token)
             }
             Client::Redquorum(lock) if self.is_fenced() => {
-                let lease = lock.acquire(resource).fenced().await;
+                let lease = lock.acquire(resource).fenced().wait(PATIENCE).await;
                 Held::Lease(lease.expect("it is free"))
             }
             Client::Redquorum(lock) => {
-                Held::Lease(lock.acquire(resource).await.expect("it is free"))
+                Held::Lease(lock.acquire(resource).wait(PATIENCE).await.expect("it is free"))
             }
             #[cfg(feature = "rslock")]
             Client::Rslock(manager) => {

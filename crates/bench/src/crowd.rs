@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use redquorum_rig::Masters;
 use tokio::time::sleep;
 
-use crate::contender::{Contender, Kind, connect};
+use crate::contender::{Contender, Kind, PATIENCE, connect};
 use crate::worker::{self, Worker};
 
 /// The first argument of a process of the crowd. The contender, the number of tasks, the time in
@@ -203,7 +203,7 @@ async fn take_turns(contender: Contender, end: u64) -> Vec<Lease> {
 pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) -> String {
     let (urls, ttl) = (masters.urls(), Duration::from_secs(30));
     let (holder, crowd) = (connect(&urls, ttl).await, connect(&urls, ttl).await);
-    let lease = holder.acquire("bench:idle").await.expect("it is free");
+    let lease = holder.acquire("bench:idle").wait(PATIENCE).await.expect("it is free");
     lease.keep_alive(Duration::from_secs(3600));
     let wait = || crowd.acquire("bench:idle").wait(2 * length + START).into_future();
     let waiting: Vec<_> = (0..waiters).map(|_| tokio::spawn(wait())).collect();

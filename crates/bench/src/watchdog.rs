@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, stream};
 use redquorum::{Lease, Redlock};
 
-use crate::contender::{commands, connect};
+use crate::contender::{PATIENCE, commands, connect};
 use crate::cpu_time;
 use crate::table::quantile;
 
@@ -98,7 +98,7 @@ async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -
 
 async fn take(lock: &Redlock, at: tokio::time::Instant, number: usize) -> Lease {
     tokio::time::sleep_until(at).await;
-    let lease = lock.acquire(format!("bench:watchdog:{number}")).await;
+    let lease = lock.acquire(format!("bench:watchdog:{number}")).wait(PATIENCE).await;
     let lease = lease.expect("it is free");
     lease.keep_alive(Duration::from_secs(3600));
     lease
@@ -109,7 +109,7 @@ async fn beside(lock: &Redlock, length: Duration) -> [f64; 3] {
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < length {
         let asked = Instant::now();
-        let lease = lock.acquire("bench:beside").await.expect("it is free");
+        let lease = lock.acquire("bench:beside").wait(PATIENCE).await.expect("it is free");
         times.push(asked.elapsed().as_secs_f64() * 1e6);
         let _ = lease.release().await;
         tokio::time::sleep(Duration::from_millis(2)).await;
