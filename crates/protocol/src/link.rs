@@ -157,7 +157,13 @@ impl<T> Link<T> {
                     self.write(Command::Dequeue { key, waiter, wake }, None, cx);
                 }
             }
-            LinkInput::Leave { token, until } => self.ledger.leave(token, until),
+            LinkInput::Leave { token, until } => {
+                // Whether nothing can create the key from now on: every command for it was
+                // answered, and no older connection is left that may have one.
+                let settled = self.to_kill.is_empty()
+                    && self.open.as_ref().is_some_and(|open| !open.may_create(token));
+                self.ledger.leave(token, until, settled);
+            }
             LinkInput::Probe(tag) => {
                 // The boot marker may have gone since the last look.
                 let look = self.restart_guard.as_ref().and_then(RestartGuard::look_again);
@@ -197,7 +203,8 @@ impl<T> Link<T> {
         if let KeyEffect::Set { key, token, ttl_ms } | KeyEffect::Keep { key, token, ttl_ms } =
             command.key_effect()
         {
-            self.ledger.claim(cx.now, token, key.clone(), Duration::from_millis(ttl_ms));
+            let ttl = Duration::from_millis(ttl_ms);
+            self.ledger.claim(cx.now, token, key.clone(), ttl, &self.bounds);
         }
         self.write(command, Some(tag), cx);
     }
@@ -316,6 +323,7 @@ impl<T> Link<T> {
             self.write(Command::Kill { client_id }, None, cx);
         }
         let clean_ups = self.ledger.connected(cx.now);
+        debug_assert!(self.ledger.is_consistent());
         self.write_all(clean_ups, cx);
         self.watch(cx);
         self.subscribe(cx);
@@ -350,7 +358,13 @@ impl<T> Link<T> {
     /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
     /// later connection kills it by its client id, in case the master still has its bytes.
     fn bury(&mut self, old: Connection<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
-        self.ledger.restart_all();
+        for sent in &old.unanswered {
+            if let Purpose::CleanUp(token) = sent.purpose {
+                self.ledger.restart(token);
+            }
+        }
+        debug_assert!(self.ledger.is_consistent());
+        debug_assert!(!self.ledger.is_any_sent(), "no clean-up is under way without a connection");
         self.inbox.close(out);
         // A trusted connection needs no kill if it holds only commands that cannot create a key:
         // the master may execute those.
@@ -544,10 +558,10 @@ impl<T> Link<T> {
         }
     }
 
-    /// Counts the pending clean-ups, without the keys that have expired by themselves if the master
-    /// executed their commands at once.
-    pub fn pending_and_alive(&self, now: Time) -> usize {
-        self.ledger.pending_and_alive(now)
+    /// Whether a clean-up is pending for a key that has not expired by itself, if the master
+    /// executed its commands at once.
+    pub fn is_cleaning_up(&self, now: Time) -> bool {
+        self.ledger.is_any_pending_alive(now)
     }
 
     /// Counts the keys that may be there and are still wanted.

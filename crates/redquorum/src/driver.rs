@@ -87,7 +87,7 @@ impl Turn<'_> {
 
     /// Whether the lock was dropped, and all its keys are deleted or have expired.
     fn is_finished(&self, node: NodeId) -> bool {
-        self.state.closing && self.state.client.link(node).pending_and_alive(self.now) == 0
+        self.state.closing && !self.state.client.link(node).is_cleaning_up(self.now)
     }
 
     #[cfg(feature = "metrics")]

@@ -9,7 +9,7 @@ use super::types::{Context, LinkEffect};
 use crate::guard::RunId;
 use crate::time::Time;
 use crate::token::Token;
-use crate::wire::{Command, Expect};
+use crate::wire::{Command, Expect, KeyEffect};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Connection<T> {
@@ -34,6 +34,8 @@ pub(super) struct Sent<T> {
     pub(super) expect: Expect,
     /// Whether the command may create a lock's key, or keep it.
     pub(super) creates: bool,
+    /// The token of that key.
+    token: Option<Token>,
     pub(super) runs_script: bool,
     pub(super) purpose: Purpose,
     pub(super) tag: Option<T>,
@@ -87,6 +89,10 @@ impl<T> Connection<T> {
             bytes,
             expect: command.expect(),
             creates: command.creates(),
+            token: match command.key_effect() {
+                KeyEffect::Set { token, .. } | KeyEffect::Keep { token, .. } => Some(token),
+                _ => None,
+            },
             runs_script: command.script().is_some(),
             purpose: Purpose::of(&command),
             tag,
@@ -100,6 +106,11 @@ impl<T> Connection<T> {
         self.bytes -= sent.bytes;
         self.last_reply = now;
         Some(sent)
+    }
+
+    /// Whether a command that may create the key of this token is unanswered.
+    pub(super) fn may_create(&self, token: Token) -> bool {
+        self.unanswered.iter().any(|sent| sent.token == Some(token))
     }
 
     /// When the connection will count as stalled, unless a reply or a wake-up arrives before.

@@ -1,6 +1,7 @@
 //! Ledger: every key that this client may have on the master, until the master confirms that it is
 //! gone. It decides when which clean-up is sent; the caller writes the commands that it returns.
 
+use alloc::collections::btree_map::Entry as Slot;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,16 +24,64 @@ const MAX_FACTOR: u32 = 16;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Ledger {
     entries: BTreeMap<Token, Entry>,
-    /// The size of all keys together.
-    bytes: usize,
-    /// When the clean-up of each key that is left alone becomes pending.
-    ripe: BTreeSet<(Time, Token)>,
+    index: Index,
     /// Keys whose clean-up met an error, in the order in which the link tries them again.
     refused: VecDeque<Token>,
     /// When the link tries them again.
     retry_at: Option<Time>,
     /// How often the link has tried them again since the master last completed a clean-up.
     retries: u32,
+}
+
+/// What the entries add up to. A client may hold tens of thousands of leases, so no question about
+/// all of them walks through them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Index {
+    /// The size of all keys together.
+    bytes: usize,
+    claimed: usize,
+    /// Clean-ups that wait to be sent.
+    pending: BTreeSet<Token>,
+    /// Keys that are left alone, by the time at which their clean-ups become pending.
+    left: BTreeSet<(Time, Token)>,
+    /// Those of them that the ledger can do without, because they expire by themselves.
+    settled: BTreeSet<(Time, Token)>,
+    settled_bytes: usize,
+}
+
+impl Index {
+    fn add(&mut self, token: Token, entry: &Entry) {
+        self.bytes += entry.key.len();
+        match entry.state {
+            State::Claimed => self.claimed += 1,
+            State::Left { until, settled: false } => _ = self.left.insert((until, token)),
+            State::Left { until, settled: true } => {
+                self.settled.insert((until, token));
+                self.settled_bytes += entry.key.len();
+            }
+            State::Pending => _ = self.pending.insert(token),
+            State::Sent | State::Refused => {}
+        }
+    }
+
+    fn remove(&mut self, token: Token, entry: &Entry) {
+        self.bytes -= entry.key.len();
+        match entry.state {
+            State::Claimed => self.claimed -= 1,
+            State::Left { until, settled: false } => _ = self.left.remove(&(until, token)),
+            State::Left { until, settled: true } => {
+                self.settled.remove(&(until, token));
+                self.settled_bytes -= entry.key.len();
+            }
+            State::Pending => _ = self.pending.remove(&token),
+            State::Sent | State::Refused => {}
+        }
+    }
+
+    /// The key whose clean-up becomes pending next.
+    fn ripe(&self) -> Option<(Time, Token)> {
+        self.left.first().into_iter().chain(self.settled.first()).min().copied()
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -55,8 +104,9 @@ struct Entry {
 enum State {
     /// The claim lives: it wants its key.
     Claimed,
-    /// The claim is over, and its key must stay until its time.
-    Left,
+    /// The claim is over, and its key must stay until its time. If it is `settled`, nothing can
+    /// create the key any more, so it expires by itself.
+    Left { until: Time, settled: bool },
     /// The key must go; no compare-and-delete is under way.
     Pending,
     /// The compare-and-delete is under way on the current connection.
@@ -73,23 +123,41 @@ impl Entry {
     const fn is_pending(&self) -> bool {
         matches!(self.state, State::Pending | State::Sent | State::Refused)
     }
-
-    /// The compare-and-delete, which is written now.
-    fn start(&mut self, token: Token) -> Command {
-        self.state = State::Sent;
-        // If the release that removes a waiter does not arrive, the waiter's position expires.
-        Command::Delete { key: self.key.clone(), token, wake_up: self.wake_up, leave: None }
-    }
 }
 
 impl Ledger {
     /// Enters a key that a command is about to create or extend. It lives for `ttl` from then on.
-    pub(super) fn claim(&mut self, now: Time, token: Token, key: Key, ttl: Duration) {
+    pub(super) fn claim(
+        &mut self,
+        now: Time,
+        token: Token,
+        key: Key,
+        ttl: Duration,
+        bounds: &Bounds,
+    ) {
         let expires = now.plus(ttl);
-        let new = Entry::new(key, State::Claimed, expires, ttl, WakeUp::None);
-        let entry = self.enter(token, new);
-        entry.expires = entry.expires.max(expires);
-        entry.ttl = entry.ttl.max(ttl);
+        match self.entries.entry(token) {
+            Slot::Occupied(mut slot) => {
+                let entry = slot.get_mut();
+                entry.expires = entry.expires.max(expires);
+                entry.ttl = entry.ttl.max(ttl);
+            }
+            Slot::Vacant(slot) => {
+                let entry = Entry::new(key, State::Claimed, expires, ttl, WakeUp::None);
+                self.index.add(token, slot.insert(entry));
+                self.make_room(bounds);
+            }
+        }
+    }
+
+    /// Drops keys that expire by themselves, while there are too many keys. Those that are left
+    /// alone for longest go first, so that the clean-ups of the others still come at their time.
+    fn make_room(&mut self, bounds: &Bounds) {
+        while (self.entries.len() > bounds.ledger || self.index.bytes > bounds.ledger_bytes)
+            && let Some((_, token)) = self.index.settled.last().copied()
+        {
+            self.clear(token);
+        }
     }
 
     pub(super) fn contains(&self, token: Token) -> bool {
@@ -103,15 +171,11 @@ impl Ledger {
     }
 
     /// Leaves the key alone until `until`; its clean-up becomes pending then. Does nothing for a
-    /// key that was never entered.
-    pub(super) fn leave(&mut self, token: Token, until: Time) {
-        if let Some(entry) = self.entries.get_mut(&token)
-            && entry.state == State::Claimed
-        {
-            entry.state = State::Left;
+    /// key that was never entered. If it is `settled`, nothing can create the key from now on.
+    pub(super) fn leave(&mut self, token: Token, until: Time, settled: bool) {
+        if self.entries.get(&token).is_some_and(|entry| entry.state == State::Claimed) {
             // Only the key of a lease is left alone, and its deletion wakes the next waiter.
-            entry.wake_up = WakeUp::First;
-            self.ripe.insert((until, token));
+            self.change(token, State::Left { until, settled }, WakeUp::First);
         }
     }
 
@@ -119,38 +183,41 @@ impl Ledger {
     /// there was any.
     pub(super) fn ripen(&mut self, now: Time) -> bool {
         let mut any = false;
-        while let Some((_, token)) = self.ripe.first().copied().filter(|(until, _)| *until <= now) {
-            self.ripe.pop_first();
-            if let Some(entry) = self.entries.get_mut(&token)
-                && entry.state == State::Left
-            {
-                entry.state = State::Pending;
-                any = true;
-            }
+        while let Some((_, token)) = self.index.ripe().filter(|(until, _)| *until <= now) {
+            self.change(token, State::Pending, WakeUp::None);
+            any = true;
         }
         any
     }
 
     /// When clean-ups are due next.
     pub(super) fn next(&self) -> Option<Time> {
-        self.ripe.first().map(|(until, _)| *until).into_iter().chain(self.retry_at).min()
+        self.index.ripe().map(|(until, _)| until).into_iter().chain(self.retry_at).min()
     }
 
     /// Makes the clean-up of the key pending. No command for it is written yet.
     pub(super) fn enqueue(&mut self, token: Token, wake_up: WakeUp) {
-        if let Some(entry) = self.entries.get_mut(&token) {
-            entry.state = State::Pending;
-            entry.wake_up = entry.wake_up.max(wake_up);
-        }
+        self.change(token, State::Pending, wake_up);
     }
 
     /// Notes that the compare-and-delete of the key is being written. Enters a key that was never
     /// entered: the link asks about it all the same.
     pub(super) fn start(&mut self, token: Token, key: Key, now: Time, wake_up: WakeUp) {
-        let new = Entry::new(key, State::Sent, now, Duration::ZERO, wake_up);
-        let entry = self.enter(token, new);
-        entry.state = State::Sent;
+        if self.change(token, State::Sent, wake_up).is_none() {
+            let entry = Entry::new(key, State::Sent, now, Duration::ZERO, wake_up);
+            self.index.add(token, &entry);
+            self.entries.insert(token, entry);
+        }
+    }
+
+    /// Changes the state of a key, if it is there.
+    fn change(&mut self, token: Token, state: State, wake_up: WakeUp) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(&token)?;
+        self.index.remove(token, entry);
+        entry.state = state;
         entry.wake_up = entry.wake_up.max(wake_up);
+        self.index.add(token, entry);
+        Some(entry)
     }
 
     /// The key of a token, if its deletion wakes or counts waiters.
@@ -159,18 +226,18 @@ impl Ledger {
         (entry.wake_up != WakeUp::None).then_some(&entry.key)
     }
 
-    fn enter(&mut self, token: Token, entry: Entry) -> &mut Entry {
-        let bytes = &mut self.bytes;
-        self.entries.entry(token).or_insert_with(|| {
-            *bytes += entry.key.len();
-            entry
-        })
-    }
-
     /// Starts all pending clean-ups.
     pub(super) fn start_all(&mut self) -> Vec<Command> {
-        let pending = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Pending);
-        pending.map(|(token, entry)| entry.start(*token)).collect()
+        let pending = core::mem::take(&mut self.index.pending);
+        pending.into_iter().filter_map(|token| self.send(token)).collect()
+    }
+
+    /// The compare-and-delete of the key, which is written now.
+    fn send(&mut self, token: Token) -> Option<Command> {
+        let entry = self.change(token, State::Sent, WakeUp::None)?;
+        let (key, wake_up) = (entry.key.clone(), entry.wake_up);
+        // If the release that removes a waiter does not arrive, the waiter's position expires.
+        Some(Command::Delete { key, token, wake_up, leave: None })
     }
 
     /// Starts the clean-ups on a new connection, without a pause.
@@ -245,10 +312,10 @@ impl Ledger {
         if given_up {
             self.clear(token);
         } else {
-            entry.state = State::Refused;
             if !core::mem::replace(&mut entry.queued, true) {
                 self.refused.push_back(token);
             }
+            self.change(token, State::Refused, WakeUp::None);
         }
         given_up
     }
@@ -262,42 +329,70 @@ impl Ledger {
             let Some(entry) = self.entries.get_mut(&token) else { continue };
             entry.queued = false;
             if entry.state == State::Refused {
-                again.push(entry.start(token));
+                again.extend(self.send(token));
             }
         }
         again
     }
 
-    /// The connection is gone: clean-ups in flight are pending again.
-    pub(super) fn restart_all(&mut self) {
-        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Sent) {
-            entry.state = State::Pending;
+    /// The connection is gone, on which the compare-and-delete of the key was under way.
+    pub(super) fn restart(&mut self, token: Token) {
+        if self.entries.get(&token).is_some_and(|entry| entry.state == State::Sent) {
+            self.change(token, State::Pending, WakeUp::None);
         }
     }
 
     fn clear(&mut self, token: Token) {
         if let Some(entry) = self.entries.remove(&token) {
-            self.bytes -= entry.key.len();
+            self.index.remove(token, &entry);
         }
     }
 
+    /// Whether there is no room for another key, not even in place of one that expires by itself.
     pub(super) fn is_full(&self, bounds: &Bounds) -> bool {
-        self.entries.len() >= bounds.ledger || self.bytes >= bounds.ledger_bytes
+        let Index { bytes, settled, settled_bytes, .. } = &self.index;
+        self.entries.len() - settled.len() >= bounds.ledger
+            || bytes - settled_bytes >= bounds.ledger_bytes
     }
 
-    pub(super) fn claimed(&self) -> usize {
-        self.entries.values().filter(|entry| entry.state == State::Claimed).count()
+    pub(super) const fn claimed(&self) -> usize {
+        self.index.claimed
     }
 
     /// Counts the keys whose clean-up is pending, in flight or refused. Keys that are left alone do
     /// not count.
     pub(super) fn pending_cleanups(&self) -> usize {
-        self.entries.values().filter(|entry| entry.is_pending()).count()
+        let Index { claimed, left, settled, .. } = &self.index;
+        self.entries.len() - claimed - left.len() - settled.len()
     }
 
     /// Counts the pending clean-ups, without keys that have expired by themselves.
     pub(super) fn pending_and_alive(&self, now: Time) -> usize {
-        let counts = |entry: &&Entry| entry.is_pending() && now < entry.expires;
-        self.entries.values().filter(counts).count()
+        self.pending_alive(now).count()
+    }
+
+    /// Whether a clean-up is pending for a key that has not expired by itself.
+    pub(super) fn is_any_pending_alive(&self, now: Time) -> bool {
+        self.pending_alive(now).next().is_some()
+    }
+
+    fn pending_alive(&self, now: Time) -> impl Iterator<Item = &Entry> {
+        // With nothing pending there is nothing to look through.
+        let any = self.pending_cleanups() > 0;
+        let entries = any.then(|| self.entries.values()).into_iter().flatten();
+        entries.filter(move |entry| entry.is_pending() && now < entry.expires)
+    }
+
+    /// Whether what is kept beside the entries agrees with them. It walks through all of them.
+    pub(super) fn is_consistent(&self) -> bool {
+        let mut index = Index::default();
+        self.entries.iter().for_each(|(token, entry)| index.add(*token, entry));
+        let pending = self.entries.values().filter(|entry| entry.is_pending()).count();
+        index == self.index && pending == self.pending_cleanups()
+    }
+
+    /// Whether a compare-and-delete is under way.
+    pub(super) fn is_any_sent(&self) -> bool {
+        self.entries.values().any(|entry| entry.state == State::Sent)
     }
 }

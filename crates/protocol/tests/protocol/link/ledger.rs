@@ -1,6 +1,7 @@
 //! The ledger and the bounds: pending clean-ups, and requests that are refused without one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState, Reply, Time};
@@ -207,4 +208,98 @@ fn a_leave_changes_nothing_for_a_token_that_was_never_sent_or_is_already_pending
     bench.clean_up(2, 0);
     leave(&mut bench, 2, until);
     assert_eq!(bench.link.pending_cleanups(), 1);
+}
+
+/// A link whose ledger has room for so many keys, and for so many bytes.
+fn small(ledger: usize, ledger_bytes: usize) -> Bench {
+    let mut bench =
+        Bench::with(Bounds { ledger, ledger_bytes, ..Bounds::for_node_timeout(50 * MS) });
+    bench.connect(1);
+    bench.look();
+    bench
+}
+
+#[test]
+fn keys_that_expire_by_themselves_make_room_for_new_ones() {
+    let length = key().len();
+    for (keys, bytes) in [(4, 1 << 20), (1_000, 4 * length)] {
+        let mut bench = small(keys, bytes);
+        for number in 1..=4 {
+            bench.set(number, 0);
+            bench.reply(1, Reply::Created);
+        }
+        bench.set(5, 5);
+        assert_eq!(bench.look().pop(), Some(unknown(5, Cause::Overloaded)), "all are claimed");
+        let until = bench.now.plus(3_000 * MS);
+        (1..=4).for_each(|number| {
+            leave(&mut bench, number, until.plus(Duration::from_millis(number)));
+        });
+        bench.look();
+        for number in 5..=6 {
+            bench.set(number, 5);
+            assert!(matches!(bench.look()[..], [.., LinkEffect::Write(_)]), "there is room");
+            bench.reply(1, Reply::Created);
+        }
+        assert_eq!(bench.ledger(), (2, 0));
+        bench.look();
+        bench.pass(4_000 * MS);
+        // The other two expire by themselves.
+        assert_eq!(bench.look(), [write_call(1), write_call(2)]);
+        // What the ledger still needs makes no room.
+        bench.set(7, 7);
+        assert_eq!(bench.look(), [unknown(7, Cause::Overloaded)]);
+    }
+}
+
+#[test]
+fn a_key_that_may_still_be_created_makes_no_room() {
+    for breaks in [false, true] {
+        let mut bench = small(1, 1 << 20);
+        bench.set(1, 0);
+        if breaks {
+            // The command may wait in the socket of the old connection.
+            bench.close(1);
+            bench.reconnect(2);
+        }
+        let until = bench.now.plus(3_000 * MS);
+        leave(&mut bench, 1, until);
+        bench.look();
+        bench.set(2, 2);
+        assert_eq!(bench.look(), [unknown(2, Cause::Overloaded)]);
+    }
+}
+
+/// The shortest time that a clean-up takes from its moment to its reply beside so many held keys.
+#[expect(clippy::disallowed_types, reason = "it measures the processor, not the protocol")]
+fn time_to_ripen(held: u64) -> Duration {
+    let mut bench = small(1 << 20, 1 << 30);
+    let create = |bench: &mut Bench, number| {
+        bench.set(number, 0);
+        bench.reply(1, Reply::Created);
+    };
+    (0..held).for_each(|number| create(&mut bench, number));
+    let round = |round: u64| {
+        let numbers = held + round * 100..held + (round + 1) * 100;
+        for number in numbers.clone() {
+            create(&mut bench, number);
+            let until = bench.now.plus(Duration::from_millis(1 + number - numbers.start));
+            leave(&mut bench, number, until);
+        }
+        bench.look();
+        let start = std::time::Instant::now();
+        for number in numbers {
+            bench.pass(MS);
+            assert_eq!(bench.look(), [write_call(number)]);
+            bench.reply(1, Reply::Deleted);
+        }
+        start.elapsed()
+    };
+    (0..5).map(round).min().unwrap()
+}
+
+#[test]
+fn a_key_that_ripens_costs_the_same_however_many_keys_are_held() {
+    let (few, many) = (time_to_ripen(0), time_to_ripen(50_000));
+    // A walk through the ledger takes some thousand times as long.
+    assert!(many < 50 * few, "{few:?} beside none, {many:?} beside 50 000");
 }
