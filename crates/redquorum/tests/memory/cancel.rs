@@ -38,6 +38,16 @@ const FAULTS: [(usize, usize, bool); 7] = [
     (0, 0, true),
 ];
 
+/// Inflicts a fault on five masters that have just been set up.
+fn inflict(masters: &Masters, (taken, silent, apart): (usize, usize, bool)) {
+    (1..=taken).for_each(|number| masters.set(number, "r", "stranger", None));
+    (1..=silent).for_each(|number| masters.stop(number));
+    for number in (1..=5).filter(|_| apart) {
+        // Above the hint, which is the wall clock in microseconds: a lower counter takes that.
+        masters.set(number, "redquorum:fence:r", format!("300000000000000{number}"), None);
+    }
+}
+
 /// Heals the masters, and checks that no key of the lock stays.
 async fn leaves_nothing(masters: &Masters, lock: &Redlock, what: &str) {
     settle().await;
@@ -60,16 +70,11 @@ async fn leaves_nothing(masters: &Masters, lock: &Redlock, what: &str) {
 /// Drops `start(lock)` after 0, 1, 2, … polls, with every fault, until it completes.
 async fn drop_at_every_step<F: IntoFuture>(start: impl Fn(&Redlock) -> F) -> usize {
     let mut dropped = 0;
-    for (taken, silent, apart) in FAULTS {
+    for fault @ (taken, silent, apart) in FAULTS {
         for pause in [Duration::ZERO, MS, 60 * MS] {
             for polls in 0..=MOST {
                 let (masters, lock) = bed(5).await;
-                (1..=taken).for_each(|number| masters.set(number, "r", "stranger", None));
-                (1..=silent).for_each(|number| masters.stop(number));
-                for number in (1..=5).filter(|_| apart) {
-                    let counter = format!("{number}00000000000");
-                    masters.set(number, "redquorum:fence:r", counter, None);
-                }
+                inflict(&masters, fault);
                 let ended = polled(start(&lock), polls, pause).await;
                 let what =
                     format!("{taken} taken, {silent} silent, {apart}, {polls} polls, {pause:?}");
@@ -122,11 +127,12 @@ async fn a_run_that_is_dropped_leaves_no_key() {
 
 #[tokio::test(start_paused = true)]
 async fn a_health_probe_that_is_dropped_leaves_nothing() {
-    drop_at_every_step(|lock| {
+    let start = |lock: &Redlock| {
         let lock = lock.clone();
         async move { lock.health().await }
-    })
-    .await;
+    };
+    let dropped = drop_at_every_step(start).await;
+    assert!(dropped > 20, "{dropped}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,12 +179,42 @@ async fn clean_ups_complete_though_the_shutdown_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_build_that_is_dropped_leaves_the_masters_to_others() {
+    let mut dropped = 0;
     for polls in 0..=MOST {
         let masters = Masters::new(5);
         masters.stop(5);
-        polled(masters.builder().require_quorum(true).build(), polls, MS).await;
+        let ended = polled(masters.builder().require_quorum(true).build(), polls, MS).await;
+        dropped += usize::from(!ended);
         let lock = masters.builder().build().await.unwrap();
         drop(take(&lock, "r").await);
+    }
+    assert!(dropped > 3, "{dropped}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_without_an_effect_would_be_seen() {
+    // What a fenced acquire meets that is not dropped: its outcome, and whether it certifies.
+    for fault in FAULTS {
+        let (masters, lock) = bed(5).await;
+        inflict(&masters, fault);
+        let acquired = lock.acquire("r").wait(300 * MS).fenced().await;
+        let met = match &acquired {
+            Ok(_) => "granted",
+            Err(error) if error.is_taken() => "taken",
+            Err(_) => "no quorum",
+        };
+        let certified = lock.stats().certified;
+        let (taken, silent, apart) = fault;
+        let expected = if taken >= 3 {
+            "taken"
+        } else if silent >= 3 {
+            "no quorum"
+        } else {
+            "granted"
+        };
+        assert_eq!((met, certified), (expected, u64::from(apart)), "{fault:?}");
+        let silences = acquired.as_ref().map_or(0, |lease| 5 - lease.report().in_favour());
+        assert!(silences >= silent || expected != "granted", "{fault:?}: {silences}");
     }
 }
 

@@ -109,6 +109,10 @@ async fn masters_that_come_and_go_under_load_leave_nothing() {
     faults.abort();
     let _ = faults.await;
     (1..=5).for_each(|number| masters.resume(number));
+    // Otherwise there was no load, or no master went.
+    let stats = lock.stats();
+    assert!(stats.acquired >= ENOUGH as u64, "{} leases", stats.acquired);
+    assert!(stats.masters.iter().any(|master| master.connected > 1), "no connection broke");
     lock.shutdown(5 * S).await.unwrap();
     assert_eq!(keys(&masters, 5), 0);
 }
