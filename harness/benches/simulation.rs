@@ -2,11 +2,10 @@
 //! and checked. The benchmark also shows how much virtual time passes.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use redquorum_harness::checker::{Outcome, check};
-use redquorum_harness::history::{Event, History};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::Scenario;
-use redquorum_harness::sim;
+use redquorum_checker::{Outcome, check};
+use redquorum_scenario::Mutant;
+use redquorum_scenario::Scenario;
+use redquorum_scenario::history::{Event, History};
 
 const SCENARIOS: [&str; 2] = [include_str!("contended.toml"), include_str!("busy.toml")];
 
@@ -26,7 +25,8 @@ fn runs(criterion: &mut Criterion) {
 }
 
 fn measure(criterion: &mut Criterion, scenario: &Scenario) {
-    let sample: Vec<History> = (0..20).map(|seed| sim::run(scenario, seed, Mutant::None)).collect();
+    let sample: Vec<History> =
+        (0..20).map(|seed| redquorum_simulator::run(scenario, seed, Mutant::None)).collect();
     let virtual_ms = sample.iter().map(seconds).sum::<f64>() / 20.0 * 1000.0;
     let commands = sample.iter().map(commands).sum::<usize>() / sample.len();
     println!("{}: {virtual_ms:.0} ms of virtual time, {commands} commands", scenario.name);
@@ -39,14 +39,14 @@ fn measure(criterion: &mut Criterion, scenario: &Scenario) {
     group.bench_function("simulated and checked", |bench| {
         bench.iter(|| {
             seed += 1;
-            let verdict = check(&sim::run(scenario, seed, Mutant::None));
+            let verdict = check(&redquorum_simulator::run(scenario, seed, Mutant::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected);
         });
     });
     group.bench_function("simulated", |bench| {
         bench.iter(|| {
             seed += 1;
-            sim::run(scenario, seed, Mutant::None)
+            redquorum_simulator::run(scenario, seed, Mutant::None)
         });
     });
     let history = &sample[0];

@@ -14,16 +14,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use redquorum_harness::checker::{Outcome, check};
-use redquorum_harness::history::History;
-use redquorum_harness::model_check::broken_by;
-use redquorum_harness::mutants::Mutant;
+use redquorum_checker::{Outcome, check};
 use redquorum_harness::real::{Backend, RealBackend, ScenarioRunner, Setup};
-use redquorum_harness::scenario::{Scenario, embedded_runs};
-use redquorum_harness::search::chance::{Search, Through};
-use redquorum_harness::search::plan::Space;
-use redquorum_harness::search::shrink;
-use redquorum_harness::sim;
+use redquorum_model_check::broken_by;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::history::History;
+use redquorum_scenario::{Scenario, embedded_runs};
+use redquorum_search::chance::{Play, Search};
+use redquorum_search::plan::Space;
+use redquorum_search::shrink;
 
 /// The first seed of the search, and the largest number of runs.
 const SEED: u64 = 0;
@@ -73,7 +72,7 @@ fn table() -> Result<bool, String> {
             for seed in 1..=if real { 1 } else { 3 } {
                 let history = match &ground {
                     Some(ground) => played(ground, run, mutant)?,
-                    None => sim::run(run, seed, mutant),
+                    None => redquorum_simulator::run(run, seed, mutant),
                 };
                 let verdict = check(&history);
                 // "Not seen" and "inconclusive" do not count: the checkers must see a violation.
@@ -114,8 +113,8 @@ fn searched() -> Result<bool, String> {
     println!("|---|---|---|---|");
     let (mut all_well, mut longest, mut sizes) = (true, 0, Vec::new());
     let search = |mutant, runs, jobs| {
-        let (space, through) = (Space::INSIDE, Through::Machines);
-        Search { space, seed: SEED, runs, mutant, through, jobs }
+        let (space, play): (_, Play) = (Space::INSIDE, redquorum_simulator::run);
+        Search { space, seed: SEED, runs, mutant, play, jobs }
     };
     // Mutations without effect inside the assumptions belong in the table of scenarios.
     let mutants = Mutant::clients().filter(|mutant| mutant.shows_inside());

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use redquorum_harness::history::{Event, Phase};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::Scenario;
-use redquorum_harness::sim;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::Scenario;
+use redquorum_scenario::history::{Event, Phase};
 
 const SEEDS: u64 = 10;
 const ROUNDS: usize = 10;
@@ -52,7 +51,7 @@ fn scenario(resources: usize, others: usize, think: u64) -> Scenario {
 fn cell(scenario: &Scenario) -> String {
     let (mut took, mut refused) = (Vec::new(), 0);
     for seed in 1..=SEEDS {
-        let history = sim::run(scenario, seed, Mutant::None);
+        let history = redquorum_simulator::run(scenario, seed, Mutant::None);
         let mut asked = BTreeMap::new();
         for record in &history.records {
             match &record.event {

@@ -151,7 +151,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::New { name }) => new::main(&name),
         Some(Command::Doctor(options)) => doctor::main(&options),
         Some(Command::ModelCheck(options)) => model_check::main(&options),
-        Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
+        Some(Command::Schema) => words::say_json(&redquorum_scenario::schema()),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redquorum-chaos", &mut text);

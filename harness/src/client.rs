@@ -1,5 +1,5 @@
-//! The built-in client: a process that implements the [client protocol](crate::client_protocol)
-//! with the library `redquorum`.
+//! The built-in client: a process that implements the [client
+//! protocol](redquorum_scenario::client_protocol) with the library `redquorum`.
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
 //! of any other lock. This file starts the client and reads its input. The submodules have the
@@ -25,7 +25,9 @@ use tokio::sync::mpsc;
 
 use self::output::Output;
 use self::requests::RequestHandler;
-use crate::client_protocol::{Capability, FENCING_COUNTER_TTL, Notice, Options, PROTOCOL};
+use redquorum_scenario::client_protocol::{
+    Capability, FENCING_COUNTER_TTL, Notice, Options, PROTOCOL,
+};
 
 pub(crate) mod limited;
 pub(crate) mod output;

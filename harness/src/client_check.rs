@@ -2,21 +2,19 @@
 //! the driver. A scenario would report the same faults, but less clearly.
 //!
 //! The command starts its own masters and one process of the driver, and checks each part of the
-//! protocol of [`client_protocol`](crate::client_protocol). Each check prints one line: `ok`,
-//! `wrong`, or `skipped` if the driver does not announce the feature.
+//! protocol of [`client_protocol`](redquorum_scenario::client_protocol). Each check prints one
+//! line: `ok`, `wrong`, or `skipped` if the driver does not announce the feature.
 //!
 //! This file has the order of the checks. `peer.rs` has the client protocol with the driver,
 //! bounded against any driver; `keys.rs` the keys on the masters; the other files the checks.
 
-use std::fmt;
 use std::io::Write;
 
 use redquorum_rig::Masters;
 
 use self::keys::Keys;
 use self::peer::{Fault, Peer};
-use crate::client_protocol::{Capability, ClientReply, Op, Options};
-use crate::process::shown;
+use redquorum_scenario::client_protocol::{Capability, ClientReply, Op, Options};
 
 /// Ends a check with a fault of the driver: its output, the expected output, and how to fix it.
 macro_rules! wrong {
@@ -81,14 +79,6 @@ struct Grant {
     reply: ClientReply,
     /// The value of the key on the masters, once a check has read it.
     value: Option<Vec<u8>>,
-}
-
-impl fmt::Display for ClientReply {
-    /// The text of the reply, as a line of the client.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = serde_json::to_string(self).map(|text| shown(&text));
-        f.write_str(&text.unwrap_or("its answer".to_owned()))
-    }
 }
 
 /// The checks in their order, with the features without which they are skipped.

@@ -48,44 +48,19 @@
 //!   is the backend `library`, in virtual time.
 //! - **A seed does not make a run on real masters repeat itself**; it makes the simulation do so.
 
-pub mod checker;
-#[cfg(all(unix, feature = "real"))]
 pub mod cli;
-#[cfg(all(unix, feature = "real"))]
 pub mod client;
-#[cfg(all(unix, feature = "real"))]
 pub mod client_check;
-mod client_machine;
-pub mod client_protocol;
-#[cfg(all(unix, feature = "real"))]
 mod doctor;
-pub mod history;
-pub mod model_check;
+pub mod library;
 pub mod mutants;
-#[cfg(all(unix, feature = "real"))]
 mod mutex;
-pub mod name;
-mod named;
-#[cfg_attr(
-    not(all(unix, feature = "real")),
-    expect(dead_code, unused_imports, reason = "some of it serves only runs on real parts")
-)]
-mod orchestrator;
-#[cfg(all(unix, feature = "real"))]
 pub mod process;
-#[cfg(all(unix, feature = "real"))]
 pub mod real;
-#[cfg(all(unix, feature = "real"))]
 pub mod report;
-pub mod scenario;
-pub mod search;
-pub mod sim;
-#[cfg(all(unix, feature = "real"))]
 pub mod stamp;
-mod units;
-mod wall;
 
 /// Compiles the snippets of the document.
-#[cfg(all(doctest, unix, feature = "real"))]
+#[cfg(doctest)]
 #[doc = include_str!("../../docs/from-redisson.md")]
 struct FromRedisson;

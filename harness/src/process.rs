@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-pub(crate) use self::lines::shown;
 use self::watch::{ENDING, Shared};
 
 mod lines;
@@ -54,7 +53,8 @@ pub struct ReceivedMessage {
 pub enum OutputEvent {
     /// A line, without its end.
     Line(String),
-    /// A line longer than [`LONGEST_LINE`](crate::client_protocol::LONGEST_LINE). It is discarded.
+    /// A line longer than [`LONGEST_LINE`](redquorum_scenario::client_protocol::LONGEST_LINE). It
+    /// is discarded.
     TooLong,
     /// A line that is not UTF-8.
     NotUtf8,

@@ -22,13 +22,12 @@ use clap::ValueEnum;
 use redquorum_rig::{Masters, clocks_supported, containers, find_server};
 
 use self::lateness::Lateness;
-use crate::history::History;
-use crate::mutants::Mutant;
-use crate::name::Name;
-use crate::orchestrator::Input;
 use crate::process::ReceivedMessage;
-use crate::scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
-use crate::sim;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::history::History;
+use redquorum_scenario::name::Name;
+use redquorum_scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
+use redquorum_simulator::orchestrator::Input;
 
 mod clock;
 mod inject;
@@ -247,7 +246,7 @@ impl ScenarioRunner for RealBackend {
         if is_real && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
-        let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
+        let unable = |fault: &redquorum_scenario::Fault| match fault.fault_kind {
             FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
             FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Backend::Library => {
                 Some(NO_OTHER_TIMERS)
@@ -267,8 +266,8 @@ impl ScenarioRunner for RealBackend {
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
-            Backend::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
-            Backend::Library => Ok(sim::run_library(scenario, seed)),
+            Backend::Sim => Ok(redquorum_simulator::run(scenario, seed, Mutant::None)),
+            Backend::Library => Ok(crate::library::run(scenario, seed)),
             _ => run::run(self, scenario, seed, progress),
         }
     }
@@ -297,7 +296,7 @@ fn needs_clocks(scenario: &Scenario) -> bool {
 
 /// Whether the run must know which writes the masters synced: a power loss takes all others.
 fn needs_syncs(scenario: &Scenario) -> bool {
-    let power = |fault: &crate::scenario::Fault| {
+    let power = |fault: &redquorum_scenario::Fault| {
         matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }))
     };
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
-use crate::checker::{Outcome, Verdict};
-use crate::history::History;
-use crate::scenario::Expect;
+use redquorum_checker::{Outcome, Verdict};
+use redquorum_scenario::Expect;
+use redquorum_scenario::history::History;
 
 mod code;
 pub(crate) mod github;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::units::nanos;
+use redquorum_scenario::units::nanos;
 
 /// The current time.
 pub fn now() -> i64 {

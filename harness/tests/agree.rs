@@ -4,12 +4,12 @@
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    use redquorum_harness::checker::{Outcome, check};
-    use redquorum_harness::mutants::Mutant;
+    use redquorum_checker::{Outcome, check};
     use redquorum_harness::real::{Backend, RealBackend, ScenarioRunner, Setup};
-    use redquorum_harness::scenario::embedded_runs;
-    use redquorum_harness::sim;
     use redquorum_rig::trials::{run, thrice, with_masters};
+    use redquorum_scenario::Mutant;
+    use redquorum_scenario::embedded_runs;
+    use redquorum_simulator;
 
     let mut cases = Vec::new();
     for run in embedded_runs().chain(found()) {
@@ -23,7 +23,7 @@ fn main() -> std::process::ExitCode {
                 println!("{}: only in virtual time: {why}", run.name);
                 return;
             }
-            let virtual_ = check(&sim::run(&run, 1, Mutant::None));
+            let virtual_ = check(&redquorum_simulator::run(&run, 1, Mutant::None));
             assert_eq!(virtual_.outcome, Outcome::AsExpected, "{:?}", virtual_.differences);
             thrice(|| {
                 let real = check(&backend.run(&run, 1, &mut |_| {}).unwrap());
@@ -43,14 +43,13 @@ fn main() -> std::process::ExitCode {
 
 /// The results of an exhaustive search: the smallest schedule of each class of failures.
 #[cfg(unix)]
-fn found() -> Vec<redquorum_harness::scenario::Scenario> {
+fn found() -> Vec<redquorum_scenario::Scenario> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/found");
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let read = |file: std::path::PathBuf| {
         let text = std::fs::read_to_string(&file).unwrap();
-        let mut run =
-            redquorum_harness::scenario::read(&file.file_name().unwrap().to_string_lossy(), &text)
-                .unwrap_or_else(|problems| panic!("{problems}"));
+        let mut run = redquorum_scenario::read(&file.file_name().unwrap().to_string_lossy(), &text)
+            .unwrap_or_else(|problems| panic!("{problems}"));
         run.name = format!("found/{}", run.name);
         run
     };

@@ -3,10 +3,9 @@
 
 use std::alloc::System;
 
-use redquorum_harness::checker::{Outcome, check};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::{Scenario, embedded_runs};
-use redquorum_harness::sim;
+use redquorum_checker::{Outcome, check};
+use redquorum_scenario::Mutant;
+use redquorum_scenario::{Scenario, embedded_runs};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -18,7 +17,7 @@ fn left(scenarios: &[Scenario], rounds: u64) -> (usize, usize) {
     let region = Region::new(HEAP);
     for seed in 0..rounds {
         for scenario in scenarios {
-            let verdict = check(&sim::run(scenario, seed, Mutant::None));
+            let verdict = check(&redquorum_simulator::run(scenario, seed, Mutant::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected, "{}", scenario.name);
         }
     }
@@ -40,7 +39,7 @@ fn memory_does_not_grow_with_the_number_of_runs() {
 
     // The counter would show bytes that a run keeps.
     let region = Region::new(HEAP);
-    let history = sim::run(&scenarios[0], 1, Mutant::None);
+    let history = redquorum_simulator::run(&scenarios[0], 1, Mutant::None);
     assert!(region.change().bytes_allocated > region.change().bytes_deallocated);
     drop(history);
 }

@@ -4,7 +4,9 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::quorum::MAX_NODES;
-use crate::wire::MAX_CLIENT_NAME;
+
+/// The longest name of a connection, in bytes.
+pub(crate) const MAX_CLIENT_NAME: usize = 128;
 
 /// The longest TTL: a day. To hold a lock longer, extend the lease.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);

@@ -20,8 +20,8 @@ pub use command::{Command, Expect, KeyEffect};
 pub use errors::{ErrorKind, KNOWN_VERSIONS, KnownError, known_errors};
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
 pub use hello::{
-    CLIENT_NAME, Greeting, Handshake, Hello, MAX_CLIENT_NAME, Unfit, is_client_name, is_sentinel,
-    run_id, was_no_replica,
+    CLIENT_NAME, Greeting, Handshake, Hello, Unfit, is_client_name, is_sentinel, run_id,
+    was_no_replica,
 };
 pub use reply::{marker, readable};
 pub use scripts::{

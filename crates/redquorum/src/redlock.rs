@@ -147,8 +147,8 @@ impl Redlock {
     ///   Work in [`Acquire::run`] or [`Lease::run`](crate::Lease::run) goes on until then, and the
     ///   watchdog extends the lease no more.
     /// * A master that is down or hangs cannot delete keys: `shutdown` waits until they have
-    ///   expired. It does not wait for keys that a lock delay keeps. The longest TTL, lock delay and
-    ///   node timeout together are long enough for `timeout`.
+    ///   expired. It does not wait for keys that a lock delay keeps. The longest TTL, lock delay
+    ///   and node timeout together are long enough for `timeout`.
     /// * Exception: a stopped master may execute an old `SET` in its sockets when it resumes. The
     ///   key that this creates lives for up to its TTL.
     ///

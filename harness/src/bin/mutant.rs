@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use redquorum_harness::mutants::Mutant;
+use redquorum_scenario::Mutant;
 
 const USAGE: u8 = 64;
 

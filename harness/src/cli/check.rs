@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::words::{Shape, complain, say, say_json, unwritten};
-use crate::checker::{self, Verdict};
-use crate::history::History;
 use crate::report::{self, Code, Ended, Entry, Session, Tally, human, shell_word};
+use redquorum_checker::{self, Verdict};
+use redquorum_scenario::history::History;
 
 /// The run to check.
 #[derive(Debug, Args)]
@@ -40,10 +40,12 @@ pub(super) fn main(options: &CheckOptions) -> Result<Code, Code> {
         complain(Code::Usage, &format!("{path} is no history: {why}"), fix)
     })?;
     // The history may come from any program, so a panic of the checkers must not end this one.
-    let verdict = catch_unwind(AssertUnwindSafe(|| checker::check(&history))).map_err(|_| {
-        let wrong = format!("the checker failed on {path} (`{}`)", history.header.scenario.name);
-        complain(Code::Internal, &wrong, "please report it with the file")
-    })?;
+    let verdict =
+        catch_unwind(AssertUnwindSafe(|| redquorum_checker::check(&history))).map_err(|_| {
+            let wrong =
+                format!("the checker failed on {path} (`{}`)", history.header.scenario.name);
+            complain(Code::Internal, &wrong, "please report it with the file")
+        })?;
     let mut tally = Tally::default();
     tally.count(verdict.outcome);
     let printed = match options.format {

@@ -10,7 +10,7 @@ use clap::Args;
 use super::commands;
 use super::words::complain;
 use crate::report::{Code, colourful, github};
-use crate::scenario::{self, Problems, Scenario, near};
+use redquorum_scenario::{self, Problems, Scenario, near};
 
 /// The scenarios to run.
 #[derive(Clone, Debug, Default, Args)]
@@ -46,7 +46,7 @@ impl Selection {
     pub fn runs(&self) -> Result<Vec<Chosen>, Code> {
         let mut read = Reader::default();
         if self.paths.is_empty() {
-            for (name, text) in scenario::embedded() {
+            for (name, text) in redquorum_scenario::embedded() {
                 read.text(&format!("{name}.toml"), text, None);
             }
         }
@@ -66,7 +66,7 @@ impl Selection {
             for run in scenario.runs() {
                 let is_named = |name: &&str| *name == scenario.name || *name == run.name;
                 if file.is_some() || self.paths.is_empty() || names.iter().any(is_named) {
-                    let line = scenario::line_of(text, &run.name);
+                    let line = redquorum_scenario::line_of(text, &run.name);
                     all.push(Chosen { run, file: file.clone(), line });
                 }
             }
@@ -149,9 +149,9 @@ impl Reader {
     /// Selects one of the scenarios that come with the program, by name.
     fn name(&mut self, path: &Path) {
         let name = path.to_str().unwrap_or_default();
-        let all = || scenario::embedded().map(|(name, _)| name);
+        let all = || redquorum_scenario::embedded().map(|(name, _)| name);
         let (base, variant) = name.split_once('/').unwrap_or((name, ""));
-        if let Some((_, text)) = scenario::embedded().find(|(known, _)| *known == base) {
+        if let Some((_, text)) = redquorum_scenario::embedded().find(|(known, _)| *known == base) {
             let before = self.files.len();
             self.text(&format!("{base}.toml"), text, None);
             let Some(file) = self.files.get(before) else { return };
@@ -184,7 +184,7 @@ impl Reader {
             // A file that is named twice, for example with two of its variants, is read once.
             return;
         }
-        let scenario = match scenario::read(name, text) {
+        let scenario = match redquorum_scenario::read(name, text) {
             Ok(scenario) => scenario,
             Err(problems) => {
                 self.wrong = true;

@@ -8,9 +8,9 @@ use clap::Args;
 use redquorum_protocol::{Drift, Fingerprint, Guard, MAX_NODES};
 
 use super::words::{Shape, complain, say, say_json, time, unwritten};
-use crate::checker::named as masters;
 use crate::doctor::{Address, Diagnosis, ExamineOptions, Finding, Level, examine};
 use crate::report::{self, Code};
+use redquorum_checker::named as masters;
 
 pub(super) const HELP: &str = "\
 It acquires, extends and releases a lock of its own on each master, redquorum:doctor:…, and leaves

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Selection;
 use super::words::{Shape, say, say_json};
 use crate::report::Code;
-use crate::scenario::{Cause, Property, Wanted};
+use redquorum_scenario::{Cause, Property, Wanted};
 
 /// What to list.
 #[derive(Debug, Args)]

@@ -7,11 +7,11 @@ use std::time::Instant;
 use clap::{Args, Subcommand};
 
 use super::words::{complain, say};
-use crate::model_check::fencing;
-use crate::model_check::machines::{self, Scope};
-use crate::model_check::{Counterexample, Explored};
-use crate::mutants::Mutant;
 use crate::report::Code;
+use redquorum_model_check::fencing;
+use redquorum_model_check::machines::{self, Scope};
+use redquorum_model_check::{Counterexample, Explored};
+use redquorum_scenario::Mutant;
 
 /// The largest number of states of one run.
 const MOST: usize = 40_000_000;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::words::{complain, say};
 use crate::report::Code;
-use crate::scenario::is_name_char;
+use redquorum_scenario::is_name_char;
 
 pub(super) fn main(name: &str) -> Result<Code, Code> {
     if name.is_empty() || !name.chars().all(is_name_char) {

@@ -7,13 +7,12 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::run::listen;
 use super::words::{Shape, time, unwritten, usual_folder};
-use crate::mutants::Mutant;
 use crate::report::{Code, Out};
-use crate::search::chance::Through;
+use redquorum_scenario::Mutant;
 
 mod chance;
 mod exhaustive;
@@ -22,6 +21,17 @@ mod output;
 
 /// Each of this many seeds is short enough to type.
 const SEEDS: u64 = u32::MAX as u64;
+
+/// The client processes of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Through {
+    /// The shipped machines, or mutants of them.
+    #[default]
+    Machines,
+    /// The library itself, in virtual time. The futures of some requests are dropped at random
+    /// polls.
+    Library,
+}
 
 /// What to search, where, and for how long.
 #[derive(Debug, Args)]

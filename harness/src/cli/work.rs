@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use super::words::program;
 use super::{Chosen, ScenarioRunner};
-use crate::checker::{self, Observed, Outcome, Verdict};
-use crate::history::History;
 use crate::real::{self, Failure};
 use crate::report::{Ended, Entry, Out, Reports, Tally, shell_word};
-use crate::scenario::{Property, Scenario, Wanted};
+use redquorum_checker::{self, Observed, Outcome, Verdict};
+use redquorum_scenario::history::History;
+use redquorum_scenario::{Property, Scenario, Wanted};
 
 /// How often a run is repeated at most because this machine was slow.
 const REPEATS: usize = 2;
@@ -48,7 +48,7 @@ impl Default for Plan {
             twice: false,
             fail_fast: false,
             again: String::new(),
-            check: checker::check,
+            check: redquorum_checker::check,
             interrupted: real::interrupted,
         }
     }

@@ -7,9 +7,9 @@ use std::process::exit;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::client_protocol::{ClientLine, ClientReply, FailureReason, Notice};
 use crate::stamp;
-use crate::units::nanos;
+use redquorum_scenario::client_protocol::{ClientLine, ClientReply, FailureReason, Notice};
+use redquorum_scenario::units::nanos;
 
 /// The writer of messages to the harness.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::limited::limited;
 use super::output::Output;
-use crate::client_protocol::{ClientReply, FailureReason, Notice};
-use crate::name::Name;
 use crate::stamp;
+use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Notice};
+use redquorum_scenario::name::Name;
 
 /// How often the task polls the deadline of a lease. It polls while the watchdog extends the lease,
 /// and after a re-entry was given up, since its round may go on. The library does not report an

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::limited::{ChoosePolls, limited};
 use super::output::Output;
 use super::owner::{self, Order};
-use crate::client_protocol::{ClientReply, FailureReason, Op, Request};
 use crate::mutex::unpoisoned;
-use crate::name::Name;
+use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Op, Request};
+use redquorum_scenario::name::Name;
 
 /// The requests in flight, and the leases.
 pub(crate) struct RequestHandler {

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use crate::client_protocol::{NODES_VARIABLE, OPTIONS_VARIABLE, Options};
+use redquorum_scenario::client_protocol::{NODES_VARIABLE, OPTIONS_VARIABLE, Options};
 
 /// The URLs of the masters, and the options of the lock.
 ///

@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 
 use super::owner::{self, Order};
 use super::requests::{Entry, RequestHandler, why};
-use crate::client_protocol::{ClientReply, Each, FailureReason};
 use crate::mutex::unpoisoned;
-use crate::name::Name;
+use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason};
+use redquorum_scenario::name::Name;
 
 impl RequestHandler {
     pub(super) fn acquire_all(

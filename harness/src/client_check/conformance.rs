@@ -4,8 +4,9 @@
 use std::time::{Duration, Instant};
 
 use super::peer::{ANSWER, Fault};
-use super::{CheckResult, OPTIONS, Session, acquire_op, fine, shown, step_op};
-use crate::client_protocol::{Capability, FailureReason, Op, PROTOCOL};
+use super::{CheckResult, OPTIONS, Session, acquire_op, fine, step_op};
+use redquorum_scenario::client_protocol::shown;
+use redquorum_scenario::client_protocol::{Capability, FailureReason, Op, PROTOCOL};
 
 /// The time limit for a reply that needs no master. A scenario needs it sooner; the rest is for
 /// busy machines.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::peer::{Fault, Peer, PendingRequest};
 use super::{CheckResult, OPTIONS, Session, fine};
-use crate::client_protocol::{Op, Options};
+use redquorum_scenario::client_protocol::{Op, Options};
 
 const RESOURCE: &str = "check-fair";
 const PROCESSES: usize = 3;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::peer::Fault;
 use super::{CheckResult, Grant, OPTIONS, Session, acquire_op, fine, no_lease, step_op};
-use crate::client_protocol::{Capability, FailureReason};
-use crate::history::text_of;
-use crate::process::shown;
+use redquorum_scenario::client_protocol::shown;
+use redquorum_scenario::client_protocol::{Capability, FailureReason};
+use redquorum_scenario::history::text_of;
 
 pub(super) fn acquire(session: &mut Session) -> CheckResult {
     let grant = session.acquire("check", OPTIONS.ttl_ms)?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::peer::Fault;
 use super::{CheckResult, OPTIONS, Session, cannot, fine, no_lease, step_op};
-use crate::client_protocol::{Capability, ClientReply, FailureReason, Notice, Op};
 use crate::stamp;
+use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Notice, Op};
 
 /// How late a driver may report a loss on a busy machine.
 const LATE: Duration = Duration::from_millis(500);

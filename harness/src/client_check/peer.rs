@@ -6,11 +6,12 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use crate::client_protocol::{
+use crate::process::{ClientProcess, OutputEvent, ReceivedMessage};
+use crate::stamp;
+use redquorum_scenario::client_protocol::shown;
+use redquorum_scenario::client_protocol::{
     ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request,
 };
-use crate::process::{ClientProcess, OutputEvent, ReceivedMessage, shown};
-use crate::stamp;
 
 /// How long a reply may take that has to wait only for masters.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);

@@ -14,13 +14,16 @@ use redquorum_protocol::wire::{Command, MAX_REPLY, is_out_of_band, parse, woken}
 use redquorum_protocol::{Backoff, Cause, Reply, Rng, TOKEN_LEN, Time, Token};
 use redquorum_redis_model::Value;
 
-use super::mutant::Mutant;
 use super::wires::{Event, Wire, dial, send_again};
 use crate::client::output::Output;
 use crate::client::settings;
-use crate::client_machine::{Clocks, InputContext, Process, ProcessEffect, ProcessEvent};
-use crate::client_protocol::{Capability, Notice, PROTOCOL};
 use crate::stamp;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::client_protocol::{Capability, Notice, PROTOCOL};
+use redquorum_simulator::client_machine::{
+    Clocks, InputContext, Process, ProcessEffect, ProcessEvent,
+};
+use redquorum_simulator::mutants;
 
 /// Timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -171,7 +174,7 @@ impl Shell {
 
     fn write(&mut self, node: usize, epoch: u64, command: &Command) {
         let mut bytes = Vec::new();
-        self.mutant.request(command.clone()).encode(&mut bytes);
+        mutants::request(self.mutant, command.clone()).encode(&mut bytes);
         if self.mutant == Mutant::SendsAgain
             && matches!(command, Command::Set { .. } | Command::Guarded { .. })
         {

@@ -4,7 +4,7 @@
 use std::io::{BufRead, BufReader, Read};
 
 use super::OutputEvent;
-use crate::client_protocol::LONGEST_LINE;
+use redquorum_scenario::client_protocol::LONGEST_LINE;
 
 pub(super) struct Lines<R> {
     from: BufReader<R>,
@@ -37,17 +37,6 @@ impl<R: Read> Lines<R> {
         }
         Some(String::from_utf8(line).map_or(OutputEvent::NotUtf8, OutputEvent::Line))
     }
-}
-
-/// A client's output in a form that is safe to show: bounded, without control characters.
-pub(crate) fn shown(text: &str) -> String {
-    const LONGEST: usize = 300;
-    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut short: String = clean.take(LONGEST).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
-    }
-    short
 }
 
 #[cfg(test)]

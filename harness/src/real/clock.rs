@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::history::Ns;
 use crate::stamp;
-use crate::units::nanos;
+use redquorum_scenario::history::Ns;
+use redquorum_scenario::units::nanos;
 
 /// Later than the end of any run.
 const FAR: Duration = Duration::from_secs(3600);

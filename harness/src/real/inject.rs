@@ -20,13 +20,13 @@ use super::Signal;
 use super::clock::RunClock;
 use super::keys;
 use super::wire::Scripts;
-use crate::history::{LeftKey, Window, text_of};
 use crate::mutex::unpoisoned;
-use crate::name::Name;
-use crate::orchestrator::{Input, Order};
 use crate::process::ClientProcess;
-use crate::scenario::{ClientFault, FaultKind, NodeFault, Scenario};
-use crate::wall::WallClock;
+use redquorum_scenario::history::{LeftKey, Window, text_of};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::wall::WallClock;
+use redquorum_scenario::{ClientFault, FaultKind, NodeFault, Scenario};
+use redquorum_simulator::orchestrator::{Input, Order};
 
 mod clocks;
 mod forgets;

@@ -2,10 +2,11 @@
 //! the run, and violations of the client protocol are reported.
 
 use super::run::Run;
-use crate::client_protocol::{ClientLine, ClientReply};
-use crate::name::Name;
-use crate::orchestrator::Input;
-use crate::process::{OutputEvent, shown};
+use crate::process::OutputEvent;
+use redquorum_scenario::client_protocol::shown;
+use redquorum_scenario::client_protocol::{ClientLine, ClientReply};
+use redquorum_scenario::name::Name;
+use redquorum_simulator::orchestrator::Input;
 
 impl Run {
     /// Converts a message of a client process to an input for the orchestrator.

@@ -19,12 +19,12 @@ use super::inject::{Gates, Injector, Processes};
 use super::tap::Tap;
 use super::wire::Scripts;
 use super::{Failure, GLANCE, RealBackend, ScenarioRunner, Signal, interrupted, start};
-use crate::client_protocol::{Capability, Request};
-use crate::history::{Header, History, Phase, Record};
 use crate::mutex::unpoisoned;
-use crate::name::Name;
-use crate::orchestrator::{Input, Orchestrator, Order};
-use crate::scenario::Scenario;
+use redquorum_scenario::Scenario;
+use redquorum_scenario::client_protocol::{Capability, Request};
+use redquorum_scenario::history::{Header, History, Phase, Record};
+use redquorum_scenario::name::Name;
+use redquorum_simulator::orchestrator::{Input, Orchestrator, Order};
 
 /// See the [module](self).
 pub(super) fn run(

@@ -13,14 +13,14 @@ use redquorum_rig::{Clock, Masters, RigError};
 
 use super::inject::Processes;
 use super::{Failure, GLANCE, RealBackend, Signal, interrupted};
-use crate::client_protocol::{
-    Capability, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL,
-};
 use crate::mutex::unpoisoned;
-use crate::name::Name;
-use crate::orchestrator::processes_of;
-use crate::process::{ClientProcess, OutputEvent, shown};
-use crate::scenario::{ClientFault, Fault, FaultKind, Scenario};
+use crate::process::{ClientProcess, OutputEvent};
+use redquorum_scenario::client_protocol::{
+    Capability, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, shown,
+};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::{ClientFault, Fault, FaultKind, Scenario};
+use redquorum_simulator::orchestrator::processes_of;
 
 /// Timeout for a client to become ready.
 pub(super) const READY: Duration = Duration::from_secs(10);

@@ -9,10 +9,10 @@ use redquorum_rig::network::{self, Traffic, TrafficEvent};
 
 use super::clock::RunClock;
 use super::wire::{Scripts, outcome};
-use crate::history::{Act, Event, Outcome};
-use crate::name::Name;
-use crate::orchestrator::Input;
-use crate::scenario::{Class, Side};
+use redquorum_scenario::history::{Act, Event, Outcome};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::{Class, Side};
+use redquorum_simulator::orchestrator::Input;
 
 /// Commands whose outcome is still open. Reports nothing before the run has begun.
 pub(super) struct Tap {

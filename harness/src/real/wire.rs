@@ -14,9 +14,9 @@ use redquorum_protocol::wire;
 use redquorum_redis_model::{Request, ScriptMutant};
 use redquorum_rig::RespValue;
 
-use crate::history::{Act, Outcome, text_of};
 use crate::mutex::unpoisoned;
-use crate::scenario::Class;
+use redquorum_scenario::Class;
+use redquorum_scenario::history::{Act, Outcome, text_of};
 
 /// The scripts that were seen, by their SHA-1.
 #[derive(Debug, Default)]
@@ -222,7 +222,7 @@ mod tests {
     use redquorum_protocol::{Fence, Key, Position, Token, Waiter, WaiterId, WakeUp};
 
     use super::*;
-    use crate::name::Name;
+    use redquorum_scenario::name::Name;
 
     fn words(text: &str) -> Vec<Vec<u8>> {
         text.split(' ').map(|word| word.as_bytes().to_vec()).collect()

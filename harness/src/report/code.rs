@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::checker::Outcome;
+use redquorum_checker::Outcome;
 
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:

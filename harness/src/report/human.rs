@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::words::label;
 use super::{Ended, Entry, Session, Tally, matrix, timeline, totals};
-use crate::checker::{Observed, Outcome, Verdict, Violation};
-use crate::history::History;
-use crate::scenario::{Expect, Property, Wanted};
+use redquorum_checker::{Observed, Outcome, Verdict, Violation};
+use redquorum_scenario::history::History;
+use redquorum_scenario::{Expect, Property, Wanted};
 
 const GREEN: &str = "\x1b[32m";
 const RED: &str = "\x1b[31m";

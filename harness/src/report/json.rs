@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Entry, Session};
-use crate::checker::{Measures, Observed, Violation};
-use crate::scenario::{Cause, Property, Wanted};
+use redquorum_checker::{Measures, Observed, Violation};
+use redquorum_scenario::{Cause, Property, Wanted};
 
 /// The version of the format.
 const SCHEMA: u32 = 1;

@@ -5,7 +5,7 @@ use std::io;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Ended, Entry, Session, human};
-use crate::checker::Outcome;
+use redquorum_checker::Outcome;
 
 const NAME: &str = "redquorum-chaos";
 

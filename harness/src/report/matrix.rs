@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use super::words::label;
 use super::{Ended, Entry};
-use crate::checker::Observed;
-use crate::scenario::{Cause, Property, Wanted};
+use redquorum_checker::Observed;
+use redquorum_scenario::{Cause, Property, Wanted};
 
 /// A line for each property and cause of violations that the scenarios did not expect. Empty if
 /// there is none.
@@ -59,8 +59,8 @@ fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::{Outcome, Verdict, Violation};
-    use crate::scenario::Expect;
+    use redquorum_checker::{Outcome, Verdict, Violation};
+    use redquorum_scenario::Expect;
 
     fn entry(name: &str, expect: Expect, findings: Vec<Violation>) -> Entry {
         let verdict = Verdict {
@@ -69,7 +69,7 @@ mod tests {
             differences: Vec::new(),
             findings,
             because: Vec::new(),
-            measures: crate::checker::Measures::default(),
+            measures: redquorum_checker::Measures::default(),
         };
         Entry { expect, ..Entry::of(name, Ended::Checked(Box::new(verdict))) }
     }

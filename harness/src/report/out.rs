@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::history::History;
+use redquorum_scenario::history::History;
 
 /// The folder of results.
 #[derive(Clone, Debug)]
@@ -81,7 +81,6 @@ impl Out {
 }
 
 /// Claims the folder for this run. The system ends the claim with the process, however that ends.
-#[cfg(all(unix, feature = "real"))]
 fn claim(folder: &Path) -> io::Result<Option<File>> {
     use rustix::fs::{FlockOperation, flock};
     use rustix::io::Errno;
@@ -95,10 +94,4 @@ fn claim(folder: &Path) -> io::Result<Option<File>> {
         // Some file systems of a network have no locks.
         Err(_) => Ok(None),
     }
-}
-
-#[cfg(not(all(unix, feature = "real")))]
-#[expect(clippy::unnecessary_wraps, reason = "the signature of the other one")]
-const fn claim(_folder: &Path) -> io::Result<Option<File>> {
-    Ok(None)
 }

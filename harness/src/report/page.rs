@@ -13,9 +13,9 @@ use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 
 use super::{Ended, Entry, ResultFile, Session, totals};
-use crate::checker::Outcome;
-use crate::history::History;
-use crate::scenario::Property;
+use redquorum_checker::Outcome;
+use redquorum_scenario::Property;
+use redquorum_scenario::history::History;
 
 mod chart;
 mod clients;

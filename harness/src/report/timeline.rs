@@ -1,7 +1,7 @@
 //! A run as a few lines of text: the faults, and when each client believed that it held a lease.
 
-use crate::checker::{Case, Observed, Verdict, prepare};
-use crate::history::{History, Ns, Window};
+use redquorum_checker::{Case, Observed, Verdict, prepare};
+use redquorum_scenario::history::{History, Ns, Window};
 
 /// The characters from the first event to the last one.
 const WIDTH: usize = 64;
@@ -104,7 +104,7 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checker::{self, notation};
+    use redquorum_checker::{self, notation};
 
     #[test]
     fn holds_gaps_faults_and_violations_have_their_places() {
@@ -116,7 +116,7 @@ mod tests {
             320 c2 gets t2 on 23 until 480; 640 phase end",
         );
         let history = run.history();
-        let rows = rows(&history, &checker::check(&history));
+        let rows = rows(&history, &redquorum_checker::check(&history));
         let at = |name: &str| {
             let row = rows.iter().find(|row| row.starts_with(name)).unwrap();
             row.split_once('|').unwrap().1.chars().collect::<Vec<_>>()

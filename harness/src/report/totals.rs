@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Ended, Entry};
-use crate::checker::Outcome;
+use redquorum_checker::Outcome;
 
 /// `130 scenarios must hold: 130 do. 58 must break: 58 did, for the named cause.` Runs that were
 /// skipped, or that have no verdict, follow at the end.

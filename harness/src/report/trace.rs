@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::page::line;
-use crate::checker::{Case, prepare};
-use crate::history::{History, Ns, Window};
+use redquorum_checker::{Case, prepare};
+use redquorum_scenario::history::{History, Ns, Window};
 
 struct Trace {
     /// Where bars without an end stop: the last record of the run.

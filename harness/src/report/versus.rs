@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 
 use super::human::observed;
 use super::{Ended, Entry};
-use crate::checker::Observed;
-use crate::scenario::{Cause, Property};
+use redquorum_checker::Observed;
+use redquorum_scenario::{Cause, Property};
 
 /// The part of a verdict that is compared.
 type Verdict<'a> = (&'a BTreeMap<Property, Observed>, &'a [Cause]);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-use crate::scenario::Cause;
+use redquorum_scenario::Cause;
 
 /// A cause in the output. In a scenario file, `bug` is clear; here, the text names the lock.
 pub(super) const fn label(cause: Cause) -> &'static str {

@@ -233,7 +233,7 @@ fn check_refuses_files_that_are_no_history() {
         let (code, _, stderr) = check(bytes);
         assert!(code == 64 && stderr.contains(part), "{stderr}");
     }
-    let scenario = redquorum_harness::scenario::read("good.toml", &text("good")).unwrap();
+    let scenario = redquorum_scenario::read("good.toml", &text("good")).unwrap();
     let mut bytes = Vec::new();
     history(&scenario, 1).write(&mut bytes).unwrap();
     bytes.extend_from_slice(b"{\"ns\":0}\n");

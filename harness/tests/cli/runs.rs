@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redquorum_harness::cli::run_all;
 use redquorum_harness::report::{Code, Format, ResultFile};
-use redquorum_harness::scenario::Expect;
+use redquorum_scenario::Expect;
 
 use crate::support::{self, Fake, chosen, folder, plan, play, reports};
 

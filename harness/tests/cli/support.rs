@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum_harness::checker::{Measures, Observed, Outcome, Verdict, Violation};
+use redquorum_checker::{Measures, Observed, Outcome, Verdict, Violation};
 use redquorum_harness::cli::{Chosen, Plan, ScenarioRunner, Selection, run_all};
-use redquorum_harness::history::{Event, Header, History, Phase, Record};
 use redquorum_harness::real::Failure;
 use redquorum_harness::report::{Format, Out, Reports, Session, Tally};
-use redquorum_harness::scenario::{Cause, Property, Scenario};
+use redquorum_scenario::history::{Event, Header, History, Phase, Record};
+use redquorum_scenario::{Cause, Property, Scenario};
 
 #[path = "../support/folder.rs"]
 mod folder;

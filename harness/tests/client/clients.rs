@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redquorum_harness::client_protocol::{FailureReason, Notice, Op};
 use redquorum_harness::stamp;
 use redquorum_rig::Masters;
 use redquorum_rig::trials::{Case, eventually};
+use redquorum_scenario::client_protocol::{FailureReason, Notice, Op};
 
 use crate::protocol::{BUILT_IN, Client, SOON, acquire, await_having, having, mutant_command};
 

@@ -1,9 +1,9 @@
 //! The mutants as processes on real masters: the conformance check accepts the honest one, and all
 //! of them work while nothing fails. `tests/suite` shows that each is caught.
 
-use redquorum_harness::mutants::Mutant;
 use redquorum_rig::Masters;
 use redquorum_rig::trials::Case;
+use redquorum_scenario::Mutant;
 
 use crate::protocol::{Client, await_having, mutant_command};
 

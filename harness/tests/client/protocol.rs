@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use redquorum_harness::client_protocol::{
-    ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Request,
-};
 use redquorum_harness::process::{ClientProcess, OutputEvent, ReceivedMessage};
 use redquorum_rig::{Masters, RespValue, trials::eventually};
+use redquorum_scenario::client_protocol::{
+    ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Request,
+};
 
 /// A limit that allows for a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(30);

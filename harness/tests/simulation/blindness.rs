@@ -2,9 +2,8 @@
 //! is needed, and no checker sees a violation that is not there. `tests/agree.rs` shows that real
 //! masters give the same verdicts, and `tests/suite/program.rs` leaves out one fault there.
 
-use redquorum_harness::checker::{Outcome, check};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::sim;
+use redquorum_checker::{Outcome, check};
+use redquorum_scenario::Mutant;
 
 use crate::support::runs;
 
@@ -15,7 +14,7 @@ fn no_violation_is_seen_without_its_fault() {
         for fault in 0..run.faults.len() {
             let mut without = run.clone();
             without.faults.remove(fault);
-            let verdict = check(&sim::run(&without, 1, Mutant::None));
+            let verdict = check(&redquorum_simulator::run(&without, 1, Mutant::None));
             let lines = &verdict.differences;
             assert_eq!(verdict.outcome, Outcome::NotSeen, "{}, fault {fault}: {lines:?}", run.name);
             left_out += 1;

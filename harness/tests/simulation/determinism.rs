@@ -1,15 +1,16 @@
 //! A seed determines a run, and each part of a run has random streams of its own.
 
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::Scenario;
-use redquorum_harness::sim;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::Scenario;
 
 use crate::support::{of_client, runs, scenario};
 
 #[test]
 fn the_hash_of_a_trace_is_the_seeds() {
     for run in runs() {
-        let hash = |seed| sim::trace_hash(&sim::run(&run, seed, Mutant::None));
+        let hash = |seed| {
+            redquorum_simulator::trace_hash(&redquorum_simulator::run(&run, seed, Mutant::None))
+        };
         for seed in [0, 1, u64::MAX] {
             assert_eq!(hash(seed), hash(seed), "{} with seed {seed}", run.name);
         }
@@ -53,7 +54,7 @@ const FAULTS: [&str; 12] = [
 
 /// The events of the second client, without those after the healing.
 fn undisturbed(scenario: &Scenario) -> Vec<String> {
-    let history = sim::run(scenario, 7, Mutant::None);
+    let history = redquorum_simulator::run(scenario, 7, Mutant::None);
     let mut lines = of_client(&history, "c2");
     let last = lines.iter().rposition(|line| line.contains("\"register\":\"S\"")).unwrap();
     lines.truncate(last + 1);

@@ -1,13 +1,12 @@
 //! The library itself in virtual time: it does what the shipped machines do, a seed repeats it, and
 //! drops of its futures break nothing.
 
-use redquorum_harness::checker::{Outcome, check};
-use redquorum_harness::client_protocol::FailureReason;
-use redquorum_harness::history::{Event, History};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::search::chance::{Search, Through};
-use redquorum_harness::search::plan::Space;
-use redquorum_harness::sim;
+use redquorum_checker::{Outcome, check};
+use redquorum_scenario::Mutant;
+use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::history::{Event, History};
+use redquorum_search::chance::Search;
+use redquorum_search::plan::Space;
 
 use crate::support::named;
 
@@ -19,12 +18,20 @@ const NAMES: [&str; 5] =
 fn scenarios_come_out_as_expected_and_a_seed_repeats_them() {
     for name in NAMES {
         let run = named(name);
-        let history = sim::run_library(&run, 1);
+        let history = redquorum_harness::library::run(&run, 1);
         let verdict = check(&history);
         assert_eq!(verdict.outcome, Outcome::AsExpected, "{name}: {:?}", verdict.differences);
-        let hash = sim::trace_hash(&history);
-        assert_eq!(hash, sim::trace_hash(&sim::run_library(&run, 1)), "{name}");
-        assert_ne!(hash, sim::trace_hash(&sim::run_library(&run, 2)), "{name}");
+        let hash = redquorum_simulator::trace_hash(&history);
+        assert_eq!(
+            hash,
+            redquorum_simulator::trace_hash(&redquorum_harness::library::run(&run, 1)),
+            "{name}"
+        );
+        assert_ne!(
+            hash,
+            redquorum_simulator::trace_hash(&redquorum_harness::library::run(&run, 2)),
+            "{name}"
+        );
     }
 }
 
@@ -38,7 +45,7 @@ fn futures_that_are_dropped_at_random_polls_break_nothing() {
             seed,
             runs,
             mutant: Mutant::None,
-            through: Through::Library,
+            play: |scenario, seed, _| redquorum_harness::library::run_with_drops(scenario, seed),
             jobs: 1,
         };
         assert_eq!(search.first(), None);
@@ -54,6 +61,6 @@ fn drops_at_random_polls_happen_and_only_when_asked_for() {
         };
         history.records.iter().any(|record| is(&record.event))
     };
-    assert!((0..10).all(|seed| !cancelled(&sim::run_library(&run, seed))));
-    assert!((0..10).any(|seed| cancelled(&sim::run_library_with_drops(&run, seed))));
+    assert!((0..10).all(|seed| !cancelled(&redquorum_harness::library::run(&run, seed))));
+    assert!((0..10).any(|seed| cancelled(&redquorum_harness::library::run_with_drops(&run, seed))));
 }

@@ -3,7 +3,6 @@
 
 mod blindness;
 mod determinism;
-#[cfg(all(unix, feature = "real"))]
 mod library;
 mod mutants;
 mod pace;

@@ -1,10 +1,9 @@
 //! In virtual time, some scenario catches every mutant. The honest client passes all scenarios,
 //! with any seed.
 
-use redquorum_harness::checker::{Observed, Outcome, check};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::scenario::{Property, Scenario};
-use redquorum_harness::sim;
+use redquorum_checker::{Observed, Outcome, check};
+use redquorum_scenario::Mutant;
+use redquorum_scenario::{Property, Scenario};
 
 use crate::support::{named, runs};
 
@@ -13,8 +12,9 @@ fn some_scenario_catches_every_mutant() {
     let runs = runs();
     for mutant in Mutant::clients().filter(|mutant| *mutant != Mutant::None) {
         // A mutation that shows only under rare timing may need another seed.
-        let differs =
-            |run: &&Scenario, seed| check(&sim::run(run, seed, mutant)).outcome == Outcome::Differs;
+        let differs = |run: &&Scenario, seed| {
+            check(&redquorum_simulator::run(run, seed, mutant)).outcome == Outcome::Differs
+        };
         let caught = (1..=3).find_map(|seed| runs.iter().find(|run| differs(run, seed)));
         assert!(caught.is_some(), "{mutant} passes everything");
     }
@@ -45,7 +45,7 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
         ("reentry", Mutant::ReentersDead, Violated(Property::Validity)),
     ] {
         for seed in 0..10 {
-            let verdict = check(&sim::run(&named(name), seed, mutant));
+            let verdict = check(&redquorum_simulator::run(&named(name), seed, mutant));
             assert_eq!(verdict.outcome, Outcome::Differs, "{mutant}, {name}, seed {seed}");
             let seen = match sign {
                 Violated(property) => verdict.observed[&property] == Observed::Violated,
@@ -62,7 +62,7 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
 fn a_waiter_that_is_not_woken_is_too_late_for_its_scenario() {
     for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/no-wake-up"] {
         let slow = (0..10).filter(|seed| {
-            let verdict = check(&sim::run(&named(name), *seed, Mutant::NeverWoken));
+            let verdict = check(&redquorum_simulator::run(&named(name), *seed, Mutant::NeverWoken));
             verdict.differences.iter().any(|line| line.starts_with("within: c2"))
         });
         assert!(slow.count() > 0, "{name}: seen for none of 10 seeds");
@@ -73,7 +73,7 @@ fn a_waiter_that_is_not_woken_is_too_late_for_its_scenario() {
 fn the_honest_client_passes_everything_with_any_seed() {
     for run in runs() {
         for seed in 0..10 {
-            let verdict = check(&sim::run(&run, seed, Mutant::None));
+            let verdict = check(&redquorum_simulator::run(&run, seed, Mutant::None));
             assert_eq!(
                 verdict.outcome,
                 Outcome::AsExpected,

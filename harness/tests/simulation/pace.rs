@@ -1,14 +1,13 @@
 //! Clients whose lease clocks run at another rate.
 
-use redquorum_harness::history::{Event, History};
-use redquorum_harness::mutants::Mutant;
-use redquorum_harness::sim;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::history::{Event, History};
 
 use crate::support::scenario;
 
 fn run(rest: &str) -> History {
     let scenario = scenario(&format!("name = \"t\"\nabout = \"A test.\"\n{rest}"));
-    sim::run(&scenario, 0, Mutant::None)
+    redquorum_simulator::run(&scenario, 0, Mutant::None)
 }
 
 fn is_broken(history: &History) -> bool {

@@ -1,7 +1,7 @@
 //! Shared helpers of the tests.
 
-use redquorum_harness::history::{Event, History};
-use redquorum_harness::scenario::{Scenario, embedded_runs};
+use redquorum_scenario::history::{Event, History};
+use redquorum_scenario::{Scenario, embedded_runs};
 
 pub(crate) fn runs() -> Vec<Scenario> {
     embedded_runs().collect()

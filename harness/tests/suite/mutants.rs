@@ -1,8 +1,8 @@
 //! Every mutant is caught by the scenario that exists for it. The honest client, which has the same
 //! shell, is not. `just mutants` prints the whole table.
 
-use redquorum_harness::mutants::Mutant;
 use redquorum_rig::trials::{Case, thrice, with_masters};
+use redquorum_scenario::Mutant;
 
 use crate::support::{Ended, ask, folder};
 

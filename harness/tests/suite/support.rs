@@ -59,7 +59,7 @@ pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
 
 /// The text of a built-in scenario.
 pub(crate) fn text(name: &str) -> &'static str {
-    let mut all = redquorum_harness::scenario::embedded();
+    let mut all = redquorum_scenario::embedded();
     all.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no scenario {name}")).1
 }
 

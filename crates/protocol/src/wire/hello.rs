@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Command, Expect, Frame, readable, write_command};
+use crate::bad_option::MAX_CLIENT_NAME;
 use crate::guard::{MAX_MARKER, RunId};
 use crate::vote::Reply;
 
@@ -75,9 +76,6 @@ pub struct Handshake<'a> {
 
 /// The name of a connection in `CLIENT LIST`, unless [`Handshake::named`] gives another.
 pub const CLIENT_NAME: &str = "redquorum";
-
-/// The longest name of a connection.
-pub const MAX_CLIENT_NAME: usize = 128;
 
 /// Whether Redis takes this name for a connection, and shows it as one word.
 pub fn is_client_name(name: &str) -> bool {

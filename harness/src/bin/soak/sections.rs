@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use redquorum_harness::checker::Overlaps;
-use redquorum_harness::history::{Ns, Window};
+use redquorum_checker::Overlaps;
+use redquorum_scenario::history::{Ns, Window};
 
 /// A section, by its process and a number.
 type Id = (u32, u64);

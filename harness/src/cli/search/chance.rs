@@ -6,12 +6,13 @@ use indicatif::ProgressBar;
 
 use super::finds;
 use super::output::{self, End};
-use super::{SearchOptions, Shape};
+use super::{SearchOptions, Shape, Through};
 use crate::cli::words::say;
+use crate::library;
 use crate::real::interrupted;
 use crate::report::{Code, Out};
-use crate::search::chance::{Report, Search, Through};
-use crate::search::plan::Space;
+use redquorum_search::chance::{Report, Search};
+use redquorum_search::plan::Space;
 
 /// The duration of a search without an option for it.
 const USUALLY: Duration = Duration::from_secs(60);
@@ -22,12 +23,15 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
         seed: options.seed(),
         runs: options.runs.unwrap_or(u64::MAX),
         mutant: options.mutant,
-        through: options.through,
+        play: match options.through {
+            Through::Machines => redquorum_simulator::run,
+            Through::Library => |scenario, seed, _| library::run_with_drops(scenario, seed),
+        },
         jobs: options.jobs(),
     };
     let time = if options.runs.is_some() { None } else { Some(options.time.unwrap_or(USUALLY)) };
     if options.format == Shape::Human {
-        say(&output::begin(&search))?;
+        say(&output::begin(&search, options.through))?;
     }
     let start = Instant::now();
     // One of them is there.
@@ -43,7 +47,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
     let (mut wrong, mut broken) = (false, false);
     for (kind, sight) in &report.kinds {
         let Some(found) = search.found(sight.first) else { continue };
-        let kept = match search.through {
+        let kept = match options.through {
             Through::Machines => finds::keep(&found, kind, out),
             Through::Library => finds::keep_history(&search, &found, kind, out),
         };

@@ -9,13 +9,14 @@ use serde_json::json;
 use super::finds;
 use super::{SearchOptions, Shape};
 use crate::cli::words::{say, unwritten};
-use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::{Code, Out};
-use crate::scenario::Scenario;
-use crate::search::exhaustive::{Class, Plan, SEED, Tally, defences, listing, protection, table};
-use crate::search::{Found, Kind};
-use crate::sim;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::Scenario;
+use redquorum_search::exhaustive::{
+    Class, Plan, SEED, Tally, defences, listing, protection, table,
+};
+use redquorum_search::{Found, Kind};
 
 /// The number of masters without an option for it.
 const USUALLY: usize = 5;
@@ -191,7 +192,7 @@ fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
 /// The scenario as a find of its class, if it shows the failure from every seed.
 fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
     let shown = |seed| {
-        let history = sim::run(scenario, seed, Mutant::None);
+        let history = redquorum_simulator::run(scenario, seed, Mutant::None);
         let found = Found::in_history(&history, Mutant::None)?;
         class.shown(&history, &found.verdict)?;
         let kind = found.kinds().into_iter().find(|kind| class.is_kind(kind))?;

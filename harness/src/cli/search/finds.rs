@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::checker::{Outcome, check};
 use crate::cli::words::{complain, program, unwritten};
-use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::{Code, Out, shell_word};
-use crate::scenario;
-use crate::search::chance::Search;
-use crate::search::{Found, Kind, scenario_file, shrink};
-use crate::sim;
+use redquorum_checker::{Outcome, check};
+use redquorum_scenario;
+use redquorum_scenario::Mutant;
+use redquorum_search::chance::Search;
+use redquorum_search::{Found, Kind, scenario_file, shrink};
 
 /// A find after shrinking, and its file.
 pub(super) struct Find {
@@ -95,8 +94,8 @@ pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result
 
 /// Reads the text of a file and runs it in virtual time, as `run` does.
 fn tried(name: &str, text: &str, seed: u64) -> Result<(), String> {
-    let scenario = scenario::read(name, text).map_err(|problems| problems.to_string())?;
-    match check(&sim::run(&scenario, seed, Mutant::None)).outcome {
+    let scenario = redquorum_scenario::read(name, text).map_err(|problems| problems.to_string())?;
+    match check(&redquorum_simulator::run(&scenario, seed, Mutant::None)).outcome {
         Outcome::AsExpected => Ok(()),
         outcome => Err(format!("it comes out as {outcome:?} from seed {seed}")),
     }

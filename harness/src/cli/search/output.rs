@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::Through;
 use super::finds::Find;
-use crate::mutants::Mutant;
-use crate::search::Found;
-use crate::search::chance::{Goal, Report, Search, Through};
-use crate::units::plural;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::units::plural;
+use redquorum_search::Found;
+use redquorum_search::chance::{Goal, Report, Search};
 
 /// How a search ended.
 pub(super) struct End<'a> {
@@ -20,7 +21,7 @@ pub(super) struct End<'a> {
 }
 
 /// The header before the first run; the seed comes first.
-pub(super) fn begin(search: &Search) -> String {
+pub(super) fn begin(search: &Search, through: Through) -> String {
     let Search { space, seed, mutant, jobs, .. } = search;
     let masters = space.nodes.map_or("1 to 5".to_owned(), |nodes| nodes.to_string());
     let faults = if space.inside {
@@ -29,7 +30,7 @@ pub(super) fn begin(search: &Search) -> String {
         "all faults, also those outside its assumptions"
     };
     let mutants = match mutant {
-        Mutant::None if search.through == Through::Library => {
+        Mutant::None if through == Through::Library => {
             "\nclients  the library, whose futures are dropped at random polls".to_owned()
         }
         Mutant::None => String::new(),

@@ -4,10 +4,10 @@
 use redquorum_rig::ClockChange;
 
 use super::Injector;
-use crate::history::Window;
-use crate::orchestrator::Input;
-use crate::scenario::ClockFault;
-use crate::wall::WallClock;
+use redquorum_scenario::ClockFault;
+use redquorum_scenario::history::Window;
+use redquorum_scenario::wall::WallClock;
+use redquorum_simulator::orchestrator::Input;
 
 impl Injector {
     pub(super) fn set_clocks(

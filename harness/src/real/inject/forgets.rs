@@ -8,9 +8,9 @@ use std::sync::Mutex;
 use redquorum_rig::{Masters, Persisted, RigError};
 
 use super::Injector;
-use crate::history::{Event, Ns, Window};
 use crate::mutex::unpoisoned;
-use crate::orchestrator::Input;
+use redquorum_scenario::history::{Event, Ns, Window};
+use redquorum_simulator::orchestrator::Input;
 
 /// A master may decide to sync up to this long before the disk starts to sync. Writes within this
 /// time may be in the file or not. The time covers a hand-over between two threads on a busy

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use redquorum_protocol::wire::counter_of;
 use redquorum_rig::{Masters, RespValue};
 
-use crate::client_protocol::FENCING_COUNTER_TTL;
-use crate::scenario::Ahead;
+use redquorum_scenario::Ahead;
+use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
 
 /// Timeout of an eviction, which takes milliseconds if there are few keys.
 const TIMEOUT: Duration = Duration::from_secs(1);

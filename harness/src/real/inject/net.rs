@@ -7,8 +7,8 @@ use redquorum_rig::network::{self, Message, Rule};
 
 use super::Injector;
 use crate::mutex::unpoisoned;
-use crate::name::Name;
-use crate::scenario::{Class, End, FaultKind, LinkSelector, MessageFault, Side};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::{Class, End, FaultKind, LinkSelector, MessageFault, Side};
 
 impl Injector {
     /// Closes a gate for a fault.

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::Run;
 use super::names::Names;
 use super::text::ms;
-use crate::checker::Case;
-use crate::history::{Ns, Window};
+use redquorum_checker::Case;
+use redquorum_scenario::history::{Ns, Window};
 
 pub(super) const ROW: u32 = 16;
 

@@ -3,10 +3,10 @@
 
 use super::chart::{Bar, Drawing, Lane, Mark, ROW, Room};
 use super::text::{cut, line, ms, name, token};
-use crate::checker::{Lease, Request, believed, named};
-use crate::client_protocol::FailureReason;
-use crate::history::{Ns, Window};
-use crate::scenario::{ClientFault, FaultKind};
+use redquorum_checker::{Lease, Request, believed, named};
+use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::history::{Ns, Window};
+use redquorum_scenario::{ClientFault, FaultKind};
 
 /// The largest number of client lanes.
 const MOST_CLIENTS: usize = 40;

@@ -2,8 +2,8 @@
 
 use super::chart::{Drawing, Lane, Mark, ROW, pack};
 use super::text::{cut, line, name};
-use crate::checker::{Case, Strike, named};
-use crate::history::{Event, Window};
+use redquorum_checker::{Case, Strike, named};
+use redquorum_scenario::history::{Event, Window};
 
 pub(super) fn lane(drawing: &Drawing<'_>) -> Option<Lane> {
     let Drawing { run, case, scale, .. } = *drawing;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::text::ms;
-use crate::checker::{Case, commands_per_acquisition, times};
+use redquorum_checker::{Case, commands_per_acquisition, times};
 
 /// Fewer values are no distribution.
 const FEW: usize = 5;

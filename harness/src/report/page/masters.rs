@@ -2,9 +2,9 @@
 
 use super::chart::{Bar, Drawing, Lane, Mark, ROW, pack};
 use super::text::{cut, line, ms, name, token};
-use crate::checker::{Presence, Strike};
-use crate::history::{Act, Event, Ns, Outcome, Window};
-use crate::scenario::{FaultKind, NodeFault};
+use redquorum_checker::{Presence, Strike};
+use redquorum_scenario::history::{Act, Event, Ns, Outcome, Window};
+use redquorum_scenario::{FaultKind, NodeFault};
 
 /// The largest number of masters, and of resources of each, that the page draws.
 const MOST: usize = 12;

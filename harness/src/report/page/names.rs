@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Run;
-use crate::checker::Case;
+use redquorum_checker::Case;
 
 /// The colour of each client, and the client of each token.
 pub(super) struct Names<'a> {

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::text::cut;
-use crate::checker::Observed;
 use crate::report::human::observed;
 use crate::report::{Ended, Entry};
-use crate::scenario::{Property, Wanted};
+use redquorum_checker::Observed;
+use redquorum_scenario::{Property, Wanted};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Row {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::chart::{Drawing, Lane, Mark, ROW, Room};
 use super::text::{line, ms, name};
-use crate::history::{Event, Ns};
-use crate::scenario::AccessKind;
+use redquorum_scenario::AccessKind;
+use redquorum_scenario::history::{Event, Ns};
 
 /// The largest number of registers, and of clients of each, that have a row of their own.
 const MOST_REGISTERS: usize = 8;

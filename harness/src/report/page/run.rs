@@ -10,8 +10,8 @@ use super::names::Names;
 use super::text::{cut, line, ms, name};
 use super::violations::{self, ViolationView};
 use super::{Run, clients, faults, figures, masters, registers};
-use crate::checker::{Case, prepare, reason_to_hold};
-use crate::history::{Event, Ns, Phase, Window};
+use redquorum_checker::{Case, prepare, reason_to_hold};
+use redquorum_scenario::history::{Event, Ns, Phase, Window};
 
 /// A run with more events is summarised: the drawing omits commands and steps.
 pub(super) const MOST_EVENTS: usize = 20_000;

@@ -6,8 +6,8 @@ use super::chart::{Chart, Lane};
 use super::render;
 use super::run::Section;
 use super::*;
-use crate::checker::{self, notation};
-use crate::history::Window;
+use redquorum_checker::{self, notation};
+use redquorum_scenario::history::Window;
 
 const MS: i64 = 1_000_000;
 
@@ -25,7 +25,7 @@ fn history(client: &str, token: &str) -> History {
 
 fn entry(history: &History) -> Entry {
     let scenario = &history.header.scenario;
-    let ended = Ended::Checked(Box::new(checker::check(history)));
+    let ended = Ended::Checked(Box::new(redquorum_checker::check(history)));
     Entry { expect: scenario.expect.clone(), ..Entry::of(&scenario.name, ended) }
 }
 
@@ -58,7 +58,7 @@ fn spans(lane: &Lane, class: &str) -> Vec<(i64, i64)> {
 #[test]
 fn belief_truth_gap_and_downtime_are_drawn_in_their_lanes() {
     let history = history("c1", "t1");
-    checker::prepare(&history, |case| {
+    redquorum_checker::prepare(&history, |case| {
         let of = |from: i64, to: i64| Window { from: from * MS, to: to * MS };
         let lease = &case.leases[0];
         assert_eq!(lease.believed().collect::<Vec<_>>(), [of(2, 500)]);
@@ -115,7 +115,7 @@ fn a_long_run_is_summarised_with_a_note() {
 #[test]
 fn a_property_that_differs_shows_the_expectation() {
     let mut history = history("c1", "t1");
-    history.header.scenario.expect.mutual_exclusion = Some(crate::scenario::Wanted::Violated);
+    history.header.scenario.expect.mutual_exclusion = Some(redquorum_scenario::Wanted::Violated);
     let page = page(&history);
     assert!(page.contains("<b>‼</b> holds<small>must break</small>"));
     assert!(page.contains("mutual-exclusion: expected violated, observed safe"));

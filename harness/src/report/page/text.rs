@@ -1,6 +1,6 @@
 //! Text from histories, cut to a length that a page can show, and times.
 
-use crate::history::Ns;
+use redquorum_scenario::history::Ns;
 
 /// The longest text from a history that the page shows.
 const LONGEST: usize = 240;

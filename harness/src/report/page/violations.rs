@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::chart::{Bar, Lane, ROW, Scale, pack};
 use super::text::cut;
 use super::{Run, overview};
-use crate::checker::{Observed, Violation};
-use crate::history::Window;
 use crate::report::{Ended, Entry};
-use crate::scenario::{Property, Wanted};
+use redquorum_checker::{Observed, Violation};
+use redquorum_scenario::history::Window;
+use redquorum_scenario::{Property, Wanted};
 
 /// The largest number of violations in the list.
 const MOST_FINDINGS: usize = 20;

@@ -352,8 +352,8 @@ impl LinkWorld {
                     self.handle(LinkInput::Replied { epoch, reply }, None);
                 }
             }
-            // How long the link tries a clean-up again that meets an error is checked without a lock
-            // delay.
+            // How long the link tries a clean-up again that meets an error is checked without a
+            // lock delay.
             Act::Busy(_) | Act::Flush if self.lock_delay => {}
             Act::Busy(count) => self.busy = count,
             Act::Flush => {

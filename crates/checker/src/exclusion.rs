@@ -1,0 +1,360 @@
+//! Mutual exclusion: do believed holds of one resource overlap? [`Overlaps`] decides: for the
+//! leases of a recorded run here, and in the soak for the critical sections that clients report.
+
+use std::collections::BTreeMap;
+
+use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
+use redquorum_scenario::{Cause, Class, FaultKind, LinkSelector, NetworkFault, Property};
+
+use super::causes::{self, Reason};
+use super::keys::Presence;
+use super::leases::{Ending, Hold, Lease};
+use super::time::{MS, Ms};
+use super::{Case, Violation};
+
+/// A master's reply is on record within this time after the lease was granted.
+const RECORDED: Ns = 1_000 * MS;
+
+/// The overlaps among the holds of one resource.
+///
+/// Takes the holds in the order of their starts, and compares each with the earlier one that lasts
+/// longest: if any two holds overlap, such a pair does. Holds that only touch do not overlap, and a
+/// hold that ends where it begins overlaps nothing. A lease may be handed over at the very
+/// nanosecond at which it was released.
+#[derive(Clone, Debug)]
+pub struct Overlaps<H> {
+    /// The hold that lasts longest so far.
+    longest: Option<(H, Window)>,
+}
+
+impl<H> Default for Overlaps<H> {
+    fn default() -> Self {
+        Self { longest: None }
+    }
+}
+
+impl<H: Copy> Overlaps<H> {
+    /// Takes the next hold. Returns the earlier hold that it overlaps, and their common time.
+    pub fn add(&mut self, hold: H, span: Window) -> Option<(H, Window)> {
+        if span.is_empty() {
+            return None;
+        }
+        let before = self.longest;
+        if before.is_none_or(|(_, longest)| span.to > longest.to) {
+            self.longest = Some((hold, span));
+        }
+        before.and_then(|(before, longest)| Some((before, longest.meet(span)?)))
+    }
+}
+
+/// Two leases that were believed at the same time.
+pub(crate) struct Clash {
+    /// The earlier lease, and the rival's.
+    pub leases: [usize; 2],
+    pub both: Window,
+    pub finding: Violation,
+}
+
+pub(crate) fn check(case: &Case<'_>) -> Vec<Clash> {
+    let mut by_resource: BTreeMap<&str, Vec<Hold>> = BTreeMap::new();
+    for lease in &case.leases {
+        by_resource.entry(lease.resource).or_default().extend(&lease.holds);
+    }
+    let mut clashes = Vec::new();
+    for holds in by_resource.values_mut() {
+        for (first, second, both) in overlaps(holds, |hold| hold.inner) {
+            clashes.push(violated(case, first.lease, second.lease, both));
+        }
+        for (first, second, both) in overlaps(holds, |hold| hold.outer) {
+            if first.inner.meet(second.inner).is_none() {
+                clashes.push(doubtful(case, first.lease, second.lease, both));
+            }
+        }
+    }
+    clashes
+}
+
+/// The causes of the overlaps of two clients within a span. [`overlaps`] pairs each hold with the
+/// one that lasts longest. Where more than two clients overlap, it may therefore not pair these
+/// two.
+pub(crate) fn between(case: &Case<'_>, clients: [&str; 2], within: Window) -> Vec<Cause> {
+    let of = |client: &str| {
+        let own = case.leases.iter().enumerate().filter(move |(_, lease)| lease.client == client);
+        own.flat_map(|(index, lease)| lease.holds.iter().map(move |hold| (index, hold.inner)))
+            .collect::<Vec<_>>()
+    };
+    let (one, other) = (of(clients[0]), of(clients[1]));
+    let mut causes = Vec::new();
+    for (first, span) in &one {
+        for (second, rival) in &other {
+            let same = case.leases[*first].resource == case.leases[*second].resource;
+            let both = span.meet(*rival).filter(|both| same && both.touches(within));
+            let Some(both) = both else { continue };
+            let [owner, rival] =
+                if span.from <= rival.from { [*first, *second] } else { [*second, *first] };
+            causes.extend(violated(case, owner, rival, both).finding.causes);
+        }
+    }
+    causes
+}
+
+/// Pairs each hold that overlaps an earlier one with the earlier hold that lasts longest.
+pub(crate) fn overlaps(
+    holds: &mut [Hold],
+    span: impl Fn(&Hold) -> Window,
+) -> Vec<(Hold, Hold, Window)> {
+    holds.sort_by_key(|hold| (span(hold).from, span(hold).to, hold.lease));
+    let mut overlaps = Overlaps::default();
+    let found = holds.iter().filter_map(|hold| {
+        let (before, both) = overlaps.add(*hold, span(hold))?;
+        (before.lease != hold.lease).then_some((before, *hold, both))
+    });
+    found.collect()
+}
+
+fn violated(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
+    let (owner, rival) = (&case.leases[first], &case.leases[second]);
+    let mut lines = beliefs(case, owner, rival, both.from);
+    let (from, to) = (Ms(both.from), Ms(both.to));
+    lines.push(format!("both believed that they hold {} from {from} to {to}", owner.resource));
+    let reasons = why(case, owner, rival, both);
+    let finding =
+        Violation::explained(Property::MutualExclusion, lines, reasons, both.from, both.to);
+    Clash { leases: [first, second], both, finding }
+}
+
+fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Window) -> Clash {
+    let mut lines = beliefs(case, &case.leases[first], &case.leases[second], both.from);
+    let (from, to) = (Ms(both.from), Ms(both.to));
+    lines.push(format!(
+        "both may have counted on it from {from} to {to}: they do not say exactly from when to when"
+    ));
+    let finding = Violation::possible(Property::MutualExclusion, lines, both.from, both.to);
+    Clash { leases: [first, second], both, finding }
+}
+
+/// The report text: which client believed what, from when to when, which masters granted it, and
+/// which have no key of the owner at an instant.
+fn beliefs(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec<String> {
+    let granted = |lease: &Lease<'_>| match &lease.masters(&case.keys)[..] {
+        [] => format!("it is not known which masters granted {}", lease.client),
+        nodes => format!("{} was granted by {}", lease.client, named(nodes)),
+    };
+    let margin = match owner.masters(&case.keys).len() {
+        0 => String::new(),
+        nodes => format!(" (margin {})", case.margin(owner.process, nodes)),
+    };
+    let mut lines = vec![believed(owner), believed(rival), granted(owner) + &margin];
+    lines.extend(absent(case, owner, rival, by));
+    lines.push(granted(rival));
+    lines
+}
+
+/// `c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a…`.
+pub fn believed(lease: &Lease<'_>) -> String {
+    let span = lease.span();
+    let ending = match lease.ending {
+        Ending::Lost => "notified of the loss",
+        Ending::Replaced => "granted anew",
+        ending => ending.name(),
+    };
+    format!(
+        "{} believed that it holds {} from {} to {} ({ending}){}",
+        lease.client,
+        lease.resource,
+        Ms(span.from),
+        Ms(span.to),
+        causes::token(lease)
+    )
+}
+
+/// Why both believed: the cause and a line for each master that let one of them in although the key
+/// of the other should have been there.
+fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Window) -> Vec<Reason> {
+    let both_of = [owner, rival].into_iter();
+    let mut found: Vec<Reason> = both_of.filter_map(|lease| causes::too_few(case, lease)).collect();
+    if owner.token == rival.token && owner.token.is_some() {
+        let text = format!("{} and {} have the same token", owner.client, rival.client);
+        found.push((Cause::Bug, text));
+    }
+    let (reasons, free) = let_in(case, owner, rival, both);
+    found.extend(reasons);
+    found.extend(apart(case, owner, rival, free));
+    if found.is_empty() {
+        // The rival may have set its keys first, and have learnt of its grant last.
+        found.extend(let_in(case, rival, owner, both).0);
+    }
+    if found.is_empty() {
+        found.push((Cause::Unknown, "no master is known to have let both in".to_owned()));
+    }
+    found
+}
+
+/// Why masters that granted the rival no longer had the owner's key, and how many masters granted
+/// the rival without breaking a promise to the owner.
+fn let_in(
+    case: &Case<'_>,
+    owner: &Lease<'_>,
+    rival: &Lease<'_>,
+    both: Window,
+) -> (Vec<Reason>, usize) {
+    let mut found: Vec<Reason> = Vec::new();
+    // For each master, the key that let the rival in last. A key that was set later did not let it
+    // in.
+    let mut let_in: BTreeMap<usize, &Presence<'_>> = BTreeMap::new();
+    for key in rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to) {
+        let last = let_in.entry(key.node).or_insert(key);
+        if last.made.from < key.made.from {
+            *last = key;
+        }
+    }
+    let mut free: usize = 0;
+    for let_in in let_in.into_values().filter(|key| owner.token != Some(key.token)) {
+        // The owner's key that was there before. Only a key that was certainly set counts.
+        let before = owner
+            .keys(&case.keys)
+            .filter(|key| key.sure && key.node == let_in.node)
+            .filter(|key| key.made.from < let_in.made.from)
+            .max_by_key(|key| key.made.from);
+        let loss = before.and_then(|key| causes::of_loss(case, owner, key, let_in.made.to));
+        let Some((cause, text)) = loss else {
+            free += 1;
+            continue;
+        };
+        let (node, at) = (let_in.node, Ms(let_in.made.from));
+        found.push((cause, format!("master {node} let {} in at {at}: {text}", rival.client)));
+    }
+    (found, free)
+}
+
+/// Whether both clients had quorums because they know different masters. Then no master had to
+/// forget for the rival to get in.
+fn apart(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, free: usize) -> Option<Reason> {
+    let (own, others) = (case.world.lock_of(owner.process), case.world.lock_of(rival.process));
+    if free < others.q || !own.can_part_from(others) {
+        return None;
+    }
+    let line = format!(
+        "{} knows {} and {} knows {}: their quorums of {} and {} need not meet",
+        owner.client,
+        named(&own.masters),
+        rival.client,
+        named(&others.masters),
+        own.q,
+        others.q
+    );
+    Some((Cause::NodeLists, line))
+}
+
+/// `masters 1, 2, 3`.
+pub fn named(nodes: &[usize]) -> String {
+    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
+    format!("master{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+/// The report text: which of its masters have no key of a lease at an instant, and why, and how
+/// many of the others a rival needs. Empty where the keys cannot be interpreted. A rival does not
+/// need a fault on the masters without a key, so a report that names only the last fault is
+/// incomplete.
+fn absent(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, by: Ns) -> Vec<String> {
+    if owner.token.is_none() || owner.token == rival.token {
+        return Vec::new();
+    }
+    let lock = case.world.lock_of(owner.process);
+    let keys = || owner.keys(&case.keys).filter(|key| key.made.from <= by);
+    let has = |node: &usize| keys().any(|key| key.node == *node);
+    let (there, absent): (Vec<usize>, Vec<usize>) = lock.masters.iter().partition(|node| has(node));
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for node in absent {
+        let reason = reason_of_absence(case, owner, node);
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, nodes)) => nodes.push(node),
+            None => groups.push((reason, vec![node])),
+        }
+    }
+    let line = |(reason, nodes): (String, Vec<usize>)| {
+        let have = if nodes.len() == 1 { "has" } else { "have" };
+        format!("{} {have} no key of {}: {reason}", named(&nodes), owner.client)
+    };
+    let all_certain = keys().all(|key| key.sure);
+    let enough = all_certain.then(|| enough(case, owner, rival, &there)).flatten();
+    groups.into_iter().map(line).chain(enough).collect()
+}
+
+/// How many of the masters with a key of the owner must lose it before the rival can get a quorum.
+/// None if the clients know different masters, or if the owner has no quorum.
+fn enough(
+    case: &Case<'_>,
+    owner: &Lease<'_>,
+    rival: &Lease<'_>,
+    there: &[usize],
+) -> Option<String> {
+    let (own, other) = (case.world.lock_of(owner.process), case.world.lock_of(rival.process));
+    if own.masters != other.masters || own.q != other.q {
+        return None;
+    }
+    let margin = usize::try_from(case.margin(owner.process, there.len())).ok()?;
+    if margin == 0 || there.len() < own.q {
+        return None;
+    }
+    let (owner, rival, there_are) = (owner.client, rival.client, named(there));
+    let free = match own.n.saturating_sub(there.len()) {
+        0 => "all have a".to_owned(),
+        1 => "1 has no".to_owned(),
+        free => format!("{free} have no"),
+    };
+    let lose = if margin == 1 { "loses its key" } else { "lose their keys" };
+    Some(format!(
+        "{rival} needs {} of {} masters, and {free} key of {owner}: if {margin} of {there_are} \
+         {lose}, {rival} can get a quorum",
+        own.q, own.n
+    ))
+}
+
+/// Why a master has no key of a lease.
+fn reason_of_absence(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> String {
+    let owner = lease.client;
+    // The attempt that won sent nothing before its first key was set.
+    let first = lease.votes(&case.keys).map(|key| key.made.from).min();
+    let during = Window::new(first.unwrap_or(lease.asked), lease.reply.ns);
+    match reply(case, lease, node) {
+        Some(Outcome::Refused) => return "another key was there".to_owned(),
+        Some(Outcome::Error) => return "the reply was an error".to_owned(),
+        _ => {}
+    }
+    let Some(fault) = case.faults.that_keep_from(lease.process, node, during).next() else {
+        return format!("no request of {owner} arrived before the grant");
+    };
+    // A fault may hit other messages than acquires.
+    let all = |which: &LinkSelector| {
+        let acquires = matches!(which.command, Class::Any | Class::Acquire);
+        acquires && which.index.is_none() && which.count.is_none()
+    };
+    let what = match fault.fault_kind {
+        FaultKind::Net(NetworkFault::Drop(which)) if all(which) => {
+            format!("the network dropped {owner}'s requests")
+        }
+        FaultKind::Net(NetworkFault::Hold(which)) if all(which) => {
+            format!("the network held {owner}'s requests back")
+        }
+        FaultKind::Net(NetworkFault::Cut(_)) => format!("{owner} was cut off"),
+        _ => format!("no request of {owner} arrived"),
+    };
+    format!("{what} ({})", fault.name())
+}
+
+/// The reply of a master to the command that would have set the key of a lease.
+fn reply(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> Option<Outcome> {
+    let records = case.world.records;
+    let begin = records.partition_point(|record| record.ns < lease.asked);
+    let by = lease.reply.ns.saturating_add(RECORDED);
+    let soon = records[begin..].iter().take_while(|record| record.ns <= by);
+    let result = |record: &Record| match &record.event {
+        Event::Command { node: at, act, result, .. } => {
+            let sets = matches!(act, Act::Set { .. } | Act::Keep { .. });
+            (sets && *at == node && act.token() == lease.token).then_some(*result)
+        }
+        _ => None,
+    };
+    soon.filter_map(result).next()
+}

@@ -1,0 +1,378 @@
+//! The believed holds: from when to when did each client count on its lease? The stamps of a client
+//! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
+//! lease, and an outer span, in which it may have.
+
+use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
+
+use super::faults::Faults;
+use super::keys::{Keys, Presence};
+use super::maps::{Map, count, sorted};
+use super::requests::{Reply, Request};
+use super::time;
+use super::world::World;
+
+/// A span of time in which a client counted on a lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Hold {
+    pub lease: usize,
+    pub inner: Window,
+    pub outer: Window,
+}
+
+/// The event that ended a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Deadline,
+    Release,
+    Lost,
+    Death,
+    /// The owner was granted the same resource again, and has only the new lease since.
+    Replaced,
+}
+
+/// The lease that a granted acquire returned.
+pub struct Lease<'a> {
+    /// The index of the acquire among the requests.
+    pub request: usize,
+    pub client: &'a str,
+    pub process: &'a str,
+    pub resource: &'a str,
+    pub token: Option<&'a str>,
+    pub phase: Phase,
+    pub asked: Ns,
+    pub reply: Reply<'a>,
+    /// When the lease was handed out.
+    pub start: Window,
+    /// The last deadline.
+    pub deadline: Window,
+    pub extensions: Vec<Extension>,
+    /// How many handles of the lease are out besides the first one.
+    pub others: u64,
+    /// The replies that returned handles after the first one.
+    pub again: Vec<Reply<'a>>,
+    /// The index, among the requests, of the first release with the last handle.
+    pub release: Option<usize>,
+    /// When the owner was notified of the loss.
+    pub lost: Option<Ns>,
+    pub ending: Ending,
+    /// There is one, unless the lease was extended after its end.
+    pub holds: Vec<Hold>,
+}
+
+/// A change of the deadline.
+#[derive(Clone, Copy)]
+pub struct Extension {
+    /// When the client was notified, if it reports that.
+    pub at: Option<Ns>,
+    pub deadline: Window,
+    /// The index of the request for it among the requests. None: the watchdog extended the lease.
+    pub request: Option<usize>,
+    /// The previous deadline.
+    pub before: Window,
+}
+
+impl Ending {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::Release => "release",
+            Self::Lost => "loss",
+            Self::Death => "death",
+            Self::Replaced => "new grant",
+        }
+    }
+}
+
+impl<'a> Lease<'a> {
+    /// When the client called its library, as far as it is known.
+    pub fn called(&self) -> Ns {
+        self.reply.from.unwrap_or(self.asked)
+    }
+
+    /// The whole time of the lease, with its gaps.
+    pub fn span(&self) -> Window {
+        let to = self.holds.iter().map(|hold| hold.outer.to).max();
+        Window::new(self.start.from, to.unwrap_or(self.start.from))
+    }
+
+    /// When the client certainly believed that it held. There is more than one window if it
+    /// extended the lease after its end.
+    pub fn believed(&self) -> impl Iterator<Item = Window> {
+        self.holds.iter().map(|hold| hold.inner)
+    }
+
+    /// The last deadline while the records are read.
+    fn latest_deadline(&self) -> Window {
+        self.extensions.last().map_or(self.deadline, |last| last.deadline)
+    }
+
+    fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
+        let before = self.latest_deadline();
+        self.extensions.push(Extension { at, deadline, request, before });
+    }
+
+    /// The owner gets another handle, and counts on the deadline that came with it.
+    fn reenter(&mut self, index: usize, request: &Request<'_>, reply: Reply<'a>) {
+        self.others += 1;
+        self.again.push(reply);
+        let now = self.latest_deadline();
+        if let Some(deadline) = promised(request, reply).filter(|deadline| deadline.to > now.to) {
+            self.extend(reply.at, deadline, Some(index));
+        }
+    }
+
+    /// The owner releases a handle. It counts on the lease until it releases the last one.
+    fn give_back(&mut self, index: usize) {
+        match self.others.checked_sub(1) {
+            Some(left) => self.others = left,
+            None => {
+                self.release.get_or_insert(index);
+            }
+        }
+    }
+
+    /// A client that asks for a shorter TTL counts on less from then on, regardless of the result.
+    /// It does not report that it does so.
+    fn may_shorten(&mut self, request: &Request<'_>) {
+        let Some(ttl) = request.ttl_ms else { return };
+        let now = self.latest_deadline();
+        let shorter = request.asked.saturating_add(time::of_ms(ttl));
+        if shorter < now.from {
+            self.extend(None, Window::new(shorter, now.to), None);
+        }
+    }
+
+    /// Where the lease's token was, or may have been, during the acquire and while the lease lived.
+    pub fn keys<'k>(
+        &self,
+        keys: &'k Keys<'a>,
+    ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
+        let within = Window::new(self.asked, self.span().to.max(self.reply.ns));
+        let found = self.token.map(|token| keys.of_token(token, self.resource, within));
+        found.into_iter().flatten()
+    }
+
+    /// The keys that were set for the lease. Some locks set them with the script that prolongs
+    /// them.
+    pub fn votes<'k>(
+        &self,
+        keys: &'k Keys<'a>,
+    ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
+        let replied = self.reply.ns;
+        self.keys(keys).filter(move |key| key.granted || key.made.from <= replied)
+    }
+
+    /// The masters that certainly granted the lease.
+    pub fn masters(&self, keys: &Keys<'a>) -> Vec<usize> {
+        let granted = self.keys(keys).filter(|key| key.granted && key.sure);
+        sorted(granted.map(|key| key.node))
+    }
+
+    /// How many masters granted the lease: for certain, or including masters that never replied.
+    pub fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
+        let granted = self.votes(keys).filter(|key| key.sure || !sure);
+        count(granted.map(|key| key.node))
+    }
+}
+
+/// All leases, in the order in which they were granted.
+pub(crate) fn of<'a>(
+    world: &World<'a>,
+    faults: &Faults<'a>,
+    requests: &[Request<'a>],
+    keys: &Keys<'a>,
+) -> Vec<Lease<'a>> {
+    let mut leases = gather(world, requests, keys);
+    // When the next lease of the same client on the same resource was granted. A lease gives way to
+    // the next one at the answer that granted that one, so the check can still find an overlap of
+    // the two.
+    let mut next: Map<(&str, &str), Ns> = Map::default();
+    for (index, lease) in leases.iter_mut().enumerate().rev() {
+        let replaced = next.insert((lease.client, lease.resource), lease.reply.ns);
+        let released = lease.release.map(|release| released(&requests[release], lease.token, keys));
+        let ends = [
+            (released, Ending::Release),
+            (lease.lost.map(Window::at), Ending::Lost),
+            (faults.death(lease.process), Ending::Death),
+            (replaced.map(Window::at), Ending::Replaced),
+            (world.breakdown(lease.process), Ending::Death),
+        ];
+        settle(index, lease, ends);
+    }
+    leases
+}
+
+/// Computes the ends of a lease's holds.
+fn settle(index: usize, lease: &mut Lease<'_>, ends: [(Option<Window>, Ending); 5]) {
+    let mut holds = Vec::new();
+    let mut start = lease.start;
+    for extension in &lease.extensions {
+        if let Some(at) = extension.at
+            && at > lease.deadline.to
+        {
+            // The lease had ended, and its client counted on it again: there is a gap.
+            holds.push((start, lease.deadline));
+            start = Window::at(at);
+        }
+        lease.deadline = extension.deadline;
+    }
+    holds.push((start, lease.deadline));
+
+    let mut cut = Window::at(Ns::MAX);
+    for (when, ending) in ends {
+        let Some(when) = when else { continue };
+        if when.from < cut.from && when.from < lease.deadline.from {
+            lease.ending = ending;
+        }
+        cut = Window::new(cut.from.min(when.from), cut.to.min(when.to));
+    }
+    let hold = |(start, end): (Window, Window)| Hold {
+        lease: index,
+        inner: Window::new(start.to, end.from.min(cut.from)),
+        outer: Window::new(start.from, end.to.min(cut.to)),
+    };
+    lease.holds = holds.into_iter().map(hold).collect();
+}
+
+/// When a client gave its lease up.
+fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Window {
+    let reply = release.reply;
+    // A client that does not support release goes on with its lease.
+    if reply.is_some_and(|reply| reply.why == Some(FailureReason::Unsupported)) {
+        return Window::at(Ns::MAX);
+    }
+    if let Some(from) = reply.and_then(|reply| reply.from) {
+        return Window::at(from);
+    }
+    let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
+    let to = release.replied().min(deleted.unwrap_or(Ns::MAX));
+    Window::new(release.asked, to.max(release.asked))
+}
+
+/// The leases as they were handed out, extended, released and lost: from the records, in their
+/// order. [`settle`] computes where their holds end.
+fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> Vec<Lease<'a>> {
+    // The request that changes a lease at each record.
+    let mut changes: Vec<Option<usize>> = vec![None; world.records.len()];
+    for (index, request) in requests.iter().enumerate() {
+        match (request.op, request.reply.filter(|reply| reply.ok)) {
+            ("acquire" | "extend", Some(reply)) => changes[reply.record] = Some(index),
+            ("release" | "extend", _) => changes[request.record] = Some(index),
+            _ => {}
+        }
+    }
+    let mut leases: Vec<Lease<'a>> = Vec::new();
+    let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
+    for (Record { event, .. }, change) in world.records.iter().zip(changes) {
+        match event {
+            Event::Requested { .. } | Event::Replied { .. } => {
+                let Some(index) = change else { continue };
+                let request = &requests[index];
+                let Some(resource) = request.resource else { continue };
+                let known = of_client.entry((request.client, resource)).or_default();
+                let latest = known.last().map(|latest| &mut leases[*latest]);
+                match (request.op, request.reply.filter(|reply| reply.ok), latest) {
+                    ("release", _, Some(lease)) => lease.give_back(index),
+                    ("acquire", Some(reply), Some(lease)) if reply.handles > Some(1) => {
+                        lease.reenter(index, request, reply);
+                    }
+                    ("acquire", Some(reply), _) => {
+                        known.push(leases.len());
+                        leases.push(granted(index, request, resource, reply, world, keys));
+                    }
+                    ("extend", Some(reply), Some(lease)) => {
+                        if let Some(deadline) = promised(request, reply) {
+                            lease.extend(reply.at, deadline, Some(index));
+                        }
+                    }
+                    // The result is unknown.
+                    ("extend", None, Some(lease)) => lease.may_shorten(request),
+                    _ => {}
+                }
+            }
+            Event::Extended { client, resource, deadline } => {
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                if let Some(lease) = known.and_then(|known| known.last()) {
+                    leases[*lease].extend(None, Window::at(*deadline), None);
+                }
+            }
+            Event::Lost { client, resource, at } => {
+                // The notice may be about the lease before the last one.
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                let mut known = known.into_iter().flatten();
+                if let Some(lease) = known.rfind(|lease| leases[**lease].start.from <= *at) {
+                    leases[*lease].lost.get_or_insert(*at);
+                }
+            }
+            _ => {}
+        }
+    }
+    leases
+}
+
+/// The deadline that a reply promises, if it promises one.
+fn promised(request: &Request<'_>, reply: Reply<'_>) -> Option<Window> {
+    if let Some(deadline) = reply.deadline {
+        return Some(Window::at(deadline));
+    }
+    let valid = time::of_ms(reply.valid_ms?);
+    // The remaining validity counts from the return of the library, if that time is known.
+    let from = reply.at.unwrap_or(request.asked).saturating_add(valid);
+    let to = reply.returned().saturating_add(valid);
+    Some(Window::new(from, to))
+}
+
+fn granted<'a>(
+    index: usize,
+    request: &Request<'a>,
+    resource: &'a str,
+    reply: Reply<'a>,
+    world: &World<'a>,
+    keys: &Keys<'a>,
+) -> Lease<'a> {
+    let during = Window::new(request.asked, reply.ns);
+    let reported = reply.token.filter(|token| keys.knows(token));
+    let enough = world.lock_of(request.process).q;
+    let token = reported.or_else(|| keys.last_set(request.process, resource, during, enough));
+    // No interpretable command set a key: then nothing can be concluded about its keys.
+    let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
+    let token = if opaque { None } else { token.or(reply.token) };
+    // Without a stamp, a client may first have counted on its lease when it received the grants of
+    // a quorum.
+    let quorum = || {
+        let granted = keys.of_token(token?, resource, during);
+        let own = granted.filter(|key| key.granted && key.made.from >= request.asked);
+        let mut learnt: Vec<Ns> = own.filter_map(|key| key.delivered).collect();
+        learnt.sort_unstable();
+        learnt.get(enough - 1).copied()
+    };
+    let start = reply.at.map_or_else(
+        || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
+        Window::at,
+    );
+    let deadline = promised(request, reply).unwrap_or_else(|| {
+        // A lock without deadlines: its lease is good for one TTL at most.
+        let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
+        Window::new(request.asked.saturating_add(ttl), reply.ns.saturating_add(ttl))
+    });
+    Lease {
+        request: index,
+        client: request.client,
+        process: request.process,
+        resource,
+        token,
+        phase: request.phase,
+        asked: request.asked,
+        reply,
+        start: start.tidy(),
+        deadline,
+        extensions: Vec::new(),
+        others: 0,
+        again: Vec::new(),
+        release: None,
+        lost: None,
+        ending: Ending::Deadline,
+        holds: Vec::new(),
+    }
+}

@@ -1,0 +1,100 @@
+//! Overtaking: how often other processes that came later get a resource before a waiter.
+//!
+//! A process serves its own clients in the order in which they ask. A request therefore begins to
+//! compete when the earlier requests of its own process are over. Three node timeouts later its
+//! position in the fair queue is visible to all, if it ever is: in the first, masters refuse its
+//! first attempt; in the second, they give it numbers; in the third, they receive the largest of
+//! these.
+
+use redquorum_scenario::history::{Ns, Phase, Window};
+
+use super::Case;
+use super::leases::Lease;
+use super::maps::Map;
+use super::requests::Request;
+
+/// A request that waited, and the process that came later and overtook it most often.
+pub(crate) struct Overtaken<'c> {
+    pub request: &'c Request<'c>,
+    /// When the request's position in the fair queue became visible.
+    pub since: Ns,
+    pub by: Option<&'c str>,
+    pub times: usize,
+}
+
+/// The most overtaken of some requests; none: no request waited long enough for a position in the
+/// fair queue.
+pub(crate) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Option<Overtaken<'c>> {
+    let turns = turns(case);
+    let waited = requests.iter().filter(|request| request.wait_ms > 0);
+    let waited = waited.filter_map(|request| overtaken(case, &turns, request));
+    // Of equals, take the first.
+    waited.reduce(|most, other| if other.times > most.times { other } else { most })
+}
+
+/// When each request for a resource had no earlier request of its own process ahead of it: at the
+/// earliest, and at the latest. The key is the request's index among the records.
+type Turns = Map<usize, Window>;
+
+fn turns(case: &Case<'_>) -> Turns {
+    let leases: Map<usize, &Lease<'_>> =
+        case.leases.iter().map(|lease| (lease.request, lease)).collect();
+    let acquires = case.requests.iter().enumerate().filter(|(_, it)| it.is_acquire());
+    let turn = |request: &Request<'_>| {
+        let mut turn = Window::at(request.asked);
+        // A request that waits does so in a queue of its process. A request that does not wait
+        // bypasses that queue.
+        let ahead = acquires.clone().filter(|(_, other)| is_ahead(case, other, request));
+        for (index, other) in ahead {
+            // A request that was refused may not have been ahead at all.
+            let replied = Window::new(request.asked, other.replied());
+            let end = leases.get(&index).and_then(|lease| lease.holds.last());
+            let over = end.map_or(replied, |hold| Window::new(hold.inner.to, hold.outer.to));
+            turn = Window::new(turn.from.max(over.from), turn.to.max(over.to));
+        }
+        turn
+    };
+    acquires.clone().map(|(_, request)| (request.record, turn(request))).collect()
+}
+
+fn overtaken<'c>(
+    case: &'c Case<'c>,
+    turns: &Turns,
+    request: &'c Request<'c>,
+) -> Option<Overtaken<'c>> {
+    let over = case.world.until(Phase::Heal).min(case.died(request.process));
+    let until = request.replied().min(over);
+    let stands = case.world.node_timeout.saturating_mul(3);
+    let since = turns.get(&request.record)?.to.saturating_add(stands);
+    if since >= until {
+        return None;
+    }
+    let mut times: Map<&str, usize> = Map::default();
+    let later = |lease: &&Lease<'_>| {
+        let turn = turns.get(&case.requests[lease.request].record);
+        turn.is_some_and(|turn| turn.from >= since)
+    };
+    let others = case.leases.iter().filter(|lease| {
+        Some(lease.resource) == request.resource
+            && lease.process != request.process
+            && lease.start.to <= until
+    });
+    for lease in others.filter(later) {
+        *times.entry(lease.process).or_default() += 1;
+    }
+    let most = times.into_iter().max_by_key(|(process, times)| (*times, *process));
+    let (by, times) = most.map_or((None, 0), |(process, times)| (Some(process), times));
+    Some(Overtaken { request, since, by, times })
+}
+
+/// Whether `other`, of the same process, was answered before `request`, and was not asked much
+/// later. Requests that are asked at the same time may be served in any order.
+fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool {
+    other.wait_ms > 0
+        && request.wait_ms > 0
+        && (other.process, other.resource) == (request.process, request.resource)
+        && other.record != request.record
+        && other.asked <= request.asked.saturating_add(case.world.node_timeout)
+        && other.reply.is_some()
+        && other.replied() <= request.replied()
+}

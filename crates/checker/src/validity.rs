@@ -1,0 +1,315 @@
+//! Validity: is a lease handed out in time and by a quorum, is it true for as long as it promises,
+//! and is its owner notified of its end? A vote that arrives after the lock reported success does
+//! not count, nor does a reply that the lock mistook for a vote, even if all went well. And two
+//! attempts must never use the same token.
+
+use std::collections::HashSet;
+
+use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::history::{Act, Event, Ns, Phase, Window};
+use redquorum_scenario::{Cause, Property};
+
+use super::causes;
+use super::exclusion::believed;
+use super::keys::Presence;
+use super::leases::{Ending, Extension, Lease};
+use super::maps::{Numbers, count};
+use super::requests::Request;
+use super::time::{MS, Ms, SKEW, short};
+use super::{Case, Violation};
+
+/// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
+/// locks.
+const SHORT: Ns = MS;
+/// The owner must be notified of the end within this time after the deadline.
+const NOTIFIED_WITHIN: Ns = 250 * MS;
+
+pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
+    let mut findings: Vec<Violation> =
+        case.requests.iter().filter_map(|request| late(case, request)).collect();
+    for lease in &case.leases {
+        findings.extend(untrue(case, lease));
+        findings.extend(over_a_gap(case, lease));
+        findings.extend(not_notified(case, lease));
+    }
+    for lease in &case.leases {
+        findings.extend(without_quorum(case, lease));
+        for extension in &lease.extensions {
+            findings.extend(extended_without_quorum(case, lease, extension));
+            findings.extend(revived(case, lease, extension));
+        }
+    }
+    findings.extend(same_token(case));
+    findings
+}
+
+/// A violation by a lock that believed in a lease, and the report text.
+fn bug(lease: &Lease<'_>, text: String, from: Ns, to: Ns) -> Violation {
+    Violation::bug(Property::Validity, vec![believed(lease), text], from, to)
+}
+
+/// A lease that was handed out or extended at its deadline or later.
+fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
+    let reply = request.reply.filter(|reply| reply.ok)?;
+    if !matches!(request.op, "acquire" | "extend") {
+        return None;
+    }
+    let at = reply.returned();
+    let late = match (reply.deadline, reply.valid_ms) {
+        // Without a stamp: when the client received the last reply that it needed.
+        (Some(deadline), _) => reply.at.or_else(|| case.learnt(request, reply.ns))? >= deadline,
+        (None, valid) => valid == Some(0),
+    };
+    if !late {
+        return None;
+    }
+    // A client that is stopped between its last reading of the clock and its stamp cannot know.
+    if case.paused_before_stamp(request, at).is_some() {
+        return None;
+    }
+    let deadline = reply.deadline.unwrap_or(at);
+    let lines = vec![format!(
+        "{} was given {} at {}, until {}: nothing was left of it",
+        request.client,
+        request.resource.unwrap_or("its lease"),
+        Ms(at),
+        Ms(deadline)
+    )];
+    Some(Violation::bug(Property::Validity, lines, deadline.min(at), at))
+}
+
+/// A lease that was believed when it was no longer true, though no fault outside the assumptions
+/// took it away.
+fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    if let Some((_, text)) = causes::too_few(case, lease) {
+        return Some(bug(lease, text, lease.span().from, lease.span().to));
+    }
+    let hollow = case.hollow(lease);
+    let all = hollow.iter().map(|span| span.length()).fold(0, Ns::saturating_add);
+    let (first, last) = (*hollow.first()?, *hollow.last()?);
+    if all <= SHORT {
+        return None;
+    }
+    let mut lines = vec![
+        believed(lease),
+        format!(
+            "it was not true from {} on: fewer than {} masters",
+            Ms(first.from),
+            case.world.lock_of(lease.process).q
+        ),
+    ];
+    let mut found = false;
+    for key in lease.keys(&case.keys).filter(|key| key.sure) {
+        if key.possible.to > last.from {
+            continue;
+        }
+        let loss = causes::of_hollow(case, lease, key, key.possible.to);
+        if let Some((Cause::Bug, text)) = loss {
+            found = true;
+            lines.push(format!("master {}: {text}", key.node));
+        }
+    }
+    found.then(|| Violation::bug(Property::Validity, lines, first.from, last.to))
+}
+
+/// A lease that was extended although a quorum of masters had lacked its key at one time, so that a
+/// rival may have held the resource. The replies to its own client showed that.
+fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    let keys: Vec<&Presence<'_>> = lease.keys(&case.keys).collect();
+    let lock = case.world.lock_of(lease.process);
+    lease.extensions.iter().find_map(|extension| {
+        let at_client = extension.at?;
+        let begun = extension.request.map_or(at_client, |request| case.requests[request].asked);
+        // The client may not have read a reply yet that arrived just before.
+        let by = begun.saturating_sub(case.world.node_timeout / 2);
+        let lacked = |node: usize, at: Ns| {
+            let own = || keys.iter().filter(move |key| key.node == node);
+            let before = own().rfind(|key| key.possible.from <= at).map(|key| &key.life);
+            let there = own().any(|key| key.possible.from <= at && at < key.possible.to);
+            let known = match before {
+                // A key that was created anew is known to have been gone. The new key must come
+                // before the old one would have expired by itself.
+                Some(life) => own().any(|key| {
+                    let anew = at <= key.made.from && key.made.to < life.expires.from;
+                    anew && key.delivered.is_some_and(|delivered| delivered <= by)
+                }),
+                // The client does not know whether a late key of its attempt came before or after
+                // another master lost its key.
+                None => !own().any(|key| key.granted),
+            };
+            !there && known
+        };
+        let ends = keys.iter().map(|key| key.possible.to);
+        let at = ends
+            .filter(|at| lease.start.to < *at && *at < by)
+            .find(|at| lock.masters.iter().filter(|node| lacked(**node, *at)).count() >= lock.q)?;
+        let text = format!(
+            "at {} a quorum of masters lacked its key, so that another may have held it; its \
+             client had replies that show it, and extended the lease at {}",
+            Ms(at),
+            Ms(at_client)
+        );
+        Some(bug(lease, text, at, at_client))
+    })
+}
+
+/// A lease that ended at its deadline without a timely notice to its owner.
+fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    if !case.world.tells_losses(lease.process) || lease.ending == Ending::Death {
+        return None;
+    }
+    let deadline = lease.deadline.to;
+    let mut by = deadline.saturating_add(NOTIFIED_WITHIN);
+    // A paused process receives nothing.
+    for pause in case.faults.pauses(lease.process) {
+        let span = pause.span();
+        if span.touches(Window::new(deadline, by)) {
+            by = by.max(span.to.saturating_add(NOTIFIED_WITHIN));
+        }
+    }
+    if lease.lost.is_some_and(|at| at <= by) {
+        return None;
+    }
+    // After that, its clients may be gone.
+    let over = case.world.until(Phase::Drain);
+    let gone = over.min(case.released(lease)).min(case.died(lease.process));
+    if by >= gone || case.replaced(lease) <= deadline {
+        return None;
+    }
+    let text = match lease.lost.map(|at| (Ms(at), Ms(at.saturating_sub(deadline)))) {
+        Some((at, late)) => {
+            format!("it was notified of its loss only at {at}, {late} after the deadline")
+        }
+        None => format!("it was never notified of its loss, at least not by {}", Ms(over)),
+    };
+    Some(bug(lease, text, deadline, lease.lost.unwrap_or(by)))
+}
+
+/// A lease that was handed out before a quorum had granted it.
+fn without_quorum(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    lease.token?;
+    // `untrue` reports this case already.
+    if causes::too_few(case, lease).is_some() {
+        return None;
+    }
+    let at = lease.reply.returned();
+    let by = at.saturating_add(SKEW);
+    let in_time = |delivered: Option<Ns>| delivered.is_some_and(|delivered| delivered <= by);
+    let votes = lease.votes(&case.keys).filter(|key| in_time(key.delivered));
+    let yes = count(votes.map(|key| key.node));
+    let lock = case.world.lock_of(lease.process);
+    (yes < lock.q).then(|| {
+        let text = format!(
+            "it was handed out when {yes} of {} masters had granted it, and it takes {}",
+            lock.n, lock.q
+        );
+        bug(lease, text, lease.asked, at)
+    })
+}
+
+/// A lease that was extended before a quorum had replied that it still has the key.
+fn extended_without_quorum(
+    case: &Case<'_>,
+    lease: &Lease<'_>,
+    extension: &Extension,
+) -> Option<Violation> {
+    let request = &case.requests[extension.request?];
+    let reply = request.reply?;
+    let at = reply.returned();
+    if case.keys.is_opaque(request.process, lease.resource, Window::new(request.asked, reply.ns)) {
+        return None;
+    }
+    let kept = case.keys.kept(request.process, lease.token?, begun(case, lease, request));
+    let by = at.saturating_add(SKEW);
+    let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
+    let yes = count(yes.map(|kept| kept.node));
+    let lock = case.world.lock_of(lease.process);
+    (yes < lock.q).then(|| {
+        let text = format!(
+            "it was extended at {} when {yes} of {} masters had replied that they still have the \
+             key, and it takes {}",
+            Ms(at),
+            lock.n,
+            lock.q
+        );
+        bug(lease, text, request.asked, at)
+    })
+}
+
+/// When the round began that extended a lease for a request. A re-entry may return the deadline of
+/// a round that another request began and that was not reported before: the watchdog's, or that of
+/// a request that its client gave up.
+fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
+    let reported = lease.extensions.iter().filter_map(|extension| extension.at);
+    let reported = reported.filter(|at| *at < request.asked).max().unwrap_or(lease.start.to);
+    let before = case.requests.iter().filter(|other| {
+        request.again
+            && (other.client, other.resource) == (request.client, request.resource)
+            && (lease.start.to..request.asked).contains(&other.asked)
+    });
+    let rounds = before.filter_map(|other| match other.reply.and_then(|reply| reply.why) {
+        _ if other.op == "keep_alive" => Some(reported),
+        Some(FailureReason::Cancelled) => Some(other.asked).filter(|asked| *asked >= reported),
+        _ => None,
+    });
+    rounds.min().unwrap_or(request.asked)
+}
+
+/// A lease that was extended after its end. A lost lease stays lost.
+fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<Violation> {
+    let request = &case.requests[extension.request?];
+    let reply = request.reply?;
+    let called = reply.from.unwrap_or(request.asked).saturating_sub(SKEW);
+    let lost = lease.lost.unwrap_or(Ns::MAX);
+    let over = extension.before.to.min(lost);
+    (called > over).then(|| {
+        let text = format!(
+            "{} asked at {} to extend it, when it was over since {}, and the extension succeeded: \
+             another client may have held it meanwhile",
+            lease.client,
+            Ms(called),
+            Ms(over)
+        );
+        bug(lease, text, over, reply.returned())
+    })
+}
+
+/// The first command that set a token on a key of a master: the master, the key, when it was sent,
+/// its connection and its position there.
+type FirstSet<'a> = (usize, &'a str, Ns, (u64, u64));
+
+/// Two attempts with the same token. The token proves the ownership of one attempt: a late clean-up
+/// of the first attempt would otherwise delete the key of the second.
+fn same_token(case: &Case<'_>) -> Vec<Violation> {
+    let mut numbers = Numbers::default();
+    let mut first: Vec<Vec<FirstSet<'_>>> = Vec::new();
+    let mut reported = HashSet::new();
+    let mut findings = Vec::new();
+    for record in case.world.records {
+        let Event::Command { process, node, connection, number, act, sent, .. } = &record.event
+        else {
+            continue;
+        };
+        let Act::Set { key, token, .. } = act else { continue };
+        // If the network duplicates a command, both copies have the same position.
+        let place = (*connection, *number);
+        let number = numbers.of(token);
+        first.resize_with(numbers.count(), Vec::new);
+        let mut sets = first[number].iter();
+        let Some((.., at, earlier)) = sets.find(|(on, of, ..)| on == node && *of == &**key) else {
+            first[number].push((*node, key, *sent, place));
+            continue;
+        };
+        if *earlier != place && reported.insert((key, token)) {
+            let lines = vec![format!(
+                "{process} set {} for {key} on master {node} at {}, and in another attempt at {}: \
+                 a late clean-up of one takes away the key of the other",
+                short(token),
+                Ms(*at.min(sent)),
+                Ms(*at.max(sent)),
+            )];
+            findings.push(Violation::bug(Property::Validity, lines, *at, *sent));
+        }
+    }
+    findings
+}

@@ -1,0 +1,478 @@
+//! What a run is: the scenario that it follows, the protocol between the harness and the clients,
+//! and the record of what happened. This crate holds values and reads files; it runs nothing.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | the root | a [`Scenario`]: masters, clients, faults, and the expected result |
+//! | `read`, `problem` | reads a file, and says what is wrong with it and where |
+//! | `words` | the small languages inside strings (`"acquire L wait 5s"`, `"c1 granted L"`) |
+//! | `fault`, `expect` | faults and the masters and clients that they hit; expectations |
+//! | [`client_protocol`] | the protocol between the harness and a client process |
+//! | [`history`] | the record of a run |
+//! | [`wall`] | how far a clock is ahead, after the faults on it |
+//! | [`Mutant`] | the list of mutants: clients with one deliberate bug |
+//!
+//! The same [`Scenario`] serves the TOML files, every backend, the header of the history and the
+//! JSON Schema. The enums are exhaustive on purpose: the compiler tells whoever adds a value where
+//! it must be handled.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::{Drift, Fingerprint, Guard, RunId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
+
+use crate::name::Name;
+
+pub mod client_protocol;
+mod embedded;
+mod expect;
+mod fault;
+pub mod history;
+mod length;
+mod list;
+mod mutant;
+pub mod name;
+pub mod named;
+mod near;
+mod problem;
+mod read;
+mod schema;
+pub mod units;
+pub mod wall;
+mod words;
+
+pub use embedded::{embedded, embedded_runs};
+
+pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
+pub use fault::MessageFault;
+pub use fault::{
+    ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault,
+    NodeFault, Nodes, ResourceFault, Role, Touches,
+};
+pub use length::{Ahead, Length, Shift};
+pub use list::NodeList;
+pub use mutant::Mutant;
+pub use near::near;
+pub use problem::{Problem, Problems};
+pub use read::makes_sense;
+pub use read::{line_of, read};
+pub use schema::schema;
+pub use words::{AccessKind, Class, EventKind, Moment, Side, Step};
+
+/// Whether the name of a scenario or of a variant may contain this character.
+pub const fn is_name_char(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'
+}
+
+/// One scenario: a cluster, its clients, the faults, and the expected result.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scenario {
+    /// The scenario's name: the name of the file without `.toml`.
+    pub name: String,
+    /// What the scenario shows, in one sentence.
+    pub about: String,
+    /// The source of the scenario: a paper, a page, an issue.
+    pub source: Option<String>,
+    /// The masters.
+    #[serde(default)]
+    pub cluster: Cluster,
+    /// The options of every client's lock.
+    #[serde(default)]
+    pub lock: Lock,
+    /// The clients that use the lock.
+    #[serde(rename = "client")]
+    pub clients: Vec<Client>,
+    /// The faults, in any order.
+    #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// The result that the run must have.
+    #[serde(default)]
+    pub expect: Expect,
+    /// The same scenario with some changes and an expectation of its own. Each variant runs as a
+    /// scenario named `name/variant`.
+    #[serde(default, rename = "variant", skip_serializing_if = "Vec::is_empty")]
+    pub variants: Vec<Variant>,
+}
+
+/// The masters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Cluster {
+    /// The number of masters, 1 to 9. Default 5.
+    pub nodes: usize,
+    /// What a master keeps over a restart. Default none.
+    pub persistence: Persistence,
+    /// Whether each master has a replica, for `node.lag` and `node.failover`. Default no.
+    #[serde(skip_serializing_if = "is_default")]
+    pub replicas: bool,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self { nodes: 5, persistence: Persistence::None, replicas: false }
+    }
+}
+
+impl Cluster {
+    /// The number of masters that must agree.
+    pub fn quorum(&self) -> usize {
+        self.nodes / 2 + 1
+    }
+}
+
+/// What a master keeps over a restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Persistence {
+    /// Nothing.
+    #[default]
+    None,
+    /// An append-only file that is synced every second: a killed process loses nothing, a power
+    /// loss loses the last second.
+    AofEverysec,
+    /// An append-only file that is synced before every reply.
+    AofAlways,
+}
+
+/// The options of every client's lock.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Lock {
+    /// The TTL of a key on a master. Default 2 s.
+    pub ttl: Length,
+    /// The time for which a master keeps a key after the lease has ended, unless the client
+    /// releases it. Default 0.
+    #[serde(skip_serializing_if = "is_default")]
+    pub lock_delay: Length,
+    /// How long a round waits for a master. Default 50 ms.
+    pub node_timeout: Length,
+    /// The allowance for clocks of different rates, in millionths of the TTL. Default 10 000.
+    pub drift_ppm: u32,
+    /// The fixed part of that allowance. Default 2 ms.
+    pub drift: Length,
+    /// Whether leases carry a fencing token. Default no.
+    pub fencing: bool,
+    /// Whether masters notify waiting clients when a resource becomes free. If not, these clients
+    /// poll. Default yes.
+    #[serde(skip_serializing_if = "is_true")]
+    pub wake_ups: bool,
+    /// Whether waiting clients of different processes get the resource in the order of their
+    /// requests. Default no.
+    #[serde(skip_serializing_if = "is_default")]
+    pub fair: bool,
+    /// The restart guard: clients distrust masters that may have forgotten leases. The value is the
+    /// longest TTL of any of these leases. Default: no guard; clients trust these masters.
+    #[serde(rename = "restart-guard")]
+    pub guard: Option<Length>,
+    /// With a guard: clients also distrust masters whose clocks may have gained more than this.
+    /// Default: clients trust the clocks.
+    pub clock_guard: Option<Length>,
+    /// With a guard: whether the masters are initialized when the run begins. If not, they are new,
+    /// and clients distrust them. Default yes.
+    #[serde(skip_serializing_if = "is_true")]
+    pub initialized: bool,
+}
+
+/// For fields that are left out if they have their usual value.
+pub fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// For fields that are left out if they are `true`.
+pub const fn is_true(is: &bool) -> bool {
+    *is
+}
+
+impl Lock {
+    /// How long clients distrust a master.
+    pub fn quarantine(&self) -> Duration {
+        self.protocol_guard().map_or(Duration::ZERO, Guard::quarantine)
+    }
+
+    fn protocol_guard(&self) -> Option<Guard> {
+        let drift = Drift { ppm: self.drift_ppm, fixed: self.drift.0 };
+        let guard = Guard::new(self.guard?.0, drift, 0).ok()?;
+        self.clock_guard.map_or(Some(guard), |bound| guard.with_clock_bound(bound.0).ok())
+    }
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self {
+            ttl: Length(Duration::from_secs(2)),
+            lock_delay: Length(Duration::ZERO),
+            node_timeout: Length(Duration::from_millis(50)),
+            drift_ppm: 10_000,
+            drift: Length(Duration::from_millis(2)),
+            fencing: false,
+            wake_ups: true,
+            fair: false,
+            guard: None,
+            clock_guard: None,
+            initialized: true,
+        }
+    }
+}
+
+impl Lock {
+    /// The part of a TTL that the lock deducts: the drift, rounded up, and the time that a clock
+    /// may gain unnoticed. The protocol has this computation, too. The second copy is intended: the
+    /// checker must not share a mistake with the lock.
+    pub fn deducted_from(&self, ttl: Duration) -> Duration {
+        let share = (ttl.as_nanos() * u128::from(self.drift_ppm)).div_ceil(1_000_000);
+        let drift = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
+        let unnoticed = self.clock_guard.map_or(Duration::ZERO, |bound| bound.0);
+        drift.saturating_add(self.drift.0).saturating_add(unnoticed)
+    }
+}
+
+/// One client, or several of one kind.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Client {
+    /// The client's name: `c1`. With a `count`, `w` stands for `w1`, `w2`, ….
+    #[schemars(with = "String")]
+    pub id: Name,
+    /// The process that the client runs in. Clients that name the same process share it. Default: a
+    /// process of its own.
+    #[schemars(with = "Option<String>")]
+    pub process: Option<Name>,
+    /// The masters that the client knows, in its own order. A master that is listed twice has two
+    /// addresses for this client. Default: all masters, in their order. Clients of one process have
+    /// the same list.
+    pub nodes: Option<Vec<usize>>,
+    /// The client's own guard: `false` for none, or a longest TTL that differs from the lock's.
+    /// Default: the lock's guard. Clients of one process have the same guard.
+    #[serde(rename = "restart-guard")]
+    pub guard: Option<OwnGuard>,
+    /// Whether the client's leases carry a fencing token. Default: as the lock says. Clients of one
+    /// process have the same setting.
+    pub fencing: Option<bool>,
+    /// Whether the client uses the fair queue. Default: as the lock says. Clients of one process
+    /// have the same setting.
+    pub fair: Option<bool>,
+    /// When the client begins, counted from the start of the run. Default at once.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub start: Length,
+    /// The steps of the client, one after the other. When an `acquire L` fails, the client skips
+    /// all steps up to and including the next `release L`.
+    pub script: Vec<Step>,
+    /// The number of clients of this kind. Default 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: usize,
+    /// How often the script is repeated: a number of rounds or a time. Default one round.
+    #[serde(rename = "loop")]
+    pub rounds: Option<Rounds>,
+    /// The pause between two rounds. Default none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub think: Length,
+}
+
+impl Client {
+    /// A client with a process of its own that plays a script once, from the start of the run.
+    pub fn new(id: impl Into<Name>, script: Vec<Step>) -> Self {
+        Self {
+            id: id.into(),
+            process: None,
+            nodes: None,
+            guard: None,
+            fencing: None,
+            fair: None,
+            start: Length::default(),
+            script,
+            count: 1,
+            rounds: None,
+            think: Length::default(),
+        }
+    }
+}
+
+/// A client's guard in place of the lock's, for scenarios that mix old and new configurations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`false` for no guard, or another longest TTL such as \"3s\"")]
+pub enum OwnGuard {
+    /// `false`: no guard. `true`: the lock's guard.
+    Whether(bool),
+    /// A guard for leases of up to this TTL.
+    UpTo(Length),
+}
+
+const fn one() -> usize {
+    1
+}
+
+const fn is_one(count: &usize) -> bool {
+    *count == 1
+}
+
+/// How often a script is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a number of rounds such as 20, or a time such as \"3s\"")]
+pub enum Rounds {
+    /// This number of rounds.
+    Times(u32),
+    /// No round begins after this time, counted from the client's start.
+    For(Length),
+}
+
+/// The changes of a variant. Everything that it does not name stays as it is.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Variant {
+    /// The variant's name. The run is named by the scenario's name, a slash and this name.
+    pub name: String,
+    /// What is different, in one sentence.
+    pub about: String,
+    /// A cluster that replaces the scenario's.
+    pub cluster: Option<Cluster>,
+    /// Lock options that replace the scenario's.
+    pub lock: Option<Lock>,
+    /// Clients that replace those of the same name, or are added.
+    #[serde(default, rename = "client", skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<Client>,
+    /// Faults that replace all of the scenario's.
+    #[serde(rename = "fault")]
+    pub faults: Option<Vec<Fault>>,
+    /// An expectation that replaces all of the scenario's.
+    pub expect: Expect,
+}
+
+impl Scenario {
+    /// The runs of the scenario: the scenario itself, and each variant as a scenario of its own.
+    /// Clients with a `count` are expanded.
+    pub fn runs(&self) -> Vec<Self> {
+        let mut base = self.clone();
+        base.variants.clear();
+        let varied = self.variants.iter().map(|variant| base.varied(variant));
+        std::iter::once(base.clone()).chain(varied).map(Self::spelled_out).collect()
+    }
+
+    fn varied(&self, variant: &Variant) -> Self {
+        let mut run = self.clone();
+        run.name = format!("{}/{}", self.name, variant.name);
+        run.about.clone_from(&variant.about);
+        if let Some(cluster) = &variant.cluster {
+            run.cluster = cluster.clone();
+        }
+        if let Some(lock) = &variant.lock {
+            run.lock = lock.clone();
+        }
+        for client in &variant.clients {
+            match run.clients.iter_mut().find(|known| known.id == client.id) {
+                Some(known) => known.clone_from(client),
+                None => run.clients.push(client.clone()),
+            }
+        }
+        if let Some(faults) = &variant.faults {
+            run.faults.clone_from(faults);
+        }
+        run.expect = variant.expect.clone();
+        run
+    }
+
+    fn spelled_out(mut self) -> Self {
+        self.clients = self.clients.iter().flat_map(Client::spelled_out).collect();
+        self
+    }
+
+    /// The processes of all clients, each once, in order of appearance.
+    pub fn processes(&self) -> Vec<&Name> {
+        let mut all = Vec::new();
+        for client in &self.clients {
+            if !all.contains(&client.process()) {
+                all.push(client.process());
+            }
+        }
+        all
+    }
+
+    /// The masters that the clients of a process know.
+    pub fn list_of(&self, process: &str) -> NodeList {
+        let own = self.clients.iter().find(|client| client.process() == process);
+        own.map_or_else(|| NodeList::all(self.cluster.nodes), |client| self.list(client))
+    }
+
+    /// The name of the set of masters that a process knows. The set has a name because clients
+    /// reach masters through proxies of their own, so addresses do not identify the masters.
+    pub fn masters_id_of(&self, process: &str) -> String {
+        self.list_of(process).name()
+    }
+
+    /// The boot marker that a master has when the run begins, if it has one. It names the set of
+    /// masters of the first process that knows this master.
+    pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
+        let guard = self.lock.protocol_guard().filter(|_| self.lock.initialized)?;
+        let masters = Fingerprint::of_name(&self.first_list(node).name());
+        let durable = self.cluster.persistence == Persistence::AofAlways;
+        Some(guard.over(masters).marker(&RunId(Arc::from(run_id)), durable))
+    }
+
+    fn first_list(&self, node: usize) -> NodeList {
+        let lists = self.processes().into_iter().map(|process| self.list_of(process));
+        let mut knowing = lists.filter(|list| list.addresses().contains(&node));
+        knowing.next().unwrap_or_else(|| NodeList::all(self.cluster.nodes))
+    }
+
+    /// The masters that a client knows.
+    pub fn list(&self, client: &Client) -> NodeList {
+        client.list(self.cluster.nodes)
+    }
+
+    /// The lock options of a process: the scenario's, except for those that its clients set
+    /// themselves.
+    pub fn options_of(&self, process: &str) -> Lock {
+        let own = self.clients.iter().find(|client| client.process() == process);
+        own.map_or_else(|| self.lock.clone(), |client| client.options(&self.lock))
+    }
+
+    /// The longest TTL of any client's request.
+    pub fn longest_ttl(&self) -> Duration {
+        let asked = self.clients.iter().flat_map(|client| &client.script).filter_map(Step::ttl);
+        asked.chain([self.lock.ttl.0]).max().unwrap_or_default()
+    }
+}
+
+impl Client {
+    /// The masters that the client knows, of this many.
+    fn list(&self, nodes: usize) -> NodeList {
+        self.nodes.as_ref().map_or_else(|| NodeList::all(nodes), |own| NodeList::named(own))
+    }
+
+    /// The process that the client runs in.
+    pub fn process(&self) -> &Name {
+        self.process.as_ref().unwrap_or(&self.id)
+    }
+
+    /// The client's lock options. The client's own settings override those of `lock`.
+    pub fn options(&self, lock: &Lock) -> Lock {
+        let guard = match self.guard {
+            None | Some(OwnGuard::Whether(true)) => lock.guard,
+            Some(OwnGuard::Whether(false)) => None,
+            Some(OwnGuard::UpTo(max_ttl)) => Some(max_ttl),
+        };
+        let clock_guard = lock.clock_guard.filter(|_| guard.is_some());
+        let fencing = self.fencing.unwrap_or(lock.fencing);
+        let fair = self.fair.unwrap_or(lock.fair);
+        Lock { guard, clock_guard, fencing, fair, ..lock.clone() }
+    }
+
+    /// The names of all clients that this one stands for.
+    pub fn names(&self) -> Vec<Name> {
+        match self.count {
+            1 => vec![self.id.clone()],
+            count => (1..=count).map(|number| format!("{}{number}", self.id).into()).collect(),
+        }
+    }
+
+    fn spelled_out(&self) -> Vec<Self> {
+        self.names().into_iter().map(|id| Self { id, count: 1, ..self.clone() }).collect()
+    }
+}

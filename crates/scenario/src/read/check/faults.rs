@@ -1,0 +1,296 @@
+//! Checks faults: each can strike, hits a master or a client, and has an effect.
+
+use super::Run;
+use crate::name::Name;
+use crate::near::guess;
+use crate::read::tree::Place;
+use crate::{
+    AccessKind, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
+    LinkSelector, Moment, NetworkFault, NodeFault, Nodes, ResourceFault, Side, Step, Touches,
+};
+
+/// The names in a step that a moment is about.
+type Fits = fn(&Step) -> Vec<&str>;
+
+impl Run<'_> {
+    pub(super) fn faults(&mut self) {
+        for (place, fault) in self.faults.clone() {
+            self.when(&place, fault);
+            let (kind, verb) = fault.fault_kind.name().split_once('.').unwrap_or_default();
+            let fault_kind = place.key(kind).key(verb);
+            if let Some(nodes) = fault.fault_kind.nodes() {
+                self.masters(&fault_kind.key("nodes"), nodes);
+            }
+            if let Some(Clients::Some(names)) = fault.fault_kind.clients() {
+                for (index, name) in names.iter().enumerate() {
+                    let clients = fault_kind.key("clients");
+                    let place = if names.len() == 1 { clients } else { clients.index(index) };
+                    self.known(&place, name);
+                }
+            }
+            self.fault_kind(&fault_kind, &fault.fault_kind);
+            self.replicas(&fault_kind, &fault.fault_kind);
+        }
+        self.failovers();
+    }
+
+    /// Checks faults that make no sense with replicas, or without.
+    fn replicas(&mut self, place: &Place, fault_kind: &FaultKind) {
+        let name = fault_kind.name();
+        match (self.cluster.1.replicas, fault_kind) {
+            (false, fault_kind) if fault_kind.needs_replicas() => {
+                let fix = "write `replicas = true` under `[cluster]`";
+                self.wrong(place, format!("`{name}` needs masters that have replicas"), fix);
+            }
+            (true, fault_kind) if fault_kind.starts_again() => {
+                let fix = "write `node.failover`, or leave `replicas` out";
+                let message = format!("`{name}`: a master that has a replica is not started again");
+                self.wrong(place, message, fix);
+            }
+            (true, FaultKind::Clock(_)) => {
+                let message = format!("`{name}`: masters that have replicas have no clocks to set");
+                self.wrong(place, message, "leave `replicas` out, or the fault");
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks failovers: each master has only one replica.
+    fn failovers(&mut self) {
+        let all = self.cluster.1.nodes;
+        let mut over: Vec<usize> = Vec::new();
+        for (place, fault) in self.faults.clone() {
+            let FaultKind::Node(NodeFault::Failover { nodes }) = &fault.fault_kind else {
+                continue;
+            };
+            let hit: Vec<usize> = match nodes {
+                Nodes::All => (1..=all).collect(),
+                Nodes::Some(numbers) => numbers.clone(),
+                // These masters are known only when the fault strikes. A second failover of a
+                // master fails then.
+                Nodes::Role(_) => continue,
+            };
+            for node in hit {
+                if over.contains(&node) {
+                    let place = place.key("node").key("failover").key("nodes");
+                    let message = format!("master {node} fails over twice, and has one replica");
+                    self.wrong(&place, message, "let other masters fail over, or leave one out");
+                    break;
+                }
+                over.push(node);
+            }
+        }
+    }
+
+    fn when(&mut self, place: &Place, fault: &Fault) {
+        match &fault.when {
+            FaultTime::At(_) => {}
+            FaultTime::After(moment) => self.moment(&place.key("after"), moment),
+            FaultTime::Before(moment) => {
+                let place = place.key("before");
+                self.moment(&place, moment);
+                if !moment.what.can_wait() {
+                    let fix = "only `asks`, `releases`, `presents`, `reads`, `writes`, `request` and \
+                                `reply` can: take one of them, or write `after`";
+                    let message = format!("no client can hold back `{moment}`");
+                    self.wrong(&place, message, fix);
+                }
+                if !moment.plus.is_zero() {
+                    let fix = "leave the time out, or write `after`";
+                    self.wrong(&place, "`before` cannot be later than its moment", fix);
+                }
+            }
+        }
+        let Some(lasts) = fault.lasts else { return };
+        let place = place.key("for");
+        let at_once = match &fault.fault_kind {
+            // With a duration, the selected messages that pass within it are reset.
+            FaultKind::Net(NetworkFault::Reset(which)) => !picks(which),
+            fault_kind => !fault_kind.can_heal(),
+        };
+        if at_once {
+            let name = fault.fault_kind.name();
+            let message = format!("`{name}` happens at once and is not healed");
+            let fix = match name {
+                "node.evict" => "leave `for` out, or write `node.full`, which lasts",
+                "node.flush" | "node.failover" => "leave `for` out: nothing brings it back",
+                "node.counter" => "leave `for` out: a counter never goes back",
+                "node.restart" => "leave `for` out, or write `node.kill`, which stays down so long",
+                "client.kill" => "leave `for` out, or write `client.pause`, which ends",
+                net if net.starts_with("net.") => {
+                    "leave `for` out, or write `net.cut`, which lasts"
+                }
+                _ => "leave `for` out: it is over at once",
+            };
+            self.wrong(&place.itself(), message, fix);
+        } else if lasts.is_zero() {
+            let fix =
+                "write a time such as \"100ms\", or leave `for` out: until the end of the run";
+            self.wrong(&place, "the fault is over as it begins", fix);
+        }
+    }
+
+    fn moment(&mut self, place: &Place, moment: &Moment) {
+        let Some(client) = self.known(&place.word(&moment.client), &moment.client) else { return };
+        let id = &moment.client;
+        let (name, fits, what): (&str, Fits, &str) = match &moment.what {
+            EventKind::Asks(name)
+            | EventKind::Granted(name)
+            | EventKind::Refused(name)
+            | EventKind::Lost(name) => (name, acquired, "acquires"),
+            EventKind::Extended(name) => (name, extended, "extends"),
+            EventKind::Releases(name) | EventKind::Released(name) => (name, released, "releases"),
+            EventKind::Reads(name) => (name, |step| touched(step, AccessKind::Read), "reads"),
+            EventKind::Writes(name) => (name, |step| touched(step, AccessKind::Write), "writes"),
+            _ => return,
+        };
+        let there: Vec<&str> = self.script(client).iter().flat_map(fits).collect();
+        if !there.contains(&name) {
+            let guess = guess(name, there.iter().copied());
+            let fix = match there.first() {
+                Some(first) if guess.is_empty() => {
+                    format!("it {what} `{first}`: name that, or add the step")
+                }
+                _ => format!("{guess}name what its script does, or add the step"),
+            };
+            self.wrong(&place.word(name), format!("`{id}` never {what} `{name}`"), fix);
+        }
+    }
+
+    fn masters(&mut self, place: &Place, nodes: &Nodes) {
+        match nodes {
+            Nodes::All => {}
+            Nodes::Some(numbers) => {
+                for (index, number) in numbers.iter().enumerate() {
+                    self.master(&place.index(index), *number);
+                }
+            }
+            Nodes::Role(role) => {
+                let all = self.cluster.1.nodes;
+                let client = self.known(&place.word(&role.client), &role.client);
+                let own = client.map(|client| self.clients[client].1.list(all));
+                let all = own.map_or(all, |own| own.masters().len());
+                if let Some(first) = role.first.filter(|first| *first > all) {
+                    let message = format!("`{role}` wants {first} masters");
+                    let fix = format!("`{}` knows {all}: write 1 to {all}", role.client);
+                    self.wrong(place, message, fix);
+                }
+            }
+        }
+    }
+
+    fn fault_kind(&mut self, place: &Place, fault_kind: &FaultKind) {
+        if fault_kind.clone().lengths_mut().first().is_some_and(|by| by.is_zero()) {
+            let is_counter = matches!(fault_kind, FaultKind::Node(NodeFault::Counter { .. }));
+            let at = place.key(if is_counter { "ahead" } else { "by" });
+            self.wrong(&at, "the fault does nothing", "write a time such as \"100ms\"");
+        }
+        match fault_kind {
+            FaultKind::Clock(ClockFault::Strobe { every, .. }) => {
+                if every.0 < std::time::Duration::from_millis(1) {
+                    let message = format!("a clock cannot jump every {every}");
+                    self.wrong(&place.key("every"), message, "write at least \"1ms\"");
+                }
+            }
+            FaultKind::Clock(ClockFault::Rate { factor, .. })
+            | FaultKind::Client(ClientFault::Rate { factor, .. }) => {
+                if !(0.01..=100.0).contains(factor) {
+                    let message = format!("a clock cannot run at {factor} seconds per second");
+                    let fix = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
+                    self.wrong(&place.key("factor"), message, fix);
+                }
+            }
+            FaultKind::Node(NodeFault::Counter { resource, .. }) => {
+                self.wanted(&place.key("resource"), resource);
+            }
+            FaultKind::Resource(ResourceFault::Delay { clients, what, .. }) => {
+                self.touches(place, clients, *what);
+            }
+            FaultKind::Net(NetworkFault::Trickle { bytes: 0, .. }) => {
+                let fix = "write 1 or more, or `net.hold`, which lets nothing pass";
+                self.wrong(&place.key("bytes"), "no bytes at all pass", fix);
+            }
+            FaultKind::Net(NetworkFault::Cut(which)) if picks(which) => {
+                let fix = "leave out all but clients and masters, or write `net.drop`";
+                self.wrong(place, "a cut loses all messages and selects none", fix);
+            }
+            FaultKind::Net(NetworkFault::Duplicate(which)) if which.what == Side::Reply => {
+                let fix = "write `what = \"request\"`, or leave `what` out";
+                self.wrong(&place.key("what"), "replies cannot arrive twice", fix);
+            }
+            _ => {}
+        }
+        if let FaultKind::Net(net) = fault_kind
+            && let Some(which) = net.which()
+        {
+            for (key, number, message) in [
+                ("index", which.index, "there is no message 0"),
+                ("count", which.count, "no message at all is struck"),
+            ] {
+                if number == Some(0) {
+                    self.wrong(&place.key(key), message, "count from 1");
+                }
+            }
+        }
+    }
+
+    /// Whether any client makes an access that the fault delays.
+    fn touches(&mut self, place: &Place, clients: &Clients, what: Touches) {
+        let touches = |step: &Step| matches!(step, Step::Touch { way, .. } if what.has(*way));
+        let hit = |client: &Client| client.names().iter().any(|name| clients.has(name));
+        let mut all = self.clients.iter().filter(|(_, client)| hit(client)).peekable();
+        // Another check reports that there is no such client.
+        if all.peek().is_none() || all.any(|(_, client)| client.script.iter().any(touches)) {
+            return;
+        }
+        let (does, step) = match what {
+            Touches::Read => ("reads", "read R"),
+            Touches::Write => ("writes", "write R"),
+            Touches::Both => ("reads or writes", "read R"),
+        };
+        let fix = format!("add a step such as `{step}` to its script, or name another client");
+        self.wrong(place, format!("no client that it hits {does} a register"), fix);
+    }
+
+    /// Whether any client locks a resource.
+    fn wanted(&mut self, place: &Place, resource: &str) {
+        let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
+        let known: Vec<&str> = scripts.flat_map(acquired).collect();
+        if !known.contains(&resource) {
+            let message = format!("no client acquires `{resource}`");
+            self.unknown(place, resource, known, message, "name a resource that a client acquires");
+        }
+    }
+}
+
+/// Whether a fault strikes certain messages only.
+fn picks(which: &LinkSelector) -> bool {
+    let all = LinkSelector {
+        clients: which.clients.clone(),
+        nodes: which.nodes.clone(),
+        ..LinkSelector::default()
+    };
+    *which != all
+}
+
+fn acquired(step: &Step) -> Vec<&str> {
+    step.acquires().map(Name::as_str).collect()
+}
+
+fn extended(step: &Step) -> Vec<&str> {
+    match step {
+        Step::Extend { resource, .. } | Step::Keep { resource, .. } => vec![resource],
+        _ => Vec::new(),
+    }
+}
+
+fn released(step: &Step) -> Vec<&str> {
+    step.releases().map(Name::as_str).collect()
+}
+
+fn touched(step: &Step, what: AccessKind) -> Vec<&str> {
+    match step {
+        Step::Touch { register, way, .. } if *way == what => vec![register],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,619 @@
+//! A client process as a state machine: the shipped [`Client`] and the client protocol around it.
+//! It reads no clock and opens no socket.
+//!
+//! It does the work of the Tokio shell and the built-in client, without Tokio. The simulation runs
+//! it in virtual time, and `mutants/shell.rs` runs mutants of it on real masters. It decides
+//! nothing about the lock: it passes requests to the client, and answers them by the results of its
+//! claims.
+//!
+//! - `lease.rs`: requests that wait for one claim
+//! - `reentry.rs`: the handles of a lease, and their owner
+//! - `multi_lock.rs`: requests for several resources
+//! - `conduct.rs`: the seam for mutants
+
+use redquorum_protocol::wire::Expect;
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    AcquireRequest, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect,
+    Context, Drift, Fingerprint, Guard, Input, Key, Link, LockConfig, NodeId, Progress, Reentry,
+    Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::conduct::{Conduct, Honest};
+use redquorum_redis_model::Value;
+
+use self::lease::{Lease, LeaseKey};
+use self::multi_lock::{Group, MultiRelease};
+use redquorum_scenario::client_protocol::{
+    ClientLine, ClientReply, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
+};
+use redquorum_scenario::name::Name;
+
+mod conduct;
+mod lease;
+mod multi_lock;
+pub mod reentry;
+
+/// What the clocks of a process show at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Clocks {
+    /// Never goes back.
+    pub monotonic: Time,
+    /// Never goes back, and stops while the machine is suspended.
+    pub awake: Time,
+    /// Can be set.
+    pub wall: Time,
+}
+
+/// An event for a process.
+#[derive(Clone, Debug)]
+pub enum ProcessEvent {
+    /// The harness sent a request.
+    Requested(Request),
+    /// A connection opened, with its handshake complete.
+    Connected { node: usize, epoch: u64, greeting: Greeting },
+    /// A connection did not open, or broke.
+    Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
+    /// A master replied to the oldest unanswered command of a connection.
+    Replied {
+        node: usize,
+        epoch: u64,
+        reply: Vote,
+        /// The reply on the wire, for the library.
+        value: Value,
+    },
+    /// A master woke a waiter.
+    Woken { node: usize, epoch: u64, waiter_id: WaiterId },
+    /// The requested wake-up time has come.
+    Wake,
+}
+
+/// An effect of a process.
+#[derive(Clone, Debug)]
+pub enum ProcessEffect {
+    /// Send a message to the harness.
+    Tell(ClientLine),
+    /// Write a command to a connection.
+    Write { node: usize, epoch: u64, command: Command },
+    /// Open a connection.
+    Dial { node: usize, epoch: u64 },
+    /// Reset a connection, or abandon a connection attempt.
+    Close { node: usize, epoch: u64 },
+    /// Reset a connection that opened and must not vote, and report that it is closed.
+    Refuse { node: usize, epoch: u64, why: Arc<str> },
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Process<K: Conduct> {
+    conduct: K,
+    options: Options,
+    client: Client<K::Claim>,
+    /// In the order of their requests.
+    leases: Vec<Lease>,
+    /// The claim by which each client holds a resource.
+    held: Vec<(LeaseKey, ClaimId)>,
+    /// How many owners there have been.
+    owners: usize,
+    /// Multi-lock requests under way.
+    groups: Vec<Group>,
+    /// Requests under way that release several leases.
+    multi_releases: Vec<MultiRelease>,
+    /// One random token for each client, if the conduct uses one.
+    roots: Vec<(Name, Token)>,
+    /// The latest claim of each client that was granted a resource.
+    former: Vec<(LeaseKey, K::Claim)>,
+    effects: Vec<ClientEffect>,
+}
+
+/// The context of one input: the clocks, the random source with the hint of the wall clock, and the
+/// list of effects.
+pub struct InputContext<'a> {
+    pub clocks: Clocks,
+    pub rng: &'a mut dyn Rng,
+    pub out: &'a mut Vec<ProcessEffect>,
+}
+
+impl InputContext<'_> {
+    fn stamp(&self) -> i64 {
+        i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    fn reply(
+        &mut self,
+        (id, from): (u64, i64),
+        result: Result<(), FailureReason>,
+        more: impl FnOnce(&mut ClientReply),
+    ) {
+        let mut reply = ClientReply {
+            id,
+            ok: result.is_ok(),
+            from_ns: Some(from),
+            at_ns: Some(self.stamp()),
+            why: result.err(),
+            ..ClientReply::default()
+        };
+        more(&mut reply);
+        self.out.push(ProcessEffect::Tell(ClientLine::Reply(reply)));
+    }
+
+    fn notify(&mut self, notice: Notice) {
+        self.out.push(ProcessEffect::Tell(ClientLine::Notice(notice)));
+    }
+
+    fn done(&mut self, id: u64) {
+        self.reply((id, self.stamp()), Ok(()), |_| ());
+    }
+
+    fn refuse(&mut self, id: u64, why: FailureReason) {
+        self.reply((id, self.stamp()), Err(why), |_| ());
+    }
+}
+
+impl<K: Conduct> Process<K> {
+    /// Starts a process, which dials all masters.
+    pub fn start(
+        options: Options,
+        nodes: usize,
+        conduct: K,
+        around: &mut InputContext<'_>,
+    ) -> Self {
+        let options = conduct.options(options);
+        // Drawn only with a guard: without one, all other random numbers stay the same.
+        let guard = guard(&options, || {
+            let token = around.rng.token();
+            let (salt, _) = token.as_bytes().split_first_chunk().expect("a token has 20 bytes");
+            u64::from_le_bytes(*salt)
+        });
+        let node_timeout = Duration::from_millis(options.node_timeout_ms);
+        let config = ClientConfig {
+            nodes,
+            node_timeout,
+            bounds: Bounds::for_node_timeout(node_timeout),
+            wake_ups: options.wake_ups,
+            fair: options.fair,
+            guard,
+            inbox: if options.wake_ups { around.rng.random().max(1) } else { 0 },
+        };
+        let mut effects = Vec::new();
+        let client = Client::start(config, &mut effects);
+        let mut process = Self {
+            conduct,
+            options,
+            client,
+            leases: Vec::new(),
+            held: Vec::new(),
+            owners: 0,
+            groups: Vec::new(),
+            multi_releases: Vec::new(),
+            roots: Vec::new(),
+            former: Vec::new(),
+            effects,
+        };
+        process.carry_out(around);
+        process
+    }
+
+    /// Whether the options are compatible with each other.
+    ///
+    /// # Errors
+    ///
+    /// The first incompatible option.
+    pub fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
+        self.config(self.options.ttl_ms).map(drop)
+    }
+
+    /// Whether the process distrusts masters that may have lost data.
+    pub const fn is_guarded(&self) -> bool {
+        self.options.restart_guard_ms.is_some()
+    }
+
+    /// Whether the process has tried every master.
+    pub fn is_ready(&self) -> bool {
+        !self.client.links().iter().any(Link::is_first_dial)
+    }
+
+    /// How to read the next reply of a master.
+    pub fn expects(&self, node: usize) -> Option<Expect> {
+        self.client.links()[node].oldest().map(|(expect, _)| expect)
+    }
+
+    /// Whether a connection with this epoch is still wanted.
+    pub fn awaits(&self, node: usize, epoch: u64) -> bool {
+        self.client.links()[node].awaits(epoch)
+    }
+
+    /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
+    pub fn next_wake(&self, clocks: Clocks) -> Time {
+        let links = self.client.links().iter().map(Link::next_wake);
+        let looks = self.leases.iter().map(|lease| self.looks_at(lease.id, clocks));
+        let next = links.chain(looks).min().unwrap_or(Time::NEVER);
+        next.min(self.client.leases_wake_at()).min(self.groups_wake(clocks))
+    }
+
+    /// When the process next looks at a claim by itself.
+    fn looks_at(&self, id: ClaimId, clocks: Clocks) -> Time {
+        match self.client.hold(id).and(self.client.claim(id)) {
+            Some(claim) if K::CLOCKS_JUMP => claim.next_wake(clocks.into()),
+            // The client has timers for leases.
+            Some(_) => Time::NEVER,
+            None => self.client.look_again_at(id, clocks.into()),
+        }
+    }
+
+    /// Handles an event and adds its effects.
+    pub fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
+        match happening {
+            ProcessEvent::Requested(request) => self.request(request, around),
+            ProcessEvent::Connected { node, epoch, greeting } => {
+                let master = NodeId::new(node);
+                let greeting = self.conduct.greeting(master, greeting);
+                let awaited = self.client.link(master).awaits(epoch);
+                let greeted = |client: &mut Client<K::Claim>, cx: &mut Context<'_, K::Claim>| {
+                    client.connected(master, epoch, greeting, cx)
+                };
+                if awaited && let Err(duplicate) = self.client(around, greeted) {
+                    let why = format!(
+                        "it is the same server as {duplicate}, and one server must not vote twice"
+                    );
+                    around.out.push(ProcessEffect::Refuse { node, epoch, why: why.into() });
+                }
+            }
+            ProcessEvent::Closed { node, epoch, why, random } => {
+                self.client(around, |client, cx| {
+                    client.closed(NodeId::new(node), epoch, why, random, cx);
+                });
+            }
+            ProcessEvent::Replied { node, epoch, reply, .. } => {
+                self.client(around, |client, cx| {
+                    client.replied(NodeId::new(node), epoch, reply, cx);
+                });
+            }
+            ProcessEvent::Woken { node, epoch, waiter_id } => {
+                self.client(around, |client, cx| {
+                    client.woken(NodeId::new(node), epoch, waiter_id, cx);
+                });
+            }
+            ProcessEvent::Wake => self.wake(around),
+        }
+        self.carry_out(around);
+    }
+
+    fn wake(&mut self, around: &mut InputContext<'_>) {
+        for node in NodeId::all(self.client.links().len()) {
+            self.client(around, |client, cx| client.wake_link(node, cx));
+        }
+        self.client(around, |client, cx| client.wake_leases(cx));
+        let now = around.clocks.monotonic;
+        let due = |lease: &&Lease| self.looks_at(lease.id, around.clocks) <= now;
+        let due: Vec<ClaimId> = self.leases.iter().filter(due).map(|lease| lease.id).collect();
+        for id in due {
+            if self.client.hold(id).is_some() {
+                self.advance(id, Input::Wake, around);
+            }
+            self.attend(id, around);
+        }
+        self.wake_groups(around);
+    }
+
+    /// Passes an input to the client.
+    fn client<R>(
+        &mut self,
+        around: &mut InputContext<'_>,
+        act: impl FnOnce(&mut Client<K::Claim>, &mut Context<'_, K::Claim>) -> R,
+    ) -> R {
+        let clocks = around.clocks.into();
+        let mut cx = Context { clocks, rng: around.rng, out: &mut self.effects };
+        act(&mut self.client, &mut cx)
+    }
+
+    /// Carries out the effects of the client, and answers the requests whose claims have changed.
+    fn carry_out(&mut self, around: &mut InputContext<'_>) {
+        while !self.effects.is_empty() {
+            for effect in std::mem::take(&mut self.effects) {
+                match effect {
+                    ClientEffect::Write { node, epoch, command } => {
+                        around.out.push(ProcessEffect::Write {
+                            node: node.index(),
+                            epoch,
+                            command,
+                        });
+                    }
+                    ClientEffect::Dial { node, epoch } => {
+                        around.out.push(ProcessEffect::Dial { node: node.index(), epoch });
+                    }
+                    ClientEffect::Close { node, epoch } => {
+                        around.out.push(ProcessEffect::Close { node: node.index(), epoch });
+                    }
+                    // No timer needed: the process looks at all links at each instant.
+                    ClientEffect::Rearm { .. } => {}
+                    ClientEffect::Changed(id) => self.attend(id, around),
+                    other => unreachable!("an effect that this process does not know: {other:?}"),
+                }
+            }
+        }
+    }
+
+    /// Passes one input to a claim.
+    fn advance(&mut self, id: ClaimId, input: Input, around: &mut InputContext<'_>) {
+        self.client(around, |client, cx| client.handle(id, input, cx));
+    }
+
+    /// Releases a lease.
+    fn give_back(&mut self, id: ClaimId, input: Input, around: &mut InputContext<'_>) {
+        self.client(around, |client, cx| client.give_back(id, input, cx));
+    }
+
+    fn request(&mut self, Request { id, client, op }: Request, around: &mut InputContext<'_>) {
+        match op {
+            Op::Acquire { resource, ttl_ms, wait_ms, again } => {
+                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), around);
+            }
+            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, around);
+            }
+            Op::ReleaseAll { resources } => self.release_all(id, &client, resources, around),
+            Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, around),
+            Op::KeepAlive { resource, max_ms } => {
+                let Some(claim) = self.find(id, &(client, resource), around) else { return };
+                let most = Duration::from_millis(max_ms);
+                self.advance(claim, Input::KeepAlive(most), around);
+                let deadline = self.client.hold(claim).map(redquorum_protocol::Hold::deadline);
+                if let Some(lease) = self.lease(claim) {
+                    lease.watch(deadline);
+                }
+                around.done(id);
+                self.attend(claim, around);
+            }
+            Op::Release { resource } => {
+                let whose = (client, resource);
+                let Some(claim) = self.find(id, &whose, around) else { return };
+                if self.count_down(id, claim, around) {
+                    return;
+                }
+                self.held.retain(|(held, _)| *held != whose);
+                if let Some(lease) = self.lease(claim) {
+                    lease.release(id, around);
+                }
+                self.give_back(claim, Input::Release, around);
+                self.attend(claim, around);
+            }
+            Op::Cancel { request } => {
+                around.done(id);
+                self.cancel_group(request, around);
+                let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
+                if let Some(claim) = found.map(|lease| lease.id) {
+                    self.cancel(request, claim, around);
+                }
+            }
+            Op::Step { check: None, .. } => around.done(id),
+            Op::Step { check: Some(resource), .. } => {
+                let Some(claim) = self.find(id, &(client, resource), around) else { return };
+                if self.is_held(claim, around) {
+                    around.done(id);
+                } else {
+                    around.refuse(id, FailureReason::Lost);
+                }
+            }
+        }
+    }
+
+    /// The claim by which a client holds, or held, a resource. Refuses the request if there is
+    /// none.
+    fn find(&self, id: u64, whose: &LeaseKey, around: &mut InputContext<'_>) -> Option<ClaimId> {
+        let claim = self.held.iter().find(|(held, _)| held == whose).map(|(_, claim)| *claim);
+        if claim.is_none() {
+            around.refuse(id, FailureReason::Lost);
+        }
+        claim
+    }
+
+    /// Acquires, with a TTL of 0 for the configured one. A request that acquires `again` extends a
+    /// lease that it finds held only if it has a TTL of its own.
+    fn acquire(
+        &mut self,
+        id: u64,
+        whose: LeaseKey,
+        (ttl_ms, wait_ms, again): (u64, u64, bool),
+        around: &mut InputContext<'_>,
+    ) {
+        let extend = ttl_ms != 0;
+        let Ok(config) = self.config(if extend { ttl_ms } else { self.options.ttl_ms }) else {
+            return around.refuse(id, FailureReason::Error);
+        };
+        let seed = self.seed(&whose, around);
+        let wait = Duration::from_millis(wait_ms);
+        let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
+        let request = AcquireRequest { config, wait, explain: true, fair: true, reentry, seed };
+        let asked = (id, around.stamp());
+        self.claim(whose, request, Some(asked), around);
+    }
+
+    /// Starts a claim. A multi-lock request is answered once for all its claims.
+    fn claim(
+        &mut self,
+        whose: LeaseKey,
+        request: AcquireRequest<<K::Claim as ClaimMachine>::Seed>,
+        asked: Option<(u64, i64)>,
+        around: &mut InputContext<'_>,
+    ) -> ClaimId {
+        let key: Key = Arc::from(whose.1.as_bytes());
+        let owner = request.reentry.map(|reentry| reentry.owner);
+        let id = self.client(around, |client, cx| client.acquire(key, request, cx));
+        self.leases.push(Lease::new(id, whose, owner, asked));
+        id
+    }
+
+    fn seed(
+        &mut self,
+        whose: &LeaseKey,
+        around: &mut InputContext<'_>,
+    ) -> <K::Claim as ClaimMachine>::Seed {
+        let Self { conduct, roots, former, .. } = self;
+        let mut root = || {
+            if let Some((_, root)) = roots.iter().find(|(client, _)| *client == whose.0) {
+                return *root;
+            }
+            let root = around.rng.token();
+            roots.push((whose.0.clone(), root));
+            root
+        };
+        let former = former.iter().find(|(of, _)| of == whose).map(|(_, claim)| claim);
+        conduct.seed(&mut root, former)
+    }
+
+    fn extend(&mut self, id: u64, whose: LeaseKey, ttl_ms: u64, around: &mut InputContext<'_>) {
+        let Some(claim) = self.find(id, &whose, around) else { return };
+        let Ok(config) = self.config(ttl_ms) else {
+            return around.refuse(id, FailureReason::Error);
+        };
+        let from = around.stamp();
+        if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
+            return around.refuse(id, FailureReason::Error);
+        }
+        self.advance(claim, Input::extend(config), around);
+        let rounds = self.rounds(claim);
+        if let Some(lease) = self.lease(claim) {
+            lease.extend((id, from), rounds);
+        }
+        self.attend(claim, around);
+    }
+
+    /// Answers the request that waits for a claim, if the claim has reached the awaited state.
+    fn attend(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+        // Its caller looks at every change.
+        self.client(around, |client, cx| _ = client.look(id, cx));
+        if self.attend_group(id, around) {
+            return;
+        }
+        let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
+        let Self { client, leases, conduct, .. } = self;
+        let lease = &mut leases[place];
+        let Some(standing) = client.standing(id) else { return self.end(id, around) };
+        match (standing.progress(), standing) {
+            (Progress::Pending, _) | (_, RequestState::Extending(_)) => {}
+            (Progress::Won(_), _) => {
+                self.advance(id, Input::Collect, around);
+                self.attend(id, around);
+            }
+            (Progress::Failed(why, votes, _), _) => {
+                lease.fail(why, votes, around);
+                self.end(id, around);
+            }
+            (_, RequestState::Refused(refusal)) => {
+                lease.refuse(refusal, around);
+                self.end(id, around);
+            }
+            (_, RequestState::Reentered(_)) => self.take_handle(id, around),
+            (_, RequestState::Claim(claim)) => match claim.claim() {
+                Claim::Holding(_) => {
+                    if lease.hold(*conduct, claim, around) {
+                        self.granted(id, around);
+                    }
+                }
+                Claim::Releasing(release) => {
+                    if let Some(outcome) = release.outcome() {
+                        lease.released(outcome, around);
+                        self.end(id, around);
+                        self.parted(id, outcome, around);
+                    }
+                }
+                _ => self.end(id, around),
+            },
+            _ => unreachable!("a request that is queued or over has that for its progress"),
+        }
+    }
+
+    /// Records that a claim was collected: its client holds the resource.
+    fn granted(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+        let Some(whose) = self.lease(id).map(|lease| lease.whose.clone()) else { return };
+        if K::REMEMBERS
+            && let Some(claim) = self.client.claim(id).cloned()
+        {
+            self.former.retain(|(of, _)| *of != whose);
+            self.former.push((whose.clone(), claim));
+        }
+        self.replace(whose, id, around);
+    }
+
+    /// Replaces a lease that was lost and never released by its client's next one.
+    fn replace(&mut self, whose: LeaseKey, id: ClaimId, around: &mut InputContext<'_>) {
+        let old = self.held.iter_mut().find(|(held, _)| *held == whose);
+        match old {
+            Some((_, of)) => {
+                let old = std::mem::replace(of, id);
+                // Once for each of its handles.
+                for _ in 0..self.handles(old) {
+                    self.give_back(old, Input::Abandon, around);
+                }
+                self.end(old, around);
+            }
+            None => self.held.push((whose, id)),
+        }
+    }
+
+    fn lease(&mut self, id: ClaimId) -> Option<&mut Lease> {
+        self.leases.iter_mut().find(|lease| lease.id == id)
+    }
+
+    fn is_held(&mut self, id: ClaimId, around: &InputContext<'_>) -> bool {
+        let (conduct, clocks) = (self.conduct, around.clocks);
+        let Some(claim) = self.client.claim(id) else { return false };
+        let Claim::Holding(hold) = claim.claim() else { return false };
+        let seems_held = conduct.seems_held(claim, hold, clocks);
+        self.lease(id).is_some_and(|it| seems_held && (!it.is_over() || !conduct.reports_loss()))
+    }
+
+    /// How many handles of a lease are out, as far as the machine counts.
+    fn handles(&self, id: ClaimId) -> u32 {
+        self.client.hold(id).map_or(1, redquorum_protocol::Hold::handles)
+    }
+
+    /// How many extension rounds there have been.
+    fn rounds(&self, id: ClaimId) -> u32 {
+        self.client.hold(id).map_or(0, |hold| hold.extension().0)
+    }
+
+    /// Ends a claim: no request waits for it any more.
+    fn end(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+        self.leases.retain(|lease| lease.id != id);
+        self.client(around, |client, cx| client.cancel(id, cx));
+    }
+
+    /// The lock config of a request.
+    fn config(&self, ttl_ms: u64) -> Result<LockConfig, redquorum_protocol::BadOption> {
+        let options = &self.options;
+        let fixed = Duration::from_millis(options.drift_ms);
+        let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });
+        let ttl = Duration::from_millis(ttl_ms);
+        let node_timeout = Duration::from_millis(options.node_timeout_ms);
+        let config = LockConfig::new(self.client.links().len(), ttl, drift, node_timeout)?;
+        let config = config.with_lock_delay(Duration::from_millis(options.lock_delay_ms))?;
+        let config = match guard(options, || 0) {
+            Some(guard) => config
+                .with_max_ttl(guard.max_ttl())?
+                .with_clock_bound(guard.clock_bound().unwrap_or_default())?,
+            None => config,
+        };
+        if options.fencing { config.with_fencing(FENCING_COUNTER_TTL) } else { Ok(config) }
+    }
+}
+
+/// The guard against masters that may have lost data.
+fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
+    let max_ttl = Duration::from_millis(options.restart_guard_ms?);
+    let fixed = Duration::from_millis(options.drift_ms);
+    // The lock config of the first request reports an allowance that is too large.
+    let drift = Drift { ppm: options.drift_ppm, fixed };
+    let guard = Guard::new(max_ttl, drift, salt()).ok()?;
+    let guard = match options.clock_guard_ms.map(Duration::from_millis) {
+        Some(bound) => guard.with_clock_bound(bound).ok()?,
+        None => guard,
+    };
+    Some(match &options.masters_id {
+        Some(name) => guard.over(Fingerprint::of_name(name)),
+        None => guard,
+    })
+}

@@ -1,0 +1,238 @@
+//! The requests of a client process that wait for one claim. Called by `client_machine.rs`.
+
+use redquorum_protocol::{
+    Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId, Outcome, OwnerId,
+    Refusal, Reply as Vote, Time, Votes,
+};
+
+use super::{Clocks, Conduct, InputContext};
+use redquorum_scenario::client_protocol::{Each, FailureReason, Notice};
+use redquorum_scenario::history::text_of;
+use redquorum_scenario::name::Name;
+
+/// A client and a resource.
+pub(super) type LeaseKey = (Name, Name);
+
+/// A request under way: its id, and the stamp of the call.
+pub(super) type RequestStamp = (u64, i64);
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) id: ClaimId,
+    pub(super) whose: LeaseKey,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) acquiring: Option<RequestStamp>,
+    /// An extension under way, with the number of its round.
+    extending: Option<(RequestStamp, u32)>,
+    releasing: Option<RequestStamp>,
+    /// Whether the lease is over and that was reported.
+    over: bool,
+    /// The deadline that was last reported, if the deadline may move by itself.
+    seen: Option<Time>,
+}
+
+impl Lease {
+    pub(super) const fn new(
+        id: ClaimId,
+        whose: LeaseKey,
+        owner: Option<OwnerId>,
+        acquiring: Option<RequestStamp>,
+    ) -> Self {
+        let (extending, releasing) = (None, None);
+        let (over, seen) = (false, None);
+        Self { id, whose, owner, acquiring, extending, releasing, over, seen }
+    }
+
+    pub(super) fn is_acquiring(&self, request: u64) -> bool {
+        self.acquiring.is_some_and(|(id, _)| id == request)
+    }
+
+    pub(super) const fn is_extending(&self) -> bool {
+        self.extending.is_some()
+    }
+
+    /// Whether the lease is over and that was reported.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// From now on, the deadline moves by itself, and each move is reported.
+    pub(super) fn watch(&mut self, deadline: Option<Time>) {
+        self.seen = deadline.or(self.seen);
+    }
+
+    pub(super) const fn extend(&mut self, asked: RequestStamp, round: u32) {
+        self.extending = Some((asked, round));
+    }
+
+    pub(super) fn release(&mut self, id: u64, around: &mut InputContext<'_>) {
+        self.releasing = Some((id, around.stamp()));
+        self.part(around);
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, around: &mut InputContext<'_>) {
+        let Some(asked) = self.acquiring.take() else { return };
+        around.reply(asked, Err(why(failure)), |reply| reply.text = distrust(votes));
+    }
+
+    pub(super) fn refuse(&mut self, refusal: &Refusal, around: &mut InputContext<'_>) {
+        let Some(asked) = self.acquiring.take() else { return };
+        around.reply(asked, Err(refused(refusal)), |_| ());
+    }
+
+    /// Reports all news about a held lease. Returns whether it was granted just now.
+    pub(super) fn hold<K: Conduct>(
+        &mut self,
+        conduct: K,
+        claim: &K::Claim,
+        around: &mut InputContext<'_>,
+    ) -> bool {
+        let Claim::Holding(hold) = claim.claim() else { return false };
+        let deadline = deadline(conduct, claim, hold, around.clocks);
+        let (lost, moved) = (hold.lost().is_some(), hold.deadline());
+        let ended = self
+            .extending
+            .and_then(|(asked, round)| hold.ended(round).map(|(result, _)| (asked, result)));
+        let granted = self.acquiring.take();
+        if let Some(asked) = granted {
+            let fence = hold.fencing_token();
+            around.reply(asked, Ok(()), |reply| {
+                reply.token = value(conduct, hold);
+                reply.deadline_ns = Some(deadline);
+                reply.fence = fence;
+            });
+        }
+        if let Some((asked, result)) = ended {
+            self.extending = None;
+            self.extended(conduct, asked, (result, deadline), around);
+        }
+        if lost {
+            self.lose(conduct, around);
+        }
+        if self.seen.is_some_and(|seen| moved != seen) {
+            self.seen = Some(moved);
+            let (client, resource) = self.whose.clone();
+            let at_ns = Some(around.stamp());
+            let deadline_ns = deadline;
+            around.notify(Notice::Extended { client, resource, at_ns, deadline_ns });
+        }
+        granted.is_some()
+    }
+
+    fn extended<K: Conduct>(
+        &mut self,
+        conduct: K,
+        asked: RequestStamp,
+        (extension, deadline): (Extension, i64),
+        around: &mut InputContext<'_>,
+    ) {
+        let result = match extension {
+            Extension::Extended => Ok(()),
+            Extension::QuorumGone | Extension::Lost(_) if conduct.reports_loss() => {
+                Err(FailureReason::Lost)
+            }
+            _ => Err(FailureReason::NoQuorum),
+        };
+        around.reply(asked, result, |reply| {
+            reply.deadline_ns = result.is_ok().then_some(deadline);
+        });
+        if result == Err(FailureReason::Lost) {
+            self.lose(conduct, around);
+        }
+    }
+
+    fn lose<K: Conduct>(&mut self, conduct: K, around: &mut InputContext<'_>) {
+        if !std::mem::replace(&mut self.over, true) && conduct.reports_loss() {
+            let (client, resource) = self.whose.clone();
+            let at_ns = around.stamp();
+            around.notify(Notice::Lost { client, resource, at_ns });
+        }
+    }
+
+    /// Refuses the extension under way, since the lease is released, alone or with others.
+    pub(super) fn part(&mut self, around: &mut InputContext<'_>) {
+        if let Some(((extension, _), _)) = self.extending.take() {
+            around.refuse(extension, FailureReason::Cancelled);
+        }
+    }
+
+    pub(super) fn released(&mut self, outcome: Outcome, around: &mut InputContext<'_>) {
+        let Some(asked) = self.releasing.take() else { return };
+        around.reply(asked, ended(outcome), |_| ());
+    }
+}
+
+/// Answers the owner of a lease, which now has another handle of it.
+pub(super) fn reentered<K: Conduct>(
+    conduct: K,
+    claim: &K::Claim,
+    asked: RequestStamp,
+    around: &mut InputContext<'_>,
+) {
+    let Claim::Holding(hold) = claim.claim() else { return };
+    let deadline = deadline(conduct, claim, hold, around.clocks);
+    // At least the earlier handle and this one, whatever a mutant counts.
+    let handles = hold.handles().max(2);
+    around.reply(asked, Ok(()), |reply| {
+        reply.token = value(conduct, hold);
+        reply.deadline_ns = Some(deadline);
+        reply.fence = hold.fencing_token();
+        reply.handles = Some(handles.into());
+    });
+}
+
+/// The report of a lease that was granted together with others.
+pub(super) fn each<K: Conduct>(conduct: K, claim: &K::Claim, clocks: Clocks) -> Option<Each> {
+    let Claim::Holding(hold) = claim.claim() else { return None };
+    let token = value(conduct, hold);
+    let deadline_ns = Some(deadline(conduct, claim, hold, clocks));
+    Some(Each { token, deadline_ns, fence: hold.fencing_token() })
+}
+
+/// The value of a lease's keys, as text.
+fn value<K: Conduct>(conduct: K, hold: &Hold) -> Option<Name> {
+    Some(text_of(conduct.on_the_wire(hold.token()).as_bytes()))
+}
+
+fn deadline<K: Conduct>(conduct: K, claim: &K::Claim, hold: &Hold, clocks: Clocks) -> i64 {
+    i64::try_from(conduct.deadline(claim, hold, clocks).as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Which masters were distrusted at the last attempt, if any.
+pub(super) fn distrust(votes: &Votes) -> Option<String> {
+    let votes = NodeId::all(votes.votes().len()).zip(votes.votes());
+    let named = votes.filter_map(|(node, vote)| match &vote.reply {
+        Some(Vote::Unknown(cause @ Cause::Distrusted { .. })) => Some(format!("{node}: {cause}")),
+        _ => None,
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| named.join("; "))
+}
+
+/// Why an owner gets no other handle.
+const fn refused(refusal: &Refusal) -> FailureReason {
+    match refusal {
+        Refusal::HeldUnfenced => FailureReason::Error,
+        Refusal::NotExtended(..) => FailureReason::NoQuorum,
+    }
+}
+
+/// Why an acquire failed.
+pub(super) const fn why(failure: Failure) -> FailureReason {
+    match failure {
+        Failure::Taken => FailureReason::Taken,
+        Failure::NoQuorum => FailureReason::NoQuorum,
+        Failure::TooLate => FailureReason::Late,
+        _ => FailureReason::Error,
+    }
+}
+
+/// The result of a release.
+pub(super) const fn ended(outcome: Outcome) -> Result<(), FailureReason> {
+    match outcome {
+        Outcome::Released | Outcome::Left => Ok(()),
+        Outcome::AlreadyGone => Err(FailureReason::Lost),
+        _ => Err(FailureReason::NoQuorum),
+    }
+}

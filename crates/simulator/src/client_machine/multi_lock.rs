@@ -1,0 +1,321 @@
+//! Multi-lock requests in a client process. The shipped machine returns actions on the claims, and
+//! this module reports the results of all claims to it. Once all are granted, each lease is an
+//! ordinary lease.
+
+use std::time::Duration;
+
+use redquorum_protocol::{
+    AcquireRequest, Claim, ClaimId, ClaimMachine, Input, LockConfig, MemberAction, MemberEvent,
+    MultiLock, Outcome, Progress, Time,
+};
+
+use super::lease::{distrust, each, ended, why};
+use super::{Clocks, Conduct, InputContext, Process};
+use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::name::Name;
+
+/// A multi-lock request under way.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// The request id, and the time of the call.
+    asked: (u64, i64),
+    client: Name,
+    config: LockConfig,
+    several: MultiLock,
+    /// In the order in which the process acquires them: by their keys.
+    members: Vec<Member>,
+    /// Which masters were distrusted at the last refusal of a member.
+    distrust: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Member {
+    resource: Name,
+    /// Its position in the request.
+    place: usize,
+    /// The id of its claim.
+    claim: Option<ClaimId>,
+}
+
+/// Several leases that one request releases.
+#[derive(Clone, Debug)]
+pub(super) struct MultiRelease {
+    asked: (u64, i64),
+    open: Vec<ClaimId>,
+    worst: Result<(), FailureReason>,
+}
+
+impl<K: Conduct> Process<K> {
+    pub(super) fn acquire_all(
+        &mut self,
+        id: u64,
+        (client, resources): (Name, Vec<Name>),
+        ttl_ms: u64,
+        wait_ms: u64,
+        around: &mut InputContext<'_>,
+    ) {
+        let Ok(config) = self.config(ttl_ms) else {
+            return around.refuse(id, FailureReason::Error);
+        };
+        let places = resources.into_iter().enumerate();
+        let member = |(place, resource)| Member { resource, place, claim: None };
+        let mut members: Vec<Member> = places.map(member).collect();
+        members.sort_by(|one, other| one.resource.as_bytes().cmp(other.resource.as_bytes()));
+        let twice = members.windows(2).any(|two| two[0].resource == two[1].resource);
+        if members.is_empty() || twice {
+            return around.refuse(id, FailureReason::Error);
+        }
+        let mut orders = Vec::new();
+        let now = self.conduct.clock(around.clocks);
+        let wait = Duration::from_millis(wait_ms);
+        let several = MultiLock::start(now, members.len(), wait, &mut orders);
+        let asked = (id, around.stamp());
+        self.groups.push(Group { asked, client, config, several, members, distrust: None });
+        self.carry_out_orders(id, orders, around);
+    }
+
+    fn group(&mut self, id: u64) -> Option<&mut Group> {
+        self.groups.iter_mut().find(|group| group.asked.0 == id)
+    }
+
+    fn report(&mut self, id: u64, event: MemberEvent, around: &mut InputContext<'_>) {
+        let mut orders = Vec::new();
+        let now = match event {
+            MemberEvent::Collected { .. } => self.conduct.clock_to_collect(around.clocks),
+            _ => self.conduct.clock(around.clocks),
+        };
+        let Some(group) = self.group(id) else { return };
+        group.several.handle(now, event, around.rng, &mut orders);
+        self.carry_out_orders(id, orders, around);
+    }
+
+    fn carry_out_orders(
+        &mut self,
+        id: u64,
+        orders: Vec<MemberAction>,
+        around: &mut InputContext<'_>,
+    ) {
+        for order in orders {
+            match order {
+                MemberAction::Try { member, .. } if self.keeps(id, member) => {}
+                MemberAction::Try { member, wait, explain } => {
+                    self.try_one(id, member, (wait, explain), around);
+                }
+                MemberAction::Collect { member } => self.collect(id, member, around),
+                MemberAction::Undo { member } if self.keeps(id, member) => {}
+                MemberAction::Undo { member } => self.undo(id, member, around),
+                _ => {}
+            }
+        }
+    }
+
+    fn try_one(
+        &mut self,
+        id: u64,
+        member: usize,
+        (wait, explain): (Duration, bool),
+        around: &mut InputContext<'_>,
+    ) {
+        let Some(group) = self.group(id) else { return };
+        let whose = (group.client.clone(), group.members[member].resource.clone());
+        let config = group.config;
+        let seed = self.seed(&whose, around);
+        let request = AcquireRequest::for_member(config, wait, explain, seed);
+        let claim = self.claim(whose, request, None, around);
+        if let Some(group) = self.group(id) {
+            group.members[member].claim = Some(claim);
+        }
+    }
+
+    /// Whether the process keeps a member, against the action that undoes it.
+    fn keeps(&mut self, id: u64, member: usize) -> bool {
+        let claim = self.group(id).and_then(|group| group.members[member].claim);
+        let conduct = self.conduct;
+        claim.and_then(|claim| self.client.claim(claim)).is_some_and(|claim| conduct.keeps(claim))
+    }
+
+    fn undo(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
+        let claim = self.group(id).and_then(|group| group.members[member].claim.take());
+        let Some(claim) = claim else { return };
+        self.leases.retain(|lease| lease.id != claim);
+        self.client(around, |client, cx| client.undo(claim, cx));
+    }
+
+    fn undo_all(&mut self, id: u64, around: &mut InputContext<'_>) {
+        let members = self.group(id).map_or(0, |group| group.members.len());
+        (0..members).for_each(|member| self.undo(id, member, around));
+    }
+
+    /// Reports the result of a claim to its multi-lock. Returns whether the claim belongs to one.
+    pub(super) fn attend_group(&mut self, claim: ClaimId, around: &mut InputContext<'_>) -> bool {
+        let of = |group: &Group| {
+            let member = group.members.iter().position(|member| member.claim == Some(claim))?;
+            Some((group.asked.0, member))
+        };
+        let Some((id, member)) = self.groups.iter().find_map(of) else { return false };
+        let Some(standing) = self.client.standing(claim) else { return true };
+        if let Some(event) = MemberEvent::result(member, standing.progress()) {
+            self.inform(id, claim, event, around);
+            self.remind(id, around);
+            self.conclude(id, around);
+        }
+        true
+    }
+
+    /// Reports members that were kept against the action as won, since the machine asks for them
+    /// again.
+    fn remind(&mut self, id: u64, around: &mut InputContext<'_>) {
+        let members = self.group(id).map_or(0, |group| group.members.len());
+        for member in 0..members {
+            if !self.keeps(id, member) {
+                continue;
+            }
+            let claim = self.group(id).and_then(|group| group.members[member].claim);
+            let Some(claim) = claim.and_then(|claim| self.client.claim(claim)) else { continue };
+            if let Claim::Acquiring(acquire) = claim.claim() {
+                let deadline = acquire.deadline();
+                self.report(id, MemberEvent::Won { member, deadline }, around);
+            }
+        }
+    }
+
+    /// Reports the result of a claim to its multi-lock.
+    fn inform(
+        &mut self,
+        id: u64,
+        claim: ClaimId,
+        event: MemberEvent,
+        around: &mut InputContext<'_>,
+    ) {
+        let progress = self.client.standing(claim).map(|standing| standing.progress());
+        let refused = progress.and_then(Progress::refused_by).map(distrust);
+        if let (Some(distrust), Some(group)) = (refused, self.group(id)) {
+            group.distrust = distrust;
+        }
+        self.report(id, event, around);
+    }
+
+    fn collect(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
+        let claim = self.group(id).and_then(|group| group.members[member].claim);
+        let Some(claim) = claim else { return };
+        self.advance(claim, Input::Collect, around);
+        let Some(standing) = self.client.standing(claim) else { return };
+        let event = MemberEvent::of_collect(member, standing.progress());
+        self.inform(id, claim, event, around);
+    }
+
+    /// Answers a request that is decided.
+    fn conclude(&mut self, id: u64, around: &mut InputContext<'_>) {
+        let Some(place) = self.groups.iter().position(|group| group.asked.0 == id) else { return };
+        if self.groups[place].several.is_held() {
+            let group = self.groups.remove(place);
+            self.hand_out(group, around);
+        } else if let Some((_, failure)) = self.groups[place].several.failure() {
+            self.undo_all(id, around);
+            let group = self.groups.remove(place);
+            around.reply(group.asked, Err(why(failure)), |reply| reply.text = group.distrust);
+        }
+    }
+
+    fn hand_out(&mut self, mut group: Group, around: &mut InputContext<'_>) {
+        // In the order of the request.
+        group.members.sort_by_key(|member| member.place);
+        let claims: Vec<ClaimId> = group.members.iter().filter_map(|it| it.claim).collect();
+        let mut all = Vec::new();
+        for claim in &claims {
+            self.granted(*claim, around);
+            let (conduct, claim) = (self.conduct, self.client.claim(*claim));
+            all.extend(claim.and_then(|claim| each(conduct, claim, around.clocks)));
+        }
+        around.reply(group.asked, Ok(()), |reply| {
+            reply.deadline_ns = all.iter().filter_map(|each| each.deadline_ns).min();
+            reply.each = all;
+        });
+        // A loss may have happened meanwhile.
+        claims.into_iter().for_each(|claim| self.attend(claim, around));
+    }
+
+    /// When to wake the multi-locks, by the monotonic clock.
+    pub(super) fn groups_wake(&self, clocks: Clocks) -> Time {
+        let wake = self.groups.iter().map(|group| group.several.next_wake()).min();
+        let wake = wake.filter(|wake| *wake != Time::NEVER);
+        wake.map_or(Time::NEVER, |wake| {
+            clocks.monotonic.plus(wake.since(self.conduct.clock(clocks)))
+        })
+    }
+
+    pub(super) fn wake_groups(&mut self, around: &mut InputContext<'_>) {
+        let now = self.conduct.clock(around.clocks);
+        let due = self.groups.iter().filter(|group| group.several.next_wake() <= now);
+        let due: Vec<u64> = due.map(|group| group.asked.0).collect();
+        due.into_iter().for_each(|id| self.report(id, MemberEvent::Wake, around));
+    }
+
+    /// Cancels a request, if it is a multi-lock request.
+    pub(super) fn cancel_group(&mut self, request: u64, around: &mut InputContext<'_>) {
+        if self.group(request).is_some() {
+            self.report(request, MemberEvent::Abandon, around);
+            self.undo_all(request, around);
+            self.groups.retain(|group| group.asked.0 != request);
+            around.refuse(request, FailureReason::Cancelled);
+        }
+    }
+
+    pub(super) fn release_all(
+        &mut self,
+        id: u64,
+        client: &Name,
+        resources: Vec<Name>,
+        around: &mut InputContext<'_>,
+    ) {
+        let asked = (id, around.stamp());
+        let mut multi_release = MultiRelease { asked, open: Vec::new(), worst: Ok(()) };
+        for resource in resources {
+            let whose = (client.clone(), resource);
+            match self.held.iter().position(|(held, _)| *held == whose) {
+                Some(place) => multi_release.open.push(self.held.remove(place).1),
+                None => multi_release.worst = Err(FailureReason::Lost),
+            }
+        }
+        let claims = multi_release.open.clone();
+        if claims.is_empty() {
+            return around.reply(asked, multi_release.worst, |_| ());
+        }
+        self.multi_releases.push(multi_release);
+        for claim in claims {
+            if let Some(lease) = self.lease(claim) {
+                lease.part(around);
+            }
+            self.give_back(claim, Input::Release, around);
+            self.attend(claim, around);
+        }
+    }
+
+    /// Records that one of several leases was released.
+    pub(super) fn parted(
+        &mut self,
+        claim: ClaimId,
+        outcome: Outcome,
+        around: &mut InputContext<'_>,
+    ) {
+        let found = self
+            .multi_releases
+            .iter()
+            .position(|multi_release| multi_release.open.contains(&claim));
+        let Some(place) = found else { return };
+        let multi_release = &mut self.multi_releases[place];
+        multi_release.open.retain(|open| *open != claim);
+        // Lost is worse than unknown.
+        multi_release.worst = match (multi_release.worst, ended(outcome)) {
+            (Err(FailureReason::Lost), _) | (_, Err(FailureReason::Lost)) => {
+                Err(FailureReason::Lost)
+            }
+            (Err(why), _) | (_, Err(why)) => Err(why),
+            _ => Ok(()),
+        };
+        if multi_release.open.is_empty() {
+            let multi_release = self.multi_releases.remove(place);
+            around.reply(multi_release.asked, multi_release.worst, |_| ());
+        }
+    }
+}

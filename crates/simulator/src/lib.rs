@@ -1,0 +1,146 @@
+//! The simulation runs a scenario in virtual time, from one seed, thousands of times faster than on
+//! real masters. The client processes drive the shipped machines. Masters, network and clocks are
+//! models.
+//!
+//! Nothing here reads a clock or opens a socket, and every random number comes from the seed. The
+//! same seed therefore gives the same history, to the byte. The state of a run can be cloned.
+//!
+//! Reading order:
+//!
+//! - [`run`]
+//! - `world.rs` with `queue.rs`: the pending events
+//! - `client_machine.rs`: a client process as a state machine
+//! - the crate `redquorum-redis-model`: the model of Redis
+//! - `wires.rs` with `rules.rs`: messages, and the faults of the network
+//! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
+//! - `actors.rs`: pauses and deaths of processes
+//! - `process.rs`: the kinds of client processes; `library.rs`: the library itself
+
+#![expect(missing_docs, reason = "fields of events, effects and orders are what they are called")]
+
+use std::hash::Hasher;
+use std::time::Duration;
+
+use rustc_hash::FxHasher;
+
+pub use course::{Course, Mark};
+pub use process::ClientProcess;
+use redquorum_scenario::Mutant;
+use redquorum_scenario::Scenario;
+use redquorum_scenario::history::History;
+pub use rng::Latency;
+use world::{World, WorldEvent};
+
+mod actors;
+pub mod client_machine;
+mod course;
+mod faults;
+mod forgets;
+pub mod mutants;
+pub mod orchestrator;
+pub mod process;
+mod queue;
+mod rng;
+mod rules;
+mod wires;
+pub mod world;
+
+/// Latency of a message between the harness and a process, in nanoseconds.
+const PIPE: u64 = 30_000;
+/// How long the harness takes to carry out a fault, in nanoseconds.
+const DOING: u64 = 50_000;
+/// How long a master takes to start, in nanoseconds.
+const RESTART: u64 = 25_000_000;
+/// A resumed master serves all of its connections within this time, in nanoseconds.
+const TURN: u64 = 200_000;
+/// Interval of the masters' active expiry cycle, in nanoseconds.
+const TICK: u64 = 100_000_000;
+/// What the wall clocks show at the start: far enough from zero to be set back.
+const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
+/// Timeout of a connection attempt, unless the node timeout is longer.
+const CONNECT: Duration = Duration::from_secs(1);
+/// Number of requests that the handshake has on the wire.
+const GREETING: u64 = 4;
+/// Upper bound of a run, in virtual nanoseconds. A longer run is a bug in the harness.
+const LONGEST: u64 = 3_600 * 1_000_000_000;
+
+/// Runs one of a scenario's [runs](Scenario::runs). With any [`Mutant`] but `None`, the clients are
+/// mutants.
+pub fn run(scenario: &Scenario, seed: u64, mutant: Mutant) -> History {
+    let mut course = Course::new(scenario, seed, Latency::Chance, mutant);
+    while course.step() {}
+    course.finish()
+}
+
+/// Runs one of a scenario's [runs](Scenario::runs) with client processes of another kind. The
+/// history names them as its `backend`.
+pub fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64, backend: &str) -> History {
+    let mut world = World::<P>::new(scenario, seed, Latency::Chance, Mutant::None);
+    world.start();
+    while world.step() {}
+    world.into_history(seed, backend)
+}
+
+/// Hashes the whole history, to the byte. Two runs of one scenario from one seed have the same
+/// hash.
+pub fn trace_hash(history: &History) -> u64 {
+    let mut bytes = Vec::new();
+    if let Err(error) = history.write(&mut bytes) {
+        unreachable!("memory takes everything: {error}");
+    }
+    let mut hash = FxHasher::default();
+    hash.write(&bytes);
+    hash.finish()
+}
+
+impl<P: ClientProcess> World<P> {
+    /// Begins the run. All clients are ready.
+    pub(crate) fn begin(&mut self) {
+        self.began = true;
+        self.origin = self.now;
+        let can = self.actors.iter().map(|actor| {
+            (actor.name.clone(), redquorum_scenario::client_protocol::Capability::ALL.to_vec())
+        });
+        let can = can.collect();
+        for order in self.orchestrator.gates() {
+            self.carry_out(order);
+        }
+        self.direct(crate::orchestrator::Input::Begin(can));
+    }
+
+    fn handle(&mut self, what: WorldEvent) {
+        match what {
+            WorldEvent::AtMaster(id) => self.at_master(id),
+            WorldEvent::Serve(node, connection) => self.serve(node, connection),
+            WorldEvent::Hangup(id) => self.hang_up(id),
+            WorldEvent::AtClient(id) => self.at_client(id),
+            WorldEvent::Ended(id, why) => self.ended(id, why),
+            WorldEvent::Connect(id) => self.connect(id),
+            WorldEvent::GiveUp(id) => self.give_up(id),
+            WorldEvent::AtProcess(actor) => {
+                if let Some(request) = self.actors[actor].asked.pop_front() {
+                    self.happen(actor, crate::client_machine::ProcessEvent::Requested(request));
+                }
+            }
+            WorldEvent::Wake(actor) => self.wake(actor),
+            WorldEvent::Tell => {
+                if let Some(input) = self.inputs.pop_front() {
+                    self.direct(input);
+                }
+            }
+            WorldEvent::Gated(fault) => self.direct(crate::orchestrator::Input::Gated(fault)),
+            WorldEvent::Direct => {
+                if self.now >= self.direct_at {
+                    self.direct_at = u64::MAX;
+                    self.direct(crate::orchestrator::Input::Wake);
+                }
+            }
+            WorldEvent::Do(order) => self.do_order(*order),
+            WorldEvent::Up(up) => self.up(&up),
+            WorldEvent::Tick => {
+                self.tick();
+                self.enter(self.now + TICK, WorldEvent::Tick);
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The orchestrator conducts a run: it follows the scenario's script. It takes inputs (events of
+//! the run) and returns orders (actions for the backend). It starts no process, opens no socket and
+//! reads no clock, so every backend uses the same orchestrator.
+//!
+//! Its interface is that of the protocol's machines: `handle(now, input, &mut orders)` and
+//! `next_wake()`. It records all events in order; the records are the history of the run.
+//!
+//! A run has these phases:
+//!
+//! - `run`: the clients follow their scripts, and faults strike.
+//! - `heal`: every fault is healed.
+//! - `final-acquire`: each client process that lives acquires each resource once more (the final
+//!   acquire).
+//! - `drain`: the keys that are left on the masters must disappear within one TTL (the drain).
+//! - `end`: the run is over.
+//!
+//! This file processes an [`Input`]. The submodules have the rest:
+//!
+//! - `phases.rs`: the actions that are due in each phase
+//! - `requests.rs`: the numbers of requests, and their replies
+//! - `player.rs`: the way of one client through its script
+//! - `faults.rs`: the times at which faults strike and are healed
+//! - `targets.rs`: the masters and processes that a fault hits
+//! - `final_acquire.rs`, `drain.rs`: the phases `final-acquire` and `drain`
+//!
+//! The backend knows how to carry out an [`Order`]. The checker (`check`) interprets the records.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::LAPSE_MS;
+
+use redquorum_scenario::client_protocol::Capability;
+use redquorum_scenario::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::units::nanos;
+use redquorum_scenario::{
+    Client, ClientFault, ClockFault, EventKind, FaultKind, FaultTime, ResourceFault, Scenario, Step,
+};
+
+mod drain;
+mod faults;
+mod final_acquire;
+mod granted;
+mod input;
+mod order;
+mod phases;
+mod places;
+mod player;
+mod register;
+mod requests;
+mod targets;
+#[cfg(test)]
+mod tests;
+
+use drain::Drain;
+use faults::Faults;
+use final_acquire::FinalAcquire;
+use granted::Granted;
+pub use input::Input;
+pub use order::Order;
+pub use places::{Counts, Place};
+use player::Player;
+pub use player::to_release;
+use register::Register;
+use targets::clients_of;
+pub use targets::processes_of;
+
+/// How long a run may exceed the time that its script and its faults need. Then it is healed in any
+/// case, so that a client that never answers cannot block it.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub struct Orchestrator {
+    scenario: Arc<Scenario>,
+    phase: Option<Phase>,
+    players: Vec<Player>,
+    faults: Faults,
+    final_acquire: FinalAcquire,
+    granted: Granted,
+    registers: BTreeMap<Name, Register>,
+    can: BTreeMap<Name, Vec<Capability>>,
+    gone: BTreeSet<Name>,
+    next_id: u64,
+    /// The client of each request in flight, by the number of the request.
+    asked: Vec<(u64, Name, usize)>,
+    /// When the run is healed, even if requests are in flight.
+    limit: Ns,
+    drain: Drain,
+    /// The next time at which an action is due, as of the latest input.
+    wake: Option<Ns>,
+    follows_messages: bool,
+    follows_grants: bool,
+    records: Vec<Record>,
+}
+
+impl Orchestrator {
+    /// Creates the orchestrator of one run. The scenario is one of [`Scenario::runs`].
+    pub fn new(scenario: Arc<Scenario>) -> Self {
+        let players =
+            scenario.clients.iter().map(|client| Player::new(client, &scenario.lock)).collect();
+        let faults = Faults::new(&scenario.faults);
+        Self {
+            phase: None,
+            players,
+            faults,
+            final_acquire: FinalAcquire::default(),
+            granted: Granted::default(),
+            registers: BTreeMap::new(),
+            can: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            next_id: 1,
+            asked: Vec::new(),
+            limit: limit(&scenario),
+            drain: Drain::default(),
+            wake: None,
+            follows_messages: Faults::follow_messages(&scenario.faults),
+            follows_grants: Faults::follow_grants(&scenario.faults),
+            records: Vec::with_capacity(2048),
+            scenario,
+        }
+    }
+
+    /// Whether the orchestrator uses [`Input::Passed`]. If not, the backend may omit it.
+    pub fn follows_messages(&self) -> bool {
+        self.follows_messages
+    }
+
+    /// Whether the orchestrator uses [`Input::Replied`]. If not, the backend may omit it.
+    pub fn follows_grants(&self) -> bool {
+        self.follows_grants
+    }
+
+    /// The gates that the backend must close before the run begins.
+    pub fn gates(&self) -> Vec<Order> {
+        self.faults.gates(&self.scenario)
+    }
+
+    /// Records the places at which faults can strike, so that a fault can be [added](Self::add) at
+    /// one of them. Of each class of messages, only the first `most` of a client are places. `None`
+    /// ends the recording.
+    pub fn note_places(&mut self, most: Option<u32>) {
+        self.faults.note_places(most);
+        let faults = &self.scenario.faults;
+        self.follows_messages = most.is_some() || Faults::follow_messages(faults);
+        self.follows_grants = most.is_some() || Faults::follow_grants(faults);
+    }
+
+    /// The recorded places, in the order in which they first occurred.
+    pub fn places(&self) -> &[Place] {
+        self.faults.places()
+    }
+
+    /// Takes a scenario with one more fault, the last one. The moment of this fault must not have
+    /// come yet, and the orchestrator must be recording places.
+    pub fn add(&mut self, scenario: Arc<Scenario>) {
+        if let Some(fault) = scenario.faults.last() {
+            self.faults.add(fault.clone());
+            self.limit = self.limit.max(limit(&scenario));
+        }
+        self.scenario = scenario;
+        if self.wake.is_some() {
+            self.wake = self.due();
+        }
+    }
+
+    /// The first feature that the scenario needs and the clients lack, as a message. `None` if they
+    /// can play it.
+    pub fn missing(&self, can: &BTreeMap<Name, Vec<Capability>>) -> Option<String> {
+        for client in &self.scenario.clients {
+            let lock = client.options(&self.scenario.lock);
+            let of_lock = [
+                (lock.guard.is_some(), Capability::RestartGuard),
+                (lock.clock_guard.is_some(), Capability::ClockGuard),
+                (!lock.lock_delay.0.is_zero(), Capability::LockDelay),
+                (lock.fair, Capability::Fair),
+            ];
+            let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
+            let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
+            let mut needs = of_lock.chain(client.script.iter().flat_map(needs));
+            if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
+                return Some(format!("the client cannot `{}`", needed.name()));
+            }
+        }
+        None
+    }
+
+    /// The effect of a fault, by its index in the scenario.
+    pub fn fault_kind(&self, fault: usize) -> &FaultKind {
+        &self.scenario.faults[fault].fault_kind
+    }
+
+    /// The events so far.
+    #[cfg(test)]
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// All events, at the end of the run.
+    pub fn into_records(self) -> Vec<Record> {
+        self.records
+    }
+
+    /// The current phase of the run. `None` before the run begins.
+    pub fn phase(&self) -> Option<Phase> {
+        self.phase
+    }
+
+    /// Processes an input, and appends the actions that follow from it to `orders`.
+    pub fn handle(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) {
+        if self.take_in(now, input, orders) || self.wake.is_some_and(|wake| now >= wake) {
+            self.go_on(now, orders);
+            self.wake = self.due();
+        }
+    }
+
+    /// Processes an input. Returns whether an action may be due now.
+    fn take_in(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) -> bool {
+        match input {
+            Input::Begin(can) => {
+                for (process, can) in &can {
+                    let (process, can) = (process.clone(), can.clone());
+                    self.record(now, Event::Ready { process, can });
+                }
+                self.can = can;
+                self.enter(now, Phase::Run);
+            }
+            Input::Replied(reply) => self.replied(now, reply),
+            Input::Passed { process, side, class } => {
+                let clients = clients_of(&self.scenario, &process);
+                return self.faults.passed(now, &clients, side, class);
+            }
+            Input::MasterReplied { process, node, act, result } => {
+                if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
+                    self.granted.set(process, token, node);
+                }
+                return false;
+            }
+            Input::Recorded(event) => {
+                let lost = match &event {
+                    Event::Lost { client, resource, .. } => {
+                        self.faults.happened(now, client, &EventKind::Lost(resource.clone()));
+                        true
+                    }
+                    _ => false,
+                };
+                self.record(now, event);
+                return lost;
+            }
+            Input::Gated(fault) => self.faults.gated(now, fault),
+            Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
+            Input::Healed { fault, at, failed } => {
+                let processes = self.faults.healed(fault);
+                self.delayed(now, fault, &processes, false);
+                self.record(now, Event::Healed { fault: fault + 1, at, failed });
+            }
+            Input::Broken { process, why } => self.broken(now, process, why, orders),
+            Input::Keys { node, keys } => self.looked(now, node, keys),
+            Input::Wake => {}
+        }
+        true
+    }
+
+    /// Records an event for the history.
+    pub fn record(&mut self, now: Ns, event: Event) {
+        self.records.push(Record { ns: now, event });
+    }
+
+    fn enter(&mut self, now: Ns, phase: Phase) {
+        self.phase = Some(phase);
+        self.record(now, Event::Phase { phase });
+    }
+
+    fn struck(
+        &mut self,
+        now: Ns,
+        fault: usize,
+        at: Window,
+        failed: Option<String>,
+        orders: &mut Vec<Order>,
+    ) {
+        let (nodes, processes) = self.faults.struck(now, fault, failed.is_some());
+        let fault_kind = self.scenario.faults[fault].fault_kind.clone();
+        if failed.is_none() && fault_kind.kills_clients() {
+            for process in &processes {
+                self.gone.insert(process.clone());
+                self.lose(process);
+            }
+        }
+        if failed.is_none() {
+            self.delayed(now, fault, &processes, true);
+        }
+        let fault_number = fault + 1;
+        self.record(
+            now,
+            Event::Struck {
+                fault: fault_number,
+                fault_kind: Box::new(fault_kind),
+                nodes,
+                processes,
+                at,
+                failed,
+            },
+        );
+        if self.faults.has_gate(fault) {
+            orders.push(Order::Open(fault));
+        }
+    }
+
+    /// Marks a process as broken: the run no longer counts on it.
+    fn broken(&mut self, now: Ns, process: Name, why: String, orders: &mut Vec<Order>) {
+        if self.gone.insert(process.clone()) {
+            self.lose(&process);
+            orders.push(Order::Kill { process: process.clone() });
+            self.record(now, Event::Broken { process, why });
+        }
+    }
+
+    /// A fault begins or ceases to delay the replies of processes.
+    fn delayed(&mut self, now: Ns, fault: usize, processes: &[Name], delayed: bool) {
+        let fault_kind = &self.scenario.faults[fault].fault_kind;
+        let is_slow = matches!(fault_kind, FaultKind::Client(ClientFault::Rate { .. }));
+        if !is_slow && !fault_kind.pauses_clients() {
+            return;
+        }
+        let hit = |player: &&mut Player| processes.iter().any(|name| name == player.process());
+        for player in self.players.iter_mut().filter(hit) {
+            player.is_delayed(now, is_slow, delayed);
+        }
+    }
+
+    /// The clients of a process will never answer again.
+    fn lose(&mut self, process: &str) {
+        for player in self.players.iter_mut().filter(|player| player.process() == process) {
+            player.lose();
+        }
+    }
+}
+
+/// How long a key may live that was set before healing. A clock that was ahead and is set right
+/// keeps the key alive for longer, by the time that it was ahead.
+fn longest_key(scenario: &Scenario) -> Duration {
+    let ahead = scenario.faults.iter().map(|fault| match &fault.fault_kind {
+        FaultKind::Clock(ClockFault::Step { by, .. }) if !by.back => by.by.0,
+        FaultKind::Clock(ClockFault::Strobe { by, .. }) => by.0,
+        _ => Duration::ZERO,
+    });
+    let own = scenario.longest_ttl().saturating_add(scenario.lock.lock_delay.0);
+    // A client that died keeps its position in the fair queue for this long.
+    let is_fair = |client: &Client| client.options(&scenario.lock).fair;
+    let fair = scenario.clients.iter().any(is_fair);
+    let place = if fair { Duration::from_millis(LAPSE_MS) } else { Duration::ZERO };
+    ahead.fold(own.max(place), Duration::saturating_add)
+}
+
+/// How far a clock that ran fast until now can be ahead. When it is set right, the keys that it
+/// timed live longer by this time.
+fn gained(scenario: &Scenario, now: Ns) -> Duration {
+    let share = scenario.faults.iter().map(|fault| match &fault.fault_kind {
+        FaultKind::Clock(ClockFault::Rate { factor, .. }) => (factor - 1.0).max(0.0),
+        _ => 0.0,
+    });
+    let now = Duration::from_nanos(u64::try_from(now).unwrap_or(0));
+    Duration::try_from_secs_f64(now.as_secs_f64() * share.sum::<f64>()).unwrap_or_default()
+}
+
+/// When a run is healed, even if requests are in flight.
+fn limit(scenario: &Scenario) -> Ns {
+    let faults = scenario.faults.iter().map(|fault| {
+        let at = match &fault.when {
+            FaultTime::At(at) => at.0,
+            FaultTime::After(moment) | FaultTime::Before(moment) => moment.plus.0,
+        };
+        at.saturating_add(fault.lasts.unwrap_or_default().0)
+    });
+    let late = scenario.faults.iter().map(|fault| match &fault.fault_kind {
+        FaultKind::Resource(ResourceFault::Delay { by, .. }) => by.0,
+        _ => Duration::ZERO,
+    });
+    let late = late.fold(Duration::ZERO, Duration::saturating_add);
+    let clients = &scenario.clients;
+    let clients = clients.iter().map(|client| Player::longest(client, &scenario.lock, late));
+    let longest = faults.chain(clients).max().unwrap_or_default();
+    nanos(longest.saturating_add(TIMEOUT))
+}
+
+/// The features that a client needs for the step, beyond acquire, release and step.
+fn needs(step: &Step) -> impl Iterator<Item = Capability> {
+    let kind = match step {
+        Step::Acquire { again: true, .. } => Some(Capability::Reenter),
+        Step::Extend { .. } => Some(Capability::Extend),
+        Step::Keep { .. } => Some(Capability::KeepAlive),
+        Step::Touch { under: Some(_), .. } => Some(Capability::Fence),
+        step if step.is_of_several() => Some(Capability::Several),
+        _ => None,
+    };
+    let cancels = matches!(step, Step::Acquire { cancel: Some(_), .. });
+    kind.into_iter().chain(cancels.then_some(Capability::Cancel))
+}

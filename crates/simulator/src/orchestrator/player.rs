@@ -1,0 +1,455 @@
+//! One client's way through its script.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::faults::Faults;
+use super::register::Register;
+use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
+use redquorum_scenario::history::{Event, Ns};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::units::{millis, nanos};
+use redquorum_scenario::{AccessKind, Client, EventKind, Length, Lock, Rounds, Step};
+
+/// How long the orchestrator waits before it asks a client again that cannot wait by itself.
+const ASK_AGAIN: Duration = Duration::from_millis(40);
+
+/// How long a client may take for a reply, in addition to the wait of its request. Most steps
+/// have no such wait.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// A client, and its position in its script.
+#[derive(Clone, Debug)]
+pub(super) struct Player {
+    client: Client,
+    /// The index of the next step.
+    at: usize,
+    /// The number of finished rounds.
+    rounds: u32,
+    state: State,
+    /// When the current acquire must be over, if the harness waits in place of the client.
+    wait_until: Option<Ns>,
+    /// The request to cancel, and when.
+    cancel: Option<(u64, Ns)>,
+    /// When the reply to the current request is overdue.
+    overdue: Ns,
+    /// Whether the client's process stands still.
+    paused: bool,
+    /// Whether waiting may take any time, since the process's lease clock runs at another rate.
+    slow: bool,
+    /// The request that is on its way to a register.
+    sent: Option<Sent>,
+    /// The version that the client read of each register.
+    read: BTreeMap<Name, u64>,
+    /// The fencing token of the latest lease of each resource.
+    fences: BTreeMap<Name, u64>,
+    /// The TTL of a request that names none.
+    ttl: Length,
+    /// The steps of the script, as readable text.
+    steps: Vec<Name>,
+}
+
+/// A request on its way to a register.
+#[derive(Clone, Debug)]
+struct Sent {
+    at: Ns,
+    arrives: Ns,
+    touch: Touch,
+}
+
+/// An access to a register.
+#[derive(Clone, Debug)]
+struct Touch {
+    register: Name,
+    way: AccessKind,
+    /// The fencing token that the client presents with it, and the resource of its lease.
+    fence: Option<(Name, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The client continues at this time.
+    Resting(Ns),
+    /// The client gets its next request as soon as this fault has struck.
+    Parked(usize),
+    /// The client has this request, and has not answered.
+    Asked(u64),
+    /// The client waits for a register.
+    Sending,
+    /// The client is at the end of its script, or dead.
+    Done,
+}
+
+impl Player {
+    pub(super) fn new(client: &Client, lock: &Lock) -> Self {
+        Self {
+            client: client.clone(),
+            at: 0,
+            rounds: 0,
+            state: State::Resting(nanos(client.start.0)),
+            wait_until: None,
+            cancel: None,
+            overdue: Ns::MAX,
+            paused: false,
+            slow: false,
+            sent: None,
+            read: BTreeMap::new(),
+            fences: BTreeMap::new(),
+            ttl: lock.ttl,
+            steps: client.script.iter().map(|step| step.to_string().into()).collect(),
+        }
+    }
+
+    /// The longest time of a script: every step takes as long as it may, and every request to a
+    /// register is delayed by `late`.
+    pub(super) fn longest(client: &Client, lock: &Lock, late: Duration) -> Duration {
+        let steps = client.script.iter().map(|step| match step {
+            Step::Acquire { wait, .. } => wait.0,
+            Step::Work(length) => length.0,
+            Step::Touch { .. } => late,
+            _ => Duration::ZERO,
+        });
+        let round: Duration = steps.chain([client.think.0]).sum();
+        let round = round.saturating_add(lock.node_timeout.0 * 4);
+        let all = match client.rounds {
+            None => round,
+            Some(Rounds::Times(times)) => round.saturating_mul(times),
+            Some(Rounds::For(length)) => length.0.saturating_add(round),
+        };
+        all.saturating_add(client.start.0)
+    }
+
+    pub(super) fn id(&self) -> &Name {
+        &self.client.id
+    }
+
+    pub(super) fn process(&self) -> &Name {
+        self.client.process()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done && self.sent.is_none()
+    }
+
+    /// Whether the current step is an acquire.
+    pub(super) fn is_acquiring(&self) -> bool {
+        matches!(self.client.script.get(self.at), Some(Step::Acquire { .. }))
+    }
+
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.state == State::Asked(id)
+    }
+
+    /// The client will never answer again. A request that it has sent to a register still arrives.
+    pub(super) fn lose(&mut self) {
+        self.state = State::Done;
+        self.cancel = None;
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Ns> {
+        let rest = match self.state {
+            State::Resting(until) => Some(until),
+            State::Asked(_) => Some(self.overdue),
+            _ => None,
+        };
+        let sent = self.sent.as_ref().map(|sent| sent.arrives);
+        rest.into_iter().chain(self.cancel.map(|(_, at)| at)).chain(sent).min()
+    }
+
+    /// The next request to the client, if it is due now.
+    pub(super) fn next(
+        &mut self,
+        now: Ns,
+        faults: &mut Faults,
+        can: &BTreeMap<Name, Vec<Capability>>,
+    ) -> Option<Op> {
+        if let Some((request, at)) = self.cancel
+            && now >= at
+        {
+            self.cancel = None;
+            return Some(Op::Cancel { request });
+        }
+        loop {
+            match self.state {
+                State::Resting(until) if now >= until => {}
+                State::Parked(fault) if faults.has_struck(fault) => {}
+                _ => return None,
+            }
+            let Some(step) = self.client.script.get(self.at) else {
+                self.end_of_round(now);
+                continue;
+            };
+            if let Step::Work(length) = step {
+                self.state = State::Resting(now.saturating_add(nanos(length.0)));
+                self.at += 1;
+                continue;
+            }
+            // If a fault must strike before this step, the step is held back.
+            let moment = moment_before(step);
+            if let Some(moment) = &moment
+                && let Some(fault) = faults.before(now, &self.client.id, moment)
+            {
+                self.state = State::Parked(fault);
+                return None;
+            }
+            for what in step.acquires().cloned().map(EventKind::Asks) {
+                faults.happened(now, &self.client.id, &what);
+            }
+            for what in step.releases().cloned().map(EventKind::Releases) {
+                faults.happened(now, &self.client.id, &what);
+            }
+            let waits =
+                can.get(self.client.process()).is_some_and(|can| can.contains(&Capability::Wait));
+            let step = step.clone();
+            return Some(self.op(now, step, waits));
+        }
+    }
+
+    fn op(&mut self, now: Ns, step: Step, waits: bool) -> Op {
+        let ttl_ms = |ttl: Option<Length>| millis(ttl.unwrap_or(self.ttl).0);
+        match step {
+            Step::Acquire { resource, also, wait, ttl, again, .. } => {
+                let wait_ms = if waits { millis(wait.0) } else { 0 };
+                if !waits && self.wait_until.is_none() {
+                    self.wait_until = Some(now.saturating_add(nanos(wait.0)));
+                }
+                // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
+                let ttl_ms = if again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
+                if also.is_empty() {
+                    Op::Acquire { resource, ttl_ms, wait_ms, again }
+                } else {
+                    Op::AcquireAll { resources: together(resource, also), ttl_ms, wait_ms }
+                }
+            }
+            Step::Extend { resource, ttl } => Op::Extend { resource, ttl_ms: ttl_ms(ttl) },
+            Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
+            Step::Release { resource, also } if also.is_empty() => Op::Release { resource },
+            Step::Release { resource, also } => {
+                Op::ReleaseAll { resources: together(resource, also) }
+            }
+            Step::Touch { ref held, .. } => {
+                Op::Step { name: self.steps[self.at].clone(), check: held.clone() }
+            }
+            Step::Work(_) => unreachable!("work is not asked for"),
+        }
+    }
+
+    /// The request from [`next`](Self::next) was sent under this number. A cancel does not change
+    /// the state: its reply is not awaited.
+    pub(super) fn asked(&mut self, now: Ns, id: u64) {
+        if matches!(self.state, State::Asked(_)) {
+            return;
+        }
+        self.state = State::Asked(id);
+        if let Some(Step::Acquire { cancel: Some(after), .. }) = self.client.script.get(self.at) {
+            self.cancel = Some((id, now.saturating_add(nanos(after.0))));
+        }
+        self.give_time(now);
+    }
+
+    /// The client's process stops, or its lease clock `is_slow`. When the delay ends, the reply
+    /// gets its full time again.
+    pub(super) fn is_delayed(&mut self, now: Ns, is_slow: bool, delayed: bool) {
+        *(if is_slow { &mut self.slow } else { &mut self.paused }) = delayed;
+        self.give_time(now);
+    }
+
+    fn give_time(&mut self, now: Ns) {
+        let wait = match self.client.script.get(self.at) {
+            Some(Step::Acquire { wait, .. }) => wait.0,
+            _ => Duration::ZERO,
+        };
+        self.overdue = if self.paused || self.slow {
+            Ns::MAX
+        } else {
+            now.saturating_add(nanos(wait.saturating_add(ANSWER)))
+        };
+    }
+
+    /// The step whose reply is overdue, if any.
+    pub(super) fn is_overdue(&self, now: Ns) -> Option<&Step> {
+        match self.state {
+            State::Asked(_) if now >= self.overdue => self.client.script.get(self.at),
+            _ => None,
+        }
+    }
+
+    /// The client answered. If it accessed a register without a delay, this returns the event.
+    pub(super) fn replied(
+        &mut self,
+        now: Ns,
+        reply: &ClientReply,
+        faults: &mut Faults,
+        registers: &mut BTreeMap<Name, Register>,
+    ) -> Option<Event> {
+        self.cancel = None;
+        self.state = State::Resting(now);
+        let step = self.client.script.get(self.at)?.clone();
+        let delay = match step {
+            Step::Touch { way, .. } => faults.delay(&self.client.id, way),
+            _ => 0,
+        };
+        let mut happened = |what: EventKind| faults.happened(now, &self.client.id, &what);
+        let mut touched = None;
+        match step {
+            Step::Acquire { .. } if reply.ok => {
+                self.wait_until = None;
+                for (place, resource) in step.acquires().enumerate() {
+                    match reply.of(place).fence {
+                        Some(token) => drop(self.fences.insert(resource.clone(), token)),
+                        None => drop(self.fences.remove(resource)),
+                    }
+                    happened(EventKind::Granted(resource.clone()));
+                }
+            }
+            Step::Acquire { ref resource, .. } => {
+                step.acquires().cloned().map(EventKind::Refused).for_each(&mut happened);
+                let again = now.saturating_add(nanos(ASK_AGAIN));
+                let is_cancelled = reply.why == Some(FailureReason::Cancelled);
+                if !is_cancelled && self.wait_until.is_some_and(|until| again < until) {
+                    self.state = State::Resting(again);
+                    return None;
+                }
+                self.wait_until = None;
+                // Skip to the release and past it: these steps need the lock, and there is nothing
+                // to release.
+                let rest = &self.client.script[self.at..];
+                self.at += to_release(rest, resource).min(rest.len() - 1);
+            }
+            Step::Extend { resource, .. } if reply.ok => happened(EventKind::Extended(resource)),
+            Step::Release { .. } => {
+                step.releases().cloned().map(EventKind::Released).for_each(happened);
+            }
+            Step::Touch { register, way, under, .. } if reply.ok => {
+                // A lease without a fencing token presents 0, which is smaller than any token.
+                let token = |lease: Name| {
+                    let token = self.fences.get(&lease).copied().unwrap_or_default();
+                    (lease, token)
+                };
+                let touch = Touch { register, way, fence: under.map(token) };
+                if delay > 0 {
+                    let arrives = now.saturating_add(delay);
+                    self.sent = Some(Sent { at: now, arrives, touch });
+                    self.state = State::Sending;
+                    return None;
+                }
+                happened(touching(&touch.register, way));
+                touched = Some(self.touch(touch, None, true, registers));
+            }
+            _ => {}
+        }
+        self.at += 1;
+        touched
+    }
+
+    /// If the client's request to a register has arrived by now, this returns what the request did
+    /// there.
+    pub(super) fn arrived(
+        &mut self,
+        now: Ns,
+        by: Ns,
+        faults: &mut Faults,
+        registers: &mut BTreeMap<Name, Register>,
+    ) -> Option<Event> {
+        let Sent { at, touch, .. } = self.sent.take_if(|sent| sent.arrives <= by)?;
+        faults.happened(now, &self.client.id, &touching(&touch.register, touch.way));
+        let waits = self.state == State::Sending;
+        let event = self.touch(touch, Some(at), waits, registers);
+        if waits {
+            self.state = State::Resting(now);
+            self.at += 1;
+        }
+        Some(event)
+    }
+
+    /// A request reaches a register. If the register refuses and the client `waits` for the result,
+    /// the client skips the other steps that need the lock.
+    fn touch(
+        &mut self,
+        Touch { register, way, fence }: Touch,
+        sent: Option<Ns>,
+        waits: bool,
+        registers: &mut BTreeMap<Name, Register>,
+    ) -> Event {
+        let there = registers.entry(register.clone()).or_default();
+        let token = fence.as_ref().map(|(_, token)| *token);
+        let refused = there.touch(way, token).is_none();
+        let version = there.version();
+        let seen = match way {
+            AccessKind::Write => self.read.get(&register).copied().unwrap_or_default(),
+            AccessKind::Present | AccessKind::Read => version,
+        };
+        match fence {
+            // Go to the step before the release: the caller adds one for the current step.
+            Some((lease, _)) if refused && waits => {
+                self.at += to_release(&self.client.script[self.at..], &lease) - 1;
+            }
+            _ if way == AccessKind::Read => drop(self.read.insert(register.clone(), version)),
+            _ => {}
+        }
+        let client = self.client.id.clone();
+        Event::Touched { client, register, way, seen, version, sent, fence: token, refused }
+    }
+
+    fn end_of_round(&mut self, now: Ns) {
+        self.rounds += 1;
+        let more = match self.client.rounds {
+            None => false,
+            Some(Rounds::Times(times)) => self.rounds < times,
+            Some(Rounds::For(length)) => {
+                let until = nanos(self.client.start.0).saturating_add(nanos(length.0));
+                now.saturating_add(nanos(self.client.think.0)) < until
+            }
+        };
+        self.at = 0;
+        self.state = if more {
+            State::Resting(now.saturating_add(nanos(self.client.think.0)))
+        } else {
+            State::Done
+        };
+    }
+}
+
+/// The number of steps from the first one to the release of the handle that the client has of this
+/// resource, or was not granted; or to the end of the script. Handles that the client acquires
+/// again after the first step have releases of their own before that.
+pub fn to_release(script: &[Step], resource: &str) -> usize {
+    let mut others: usize = 0;
+    for (steps, step) in script.iter().enumerate() {
+        match step {
+            Step::Acquire { resource: r, again: true, .. } if steps > 0 && **r == *resource => {
+                others += 1;
+            }
+            step if step.releases().any(|released| *released == *resource) => {
+                match others.checked_sub(1) {
+                    Some(left) => others = left,
+                    None => return steps,
+                }
+            }
+            _ => {}
+        }
+    }
+    script.len()
+}
+
+/// The event that is about to occur when a client gets the request for this step.
+fn moment_before(step: &Step) -> Option<EventKind> {
+    Some(match step {
+        Step::Acquire { resource, .. } => EventKind::Asks(resource.clone()),
+        Step::Release { resource, .. } => EventKind::Releases(resource.clone()),
+        Step::Touch { register, way, .. } => touching(register, *way),
+        _ => return None,
+    })
+}
+
+fn together(resource: Name, also: Vec<Name>) -> Vec<Name> {
+    std::iter::once(resource).chain(also).collect()
+}
+
+fn touching(register: &Name, way: AccessKind) -> EventKind {
+    match way {
+        AccessKind::Present => EventKind::Presents(register.clone()),
+        AccessKind::Read => EventKind::Reads(register.clone()),
+        AccessKind::Write => EventKind::Writes(register.clone()),
+    }
+}
