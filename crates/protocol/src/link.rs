@@ -254,7 +254,7 @@ impl<T> Link<T> {
     /// Takes the next step of the subscription, if the link may send requests.
     fn subscribe(&mut self, cx: &mut Context<'_, T>) {
         if self.refusal(None).is_none()
-            && let Some(command) = self.inbox.next_command()
+            && let Some(command) = self.inbox.next_command(cx.now)
         {
             self.write(command, None, cx);
         }
@@ -308,7 +308,7 @@ impl<T> Link<T> {
         if let Some(old) = self.open.take() {
             // The new connection finished its handshake first, so the old one is dead.
             cx.out.push(LinkEffect::Close(old.epoch));
-            self.bury(old, true, cx.out);
+            self.bury(old, true, cx);
         }
         self.dialer.end();
         if let Some(restart_guard) = &mut self.restart_guard {
@@ -319,6 +319,7 @@ impl<T> Link<T> {
         self.to_kill.retain(|(of, _)| Some(of) == greeting.run_id.as_ref());
         let identity = greeting.run_id.zip(greeting.client_id);
         self.open = Some(Connection::new(epoch, identity, cx.now));
+        self.inbox.connected(cx.now, cx.out);
         for (_, client_id) in self.to_kill.clone() {
             self.write(Command::Kill { client_id }, None, cx);
         }
@@ -340,7 +341,7 @@ impl<T> Link<T> {
                 // flapping.
                 self.dialer.failures = 0;
             }
-            self.bury(old, true, cx.out);
+            self.bury(old, true, cx);
             let dial = self.dialer.broke(&self.bounds, cx.now, random);
             cx.out.extend(dial.map(LinkEffect::Dial));
         }
@@ -350,14 +351,14 @@ impl<T> Link<T> {
         let Some(old) = self.open.take() else { return };
         cx.out.push(LinkEffect::Close(old.epoch));
         // A reply on this connection may have been the reply to another command.
-        self.bury(old, false, cx.out);
+        self.bury(old, false, cx);
         self.down = Arc::from(why);
         self.dialer.gave_up(&self.bounds, cx.now);
     }
 
     /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
     /// later connection kills it by its client id, in case the master still has its bytes.
-    fn bury(&mut self, old: Connection<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
+    fn bury(&mut self, old: Connection<T>, trusted: bool, cx: &mut Context<'_, T>) {
         for sent in &old.unanswered {
             if let Purpose::CleanUp(token) = sent.purpose {
                 self.ledger.restart(token);
@@ -365,7 +366,11 @@ impl<T> Link<T> {
         }
         debug_assert!(self.ledger.is_consistent());
         debug_assert!(!self.ledger.is_any_sent(), "no clean-up is under way without a connection");
-        self.inbox.close(out);
+        // Not only the oldest command: a proxy may drop the replies to those before.
+        if old.unanswered.iter().any(|sent| sent.purpose == Purpose::Subscribe) {
+            self.inbox.broke(cx.now);
+        }
+        self.inbox.close(cx.out);
         // A trusted connection needs no kill if it holds only commands that cannot create a key:
         // the master may execute those.
         if let Some(identity) = old.identity
@@ -377,7 +382,7 @@ impl<T> Link<T> {
             self.to_kill.push(identity);
         }
         for tag in old.unanswered.into_iter().filter_map(|sent| sent.tag) {
-            out.push(LinkEffect::Reply(tag, Reply::Unknown(Cause::Disconnected)));
+            cx.unknown(tag, Cause::Disconnected);
         }
     }
 
@@ -442,7 +447,8 @@ impl<T> Link<T> {
                 let next = self.ledger.answered(cx.now, token, &reply, reloaded, pause);
                 self.write_all(next, cx);
             }
-            Purpose::Subscribe => self.inbox.answered(alive, cx.out),
+            Purpose::Subscribe if garbage => self.inbox.broke(cx.now),
+            Purpose::Subscribe => self.inbox.answered(cx.now, &reply, &self.bounds, cx.out),
             // The old connection is dead, or the master forbids the kill.
             Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
             // A clean-up behind the kill may have run too early: send it again on another
@@ -492,6 +498,7 @@ impl<T> Link<T> {
             self.write_all(due, cx);
         }
         self.watch(cx);
+        self.subscribe(cx);
     }
 
     /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
@@ -500,7 +507,9 @@ impl<T> Link<T> {
         let Some(open) = &self.open else { return dial.unwrap_or(Time::NEVER) };
         let look = self.restart_guard.as_ref().and_then(RestartGuard::next_look);
         let look = look.filter(|_| !self.shut_down && !open.stalled);
-        let times = [dial, self.ledger.next(), open.stalls(self.stall()), look];
+        // Where the link refuses requests, the next reply makes it go on.
+        let step = self.inbox.next().filter(|_| self.refusal(None).is_none());
+        let times = [dial, self.ledger.next(), open.stalls(self.stall()), look, step];
         times.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 

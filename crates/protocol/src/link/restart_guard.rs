@@ -13,7 +13,7 @@ use crate::guard::{Distrust, Guard, RunId};
 use crate::reading::Reading;
 use crate::time::Time;
 use crate::vote::{Cause, Reply};
-use crate::wire::{Command, Greeting};
+use crate::wire::{Command, ErrorKind, Greeting};
 
 /// How often the link looks at a distrusted master. Another client may have watched it for longer.
 const LOOK: Duration = Duration::from_secs(1);
@@ -143,6 +143,9 @@ impl RestartGuard {
                 let seen = probation.clone().map(|name| Probation { name, since: now });
                 self.check(boot.clone(), seen);
             }
+            // A busy master refuses every command for a while. That shows nothing about its data.
+            Reply::Unknown(Cause::Error(text))
+                if ErrorKind::of(text.as_bytes()) == ErrorKind::Busy => {}
             Reply::Unknown(Cause::Error(text)) => {
                 self.trust = Trust::Distrusted(Distrust::Unwatched(text.clone()), None);
             }

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Command, Expect, Frame, readable, write_command};
+use super::{Command, ErrorKind, Expect, Frame, readable, write_command};
 use crate::bad_option::MAX_CLIENT_NAME;
 use crate::guard::{MAX_MARKER, RunId};
 use crate::vote::Reply;
@@ -179,7 +179,7 @@ impl<'a> Handshake<'a> {
     /// # Errors
     /// [`Unfit`] if the connection may not be used. A master that forbids `CLIENT ID` or `INFO` is
     /// used without the protection that these commands give, and one that refuses a name for the
-    /// connection without the name.
+    /// connection without the name. One that is busy is not used yet.
     pub fn read(
         &self,
         index: usize,
@@ -212,12 +212,17 @@ impl<'a> Handshake<'a> {
             (Query::Boot, Frame::Bulk(text)) => greeting.boot = super::marker(text),
             (Query::Durable, Frame::Array(parts)) => greeting.durable = is_durable(parts),
             (Query::Origin, Frame::Bulk(text)) => greeting.durable &= was_no_replica(text),
-            (Query::Origin, Frame::Error(_)) => greeting.durable = false,
             // A master that asks for a password replies so to every command. One that forbids only
             // these two commands replies otherwise.
             (Query::ClientId | Query::Info, Frame::Error(text)) if text.starts_with(b"NOAUTH") => {
                 return Err(unfit("a password is needed", text));
             }
+            // A busy server refuses every command for a while. That says nothing about the user's
+            // rights: without its answers the connection would lack what they protect.
+            (_, Frame::Error(text)) if ErrorKind::of(text) == ErrorKind::Busy => {
+                return Err(unfit("the master is busy", text));
+            }
+            (Query::Origin, Frame::Error(_)) => greeting.durable = false,
             (
                 Query::Name | Query::LibName | Query::LibVer,
                 Frame::Simple(b"OK") | Frame::Error(_),
@@ -385,6 +390,19 @@ mod tests {
             assert_eq!(is_client_name(name), is, "{name:?}");
         }
         assert!(is_client_name(&"a".repeat(128)) && !is_client_name(&"a".repeat(129)));
+    }
+
+    #[test]
+    fn a_busy_master_is_not_taken_for_one_that_forbids_the_command() {
+        let hello = Hello { password: Some("pw".into()), database: 3, ..Hello::default() };
+        let handshake = hello.handshake(true);
+        for text in ["BUSY Redis is busy running a script.", "LOADING Redis is loading"] {
+            for index in 2..handshake.replies() {
+                let frame = Frame::Error(text.as_bytes());
+                let unfit = handshake.read(index, &frame, &mut Greeting::default()).unwrap_err();
+                assert_eq!(*unfit.0, *alloc::format!("the master is busy: {text}"), "{index}");
+            }
+        }
     }
 
     #[test]

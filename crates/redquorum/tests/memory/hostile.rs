@@ -11,4 +11,5 @@ mod logs;
 mod pushes;
 mod scripted;
 mod secrets;
+mod steps;
 mod votes;

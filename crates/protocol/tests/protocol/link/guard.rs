@@ -95,6 +95,29 @@ fn a_grant_that_met_a_newer_marker_of_the_same_process_costs_one_vote() {
 }
 
 #[test]
+fn a_master_that_is_busy_at_a_look_is_neither_distrusted_for_it_nor_watched_anew() {
+    let busy = || Reply::Unknown(Cause::Error(Arc::from("BUSY Redis is busy running a script.")));
+    let mut bench = greeted(None);
+    let (begin, _) = look(&mut bench);
+    bench.reply(1, shows("", &begin.clone().unwrap()));
+    for _ in 0..5 {
+        bench.pass(S);
+        look(&mut bench);
+        bench.reply(1, busy());
+    }
+    bench.pass(S);
+    assert_eq!(look(&mut bench).1, begin, "watched for a whole quarantine");
+    let mut bench = greeted(Some(MARKER));
+    bench.handle(LinkInput::Probe(1));
+    bench.look();
+    bench.reply(1, busy());
+    bench.reply(1, busy());
+    bench.look();
+    bench.set(2, 2);
+    assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Guarded { .. })]));
+}
+
+#[test]
 fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
     let mut bench = greeted(None);
     look(&mut bench);

@@ -2,7 +2,8 @@
 
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
-    Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Waiter, WaiterId, WakeUp,
+    Bounds, Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Time, Waiter, WaiterId,
+    WakeUp,
 };
 
 use super::bench::*;
@@ -25,6 +26,10 @@ fn event(number: u64, event: QueueEvent) -> TestEffect {
 
 fn forbidden() -> Reply {
     Reply::Unknown(Cause::Error("NOPERM".into()))
+}
+
+fn busy() -> Reply {
+    Reply::Unknown(Cause::Error("BUSY Redis is busy running a script.".into()))
 }
 
 fn waiter(inbox: u64) -> Waiter {
@@ -113,6 +118,140 @@ fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connectio
         bench.close(1);
         bench.connect(2);
         assert!(bench.look().contains(&HELLO));
+    }
+}
+
+#[test]
+fn a_master_that_was_busy_is_asked_again_on_the_same_connection() {
+    let answers: [&[Reply]; 2] = [&[], &[Reply::Alive]];
+    for before in answers {
+        let mut bench = Bench::connected();
+        bench.listen(1);
+        let mut pause = 1_000 * MS;
+        for _ in 0..7 {
+            before.iter().for_each(|reply| bench.reply(1, reply.clone()));
+            bench.reply(1, busy());
+            let refused = event(1, QueueEvent::Refused);
+            assert!(!bench.look().contains(&refused), "it is not forbidden");
+            assert_eq!(bench.names()[0], waiter(INBOX), "its positions keep their name");
+            (0..3).for_each(|_| bench.reply(1, Reply::Alive));
+            bench.look();
+            assert_eq!(bench.link.next_wake(), bench.now.plus(pause), "the pause doubles");
+            bench.pass(pause);
+            assert_eq!(bench.look(), [HELLO]);
+            pause = (2 * pause).min(16_000 * MS);
+        }
+        (0..2).for_each(|_| bench.reply(1, Reply::Alive));
+        assert_eq!(bench.look(), [SUBSCRIBE, event(1, QueueEvent::Subscribed)]);
+        bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
+        assert_eq!(bench.link.next_wake(), Time::NEVER);
+    }
+}
+
+#[test]
+fn a_busy_master_is_not_asked_again_while_the_link_refuses_requests_or_no_one_waits() {
+    let mut bench = Bench::with(Bounds { unanswered: 1, ..Bounds::for_node_timeout(50 * MS) });
+    bench.connect(1);
+    bench.listen(1);
+    bench.reply(1, busy());
+    bench.look();
+    bench.pass(990 * MS);
+    bench.set(1, 0);
+    bench.pass(20 * MS);
+    assert_eq!(bench.look(), [write_set(1)], "an unanswered command more would be too many");
+    assert!(bench.link.next_wake() > bench.now, "it does not spin");
+    bench.reply(1, Reply::Created);
+    assert!(bench.look().contains(&HELLO));
+    bench.reply(1, busy());
+    bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
+    bench.look();
+    bench.pass(60_000 * MS);
+    assert_eq!(bench.look(), []);
+    bench.listen(2);
+    assert_eq!(bench.look(), [event(2, QueueEvent::NotSubscribed), HELLO]);
+}
+
+/// Waits for a second, and connects. Returns the number of the connection, and what follows.
+fn next_connection(bench: &mut Bench) -> (u64, Vec<TestEffect>) {
+    bench.pass(1_000 * MS);
+    let dialled = |effect: &TestEffect| match effect {
+        LinkEffect::Dial(epoch) => Some(*epoch),
+        _ => None,
+    };
+    let epoch = bench.look().iter().find_map(dialled).expect("it dials");
+    bench.connect(epoch);
+    let effects = bench.look();
+    let kills = |effect: &&TestEffect| matches!(effect, LinkEffect::Write(Command::Kill { .. }));
+    effects.iter().filter(kills).for_each(|_| bench.reply(epoch, Reply::Alive));
+    (epoch, effects)
+}
+
+/// A link with a waiter, whose connections broke `times` times at `step`, each as `breaks` does it.
+fn broken_at(step: &TestEffect, times: usize, breaks: fn(&mut Bench, u64)) -> Bench {
+    let mut bench = Bench::dialling();
+    bench.listen(1);
+    for _ in 0..times {
+        let (epoch, mut written) = next_connection(&mut bench);
+        assert!(written.contains(&HELLO), "{written:?}");
+        if *step != HELLO {
+            bench.reply(epoch, Reply::Alive);
+            written = bench.look();
+        }
+        assert!(written.contains(step), "{written:?}");
+        breaks(&mut bench, epoch);
+    }
+    bench
+}
+
+fn hangs_up(bench: &mut Bench, epoch: u64) {
+    bench.close(epoch);
+}
+
+#[test]
+fn after_three_connections_that_broke_at_a_step_the_next_ones_do_without() {
+    let garbles = |bench: &mut Bench, epoch| bench.reply(epoch, Reply::Unknown(Cause::Garbage));
+    // The link connects beside a connection that is silent.
+    let is_silent = |_: &mut Bench, _| ();
+    for (step, breaks) in [
+        (HELLO, hangs_up as fn(&mut Bench, u64)),
+        (HELLO, garbles),
+        (HELLO, is_silent),
+        (SUBSCRIBE, hangs_up),
+        (SUBSCRIBE, garbles),
+        (SUBSCRIBE, is_silent),
+    ] {
+        let mut bench = broken_at(&step, 3, breaks);
+        for _ in 0..3 {
+            let (epoch, effects) = next_connection(&mut bench);
+            assert!(effects.contains(&event(1, QueueEvent::Refused)), "{effects:?}");
+            assert!(!effects.contains(&HELLO), "{effects:?}");
+            bench.listen(2);
+            bench.set(1, 0);
+            assert_eq!(bench.look(), [event(2, QueueEvent::Refused), write_set(1)]);
+            bench.reply(epoch, Reply::Created);
+            bench.close(epoch);
+        }
+        // An hour later one connection tries, and the next ones do without again if it breaks.
+        bench.pass(3_600_000 * MS);
+        let (epoch, effects) = next_connection(&mut bench);
+        assert!(effects.contains(&HELLO), "{effects:?}");
+        bench.close(epoch);
+        assert!(!next_connection(&mut bench).1.contains(&HELLO));
+    }
+}
+
+#[test]
+fn connections_that_broke_at_a_step_by_chance_are_forgotten_once_the_master_answers() {
+    for answers in [&[Reply::Alive, Reply::Alive][..], &[forbidden()]] {
+        let mut bench = broken_at(&SUBSCRIBE, 2, hangs_up);
+        let (epoch, _) = next_connection(&mut bench);
+        answers.iter().for_each(|reply| bench.reply(epoch, reply.clone()));
+        bench.close(epoch);
+        for _ in 0..3 {
+            let (epoch, effects) = next_connection(&mut bench);
+            assert!(effects.contains(&HELLO), "{effects:?}");
+            bench.close(epoch);
+        }
     }
 }
 

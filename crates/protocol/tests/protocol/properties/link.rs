@@ -9,8 +9,8 @@ use proptest::option;
 use proptest::prelude::*;
 use redquorum_protocol::wire::{BOOT, Command, Greeting};
 use redquorum_protocol::{
-    Bounds, Cause, Drift, Fence, Guard, Key, Link, LinkEffect, LinkInput, Position, Reply, RunId,
-    Time, Token, VoteRequest, WaiterId, WakeUp,
+    Bounds, Cause, Drift, Fence, Guard, Key, Link, LinkEffect, LinkInput, Position, QueueEvent,
+    Reply, RunId, Time, Token, VoteRequest, WaiterId, WakeUp,
 };
 use redquorum_redis_model::{Connection, Request};
 
@@ -28,6 +28,8 @@ enum Act {
     /// A claim ends.
     CleanUp(usize),
     Probe,
+    /// A claim waits, and wants to be woken.
+    Wait,
     ShutDown,
     /// The connection attempt gets its greeting, or fails.
     Greet,
@@ -69,6 +71,7 @@ fn any_act() -> impl Strategy<Value = Act> {
         2 => any::<usize>().prop_map(Act::Certify),
         6 => any::<usize>().prop_map(Act::CleanUp),
         1 => Just(Act::Probe),
+        1 => Just(Act::Wait),
         1 => Just(Act::ShutDown),
         8 => Just(Act::Greet),
         1 => Just(Act::Refuse),
@@ -128,6 +131,8 @@ struct LinkWorld {
     set: BTreeSet<Token>,
     /// The requests that await a reply of the open connection, in order.
     waiting: VecDeque<u64>,
+    /// What the waiter was told last, if there is one.
+    event: Option<QueueEvent>,
     tags: u64,
     shut_down: bool,
 }
@@ -145,7 +150,7 @@ impl LinkWorld {
     fn new(guard: Option<Guard>) -> Self {
         let mut effects = Vec::new();
         let bounds = Bounds { unanswered: 12, ledger: 8, ..Bounds::for_node_timeout(50 * MS) };
-        let link = Link::start(bounds, &mut effects).guarded_by(guard);
+        let link = Link::start(bounds, &mut effects).guarded_by(guard).woken_at(7);
         let mut world = Self {
             link,
             effects,
@@ -166,6 +171,7 @@ impl LinkWorld {
             settled: BTreeSet::new(),
             set: BTreeSet::new(),
             waiting: VecDeque::new(),
+            event: None,
             tags: 0,
             shut_down: false,
         };
@@ -198,6 +204,7 @@ impl LinkWorld {
                         "reported out of order, or twice"
                     );
                 }
+                LinkEffect::QueueEvent(_, event) => self.event = Some(event),
                 other => unreachable!("{other:?}"),
             }
         }
@@ -323,6 +330,10 @@ impl LinkWorld {
                 );
             }
             Act::Probe => self.handle(LinkInput::Probe(tag), Some(tag)),
+            Act::Wait => {
+                let (key, waiter_id) = (Key::from([0]), WaiterId::new(1));
+                self.handle(LinkInput::Subscribe { key, waiter_id }, None);
+            }
             Act::ShutDown => {
                 self.shut_down = true;
                 self.handle(LinkInput::ShutDown, None);
@@ -472,6 +483,11 @@ impl LinkWorld {
         }
     }
 
+    /// Whether the waiter is neither woken nor knows that it never will be.
+    fn is_unsubscribed(&self) -> bool {
+        !self.shut_down && self.event == Some(QueueEvent::NotSubscribed)
+    }
+
     /// From now on the master replies to nothing. Every claim ends.
     fn hang(&mut self) {
         self.end_all_claims();
@@ -497,7 +513,7 @@ impl LinkWorld {
         for _ in 0..100 {
             self.greet();
             self.serve();
-            if self.link.pending_cleanups() == 0 {
+            if self.link.pending_cleanups() == 0 && !self.is_unsubscribed() {
                 break;
             }
             self.now = self.link.next_wake().max(self.now);
@@ -516,7 +532,7 @@ proptest! {
     // With a guard, `granted` checks each grant: no master that forgot less than a quarantine ago
     // makes one.
     #[test]
-    fn no_schedule_leaves_a_clean_up_pending_or_a_key_behind_once_the_master_replies_again(
+    fn no_schedule_leaves_a_clean_up_a_key_or_a_waiter_behind_once_the_master_replies_again(
         guarded in any::<bool>(),
         lock_delay in any::<bool>(),
         acts in vec(any_act(), 0..250),
@@ -526,6 +542,7 @@ proptest! {
         acts.iter().for_each(|act| world.act(act));
         world.heal();
         prop_assert_eq!(world.link.pending_cleanups(), 0);
+        prop_assert!(!world.is_unsubscribed());
         prop_assert_eq!(world.link.claimed(), 0);
         // A key that a lock delay keeps may expire by itself.
         let is_there = |(_, expiry): &(&Key, Time)| *expiry > world.now;
