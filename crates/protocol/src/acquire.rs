@@ -39,7 +39,8 @@ pub enum Failure {
     /// Too few masters replied, or one of them also belongs to another set of masters.
     NoQuorum,
     /// A quorum granted, but the caller did not collect the lease in time: before its deadline, and
-    /// within 8 node timeouts or one second, whichever is longer.
+    /// within 8 node timeouts or one second, whichever is longer. Or the client's clock ran
+    /// backwards, so that its deadline cannot be told.
     TooLate,
 }
 
@@ -341,6 +342,14 @@ impl Acquire {
         };
         self.fail(why, cx);
         false
+    }
+
+    /// The clock ran backwards: t0 of an attempt under way is later than it was, by an unknown time
+    /// (R1). An acquire that has time left attempts again.
+    pub(crate) fn clock_ran_back(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.state, State::Voting | State::Certifying | State::Won) {
+            self.fail(Failure::TooLate, cx);
+        }
     }
 
     /// The caller is gone: enqueues the clean-up of every key that the attempt may have set.

@@ -51,6 +51,9 @@ pub enum Input {
     /// The holder wants the lease to live at least as long as this config grants from now. A lease
     /// that lives longer does not change.
     Prolong(Box<LockConfig>),
+    /// The client's clock was seen to run backwards. Deadlines that it measured are too late by an
+    /// unknown time, so the attempt fails, or the lease is lost.
+    ClockRanBack,
     /// The holder is done. This counts down one of several handles; the last handle gives the lease
     /// back.
     Release,
@@ -109,6 +112,7 @@ impl Claim {
                     Input::Wake => acquire.wake(cx),
                     Input::QueueEvent { node, event } => acquire.queue_event(node, event, cx),
                     Input::Yield => acquire.yield_turn(cx.out),
+                    Input::ClockRanBack => acquire.clock_ran_back(cx),
                     Input::Collect if acquire.collect(cx) => {
                         *self = Self::Holding(Hold::new(acquire));
                     }
@@ -130,6 +134,7 @@ impl Claim {
                 Input::HandOn => hold.hand_on(),
                 Input::Renew => hold.renew_early(now, out),
                 Input::Reenter => hold.reenter(now, out),
+                Input::ClockRanBack => hold.clock_ran_back(now, out),
                 Input::Prolong(config) => hold.prolong(now, *config, out),
                 Input::Release if hold.has_others() => hold.return_handle(now, out),
                 Input::Abandon if hold.has_others() => hold.drop_handle(now, out),

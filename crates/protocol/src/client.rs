@@ -414,6 +414,28 @@ impl<C: ClaimMachine> Client<C> {
         cx.out.extend(self.claims.keys().map(|id| ClientEffect::Changed(*id)));
     }
 
+    /// The driver has seen its clock run backwards: every lease is lost, and every attempt under way
+    /// fails. From now on the driver adds what the clock has lost, so that the time of the inputs
+    /// never runs backwards.
+    pub fn clock_ran_back(&mut self, cx: &mut Context<'_, C>) {
+        // Not those that get their turn by this: they read the clock anew.
+        let has_claim = |entry: &Entry<C, C::Seed>| matches!(entry.state, State::Claim(_));
+        let claims = self.claims.iter().filter(|(_, entry)| has_claim(entry));
+        let claims: Vec<ClaimId> = claims.map(|(id, _)| *id).collect();
+        for id in claims {
+            self.drive(id, Input::ClockRanBack, cx);
+            self.deliver(cx);
+        }
+        let is_held = |entry: &Entry<C, C::Seed>| match &entry.state {
+            State::Claim(claim) => claim.claim().hold().is_some_and(|hold| hold.lost().is_none()),
+            _ => false,
+        };
+        debug_assert!(
+            !self.claims.values().any(|entry| is_held(entry)),
+            "a lease outlives the clock that measures it"
+        );
+    }
+
     /// Whether the client was shut down.
     pub const fn is_shut_down(&self) -> bool {
         self.shut_down

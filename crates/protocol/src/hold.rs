@@ -36,6 +36,9 @@ pub enum Loss {
     MaxHold,
     /// The replies show that a quorum of masters lacked the key at one time.
     QuorumGone,
+    /// The clock that measures its deadline was seen to run backwards: for how long the lease still
+    /// lasts is unknown.
+    ClockRanBack,
     /// It was given back. Its holder has no lease to ask then; only objects that outlive the lease
     /// report this.
     GivenBack,
@@ -47,6 +50,7 @@ impl fmt::Display for Loss {
             Self::Expired => "its deadline passed",
             Self::MaxHold => "it was kept alive for as long as was allowed",
             Self::QuorumGone => "the key is gone from a quorum of masters",
+            Self::ClockRanBack => "the clock that measures its deadline ran backwards",
             Self::GivenBack => "it was given back",
         })
     }
@@ -366,6 +370,13 @@ impl Hold {
             self.schedule(now);
         }
         out.push(Effect::Decided);
+    }
+
+    /// No deadline that this clock has measured can be relied on.
+    pub(crate) fn clock_ran_back(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.lost.is_none() {
+            self.lose(now, Loss::ClockRanBack, out);
+        }
     }
 
     fn wake_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {

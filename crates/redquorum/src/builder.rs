@@ -50,6 +50,8 @@ pub struct Builder {
     fair: bool,
     require_quorum: bool,
     tokio_clock: bool,
+    #[cfg(test)]
+    clock_for_tests: Option<Clock>,
     hash_resources: bool,
     credentials: Option<CredentialsOf>,
     #[cfg(feature = "tls")]
@@ -77,6 +79,8 @@ impl Default for Builder {
             fair: false,
             require_quorum: false,
             tokio_clock: false,
+            #[cfg(test)]
+            clock_for_tests: None,
             hash_resources: false,
             credentials: None,
             #[cfg(feature = "tls")]
@@ -351,6 +355,12 @@ impl Builder {
         self
     }
 
+    #[cfg(test)]
+    pub(crate) const fn clock_for_tests(mut self, clock: Clock) -> Self {
+        self.clock_for_tests = Some(clock);
+        self
+    }
+
     /// Asks for the user and password before each connection, in place of those in URLs: for
     /// passwords that change while the service runs. `credentials` gets the name of the master,
     /// such as `db1:6379`, and must return at once: it runs in a task of the runtime, and once in
@@ -451,6 +461,8 @@ impl Builder {
         let nodes = self.nodes()?;
         let guard = guard.map(|guard| guard.over(self.fingerprint(&nodes)));
         let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
+        #[cfg(test)]
+        let clock = self.clock_for_tests.unwrap_or(clock);
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
         let client_config = ClientConfig {
             nodes: nodes.len(),

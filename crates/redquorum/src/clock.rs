@@ -8,12 +8,17 @@
 //! macOS has `CLOCK_MONOTONIC`, which counts suspended time and may be slewed. Other systems have
 //! their monotonic clock.
 //!
+//! A clock can run backwards all the same: a process that is restored from a checkpoint goes on with
+//! the clock of another machine. Readings of one lock are compared ([`Watch`]), and a clock that was
+//! seen to run backwards ends all leases.
+//!
 //! Timers are Tokio's. They do not count suspended time and are slewed, so they may fire late. A
 //! task that a timer wakes reads this clock before it acts, and no timer of a lease sleeps longer
 //! than [`NAP`].
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -22,11 +27,25 @@ use tokio::time::Sleep;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
-    /// The system's clock, suspended time included. The origin is the system's own.
+    /// The system's clock, suspended time included. The origin is [`ORIGIN`] before the system's
+    /// own.
     System,
     /// Tokio's clock, which tests can pause. The origin is the time at which this clock was made.
     Tokio(tokio::time::Instant),
+    /// A clock that a test sets: its nanoseconds, and by how many it has run backwards.
+    #[cfg(test)]
+    Manual(&'static (AtomicU64, AtomicU64)),
 }
+
+/// What the readings of the system's clock are counted from: 146 years before its own origin. In a
+/// time namespace a clock can be below zero, by as much as daemons have slewed `CLOCK_MONOTONIC`
+/// ahead of the raw clock. Below [`Time::ZERO`] it would stand still.
+const ORIGIN: i64 = 1 << 62;
+
+/// By how many nanoseconds the system's clock was seen to run backwards. It is added to all
+/// readings, so that no deadline or timer comes later by that. It is a property of the machine, so
+/// all locks share it.
+static RAN_BACK: AtomicU64 = AtomicU64::new(0);
 
 impl Clock {
     pub(crate) fn tokio() -> Self {
@@ -35,8 +54,22 @@ impl Clock {
 
     pub(crate) fn now(self) -> Time {
         match self {
-            Self::System => system_now(),
+            Self::System => since_origin(system_nanos(), RAN_BACK.load(Ordering::Relaxed)),
             Self::Tokio(origin) => Time::ZERO.plus(origin.elapsed()),
+            #[cfg(test)]
+            Self::Manual((nanos, ran_back)) => {
+                Time::from_nanos(nanos.load(Ordering::Relaxed) + ran_back.load(Ordering::Relaxed))
+            }
+        }
+    }
+
+    /// By how many nanoseconds it was seen to run backwards. Tokio's clock never is.
+    const fn ran_back(&self) -> Option<&'static AtomicU64> {
+        match self {
+            Self::System => Some(&RAN_BACK),
+            Self::Tokio(_) => None,
+            #[cfg(test)]
+            Self::Manual((_, ran_back)) => Some(ran_back),
         }
     }
 
@@ -45,6 +78,42 @@ impl Clock {
         /// Long enough to mean "never", short enough to be added to any instant.
         const LONGEST: Duration = Duration::from_secs(60 * 60 * 24 * 30);
         tokio::time::Instant::now() + time.since(self.now()).min(LONGEST)
+    }
+}
+
+/// The instant of a reading, in nanoseconds since the system's own origin, of a clock that has run
+/// backwards by `ran_back` nanoseconds.
+fn since_origin(nanos: i64, ran_back: u64) -> Time {
+    let nanos = ORIGIN.saturating_add(nanos);
+    Time::from_nanos(u64::try_from(nanos).unwrap_or(0).saturating_add(ran_back))
+}
+
+/// The readings of one lock, in the order of its turns.
+pub(crate) struct Watch {
+    clock: Clock,
+    latest: Time,
+    ran_back: u64,
+}
+
+impl Watch {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let ran_back = clock.ran_back().map_or(0, |it| it.load(Ordering::Relaxed));
+        Self { clock, latest: clock.now(), ran_back }
+    }
+
+    /// Reads the clock, and tells whether it has run backwards since the last reading. Another lock
+    /// may have seen that. The time that is returned never runs backwards.
+    pub(crate) fn read(&mut self) -> (Time, bool) {
+        let now = self.clock.now();
+        let Some(ran_back) = self.clock.ran_back() else { return (now, false) };
+        if now < self.latest {
+            let lost = self.latest.as_nanos() - now.as_nanos();
+            // If two locks add it, leases end too early, which is safe.
+            ran_back.fetch_add(lost, Ordering::Relaxed);
+        }
+        self.latest = now.max(self.latest);
+        let seen = ran_back.load(Ordering::Relaxed);
+        (self.latest, std::mem::replace(&mut self.ran_back, seen) != seen)
     }
 }
 
@@ -61,7 +130,7 @@ pub(crate) fn wall_micros() -> u64 {
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use linux::now as system_now;
+use linux::now as system_nanos;
 
 /// Linux: the sum of the raw monotonic clock, which no daemon slews, and the suspended time, which
 /// that clock does not count.
@@ -69,8 +138,9 @@ use linux::now as system_now;
 mod linux {
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    use redquorum_protocol::Time;
     use rustix::time::ClockId;
+
+    use super::read as nanos;
 
     /// The three clocks, in nanoseconds since their origins, **read in this order**.
     ///
@@ -90,10 +160,6 @@ mod linux {
         }
     }
 
-    fn nanos(clock: ClockId) -> i64 {
-        i64::try_from(super::read(clock).as_nanos()).unwrap_or(i64::MAX)
-    }
-
     /// The time at `readings`, and the largest suspended time so far; `seen` is the largest one
     /// before.
     ///
@@ -107,19 +173,19 @@ mod linux {
     ///   makes up for the gap. It falls short by the slew of the gap (at most a tenth of it), and
     ///   only in the first readings after a suspend. A preemption that is longer by a tenth does
     ///   the same between this call and the use of its result.
-    /// - The time never runs backwards: neither `raw` nor `seen` does.
-    pub(super) fn compose(readings: Readings, seen: i64) -> (Time, i64) {
-        // Signed: in a time namespace the origins of the two clocks can differ by any offset.
+    /// - The time never runs backwards while `raw` does not: `seen` never does.
+    pub(super) fn compose(readings: Readings, seen: i64) -> (i64, i64) {
+        // Signed: in a time namespace the origins of the two clocks can differ by any offset, and
+        // `raw` can be below zero.
         let suspended = readings.boot.saturating_sub(readings.monotonic).max(seen);
-        let nanos = readings.raw.saturating_add(suspended);
-        (Time::from_nanos(u64::try_from(nanos).unwrap_or(0)), suspended)
+        (readings.raw.saturating_add(suspended), suspended)
     }
 
     /// The largest suspended time that this process has seen. It is a property of the machine, so
     /// all locks share it: deadlines of different locks are compared.
     static SUSPENDED: AtomicI64 = AtomicI64::new(i64::MIN);
 
-    pub(super) fn now() -> Time {
+    pub(super) fn now() -> i64 {
         let readings = Readings::take();
         let seen = SUSPENDED.load(Ordering::Relaxed);
         let (time, suspended) = compose(readings, seen);
@@ -133,24 +199,30 @@ mod linux {
 }
 
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-fn system_now() -> Time {
-    Time::ZERO.plus(read(rustix::time::ClockId::Monotonic))
+fn system_nanos() -> i64 {
+    read(rustix::time::ClockId::Monotonic)
 }
 
+/// A clock, in nanoseconds since its origin.
 #[cfg(unix)]
-fn read(clock: rustix::time::ClockId) -> Duration {
-    let time = rustix::time::clock_gettime(clock);
-    let nanos = Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0));
-    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)).saturating_add(nanos)
+fn read(clock: rustix::time::ClockId) -> i64 {
+    nanos(rustix::time::clock_gettime(clock))
+}
+
+/// Below zero, the seconds are rounded down and the nanoseconds count up from there.
+#[cfg(unix)]
+fn nanos(time: rustix::time::Timespec) -> i64 {
+    let part = u64::try_from(time.tv_nsec).unwrap_or(0).cast_signed();
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(part)
 }
 
 #[cfg(not(unix))]
-fn system_now() -> Time {
+fn system_nanos() -> i64 {
     // The performance counter on Windows, which does not promise to count suspended time.
     static ORIGIN: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
     let now = tokio::time::Instant::now().into_std();
     let origin = ORIGIN.get_or_init(tokio::time::Instant::now).into_std();
-    Time::ZERO.plus(now.saturating_duration_since(origin))
+    i64::try_from(now.saturating_duration_since(origin).as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The instant after which a lease must be taken for lost.
@@ -305,9 +377,9 @@ mod tests {
     }
 
     fn composed(readings: Readings, seen: &mut i64) -> i64 {
-        let (time, suspended) = compose(readings, *seen);
+        let (nanos, suspended) = compose(readings, *seen);
         *seen = suspended;
-        time.as_nanos().cast_signed()
+        nanos
     }
 
     #[test]
@@ -356,7 +428,6 @@ mod tests {
     #[test]
     fn the_system_clock_is_the_raw_clock_with_suspended_time() {
         use rustix::time::ClockId;
-        let read = |clock| i64::try_from(read(clock).as_nanos()).unwrap();
         // At least one of many readings is not preempted, and has the suspended time.
         let mut last = (0..1000).map(|_| Clock::System.now()).max().unwrap();
         for _ in 0..1000 {
@@ -366,12 +437,95 @@ mod tests {
             // the reads.
             let (before, boot) = (read(ClockId::Monotonic), read(ClockId::Boottime));
             let most = boot - before;
-            let time = now.as_nanos().cast_signed();
+            let time = now.as_nanos().cast_signed() - ORIGIN;
             assert!(now >= last);
             assert!(time <= read(ClockId::MonotonicRaw) + most, "it is ahead");
             let (boot, after) = (read(ClockId::Boottime), read(ClockId::Monotonic));
             assert!(time >= start + (boot - after) - SECOND / 1000, "it is behind");
             last = now;
         }
+    }
+
+    #[test]
+    fn below_zero_the_clock_runs_as_fast_as_above() {
+        let at = |nanos: i64| {
+            let time = rustix::time::Timespec {
+                tv_sec: nanos.div_euclid(SECOND),
+                tv_nsec: nanos.rem_euclid(SECOND),
+            };
+            let raw = super::nanos(time);
+            let (nanos, _) = compose(Readings { boot: 0, monotonic: 0, raw }, i64::MIN);
+            since_origin(nanos, 0)
+        };
+        for tenths in -35..35 {
+            let (time, next) = (tenths * SECOND / 10, (tenths + 1) * SECOND / 10);
+            assert_eq!(at(next).since(at(time)), Duration::from_millis(100), "at {time} ns");
+        }
+        assert!(Time::ZERO < at(-1000 * SECOND));
+    }
+}
+
+/// What no clock of a test machine can be made to do.
+#[cfg(all(test, feature = "memory"))]
+mod backwards {
+    use std::future::IntoFuture;
+
+    use redquorum_protocol::Loss;
+
+    use super::*;
+    use crate::memory::Masters;
+    use crate::{Lease, Redlock};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    async fn lock(masters: &Masters, clock: Clock) -> Redlock {
+        masters.builder().clock_for_tests(clock).build().await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_runs_backwards_ends_every_lease_of_every_lock() {
+        let time: &(AtomicU64, AtomicU64) =
+            Box::leak(Box::new((AtomicU64::new(100 * SECOND), AtomicU64::new(0))));
+        let (masters, clock) = (Masters::new(5), Clock::Manual(time));
+        let (lock, other) = (lock(&masters, clock).await, self::lock(&masters, clock).await);
+        let lease = lock.acquire("r").await.unwrap();
+        let signal = lease.loss_signal();
+        let notified = tokio::spawn(async move { signal.lost().await });
+        let others = other.acquire("s").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+
+        let deadline = lease.deadline();
+        let left = deadline.remaining();
+        time.0.fetch_sub(5 * SECOND, Ordering::Relaxed);
+        let cause = |lease: &Lease| lease.loss().map(|lost| lost.cause);
+        assert_eq!(cause(&others), Some(Loss::ClockRanBack));
+        assert_eq!(cause(&lease), Some(Loss::ClockRanBack), "the other lock has seen it");
+        assert_eq!(notified.await.unwrap().cause, Loss::ClockRanBack, "it wakes who waits");
+        assert!(deadline.remaining() <= left, "no deadline is later than before");
+        assert!(masters.keys(1).is_empty(), "lost keys are cleaned up");
+
+        // From here on the clock is relied on again.
+        let again = other.acquire("r").await.unwrap();
+        time.0.fetch_add(SECOND, Ordering::Relaxed);
+        assert_eq!(cause(&again), None);
+        time.0.fetch_add(9 * SECOND, Ordering::Relaxed);
+        assert_eq!(cause(&again), Some(Loss::Expired));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_began_before_the_clock_ran_backwards_wins_nothing() {
+        let time: &(AtomicU64, AtomicU64) =
+            Box::leak(Box::new((AtomicU64::new(100 * SECOND), AtomicU64::new(0))));
+        let masters = Masters::new(3);
+        let lock = lock(&masters, Clock::Manual(time)).await;
+        masters.stop(2);
+        masters.stop(3);
+        let attempt = tokio::spawn(lock.try_acquire("r").into_future());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        time.0.fetch_sub(5 * SECOND, Ordering::Relaxed);
+        masters.resume(2);
+        masters.resume(3);
+        let error = attempt.await.unwrap().unwrap_err();
+        assert!(matches!(error, crate::AcquireError::TooLate { .. }), "{error}");
     }
 }

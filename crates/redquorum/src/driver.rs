@@ -176,7 +176,7 @@ impl Shared {
         let mut turn = self.turn();
         if !turn.state.client.link(node).awaits(epoch) {
             // The link no longer waits for this connection: drop it.
-            return;
+            return self.tried(node, turn, io);
         }
         let greeted = result.and_then(|(connection, hello, greeting)| {
             match turn.input(|client, cx| client.connected(node, epoch, greeting, cx)) {

@@ -102,7 +102,7 @@ pub enum AcquireError {
     },
     /// A quorum granted, but the lease was not handed out in time. The TTL is too short for the
     /// masters' latency, or this process was paused, or the future was not polled for 8 node
-    /// timeouts and at least a second.
+    /// timeouts and at least a second. Or the clock of this process ran backwards.
     TooLate {
         /// The resource, without the lock's prefix.
         resource: Vec<u8>,

@@ -36,8 +36,8 @@
 //! * no master's clock steps, or all clients have a [clock guard](Builder::clock_guard) that
 //!   detects the step (A3);
 //! * all clocks run at the same rate, to within the [drift](Builder::drift) allowance (A4). A
-//!   client may be paused for any time that its clock counts. A pause that a hypervisor hides from
-//!   that clock breaks the promise;
+//!   client may be paused for any time that its clock counts. A pause that a hypervisor, or a
+//!   restore of a checkpointed process, hides from that clock breaks the promise;
 //! * masters reply truthfully (A5);
 //! * tokens are unique: the random source of the operating system works (A6).
 //!

@@ -25,7 +25,7 @@ use redquorum_protocol::{
 };
 use tokio::sync::{Notify, oneshot};
 
-use crate::clock::{Clock, NAP};
+use crate::clock::{Clock, NAP, Watch};
 use crate::io::{Io, Outbox};
 use crate::metrics::Counter;
 use crate::node::Connection;
@@ -74,6 +74,7 @@ pub(crate) struct State {
     asked: u64,
     /// How to pause between attempts; `None` once the lock is dropped.
     retry: Option<Box<dyn RetryPolicy>>,
+    watch: Watch,
     /// When the timer of the task for leases fires, and the waker of that task.
     leases: (Time, Option<Waker>),
     pub(crate) closing: bool,
@@ -185,6 +186,7 @@ impl Shared {
             callers: BTreeMap::new(),
             questions: HashMap::new(),
             asked: 0,
+            watch: Watch::new(clock),
             retry: Some(retry),
             leases: (Time::NEVER, None),
             closing: false,
@@ -217,9 +219,14 @@ impl Shared {
     /// Locks the state, then reads the clock. So the time spent before counts, and time never runs
     /// backwards for the client.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        let state = self.state();
-        let now = self.clock.now();
-        Turn { shared: self, state, now, after: After::default(), touched: NodeSet::EMPTY }
+        let mut state = self.state();
+        let (now, ran_back) = state.watch.read();
+        let (after, touched) = (After::default(), NodeSet::EMPTY);
+        let mut turn = Turn { shared: self, state, now, after, touched };
+        if ran_back {
+            turn.input(|client, cx| client.clock_ran_back(cx));
+        }
+        turn
     }
 
     pub(crate) fn act<R>(
@@ -387,6 +394,7 @@ impl Shared {
             loop {
                 let mut turn = self.turn();
                 if turn.state.closing {
+                    turn.finish(Writer::Idle);
                     return Poll::Ready(());
                 }
                 turn.input(|client, cx| client.wake_leases(cx));

@@ -196,6 +196,28 @@ fn a_lease_that_is_not_collected_is_given_up_and_the_next_request_starts() {
 }
 
 #[test]
+fn a_clock_that_ran_backwards_ends_leases_and_attempts_and_the_next_request_starts() {
+    let mut test = ClientTest::new();
+    let held = test.granted("held");
+    let waits = test.acquire("held", TTL);
+    // Granted, not collected.
+    let won = test.acquire("won", Duration::ZERO);
+    test.serve();
+    // Without replies so far.
+    let voting = test.acquire("voting", Duration::ZERO);
+    test.act(Client::clock_ran_back);
+    assert!([held, won, voting].into_iter().all(|id| test.has_changed(id)));
+    test.serve();
+    assert_eq!(test.look(held), "holding: Some(ClockRanBack)");
+    assert_eq!(test.look(won), "acquiring: Some(TooLate)");
+    assert_eq!(test.look(voting), "acquiring: Some(TooLate)");
+    // Its attempt began afterwards, and all keys of the others are gone.
+    test.collect(waits);
+    let again = test.granted("voting");
+    assert_eq!(test.look(again), "holding: None");
+}
+
+#[test]
 fn renewals_do_not_fill_the_links_and_all_leases_live_on() {
     const LEASES: usize = 2_000;
     let mut test = ClientTest::new();

@@ -225,8 +225,8 @@ impl ClaimCell {
         let mut turn = self.turn();
         if turn.state.client.hold(self.id).is_some_and(|hold| turn.now >= hold.deadline()) {
             turn.input(|client, cx| client.handle(self.id, Input::Wake, cx));
-            turn.finish(Writer::Idle);
         }
+        turn.finish(Writer::Idle);
     }
 
     pub(crate) fn apply<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {

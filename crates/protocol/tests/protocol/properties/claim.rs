@@ -58,6 +58,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         1 => Just(Input::Yield),
         1 => Just(Input::Renew),
         2 => Just(Input::Reenter),
+        1 => Just(Input::ClockRanBack),
         1 => valid_config().prop_map(Input::prolong),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
@@ -117,6 +118,8 @@ proptest! {
         let mut now = if mild { Time::ZERO } else { start };
         let mut claim = Claim::acquire(now, config, policy, &mut rng, &mut outcomes);
         let mut opened = now;
+        // The clock has run backwards since the attempt began.
+        let mut t0_is_wrong = false;
         // The last state of a lost lease, which never changes again.
         let mut lost = None;
         for (time, input) in inputs {
@@ -136,8 +139,13 @@ proptest! {
                 Claim::Releasing(_) | Claim::Ended => true,
             };
             prop_assert!(!over || positions(&outcomes) == 0, "it is over, and still in a queue");
+            if input == Input::ClockRanBack {
+                prop_assert!(claim.hold().is_none_or(|hold| hold.lost().is_some()));
+                t0_is_wrong = true;
+            }
             if outcomes[so_far..].iter().any(opens) {
                 opened = now;
+                t0_is_wrong = false;
             }
             // A lease with a lock delay that expires or is dropped is not deleted.
             if let Claim::Holding(was) = &before
@@ -151,6 +159,7 @@ proptest! {
                 (Claim::Acquiring(_), Claim::Holding(hold)) => {
                     prop_assert_eq!(&input, &Input::Collect);
                     prop_assert!(now < hold.deadline(), "a dead lease");
+                    prop_assert!(!t0_is_wrong, "t0 was read before the clock ran backwards");
                     prop_assert!(hold.deadline() <= opened.plus(config.ttl()));
                     prop_assert!(hold.members().len() >= quorum(5));
                     prop_assert_eq!(hold.fencing_token().is_some(), config.is_fenced());
