@@ -48,6 +48,8 @@
 //!   is the backend `library`, in virtual time.
 //! - **A seed does not make a run on real masters repeat itself**; it makes the simulation do so.
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 pub mod client;
 pub mod client_check;

@@ -7,6 +7,8 @@
 //! `--watchdog` measures only leases that are extended. `--capacity` measures only commands, bytes
 //! and memory.
 
+#![forbid(unsafe_code)]
+
 mod capacity;
 mod contender;
 mod crowd;

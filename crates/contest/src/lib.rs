@@ -11,6 +11,8 @@
 //! database (`database.rs`) and masters (`masters.rs`), with latency by `network.rs`. `tally.rs`
 //! collects what applicants saw, `table.rs` prints the figures.
 
+#![forbid(unsafe_code)]
+
 mod names;
 pub mod page;
 pub mod recommend;

@@ -39,6 +39,9 @@ pub enum Loss {
     /// The clock that measures its deadline was seen to run backwards: for how long the lease still
     /// lasts is unknown.
     ClockRanBack,
+    /// The process is a fork of the one that holds the lease. Only its copies of the objects report
+    /// this: the lease itself may live on in the other process.
+    Forked,
     /// It was given back. Its holder has no lease to ask then; only objects that outlive the lease
     /// report this.
     GivenBack,
@@ -51,6 +54,7 @@ impl fmt::Display for Loss {
             Self::MaxHold => "it was kept alive for as long as was allowed",
             Self::QuorumGone => "the key is gone from a quorum of masters",
             Self::ClockRanBack => "the clock that measures its deadline ran backwards",
+            Self::Forked => "this process is a fork of the one that holds it",
             Self::GivenBack => "it was given back",
         })
     }

@@ -29,6 +29,7 @@
 //!
 //! Comments cite the rules R1–R10, which `docs/safety.md` lists.
 
+#![forbid(unsafe_code)]
 #![no_std]
 
 extern crate alloc;

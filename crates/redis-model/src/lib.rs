@@ -25,6 +25,8 @@
 //! assert_eq!(events, [Event::Message(connection, reply)]);
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod connections;
 mod keys;
 mod request;

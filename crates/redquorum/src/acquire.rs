@@ -278,6 +278,15 @@ impl Future for Acquiring {
 impl Acquiring {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Lease, AcquireError>> {
         let mut first = None;
+        let is_forked = match &self.stage {
+            Stage::Ready(request) => request.lock_state.shared.is_forked(),
+            Stage::Claiming(claim) => claim.is_forked(),
+            Stage::Done => false,
+        };
+        if is_forked {
+            self.stage = Stage::Done;
+            return Poll::Ready(Err(AcquireError::Forked));
+        }
         if let Stage::Ready(request) = &self.stage {
             self.asked = request.lock_state.clock.now();
             match request.check() {

@@ -23,6 +23,10 @@
 //! key to delete is deleted or has expired. If the process ends first, the keys expire by
 //! themselves: call [`Redlock::shutdown`] before.
 //!
+//! A server that forks its workers builds a lock in each of them: the parent's lock, and its thread,
+//! do not work in a child. There no method blocks, and requests return
+//! [`Forked`](crate::AcquireError::Forked).
+//!
 //! # Panics
 //! A method that blocks panics if it is called in a task of an async runtime, where it would stop
 //! the other tasks of that thread. Use the async [`Redlock`](crate::Redlock) there, or call it in
@@ -32,7 +36,9 @@
 
 use std::future::{Future, IntoFuture};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::{Builder as RuntimeBuilder, Handle};
@@ -79,6 +85,14 @@ impl Driver {
     }
 
     fn wait<F: Future>(&self, future: F) -> F::Output {
+        if self.lock.lock_state.shared.is_forked() {
+            // The thread that would drive it is not in this process, and nothing there waits.
+            let mut context = Context::from_waker(Waker::noop());
+            return match pin!(future).poll(&mut context) {
+                Poll::Ready(result) => result,
+                Poll::Pending => unreachable!("a forked process waits for its parent's lock"),
+            };
+        }
         wait(&self.handle, future)
     }
 }
@@ -99,6 +113,10 @@ fn wait<F: Future>(handle: &Handle, future: F) -> F::Output {
 impl Drop for Driver {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
+            if self.lock.lock_state.shared.is_forked() {
+                // To drop it would wake a thread that is not in this process.
+                return std::mem::forget(end);
+            }
             // The thread may have ended by a panic.
             let _ = end.send(self.lock.clone());
         }

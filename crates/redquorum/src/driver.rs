@@ -105,6 +105,9 @@ impl Shared {
     fn drive(&self, node: NodeId, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
         let socket = &self.sockets[node.index()];
         loop {
+            if self.is_forked() {
+                return Poll::Ready(());
+            }
             let mut after = After::default();
             let mut io = socket.lock();
             // Register the waker first: bytes that are queued from here on wake this task again.
@@ -212,6 +215,9 @@ impl Shared {
 
     /// The driver has ended, with its runtime or because no clean-up is pending.
     fn abandon(&self, node: NodeId) {
+        if self.is_forked() {
+            return;
+        }
         let mut io = self.sockets[node.index()].lock();
         let mut turn = self.turn();
         turn.input(|client, cx| client.abandon_link(node, cx));
@@ -221,6 +227,7 @@ impl Shared {
 }
 
 struct Task {
+    shared: Arc<Shared>,
     node: Arc<dyn Node>,
     connect_timeout: Duration,
     /// The name of the connections in `CLIENT LIST`.
@@ -272,6 +279,15 @@ impl Task {
             self.armed = Time::NEVER;
         }
         fired
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if self.shared.is_forked() {
+            // It may have a socket: see the drop of `Shared`.
+            std::mem::forget(self.dialling.take());
+        }
     }
 }
 
@@ -330,9 +346,10 @@ pub(crate) async fn drive(
             self.0.abandon(self.1);
         }
     }
-    let exit = OnExit(shared, node);
+    let exit = OnExit(shared.clone(), node);
     let timer = Box::pin(tokio::time::sleep(Duration::ZERO));
     let mut task = Task {
+        shared,
         node: connector,
         connect_timeout,
         client_name,

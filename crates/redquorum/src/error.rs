@@ -137,7 +137,14 @@ pub enum AcquireError {
     },
     /// The lock was shut down, before or meanwhile. Keys that were set are cleaned up.
     ShutDown,
+    /// This process is a fork of the one that built the lock. Nothing was sent. Build a lock in this
+    /// process.
+    Forked,
 }
+
+/// Why a lock does nothing in a forked process.
+pub(crate) const FORKED: &str =
+    "this process is a fork of the one that built the lock: build a lock in this process";
 
 impl AcquireError {
     /// Whether other clients had the resource, or asked for it at the same moments:
@@ -161,7 +168,9 @@ impl AcquireError {
             | Self::Options { resource, .. }
             | Self::NamedTwice { resource } => Some(resource),
             Self::NotExtended(error) => error.resource(),
-            Self::NoResources | Self::TooManyResources { .. } | Self::ShutDown => None,
+            Self::NoResources | Self::TooManyResources { .. } | Self::ShutDown | Self::Forked => {
+                None
+            }
         }
     }
 
@@ -216,6 +225,7 @@ impl fmt::Display for AcquireError {
                 return write!(f, "{resource}named twice in one request: name it once");
             }
             Self::ShutDown => return f.write_str("the lock was shut down"),
+            Self::Forked => return f.write_str(FORKED),
         };
         let plural = if *attempts == 1 { "" } else { "s" };
         write!(f, "{resource}{what} ({attempts} attempt{plural}; {report})")

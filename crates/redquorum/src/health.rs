@@ -4,6 +4,7 @@ use std::fmt;
 
 use redquorum_protocol::{Cause, Claim, Client, Context, NodeId, Reply, Votes};
 
+use crate::error::FORKED;
 use crate::report::Report;
 use crate::shared::LockState;
 
@@ -64,6 +65,12 @@ pub(crate) async fn ask(
     let start = lock_state.clock.now();
     let nodes = lock_state.config.nodes();
     let mut votes = Votes::open(nodes, start);
+    if lock_state.shared.is_forked() {
+        for node in NodeId::all(nodes) {
+            votes.record(start, node, Reply::Unknown(Cause::Down(FORKED.into())));
+        }
+        return votes;
+    }
     let replies = lock_state.shared.ask(question);
     let end = lock_state.clock.timer(start.plus(lock_state.config.node_timeout()));
     for (node, reply) in NodeId::all(nodes).zip(replies) {

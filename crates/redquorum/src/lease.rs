@@ -13,7 +13,7 @@ use tokio::sync::MutexGuard;
 use crate::clock::Deadline;
 use crate::error::{About, ExtendError, Lost};
 use crate::report::Report;
-use crate::shared::ClaimCell;
+use crate::shared::{ClaimCell, Granted};
 use crate::signal::LossSignal;
 use crate::trace::Span;
 
@@ -72,7 +72,8 @@ impl Lease {
             counters.certified.add();
         }
         let lease = Self { claim, given_back: false };
-        lease.claim.granted.get_or_init(|| now);
+        let granted = || Granted { at: now, fencing_token: lease.fencing_token() };
+        lease.claim.granted.get_or_init(granted);
         crate::trace::acquired(lease.claim.shown(), waited, lease.report());
         lease
     }
@@ -90,16 +91,19 @@ impl Lease {
     }
 
     /// The number of handles of this lease, this one included. It is more than one only if its
-    /// [`Owner`](crate::Owner) has acquired the resource again.
+    /// [`Owner`](crate::Owner) has acquired the resource again. In a forked process it is 0.
     pub fn handles(&self) -> u32 {
-        self.claim.hold(Hold::handles)
+        if self.claim.is_forked() { 0 } else { self.claim.hold(Hold::handles) }
     }
 
     /// The instant after which this lease must be taken for lost: the start of the attempt that
     /// won, plus TTL, minus drift, minus the bound of a [clock guard](crate::Builder::clock_guard)
     /// (R1). Extending the lease moves it.
     pub fn deadline(&self) -> Deadline {
-        Deadline::new(self.claim.lock_state.clock, self.claim.hold(Hold::deadline))
+        // In a forked process it has passed.
+        let deadline =
+            if self.claim.is_forked() { Time::ZERO } else { self.claim.hold(Hold::deadline) };
+        Deadline::new(self.claim.lock_state.clock, deadline)
     }
 
     /// The time that is left until the deadline; zero once the lease is lost. The value is out of
@@ -123,6 +127,9 @@ impl Lease {
     /// Then the wall clocks of the clients replace it. Tokens still grow unless these clocks differ
     /// by more than the time between the grants.
     pub fn fencing_token(&self) -> Option<u64> {
+        if self.claim.is_forked() {
+            return self.claim.granted.get()?.fencing_token;
+        }
         self.claim.hold(Hold::fencing_token)
     }
 
@@ -137,6 +144,9 @@ impl Lease {
     }
 
     fn cause_of_loss(&self) -> Option<Loss> {
+        if self.claim.is_forked() {
+            return Some(Loss::Forked);
+        }
         self.claim.notice_deadline();
         self.claim.hold(Hold::lost)
     }
@@ -148,6 +158,10 @@ impl Lease {
     /// The replies of the masters when the lease was granted: at least those of a quorum. A slower
     /// master has no reply here: see [`latest_report`](Lease::latest_report).
     pub fn report(&self) -> &Report {
+        static NONE: Report = Report::EMPTY;
+        if self.claim.is_forked() {
+            return self.claim.grant.get().unwrap_or(&NONE);
+        }
         // Filled by the first handle, before any extension.
         self.claim.grant.get_or_init(|| self.latest_report())
     }
@@ -156,6 +170,9 @@ impl Lease {
     /// has replies that came after the result. So, a node timeout after the grant,
     /// [`in_favour`](Report::in_favour) shows whether it was a full grant or a bare quorum.
     pub fn latest_report(&self) -> Report {
+        if self.claim.is_forked() {
+            return self.report().clone();
+        }
         self.claim.hold(|hold| self.claim.report(hold.votes()))
     }
 
@@ -170,6 +187,9 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
+        if self.claim.is_forked() {
+            return self.lost_by(Loss::Forked);
+        }
         self.lost_by(self.claim.until(|claim| claim.hold()?.lost()).await)
     }
 
@@ -195,6 +215,7 @@ impl Lease {
     /// Dropping the future does not take the extension back: the masters may have been asked, and
     /// the deadline may still move.
     pub async fn extend(&self) -> Result<Deadline, ExtendError> {
+        self.refuse_forked()?;
         let one_at_a_time = self.claim.extending.lock().await;
         // Read only now: the extension ahead may have changed them.
         let config = self.claim.hold(Hold::config);
@@ -213,6 +234,7 @@ impl Lease {
     /// # Cancel safety
     /// See [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
+        self.refuse_forked()?;
         let config = self
             .claim
             .lock_state
@@ -220,6 +242,11 @@ impl Lease {
             .with_ttl(ttl)
             .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
         self.extend_on(config, self.claim.extending.lock().await).await
+    }
+
+    fn refuse_forked(&self) -> Result<(), ExtendError> {
+        let forked = || ExtendError::Lost(self.lost_by(Loss::Forked));
+        if self.claim.is_forked() { Err(forked()) } else { Ok(()) }
     }
 
     async fn extend_on(
@@ -266,7 +293,9 @@ impl Lease {
     /// The watchdog runs on the runtime in which the lock was built. A runtime that stands still
     /// renews nothing, for instance a current-thread runtime between two `block_on` calls.
     pub fn keep_alive(&self, max_hold: Duration) {
-        self.claim.apply(Input::KeepAlive(max_hold), |_| ());
+        if !self.claim.is_forked() {
+            self.claim.apply(Input::KeepAlive(max_hold), |_| ());
+        }
     }
 
     /// Runs `work` while the lease lasts. Each poll first reads the clock: at the deadline, or at
@@ -313,6 +342,10 @@ impl Lease {
 
     async fn give_back(mut self) -> Released {
         let resource = self.claim.resource();
+        if self.claim.is_forked() {
+            let report = Report::default();
+            return Released { resource, outcome: Outcome::AlreadyGone, report };
+        }
         let is_lost = |hold: &Hold| hold.lost().is_some() || hold.had_gap();
         // While other handles are out, the claim still holds.
         let others = self.claim.give_back(Input::Release, |claim| claim.hold().map(is_lost));
@@ -367,7 +400,7 @@ impl ClaimCell {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if !self.given_back {
+        if !self.given_back && !self.claim.is_forked() {
             self.claim.give_back(Input::Abandon, |_| ());
         }
     }

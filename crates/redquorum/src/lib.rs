@@ -101,6 +101,7 @@
 //! [`docs/observability.md`](https://github.com/redquorum/redquorum/blob/main/docs/observability.md)
 //! lists. None is on by default.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;

@@ -19,6 +19,11 @@ use crate::stats::Stats;
 /// timers. The connections are background tasks of the runtime in which the lock was **built**:
 /// keep that one alive. They end when the last clone and the last lease are gone, and every key to
 /// delete is deleted or has expired.
+///
+/// In a process that was **forked** afterwards, this value does nothing: requests return
+/// [`Forked`](crate::AcquireError::Forked), leases are lost, drops delete nothing
+/// ([details](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#forked-processes)).
+/// Build a lock in the child.
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) lock_state: Arc<LockState>,
@@ -45,8 +50,8 @@ impl Redlock {
     ///
     /// # Errors
     /// [`Taken`](crate::AcquireError::Taken), [`NoQuorum`](crate::AcquireError::NoQuorum),
-    /// [`TooLate`](crate::AcquireError::TooLate), [`Options`](crate::AcquireError::Options) or
-    /// [`ShutDown`](crate::AcquireError::ShutDown). With an [`owner`](Acquire::owner) also
+    /// [`TooLate`](crate::AcquireError::TooLate), [`Options`](crate::AcquireError::Options),
+    /// [`ShutDown`](crate::AcquireError::ShutDown) or [`Forked`](crate::AcquireError::Forked). With an [`owner`](Acquire::owner) also
     /// [`NotExtended`](crate::AcquireError::NotExtended).
     ///
     /// # Cancel safety
@@ -159,6 +164,10 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future leaves the lock shut down, and the clean-ups go on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
+        if self.lock_state.shared.is_forked() {
+            // This process holds nothing, and deletes nothing of the other one.
+            return Ok(());
+        }
         self.lock_state.shared.shut_down();
         let cleaned_up = async {
             loop {

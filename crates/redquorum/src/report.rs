@@ -78,6 +78,8 @@ impl MasterOutcome {
 }
 
 impl Report {
+    pub(crate) const EMPTY: Self = Self { masters: Vec::new() };
+
     pub(crate) fn new(votes: &Votes, names: &[Arc<str>]) -> Self {
         let masters = NodeId::all(names.len()).zip(votes.votes()).map(|(node, vote)| {
             let (name, reply) = (names[node.index()].clone(), vote.reply.clone());

@@ -37,11 +37,13 @@ use crate::trace::{self, Throttle};
 mod claim;
 mod lock_state;
 
-pub(crate) use claim::{ClaimCell, Found};
+pub(crate) use claim::{ClaimCell, Found, Granted};
 pub(crate) use lock_state::LockState;
 
 /// The protocol client of one lock. Drivers keep it alive until no clean-up is pending.
 pub(crate) struct Shared {
+    /// The id of the process that built the lock.
+    process: u32,
     pub(crate) clock: Clock,
     pub(crate) names: Vec<Arc<str>>,
     /// Whether the restart guard is on: masters that may have forgotten are distrusted.
@@ -193,6 +195,7 @@ impl Shared {
             effects,
         };
         let shared = Self {
+            process: std::process::id(),
             clock,
             names,
             guarded: config.guard.is_some(),
@@ -211,7 +214,15 @@ impl Shared {
         shared
     }
 
+    /// Whether this process is a fork of the one that built the lock. Every method of a public type
+    /// asks this before it touches anything else: the sockets are those of the other process, and a
+    /// thread that is not here may have locked any of the mutexes for ever. It costs a system call.
+    pub(crate) fn is_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
+        debug_assert!(!self.is_forked(), "a forked process touches the lock of its parent");
         refuse_in_policy();
         lock(&self.state)
     }
@@ -341,6 +352,9 @@ impl Shared {
 
     /// Called when the lock was dropped: the tasks end once no clean-up is pending.
     pub(crate) fn close(&self) {
+        if self.is_forked() {
+            return;
+        }
         let mut turn = self.turn();
         turn.state.closing = true;
         let retry = turn.state.retry.take();
@@ -365,6 +379,10 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> Stats {
+        if self.is_forked() {
+            let masters = self.names.iter().map(|name| MasterStats::of_forked(name.clone()));
+            return self.counters.snapshot(0, masters.collect());
+        }
         let state = self.state();
         let now = self.clock.now();
         let masters = NodeId::all(self.names.len()).map(|node| {
@@ -392,6 +410,9 @@ impl Shared {
         let mut timer = Box::pin(tokio::time::sleep(Duration::ZERO));
         poll_fn(|cx| {
             loop {
+                if self.is_forked() {
+                    return Poll::Ready(());
+                }
                 let mut turn = self.turn();
                 if turn.state.closing {
                     turn.finish(Writer::Idle);
@@ -450,6 +471,19 @@ impl Shared {
             Log::Lost(cell, why) => trace::lost(suppressed, cell.shown(), &why),
             Log::Up(node) => trace::master_up(suppressed, &self.names[node.index()]),
             Log::Down(node, why) => trace::master_down(suppressed, &self.names[node.index()], &why),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // The connections are not even closed. A runtime watches them by a file that both
+            // processes share: closed here, they would be deaf in the other process.
+            for socket in &mut self.sockets {
+                let io = socket.io.get_mut().unwrap_or_else(PoisonError::into_inner);
+                std::mem::forget(io.close());
+            }
         }
     }
 }

@@ -58,6 +58,9 @@ impl LossSignal {
 
     fn cause(&self) -> Option<Loss> {
         let Some(claim) = self.claim.upgrade() else { return Some(Loss::GivenBack) };
+        if claim.is_forked() {
+            return Some(Loss::Forked);
+        }
         claim.notice_deadline();
         claim.view(over)
     }
@@ -73,15 +76,16 @@ impl LossSignal {
     /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
         self.lost_by(match self.claim.upgrade() {
+            Some(claim) if claim.is_forked() => Loss::Forked,
             Some(claim) => claim.until(over).await,
             None => Loss::GivenBack,
         })
     }
 
     /// The instant after which the lease must be taken for lost, as of now: an extension moves it.
-    /// `None` once the lease was given back.
+    /// `None` once the lease was given back, and in a forked process.
     pub fn deadline(&self) -> Option<Deadline> {
-        let claim = self.claim.upgrade()?;
+        let claim = self.claim.upgrade().filter(|claim| !claim.is_forked())?;
         let deadline = claim.view(|state| state.hold().map(Hold::deadline))?;
         Some(Deadline::new(claim.lock_state.clock, deadline))
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redquorum_protocol::Cause;
 pub use redquorum_protocol::LinkState;
 
+use crate::error::FORKED;
 use crate::metrics::{Counter, Histogram};
 
 /// A snapshot of a lock's counters since it was built.
@@ -85,6 +86,25 @@ pub struct Latency {
     pub p99: Duration,
     /// The longest of them.
     pub max: Duration,
+}
+
+impl MasterStats {
+    /// What a forked process knows of a master of its parent: nothing.
+    pub(crate) fn of_forked(name: Arc<str>) -> Self {
+        Self {
+            name,
+            state: LinkState::Down(FORKED.into()),
+            distrusted: None,
+            granted: 0,
+            refused: 0,
+            unknown: 0,
+            connected: 0,
+            pending_cleanups: 0,
+            subscriptions: 0,
+            unanswered: 0,
+            latency: Latency::default(),
+        }
+    }
 }
 
 /// Declares the counters of one lock: the field of [`Stats`] for each, its metric and its label.

@@ -58,6 +58,8 @@
 //! container (`containers.rs`). `network.rs` is independent of the others; it and `node.rs` read
 //! RESP with `resp.rs`.
 
+#![forbid(unsafe_code)]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod builder;

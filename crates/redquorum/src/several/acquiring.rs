@@ -82,6 +82,19 @@ impl Future for AcquiringAll {
 
 impl AcquiringAll {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Leases, AcquireError>> {
+        let is_forked = match &self.stage {
+            Stage::Ready(request) => {
+                request.parts.iter().any(|part| part.lock_state.shared.is_forked())
+            }
+            Stage::Trying(attempt) => {
+                attempt.members.iter().any(|member| member.lock_state.shared.is_forked())
+            }
+            Stage::Done => false,
+        };
+        if is_forked {
+            self.stage = Stage::Done;
+            return Poll::Ready(Err(AcquireError::Forked));
+        }
         if let Stage::Ready(request) = &mut self.stage {
             let (wait, parts) = (request.wait, std::mem::take(&mut request.parts));
             let request = Request { parts, ..*request };

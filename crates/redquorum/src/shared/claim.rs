@@ -28,12 +28,18 @@ pub(crate) struct ClaimCell {
     /// Notified when the claim changed in a way that a holder may wait for.
     pub(crate) changed: Notify,
     pub(crate) grant: OnceLock<Report>,
-    pub(crate) granted: OnceLock<Time>,
+    pub(crate) granted: OnceLock<Granted>,
     pub(crate) span: OnceLock<Span>,
     /// One caller extends at a time, through any handle.
     pub(crate) extending: tokio::sync::Mutex<()>,
     /// The client has forgotten the claim.
     over: AtomicBool,
+}
+
+/// What stays true of a lease, also where nobody may ask the client.
+pub(crate) struct Granted {
+    pub(crate) at: Time,
+    pub(crate) fencing_token: Option<u64>,
 }
 
 pub(crate) enum Found {
@@ -204,7 +210,7 @@ impl ClaimCell {
     }
 
     pub(crate) fn count_hold(&self, now: Time) -> Option<Duration> {
-        let held = now.since(*self.granted.get()?);
+        let held = now.since(self.granted.get()?.at);
         self.lock_state.shared.counters.holds.record(held);
         Some(held)
     }
@@ -215,7 +221,7 @@ impl ClaimCell {
     }
 
     pub(crate) fn end_by(&self, end: EndClaim) {
-        if !self.over.swap(true, Ordering::AcqRel) {
+        if !self.over.swap(true, Ordering::AcqRel) && !self.is_forked() {
             self.lock_state.shared.forget(self.id, end);
         }
     }
@@ -275,6 +281,10 @@ impl ClaimCell {
 
     pub(crate) fn is_shut_down(&self) -> bool {
         self.lock_state.is_shut_down()
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.lock_state.shared.is_forked()
     }
 }
 
