@@ -18,6 +18,7 @@ use crate::io::{Io, exchange};
 use crate::node::{Connection, Node};
 use crate::rng::number;
 use crate::shared::{After, Shared, State, Turn, Writer};
+use crate::shield::{Shield, shielded};
 
 /// How often the driver of a dropped lock checks whether the keys to delete have expired.
 const LINGER: Duration = Duration::from_secs(1);
@@ -243,7 +244,7 @@ struct Task {
 
 type Dialling = Pin<Box<dyn Future<Output = Dialled> + Send>>;
 
-type Dialled = Result<(Box<dyn Connection>, Hello, Greeting), String>;
+type Dialled = Result<(Shield<Box<dyn Connection>>, Hello, Greeting), String>;
 
 impl Task {
     /// Gives up attempts to connect and starts new ones, as the link has ordered. Returns an
@@ -258,11 +259,12 @@ impl Task {
         }
         if let Some(epoch) = master.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
+            let master = self.shared.names[index.index()].clone();
             let name = self.client_name.clone();
             // This is a second connection beside a stalled one. All clients of the master see it
             // stall at about the same time, and must not connect at the same moment.
             let pause = client.link(index).epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
-            let dialling: Dialling = Box::pin(dial(node, name, pause, limit, guarded));
+            let dialling: Dialling = Box::pin(dial(node, master, name, pause, limit, guarded));
             given_up = self.dialling.replace((epoch, dialling)).or(given_up);
         }
         given_up
@@ -297,6 +299,7 @@ fn jitter(most: Duration) -> Duration {
 
 async fn dial(
     node: Arc<dyn Node>,
+    master: Arc<str>,
     name: Arc<str>,
     pause: Duration,
     limit: Duration,
@@ -305,19 +308,25 @@ async fn dial(
     if !pause.is_zero() {
         tokio::time::sleep(pause).await;
     }
-    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node, &name, guarded)));
+    let greeting = greet(&*node, master, &name, guarded);
+    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greeting));
     // Opening a socket, too, panics in a runtime without I/O.
-    match std::future::poll_fn(|cx| crate::io::guarded(|| greeted.as_mut().poll(cx).map(Ok))).await
-    {
+    let polled = std::future::poll_fn(|cx| {
+        let polled = shielded(|| greeted.as_mut().poll(cx));
+        polled.map_or_else(|why| Poll::Ready(Err(why)), |polled| polled.map(Ok))
+    });
+    match polled.await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(format!("no connection within the connect timeout ({limit:?})")),
-        Err(panic) => Err(panic.to_string()),
+        Err(panic) => Err(panic),
     }
 }
 
-async fn greet(node: &dyn Node, name: &str, guarded: bool) -> Dialled {
+async fn greet(node: &dyn Node, master: Arc<str>, name: &str, guarded: bool) -> Dialled {
     let hello = node.hello();
-    let mut connection = node.connect().await.map_err(|error| error.to_string())?;
+    let connecting = Shield::new(master.clone(), node.connect());
+    let connection = connecting.await.map_err(|error| error.to_string())?;
+    let mut connection = Shield::new(master, connection);
     let mut bytes = Vec::new();
     let handshake = hello.handshake(guarded).named(name);
     handshake.encode(&mut bytes);

@@ -1,8 +1,6 @@
 //! Io: the current connection to one master, and the bytes in transit in both directions.
 
-use std::any::Any;
 use std::io::{self, ErrorKind};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
@@ -10,12 +8,13 @@ use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, Skip, parse};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use crate::node::Connection;
+use crate::shield::Shield;
 
 const CHUNK: usize = 8 * 1024;
 
 #[derive(Default)]
 pub(crate) struct Io {
-    connection: Option<(u64, Box<dyn Connection>)>,
+    connection: Option<(u64, Shield<Box<dyn Connection>>)>,
     /// The handshake of this connection. It contains the password, which no error text may show.
     hello: Hello,
     outgoing: Vec<u8>,
@@ -87,13 +86,13 @@ impl Io {
         let mut connection = Pin::new(connection);
         while self.written < self.outgoing.len() {
             let rest = &self.outgoing[self.written..];
-            match ready!(guarded(|| connection.as_mut().poll_write(cx, rest)))? {
+            match ready!(connection.as_mut().poll_write(cx, rest))? {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 count => self.written += count,
             }
         }
         // Flushes also the bytes that a TLS stream holds back.
-        ready!(guarded(|| connection.poll_flush(cx)))?;
+        ready!(connection.poll_flush(cx))?;
         self.outgoing.clear();
         self.written = 0;
         Poll::Ready(Ok(()))
@@ -110,7 +109,7 @@ impl Io {
             self.incoming.resize((2 * self.filled).max(CHUNK), 0);
         }
         let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
-        match guarded(|| Pin::new(connection).poll_read(cx, &mut buffer)) {
+        match Pin::new(connection).poll_read(cx, &mut buffer) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.to_string())),
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
@@ -154,13 +153,18 @@ impl Io {
         self.connection.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    pub(crate) fn open(&mut self, epoch: u64, connection: Box<dyn Connection>, hello: Hello) {
+    pub(crate) fn open(
+        &mut self,
+        epoch: u64,
+        connection: Shield<Box<dyn Connection>>,
+        hello: Hello,
+    ) {
         self.connection = Some((epoch, connection));
         self.hello = hello;
     }
 
     /// Takes the connection out, with its number, and drops the bytes in transit.
-    pub(crate) fn close(&mut self) -> Option<(u64, Box<dyn Connection>)> {
+    pub(crate) fn close(&mut self) -> Option<(u64, Shield<Box<dyn Connection>>)> {
         let closed = self.connection.take()?;
         self.outgoing.clear();
         self.written = 0;
@@ -173,7 +177,7 @@ impl Io {
 
 /// Writes commands to a new connection, and reads this many replies.
 pub(crate) async fn exchange(
-    connection: &mut Box<dyn Connection>,
+    connection: &mut (impl AsyncRead + AsyncWrite + Unpin),
     commands: &[u8],
     replies: usize,
     mut read: impl FnMut(usize, &Frame<'_>) -> Result<(), String>,
@@ -195,18 +199,4 @@ pub(crate) async fn exchange(
         }
     }
     if incoming.is_empty() { Ok(()) } else { Err("more answers than commands".into()) }
-}
-
-/// Polls code that may be the caller's own. A panic there breaks only the connection: without its
-/// driver, the clean-ups for this master would never complete.
-pub(crate) fn guarded<T>(poll: impl FnOnce() -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-    let panicked = |panic: Box<dyn Any + Send>| {
-        io::Error::other(format!("the node panicked: {}", words(&*panic)))
-    };
-    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(panicked(panic))))
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }

@@ -132,6 +132,7 @@ mod rng;
 mod sentinel;
 mod several;
 mod shared;
+mod shield;
 mod signal;
 pub mod stats;
 mod tcp;

@@ -33,7 +33,8 @@ pub trait Node: Send + Sync + 'static {
     fn connect(&self) -> Connecting<'_>;
 }
 
-/// A connection to one master: bytes in order, both ways.
+/// A connection to one master: bytes in order, both ways. A panic of one of its methods, or of its
+/// drop, counts as a broken connection. So does a panic of [`Node::connect`].
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {
     /// Called just before the connection is dropped because it is dead. The drop should reset the
     /// connection, so that undelivered bytes are discarded. Where that is not possible, nothing

@@ -31,6 +31,7 @@ use crate::metrics::Counter;
 use crate::node::Connection;
 use crate::report::Report;
 use crate::rng::{RetryPolicy, SystemRng, refuse_in_policy};
+use crate::shield::Shield;
 use crate::stats::{Counters, Latencies, MasterStats, Stats};
 use crate::trace::{self, Throttle};
 
@@ -130,7 +131,7 @@ pub(crate) struct After {
     /// Wakers to drop. A drop may run other code.
     discarded: Vec<Waker>,
     /// Connections to drop, and whether to reset them.
-    closed: Vec<(Box<dyn Connection>, bool)>,
+    closed: Vec<(Shield<Box<dyn Connection>>, bool)>,
     changed: Vec<Arc<ClaimCell>>,
     replies: Vec<(oneshot::Sender<Reply>, Reply)>,
     logs: Vec<Log>,
@@ -541,7 +542,7 @@ impl Turn<'_> {
 
     /// Drops a connection once the mutex is free again, since it may be a caller's own. With
     /// `reset`, it is reset before.
-    pub(crate) fn discard(&mut self, connection: Box<dyn Connection>, reset: bool) {
+    pub(crate) fn discard(&mut self, connection: Shield<Box<dyn Connection>>, reset: bool) {
         self.after.closed.push((connection, reset));
     }
 

@@ -162,6 +162,10 @@ pub(crate) fn master_down(suppressed: u64, master: &str, why: &str) {
     event!(warn, master, why, suppressed = some(suppressed), "master down");
 }
 
+pub(crate) fn node_panicked(master: &str, why: &str) {
+    event!(warn, master, why, "node panicked");
+}
+
 pub(crate) fn acquired(resource: Resource<'_>, waited: Duration, report: &Report) {
     event!(debug, %resource, ?waited, %report, "acquired");
 }

@@ -58,6 +58,8 @@ pub(crate) trait Tap: Clone + Unpin + Send + Sync + 'static {
 
     fn write(&self) {}
 
+    fn abort(&self) {}
+
     /// Before a flush, which waits until this is ready.
     fn flush(&self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
@@ -86,7 +88,11 @@ impl<N: Node, T: Tap> Node for Tapped<N, T> {
     }
 }
 
-impl<C: AsyncRead + AsyncWrite + Send + Unpin, T: Tap> Connection for Tapped<C, T> {}
+impl<C: AsyncRead + AsyncWrite + Send + Unpin, T: Tap> Connection for Tapped<C, T> {
+    fn abort(&mut self) {
+        self.1.abort();
+    }
+}
 
 impl<C: AsyncRead + Unpin, T: Tap> AsyncRead for Tapped<C, T> {
     fn poll_read(

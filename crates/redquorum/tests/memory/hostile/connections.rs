@@ -20,7 +20,7 @@ use tokio::io::BufWriter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{Reaction, Scripted};
+use super::scripted::{Reaction, Scripted, is_greeting};
 use crate::support::{MS, S, Tap, Tapped};
 
 #[tokio::test(start_paused = true)]
@@ -136,12 +136,33 @@ async fn bytes_that_a_connection_holds_back_are_flushed_in_time() {
     }
 }
 
-/// Panics once in a read or a write, on request.
+/// Where the code of a caller's own connection can panic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Place {
+    Dial,
+    Read,
+    Write,
+    Flush,
+    Abort,
+    Drop,
+}
+
+/// Panics once at each place that is armed.
 #[derive(Clone, Default)]
 struct Panicky {
     lock: Arc<OnceLock<Redlock>>,
-    on_read: Arc<AtomicBool>,
-    on_write: Arc<AtomicBool>,
+    armed: Arc<Mutex<Vec<Place>>>,
+}
+
+impl Panicky {
+    fn at(&self, place: Place) {
+        let armed = {
+            let mut armed = self.armed.lock().unwrap();
+            let at = armed.iter().position(|armed| *armed == place);
+            at.map(|at| armed.swap_remove(at))
+        };
+        assert!(armed.is_none(), "planted in {place:?}");
+    }
 }
 
 impl Drop for Panicky {
@@ -150,37 +171,109 @@ impl Drop for Panicky {
         if let Some(lock) = self.lock.get() {
             lock.stats();
         }
+        self.at(Place::Drop);
     }
 }
 
 impl Tap for Panicky {
+    fn dial(&self) {
+        self.at(Place::Dial);
+    }
+
     fn read(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
-        assert!(!self.on_read.swap(false, Relaxed), "planted in poll_read");
+        self.at(Place::Read);
         result
     }
 
     fn write(&self) {
-        assert!(!self.on_write.swap(false, Relaxed), "planted in poll_write");
+        self.at(Place::Write);
+    }
+
+    fn flush(&self, _: &mut Context<'_>) -> Poll<()> {
+        self.at(Place::Flush);
+        Poll::Ready(())
+    }
+
+    fn abort(&self) {
+        self.at(Place::Abort);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_panics_is_replaced_and_its_clean_ups_complete() {
     let tap = Panicky::default();
-    let node = Tapped(Scripted::new("panicky", |_| Reaction::Well), tap.clone());
+    let garbage = Arc::new(AtomicBool::new(false));
+    let scripted = Scripted::new("panicky", {
+        let garbage = garbage.clone();
+        move |args| match args {
+            Some(args) if !is_greeting(args) && garbage.swap(false, Relaxed) => Reaction::line("?"),
+            _ => Reaction::Well,
+        }
+    });
+    let node = Tapped(scripted, tap.clone());
     let lock = Masters::new(2).builder().master(node).build().await.unwrap();
     tap.lock.set(lock.clone()).unwrap();
-    for panicked in [&tap.on_read, &tap.on_write] {
+    let each = [
+        (&[Place::Read][..], false),
+        (&[Place::Write], false),
+        (&[Place::Flush], false),
+        (&[Place::Read, Place::Drop], false),
+        (&[Place::Write, Place::Dial, Place::Drop], false),
+        // The lock resets the connection.
+        (&[Place::Abort], true),
+        (&[Place::Abort, Place::Drop], true),
+    ];
+    for (connects, (places, resets)) in (2..).zip(each) {
         let lease = lock.acquire("r").await.unwrap();
         sleep(MS).await;
-        panicked.store(true, Relaxed);
+        tap.armed.lock().unwrap().extend(places);
+        garbage.store(resets, Relaxed);
         drop(lease);
         sleep(3 * S).await;
-        assert!(!panicked.load(Relaxed), "it never panicked");
+        assert_eq!(*tap.armed.lock().unwrap(), [], "it never panicked");
         let stats = lock.stats().masters[2].clone();
-        assert_eq!((stats.state, stats.pending_cleanups), (LinkState::Up, 0));
+        assert_eq!((stats.state, stats.pending_cleanups), (LinkState::Up, 0), "{places:?}");
+        assert_eq!(stats.connected, connects, "{places:?}");
     }
-    assert_eq!(lock.stats().masters[2].connected, 3);
+}
+
+/// A node whose next try to connect hangs, and panics when it is given up.
+struct Stuck(Scripted, Panicky, Arc<AtomicBool>);
+
+impl Node for Stuck {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        let tap = self.1.clone();
+        Box::pin(async move {
+            if self.2.swap(false, Relaxed) {
+                tap.armed.lock().unwrap().push(Place::Drop);
+                std::future::pending::<()>().await;
+            }
+            Ok(Box::new(Tapped(self.0.connect().await?, tap)) as Box<dyn Connection>)
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_to_connect_that_panics_when_it_is_given_up_is_followed_by_the_next() {
+    let (tap, hangs) = (Panicky::default(), Arc::new(AtomicBool::new(true)));
+    let node = Stuck(Scripted::new("stuck", |_| Reaction::Well), tap.clone(), hangs.clone());
+    let lock = Masters::new(2).builder().master(node).build().await.unwrap();
+    for connects in 1..3 {
+        if connects > 1 {
+            // Once more, beside a connection that breaks.
+            hangs.store(true, Relaxed);
+            tap.armed.lock().unwrap().push(Place::Read);
+            drop(lock.acquire("r").await.unwrap());
+        }
+        sleep(5 * S).await;
+        assert!(tap.armed.lock().unwrap().is_empty() && !hangs.load(Relaxed));
+        let stats = lock.stats().masters[2].clone();
+        assert_eq!((stats.state, stats.connected), (LinkState::Up, connects));
+    }
 }
 
 #[tokio::test(start_paused = true)]
