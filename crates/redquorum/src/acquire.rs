@@ -116,7 +116,7 @@ impl Acquire {
     /// * [`RunError::NotAcquired`]: an error of [`Redlock::acquire`](crate::Redlock::acquire).
     ///   `work` was not called.
     /// * [`RunError::Lost`]: the lease was lost first, perhaps because `max_hold` was over. `work`
-    ///   was dropped.
+    ///   was dropped, or its result, if it blocked its thread past the deadline.
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of

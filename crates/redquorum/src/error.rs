@@ -361,7 +361,8 @@ impl std::error::Error for Lost {}
 pub enum RunError {
     /// There was no lease. The work was not started.
     NotAcquired(AcquireError),
-    /// The lease was lost before the work was done. The work was dropped at one of its awaits.
+    /// The lease was lost before the work was done. The work was dropped at one of its awaits, or
+    /// its result, if it blocked its thread until it was done.
     Lost(Lost),
 }
 
@@ -369,7 +370,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotAcquired(error) => write!(f, "the work was not started: {error}"),
-            Self::Lost(lost) => write!(f, "the work was stopped halfway: {lost}"),
+            Self::Lost(lost) => write!(f, "the work was not done in time: {lost}"),
         }
     }
 }

@@ -299,9 +299,9 @@ impl Lease {
     }
 
     /// Runs `work` while the lease lasts. Each poll first reads the clock: at the deadline, or at
-    /// an earlier loss, `work` is not polled again and is dropped. If `work` finishes during a
-    /// poll, its result is returned. One poll can run past the deadline, so code between two awaits
-    /// can run after the deadline.
+    /// an earlier loss, `work` is not polled again and is dropped. One poll can run past the deadline,
+    /// so code between two awaits can run after the deadline. If `work` finishes in such a poll, its
+    /// result is dropped, too: what it did last, it may have done without a lock.
     ///
     /// **Work that was started elsewhere goes on**: tasks that `work` spawned, closures of
     /// `spawn_blocking`, threads, and requests that it sent. Give them a
@@ -312,7 +312,7 @@ impl Lease {
     /// all of it in one call.
     ///
     /// # Errors
-    /// [`Lost`] if the lease ended first.
+    /// [`Lost`] if the lease ended before `work` was done.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
@@ -372,7 +372,8 @@ impl Lease {
     }
 }
 
-/// Polls `work` until `lost` is ready or `loss` returns one, and checks both before each poll.
+/// Polls `work` until `lost` is ready or `loss` returns one. Checks both before each poll, and the
+/// latter once more when `work` is done.
 pub(crate) async fn run_while<F: Future>(
     work: F,
     lost: impl Future<Output = Lost>,
@@ -386,7 +387,8 @@ pub(crate) async fn run_while<F: Future>(
         if let Some(lost) = loss() {
             return Poll::Ready(Err(lost));
         }
-        work.as_mut().poll(cx).map(Ok)
+        // The poll may have blocked its thread past the deadline.
+        work.as_mut().poll(cx).map(|done| loss().map_or(Ok(done), Err))
     })
     .await
 }

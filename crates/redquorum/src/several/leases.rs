@@ -122,7 +122,7 @@ impl Leases {
     /// [release](Leases::release) them.
     ///
     /// # Errors
-    /// [`Lost`] if one of the leases ended first.
+    /// [`Lost`] if one of the leases ended before `work` was done.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the leases as they are.

@@ -200,6 +200,32 @@ async fn work_that_panics_gives_the_resource_back() {
     assert_eq!(keys(&masters, 3), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_result_of_work_that_blocks_its_thread_past_the_deadline_is_dropped() {
+    let (_masters, lock) = bed(3).await;
+    // Time passes within one poll of the work.
+    let blocks = |length| async move {
+        assert!(poll_once(pin!(tokio::time::advance(length))).await.is_pending());
+    };
+    for (length, in_time) in [(VALIDITY - MS, true), (VALIDITY, false)] {
+        let lease = take(&lock, "r").await;
+        assert_eq!(lease.run(blocks(length)).await.is_ok(), in_time);
+        drop(lease);
+        settle().await;
+        let leases = lock.acquire_all(["r", "s"]).await.unwrap();
+        assert_eq!(leases.run(blocks(length)).await.is_ok(), in_time);
+        drop(leases);
+        settle().await;
+        let run = lock.acquire("r").run(Duration::ZERO, async |_| blocks(length).await);
+        match run.await {
+            Ok(()) => assert!(in_time),
+            Err(RunError::Lost(_)) => assert!(!in_time),
+            Err(error) => panic!("{error}"),
+        }
+        settle().await;
+    }
+}
+
 /// Reads the signal in a thread without a runtime.
 fn in_a_thread(signal: &LossSignal) -> Option<Lost> {
     let signal = signal.clone();
