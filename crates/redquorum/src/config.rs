@@ -182,6 +182,11 @@ impl Config {
     /// `BILLING_LOCK_MASTERS` (URLs with commas between), `BILLING_LOCK_TTL`,
     /// `BILLING_LOCK_NODE_TIMEOUT` and so on. Choose a prefix that no other variable has.
     ///
+    /// Variables that Kubernetes sets for a Service are passed over: beside
+    /// `BILLING_LOCK_SERVICE_HOST`, those are `BILLING_LOCK_SERVICE_PORT`, `BILLING_LOCK_PORT`,
+    /// `BILLING_LOCK_PORT_6379_TCP_ADDR` and the like. The same holds for a Service whose name is
+    /// longer, such as `BILLING_LOCK_DB_SERVICE_HOST`.
+    ///
     /// # Errors
     /// A variable with this prefix that is no option, is not UTF-8, or has a value that does not
     /// fit. The error names it.
@@ -194,9 +199,17 @@ impl Config {
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigError> {
         let mut config = Self::default();
-        for (name, text) in variables {
-            let Some(name) = name.to_str() else { continue };
-            let Some(key) = name.strip_prefix(prefix) else { continue };
+        let ours = |(name, text): (OsString, OsString)| {
+            Some((name.to_str()?.strip_prefix(prefix)?.to_owned(), text))
+        };
+        let variables: Vec<_> = variables.into_iter().filter_map(ours).collect();
+        let host = |(key, _): &(String, _)| Some(key.strip_suffix("SERVICE_HOST")?.to_owned());
+        let services: Vec<String> = variables.iter().filter_map(host).collect();
+        for (key, text) in variables {
+            if services.iter().any(|of| key.strip_prefix(&**of).is_some_and(is_of_a_service)) {
+                continue;
+            }
+            let name = format!("{prefix}{key}");
             let Ok(text) = text.into_string() else {
                 return Err(ConfigError(format!("{name}: the value is not UTF-8")));
             };
@@ -214,6 +227,23 @@ impl Config {
         }
         Ok(config)
     }
+}
+
+/// Whether Kubernetes sets such a variable for a Service, behind the name of the Service.
+fn is_of_a_service(key: &str) -> bool {
+    if let "SERVICE_HOST" | "SERVICE_PORT" | "PORT" = key {
+        return true;
+    }
+    if let Some(name) = key.strip_prefix("SERVICE_PORT_") {
+        return !name.is_empty();
+    }
+    // A port: `PORT_6379_TCP`, alone or with one word more.
+    let mut words = key.split('_');
+    let is_port = words.next() == Some("PORT")
+        && words.next().is_some_and(|number| number.parse::<u16>().is_ok())
+        && matches!(words.next(), Some("TCP" | "UDP" | "SCTP"));
+    is_port
+        && matches!((words.next(), words.next()), (None | Some("PROTO" | "PORT" | "ADDR"), None))
 }
 
 impl fmt::Debug for Config {
@@ -404,6 +434,45 @@ mod tests {
         }
         let others = variables(&[("OTHER_TTL", "?"), ("LOCK_FAIR", "true")]).unwrap();
         assert_eq!(others.options, Options { fair: Some(true), ..Options::default() });
+    }
+
+    #[test]
+    fn variables_that_kubernetes_sets_for_a_service_are_passed_over() {
+        let of = |service: &str| {
+            [
+                "SERVICE_HOST",
+                "SERVICE_PORT",
+                "SERVICE_PORT_REDIS_MAIN",
+                "PORT",
+                "PORT_6379_TCP",
+                "PORT_6379_TCP_PROTO",
+                "PORT_6379_TCP_PORT",
+                "PORT_6379_TCP_ADDR",
+                "PORT_53_UDP_ADDR",
+            ]
+            .map(|key| (format!("LOCK_{service}{key}"), "tcp://10.0.0.1:6379"))
+        };
+        let of_two = [of(""), of("DB_")].concat();
+        let with = |more: &'static [(&'static str, &'static str)]| {
+            let all = of_two.iter().map(|(name, text)| (name.as_str(), *text));
+            variables(&all.chain(more.iter().copied()).collect::<Vec<_>>())
+        };
+        let read = with(&[("LOCK_TTL", "5s")]).unwrap();
+        let ttl = Some(Duration::from_secs(5));
+        assert_eq!(read.options, Options { ttl, ..Options::default() });
+        for refused in [
+            &[("LOCK_PORTS", "1")][..],
+            &[("LOCK_PORT_6379", "1")],
+            &[("LOCK_PORT_X_TCP", "1")],
+            &[("LOCK_PORT_6379_TCP_NAME", "1")],
+            &[("LOCK_PORT_6379_TCP_ADDR_6", "1")],
+            &[("LOCK_SERVICE", "1")],
+            &[("LOCK_TTL_SERVICE_PORT", "1")],
+        ] {
+            assert!(with(refused).is_err(), "{refused:?}");
+        }
+        // Without a Service of that name it is a mistake.
+        assert!(variables(&[("LOCK_PORT", "6379")]).is_err());
     }
 
     #[test]
