@@ -507,9 +507,11 @@ impl Acquire {
         !self.votes.which(refuses).is_empty()
     }
 
-    /// Whether no quorum is possible any more, because the lock was shut down.
+    /// Whether no quorum is possible any more, because the lock was shut down or its runtime ended.
     fn is_shut_down(&self) -> bool {
-        let gone = self.votes.which(|reply| *reply == Reply::Unknown(Cause::ShutDown)).len();
+        let is_gone =
+            |reply: &Reply| matches!(reply, Reply::Unknown(Cause::ShutDown | Cause::RuntimeEnded));
+        let gone = self.votes.which(is_gone).len();
         gone > self.config.nodes() - self.config.quorum()
     }
 

@@ -441,9 +441,10 @@ impl<C: ClaimMachine> Client<C> {
         self.shut_down
     }
 
-    /// The driver of one link is gone: the client collects no more votes from its master.
+    /// The driver of one link is gone: the client collects no more votes from its master, and its
+    /// clean-ups do not go on.
     pub fn abandon_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
-        self.connection(node, LinkInput::ShutDown, cx);
+        self.connection(node, LinkInput::Abandon, cx);
     }
 
     fn connection(&mut self, node: NodeId, input: LinkInput<ReplyTo>, cx: &mut Context<'_, C>) {

@@ -75,6 +75,8 @@ pub struct Link<T> {
     /// reduce it.
     slow: u32,
     shut_down: bool,
+    /// Its driver is gone.
+    abandoned: bool,
 }
 
 /// The stall timeout doubles at most this many times.
@@ -99,6 +101,7 @@ impl<T> Link<T> {
             inbox: Subscription::default(),
             slow: 0,
             shut_down: false,
+            abandoned: false,
         };
         out.push(LinkEffect::Dial(link.dialer.dial()));
         link
@@ -178,6 +181,7 @@ impl<T> Link<T> {
             LinkInput::Replied { epoch, reply } => self.replied(epoch, reply, cx),
             LinkInput::Wake => self.wake(cx),
             LinkInput::ShutDown => self.shut_down = true,
+            LinkInput::Abandon => (self.shut_down, self.abandoned) = (true, true),
         }
     }
 
@@ -270,6 +274,9 @@ impl<T> Link<T> {
 
     /// Why the link refuses a request now, for this token or for none; `None` if it accepts it.
     fn refusal(&self, token: Option<Token>) -> Option<Cause> {
+        if self.abandoned {
+            return Some(Cause::RuntimeEnded);
+        }
         if self.shut_down {
             return Some(Cause::ShutDown);
         }

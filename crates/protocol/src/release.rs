@@ -20,7 +20,8 @@ pub enum Outcome {
     /// The lease had ended before. Either it was lost already, whatever masters reply, or so many
     /// masters had no key of ours that no quorum can have held it.
     AlreadyGone,
-    /// Too few masters replied to tell. The clean-up goes on in the background.
+    /// Too few masters replied to tell. The clean-up goes on in the background, if the runtime that
+    /// the lock was built in lives; otherwise the keys expire.
     Unknown,
     /// The lease was ours until now, and other handles still hold it. No master was asked.
     StillHeld,
@@ -34,7 +35,7 @@ impl fmt::Display for Outcome {
         f.write_str(match self {
             Self::Released => "released",
             Self::AlreadyGone => "already gone: the lease had ended before",
-            Self::Unknown => "unknown: too few masters answered, the clean-up goes on",
+            Self::Unknown => "unknown: too few masters answered",
             Self::StillHeld => "still held by another handle",
             Self::Left => "released, and left until the lock delay of a dropped handle is over",
         })

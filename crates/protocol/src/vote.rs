@@ -113,6 +113,8 @@ pub enum Cause {
     GivenUp,
     /// Not sent: the lock was shut down.
     ShutDown,
+    /// Not sent: the driver of this master has ended, with the runtime that the lock was built in.
+    RuntimeEnded,
     /// Nothing was set: the master may have forgotten leases that are still alive. `left` is for
     /// how much longer, if the distrust ends by itself.
     Distrusted { why: Distrust, left: Option<Duration> },
@@ -145,6 +147,9 @@ impl fmt::Display for Cause {
             ),
             Self::GivenUp => f.write_str("not asked: the claim was given up"),
             Self::ShutDown => f.write_str("not asked: the lock was shut down"),
+            Self::RuntimeEnded => {
+                f.write_str("not asked: the runtime that the lock was built in has ended")
+            }
             Self::Distrusted { why, left: Some(left) } if !left.is_zero() => {
                 write!(f, "distrusted for another {:.1}s: {why}", left.as_secs_f64())
             }

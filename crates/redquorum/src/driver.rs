@@ -222,7 +222,7 @@ impl Shared {
         let mut io = self.sockets[node.index()].lock();
         let mut turn = self.turn();
         turn.input(|client, cx| client.abandon_link(node, cx));
-        turn.broken(node, &mut io, "the runtime of the lock was shut down");
+        turn.broken(node, &mut io, "the runtime that the lock was built in has ended");
         self.tried(node, turn, io);
     }
 }

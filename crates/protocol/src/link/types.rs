@@ -93,6 +93,8 @@ pub enum LinkInput<T> {
     Wake,
     /// Refuse requests from now on; pending clean-ups go on.
     ShutDown,
+    /// The driver is gone: nothing is sent any more.
+    Abandon,
 }
 
 /// What the driver must do, in this order.
