@@ -323,6 +323,13 @@ macro_rules! readers {
             self.driver.wait(self.$field.extend_to(ttl))
         }
 
+        /// Blocks until an extension fails while there is time left, and returns the deadline.
+        /// `None` if the lease, or one of several, is lost first. See
+        /// [`endangered`](crate::Lease::endangered).
+        pub fn endangered(&self) -> Option<Deadline> {
+            self.driver.wait(self.$field.endangered())
+        }
+
         /// Blocks until the lease is lost, or one of several, and returns why.
         pub fn lost(&self) -> Lost {
             self.driver.wait(self.$field.lost())
@@ -347,6 +354,7 @@ impl Lease {
         deadline -> Deadline
         validity -> Duration
         is_lost -> bool
+        is_endangered -> bool
         loss -> Option<Lost>
         fencing_token -> Option<u64>
         handles -> u32
@@ -379,6 +387,7 @@ impl Leases {
         deadline -> Deadline
         validity -> Duration
         is_lost -> bool
+        is_endangered -> bool
         loss -> Option<Lost>
     }
 

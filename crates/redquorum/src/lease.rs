@@ -196,7 +196,26 @@ impl Lease {
     /// A signal that notifies tasks and threads when the lease is over. It borrows nothing, so that
     /// the lease can be released while the signal is in use.
     pub fn loss_signal(&self) -> LossSignal {
-        LossSignal::new(Arc::downgrade(&self.claim), self.resource())
+        LossSignal::new(&self.claim, self.resource())
+    }
+
+    /// Whether the latest extension has failed, the watchdog's or another one, while there is time
+    /// left: see [`LossSignal::is_endangered`].
+    pub fn is_endangered(&self) -> bool {
+        !self.is_lost() && self.claim.is_endangered()
+    }
+
+    /// Waits until an extension fails while there is time left, and returns the deadline. `None` if
+    /// the lease is lost first. See [`LossSignal::endangered`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn endangered(&self) -> Option<Deadline> {
+        if self.claim.is_forked() {
+            return None;
+        }
+        let deadline = self.claim.endangered().await?;
+        Some(Deadline::new(self.claim.lock_state.clock, deadline))
     }
 
     /// Extends the lease by its TTL from now, in one round trip.

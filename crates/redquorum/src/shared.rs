@@ -609,6 +609,7 @@ impl Turn<'_> {
                     Extension::Pending => {}
                     Extension::Extended => {
                         counters.extended.add();
+                        cell.endangered.store(false, Ordering::Relaxed);
                         if std::mem::take(&mut caller.endangered) {
                             logs.push(Log::Recovered(cell.clone()));
                         }
@@ -616,6 +617,7 @@ impl Turn<'_> {
                     Extension::Lost(_) => counters.not_extended.add(),
                     Extension::NoQuorum | Extension::QuorumGone => {
                         counters.not_extended.add();
+                        cell.endangered.store(true, Ordering::Relaxed);
                         logs.push(if std::mem::replace(&mut caller.endangered, true) {
                             Log::StillEndangered(cell.clone(), left)
                         } else {
@@ -626,6 +628,8 @@ impl Turn<'_> {
             }
             if let (Some(loss), false) = (hold.lost(), caller.lost) {
                 caller.lost = true;
+                cell.endangered.store(false, Ordering::Relaxed);
+                cell.keep_loss(loss);
                 counters.lost.add();
                 logs.push(Log::Lost(cell.clone(), loss.to_string()));
             }

@@ -72,6 +72,21 @@ impl Leases {
         together::first(self.iter().map(Lease::lost)).await
     }
 
+    /// Whether one of the leases is [endangered](Lease::is_endangered), and none is lost.
+    pub fn is_endangered(&self) -> bool {
+        !self.is_lost() && self.iter().any(Lease::is_endangered)
+    }
+
+    /// Waits until an extension of one of the leases fails while there is time left, and returns
+    /// the deadline of that lease. `None` if one of them is lost first. See
+    /// [`Lease::endangered`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn endangered(&self) -> Option<Deadline> {
+        together::first(self.iter().map(Lease::endangered)).await
+    }
+
     /// Extends all leases by their TTLs from now, in one round trip: see [`Lease::extend`]. Returns
     /// the new deadline, the earliest of theirs.
     ///

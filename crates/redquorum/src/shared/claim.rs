@@ -6,7 +6,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key,
+    AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key, Loss,
     Progress, Refusal, RequestState, Time, Votes,
 };
 use tokio::sync::Notify;
@@ -32,6 +32,10 @@ pub(crate) struct ClaimCell {
     pub(crate) span: OnceLock<Span>,
     /// One caller extends at a time, through any handle.
     pub(crate) extending: tokio::sync::Mutex<()>,
+    /// The latest extension failed, and the lease is not lost.
+    pub(super) endangered: AtomicBool,
+    /// Why the lease was lost, for signals that outlive it. Made by the first signal.
+    loss: OnceLock<Arc<OnceLock<Loss>>>,
     /// The client has forgotten the claim.
     over: AtomicBool,
 }
@@ -108,6 +112,8 @@ impl ClaimCell {
             granted: OnceLock::new(),
             span: OnceLock::new(),
             extending: tokio::sync::Mutex::new(()),
+            endangered: AtomicBool::new(false),
+            loss: OnceLock::new(),
             over: AtomicBool::new(false),
         });
         turn.enlist(id, Arc::downgrade(&cell));
@@ -198,6 +204,10 @@ impl ClaimCell {
     pub(crate) fn give_back<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut turn = self.turn();
         let now = turn.now;
+        if turn.state.client.hold(self.id).is_some_and(|hold| now >= hold.deadline()) {
+            // It was lost before it is given back, although nobody has noticed.
+            turn.input(|client, cx| client.handle(self.id, Input::Wake, cx));
+        }
         let is_held = |hold: &Hold| hold.lost().is_none() && hold.handles() == 1;
         let held = turn.state.client.hold(self.id).is_some_and(is_held);
         turn.input(|client, cx| client.give_back(self.id, input, cx));
@@ -277,6 +287,38 @@ impl ClaimCell {
 
     pub(crate) fn report(&self, votes: &Votes) -> Report {
         self.lock_state.report(votes)
+    }
+
+    /// Where a loss of the lease is kept for as long as a signal needs it.
+    pub(crate) fn kept_loss(&self) -> Arc<OnceLock<Loss>> {
+        let kept = self.loss.get_or_init(Arc::default).clone();
+        // A loss before the first signal. Later ones find where to keep it.
+        if !self.is_forked()
+            && let Some(loss) = self.view(|claim| claim.hold().and_then(Hold::lost))
+        {
+            kept.get_or_init(|| loss);
+        }
+        kept
+    }
+
+    pub(super) fn keep_loss(&self, loss: Loss) {
+        if let Some(kept) = self.loss.get() {
+            kept.get_or_init(|| loss);
+        }
+    }
+
+    /// Whether the latest extension of a lease that is not lost has failed.
+    pub(crate) fn is_endangered(&self) -> bool {
+        self.endangered.load(Ordering::Relaxed)
+    }
+
+    /// Waits until an extension has failed, and returns the deadline; `None` once the lease is over.
+    pub(crate) async fn endangered(&self) -> Option<Time> {
+        self.until(|claim| match claim.hold().filter(|hold| hold.lost().is_none()) {
+            Some(hold) => self.is_endangered().then(|| Some(hold.deadline())),
+            None => Some(None),
+        })
+        .await
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

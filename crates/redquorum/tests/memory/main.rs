@@ -7,6 +7,7 @@ mod many;
 mod options;
 mod reentry;
 mod shutdown;
+mod signal;
 mod support;
 mod threads;
 mod wait;
