@@ -10,7 +10,7 @@ use super::leases::{self, Hold, Lease};
 use super::maps::{Map, Numbers, count, sorted};
 use super::pace::Paces;
 use super::requests::{self, Request};
-use super::time::MS;
+use super::time::{self, MS};
 use super::world::World;
 
 /// How long a client may need to clean up, in addition to node timeouts.
@@ -102,6 +102,17 @@ impl<'a> Case<'a> {
         let own = self.of_client.get(&(request.client, request.resource?))?;
         let mut own = own.iter().map(|index| &self.leases[*index]);
         own.rfind(|lease| lease.start.from <= request.asked)
+    }
+
+    /// The longest TTL that a client asked for since it acquired the lease that a request is about.
+    pub fn longest_ttl(&self, request: &Request<'_>) -> Ns {
+        let Some(lease) = self.lease_at(request) else { return 0 };
+        let usual = time::of(self.world.scenario.lock.ttl.0);
+        let before = self.requests[lease.request..].iter().filter(|other| {
+            (other.client, other.resource) == (request.client, request.resource)
+                && other.asked <= request.asked
+        });
+        before.map(|other| other.ttl_ms.map_or(usual, time::of_ms)).max().unwrap_or(usual)
     }
 
     /// The first lease with a token.

@@ -18,6 +18,25 @@ const SETTLED: Ns = 1_000 * MS;
 const LOOKS: [&str; 9] =
     ["get", "pttl", "ttl", "exists", "type", "object", "strlen", "pexpiretime", "getrange"];
 
+/// Commands that open a connection, or that only ask a master about itself.
+const GREETINGS: [&str; 14] = [
+    "hello", "auth", "select", "client", "ping", "echo", "info", "command", "config", "time",
+    "role", "readonly", "quit", "reset",
+];
+
+/// Whether the command can have asked a master for a lock. A command that reads can, in a script
+/// that is not known.
+pub(crate) fn may_lock(act: &Act) -> bool {
+    match act {
+        Act::Set { .. } | Act::Keep { .. } => true,
+        Act::Delete { .. } | Act::Certify { .. } => false,
+        Act::Other { command, .. } => {
+            let name = command.split(' ').next().unwrap_or_default();
+            !GREETINGS.iter().chain(&LOOKS).any(|it| name.eq_ignore_ascii_case(it))
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub struct Command<'a> {
     pub process: &'a str,

@@ -69,6 +69,8 @@ pub(crate) fn of(case: &Case<'_>) -> Measures {
             .iter()
             .filter(|lease| lease.token.is_some())
             .map(|lease| case.margin(lease.process, lease.grants(&case.keys, true)))
+            // With fewer certain grants than a quorum there is no margin: `validity` says why.
+            .filter(|margin| *margin >= 0)
             .collect(),
         acquire_ns: time::median(took),
         hand_over_ns: time::median(hand_overs),

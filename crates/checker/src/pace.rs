@@ -91,6 +91,11 @@ impl<'a> Paces<'a> {
         paces[next - 1].reaches(shown)
     }
 
+    /// Whether a fault changed the rate of a process's clock.
+    pub fn is_changed(&self, process: &str) -> bool {
+        self.of.contains_key(process)
+    }
+
     /// How much a process's clock fell behind run time between two instants.
     pub fn lost(&self, process: &str, from: Ns, to: Ns) -> Ns {
         let shown = self.shows(process, to).saturating_sub(self.shows(process, from));

@@ -10,12 +10,13 @@ use redquorum_scenario::history::{Act, Event, Ns, Phase, Window};
 use redquorum_scenario::{Cause, Property};
 
 use super::causes;
+use super::commands;
 use super::exclusion::believed;
 use super::keys::Presence;
 use super::leases::{Ending, Extension, Lease};
 use super::maps::{Numbers, count};
 use super::requests::Request;
-use super::time::{MS, Ms, SKEW, short};
+use super::time::{self, MS, Ms, SKEW, short};
 use super::{Case, Violation};
 
 /// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
@@ -27,6 +28,7 @@ const NOTIFIED_WITHIN: Ns = 250 * MS;
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings: Vec<Violation> =
         case.requests.iter().filter_map(|request| late(case, request)).collect();
+    findings.extend(case.requests.iter().filter_map(|request| too_long(case, request)));
     for lease in &case.leases {
         findings.extend(untrue(case, lease));
         findings.extend(over_a_gap(case, lease));
@@ -34,6 +36,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     }
     for lease in &case.leases {
         findings.extend(without_quorum(case, lease));
+        findings.extend(never_asked(case, lease));
         for extension in &lease.extensions {
             findings.extend(extended_without_quorum(case, lease, extension));
             findings.extend(revived(case, lease, extension));
@@ -76,6 +79,44 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
         Ms(deadline)
     )];
     Some(Violation::bug(Property::Validity, lines, deadline.min(at), at))
+}
+
+/// A lease that promises more than its TTL from the grant on. No master keeps a key for longer, so
+/// the promise is wrong even if its client releases the lease at once.
+fn too_long(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
+    let reply = request.reply.filter(|reply| reply.ok)?;
+    // A handle of a lease has the deadline of that lease, whatever TTL its request names.
+    if !matches!(request.op, "acquire" | "extend") || request.again {
+        return None;
+    }
+    // A clock that a fault made slow shows too little, and the run is longer than it shows.
+    if case.paces.is_changed(request.process) {
+        return None;
+    }
+    // An extension to an earlier deadline than the one before may leave that one as it is.
+    let usual = time::of(case.world.scenario.lock.ttl.0);
+    let asked_for = request.ttl_ms.map(time::of_ms);
+    let ttl = match request.op {
+        "extend" => asked_for.unwrap_or(usual).max(case.longest_ttl(request)),
+        _ => asked_for.unwrap_or(usual),
+    };
+    let promised = match (reply.deadline, reply.valid_ms) {
+        // The attempt that was granted began at the grant at the latest.
+        (Some(deadline), _) => deadline.saturating_sub(reply.returned()),
+        (None, valid) => time::of_ms(valid?),
+    };
+    (promised > ttl.saturating_add(SKEW)).then(|| {
+        let at = reply.returned();
+        let lines = vec![format!(
+            "{} was promised {} for {} at {}: no master keeps its key for longer than the TTL of {}",
+            request.client,
+            request.resource.unwrap_or("its lease"),
+            Ms(promised),
+            Ms(at),
+            Ms(ttl)
+        )];
+        Violation::bug(Property::Validity, lines, at, at)
+    })
 }
 
 /// A lease that was believed when it was no longer true, though no fault outside the assumptions
@@ -202,6 +243,39 @@ fn without_quorum(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         let text = format!(
             "it was handed out when {yes} of {} masters had granted it, and it takes {}",
             lock.n, lock.q
+        );
+        bug(lease, text, lease.asked, at)
+    })
+}
+
+/// A lease without a known token that was handed out although between the call and the grant no
+/// command of its process reached a quorum of masters. Whatever its commands mean, no quorum can
+/// have granted it.
+fn never_asked(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    if lease.token.is_some() {
+        return None;
+    }
+    let at = lease.reply.returned();
+    let within = Window::new(lease.called().saturating_sub(SKEW), at.saturating_add(SKEW));
+    let lock = case.world.lock_of(lease.process);
+    let asked = case.world.records.iter().filter_map(|record| match &record.event {
+        Event::Command { process, node, act, sent, delivered, .. } => {
+            let may_be_of = |key| case.world.resource(key).is_none_or(|it| it == lease.resource);
+            let is_vote = **process == *lease.process
+                && commands::may_lock(act)
+                && act.key().is_none_or(may_be_of)
+                && within.contains(*sent)
+                && delivered.is_some_and(|delivered| delivered <= within.to);
+            is_vote.then_some(*node)
+        }
+        _ => None,
+    });
+    let asked = count(asked);
+    (asked < lock.q).then(|| {
+        let text = format!(
+            "it was handed out although only {asked} of {} masters had replied to a command of \
+             {} since its call, and it takes {}",
+            lock.n, lease.process, lock.q
         );
         bug(lease, text, lease.asked, at)
     })
