@@ -52,6 +52,8 @@
 //! * Safety when masters forget, or when their clocks step. A lease that all five masters granted
 //!   survives two such masters, a lease that only three granted survives none. Each guard leaves a
 //!   master that it distrusts out of the count until that is safe again.
+//! * A lock in a forked process: there the parent's lock does nothing and its leases count as lost
+//!   ([`AcquireError::Forked`]). Build a lock in the child.
 //! * Order among waiters of different processes: [`Builder::fair`] makes them take turns. Tasks
 //!   that share a lock are served in the order of their requests.
 //!

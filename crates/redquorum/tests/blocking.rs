@@ -43,6 +43,24 @@ fn threads_take_turns() {
 }
 
 #[test]
+fn a_thread_is_warned_while_there_is_time_left_and_told_of_the_loss() {
+    let (masters, lock) = bed();
+    let lease = lock.acquire("r").ttl(TTL).send().unwrap();
+    let both = lock.acquire_all(["a", "b"]).ttl(TTL / 10).send().unwrap();
+    (2..=3).for_each(|number| masters.stop(number));
+    assert!(!lease.is_endangered() && !both.is_endangered());
+    thread::scope(|scope| {
+        let warned = scope.spawn(|| lease.endangered());
+        assert!(matches!(lease.extend(), Err(ExtendError::NoQuorum { .. })));
+        assert_eq!(warned.join().unwrap(), Some(lease.deadline()));
+    });
+    assert!(lease.is_endangered() && lease.loss_signal().is_endangered() && !lease.is_lost());
+    // Nobody extends these: they are lost without a warning.
+    assert_eq!(both.endangered(), None);
+    assert_eq!((both.lost().cause, both.is_endangered()), (Loss::Expired, false));
+}
+
+#[test]
 fn options_and_readers_are_those_of_the_async_lock() {
     let (masters, lock) = bed();
     let lease = lock.acquire("r").ttl(MINUTE).fenced().send().unwrap();
