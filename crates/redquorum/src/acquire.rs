@@ -103,8 +103,8 @@ impl Acquire {
 
     /// Acquires the resource, runs `work` while the lease lasts, and gives the resource back on
     /// every exit path. It [keeps the lease alive](crate::Lease::keep_alive) for at most
-    /// `max_hold`, counted from the grant. So `work` runs for at most `max_hold` or the TTL,
-    /// whichever is longer. The [crate](crate) documentation has an example.
+    /// `max_hold`, counted from the grant, and then drops `work`, even if the TTL is longer. The
+    /// [crate](crate) documentation has an example.
     ///
     /// `work` gets the lease, for its [fencing token](crate::Lease::fencing_token) or a
     /// [signal](crate::Lease::loss_signal). The result of `work` is passed through, whatever it is.
@@ -115,8 +115,9 @@ impl Acquire {
     /// # Errors
     /// * [`RunError::NotAcquired`]: an error of [`Redlock::acquire`](crate::Redlock::acquire).
     ///   `work` was not called.
-    /// * [`RunError::Lost`]: the lease was lost first, perhaps because `max_hold` was over. `work`
-    ///   was dropped, or its result, if it blocked its thread past the deadline.
+    /// * [`RunError::Lost`]: the lease was lost first, or `max_hold` was over
+    ///   ([`Loss::MaxHold`](crate::report::Loss::MaxHold)). `work` was dropped, or its result, if it
+    ///   blocked its thread past that.
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of
@@ -133,7 +134,7 @@ impl Acquire {
     ) -> Result<T, RunError> {
         let lease = self.into_future().await.map_err(RunError::NotAcquired)?;
         lease.keep_alive(max_hold);
-        let result = lease.run(work(&lease)).await;
+        let result = lease.run_at_most(max_hold, work(&lease)).await;
         match result {
             Ok(done) => {
                 // The work was done before the deadline, whatever the masters reply.

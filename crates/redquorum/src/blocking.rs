@@ -244,7 +244,7 @@ impl Acquire {
 
     /// Acquires the resource, calls `work` with the lease, and gives the resource back on every
     /// exit path. It [keeps the lease alive](Lease::keep_alive) for at most `max_hold`, counted
-    /// from the grant.
+    /// from the grant. The lease ends after `max_hold` or the TTL, whichever is longer.
     ///
     /// **Nothing stops `work` when the lease is lost**: let it check [`Lease::is_lost`] before each
     /// step, and keep steps short.

@@ -339,6 +339,23 @@ impl Lease {
         run_while(work, self.lost(), || self.loss()).await
     }
 
+    /// Like [`run`](Self::run), but `work` is dropped after `most` in any case.
+    pub(crate) async fn run_at_most<F: Future>(
+        &self,
+        most: Duration,
+        work: F,
+    ) -> Result<F::Output, Lost> {
+        let clock = self.claim.lock_state.clock;
+        let end = Deadline::new(clock, clock.now().plus(most));
+        let over = || self.lost_by(Loss::MaxHold);
+        let (mut lost, mut passed) = (pin!(self.lost()), pin!(end.passed()));
+        let lost = poll_fn(|cx| match lost.as_mut().poll(cx) {
+            Poll::Pending => passed.as_mut().poll(cx).map(|()| over()),
+            lost => lost,
+        });
+        run_while(work, lost, || self.loss().or_else(|| end.has_passed().then(over))).await
+    }
+
     /// Gives the resource back: compare-and-delete on all masters that can be reached. It returns
     /// as soon as the outcome is clear, after at most one node timeout. Clean-ups that are still
     /// pending then complete in the background.

@@ -179,6 +179,24 @@ async fn the_lease_is_kept_alive_up_to_the_bound_and_the_work_ends_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_bound_ends_the_work_before_the_ttl_does() {
+    let (masters, lock) = bed(3).await;
+    for (bound, work) in [(2 * S, 3 * S), (Duration::ZERO, MS), (2 * S, S)] {
+        let start = Instant::now();
+        let result = lock.acquire("r").run(bound, async |_| sleep(work).await).await;
+        if work < bound {
+            assert_eq!(result, Ok(()));
+        } else {
+            assert!(matches!(result, Err(RunError::Lost(Lost { cause: Loss::MaxHold, .. }))));
+        }
+        let (took, most) = (start.elapsed(), bound.min(work));
+        assert!(took >= most && took <= most + 3 * MS, "{took:?}");
+        settle().await;
+        assert_eq!(keys(&masters, 3), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_without_a_lease_is_not_started() {
     let (_masters, lock) = bed(3).await;
     let held = take(&lock, "r").await;
