@@ -24,8 +24,12 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use redquorum::{Config, Redlock, RunError};
+use redquorum::{Builder, Config, Redlock, RunError};
 use rusqlite::{Connection, OptionalExtension};
+
+/// A request waits no longer for an account: its caller is there and waits, too. `LOCK_WAIT` sets
+/// another time.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// No request holds an account for longer.
 const AT_MOST: Duration = Duration::from_secs(20);
@@ -49,8 +53,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
     });
     let config = Config::from_env("LOCK_")?;
-    let lock = Redlock::builder().prefix("account:").config(config).build().await?;
-    let database = Connection::open("accounts.sqlite")?;
+    let lock = options(Redlock::builder()).config(config).build().await?;
+    let path = std::env::temp_dir().join("redquorum-billing-service.sqlite");
+    println!("the database is {}", path.display());
+    let database = Connection::open(path)?;
     let service = Service::new(lock.clone(), database, metrics)?;
 
     let app = axum::Router::new()
@@ -72,6 +78,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("{unfinished}");
     }
     Ok(())
+}
+
+/// The options that the environment may change.
+fn options(builder: Builder) -> Builder {
+    builder.prefix("account:").wait(WAIT)
 }
 
 impl Service {
@@ -146,7 +157,8 @@ async fn add_once(service: Service, id: u64, amount: i64) -> Answer {
 async fn health(State(service): State<Service>) -> Answer {
     let health = service.lock.health().await;
     let status = if health.has_quorum() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, format!("{health}\n"))
+    // The whole text of `health` names masters, as that of an error does.
+    (status, format!("{} masters can be used, {} are needed\n", health.usable, health.quorum))
 }
 
 #[cfg(test)]
@@ -156,7 +168,7 @@ mod tests {
     use super::*;
 
     async fn service(masters: &Masters) -> Service {
-        let lock = masters.builder().wait(Duration::from_secs(1)).build().await.unwrap();
+        let lock = options(masters.builder()).build().await.unwrap();
         let metrics = PrometheusBuilder::new().build_recorder().handle();
         Service::new(lock, Connection::open_in_memory().unwrap(), metrics).unwrap()
     }
@@ -189,9 +201,13 @@ mod tests {
         let service = service(&masters).await;
         masters.kill(1);
         masters.kill(2);
-        let (status, _) = add(State(service.clone()), Path((42, 5))).await;
+        let start = tokio::time::Instant::now();
+        let (status, text) = add(State(service.clone()), Path((42, 5))).await;
+        assert_eq!((status, &*text), (StatusCode::SERVICE_UNAVAILABLE, "no lock now: try again\n"));
+        assert!(start.elapsed() < 2 * WAIT, "{:?}", start.elapsed());
+        let (status, text) = health(State(service)).await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(health(State(service)).await.0, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(text, "1 masters can be used, 2 are needed\n");
     }
 
     #[tokio::test(start_paused = true)]
