@@ -61,6 +61,10 @@ containers *args:
 bench *args:
     cargo run --release -p redquorum-bench --features rslock -- {{args}}
 
+# The same, while the lock exports metrics.
+bench-metrics *args:
+    cargo run --release -p redquorum-bench --features rslock,metrics -- {{args}}
+
 # Compare locks for the last places of a sign-up on MariaDB, or SQLite: `just contest --quick` for correctness alone.
 contest *args:
     cargo contest {{args}}

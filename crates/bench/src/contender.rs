@@ -21,6 +21,9 @@ const TTL_MS: u64 = 10_000;
 /// How long a request may wait where nothing is in its way: a busy machine makes figures worse, and
 /// must not end the run.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+/// How many leases the contender [`Kind::Laden`] holds, and their TTL.
+const HELD: usize = 20_000;
+const HELD_TTL: Duration = Duration::from_secs(3600);
 /// The library's default.
 const FENCING_COUNTER_TTL_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
@@ -34,6 +37,8 @@ pub(crate) struct Pair {
 pub(crate) struct Contender {
     pub(crate) kind: Kind,
     client: Client,
+    /// Dropped with the contender.
+    _held: Arc<Vec<redquorum::Lease>>,
 }
 
 #[derive(Clone)]
@@ -64,6 +69,8 @@ pub(crate) enum Kind {
     Notified,
     Redquorum,
     Fair,
+    /// The library, whose process holds many other leases.
+    Laden,
     /// The library's leases with fencing tokens.
     Fenced,
     /// The library's leases with fencing tokens, and a guard against masters that forget.
@@ -76,6 +83,9 @@ impl Kind {
     /// The contenders that show the cost of defences.
     pub(crate) const DEFENDED: &[Self] =
         &[Self::Redquorum, Self::Fair, Self::Fenced, Self::Guarded, Self::ScriptFloor];
+
+    /// The contenders that show what leases cost that are held meanwhile.
+    pub(crate) const HOLDING: &[Self] = &[Self::Floor, Self::Redquorum, Self::Laden];
 
     pub(crate) const CROWDED: &[Self] = &[
         Self::Redquorum,
@@ -108,6 +118,7 @@ impl Kind {
             Self::Polling => "polling, every 50 to 250 ms",
             Self::Notified => "bare `SUBSCRIBE` and `SET`",
             Self::Redquorum => "redquorum",
+            Self::Laden => "redquorum, 20 000 leases held",
             Self::Fair => "redquorum, fair",
             Self::Fenced => "redquorum, fenced",
             Self::Guarded => "redquorum, fenced and guarded",
@@ -132,6 +143,11 @@ impl Kind {
                 Client::Floor(join_all(urls.iter().map(|url| open(url))).await, Some(messages))
             }
             Self::Redquorum | Self::Fenced => Client::Redquorum(connect(urls, TTL).await),
+            Self::Laden => {
+                let lock = connect(urls, TTL).await;
+                let held = Arc::new(hold(&lock).await);
+                return Contender { kind: self, client: Client::Redquorum(lock), _held: held };
+            }
             Self::Fair => Client::Redquorum(build(builder(urls, TTL).fair(true)).await),
             Self::Guarded => {
                 // A guard distrusts new masters until they are initialized.
@@ -144,8 +160,17 @@ impl Kind {
             #[cfg(feature = "rslock")]
             Self::Rslock => Client::Rslock(rslock::LockManager::new(urls.to_vec())),
         };
-        Contender { kind: self, client }
+        Contender { kind: self, client, _held: Arc::default() }
     }
+}
+
+/// Acquires leases that outlive the benchmark.
+async fn hold(lock: &Redlock) -> Vec<redquorum::Lease> {
+    let acquire = async |number| {
+        let request = lock.acquire(format!("bench:held:{number}")).ttl(HELD_TTL);
+        request.await.expect("it is free")
+    };
+    futures_util::stream::iter(0..HELD).map(acquire).buffer_unordered(64).collect().await
 }
 
 /// A lock on these masters, which are up.

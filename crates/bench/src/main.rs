@@ -3,9 +3,11 @@
 //! result is the ratio within a turn, which cancels the speed of the machine.
 //!
 //! `--quick` makes a short run, to check that the program works. `--waiting` measures only many
-//! clients on one resource. `--threads` measures only 16 tasks on 1 to 8 worker threads.
-//! `--watchdog` measures only leases that are extended. `--capacity` measures only commands, bytes
-//! and memory.
+//! clients on one resource. `--threads` measures only 16 tasks on 1 to 8 worker threads. `--held`
+//! measures only while 20 000 leases are held. `--watchdog` measures only leases that are extended.
+//! `--capacity` measures only commands, bytes and memory.
+//!
+//! With the feature `metrics` the library exports to a recorder of Prometheus meanwhile.
 
 #![forbid(unsafe_code)]
 
@@ -39,8 +41,8 @@ struct Plan<'a> {
 const WELL: RangeInclusive<usize> = 1..=4;
 
 /// The arguments that select a part of the benchmark.
-const PARTS: [&str; 5] =
-    ["--quick", "--waiting", "--threads", watchdog::ARGUMENT, capacity::ARGUMENT];
+const PARTS: [&str; 6] =
+    ["--quick", "--waiting", "--threads", "--held", watchdog::ARGUMENT, capacity::ARGUMENT];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,9 +59,7 @@ fn main() -> ExitCode {
         [] => "",
         [part] if PARTS.contains(&part.as_str()) => part,
         _ => {
-            eprintln!(
-                "usage: redquorum-bench [--quick | --waiting | --threads | --watchdog | --capacity]"
-            );
+            eprintln!("usage: redquorum-bench [{}]", PARTS.join(" | "));
             return ExitCode::from(64);
         }
     };
@@ -71,6 +71,10 @@ fn main() -> ExitCode {
 }
 
 fn measure(masters: &Masters, part: &str) {
+    #[cfg(feature = "metrics")]
+    metrics_exporter_prometheus::PrometheusBuilder::new()
+        .install_recorder()
+        .expect("it is the first recorder");
     let quick = part == "--quick";
     let held = if quick { watchdog::Plan::QUICK } else { watchdog::Plan::FULL };
     let watchdog = || println!("{}", on_runtime(1, watchdog::report(&masters.urls(), &held)));
@@ -92,6 +96,9 @@ fn measure(masters: &Masters, part: &str) {
     );
     if part == "--threads" {
         return scaling(&plan);
+    }
+    if part == "--held" {
+        return holding(&plan);
     }
     for threads in [1, 2] {
         for tasks in [1, 64] {
@@ -119,6 +126,7 @@ fn measure(masters: &Masters, part: &str) {
     let crowds = if quick { crowd::SMALL } else { crowd::ALL };
     waiting(masters, crowds, plan.slice * 10);
     watchdog();
+    holding(&plan);
     for (state, table) in on_runtime(1, degraded(&plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
@@ -129,6 +137,14 @@ fn scaling(plan: &Plan<'_>) {
     for threads in [1, 2, 4, 8] {
         let table = on_runtime(threads, healthy(plan, 16, Kind::PLAIN));
         println!("### 16 tasks, {threads} worker thread(s)\n\n{table}");
+    }
+}
+
+/// Measures while the process holds many other leases.
+fn holding(plan: &Plan<'_>) {
+    for tasks in [1, 64] {
+        let table = on_runtime(1, healthy(plan, tasks, Kind::HOLDING));
+        println!("### 20 000 leases held: {tasks} task(s), 1 worker thread\n\n{table}");
     }
 }
 
