@@ -65,6 +65,9 @@ pub enum WakeUp {
     None,
     /// None: the next claim of this process has its turn. The waiters are counted.
     Count,
+    /// The first waiter in the master's queue, without a message: the master forbids the message,
+    /// so the waiter sees the free resource when it looks.
+    Quiet,
     /// The first waiter in the master's queue.
     First,
 }

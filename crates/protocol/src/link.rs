@@ -50,7 +50,7 @@ mod restart_guard;
 mod subscription;
 mod types;
 
-use connection::{Connection, Purpose};
+use connection::{Connection, Denial, Purpose};
 use dialer::Dialer;
 use ledger::Ledger;
 use restart_guard::RestartGuard;
@@ -444,8 +444,13 @@ impl<T> Link<T> {
                 guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
             }
             Purpose::CleanUp(token) => {
-                if let Reply::Freed { waiters } = reply {
+                if let Reply::Freed { waiters, denied } = reply {
                     reply = Reply::Deleted;
+                    if denied {
+                        // Without the queue, no waiter can be in it.
+                        let denial = if waiters == 0 { Denial::Queue } else { Denial::Message };
+                        open.denial = open.denial.max(Some(denial));
+                    }
                     let key = self.ledger.notifying(token).cloned();
                     let event = QueueEvent::Waiters(waiters);
                     cx.out.extend(key.map(|key| LinkEffect::QueueEvent(key, event)));

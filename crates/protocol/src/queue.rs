@@ -102,8 +102,17 @@ impl<T: Clone + Ord> Queue<T> {
 /// Resources that this process has just given back while others waited. Its next claim on one of
 /// them enqueues before it attempts. Otherwise it would be faster than the woken waiter, again and
 /// again.
+///
+/// The resources are known by a hash of their names, which may have a mebibyte each. Two names with
+/// one hash do no harm: at worst a claim enqueues without need.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct RecentReleases(BTreeMap<Key, Time>);
+pub(crate) struct RecentReleases(BTreeMap<u64, Time>);
+
+/// FNV-1a.
+fn hash(key: &Key) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    key.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
 
 /// How long a resource counts as just given back.
 const JUST: Duration = Duration::from_secs(1);
@@ -113,19 +122,23 @@ const MOST: usize = 1_024;
 impl RecentReleases {
     pub(crate) fn note(&mut self, now: Time, key: &Key, others: u32) {
         if others == 0 {
-            self.0.remove(key);
+            if !self.0.is_empty() {
+                self.0.remove(&hash(key));
+            }
             return;
         }
         if self.0.len() >= MOST {
             self.0.retain(|_, at| now.since(*at) < JUST);
         }
         if self.0.len() < MOST {
-            self.0.insert(key.clone(), now);
+            self.0.insert(hash(key), now);
         }
     }
 
     pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
-        let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
+        // Most of the time nothing was given back while others waited.
+        let just =
+            !self.0.is_empty() && self.0.remove(&hash(key)).is_some_and(|at| now.since(at) < JUST);
         if just { Turn::Yielded } else { Turn::First }
     }
 }
@@ -164,6 +177,15 @@ mod tests {
         assert_eq!(recent_releases.0.len(), MOST);
         recent_releases.note(at(4_000), &key(9_999), 1);
         assert_eq!(recent_releases.0.len(), 1);
+    }
+
+    #[test]
+    fn no_name_is_kept() {
+        let key = Key::from([7; 1 << 20].as_slice());
+        let mut recent_releases = RecentReleases::default();
+        recent_releases.note(Time::ZERO, &key, 1);
+        assert_eq!(alloc::sync::Arc::strong_count(&key), 1);
+        assert_eq!(recent_releases.turn(Time::ZERO, &key), Turn::Yielded);
     }
 
     #[test]

@@ -31,7 +31,12 @@ pub enum Reply {
     Deleted,
     /// The key was ours and is deleted, and the master counted the waiters in the queue, without
     /// the one that leaves it with this command. A link takes the number out.
-    Freed { waiters: u32 },
+    Freed {
+        /// How many waiters are in the queue.
+        waiters: u32,
+        /// Whether the master forbids the queue, or the message to a waiter.
+        denied: bool,
+    },
     /// A position in the master's queue for the resource: a lower number comes first. `ahead`
     /// waiters come first, and there may be a holder on this master.
     Place { number: u64, ahead: u64, holder: Option<Holder> },

@@ -88,7 +88,7 @@ impl Execution<'_> {
                     self.zrem(name, &[member_of(*waiter)])?;
                 }
                 if *wake && !self.exists(key) {
-                    self.wake(&queue, None);
+                    self.wake(&queue, None, false);
                 }
                 Ok(Value::Integer(0))
             }
@@ -247,8 +247,9 @@ impl Execution<'_> {
             if let Some(waiter) = leave {
                 self.remove(&queue, &[member_of(waiter)]);
             }
-            if wake_up == WakeUp::First && (ours || value.is_none()) {
-                self.wake(&queue, None);
+            let quiet = wake_up == WakeUp::Quiet;
+            if (quiet || wake_up == WakeUp::First) && (ours || value.is_none()) {
+                self.wake(&queue, None, quiet);
             }
             waiters = self.zcard(&queue[0]).unwrap_or(0);
         }
@@ -278,7 +279,7 @@ impl Execution<'_> {
         let (left, value) = (self.pttl(key), self.get(key));
         let mut before = self.zrank(positions, &member)?;
         if value == Ok(None) && before > 0 && position != Position::Any {
-            self.wake(queue, Some(&member));
+            self.wake(queue, Some(&member), false);
             before = self.zrank(positions, &member)?;
         }
         let mut reply = vec![integer(number), integer(before as u64)];
@@ -307,8 +308,9 @@ impl Execution<'_> {
         }
     }
 
-    /// Wakes the first waiter that a message reaches. The waiter `asker` needs no wake-up.
-    fn wake(&mut self, queue @ [positions, lapses]: &Queue, asker: Option<&Key>) {
+    /// Wakes the first waiter that a message reaches. The waiter `asker` needs no wake-up. If it is
+    /// `quiet`, no message is sent, and all are taken to arrive.
+    fn wake(&mut self, queue @ [positions, lapses]: &Queue, asker: Option<&Key>, quiet: bool) {
         self.sweep(queue);
         let mut at = 0;
         for _ in 0..SWEEP {
@@ -317,7 +319,8 @@ impl Execution<'_> {
                 return;
             }
             let looks = first.starts_with(b"0000000000000000");
-            let woken = !looks && Waiter::parse(&first).is_some_and(&mut self.publish);
+            let waiter = Waiter::parse(&first);
+            let woken = !looks && (quiet || waiter.is_some_and(&mut self.publish));
             let lapse = self.zscore(lapses, &first).ok().flatten().unwrap_or(0);
             if woken || looks || lapse > self.now + NEW_MS {
                 // Without memory, the waiter keeps its position for longer.

@@ -149,6 +149,7 @@ fn script_mutant(command: Command) -> Request {
 fn call(random: &mut Random) -> WakeUp {
     random.of(&[
         WakeUp::None,
+        WakeUp::Quiet,
         WakeUp::Count,
         WakeUp::Count,
         WakeUp::First,

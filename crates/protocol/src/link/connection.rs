@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::types::{Context, LinkEffect};
+use crate::effect::WakeUp;
 use crate::guard::RunId;
 use crate::time::Time;
 use crate::token::Token;
@@ -25,6 +26,19 @@ pub(super) struct Connection<T> {
     loading: bool,
     /// The link has loaded the scripts again, and none has run since.
     pub(super) reloaded: bool,
+    /// Which optional part of a release the master forbids. Permissions may change, so the next
+    /// connection asks again.
+    pub(super) denial: Option<Denial>,
+}
+
+/// An optional part of a release that the master has forbidden once. The link asks for it no more:
+/// each denial adds to a log in which an operator looks for intruders.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Denial {
+    /// The message to the waiter that is woken.
+    Message,
+    /// The queue of waiters.
+    Queue,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -78,10 +92,30 @@ impl<T> Connection<T> {
             stalled: false,
             loading: false,
             reloaded: false,
+            denial: None,
         }
     }
 
-    pub(super) fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
+    /// Leaves out of a command what the master forbids.
+    const fn permitted(&self, command: &mut Command) {
+        match (self.denial, command) {
+            (Some(Denial::Queue), Command::Delete { wake_up, leave, .. }) => {
+                (*wake_up, *leave) = (WakeUp::None, None);
+            }
+            // A master that keeps no queue for this client refuses no grant for the sake of one.
+            (Some(Denial::Queue), Command::Set { fair, .. } | Command::Guarded { fair, .. }) => {
+                *fair = false;
+            }
+            (Some(Denial::Message), Command::Delete { wake_up: wake_up @ WakeUp::First, .. }) => {
+                *wake_up = WakeUp::Quiet;
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn write(&mut self, mut command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
+        let purpose = Purpose::of(&command);
+        self.permitted(&mut command);
         let bytes = command.size_hint();
         self.bytes += bytes;
         self.unanswered.push_back(Sent {
@@ -94,7 +128,7 @@ impl<T> Connection<T> {
                 _ => None,
             },
             runs_script: command.script().is_some(),
-            purpose: Purpose::of(&command),
+            purpose,
             tag,
         });
         cx.out.push(LinkEffect::Write(command));

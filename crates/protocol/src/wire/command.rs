@@ -261,10 +261,14 @@ impl Command {
                     // Most releases: nothing but the token.
                     (None, WakeUp::First) => self.call(out, &[key], &[token]),
                     (None, WakeUp::Count) => self.call(out, &[key], &[token, b"count"]),
+                    (None, WakeUp::Quiet) => self.call(out, &[key], &[token, b"quiet"]),
                     (None, WakeUp::None) => self.call(out, &[key], &[token, b"none"]),
                     (Some(leave), wake_up) => {
-                        let first = *wake_up == WakeUp::First;
-                        let wakes: &[u8] = if first { b"first" } else { b"count" };
+                        let wakes: &[u8] = match wake_up {
+                            WakeUp::None | WakeUp::Count => b"count",
+                            WakeUp::Quiet => b"quiet",
+                            WakeUp::First => b"first",
+                        };
                         self.call(out, &[key], &[token, wakes, leave.as_bytes()]);
                     }
                 }
@@ -385,8 +389,10 @@ impl Command {
                     [] => (WakeUp::First, None),
                     [b"count"] => (WakeUp::Count, None),
                     [b"none"] => (WakeUp::None, None),
+                    [b"quiet"] => (WakeUp::Quiet, None),
                     [b"first", waiter] => (WakeUp::First, Some(Waiter::parse(waiter)?)),
                     [b"count", waiter] => (WakeUp::Count, Some(Waiter::parse(waiter)?)),
+                    [b"quiet", waiter] => (WakeUp::Quiet, Some(Waiter::parse(waiter)?)),
                     _ => return None,
                 };
                 Self::Delete { key, token: token(ours)?, wake_up, leave }
@@ -543,7 +549,11 @@ impl Expect {
             (Self::Keep, Frame::Integer(2), _) => Reply::Created,
             (Self::Delete, Frame::Integer(1), _) => Reply::Deleted,
             (Self::Delete, Frame::Integer(count @ 2..), _) => {
-                Reply::Freed { waiters: u32::try_from(count - 1).ok()? }
+                Reply::Freed { waiters: u32::try_from(count - 1).ok()?, denied: false }
+            }
+            (Self::Delete, Frame::Integer(count @ ..=-1), _) => {
+                let waiters = u32::try_from(count.unsigned_abs() - 1).ok()?;
+                Reply::Freed { waiters, denied: true }
             }
             (Self::Enqueue, _, parts) => place(parts)?,
             (Self::Dequeue, Frame::Integer(0), _)

@@ -28,10 +28,13 @@ pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
 /// that has asked within the last second may be about to subscribe: `wake` goes on behind it.
 ///
 /// Permissions may forbid these commands. The key of a lock must go all the same, so these
-/// functions pass over errors of the queue.
+/// functions pass over errors of the queue. `denied` is then true if `PUBLISH` is forbidden: each
+/// attempt at it adds to the server's log of denials. With `quiet` for `ARGV[2]`, `wake` does not
+/// publish, and goes on as if the message had reached a waiter.
 macro_rules! queue {
     () => {
         "\
+local denied, quiet = false, ARGV[2] == 'quiet'
 local queue, lapses = 'redquorum:queue:' .. KEYS[1], 'redquorum:lapse:' .. KEYS[1]
 local function drop(waiters)
   redis.pcall('ZREM', queue, unpack(waiters))
@@ -54,7 +57,9 @@ local function wake(now, asker)
     if not first or first == asker then return end
     local inbox, id = string.sub(first, 1, 16), string.sub(first, 17)
     local looks = inbox == '0000000000000000'
-    local woken = not looks and redis.pcall('PUBLISH', 'redquorum:wake:' .. inbox, id) ~= 0
+    local sent = looks or quiet or redis.pcall('PUBLISH', 'redquorum:wake:' .. inbox, id)
+    local woken = not looks and sent ~= 0
+    denied = denied or type(sent) == 'table'
     if woken or looks or (tonumber(redis.pcall('ZSCORE', lapses, first) or 0) or 0) > now + 14000 then
       redis.pcall('ZADD', lapses, 'XX', 'LT', now + 3000, first)
       if woken or looks then return end
@@ -74,7 +79,9 @@ end
 ///
 /// Unless `ARGV[2]` is `none`, the waiter `ARGV[3]`, if there is one, leaves the queue, and the
 /// reply to a deletion is 1 plus the number of waiters. Before that, if the key is gone and
-/// `ARGV[2]` is `first` or missing, the first waiter is woken.
+/// `ARGV[2]` is `first`, `quiet` or missing, the first waiter is woken. If a permission for the
+/// queue is missing, the reply to a deletion is negative, so that the client asks for less from
+/// then on: −1 without the queue, else −1 less the number of waiters.
 pub const DELETE: Script = Script {
     source: concat!(
         "\
@@ -82,8 +89,9 @@ local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
 local ours = value == ARGV[1]
 if ours then redis.call('DEL', KEYS[1]) end
-local waiters = 0
-if ARGV[2] ~= 'none' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1]) == 1 then
+local waiters, known = 0, ARGV[2] ~= 'none' and redis.pcall('EXISTS', 'redquorum:queue:' .. KEYS[1])
+local forbidden = type(known) == 'table'
+if known == 1 then
 ",
         queue!(),
         "\
@@ -91,13 +99,15 @@ if ARGV[3] then drop({ARGV[3]}) end
 local time = ARGV[2] ~= 'count' and (ours or not value) and redis.pcall('TIME')
 if time and time[1] then wake(clock(time)) end
 waiters = tonumber(redis.pcall('ZCARD', queue)) or 0
+forbidden = denied
+if denied and waiters == 0 then waiters = 1 end
 end
-if ours then return 1 + waiters end
+if ours then return forbidden and -1 - waiters or 1 + waiters end
 if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "edacdd6a612bc78643d916e041e023ca939e9667",
+    sha1: "f0b39951dc7da0f24e196342cbb085618f2fbfa1",
 };
 
 /// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
@@ -150,7 +160,7 @@ if not value then return {position, before} end
 return {position, before, left, string.sub(value, 1, 64)}
 "
     ),
-    sha1: "2ff4578f4d73320ddc06a8a7dc1e54b4a83dd0fe",
+    sha1: "35ddbe7366107f8fba4d5a2dacb580d7a9be9cd7",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes

@@ -17,6 +17,7 @@ tests! {
         the_minimal_acl_is_enough_for_everything,
         a_command_that_is_forbidden_is_named_by_its_master,
         the_optional_permissions_are_optional,
+        a_missing_permission_is_denied_once_on_a_connection,
         a_waiter_is_woken_and_without_a_permission_for_it_tries_again_and_again,
         where_queues_are_forbidden_fair_leases_are_granted_and_released,
 }
@@ -124,6 +125,59 @@ async fn the_optional_permissions_are_optional() {
     let (_masters, lock) = with_user(MINIMAL_ACL, 2).await;
     let why = why_down(&lock, 1).unwrap();
     assert!(why.starts_with("the database was not selected: NOPERM"), "{why}");
+}
+
+/// How often masters have denied a command or a key.
+fn denials(masters: &Real) -> u64 {
+    let count = |line: &str| -> Option<u64> {
+        line.strip_prefix("acl_access_denied_")?.split_once(':')?.1.trim().parse().ok()
+    };
+    let of = |node| masters.info(node, "stats").unwrap().lines().filter_map(count).sum::<u64>();
+    masters.all().map(of).sum()
+}
+
+async fn a_missing_permission_is_denied_once_on_a_connection() {
+    for (acl, fair) in [
+        (MINIMAL_ACL.to_owned(), false),
+        (MINIMAL_ACL.to_owned(), true),
+        // Nobody but the releases publishes.
+        (
+            format!("{MINIMAL_ACL} resetchannels +hello +subscribe &redquorum:wake:* {QUEUES}"),
+            false,
+        ),
+    ] {
+        let masters = Real::start(3);
+        let build = || built(masters.user(&acl, 0).prefix("lock:").ttl(30 * S).fair(fair));
+        let [lock, other] = [build().await, build().await];
+        // Redis counts denials from 7.0 on.
+        if !masters.info(1, "stats").unwrap().contains("acl_access_denied_cmd") {
+            return;
+        }
+        let publishes = acl.contains("subscribe");
+        let pair = async |number: u32| {
+            let lease = lock.acquire("r").await.unwrap();
+            let waiter =
+                publishes.then(|| tokio::spawn(other.acquire("r").wait(10 * S).into_future()));
+            if publishes {
+                sleep(200 * MS).await;
+            }
+            assert_eq!(lease.release().await.outcome, Outcome::Released, "{number}");
+            if let Some(waiter) = waiter {
+                let _ = waiter.await.unwrap().unwrap().release().await;
+            }
+        };
+        let before = denials(&masters);
+        pair(0).await;
+        masters.cleaned().await;
+        let learned = denials(&masters);
+        assert!(learned > before, "it was not denied: {acl}");
+        for number in 1..=if publishes { 3 } else { 50 } {
+            pair(number).await;
+        }
+        masters.cleaned().await;
+        // The other client learns it, too.
+        assert!(denials(&masters) <= learned + 3, "{} after {learned}: {acl}", denials(&masters));
+    }
 }
 
 /// All permissions but one. `resetchannels`: before Redis 7.0 a new user may subscribe to all

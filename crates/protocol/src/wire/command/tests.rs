@@ -51,7 +51,12 @@ fn command() -> impl Strategy<Value = Command> {
             token,
             fence
         }),
-        (key(), token(), select(&[WakeUp::First, WakeUp::Count][..]), prop::option::of(waiter()))
+        (
+            key(),
+            token(),
+            select(&[WakeUp::First, WakeUp::Quiet, WakeUp::Count][..]),
+            prop::option::of(waiter())
+        )
             .prop_map(|(key, token, wake_up, leave)| {
                 Command::Delete { key, token, wake_up, leave }
             }),

@@ -310,13 +310,69 @@ fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
         bench.handle(LinkInput::CleanUp { key: key(), token, wake_up, leave, tag: 5 });
         bench.look();
         assert_eq!(bench.link.oldest().map(|(expect, _)| expect), Some(Expect::Delete));
-        bench.reply(1, Reply::Freed { waiters: 2 });
+        bench.reply(1, Reply::Freed { waiters: 2, denied: false });
         let mut effects = vec![LinkEffect::Reply(5, Reply::Deleted)];
         if reports {
             effects.insert(0, LinkEffect::QueueEvent(key(), QueueEvent::Waiters(2)));
         }
         assert_eq!(bench.look(), effects, "{wake_up:?}");
         assert_eq!(bench.link.claimed() + bench.link.pending_cleanups(), 0);
+    }
+}
+
+#[test]
+fn what_a_master_forbids_is_asked_once_on_a_connection() {
+    let release = |bench: &mut Bench, number, reply| {
+        bench.set(number, 0);
+        let (token, leave) = (token(number), Some(waiter_id(1)));
+        let wake_up = WakeUp::First;
+        bench.handle(LinkInput::CleanUp { key: key(), token, wake_up, leave, tag: 5 });
+        bench.look();
+        let epoch = bench.link.epoch().unwrap();
+        bench.reply(epoch, Reply::Created);
+        bench.reply(epoch, reply);
+        assert!(bench.look().contains(&LinkEffect::Reply(5, Reply::Deleted)));
+    };
+    let asks = |bench: &mut Bench, number| {
+        bench.set(number, 0);
+        bench.handle(LinkInput::CleanUp {
+            key: key(),
+            token: token(number),
+            wake_up: WakeUp::First,
+            leave: None,
+            tag: 5,
+        });
+        let asked = bench.look().into_iter().find_map(|effect| match effect {
+            LinkEffect::Write(Command::Delete { wake_up, .. }) => Some(wake_up),
+            _ => None,
+        });
+        let epoch = bench.link.epoch().unwrap();
+        bench.reply(epoch, Reply::Created);
+        bench.reply(epoch, Reply::Deleted);
+        bench.look();
+        asked.unwrap()
+    };
+    for (waiters, less) in [(0, WakeUp::None), (2, WakeUp::Quiet)] {
+        let mut bench = Bench::connected();
+        release(&mut bench, 1, Reply::Freed { waiters, denied: false });
+        assert_eq!(asks(&mut bench, 2), WakeUp::First, "nothing was forbidden");
+        release(&mut bench, 3, Reply::Freed { waiters, denied: true });
+        assert_eq!(asks(&mut bench, 4), less);
+        assert_eq!(asks(&mut bench, 5), less);
+        let fair = |bench: &mut Bench, number| {
+            let request =
+                VoteRequest::Set { token: token(number), ttl_ms: 9, fair: true, fence: None };
+            bench.handle(LinkInput::Send { key: key(), request, tag: 6 });
+            let is_fair = |effect: &LinkEffect<u64>| {
+                matches!(effect, LinkEffect::Write(Command::Set { fair: true, .. }))
+            };
+            bench.look().iter().any(is_fair)
+        };
+        assert_eq!(fair(&mut bench, 6), less == WakeUp::Quiet);
+        // Permissions may have changed.
+        bench.close(1);
+        bench.reconnect(2);
+        assert_eq!(asks(&mut bench, 7), WakeUp::First);
     }
 }
 

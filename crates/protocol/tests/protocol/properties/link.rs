@@ -616,7 +616,7 @@ fn any_waiter_id() -> impl Strategy<Value = WaiterId> {
 }
 
 fn any_call() -> impl Strategy<Value = WakeUp> {
-    prop_oneof![Just(WakeUp::None), Just(WakeUp::Count), Just(WakeUp::First)]
+    prop_oneof![Just(WakeUp::None), Just(WakeUp::Count), Just(WakeUp::Quiet), Just(WakeUp::First),]
 }
 
 fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
@@ -661,7 +661,8 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             2 => (any_reply(), any::<u64>()).prop_map(|(reply, micros)| reply.stamped(micros)),
             1 => Just(Reply::Initialized),
             2 => Just(Reply::Alive),
-            1 => (0..3_u32).prop_map(|waiters| Reply::Freed { waiters }),
+            1 => (0..3_u32, any::<bool>())
+                .prop_map(|(waiters, denied)| Reply::Freed { waiters, denied }),
         ])
             .prop_map(|(epoch, reply)| LinkInput::Replied { epoch, reply }),
         4 => Just(LinkInput::Wake),
