@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::words::{complain, say};
 use crate::report::Code;
-use redquorum_scenario::is_name_char;
+use redquorum_scenario::{FaultKind, is_name_char};
 
 pub(super) fn main(name: &str) -> Result<Code, Code> {
     if name.is_empty() || !name.chars().all(is_name_char) {
@@ -34,5 +34,38 @@ pub(super) fn main(name: &str) -> Result<Code, Code> {
 
 /// The text of a new scenario.
 fn text(name: &str) -> String {
-    include_str!("template.toml").replace("NAME", name)
+    let names = FaultKind::names();
+    let group = |name: &&str| name.split_once('.').map(|(group, _)| group.to_owned());
+    let groups = names.chunk_by(|one, next| group(one) == group(next));
+    let faults: Vec<String> = groups.flat_map(lines).collect();
+    include_str!("template.toml").replace("#   FAULTS\n", &faults.concat()).replace("NAME", name)
+}
+
+/// The names of faults in lines of a comment.
+fn lines(names: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let word = if index + 1 < names.len() { format!("{name}, ") } else { (*name).to_owned() };
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() <= 96 => line.push_str(&word),
+            _ => lines.push(format!("#   {word}")),
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_scenario_names_all_faults_and_can_be_read() {
+        let text = text("mine");
+        for name in FaultKind::names() {
+            let is_name = |word: &str| word.trim_end_matches(',') == name;
+            assert!(text.split_whitespace().any(is_name), "{name}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(redquorum_scenario::read("mine.toml", &text).is_ok());
+    }
 }
