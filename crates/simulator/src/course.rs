@@ -3,6 +3,7 @@
 //! simulate the common part of many fault schedules only once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::process::AnyProcess;
 use super::rng::Latency;
@@ -26,6 +27,11 @@ impl Course {
         let mut world = World::new(scenario, seed, latency, mutant);
         world.start();
         Self { world, seed, steps: 0 }
+    }
+
+    /// Sets how long a master takes to start.
+    pub(super) fn start_in(&mut self, time: Duration) {
+        self.world.restart = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// Handles the next event. Returns `false` if there is none.

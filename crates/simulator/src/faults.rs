@@ -3,11 +3,11 @@
 use redquorum_protocol::wire::{LAPSE_MS, RESERVED};
 use redquorum_redis_model::Wall;
 
+use super::TURN;
 use super::process::ClientProcess;
 use super::rules::Rule;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
-use super::{RESTART, TURN};
 use crate::orchestrator::Input;
 use redquorum_scenario::history::{LeftKey, Window, text_of};
 use redquorum_scenario::name::Name;
@@ -49,7 +49,7 @@ impl<P: ClientProcess> World<P> {
                 nodes.iter().for_each(|node| self.fell(*node, false));
                 let since = self.now;
                 let up = Up { fault, nodes, since, healed: false };
-                return self.enter(self.now + RESTART, WorldEvent::Up(Box::new(up)));
+                return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
             }
             FaultKind::Node(NodeFault::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.pause());
@@ -108,7 +108,7 @@ impl<P: ClientProcess> World<P> {
                 NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
             ) => {
                 let up = Up { fault, nodes, since: self.now, healed: true };
-                return self.enter(self.now + RESTART, WorldEvent::Up(Box::new(up)));
+                return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
             }
             FaultKind::Node(NodeFault::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.resume(*node));

@@ -72,6 +72,15 @@ pub fn run(scenario: &Scenario, seed: u64, mutant: Mutant) -> History {
     course.finish()
 }
 
+/// Like [`run`] with honest clients, but a master takes this long to start. A container on a busy
+/// machine takes much longer than a process.
+pub fn run_with_slow_starts(scenario: &Scenario, seed: u64, start: Duration) -> History {
+    let mut course = Course::new(scenario, seed, Latency::Chance, Mutant::None);
+    course.start_in(start);
+    while course.step() {}
+    course.finish()
+}
+
 /// Runs one of a scenario's [runs](Scenario::runs) with client processes of another kind. The
 /// history names them as its `backend`.
 pub fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64, backend: &str) -> History {

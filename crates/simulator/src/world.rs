@@ -155,6 +155,8 @@ pub(super) struct World<P> {
     pub(super) seed: Seed,
     pub(super) mutant: Mutant,
     pub(super) began: bool,
+    /// How long a master takes to start.
+    pub(super) restart: Instant,
     /// Messages of processes that have not reached the orchestrator.
     pub(super) inputs: VecDeque<Input>,
     /// A buffer, kept for reuse.
@@ -207,6 +209,7 @@ impl<P: ClientProcess> World<P> {
             seed,
             mutant,
             began: false,
+            restart: super::RESTART,
             inputs: VecDeque::new(),
             orders: Vec::new(),
             events: Vec::new(),

@@ -6,4 +6,5 @@ mod determinism;
 mod library;
 mod mutants;
 mod pace;
+mod starts;
 mod support;
