@@ -11,6 +11,7 @@
 //! | `client/routes.rs` | routes effects of claims to links, and replies of links to claims |
 //! | `client/wait_queues.rs` | decides which local request asks the masters next |
 //! | `client/owners.rs` | decides which request of an owner gets a handle of the owner's lease |
+//! | `client/marking.rs` | decides whether a link may mark a master that it has watched |
 //! | `client/timers.rs`, `client/pacing.rs` | decide when leases end and when they are renewed |
 //! | `client/types.rs` | options, requests and effects |
 //! | `client/machine.rs` | the seam between the client and the claims that it drives |
@@ -33,6 +34,7 @@ use crate::waiter::WaiterId;
 use crate::wire::Greeting;
 
 mod machine;
+mod marking;
 mod owners;
 mod pacing;
 mod routes;
@@ -398,9 +400,13 @@ impl<C: ClaimMachine> Client<C> {
         self.connection(node, LinkInput::Probe(ReplyTo::Caller(request)), cx);
     }
 
-    /// Marks a master as new, unless it has a boot marker. [`ClientEffect::Replied`] reports the
-    /// reply.
+    /// Marks a master as new, unless it has a boot marker. If one of the masters has the marker of
+    /// other locks, the client marks none. [`ClientEffect::Replied`] reports the reply.
     pub fn initialize(&mut self, node: NodeId, request: u64, cx: &mut Context<'_, C>) {
+        if let Some(cause) = self.refuses_to_initialize() {
+            let reply = Reply::Unknown(cause);
+            return cx.out.push(ClientEffect::Replied { request, node, reply });
+        }
         self.connection(node, LinkInput::Initialize(ReplyTo::Caller(request)), cx);
     }
 
@@ -455,6 +461,7 @@ impl<C: ClaimMachine> Client<C> {
     /// Wakes one link if it is due: see [`Link::next_wake`].
     pub fn wake_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
         if cx.now() >= self.links[node.index()].next_wake() {
+            self.permit_marking(node);
             self.connection(node, LinkInput::Wake, cx);
         }
     }

@@ -167,14 +167,16 @@ impl Guard {
             return else_if_named(Distrust::Unmarked);
         };
         let Some(marker) = Marker::read(boot) else { return else_if_named(Distrust::Garbled) };
+        // First, because only this reason refuses the whole attempt: locks over other masters may
+        // have another guard as well.
+        if let Some(ours) = self.masters_id.filter(|_| marker.masters_id != self.masters_id) {
+            return Err(Distrust::OtherMasters { marked: marker.masters_id, ours });
+        }
         if marker.max_ttl != self.max_ttl {
             return Err(Distrust::OtherMaxTtl { marked: marker.max_ttl, ours: self.max_ttl });
         }
         if marker.clock != self.clock {
             return Err(Distrust::OtherClockBound { marked: marker.clock, ours: self.clock });
-        }
-        if let Some(ours) = self.masters_id.filter(|_| marker.masters_id != self.masters_id) {
-            return Err(Distrust::OtherMasters { marked: marker.masters_id, ours });
         }
         match run_id {
             Some(run_id) if marker.run_id == &*run_id.0 => Ok(()),

@@ -562,6 +562,23 @@ impl<T> Link<T> {
         self.marker(now).filter(|_| self.open.is_some())?.err()
     }
 
+    /// What the marker says that the master shows: whether its grants count, or why not; `None`
+    /// without a guard, and without a connection. Clocks do not matter here.
+    pub(crate) fn shown(&self) -> Option<Result<(), &Distrust>> {
+        Some(self.restart_guard.as_ref().filter(|_| self.open.is_some())?.shown())
+    }
+
+    /// Whether the link watches a distrusted master.
+    pub(crate) fn is_watching(&self) -> bool {
+        matches!(self.shown(), Some(Err(_)))
+    }
+
+    /// Whether the link may mark its master at the end of a quarantine. It may unless its client
+    /// says otherwise.
+    pub(crate) fn permit_marking(&mut self, permitted: bool) {
+        self.restart_guard.iter_mut().for_each(|guard| guard.permit_marking(permitted));
+    }
+
     /// Counts the keys whose clean-up is pending: they must go, and the master has not yet
     /// confirmed it.
     pub fn pending_cleanups(&self) -> usize {

@@ -30,6 +30,8 @@ pub(super) struct RestartGuard {
     probations: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
     look: Option<Time>,
+    /// Whether the client permits to mark the master. It sees all masters, and this guard only one.
+    may_mark: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -50,11 +52,23 @@ impl RestartGuard {
     pub(super) fn new(guard: Guard) -> Self {
         let trust = Trust::Distrusted(Distrust::Unmarked, None);
         let offsets = Offsets::new(guard);
-        Self { guard, run_id: None, durable: false, trust, offsets, probations: 0, look: None }
+        Self {
+            guard,
+            run_id: None,
+            durable: false,
+            trust,
+            offsets,
+            probations: 0,
+            look: None,
+            may_mark: true,
+        }
     }
 
     /// Takes the handshake of a new connection: to the same process or another one, with all of its
     /// data or none.
+    ///
+    /// A probation goes on in the same process: what the process forgot meanwhile, the probation
+    /// key shows at the next look.
     pub(super) fn greeted(&mut self, now: Time, greeting: &Greeting) {
         let is_same = self.run_id.is_some() && self.run_id == greeting.run_id;
         if let Some(offsets) = self.offsets.as_mut().filter(|_| !is_same) {
@@ -62,8 +76,14 @@ impl RestartGuard {
         }
         self.run_id.clone_from(&greeting.run_id);
         self.durable = greeting.durable;
-        self.trust = Trust::Distrusted(Distrust::Unmarked, None);
-        self.check(greeting.boot.clone(), None);
+        if !is_same {
+            self.trust = Trust::Distrusted(Distrust::Unmarked, None);
+        }
+        let kept = match &self.trust {
+            Trust::Distrusted(_, probation) => probation.clone(),
+            Trust::Marked(_) => None,
+        };
+        self.check(greeting.boot.clone(), kept);
         // Look at the clock before any vote, so that a later step is seen.
         let looks = !self.is_trusting() || self.offsets.is_some();
         self.look = looks.then_some(now);
@@ -85,8 +105,22 @@ impl RestartGuard {
     fn cause(&self, now: Time, why: Distrust, probation: Option<&Probation>) -> Cause {
         let quarantine = self.guard.quarantine();
         let passed = probation.map_or(Duration::ZERO, |probation| now.since(probation.since));
-        let left = why.passes().then_some(quarantine.saturating_sub(passed));
-        Cause::Distrusted { why, left }
+        let left = quarantine.saturating_sub(passed);
+        // A quarantine that has ended, and does not lead to a marker, does not end by itself.
+        let passes = why.passes() && (self.may_mark || !left.is_zero());
+        Cause::Distrusted { why, left: passes.then_some(left) }
+    }
+
+    /// What the marker says that the master shows: that its grants count, or why they do not.
+    pub(super) const fn shown(&self) -> Result<(), &Distrust> {
+        match &self.trust {
+            Trust::Marked(_) => Ok(()),
+            Trust::Distrusted(why, _) => Err(why),
+        }
+    }
+
+    pub(super) const fn permit_marking(&mut self, permitted: bool) {
+        self.may_mark = permitted;
     }
 
     /// When to look; `None` while a look is under way, and where none is needed.
@@ -101,9 +135,11 @@ impl RestartGuard {
             return self.offsets.is_some().then(|| self.watch(None, None));
         };
         // A process without a known run id cannot be marked. One that has the marker of locks with
-        // other options must not be.
+        // other options must not be. The watch goes on while the client permits no marker: the
+        // reason for that may end.
         let watches = self.run_id.is_some() && why.passes();
-        let over = |it: &&Probation| watches && now >= it.since.plus(self.guard.quarantine());
+        let may_mark = watches && self.may_mark;
+        let over = |it: &&Probation| may_mark && now >= it.since.plus(self.guard.quarantine());
         let ended = probation.as_ref().filter(over).map(|probation| probation.name.clone());
         self.probations += u64::from(watches);
         let begin = watches.then(|| self.guard.probation(self.probations));

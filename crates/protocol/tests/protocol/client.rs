@@ -14,6 +14,7 @@ use redquorum_protocol::{
 use crate::support::MS;
 use crate::world::{Config, World, WorldEvent};
 
+mod marking;
 mod owners;
 
 const NODES: usize = 3;

@@ -3,6 +3,7 @@
 mod cancel;
 mod hostile;
 mod lease;
+mod lists;
 mod many;
 mod options;
 mod reentry;

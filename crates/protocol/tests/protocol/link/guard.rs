@@ -196,3 +196,58 @@ fn a_probe_looks_at_the_marker_once_more_and_counts_only_where_it_is_there() {
     bench.reply(1, Reply::Unknown(Cause::Error(Arc::from("READONLY"))));
     assert_eq!(bench.look(), [unknown(3, Cause::Error(Arc::from("READONLY")))]);
 }
+
+/// A link to a master without a marker whose connections last for half a quarantine at most. The
+/// next process is `next(epoch)`, and shows the probation key `key(epoch)`. Returns the marker that
+/// the link ends with.
+fn recycled(next: fn(u64) -> &'static str, key: fn(u64) -> &'static str) -> Option<Arc<str>> {
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
+    let mut epoch = 1;
+    bench.greet(epoch, with_boot(epoch, next(epoch), None));
+    for _ in 0..4 {
+        for _ in 0..2 {
+            let begun = bench.look();
+            let [LinkEffect::Write(Command::Watch { begin: Some(_), ended, marker, .. })] =
+                &begun[..]
+            else {
+                panic!("{begun:?}")
+            };
+            if ended.is_some() {
+                assert_eq!(ended.as_deref(), Some(key(epoch)));
+                return Some(marker.clone());
+            }
+            bench.reply(epoch, shows("", key(epoch)));
+            bench.pass(S);
+        }
+        bench.look();
+        bench.close(epoch);
+        bench.pass(S);
+        epoch += 1;
+        bench.look();
+        bench.greet(epoch, with_boot(epoch, next(epoch), None));
+    }
+    None
+}
+
+#[test]
+fn a_quarantine_goes_on_over_reconnects_to_the_same_process_with_the_same_probation_key() {
+    assert_eq!(recycled(|_| "a", |_| "x").as_deref(), Some(MARKER));
+    // Another process may have forgotten, even if it has the key. So may have a master with another
+    // key.
+    let other = |epoch: u64| if epoch.is_multiple_of(2) { "b" } else { "a" };
+    assert_eq!(recycled(other, |_| "x"), None);
+    assert_eq!(recycled(|_| "a", |epoch| if epoch.is_multiple_of(2) { "y" } else { "x" }), None);
+}
+
+#[test]
+fn a_master_that_lost_its_marker_while_it_was_not_connected_is_not_new() {
+    let mut bench = greeted(Some(MARKER));
+    bench.look();
+    bench.close(1);
+    bench.pass(S);
+    bench.look();
+    bench.greet(2, with_boot(2, "a", None));
+    look(&mut bench);
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Forgot, guard().quarantine())]);
+}
