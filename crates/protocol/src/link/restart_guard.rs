@@ -6,6 +6,7 @@
 //! conclude from the replies.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::offsets::Offsets;
@@ -14,6 +15,9 @@ use crate::reading::Reading;
 use crate::time::Time;
 use crate::vote::{Cause, Reply};
 use crate::wire::{Command, ErrorKind, Greeting};
+
+/// How many markers a link remembers that its master no longer shows.
+const MAX_SUPERSEDED: usize = 8;
 
 /// How often the link looks at a distrusted master. Another client may have watched it for longer.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,6 +34,9 @@ pub(super) struct RestartGuard {
     probations: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
     look: Option<Time>,
+    /// Markers that the master has shown to this link and then no longer. If one comes back in
+    /// another process, it comes from older data.
+    superseded: Vec<Arc<str>>,
     /// Whether the client permits to mark the master. It sees all masters, and this guard only one.
     may_mark: bool,
 }
@@ -60,6 +67,7 @@ impl RestartGuard {
             offsets,
             probations: 0,
             look: None,
+            superseded: Vec::new(),
             may_mark: true,
         }
     }
@@ -76,6 +84,7 @@ impl RestartGuard {
         }
         self.run_id.clone_from(&greeting.run_id);
         self.durable = greeting.durable;
+        self.supersede(greeting.boot.as_ref());
         if !is_same {
             self.trust = Trust::Distrusted(Distrust::Unmarked, None);
         }
@@ -252,7 +261,20 @@ impl RestartGuard {
     }
 
     fn check(&mut self, boot: Option<Arc<str>>, seen: Option<Probation>) {
-        let checked = self.guard.check(boot.as_deref(), self.run_id.as_ref(), self.durable);
+        self.supersede(boot.as_ref());
+        let run_id = self.run_id.as_ref();
+        let mut checked = self.guard.check(boot.as_deref(), run_id, self.durable);
+        if checked.is_ok()
+            && let Some(boot) = &boot
+            && let Some(index) = self.superseded.iter().position(|it| it == boot)
+        {
+            if self.guard.check(Some(boot), run_id, false).is_ok() {
+                // It names this process, so it was written again.
+                self.superseded.swap_remove(index);
+            } else {
+                checked = Err(Distrust::Restarted);
+            }
+        }
         let why = match (checked, boot) {
             (Ok(()), Some(boot)) => return self.trust(boot),
             (Ok(()), None) => unreachable!("nothing is no marker"),
@@ -271,6 +293,20 @@ impl RestartGuard {
         let same = |before: &Probation| seen.as_ref().is_some_and(|it| it.name == before.name);
         let probation = before.filter(same).or(seen);
         self.trust = Trust::Distrusted(why, probation);
+    }
+
+    /// Remembers the trusted marker if the master no longer shows it.
+    fn supersede(&mut self, shown: Option<&Arc<str>>) {
+        if let Trust::Marked(marker) = &self.trust
+            && Some(marker) != shown
+            && !self.superseded.contains(marker)
+        {
+            if self.superseded.len() == MAX_SUPERSEDED {
+                self.superseded.remove(0);
+            }
+            self.superseded.push(marker.clone());
+        }
+        debug_assert!(self.superseded.len() <= MAX_SUPERSEDED, "it grows without a bound");
     }
 
     const fn is_trusting(&self) -> bool {

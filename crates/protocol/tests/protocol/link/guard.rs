@@ -251,3 +251,39 @@ fn a_master_that_lost_its_marker_while_it_was_not_connected_is_not_new() {
     bench.set(1, 1);
     assert_eq!(bench.look(), [distrusted(1, Distrust::Forgot, guard().quarantine())]);
 }
+
+/// As after `appendonly no` and back by a restart: the file is the one from before.
+#[test]
+fn a_marker_that_was_replaced_and_comes_back_in_another_process_is_of_older_data() {
+    const OLD: &str = "a 3000 always";
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
+    let mut epoch = 0;
+    let mut trusts = |bench: &mut Bench, run: &str, boot: &str, durable| {
+        if epoch > 0 {
+            bench.close(epoch);
+            bench.pass(S);
+        }
+        epoch += 1;
+        let boot = (!boot.is_empty()).then_some(boot);
+        bench.greet(epoch, Greeting { durable, ..with_boot(epoch, run, boot) });
+        bench.look();
+        bench.link.distrust(bench.now).is_none()
+    };
+    assert!(trusts(&mut bench, "a", OLD, true));
+    assert!(trusts(&mut bench, "b", OLD, true), "every write was synced, before and after");
+    assert!(!trusts(&mut bench, "c", "", false));
+    assert!(trusts(&mut bench, "c", "c 3000", false));
+    assert!(!trusts(&mut bench, "d", OLD, true), "it lacks what c has granted");
+    assert!(trusts(&mut bench, "d", "d 3000 always", true));
+    assert!(trusts(&mut bench, "e", "d 3000 always", true));
+    // A marker that is written again, by the process that it names, is not of older data.
+    assert!(!trusts(&mut bench, "f", "", true));
+    assert!(trusts(&mut bench, "f", "f 3000 always", true));
+    assert!(!trusts(&mut bench, "f", "", true), "flushed");
+    assert!(trusts(&mut bench, "f", "f 3000 always", true));
+    assert!(trusts(&mut bench, "g", "f 3000 always", true));
+    // A client that was not connected meanwhile cannot know it.
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
+    bench.greet(1, Greeting { durable: true, ..with_boot(1, "d", Some(OLD)) });
+    assert_eq!(bench.link.distrust(bench.now), None);
+}
