@@ -14,7 +14,7 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::report::Report;
 use crate::shared::{ClaimCell, Found, LockState};
-use crate::trace::{self, Resource, Span};
+use crate::trace::{self, Span};
 
 /// The longest sleep of a task that waits for another task of its process: there may be thousands.
 const QUEUED_NAP: Duration = Duration::from_secs(5);
@@ -260,8 +260,7 @@ impl Future for Acquiring {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Stage::Ready(Request { key: Ok(key), lock_state, .. }) = &this.stage {
-            let hashed = lock_state.shared.hash_resources;
-            this.span = Span::acquire(Resource { key, hashed });
+            this.span = Span::acquire(lock_state.shown(key));
         }
         let span = this.span.clone();
         let result = span.within(|| this.advance(cx));
@@ -369,8 +368,7 @@ pub(crate) fn not_acquired(
         _ => (&counters.taken, "taken"),
     };
     counter.add();
-    let resource = Resource { key, hashed: lock_state.shared.hash_resources };
-    trace::not_acquired(resource, attempts, name, &report);
+    trace::not_acquired(lock_state.shown(key), attempts, name, &report);
     let resource = lock_state.resource(key).to_vec();
     match why {
         Failure::NoQuorum => AcquireError::NoQuorum { resource, report, attempts },

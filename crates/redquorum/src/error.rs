@@ -227,8 +227,15 @@ impl fmt::Display for AcquireError {
             Self::ShutDown => return f.write_str("the lock was shut down"),
             Self::Forked => return f.write_str(FORKED),
         };
-        let plural = if *attempts == 1 { "" } else { "s" };
-        write!(f, "{resource}{what} ({attempts} attempt{plural}; {report})")
+        match attempts {
+            0 => write!(
+                f,
+                "{resource}{what} (not tried: another request of this process was before it for \
+                 the whole wait; {report})"
+            ),
+            1 => write!(f, "{resource}{what} (1 attempt; {report})"),
+            _ => write!(f, "{resource}{what} ({attempts} attempts; {report})"),
+        }
     }
 }
 

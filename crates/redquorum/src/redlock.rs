@@ -108,7 +108,8 @@ impl Redlock {
     /// [`Initialized`](crate::report::MasterOutcome::Initialized), had a marker before
     /// ([`AlreadyInitialized`](crate::report::MasterOutcome::AlreadyInitialized)), or did not
     /// answer within the node timeout. A master with the marker of an earlier process keeps that
-    /// marker, and its quarantine.
+    /// marker, and its quarantine. If a connected master has the marker of locks with another list
+    /// of masters or another guard, none is marked.
     ///
     /// **By calling it you assert** that these masters have forgotten no lease that is still alive.
     /// That is true of masters on which no lock ever was. It is not true of masters that were

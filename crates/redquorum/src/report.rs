@@ -142,11 +142,7 @@ impl Report {
         let (masters, distrusted) = (self.masters.len(), self.distrusted());
         let known = masters - self.unknown().count();
         if distrusted > 0 && known + distrusted >= quorum(masters) {
-            return Some(
-                "masters that may have forgotten leases, or ended them too early, are distrusted \
-                 until none of those can be alive; wait, or initialize masters that are new"
-                    .into(),
-            );
+            return Some(self.why_distrusted(known));
         }
         if codes.is_empty() || known + distrusted + codes.len() < quorum(masters) {
             return None;
@@ -158,6 +154,46 @@ impl Report {
         let fixes = fixes.join("; ");
         let colon = if fixes.is_empty() { "" } else { ": " };
         Some(format!("masters answered but refuse writes ({}){colon}{fixes}", each.join(", ")))
+    }
+
+    /// Why masters are distrusted, if they are too many for a quorum, and what to do about it.
+    /// `known` is the number of masters that voted.
+    fn why_distrusted(&self, known: usize) -> String {
+        let reasons = || {
+            self.unknown().filter_map(|cause| match cause {
+                Cause::Distrusted { why, left } => Some((why, left.is_some())),
+                _ => None,
+            })
+        };
+        let passing = reasons().filter(|(_, passes)| *passes).count();
+        if known + passing >= quorum(self.masters.len()) {
+            let are_new = reasons().all(|(why, _)| *why == Distrust::Unmarked);
+            let new = if are_new { ", or initialize masters that are new" } else { "" };
+            return format!(
+                "masters that may have forgotten leases, or ended them too early, are distrusted \
+                 until none of those can be alive; wait{new}"
+            );
+        }
+        let has = |of: fn(&Distrust) -> bool| reasons().any(|(why, passes)| !passes && of(why));
+        let mut remedies = Vec::new();
+        if has(|why| matches!(why, Distrust::OtherMaxTtl { .. })) {
+            remedies.push("locks with another guard use them: give all clients the same guard");
+        }
+        if has(|why| matches!(why, Distrust::OtherClockBound { .. })) {
+            remedies.push(
+                "locks with another clock guard use them: give all clients the same clock guard",
+            );
+        }
+        if has(|why| *why == Distrust::Nameless) {
+            remedies.push("INFO is forbidden there: allow +info");
+        }
+        if has(Distrust::passes) {
+            remedies.push(
+                "this client does not mark them, since it sees too few of its masters, or markers \
+                 of other locks: give all clients the same masters and guard",
+            );
+        }
+        format!("masters are distrusted, and waiting does not help: {}", remedies.join("; "))
     }
 
     /// The number of masters that did what was asked: granted, kept or deleted the key. It is
@@ -184,7 +220,10 @@ fn fix(code: &str) -> Option<&'static str> {
         "OOM" => "raise their maxmemory or delete what fills it",
         "MISCONF" => "make room on their disks, so that they can save",
         "NOREPLICAS" => "bring their replicas back or lower min-replicas-to-write",
-        "NOPERM" => "allow the user the commands and keys that docs/wire.md lists",
+        "NOPERM" => {
+            "allow the user the commands and keys that docs/wire.md lists, or give the prefix of its \
+             keys by `Builder::prefix`"
+        }
         "NOAUTH" => "give their password in the URL",
         "LOADING" => "wait until they have loaded their data",
         "BUSY" => "wait for the script that they run, or end it by SCRIPT KILL",

@@ -13,6 +13,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
+use std::mem::{Discriminant, discriminant};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,8 +21,8 @@ use std::task::{self, Poll, Waker};
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Extension, LinkState, NodeId,
-    NodeSet, Reply, Rng, Time, Votes,
+    Cause, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Distrust, Extension,
+    LinkState, Loss, NodeId, NodeSet, Reply, Rng, Time, Votes,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -40,6 +41,9 @@ mod lock_state;
 
 pub(crate) use claim::{ClaimCell, Found, Granted};
 pub(crate) use lock_state::LockState;
+
+/// If the task for leases is this late, the process, or its runtime, stood still.
+const STANDSTILL: Duration = Duration::from_secs(1);
 
 /// The protocol client of one lock. Drivers keep it alive until no clean-up is pending.
 pub(crate) struct Shared {
@@ -81,6 +85,10 @@ pub(crate) struct State {
     /// When the timer of the task for leases fires, and the waker of that task.
     leases: (Time, Option<Waker>),
     pub(crate) closing: bool,
+    /// When the latest turn began.
+    latest_turn: Time,
+    /// The latest time in which no turn began although one was due at least every [`NAP`].
+    standstill: Option<(Time, Time)>,
     /// Always empty between turns; kept for its allocation.
     effects: Vec<ClientEffect>,
 }
@@ -92,6 +100,8 @@ pub(crate) struct Master {
     pub(crate) armed: Time,
     /// Whether the last log event reported the master as up; `None` before the first event.
     logged_up: Option<bool>,
+    /// The kind of distrust that the log reported last; `None` if the master is trusted.
+    logged_distrust: Option<Discriminant<Distrust>>,
     pub(crate) connected: Counter,
     #[cfg(feature = "metrics")]
     pub(crate) gauges: crate::metrics::Gauges,
@@ -144,6 +154,8 @@ enum Log {
     Lost(Arc<ClaimCell>, String),
     Up(NodeId),
     Down(NodeId, Arc<str>),
+    Distrusted(NodeId, Cause),
+    Trusted(NodeId),
 }
 
 pub(crate) struct Turn<'a> {
@@ -177,6 +189,7 @@ impl Shared {
             dial: None,
             armed: Time::NEVER,
             logged_up: None,
+            logged_distrust: None,
             connected: Counter::new("redquorum_connects_total", Some(("master", name))),
             #[cfg(feature = "metrics")]
             gauges: crate::metrics::Gauges::of(name),
@@ -193,6 +206,8 @@ impl Shared {
             retry: Some(retry),
             leases: (Time::NEVER, None),
             closing: false,
+            latest_turn: clock.now(),
+            standstill: None,
             effects,
         };
         let shared = Self {
@@ -233,6 +248,11 @@ impl Shared {
     pub(crate) fn turn(&self) -> Turn<'_> {
         let mut state = self.state();
         let (now, ran_back) = state.watch.read();
+        let latest = std::mem::replace(&mut state.latest_turn, now);
+        // While a lease is held, the task for leases naps no longer than this.
+        if now.since(latest) >= STANDSTILL && state.leases.0 != Time::NEVER {
+            state.standstill = Some((latest, now));
+        }
         let (after, touched) = (After::default(), NodeSet::EMPTY);
         let mut turn = Turn { shared: self, state, now, after, touched };
         if ran_back {
@@ -455,7 +475,9 @@ impl Shared {
             }
         }
         let throttle = match &log {
-            Log::Up(node) | Log::Down(node, _) => &self.sockets[node.index()].throttle,
+            Log::Up(node) | Log::Down(node, _) | Log::Distrusted(node, _) | Log::Trusted(node) => {
+                &self.sockets[node.index()].throttle
+            }
             Log::StillEndangered(cell, left) => {
                 return trace::still_endangered(cell.shown(), *left);
             }
@@ -472,6 +494,10 @@ impl Shared {
             Log::Lost(cell, why) => trace::lost(suppressed, cell.shown(), &why),
             Log::Up(node) => trace::master_up(suppressed, &self.names[node.index()]),
             Log::Down(node, why) => trace::master_down(suppressed, &self.names[node.index()], &why),
+            Log::Distrusted(node, why) => {
+                trace::master_distrusted(suppressed, &self.names[node.index()], &why);
+            }
+            Log::Trusted(node) => trace::master_trusted(suppressed, &self.names[node.index()]),
         }
     }
 }
@@ -546,7 +572,7 @@ impl Turn<'_> {
         self.after.closed.push((connection, reset));
     }
 
-    /// Logs whether the master is up, if that has changed.
+    /// Logs whether the master is up, and whether it is trusted, if that has changed.
     pub(crate) fn log_change(&mut self, node: NodeId) {
         let link = self.state.client.link(node);
         let down = match link.state() {
@@ -560,6 +586,22 @@ impl Turn<'_> {
         let up = down.is_none();
         if self.state.masters[node.index()].logged_up.replace(up) != Some(up) {
             self.after.logs.push(down.map_or(Log::Up(node), |why| Log::Down(node, why)));
+        }
+        if up && self.shared.guarded {
+            self.log_trust(node);
+        }
+    }
+
+    fn log_trust(&mut self, node: NodeId) {
+        let distrusted = self.state.client.link(node).distrust(self.now);
+        let kind = match &distrusted {
+            Some(Cause::Distrusted { why, .. }) => Some(discriminant(why)),
+            _ => None,
+        };
+        let logged = &mut self.state.masters[node.index()].logged_distrust;
+        if std::mem::replace(logged, kind) != kind {
+            let log = distrusted.map_or(Log::Trusted(node), |why| Log::Distrusted(node, why));
+            self.after.logs.push(log);
         }
     }
 
@@ -596,7 +638,7 @@ impl Turn<'_> {
 
     /// Wakes the caller of a claim. Counts and logs the changes of a held lease.
     fn changed(&mut self, id: ClaimId) {
-        let State { client, callers, .. } = &mut *self.state;
+        let State { client, callers, standstill, .. } = &mut *self.state;
         let Some(caller) = callers.get_mut(&id) else { return };
         self.after.wake.extend(caller.waker.take());
         let Some(cell) = caller.cell.upgrade() else { return };
@@ -631,7 +673,18 @@ impl Turn<'_> {
                 cell.endangered.store(false, Ordering::Relaxed);
                 cell.keep_loss(loss);
                 counters.lost.add();
-                logs.push(Log::Lost(cell.clone(), loss.to_string()));
+                let deadline = hold.deadline();
+                let stood = standstill.filter(|(from, to)| {
+                    loss == Loss::Expired && (*from..=*to).contains(&deadline)
+                });
+                let why = match stood {
+                    Some((from, to)) => format!(
+                        "{loss} while the process, or its runtime, stood still for {:.1}s",
+                        to.since(from).as_secs_f64()
+                    ),
+                    None => loss.to_string(),
+                };
+                logs.push(Log::Lost(cell.clone(), why));
             }
         }
         self.after.changed.push(cell);

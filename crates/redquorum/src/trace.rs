@@ -1,6 +1,7 @@
 //! The events and spans for the `tracing` crate; without the feature they go nowhere.
 //!
-//! A warning reports a change of state, once: a master goes down, a lease is endangered or lost. If
+//! A warning reports a change of state, once: a master goes down or is distrusted, a lease is
+//! endangered or lost. If
 //! a caller learns the result from a return value, the event has level debug. No event contains a
 //! credential, a URL, or more than the first four bytes of a key's token.
 
@@ -15,7 +16,7 @@ use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use redquorum_protocol::{Fingerprint, Time};
+use redquorum_protocol::{Cause, Fingerprint, Time};
 #[cfg(feature = "tracing")]
 use tracing::field::Empty;
 
@@ -55,20 +56,20 @@ impl Throttle {
     }
 }
 
-/// A resource in events and spans: its key, or a hash of it.
+/// A resource in events and spans: its name, as errors show it, or a hash of the name.
 #[derive(Clone, Copy)]
 pub(crate) struct Resource<'a> {
-    pub(crate) key: &'a [u8],
+    pub(crate) name: &'a [u8],
     pub(crate) hashed: bool,
 }
 
 impl fmt::Display for Resource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.hashed {
-            return self.key.escape_ascii().fmt(f);
+            return self.name.escape_ascii().fmt(f);
         }
         // The same in every process and version.
-        write!(f, "#{}", Fingerprint::of_name(&self.key.escape_ascii().to_string()))
+        write!(f, "#{}", Fingerprint::of_name(&self.name.escape_ascii().to_string()))
     }
 }
 
@@ -164,6 +165,16 @@ pub(crate) fn master_down(suppressed: u64, master: &str, why: &str) {
 
 pub(crate) fn node_panicked(master: &str, why: &str) {
     event!(warn, master, why, "node panicked");
+}
+
+/// Logs that the grants of a connected master do not count. The text has the reason, and for how
+/// long, if the distrust ends by itself.
+pub(crate) fn master_distrusted(suppressed: u64, master: &str, why: &Cause) {
+    event!(warn, master, %why, suppressed = some(suppressed), "master distrusted");
+}
+
+pub(crate) fn master_trusted(suppressed: u64, master: &str) {
+    event!(info, master, suppressed = some(suppressed), "master trusted again");
 }
 
 pub(crate) fn acquired(resource: Resource<'_>, waited: Duration, report: &Report) {

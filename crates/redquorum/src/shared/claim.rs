@@ -194,7 +194,7 @@ impl ClaimCell {
     }
 
     pub(crate) fn shown(&self) -> Resource<'_> {
-        Resource { key: &self.key, hashed: self.lock_state.shared.hash_resources }
+        self.lock_state.shown(&self.key)
     }
 
     fn turn(&self) -> Turn<'_> {

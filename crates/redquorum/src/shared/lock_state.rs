@@ -10,6 +10,7 @@ use super::Shared;
 use crate::clock::Clock;
 use crate::error::AcquireError;
 use crate::report::Report;
+use crate::trace::Resource;
 
 /// The longest key, prefix included.
 const MAX_KEY: usize = 1 << 20;
@@ -61,6 +62,11 @@ impl LockState {
 
     pub(crate) fn resource<'a>(&self, key: &'a Key) -> &'a [u8] {
         &key[self.prefix.len()..]
+    }
+
+    /// The resource of a key, for events and spans.
+    pub(crate) fn shown<'a>(&self, key: &'a Key) -> Resource<'a> {
+        Resource { name: self.resource(key), hashed: self.shared.hash_resources }
     }
 
     /// Whether a resource's key would look like one of the lock's own keys, such as its counters.

@@ -101,6 +101,7 @@ async fn the_minimal_acl_is_enough_for_everything() {
     let outside = built(masters.user(MINIMAL_ACL, 0)).await;
     let error = outside.try_acquire("r").await.unwrap_err().to_string();
     assert!(error.contains("NOPERM"), "keys outside of the prefix are out of reach: {error}");
+    assert!(error.contains("`Builder::prefix`"), "{error}");
     let (_masters, lock) = with_user(&format!("{MINIMAL_ACL} {FULL_ACL}"), 3).await;
     works(&lock).await.unwrap();
     assert_eq!(lock.health().await.alive, 3);

@@ -239,3 +239,72 @@ async fn spans_show_where_an_acquire_waited_and_how_it_ended() {
     assert!(text.contains("SPAN acquire resources=2"), "{text}");
     assert!(text.contains("SPAN hold resource=#") && !text.contains("secret"), "{text}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_distrusted_master_is_a_warning_with_the_reason_and_for_how_long() {
+    keep();
+    let masters = Masters::new(3);
+    let lock = masters.builder().ttl(2 * S).restart_guard(4 * S).build().await.unwrap();
+    lock.initialize_masters().await;
+    tokio::time::sleep(S).await;
+    // They were new, which is logged too.
+    kept("");
+    masters.restart(2);
+    tokio::time::sleep(3 * S).await;
+    let warnings = kept("WARN");
+    let distrusted: Vec<_> =
+        warnings.iter().filter(|event| event.contains("master distrusted")).collect();
+    assert_eq!(distrusted.len(), 1, "{warnings:#?}");
+    for words in ["master=\"memory-2\"", "distrusted for another 6.0s: it has no marker"] {
+        assert!(distrusted[0].contains(words), "{words} is missing in {distrusted:?}");
+    }
+    tokio::time::sleep(10 * S).await;
+    assert_eq!(count(&kept("INFO"), "master trusted again"), 1);
+    // A marker of other locks.
+    masters.set(1, "redquorum:boot", "run 5000", None);
+    assert!(lock.try_acquire("r").await.is_err());
+    tokio::time::sleep(S).await;
+    let warnings = kept("WARN");
+    assert_eq!(count(&warnings, "its marker does not say over which masters"), 1, "{warnings:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_ends_while_the_process_stands_still_says_so() {
+    keep();
+    let lock = Masters::new(3).builder().ttl(2 * S).build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    lease.keep_alive(60 * S);
+    tokio::time::sleep(3 * S).await;
+    // As `SIGSTOP` and `SIGCONT` do, or work that blocks the runtime.
+    tokio::time::advance(12 * S).await;
+    lease.lost().await;
+    tokio::time::sleep(S).await;
+    let warnings = kept("WARN");
+    assert_eq!(count(&warnings, "stood still for 12."), 1, "{warnings:#?}");
+
+    // A long time without a lease is none, and neither is a lease that nobody renews.
+    tokio::time::sleep(60 * S).await;
+    let lease = lock.acquire("r").await.unwrap();
+    lease.lost().await;
+    tokio::time::sleep(S).await;
+    let warnings = kept("WARN");
+    assert_eq!(count(&warnings, "lease lost"), 1, "{warnings:#?}");
+    assert_eq!(count(&warnings, "stood still"), 0, "{warnings:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_and_errors_name_a_resource_alike() {
+    keep();
+    let masters = Masters::new(3);
+    let lock = masters.builder().prefix("app:").build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    let taken = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    assert!(taken.to_string().starts_with("r: "), "{taken}");
+    let _ = lease.release().await;
+    let events = kept("");
+    for start in ["SPAN acquire resource=r", "SPAN hold resource=r", "SPAN release resource=r"] {
+        assert!(events.iter().any(|event| event.starts_with(start)), "{start}: {events:#?}");
+    }
+    assert_eq!(count(&events, "resource=app:"), 0, "{events:#?}");
+    assert!(count(&events, "resource=r") >= 6, "{events:#?}");
+}

@@ -122,6 +122,50 @@ async fn a_failed_acquire_names_the_reason_and_the_holder() {
     check(&lock.acquire("r").await.unwrap_err(), &["the lock was shut down"]);
 }
 
+/// The headline says whether waiting helps, as the reason of each master does.
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_guard_distrusts_its_masters_says_whether_waiting_helps() {
+    const OTHERS: &str = "give all clients the same guard";
+    let masters = Masters::new(3);
+    let of = |max_ttl| masters.builder().ttl(S).restart_guard(max_ttl);
+    let lock = of(4 * S).build().await.unwrap();
+    let headline = async |lock: &Redlock| {
+        let error = lock.try_acquire("r").await.unwrap_err().to_string();
+        error.split(" (").next().unwrap().to_owned()
+    };
+    let new = headline(&lock).await;
+    assert!(new.ends_with("; wait, or initialize masters that are new"), "{new}");
+    lock.initialize_masters().await;
+    let other = headline(&of(5 * S).build().await.unwrap()).await;
+    assert!(other.contains("waiting does not help") && other.contains(OTHERS), "{other}");
+    assert!(!other.contains("; wait") && !other.contains("initialize"), "{other}");
+    let clock = headline(&of(4 * S).clock_guard(S / 2).build().await.unwrap()).await;
+    assert!(clock.contains("give all clients the same clock guard"), "{clock}");
+    (1..=2).for_each(|number| masters.forget(number));
+    let _ = lock.try_acquire("r").await;
+    let forgot = headline(&lock).await;
+    assert!(
+        forgot.ends_with("can be alive; wait"),
+        "who initializes them breaks the lock: {forgot}"
+    );
+    // One master that waits, and two that do not.
+    let mixed = of(5 * S).build().await.unwrap();
+    masters.set(1, "redquorum:boot", masters.value(3, "redquorum:boot").unwrap(), None);
+    tokio::time::sleep(2 * S).await;
+    let mixed = headline(&mixed).await;
+    assert!(mixed.contains("waiting does not help") && mixed.contains(OTHERS), "{mixed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_never_tried_says_what_was_before_it() {
+    let lock = Masters::new(3).builder().build().await.unwrap();
+    let held = lock.acquire("r").await.unwrap();
+    let taken = lock.acquire("r").wait(4 * S).await.unwrap_err();
+    let why = "taken by another (not tried: another request of this process was before it";
+    check(&taken, &[why, "master 3 (memory-3): held by token"]);
+    drop(held);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_lease_names_the_reason() {
     let masters = Masters::new(3);
