@@ -190,7 +190,7 @@ pub(crate) fn examine(addresses: &[Address], options: &ExamineOptions) -> Diagno
     }
     let never =
         || Err(Unreached::Silent(format!("it could not be asked within {VISIT_TIMEOUT:?}")));
-    let all: Vec<ServerInfo> = addresses
+    let mut all: Vec<ServerInfo> = addresses
         .iter()
         .zip(visits)
         .map(|(address, visit)| ServerInfo {
@@ -198,6 +198,9 @@ pub(crate) fn examine(addresses: &[Address], options: &ExamineOptions) -> Diagno
             visit: visit.unwrap_or_else(never),
         })
         .collect();
+    if let (true, Some(guard)) = (options.init, options.guard) {
+        init::mark_all(addresses, &mut all, guard);
+    }
     Diagnosis::of(&all, options)
 }
 

@@ -13,7 +13,7 @@ use crate::report::{self, Code};
 use redquorum_checker::named as masters;
 
 pub(super) const HELP: &str = "\
-It acquires, extends and releases a lock of its own on each master, redquorum:doctor:…, and leaves
+It acquires, extends and releases a lock of its own on each master, redquorum-doctor:…, and leaves
 nothing behind. No password is printed.
 
 Exit codes:

@@ -12,6 +12,7 @@ mod latency;
 mod marker;
 mod masters;
 
+pub(super) use init::obstacle as obstacle_to_init;
 pub(super) use masters::of_all;
 
 /// The findings about one master by itself.

@@ -109,7 +109,9 @@ pub(super) fn attempt(
     kill_connection(line, visit, &mut trials)?;
 
     let mut random = rand::rng();
-    let name = format!("{prefix}redquorum:doctor:{:016x}", random.random::<u64>());
+    // Outside of `redquorum:`, which a user may have for the lock's other keys only: without a
+    // prefix, the name must be refused where the names of resources are.
+    let name = format!("{prefix}redquorum-doctor:{:016x}", random.random::<u64>());
     let key: Key = Arc::from(name.as_bytes());
     let token = Token::new(random.random::<[u8; TOKEN_LEN]>());
     let keys = Keys { key, token };

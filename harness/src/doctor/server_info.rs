@@ -68,6 +68,8 @@ pub(super) enum Init {
     Had,
     /// The marker cannot be set, for this reason.
     Impossible(String),
+    /// The marker was not set, because of this about another master.
+    Withheld(String),
 }
 
 /// What was tried, and the error if it does not work.
@@ -143,6 +145,13 @@ impl Visit {
     pub(super) fn durable(&self) -> bool {
         self.settings.as_ref().is_ok_and(Settings::durable)
             && self.info.as_ref().is_ok_and(|info| info.was_no_replica)
+    }
+
+    /// Whether the server grants a lock what it asks for: a trial has shown it.
+    pub(super) fn can_vote(&self) -> bool {
+        let works =
+            |what| self.trials.iter().any(|trial| trial.what == what && trial.result.is_ok());
+        works(Requirement::Acquire) && works(Requirement::Scripts)
     }
 
     pub(super) fn run_id(&self) -> Option<RunId> {

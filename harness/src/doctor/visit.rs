@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::line::Line;
 use super::server_info::{Info, Unreached, Visit, reply};
-use super::{Address, ExamineOptions, init, permissions};
+use super::{Address, ExamineOptions, permissions};
 
 /// Visits a master.
 pub(super) fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit, Unreached> {
@@ -19,10 +19,6 @@ pub(super) fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit
     let marker = reply(line.marker())?;
     let is_master = info.as_ref().map_or(true, Info::is_master);
     let mut visit = Visit { info, settings, pings, clock, marker, init: None, trials: Vec::new() };
-    if let (true, Some(guard)) = (options.init, options.guard) {
-        visit.init = Some(init::mark(&mut line, guard, &visit)?);
-        visit.marker = reply(line.marker())?;
-    }
     if is_master {
         visit.trials = permissions::attempt(&mut line, &visit, &options.prefix)?;
     }

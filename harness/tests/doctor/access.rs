@@ -9,6 +9,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: a_user_without_script_load_gets_the_command_to_allow,
         with_masters: the_least_permissions_that_the_docs_name_are_no_error,
+        with_masters: a_user_whose_keys_have_a_prefix_is_an_error_without_the_prefix,
         with_masters: a_refused_command_is_named,
         with_masters: wake_ups_need_permission_for_their_channels,
         with_masters: each_permission_of_queues_is_needed,
@@ -60,6 +61,20 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
         found.level == "error" && found.fix.as_deref().is_some_and(|fix| fix.contains("--prefix"))
     };
     assert!(diagnosis.findings.iter().any(asks), "{diagnosis:#?}");
+}
+
+/// The user of the documents' file of users may touch all of `redquorum:*`, but no lock is there.
+fn a_user_whose_keys_have_a_prefix_is_an_error_without_the_prefix() {
+    let file = include_str!("../../../docs/deploy/users.acl");
+    let user = file.lines().find_map(|line| line.strip_prefix("user locks on >CHANGE-ME "));
+    let masters = durable(3);
+    let urls = urls(&masters, user.unwrap());
+    let (code, diagnosis) = examine(&urls, &["--prefix", "lock:"]);
+    assert_eq!(code, 0, "{diagnosis:#?}");
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "permissions", Some(&name(&urls[0])), "SET NX PX", "--prefix");
+    diagnosis.has("error", "quorum", None, "0 of 3 masters can vote", "cannot vote");
 }
 
 fn warned(urls: &[String], options: &[&str]) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum_rig::trials::Case;
-use redquorum_rig::{Masters, Persistence, cases};
+use redquorum_rig::{Masters, Persistence, RespValue, cases};
 
 use crate::diagnosis::{Diagnosis, examine, name};
 
@@ -13,6 +13,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: init_leaves_a_marker_of_an_earlier_process_alone,
         with_masters: init_marks_for_a_clock_guard_and_another_one_is_an_error,
         with_masters: markers_of_another_set_of_masters_are_an_error_and_name_it,
+        with_masters: init_marks_none_if_a_master_is_down_or_named_twice,
     ]
 }
 
@@ -109,6 +110,22 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     diagnosis.has("error", "clock-guards", None, "no clock guard", "the same clock guard");
 }
 
+fn init_marks_none_if_a_master_is_down_or_named_twice() {
+    let masters = masters(Persistence::None);
+    let urls = masters.urls();
+    let is_unmarked = |number| masters.ask(number, "GET redquorum:boot").unwrap() == RespValue::Nil;
+    let again = [urls.clone(), vec![urls[0].replace("127.0.0.1", "localhost")]].concat();
+    let (code, diagnosis) = examine(&again, &INIT);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "init", Some(&name(&urls[1])), "are one server", "the list");
+    assert!((1..=3).all(is_unmarked));
+    masters.kill(3).unwrap();
+    let (code, diagnosis) = examine(&urls, &INIT);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "init", Some(&name(&urls[1])), "could not be looked at", "the list");
+    assert!((1..=2).all(is_unmarked));
+}
+
 fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
     let masters = masters(Persistence::AofAlways);
     let urls = masters.urls();
@@ -125,7 +142,14 @@ fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
         "of locks over other masters",
         "--masters-id NAME",
     );
+    // It has looked at all masters before it writes, and marks none beside another list's.
+    let third = name(&urls[2]);
+    diagnosis.has("error", "init", Some(&third), &format!("{shared} has another"), "the list");
+    assert_eq!(masters.ask(3, "GET redquorum:boot").unwrap(), RespValue::Nil);
+    // So the lock over the first list goes on.
+    assert!(is_granted(guarded(&urls[..2])));
     // Without a guard, the lists are still distinguished.
+    assert_eq!(examine(&urls[2..], &INIT).0, 0);
     let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
     diagnosis.has("error", "markers", None, &format!("{} over", name(&urls[2])), "the same list");

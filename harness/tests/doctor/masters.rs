@@ -58,7 +58,7 @@ fn a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone() {
     masters.pause(2).unwrap();
     let (code, diagnosis) = examine(&urls, &[]);
     assert_eq!(code, 1);
-    diagnosis.has("error", "quorum", None, "1 of 3 masters can be used", "fix the masters");
+    diagnosis.has("error", "quorum", None, "1 of 3 masters can vote", "fix the masters");
     let hung = diagnosis.findings.iter().find(|found| {
         found.check == "reachable" && found.master.as_deref() == Some(&name(&urls[1]))
     });

@@ -2,9 +2,28 @@
 
 use redquorum_protocol::Guard;
 
-use super::marker::Trust;
+use super::marker::{self, Trust};
+use super::masters;
 use crate::doctor::finding::Finding;
-use crate::doctor::server_info::Init;
+use crate::doctor::server_info::{Info, Init, ServerInfo};
+
+/// Why no master may be marked: what one of them shows, in words.
+pub(crate) fn obstacle(all: &[ServerInfo], guard: Guard) -> Option<String> {
+    if let Some((first, second)) = masters::one_server(all) {
+        return Some(format!("{first} and {second} are one server"));
+    }
+    all.iter().find_map(|server| {
+        let name = &server.name;
+        let Ok(visit) = &server.visit else {
+            return Some(format!("{name} could not be looked at"));
+        };
+        if !visit.info.as_ref().is_ok_and(Info::is_master) {
+            return Some(format!("{name} is not known to be a master"));
+        }
+        let is_foreign = marker::check(visit, Some(guard)).1 == Trust::Never;
+        is_foreign.then(|| format!("{name} has another marker, or none can be seen there"))
+    })
+}
 
 /// The finding. `trust` tells whether a lock with the guard trusts the master now.
 pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
@@ -33,6 +52,11 @@ pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
             format!("it cannot be marked: {why}"),
             "see the other findings about it, then run --init again",
         ),
+        Init::Withheld(why) => Finding::error(
+            "init",
+            format!("it is not marked, and neither is any other master: {why}"),
+            "correct the list, or what the findings say about that master, then run --init again",
+        ),
     }
 }
 
@@ -53,6 +77,7 @@ mod tests {
         assert_eq!(level(Init::Had, Trust::Now), Level::Ok);
         assert_eq!(level(Init::Had, Trust::Later), Level::Error);
         assert_eq!(level(Init::Impossible("NOPERM".into()), Trust::Later), Level::Error);
+        assert_eq!(level(Init::Withheld("a is down".into()), Trust::Later), Level::Error);
         // No quarantine ends this.
         let never = check(&Init::Had, guard, Trust::Never);
         assert_eq!(never.level, Level::Error);

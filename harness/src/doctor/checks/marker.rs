@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redquorum_protocol::wire::ErrorKind;
 use redquorum_protocol::{Distrust, Drift, Guard};
 
 use crate::doctor::finding::{Finding, Level};
@@ -34,10 +35,14 @@ pub(super) enum Trust {
 pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, Trust) {
     let marker = match &visit.marker {
         Ok(marker) => marker.as_deref(),
-        Err(text) => {
+        Err(error) => {
             let level = if guard.is_some() { Level::Error } else { Level::Warn };
-            let text = format!("its marker `redquorum:boot` cannot be read: {text}");
-            let fix = "allow +get on the key redquorum:boot; delete the key if it holds no text";
+            let text = format!("its marker `redquorum:boot` cannot be read: {error}");
+            let fix = match ErrorKind::of(error.as_bytes()) {
+                ErrorKind::Forbidden => "allow +get on the key redquorum:boot",
+                ErrorKind::WrongType => "delete the key: it holds no text",
+                _ => "fix what the master says, then look again",
+            };
             return (Some(Finding::bad(level, "marker", text, fix)), Trust::Never);
         }
     };
@@ -166,6 +171,18 @@ mod tests {
         for (marker, info, always, guarded, level, trusted) in table {
             let result = found(marker, info, always, guarded.then_some(guard));
             assert_eq!(result, (level, trusted), "{marker:?} {info} {always} {guarded}");
+        }
+    }
+    #[test]
+    fn a_marker_that_cannot_be_read_gets_the_remedy_of_the_error() {
+        for (error, wanted) in [
+            ("NOPERM this user has no permissions to access a key", "+get"),
+            ("WRONGTYPE Operation against a key", "delete the key"),
+            ("CLUSTERDOWN Hash slot not served", "what the master says"),
+        ] {
+            let visit = Visit { marker: Err(error.to_owned()), ..Visit::with("", None) };
+            let fix = check(&visit, None).0.unwrap().fix.unwrap();
+            assert!(fix.contains(wanted), "{error}: {fix}");
         }
     }
 }

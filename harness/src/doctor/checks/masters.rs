@@ -6,7 +6,7 @@ use redquorum_protocol::{Fingerprint, RunId, masters_id_of, quorum};
 
 use super::{clocks, marker};
 use crate::doctor::finding::Finding;
-use crate::doctor::server_info::{Info, Look, ServerInfo};
+use crate::doctor::server_info::{Look, ServerInfo, Visit};
 
 /// The findings that concern all masters.
 pub(crate) fn of_all(all: &[ServerInfo]) -> Vec<Finding> {
@@ -40,8 +40,8 @@ fn number(masters: usize) -> Finding {
     }
 }
 
-/// One server under several URLs would have several votes.
-fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
+/// The names of each server that has several, by which it would have several votes.
+fn known_twice(all: &[ServerInfo]) -> Vec<Vec<&str>> {
     let mut known: Vec<(&RunId, Vec<&str>)> = Vec::new();
     for server in all {
         let Some(id) = server.info().and_then(|info| info.run_id.as_ref()) else { continue };
@@ -50,22 +50,40 @@ fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
             None => known.push((id, vec![&server.name])),
         }
     }
-    let twice = known.iter().filter(|(_, names)| names.len() > 1);
-    let found = twice.map(|(_, names)| {
+    known.into_iter().map(|(_, names)| names).filter(|names| names.len() > 1).collect()
+}
+
+/// Two names of one server.
+pub(super) fn one_server(all: &[ServerInfo]) -> Option<(&str, &str)> {
+    known_twice(all).first().map(|names| (names[0], names[1]))
+}
+
+fn duplicates(all: &[ServerInfo]) -> Vec<Finding> {
+    let found = known_twice(all).into_iter().map(|names| {
         let text = format!("{} are one and the same server", names.join(" and "));
         Finding::error("duplicates", text, "give each master once: one server has one vote")
     });
     found.collect()
 }
 
+/// Whether the masters that can vote are a quorum.
 fn reachable(all: &[ServerInfo]) -> Finding {
-    let useful = |server: &&ServerInfo| {
-        server.visit.as_ref().is_ok_and(|visit| visit.info.as_ref().map_or(true, Info::is_master))
-    };
-    let (useful, needed) = (all.iter().filter(useful).count(), quorum(all.len()));
-    let text = format!("{useful} of {} masters can be used, {needed} are needed", all.len());
+    let votes = |server: &&ServerInfo| server.visit.as_ref().is_ok_and(Visit::can_vote);
+    let mut useful = 0;
+    let mut counted: Vec<&RunId> = Vec::new();
+    for server in all.iter().filter(votes) {
+        // One server has one vote, however many names it has.
+        match server.info().and_then(|info| info.run_id.as_ref()) {
+            Some(id) if counted.contains(&id) => continue,
+            Some(id) => counted.push(id),
+            None => {}
+        }
+        useful += 1;
+    }
+    let needed = quorum(all.len());
+    let text = format!("{useful} of {} masters can vote, {needed} are needed", all.len());
     if useful < needed {
-        let fix = "fix the masters that cannot be used: until then nothing can be acquired";
+        let fix = "fix the masters that cannot vote: until then nothing can be acquired";
         Finding::error("quorum", text, fix)
     } else {
         Finding::ok("quorum", text)

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::doctor::Level;
-use crate::doctor::server_info::{Unreached, Visit};
+use crate::doctor::server_info::{Requirement, Trial, Unreached, Visit};
 
 fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> ServerInfo {
     let look =
@@ -44,12 +44,26 @@ fn one_server_under_two_names_is_an_error_that_has_both() {
 }
 
 #[test]
-fn a_quorum_is_of_masters_that_can_be_used() {
-    let (good, replica) = ("role:master\r\n", "role:slave\r\n");
-    let two = [master("a", good, 0, None), master("b", good, 0, None), dead("c")];
-    assert_eq!(level(&two, "quorum"), Some(Level::Ok));
-    let one = [master("a", good, 0, None), master("b", replica, 0, None), dead("c")];
-    assert_eq!(level(&one, "quorum"), Some(Level::Error));
+fn a_quorum_is_of_different_servers_that_can_vote() {
+    let voting = |name: &str, run_id: &str, refused: &[Requirement]| {
+        let mut server = master(name, &format!("role:master\r\nrun_id:{run_id}\r\n"), 0, None);
+        server.visit.as_mut().unwrap().trials = [Requirement::Acquire, Requirement::Scripts]
+            .map(|what| {
+                let is_refused = refused.contains(&what);
+                Trial { what, result: if is_refused { Err("NOPERM".into()) } else { Ok(()) } }
+            })
+            .into();
+        server
+    };
+    let [a, b] = ["a", "b"].map(|name| voting(name, name, &[]));
+    let level = |third| level(&[a.clone(), third, dead("c")], "quorum");
+    assert_eq!(level(b), Some(Level::Ok));
+    // A replica gets no trials.
+    assert_eq!(level(master("b", "role:slave\r\nrun_id:b\r\n", 0, None)), Some(Level::Error));
+    assert_eq!(level(voting("b", "a", &[])), Some(Level::Error), "the first server's other name");
+    for refused in [Requirement::Acquire, Requirement::Scripts] {
+        assert_eq!(level(voting("b", "b", &[refused])), Some(Level::Error), "{refused:?}");
+    }
 }
 
 #[test]
