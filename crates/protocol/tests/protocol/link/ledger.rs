@@ -36,12 +36,19 @@ fn a_link_that_is_down_or_shut_down_refuses_and_has_nothing_pending() {
     let down = Cause::Down(Arc::from("connecting"));
     let effects = [LinkEffect::Dial(1), unknown(7, down.clone()), unknown(8, down)];
     assert_eq!(bench.look(), effects);
-    let mut bench = Bench::connected();
-    bench.handle(LinkInput::ShutDown);
-    bench.set(1, 7);
-    bench.clean_up(1, 8);
-    assert_eq!(bench.look(), [unknown(7, Cause::ShutDown), unknown(8, Cause::ShutDown)]);
-    assert_eq!(bench.ledger(), (0, 0));
+    let ends = [
+        (&[LinkInput::ShutDown][..], Cause::ShutDown),
+        (&[LinkInput::Abandon], Cause::RuntimeEnded),
+        (&[LinkInput::ShutDown, LinkInput::Abandon], Cause::RuntimeEnded),
+    ];
+    for (inputs, cause) in ends {
+        let mut bench = Bench::connected();
+        inputs.iter().for_each(|input| bench.handle(input.clone()));
+        bench.set(1, 7);
+        bench.clean_up(1, 8);
+        assert_eq!(bench.look(), [unknown(7, cause.clone()), unknown(8, cause)]);
+        assert_eq!(bench.ledger(), (0, 0));
+    }
 }
 
 #[test]

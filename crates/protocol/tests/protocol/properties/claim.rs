@@ -30,6 +30,7 @@ pub(crate) fn any_reply() -> impl Strategy<Value = Reply> {
         1 => Just(Reply::Alive),
         2 => Just(Reply::Unknown(Cause::Disconnected)),
         1 => Just(Reply::Unknown(Cause::ShutDown)),
+        1 => Just(Reply::Unknown(Cause::RuntimeEnded)),
     ]
 }
 

@@ -667,6 +667,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             .prop_map(|(epoch, reply)| LinkInput::Replied { epoch, reply }),
         4 => Just(LinkInput::Wake),
         1 => Just(LinkInput::ShutDown),
+        1 => Just(LinkInput::Abandon),
     ]
 }
 
