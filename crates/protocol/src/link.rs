@@ -1,6 +1,6 @@
 //! Link: everything between one client and one master. The link passes its inputs to parts that do
 //! not know each other, and writes the commands that they return: the open `connection`, the
-//! `dialer`, the `ledger`, the `restart_guard` and the `subscription`.
+//! `dialer`, the `ledger`, the `queue_ledger`, the `restart_guard` and the `subscription`.
 //!
 //! A master replies to the commands of one connection in the order in which they were written. The
 //! safety of a lock's clean-up rests on this order alone:
@@ -10,6 +10,9 @@
 //!   that follows the command. No way out of a claim and no broken connection can skip that. An
 //!   error does not count as such a reply. But after the first error the key can only expire: if
 //!   the master still refuses once the key has expired, the link removes the entry.
+//! * **Positions.** The link also lists the positions that it may have in the master's queues
+//!   (`link/queue_ledger.rs`). Safety does not depend on them. But a position that stays behind
+//!   after its waiter has left blocks other waiters.
 //! * **Epochs.** Every connection has a number. The link ignores a reply from an older
 //!   connection.
 //! * **Replacement.** A stopped master and a black-holed connection look alike: the link writes
@@ -38,7 +41,7 @@ use crate::effect::{Key, QueueEvent, VoteRequest, WakeUp};
 use crate::guard::{Distrust, Guard, RunId};
 use crate::time::Time;
 use crate::token::Token;
-use crate::vote::{Cause, Reply};
+use crate::vote::{Cause, Holder, Reply};
 use crate::waiter::WaiterId;
 use crate::wire::{Command, Expect, Greeting, KeyEffect};
 
@@ -46,6 +49,7 @@ mod connection;
 mod dialer;
 mod ledger;
 mod offsets;
+mod queue_ledger;
 mod restart_guard;
 mod subscription;
 mod types;
@@ -53,6 +57,7 @@ mod types;
 use connection::{Connection, Denial, Purpose};
 use dialer::Dialer;
 use ledger::Ledger;
+use queue_ledger::QueueLedger;
 use restart_guard::RestartGuard;
 use subscription::Subscription;
 use types::Context;
@@ -67,6 +72,7 @@ pub struct Link<T> {
     /// Why there is no open connection.
     down: Arc<str>,
     ledger: Ledger,
+    queue_ledger: QueueLedger,
     /// Old connections that a new connection must kill before it does anything else.
     to_kill: Vec<(RunId, u64)>,
     restart_guard: Option<RestartGuard>,
@@ -96,6 +102,7 @@ impl<T> Link<T> {
             dialer: Dialer::default(),
             down: Arc::from("connecting"),
             ledger: Ledger::default(),
+            queue_ledger: QueueLedger::default(),
             to_kill: Vec::new(),
             restart_guard: None,
             inbox: Subscription::default(),
@@ -146,19 +153,21 @@ impl<T> Link<T> {
                     let free = QueueEvent::Free(waiter_id);
                     let key = self.inbox.woken(waiter_id).cloned();
                     cx.out.extend(key.map(|key| LinkEffect::QueueEvent(key, free)));
+                    // The waiter may have left: the next one has its turn.
+                    let leave = self.queue_ledger.woken(waiter_id);
+                    self.write_all(leave, cx);
                 }
             }
             LinkInput::Enqueue { key, waiter_id, position, tag } => {
                 let waiter = self.inbox.waiter(waiter_id);
+                if self.refusal(None).is_none() {
+                    let old = self.queue_ledger.enter(&key, waiter);
+                    self.write_all(old, cx);
+                }
                 self.ask(Command::Enqueue { key, waiter, position }, tag, cx);
             }
-            // The link sends it also where it refuses requests: after a shutdown and under
-            // overload. A master that does not receive it drops the position soon.
             LinkInput::Dequeue { key, waiter_id, wake } => {
-                if self.state() == LinkState::Up {
-                    let waiter = self.inbox.waiter(waiter_id);
-                    self.write(Command::Dequeue { key, waiter, wake }, None, cx);
-                }
+                self.leave_queue(key, waiter_id, wake, cx);
             }
             LinkInput::Leave { token, until } => {
                 // Whether nothing can create the key from now on: every command for it was
@@ -224,15 +233,28 @@ impl<T> Link<T> {
             // No command for this token was ever sent, so no clean-up is pending, and a master in
             // trouble gets no further command.
             cx.unknown(tag, cause);
+            leave.into_iter().for_each(|it| self.leave_queue(key.clone(), it, true, cx));
         } else if self.open.is_some() {
             // The clean-up is queued behind every command for this token. The link asks a healthy
             // master even if there was no such command: the caller needs the reply.
             self.ledger.start(token, key.clone(), cx.now, wake_up);
             let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
+            let leave = leave.map(|waiter| self.queue_ledger.start(&key, waiter));
             self.write(Command::Delete { key, token, wake_up, leave }, Some(tag), cx);
         } else {
             self.ledger.enqueue(token, wake_up);
+            leave.into_iter().for_each(|it| self.leave_queue(key.clone(), it, true, cx));
             cx.unknown(tag, Cause::Down(self.down.clone()));
+        }
+    }
+
+    /// The waiter leaves the queue. The link sends this also where it refuses requests: after a
+    /// shutdown and under overload. A stalled master is asked only if it may have the position.
+    fn leave_queue(&mut self, key: Key, waiter_id: WaiterId, wake: bool, cx: &mut Context<'_, T>) {
+        let is_entered = self.queue_ledger.leave(waiter_id);
+        if self.state() == LinkState::Up || is_entered && self.open.is_some() {
+            let waiter = self.queue_ledger.start(&key, self.inbox.waiter(waiter_id));
+            self.write(Command::Dequeue { key, waiter, wake }, None, cx);
         }
     }
 
@@ -302,7 +324,7 @@ impl<T> Link<T> {
         open.write(command, tag, cx);
     }
 
-    fn write_all(&mut self, commands: Vec<Command>, cx: &mut Context<'_, T>) {
+    fn write_all(&mut self, commands: impl IntoIterator<Item = Command>, cx: &mut Context<'_, T>) {
         for command in commands {
             self.write(command, None, cx);
         }
@@ -330,6 +352,9 @@ impl<T> Link<T> {
         for (_, client_id) in self.to_kill.clone() {
             self.write(Command::Kill { client_id }, None, cx);
         }
+        // A clean-up wakes the first waiter, so those that have left go before.
+        let leaves = self.queue_ledger.start_all();
+        self.write_all(leaves, cx);
         let clean_ups = self.ledger.connected(cx.now);
         debug_assert!(self.ledger.is_consistent());
         self.write_all(clean_ups, cx);
@@ -367,7 +392,7 @@ impl<T> Link<T> {
     /// later connection kills it by its client id, in case the master still has its bytes.
     fn bury(&mut self, old: Connection<T>, trusted: bool, cx: &mut Context<'_, T>) {
         for sent in &old.unanswered {
-            if let Purpose::CleanUp(token) = sent.purpose {
+            if let Purpose::CleanUp(token, _) = sent.purpose {
                 self.ledger.restart(token);
             }
         }
@@ -377,9 +402,10 @@ impl<T> Link<T> {
         if old.unanswered.iter().any(|sent| sent.purpose == Purpose::Subscribe) {
             self.inbox.broke(cx.now);
         }
+        self.queue_ledger.restart_all();
         self.inbox.close(cx.out);
-        // A trusted connection needs no kill if it holds only commands that cannot create a key:
-        // the master may execute those.
+        // A trusted connection needs no kill if it holds only commands that cannot create a key or
+        // a position: the master may execute those.
         if let Some(identity) = old.identity
             && (!trusted || old.unanswered.iter().any(|sent| sent.creates))
         {
@@ -412,7 +438,7 @@ impl<T> Link<T> {
         let is_known = !matches!(reply, Reply::Unknown(_));
         // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
         // every clean-up has replied to the kill of its last connection each time.
-        if is_known && matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(_)) {
+        if is_known && sent.purpose.is_of_a_claim() {
             self.dialer.failures = 0;
         }
         if is_known && sent.runs_script {
@@ -429,6 +455,7 @@ impl<T> Link<T> {
         let mut broken = garbage.then_some("a reply that is not Redis's");
         let no_script = reply == Reply::Unknown(Cause::NoScript);
         let alive = reply == Reply::Alive;
+        let mut refused_to_leave = false;
         match sent.purpose {
             Purpose::VoteRequest => {
                 if let Some(guard) = &mut self.restart_guard {
@@ -443,7 +470,17 @@ impl<T> Link<T> {
                 let guard = self.restart_guard.as_mut().filter(|_| reply == Reply::Initialized);
                 guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
             }
-            Purpose::CleanUp(token) => {
+            Purpose::Leave(waiter_id) => {
+                self.queue_ledger.answered(cx.now, waiter_id, is_known);
+                refused_to_leave = !is_known;
+            }
+            Purpose::CleanUp(token, leave) => {
+                // For a key of another type the script ends before the waiter leaves.
+                let done = is_known && reply != Reply::Taken(Holder::WrongType);
+                if let Some(waiter_id) = leave {
+                    self.queue_ledger.answered(cx.now, waiter_id, done);
+                    refused_to_leave = !done;
+                }
                 if let Reply::Freed { waiters, denied } = reply {
                     reply = Reply::Deleted;
                     if denied {
@@ -474,12 +511,17 @@ impl<T> Link<T> {
                     if core::mem::replace(&mut open.reloaded, true) {
                         self.ledger.retry_after(cx.now, self.bounds.retry_max);
                     } else {
+                        let leaves = self.queue_ledger.start_all();
+                        self.write_all(leaves, cx);
                         let pending = self.ledger.start_all();
                         self.write_all(pending, cx);
                     }
                 }
             }
             Purpose::Load => broken = Some("the scripts could not be loaded"),
+        }
+        if refused_to_leave && !no_script {
+            self.ledger.retry_after(cx.now, self.bounds.retry_max);
         }
         if let Some(tag) = sent.tag {
             if let Some((reading, _)) = clock {
@@ -506,6 +548,8 @@ impl<T> Link<T> {
         cx.out.extend(self.dialer.wake(cx.now, stalled).map(LinkEffect::Dial));
         let ripe = self.ledger.ripen(cx.now);
         if self.open.is_some() {
+            let leaves = self.ledger.tries_again(cx.now).then(|| self.queue_ledger.start_all());
+            self.write_all(leaves.into_iter().flatten(), cx);
             let due = self.ledger.due(cx.now, ripe);
             self.write_all(due, cx);
         }
@@ -610,6 +654,11 @@ impl<T> Link<T> {
     /// Counts the waiters that the master is to wake.
     pub fn subscriptions(&self) -> usize {
         self.inbox.len()
+    }
+
+    /// Counts the positions that the master may keep although their waiters have left.
+    pub fn pending_leaves(&self) -> usize {
+        self.queue_ledger.pending()
     }
 
     /// Counts the commands without a reply on the current connection.

@@ -25,7 +25,16 @@ const FRESH_MS: u64 = 10_000;
 const NEW_MS: u64 = 14_000;
 
 /// How many waiters a script drops at a time.
-const SWEEP: usize = 100;
+const SWEEP: usize = 1_000;
+
+/// How many waiters a script passes over in order to wake one.
+const WAKE: usize = 100;
+
+/// In milliseconds: a first waiter that was woken and has no more time left may be silent.
+const SILENT_MS: u64 = 2_500;
+
+/// How long waiters have to show that they are not silent, in milliseconds.
+const ASK_MS: u64 = 1_500;
 
 /// The keys of a resource's queue: the positions of its waiters, and the times at which they lapse.
 type Queue = [Vec<u8>; 2];
@@ -269,17 +278,18 @@ impl Execution<'_> {
                 (last + 1).max(position.number())
             }
         };
+        let (left, value) = (self.pttl(key), self.get(key));
         let lapse = self.zscore(lapses, &member)?.unwrap_or(0);
-        if ours != Some(number) || lapse < self.now + FRESH_MS {
+        if ours != Some(number) || lapse < self.now + FRESH_MS || value == Ok(None) {
             self.zadd(positions, &member, number)?;
             self.zadd(lapses, &member, self.now + LAPSE_MS)?;
             self.pexpire(positions, LAPSE_MS)?;
             self.pexpire(lapses, LAPSE_MS)?;
         }
-        let (left, value) = (self.pttl(key), self.get(key));
         let mut before = self.zrank(positions, &member)?;
         if value == Ok(None) && before > 0 && position != Position::Any {
             self.wake(queue, Some(&member), false);
+            self.pass(queue)?;
             before = self.zrank(positions, &member)?;
         }
         let mut reply = vec![integer(number), integer(before as u64)];
@@ -308,12 +318,26 @@ impl Execution<'_> {
         }
     }
 
+    /// Shortens the time of all waiters that have not asked since the first one was woken, if that
+    /// one may be silent.
+    fn pass(&mut self, [positions, lapses]: &Queue) -> Result<(), Error> {
+        let Some(first) = self.member(positions, 0)? else { return Ok(()) };
+        let turn = self.zscore(lapses, &first)?;
+        let Some(turn) = turn.filter(|turn| *turn <= self.now + SILENT_MS) else { return Ok(()) };
+        let last = turn.max(self.now + ASK_MS);
+        let silent = |at| last < at && at <= turn + LAPSE_MS - TURN_MS;
+        for waiter in self.members(lapses, SWEEP, silent)? {
+            self.zadd(lapses, &waiter, last)?;
+        }
+        Ok(())
+    }
+
     /// Wakes the first waiter that a message reaches. The waiter `asker` needs no wake-up. If it is
     /// `quiet`, no message is sent, and all are taken to arrive.
     fn wake(&mut self, queue @ [positions, lapses]: &Queue, asker: Option<&Key>, quiet: bool) {
         self.sweep(queue);
         let mut at = 0;
-        for _ in 0..SWEEP {
+        for _ in 0..WAKE {
             let Ok(Some(first)) = self.member(positions, at) else { return };
             if Some(&first) == asker {
                 return;

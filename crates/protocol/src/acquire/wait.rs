@@ -57,12 +57,19 @@ pub(super) struct Wait {
     /// When to check for a lost wake-up.
     pub(super) peek: Time,
     peeked: u32,
+    /// Looks in a row that found the resource free, and other waiters before this one.
+    unused: u32,
     /// One master reported the resource free: the others may report it, too, until this time.
     pub(super) hint: Time,
 }
 
 /// The longest sleep without a look at a master.
 const PEEK: Duration = Duration::from_secs(1);
+
+/// After this many looks in a row that found the resource free and others before it, a fair waiter
+/// looks at all masters: the waiters before it may be silent, and masters pass over all those that
+/// do not look.
+const UNUSED: u32 = 2;
 
 /// After this many attempts in a row, one attempt asks all masters at once: the first master may be
 /// unusable.
@@ -81,7 +88,7 @@ impl Wait {
     pub(super) fn forget(&mut self) {
         self.watch.close();
         (self.woken_by, self.looked) = (NodeSet::EMPTY, NodeSet::EMPTY);
-        (self.refused_by, self.hint) = (None, Time::NEVER);
+        (self.refused_by, self.hint, self.unused) = (None, Time::NEVER, 0);
     }
 
     /// Whether this master has replied to a look of this wait: later reports from it are news.
@@ -238,7 +245,11 @@ impl Acquire {
                 }
                 let next = (self.wait.peeked as usize + 1) % self.config.nodes();
                 self.wait.peeked = u32::try_from(next).unwrap_or(0);
-                self.enqueue_at(NodeId::new(next), cx.out);
+                let all = self.fair && self.wait.unused >= UNUSED;
+                let looks = |node: &NodeId| all || node.index() == next;
+                NodeId::all(self.config.nodes())
+                    .filter(looks)
+                    .for_each(|node| self.enqueue_at(node, cx.out));
             }
         } else if self.fair {
             self.enqueue(cx.now, cx.out);
@@ -333,6 +344,23 @@ impl Acquire {
             // The first look follows the clean-up. A resource that the clean-up freed was held by
             // the attempt itself, unless a master woke the waiter.
             self.is_free(cx);
+        }
+    }
+
+    /// A fair waiter looked at a master. If the first look that finds the resource free is soon
+    /// followed by a second one, the waiter that is first does not take its turn.
+    pub(super) fn count_unused(&mut self, reply: &Reply, cx: &mut Context<'_>) {
+        match reply {
+            Reply::Place { ahead: 1.., holder: None, .. } => {
+                self.wait.unused = self.wait.unused.saturating_add(1);
+                if self.wait.unused < UNUSED {
+                    let soon = cx.now.plus(self.upper_half(self.period() / 4, cx.rng));
+                    self.wait.peek = self.wait.peek.min(soon);
+                    cx.out.push(Effect::Decided);
+                }
+            }
+            Reply::Place { .. } => self.wait.unused = 0,
+            _ => {}
         }
     }
 

@@ -10,6 +10,7 @@ use crate::effect::WakeUp;
 use crate::guard::RunId;
 use crate::time::Time;
 use crate::token::Token;
+use crate::waiter::WaiterId;
 use crate::wire::{Command, Expect, KeyEffect};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +47,7 @@ pub(super) struct Sent<T> {
     pub(super) at: Time,
     bytes: usize,
     pub(super) expect: Expect,
-    /// Whether the command may create a lock's key, or keep it.
+    /// Whether the command may create a lock's key, or keep it, or enter a queue.
     pub(super) creates: bool,
     /// The token of that key.
     token: Option<Token>,
@@ -59,7 +60,9 @@ pub(super) struct Sent<T> {
 pub(super) enum Purpose {
     /// Collects a vote, or asks the master about itself or its queue.
     VoteRequest,
-    CleanUp(Token),
+    /// Deletes a key. The waiter, if there is one, leaves the queue.
+    CleanUp(Token, Option<WaiterId>),
+    Leave(WaiterId),
     Kill(u64),
     Load,
     Watch,
@@ -68,9 +71,17 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
+    /// Whether a claim wants it: its vote, its position, or its clean-up.
+    pub(super) const fn is_of_a_claim(&self) -> bool {
+        matches!(self, Self::VoteRequest | Self::CleanUp(..) | Self::Leave(_))
+    }
+
     fn of(command: &Command) -> Self {
         match command {
-            Command::Delete { token, .. } => Self::CleanUp(*token),
+            Command::Delete { token, leave, .. } => {
+                Self::CleanUp(*token, leave.map(|waiter| waiter.waiter_id))
+            }
+            Command::Dequeue { waiter, .. } => Self::Leave(waiter.waiter_id),
             Command::Kill { client_id } => Self::Kill(*client_id),
             Command::Load(_) => Self::Load,
             Command::Watch { .. } => Self::Watch,
@@ -122,7 +133,7 @@ impl<T> Connection<T> {
             at: cx.now,
             bytes,
             expect: command.expect(),
-            creates: command.creates(),
+            creates: command.creates() || matches!(command, Command::Enqueue { .. }),
             token: match command.key_effect() {
                 KeyEffect::Set { token, .. } | KeyEffect::Keep { token, .. } => Some(token),
                 _ => None,

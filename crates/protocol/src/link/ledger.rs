@@ -236,7 +236,7 @@ impl Ledger {
     fn send(&mut self, token: Token) -> Option<Command> {
         let entry = self.change(token, State::Sent, WakeUp::None)?;
         let (key, wake_up) = (entry.key.clone(), entry.wake_up);
-        // If the release that removes a waiter does not arrive, the waiter's position expires.
+        // The queue ledger takes back the position of a waiter whose release did not arrive.
         Some(Command::Delete { key, token, wake_up, leave: None })
     }
 
@@ -247,6 +247,11 @@ impl Ledger {
         let mut all = self.start_all();
         all.extend(self.retry(RETRIES_AT_ONCE));
         all
+    }
+
+    /// Whether the pause after an error is over.
+    pub(super) fn tries_again(&self, now: Time) -> bool {
+        self.retry_at.is_some_and(|time| now >= time)
     }
 
     /// Starts the clean-ups that are due. `ripe` says whether some have just become pending.

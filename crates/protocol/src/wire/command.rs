@@ -508,7 +508,9 @@ impl Expect {
             // The user may have rights on other keys, so this says nothing about writes to those.
             (Self::Probe, _) if is_forbidden_key(text) => Reply::Alive,
             // The master keeps no queue for this client, and never will.
-            (Self::Enqueue, ErrorKind::Forbidden | ErrorKind::WrongType) => Reply::NoQueue,
+            (Self::Enqueue | Self::Dequeue, ErrorKind::Forbidden | ErrorKind::WrongType) => {
+                Reply::NoQueue
+            }
             (_, ErrorKind::NoScript) => Reply::Unknown(Cause::NoScript),
             (Self::Keep | Self::Delete | Self::Certify, ErrorKind::WrongType) => {
                 Reply::Taken(Holder::WrongType)

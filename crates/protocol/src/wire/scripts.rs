@@ -45,7 +45,7 @@ local function clock(time)
 end
 local function sweep(now)
   for _, range in ipairs({{'-inf', now}, {string.format('(%.0f', now + 15000), '+inf'}}) do
-    local gone = redis.pcall('ZRANGEBYSCORE', lapses, range[1], range[2], 'LIMIT', 0, 100)
+    local gone = redis.pcall('ZRANGEBYSCORE', lapses, range[1], range[2], 'LIMIT', 0, 1000)
     if #gone > 0 then drop(gone) end
   end
 end
@@ -121,7 +121,13 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 /// If the resource is free, it wakes the first waiter, unless that is this one or this one need not
 /// be first (`ARGV[2]` is `=`, for the number 0).
 ///
-/// It writes nothing if the waiter has its position and two thirds of its time.
+/// It writes nothing if the resource is held, and the waiter has its position and two thirds of its
+/// time.
+///
+/// `pass` is for several silent waiters. If the first waiter has had half a second of its three, and
+/// the resource is still free, it may be silent. All waiters that have not asked since it was woken
+/// are then dropped together with it, or 1.5 seconds from now if that is later. A waiter that sees
+/// the resource free asks within that time.
 ///
 /// With `-` for `ARGV[2]` the waiter leaves. With `ARGV[3]` as well, the first waiter is woken if
 /// the resource is free.
@@ -129,6 +135,16 @@ pub const QUEUE: Script = Script {
     source: concat!(
         queue!(),
         "\
+local function pass(now)
+  local first = redis.pcall('ZRANGE', queue, 0, 0)[1]
+  local turn = first and tonumber(redis.call('ZSCORE', lapses, first) or nil)
+  if not turn or turn > now + 2500 then return end
+  local last = math.max(turn, now + 1500)
+  local from, to = string.format('(%.0f', last), string.format('%.0f', turn + 12000)
+  for _, silent in ipairs(redis.pcall('ZRANGEBYSCORE', lapses, from, to, 'LIMIT', 0, 1000)) do
+    redis.call('ZADD', lapses, 'XX', last, silent)
+  end
+end
 local waiter, now = ARGV[1], clock(redis.call('TIME'))
 if ARGV[2] == '-' then
   redis.call('ZREM', queue, waiter)
@@ -142,17 +158,18 @@ if not ARGV[3] then
   local last = ours or (redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0) + 1
   position = math.max(position, last)
 end
+local left, value = redis.call('PTTL', KEYS[1]), redis.pcall('GET', KEYS[1])
 local lapse = tonumber(redis.call('ZSCORE', lapses, waiter) or 0)
-if position ~= ours or lapse < now + 10000 then
+if position ~= ours or lapse < now + 10000 or not value then
   redis.call('ZADD', queue, position, waiter)
   redis.call('ZADD', lapses, now + 15000, waiter)
   redis.call('PEXPIRE', queue, 15000)
   redis.call('PEXPIRE', lapses, 15000)
 end
-local left, value = redis.call('PTTL', KEYS[1]), redis.pcall('GET', KEYS[1])
 local before = redis.call('ZRANK', queue, waiter)
 if value == false and before > 0 and ARGV[2] ~= '=' then
   wake(now, waiter)
+  pass(now)
   before = redis.call('ZRANK', queue, waiter)
 end
 if type(value) == 'table' then return {position, before, left} end

@@ -25,6 +25,7 @@ mod link {
     mod guard;
     mod inbox;
     mod ledger;
+    mod queue_ledger;
     mod replacement;
 }
 

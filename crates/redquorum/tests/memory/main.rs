@@ -11,4 +11,5 @@ mod shutdown;
 mod signal;
 mod support;
 mod threads;
+mod vanished;
 mod wait;

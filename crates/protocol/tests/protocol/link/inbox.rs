@@ -375,16 +375,3 @@ fn what_a_master_forbids_is_asked_once_on_a_connection() {
         assert_eq!(asks(&mut bench, 7), WakeUp::First);
     }
 }
-
-#[test]
-fn a_release_that_is_sent_again_on_a_new_connection_leaves_the_position_to_lapse() {
-    let mut bench = Bench::connected();
-    bench.set(1, 0);
-    bench.reply(1, Reply::Created);
-    let (token, leave) = (token(1), Some(waiter_id(1)));
-    bench.handle(LinkInput::CleanUp { key: key(), token, wake_up: WakeUp::First, leave, tag: 5 });
-    bench.close(1);
-    bench.look();
-    bench.connect(2);
-    assert!(bench.look().contains(&write_call(1)));
-}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use redquorum_protocol::wire::{BOOT, Command, Greeting};
+use redquorum_protocol::wire::{BOOT, Command, Greeting, is_queue};
 use redquorum_protocol::{
     Bounds, Cause, Drift, Fence, Guard, Key, Link, LinkEffect, LinkInput, Position, QueueEvent,
     Reply, RunId, Time, Token, VoteRequest, WaiterId, WakeUp,
@@ -27,6 +27,9 @@ enum Act {
     Certify(usize),
     /// A claim ends.
     CleanUp(usize),
+    /// The waiter of a claim asks for its position, or leaves.
+    Enqueue(usize),
+    Dequeue(usize),
     Probe,
     /// A claim waits, and wants to be woken.
     Wait,
@@ -70,6 +73,8 @@ fn any_act() -> impl Strategy<Value = Act> {
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, repair)| Act::Keep(at, repair)),
         2 => any::<usize>().prop_map(Act::Certify),
         6 => any::<usize>().prop_map(Act::CleanUp),
+        4 => any::<usize>().prop_map(Act::Enqueue),
+        2 => any::<usize>().prop_map(Act::Dequeue),
         1 => Just(Act::Probe),
         1 => Just(Act::Wait),
         1 => Just(Act::ShutDown),
@@ -127,6 +132,8 @@ struct LinkWorld {
     /// The clean-up that is getting an error now.
     failed: Option<Token>,
     living: Vec<Token>,
+    /// The waiters of living claims.
+    waiters: BTreeMap<Token, WaiterId>,
     settled: BTreeSet<Token>,
     set: BTreeSet<Token>,
     /// The requests that await a reply of the open connection, in order.
@@ -168,6 +175,7 @@ impl LinkWorld {
             left: BTreeSet::new(),
             failed: None,
             living: Vec::new(),
+            waiters: BTreeMap::new(),
             settled: BTreeSet::new(),
             set: BTreeSet::new(),
             waiting: VecDeque::new(),
@@ -254,11 +262,13 @@ impl LinkWorld {
                 assert!(!self.settled.contains(token), "written behind its clean-up");
             }
             Command::Watch { .. } => assert!(self.guard.is_some() && !self.shut_down),
-            Command::Hello
-            | Command::Subscribe { .. }
-            | Command::Enqueue { .. }
-            | Command::Dequeue { .. } => assert!(!self.shut_down),
-            Command::Load(_) | Command::Probe | Command::Initialize { .. } => {}
+            Command::Hello | Command::Subscribe { .. } | Command::Enqueue { .. } => {
+                assert!(!self.shut_down);
+            }
+            Command::Dequeue { .. }
+            | Command::Load(_)
+            | Command::Probe
+            | Command::Initialize { .. } => {}
         }
     }
 
@@ -320,14 +330,28 @@ impl LinkWorld {
                 if self.lock_delay && at.is_multiple_of(2) {
                     self.ledger.remove(&token);
                     self.left.insert(token);
+                    if let Some(waiter_id) = self.waiters.remove(&token) {
+                        let key = key_of(token);
+                        self.handle(LinkInput::Dequeue { key, waiter_id, wake: false }, None);
+                    }
                     let until = self.now.plus(Duration::from_millis(at as u64 % 2_000));
                     return self.handle(LinkInput::Leave { token, until }, None);
                 }
-                let (key, wake_up) = (key_of(token), WakeUp::None);
-                self.handle(
-                    LinkInput::CleanUp { key, token, wake_up, leave: None, tag },
-                    Some(tag),
-                );
+                let (key, leave) = (key_of(token), self.waiters.remove(&token));
+                let wake_up = if leave.is_some() { WakeUp::First } else { WakeUp::None };
+                self.handle(LinkInput::CleanUp { key, token, wake_up, leave, tag }, Some(tag));
+            }
+            Act::Enqueue(at) if !self.living.is_empty() => {
+                let token = self.living[at % self.living.len()];
+                let waiter_id = *self.waiters.entry(token).or_insert(WaiterId::new(tag));
+                let (key, position) = (key_of(token), Position::Last);
+                self.handle(LinkInput::Enqueue { key, waiter_id, position, tag }, Some(tag));
+            }
+            Act::Dequeue(at) if !self.waiters.is_empty() => {
+                let token = *self.waiters.keys().nth(at % self.waiters.len()).expect("one");
+                let waiter_id = self.waiters.remove(&token).expect("as above");
+                let key = key_of(token);
+                self.handle(LinkInput::Dequeue { key, waiter_id, wake: true }, None);
             }
             Act::Probe => self.handle(LinkInput::Probe(tag), Some(tag)),
             Act::Wait => {
@@ -390,6 +414,8 @@ impl LinkWorld {
             Act::Keep(..)
             | Act::Certify(_)
             | Act::CleanUp(_)
+            | Act::Enqueue(_)
+            | Act::Dequeue(_)
             | Act::Execute(..)
             | Act::Stray(_) => {}
         }
@@ -465,7 +491,7 @@ impl LinkWorld {
         let socket = self.sockets.get_mut(&epoch).expect("greeted");
         let Some((reply, paid)) = socket.replies.pop_front() else { return };
         match (paid, &reply) {
-            (Some(token), Reply::Deleted | Reply::Absent) => {
+            (Some(token), Reply::Deleted | Reply::Freed { .. } | Reply::Absent) => {
                 self.ledger.remove(&token);
                 self.left.remove(&token);
             }
@@ -513,7 +539,8 @@ impl LinkWorld {
         for _ in 0..100 {
             self.greet();
             self.serve();
-            if self.link.pending_cleanups() == 0 && !self.is_unsubscribed() {
+            let pending = self.link.pending_cleanups() + self.link.pending_leaves();
+            if pending == 0 && !self.is_unsubscribed() {
                 break;
             }
             self.now = self.link.next_wake().max(self.now);
@@ -532,7 +559,7 @@ proptest! {
     // With a guard, `granted` checks each grant: no master that forgot less than a quarantine ago
     // makes one.
     #[test]
-    fn no_schedule_leaves_a_clean_up_a_key_or_a_waiter_behind_once_the_master_replies_again(
+    fn no_schedule_leaves_a_key_a_position_or_a_waiter_behind_once_the_master_replies_again(
         guarded in any::<bool>(),
         lock_delay in any::<bool>(),
         acts in vec(any_act(), 0..250),
@@ -543,10 +570,16 @@ proptest! {
         world.heal();
         prop_assert_eq!(world.link.pending_cleanups(), 0);
         prop_assert!(!world.is_unsubscribed());
-        prop_assert_eq!(world.link.claimed(), 0);
+        prop_assert_eq!(world.link.claimed() + world.link.pending_leaves(), 0);
         // A key that a lock delay keeps may expire by itself.
         let is_there = |(_, expiry): &(&Key, Time)| *expiry > world.now;
         prop_assert_eq!(world.master.keys().filter(is_there).count(), 0);
+        // The script of a clean-up does not look at a queue that has expired.
+        let now = world.now;
+        let lives = |end: u64| Time::from_millis(end / 1_000_000) >= now;
+        let queues = world.master.server.keys();
+        let queues = queues.filter(|(key, _, end)| is_queue(key) && lives(*end));
+        prop_assert_eq!(queues.count(), 0);
     }
 }
 
