@@ -61,10 +61,6 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             } else {
                 (busy, bound)
             };
-            // Positions of processes that are gone are in the way, too, until they are passed over.
-            let stood =
-                all().filter_map(|of| obstacles::queued_until(case, request, of, within)).max();
-            let busy = busy.max(stood);
             let silent = request.wait_ms > 0
                 && (ended_silently(case, request, resource, ended)
                     || cleaned_up_silently(case, request, resource, ended));
@@ -75,6 +71,9 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             let each: Option<Vec<Ns>> = all().map(|of| until(of, false)).collect();
             let blocked = each?.into_iter().max()?;
             let free = busy.unwrap_or(request.asked).max(blocked);
+            // Positions of processes that are gone are in the way, too, until they are passed over.
+            let queued = |of| obstacles::queued_until(case, request, of, within, free);
+            let free = all().filter_map(queued).max().unwrap_or(free).max(free);
             let soon = ended.saturating_sub(free) <= bound;
             let excused = match request.wait_ms {
                 0 => free > request.asked,

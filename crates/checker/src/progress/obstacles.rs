@@ -16,6 +16,10 @@ use redquorum_scenario::history::{Ns, Window};
 /// How long a stopped client may need to clean up after it resumed.
 const WAKES_UP: Ns = 500 * MS;
 
+/// How soon a fair waiter that finds the resource free, behind others, looks again
+/// (`docs/waiting.md`).
+const SOON: Ns = 250 * MS;
+
 /// The keys that may be in the way, by master.
 pub(super) struct Blocks {
     /// Indices among all keys, sorted by when each key may first have been there.
@@ -242,11 +246,15 @@ fn lock_delay(case: &Case<'_>) -> Ns {
 /// noticed keeps its turn for a while. A process that is paused, or cannot reach a master, keeps
 /// its position there until it lapses. So does a command that arrives late and enters the queue
 /// again.
+///
+/// But once the resource is `free`, and no further process becomes silent, masters pass over all of
+/// them together.
 pub(super) fn queued_until(
     case: &Case<'_>,
     request: &Request<'_>,
     resource: &str,
     within: Window,
+    free: Ns,
 ) -> Option<Ns> {
     let is_fair = |process: &str| case.world.scenario.options_of(process).fair;
     if !is_fair(request.process) {
@@ -257,8 +265,10 @@ pub(super) fn queued_until(
     });
     let gone = stood
         .flat_map(|other| helpless(case, other.process).filter(|kept| other.asked <= kept.from));
-    let kept = gone.filter(|kept| kept.touches(within));
-    kept.map(|kept| kept.to.min(within.to)).max()
+    let kept: Vec<Window> = gone.filter(|kept| kept.touches(within)).collect();
+    let last = kept.iter().map(|kept| kept.from).fold(free, Ns::max);
+    let passed = last.saturating_add(time::of_ms(TURN_MS) + 2 * LOOKS + SOON);
+    kept.iter().map(|kept| kept.to.min(within.to).min(passed)).max()
 }
 
 /// How long positions of a process stay in the queues. A span begins at each instant from which on
