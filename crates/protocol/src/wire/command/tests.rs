@@ -154,7 +154,7 @@ fn an_answer_that_does_not_fit_its_command_is_garbage() {
         }
     }
     assert_eq!(Expect::Set.read(&Frame::Integer(1)), garbage);
-    assert_eq!(Expect::Delete.read(&Frame::Integer(-1)), garbage);
+    assert_eq!(Expect::Delete.read(&Frame::Integer(i64::MIN)), garbage);
     assert_eq!(Expect::Delete.read(&Frame::Null), garbage);
 }
 

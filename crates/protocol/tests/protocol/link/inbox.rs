@@ -2,8 +2,8 @@
 
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
-    Bounds, Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Time, Waiter, WaiterId,
-    WakeUp,
+    Bounds, Cause, Key, LinkEffect, LinkInput, Position, QueueEvent, Reply, Time, VoteRequest,
+    Waiter, WaiterId, WakeUp,
 };
 
 use super::bench::*;
