@@ -39,8 +39,9 @@ pub enum Input {
     /// Another claim of this process has the next turn: if the lease is given back now, no other
     /// waiter is woken.
     HandOn,
-    /// The caller does not respond: its future is not polled. The claim leaves the masters' queues,
-    /// and the next waiter is woken. The claim goes on with the next [`Wake`](Input::Wake).
+    /// The caller does not respond: its future is not polled. An attempt is undone, the claim
+    /// leaves the masters' queues, and the next waiter is woken. The claim goes on, with another
+    /// attempt, with the next [`Wake`](Input::Wake). A lease that was won is not given up by this.
     Yield,
     /// The driver renews other leases: this one is renewed, too, if its watchdog
     /// [may](crate::Renewal) renew it by now.
@@ -111,7 +112,7 @@ impl Claim {
                     }
                     Input::Wake => acquire.wake(cx),
                     Input::QueueEvent { node, event } => acquire.queue_event(node, event, cx),
-                    Input::Yield => acquire.yield_turn(cx.out),
+                    Input::Yield => acquire.yield_turn(cx),
                     Input::ClockRanBack => acquire.clock_ran_back(cx),
                     Input::Collect if acquire.collect(cx) => {
                         *self = Self::Holding(Hold::new(acquire));

@@ -13,6 +13,7 @@
 //! | `client/owners.rs` | decides which request of an owner gets a handle of the owner's lease |
 //! | `client/marking.rs` | decides whether a link may mark a master that it has watched |
 //! | `client/timers.rs`, `client/pacing.rs` | decide when leases end and when they are renewed |
+//! | `client/unpolled.rs` | sets requests aside whose callers do not look at them |
 //! | `client/types.rs` | options, requests and effects |
 //! | `client/machine.rs` | the seam between the client and the claims that it drives |
 
@@ -40,6 +41,7 @@ mod pacing;
 mod routes;
 mod timers;
 mod types;
+mod unpolled;
 mod wait_queues;
 
 pub use machine::ClaimMachine;
@@ -56,7 +58,9 @@ use wait_queues::WaitQueues;
 /// A driver passes it requests, connection events and the time, and carries out its
 /// [`ClientEffect`]s in their order. [`wake_link`](Client::wake_link) wakes links, and
 /// [`wake_leases`](Client::wake_leases) wakes leases. Waiting requests go on when their callers
-/// [look](Client::look) at them.
+/// [look](Client::look) at them. What a request has on masters, and what waits behind it, never
+/// depends on its caller: [`acts_at`](Client::acts_at) names the next instant at which the client
+/// acts by itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
@@ -100,6 +104,11 @@ struct Entry<C, S> {
     waits: bool,
     /// The time of its last change, or of its start.
     changed: Time,
+    /// Its caller did not look in time, although the client ran: until when it is waited for.
+    overdue: Option<Time>,
+    /// The claim of a request of an owner that was set aside: masters keep nothing of it. The
+    /// request goes on with it, because late replies to its attempts must not count for new ones.
+    aside: Option<Box<C>>,
     timer: Timer,
     /// Its number among the leases that have had a watchdog.
     number: Option<u64>,
@@ -189,6 +198,8 @@ impl<C: ClaimMachine> Client<C> {
             waiter_id: None,
             waits: false,
             changed: now,
+            overdue: None,
+            aside: None,
             timer: Timer::default(),
             number: None,
             holds: false,
@@ -205,9 +216,11 @@ impl<C: ClaimMachine> Client<C> {
 
     /// The caller looks at its request: if the request is due, it acts. Only a request whose caller
     /// looks at it makes attempts: a lease that is won for a caller that hangs would keep others
-    /// out.
+    /// out. A request whose caller does not look is set aside, and goes on when its caller looks
+    /// again.
     pub fn look(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<RequestState<'_, C>> {
-        self.claims.get_mut(&id)?.waits = true;
+        let entry = self.claims.get_mut(&id)?;
+        (entry.waits, entry.overdue) = (true, None);
         let due = cx.now() >= self.look_again_at(id, cx.clocks);
         match &self.claims.get(&id)?.state {
             State::Waiting | State::Extending(..) => self.continue_reentry(id, cx),

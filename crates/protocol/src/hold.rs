@@ -399,8 +399,9 @@ impl Hold {
         out.push(Effect::Decided);
     }
 
-    /// Whether a round that the holder or another handle asked for waits for replies.
-    pub(crate) fn is_extended_by_a_caller(&self) -> bool {
+    /// Whether a round that the holder or another handle asked for waits for replies. It ends in
+    /// time, whether or not its caller looks at it.
+    pub fn is_extended_by_a_caller(&self) -> bool {
         self.is_extending() && self.round.asker != Asker::Watchdog
     }
 

@@ -8,12 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Loss, Outcome, Time, Votes};
-use tokio::sync::MutexGuard;
 
 use crate::clock::Deadline;
 use crate::error::{About, ExtendError, Lost};
 use crate::report::Report;
-use crate::shared::{ClaimCell, Granted};
+use crate::shared::{ClaimCell, EndedRound, Granted};
 use crate::signal::LossSignal;
 use crate::trace::Span;
 
@@ -232,13 +231,10 @@ impl Lease {
     ///
     /// # Cancel safety
     /// Dropping the future does not take the extension back: the masters may have been asked, and
-    /// the deadline may still move.
+    /// the deadline may still move. A future that is polled once and not again keeps no other
+    /// extension of the lease waiting for longer than one node timeout.
     pub async fn extend(&self) -> Result<Deadline, ExtendError> {
-        self.refuse_forked()?;
-        let one_at_a_time = self.claim.extending.lock().await;
-        // Read only now: the extension ahead may have changed them.
-        let config = self.claim.hold(Hold::config);
-        self.extend_on(config, one_at_a_time).await
+        self.extend_on(None).await
     }
 
     /// Extends the lease by another TTL from now, which further extensions use too: see
@@ -260,7 +256,7 @@ impl Lease {
             .config
             .with_ttl(ttl)
             .map_err(|error| ExtendError::Options { resource: self.claim.resource(), error })?;
-        self.extend_on(config, self.claim.extending.lock().await).await
+        self.extend_on(Some(config)).await
     }
 
     fn refuse_forked(&self) -> Result<(), ExtendError> {
@@ -268,24 +264,27 @@ impl Lease {
         if self.claim.is_forked() { Err(forked()) } else { Ok(()) }
     }
 
-    async fn extend_on(
-        &self,
-        config: LockConfig,
-        _one_at_a_time: MutexGuard<'_, ()>,
-    ) -> Result<Deadline, ExtendError> {
-        if self.claim.is_shut_down() {
-            return Err(ExtendError::ShutDown);
+    /// Extends by `config`, or as the latest extension did. One caller extends at a time.
+    async fn extend_on(&self, config: Option<LockConfig>) -> Result<Deadline, ExtendError> {
+        loop {
+            self.refuse_forked()?;
+            if self.claim.is_shut_down() {
+                return Err(ExtendError::ShutDown);
+            }
+            if let Some((round, kept)) = self.claim.start_extending(config) {
+                return self.extended_by(round, &kept).await;
+            }
+            let is_free = |claim: &Claim| !claim.hold().is_some_and(Hold::is_extended_by_a_caller);
+            self.claim.until(|claim| is_free(claim).then_some(())).await;
         }
-        let rounds = |claim: &Claim| claim.hold().map_or(0, |hold| hold.extension().0);
-        let round = self.claim.apply(Input::extend(config), rounds);
-        self.extended_by(round).await
     }
 
-    async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
+    async fn extended_by(&self, round: u32, kept: &EndedRound) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
             let hold = claim.hold()?;
             let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.votes()));
-            let (result, votes) = hold.ended(round).or(lost)?;
+            let kept = kept.get().map(|(result, votes)| (*result, votes));
+            let (result, votes) = kept.or_else(|| hold.ended(round)).or(lost)?;
             Some((result, votes.clone()))
         });
         let (result, votes) = ended.await;

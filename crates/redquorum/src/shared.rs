@@ -39,7 +39,7 @@ use crate::trace::{self, Throttle};
 mod claim;
 mod lock_state;
 
-pub(crate) use claim::{ClaimCell, Found, Granted};
+pub(crate) use claim::{ClaimCell, EndedRound, Found, Granted};
 pub(crate) use lock_state::LockState;
 
 /// If the task for leases is this late, the process, or its runtime, stood still.

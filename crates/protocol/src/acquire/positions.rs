@@ -298,12 +298,37 @@ impl Acquire {
         }
     }
 
-    /// The caller does not respond: others go first. The acquire goes on when its timer wakes it.
-    pub(crate) fn yield_turn(&mut self, out: &mut Vec<Effect>) {
-        if matches!(self.state, State::Waiting | State::Enqueueing) {
-            self.move_to_tail(out);
-            self.wait.resume(self.config.nodes());
-            self.state = State::Waiting;
+    /// The caller does not respond: others go first. An attempt is undone as if it had been
+    /// cancelled. The acquire goes on, with another attempt, when its timer wakes it.
+    pub(crate) fn yield_turn(&mut self, cx: &mut Context<'_>) {
+        match self.state {
+            State::Waiting | State::Enqueueing => {}
+            State::Voting | State::Certifying => {
+                // Others may have seen its keys, so a waiter is woken.
+                self.clean_up(true, cx.out);
+                if self.fair {
+                    // From now on it attempts only when it is first in the queues.
+                    self.enter(cx.rng);
+                }
+            }
+            State::Explaining(_) => return self.end(Failure::Taken, cx.out),
+            // The client ends a won lease by its own timer.
+            State::Won | State::Failed(_) => return,
+        }
+        self.move_to_tail(cx.out);
+        self.wait.resume(self.config.nodes());
+        self.state = State::Waiting;
+        debug_assert!(self.is_at_rest(), "{self:?}");
+        // The caller sleeps until the end of the round, and the next wake is earlier.
+        cx.out.push(Effect::Decided);
+    }
+
+    /// Whether masters keep nothing of it: no key without a clean-up, and no position.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        match self.state {
+            State::Failed(_) => true,
+            State::Waiting => self.waiter().is_none(),
+            _ => false,
         }
     }
 

@@ -17,6 +17,10 @@ pub trait ClaimMachine {
     /// The parameters of a claim besides its lock config.
     type Seed: Clone;
 
+    /// Whether every state of it that is not final has a [`next_wake`](Self::next_wake). Only
+    /// mutants wait for ever.
+    const ENDS: bool = true;
+
     /// The monotonic clock.
     fn now(clocks: Self::Clocks) -> Time;
 

@@ -10,7 +10,8 @@
 //!   meanwhile, the request asks the masters like any other.
 //!
 //! A request acts only when its caller looks at it. So a caller that hangs blocks no other request
-//! of its owner, except while it asks the masters.
+//! of its owner, except while it asks the masters, until it is [set aside](super::unpolled). A
+//! handle that it has not taken is given back.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -81,7 +82,9 @@ impl<C: ClaimMachine> Client<C> {
             Some(lease) if self.reenter(lease, cx) => self.share(id, lease, cx),
             _ => {
                 self.owners.entry(owner_key).or_default().latest = Some(id);
-                self.enqueue(id, cx);
+                if !self.resume(id, cx) {
+                    self.enqueue(id, cx);
+                }
             }
         }
     }
@@ -168,8 +171,14 @@ impl<C: ClaimMachine> Client<C> {
         self.set_round(id, round);
     }
 
+    /// Whether other requests of its owner wait for the result of a request.
+    pub(super) fn owner_waits_for(&self, id: ClaimId) -> bool {
+        let requests = self.owner_key(id).and_then(|owner_key| self.owners.get(&owner_key));
+        requests.is_some_and(|it| it.latest == Some(id) && !it.waiting.is_empty())
+    }
+
     /// Returns the unused handle of a request. No work has begun under it.
-    fn return_handle(
+    pub(super) fn return_handle(
         &mut self,
         id: ClaimId,
         lease: ClaimId,
@@ -255,6 +264,7 @@ impl<C: ClaimMachine> Client<C> {
         if let Some(entry) = self.claims.get_mut(&id) {
             entry.state = state;
             self.changed(id, cx);
+            self.set_timers(id, cx);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use super::timers::leeway;
+use super::unpolled::leeway;
 use super::{ClaimId, ClaimMachine, Client, ClientEffect, Context, ReplyTo, State};
 use crate::claim::{Claim, Input};
 use crate::effect::{Effect, Key, QueueEvent, RoundId};
@@ -18,7 +18,7 @@ impl<C: ClaimMachine> Client<C> {
     /// Passes a claim one input.
     pub(super) fn drive(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
-        let State::Claim(claim) = &mut entry.state else { return };
+        let Some(claim) = entry.machine() else { return };
         let mut effects = core::mem::take(&mut self.effects);
         claim.handle(cx.clocks, input, cx.rng, &mut effects);
         let key = entry.key.clone();
@@ -159,7 +159,7 @@ impl<C: ClaimMachine> Client<C> {
             if matches!(input, Input::QueueEvent { event: QueueEvent::Free(_), .. })
                 && self.is_unresponsive(id, cx)
             {
-                self.pass_over(id, cx);
+                self.set_aside(id, cx);
             } else {
                 self.drive(id, input, cx);
             }
@@ -192,5 +192,6 @@ impl<C: ClaimMachine> Client<C> {
         } else if !waits && !holds {
             self.vacate(id, cx);
         }
+        debug_assert!(self.ends_by_itself(id), "the client never acts on {id:?}");
     }
 }

@@ -1,10 +1,11 @@
 //! Timers of held leases: when each ends, and when its watchdog renews it.
 //!
 //! The client wakes a lease when something ends that must not end late: its deadline, whether or
-//! not a master replied (R7), or a round of extending. The client renews leases with a watchdog in
-//! batches, so that their commands leave in one write per master. Many may be due at once, as after
-//! a suspend. Even then, the client sends no more than masters can answer soon, so that other
-//! commands do not queue up behind the renewals.
+//! not a master replied (R7), or a round of extending. The same timers
+//! [set aside](super::unpolled) requests whose callers do not look at them. The client renews leases
+//! with a watchdog in batches, so that their commands leave in one write per master. Many may be due
+//! at once, as after a suspend. Even then, the client sends no more than masters can answer soon, so
+//! that other commands do not queue up behind the renewals.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -13,6 +14,7 @@ use core::time::Duration;
 use super::pacing::renewal_moment;
 use super::{ClaimId, ClaimMachine, Client, Context, Entry, ReplyTo, State};
 use crate::claim::{Claim, Input};
+use crate::hold::Hold;
 use crate::link::{Link, LinkState};
 use crate::quorum::quorum;
 use crate::time::Time;
@@ -29,10 +31,6 @@ const LEAST: usize = 16;
 
 /// The pause before the next renewals while masters have too many commands to answer.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// The shortest delay after which a caller that does not look at its request counts as
-/// unresponsive.
-const LEEWAY: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Timer {
@@ -66,8 +64,8 @@ impl Timers {
         }
     }
 
-    /// Sets the timers of a claim. They are for a held lease, for a lease that is not collected,
-    /// and for a waiting request whose caller may be unresponsive.
+    /// Sets the timers of a request: for a held lease, for a lease that is not collected, and for a
+    /// request whose caller may be unresponsive.
     pub(super) fn set<C: ClaimMachine>(
         &mut self,
         id: ClaimId,
@@ -75,30 +73,24 @@ impl Timers {
         node_timeout: Duration,
         cx: &Context<'_, C>,
     ) {
-        let State::Claim(claim) = &entry.state else { return };
-        let mut wanted = Timer::default();
-        match claim.claim() {
-            Claim::Holding(hold) if hold.lost().is_none() => {
-                let end = claim.by_now(cx.clocks, hold.next_end());
-                // A timer that fires early only looks again, so a renewal does not move it.
-                let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
-                wanted.end = Some(set.map_or(end, |set| set.min(end)));
-                wanted.renewal = hold.renewal().map(|renewal| {
-                    let number = *entry.number.get_or_insert_with(|| {
-                        self.watched += 1;
-                        self.watched - 1
-                    });
-                    claim.by_now(cx.clocks, renewal_moment(renewal, number))
+        let mut wanted = Timer { end: entry.ends_at(node_timeout, cx.clocks), renewal: None };
+        if let State::Claim(claim) = &entry.state {
+            // A timer that fires early only looks again, so it does not move.
+            let mut keep = match claim.claim() {
+                Claim::Holding(_) => core::mem::replace(&mut entry.holds, true),
+                Claim::Acquiring(acquire) => !acquire.is_waiting(),
+                _ => false,
+            };
+            keep &= entry.timer.end < wanted.end;
+            wanted.end = if keep { entry.timer.end.or(wanted.end) } else { wanted.end };
+            let hold = claim.claim().hold().filter(|hold| hold.lost().is_none());
+            wanted.renewal = hold.and_then(Hold::renewal).map(|renewal| {
+                let number = *entry.number.get_or_insert_with(|| {
+                    self.watched += 1;
+                    self.watched - 1
                 });
-            }
-            Claim::Acquiring(acquire) if acquire.is_won() => {
-                wanted.end = Some(claim.next_wake(cx.clocks));
-            }
-            Claim::Acquiring(acquire) if acquire.is_waiting() && entry.queued => {
-                let looks = claim.next_wake(cx.clocks).max(cx.now());
-                wanted.end = Some(looks.plus(leeway(node_timeout)));
-            }
-            _ => {}
+                claim.by_now(cx.clocks, renewal_moment(renewal, number))
+            });
         }
         let set = core::mem::replace(&mut entry.timer, wanted);
         self.replace(id, set, wanted);
@@ -123,14 +115,9 @@ fn room(mut unanswered: Vec<usize>, quorum: usize) -> usize {
     UNANSWERED.saturating_sub(slowest).max(LEAST)
 }
 
-/// How late a caller may look at its request and still count as responsive.
-pub(super) fn leeway(node_timeout: Duration) -> Duration {
-    node_timeout.saturating_mul(4).max(LEEWAY)
-}
-
 impl<C: ClaimMachine> Client<C> {
-    /// Wakes the leases that are due, at most one batch. Requests that wait go on when their
-    /// callers [look](Client::look) at them.
+    /// Wakes the leases that are due, at most one batch, and sets requests aside whose callers do
+    /// not look at them. Requests that wait go on when their callers [look](Client::look) at them.
     pub fn wake_leases(&mut self, cx: &mut Context<'_, C>) {
         let now = cx.now();
         let mut handled = 0;
@@ -166,28 +153,5 @@ impl<C: ClaimMachine> Client<C> {
         let first = |timers: &BTreeSet<(Time, ClaimId)>| timers.first().map(|(time, _)| *time);
         let renewal = first(renewals).map(|time| paused.map_or(time, |it| it.max(time)));
         first(ends).into_iter().chain(renewal).min().unwrap_or(Time::NEVER)
-    }
-
-    fn end_is_due(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let (now, leeway) = (cx.now(), leeway(self.config.node_timeout));
-        let Some(entry) = self.claims.get_mut(&id) else { return };
-        entry.timer.end = None;
-        let State::Claim(claim) = &entry.state else { return };
-        match claim.claim() {
-            Claim::Acquiring(acquire) if !acquire.is_won() => {
-                let late = now >= claim.next_wake(cx.clocks).plus(leeway);
-                if late && entry.queued && self.queues.has_others(&entry.key, id) {
-                    self.pass_over(id, cx);
-                } else {
-                    self.timers.set(id, entry, self.config.node_timeout, cx);
-                }
-            }
-            Claim::Acquiring(_) => {
-                self.drive(id, Input::Wake, cx);
-                // The won lease is given up. Its caller goes on without a turn.
-                self.vacate(id, cx);
-            }
-            _ => self.drive(id, Input::Wake, cx),
-        }
     }
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use super::{ClaimId, ClaimMachine, Client, Context, State};
 use crate::acquire::{Failure, Turn, WaitPolicy};
-use crate::claim::{Claim, Input};
+use crate::claim::Claim;
 use crate::effect::Key;
 use crate::queue::{Queue, RecentReleases};
 use crate::quorum::NodeId;
@@ -60,6 +60,11 @@ impl WaitQueues {
         if self.queues.get(key).is_some_and(empty) {
             self.queues.remove(key);
         }
+    }
+
+    /// The request ahead in each queue.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = ClaimId> {
+        self.queues.values().filter_map(|it| it.queue.ahead().copied())
     }
 
     /// Whether others wait behind this request, which is first.
@@ -206,12 +211,5 @@ impl<C: ClaimMachine> Client<C> {
             let next = self.queues.leave(&key, id);
             self.start_next(next, cx);
         }
-    }
-
-    /// The caller of a waiting request does not look at it: other requests, of this process and of
-    /// others, go first. The request goes on without a turn when its caller looks again.
-    pub(super) fn pass_over(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        self.drive(id, Input::Yield, cx);
-        self.vacate(id, cx);
     }
 }

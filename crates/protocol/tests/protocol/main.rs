@@ -29,13 +29,15 @@ mod link {
     mod replacement;
 }
 
-/// Properties for every input: time arithmetic, claims under any inputs, and one link with a master
-/// that behaves arbitrarily until it is healed.
+/// Properties for every input: time arithmetic, claims under any inputs, one link with a master
+/// that behaves arbitrarily until it is healed, and clients whose callers stop looking at their
+/// requests.
 mod properties {
     mod claim;
     mod gap;
     mod link;
     mod time;
+    mod unpolled;
     mod wire;
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
     AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Hold,
-    Input, Key, Link, NodeId, Reply, Time,
+    Input, Key, NodeId, Reply, Time,
 };
 use redquorum_redis_model::{Connection, Event as ServerEvent, Request, ServerReply};
 
@@ -170,6 +170,18 @@ impl World {
         self.requests[client].retain(|of| *of != id);
     }
 
+    /// The caller of a request does not look at it any more.
+    pub(crate) fn neglect(&mut self, client: usize, id: ClaimId) {
+        self.requests[client].retain(|of| *of != id);
+    }
+
+    /// The caller looks at its request, from now on whenever it is due.
+    pub(crate) fn attend(&mut self, client: usize, id: ClaimId) {
+        self.neglect(client, id);
+        self.requests[client].push(id);
+        self.act(client, |client, cx| _ = client.look(id, cx));
+    }
+
     pub(crate) fn believes(&self, client: usize, id: ClaimId) -> bool {
         let held = |hold: &Hold| hold.lost().is_none() && self.now < hold.deadline();
         self.clients[client].hold(id).is_some_and(held)
@@ -269,9 +281,8 @@ impl World {
 
     fn next_wake(&self) -> Time {
         let of = |(client, requests): (&Client, &Vec<ClaimId>)| {
-            let links = client.links().iter().map(Link::next_wake);
             let looks = requests.iter().map(|id| client.look_again_at(*id, self.now));
-            links.chain(looks).min().unwrap_or(Time::NEVER).min(client.leases_wake_at())
+            looks.min().unwrap_or(Time::NEVER).min(client.acts_at())
         };
         self.clients.iter().zip(&self.requests).map(of).min().unwrap_or(Time::NEVER)
     }

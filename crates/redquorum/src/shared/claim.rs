@@ -1,13 +1,13 @@
 //! ClaimCell: a caller's handle of one claim of the client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key, Loss,
-    Progress, Refusal, RequestState, Time, Votes,
+    AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key,
+    LockConfig, Loss, Progress, Refusal, RequestState, Time, Votes,
 };
 use tokio::sync::Notify;
 
@@ -30,8 +30,9 @@ pub(crate) struct ClaimCell {
     pub(crate) grant: OnceLock<Report>,
     pub(crate) granted: OnceLock<Granted>,
     pub(crate) span: OnceLock<Span>,
-    /// One caller extends at a time, through any handle.
-    pub(crate) extending: tokio::sync::Mutex<()>,
+    /// The latest round of extending that a caller asked for. One caller extends at a time, through
+    /// any handle.
+    extending: Mutex<(u32, Weak<EndedRound>)>,
     /// The latest extension failed, and the lease is not lost.
     pub(super) endangered: AtomicBool,
     /// Why the lease was lost, for signals that outlive it. Made by the first signal.
@@ -45,6 +46,9 @@ pub(crate) struct Granted {
     pub(crate) at: Time,
     pub(crate) fencing_token: Option<u64>,
 }
+
+/// How a round of extending ended, kept for a caller that looks later.
+pub(crate) type EndedRound = OnceLock<(Extension, Votes)>;
 
 pub(crate) enum Found {
     Granted,
@@ -111,7 +115,7 @@ impl ClaimCell {
             grant: OnceLock::new(),
             granted: OnceLock::new(),
             span: OnceLock::new(),
-            extending: tokio::sync::Mutex::new(()),
+            extending: Mutex::default(),
             endangered: AtomicBool::new(false),
             loss: OnceLock::new(),
             over: AtomicBool::new(false),
@@ -259,6 +263,38 @@ impl ClaimCell {
 
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Claim) -> R) -> R {
         self.lock_state.shared.view(|client| look(self.of(client)))
+    }
+
+    /// Starts a round of extending, by `config` or as the latest extension, unless the round of
+    /// another caller is under way. The client ends that one, whether or not its caller looks at
+    /// it: a future that is not polled keeps no other caller waiting. Returns the number of the new
+    /// round, and where its result is kept once a later one has begun.
+    pub(crate) fn start_extending(
+        &self,
+        config: Option<LockConfig>,
+    ) -> Option<(u32, Arc<EndedRound>)> {
+        self.lock_state.shared.act(|client, cx| {
+            let mut latest = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
+            let hold = self.of(client).hold();
+            let caller = latest.1.upgrade();
+            let is_abandoned = |hold: &Hold| hold.extension().0 == latest.0 && caller.is_none();
+            if hold.is_some_and(|hold| hold.is_extended_by_a_caller() && !is_abandoned(hold)) {
+                return None;
+            }
+            if let (Some(caller), Some((result, votes))) =
+                (caller, hold.and_then(|hold| hold.ended(latest.0)))
+            {
+                let _ = caller.set((result, votes.clone()));
+            }
+            let config = config.or_else(|| hold.map(Hold::config));
+            if let Some(config) = config {
+                client.handle(self.id, Input::extend(config), cx);
+            }
+            let number = self.of(client).hold().map_or(0, |hold| hold.extension().0);
+            let ended = Arc::new(EndedRound::new());
+            *latest = (number, Arc::downgrade(&ended));
+            Some((number, ended))
+        })
     }
 
     /// Waits until `look` returns a value, and wakes the claim when it is due.

@@ -11,5 +11,6 @@ mod shutdown;
 mod signal;
 mod support;
 mod threads;
+mod unpolled;
 mod vanished;
 mod wait;

@@ -76,6 +76,8 @@ impl ClaimMachine for MutantClaim {
     type Clocks = Clocks;
     type Seed = Seed;
 
+    const ENDS: bool = false;
+
     fn now(clocks: Clocks) -> Time {
         clocks.monotonic
     }

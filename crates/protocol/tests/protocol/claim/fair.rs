@@ -331,11 +331,23 @@ fn a_waiter_that_yields_or_does_not_collect_goes_to_the_end() {
     won.reply_all(Attempt(1), ALL, Created);
     won.effects.clear();
     won.wake();
+    // The first attempt, before it has a position, and one at the head of the queues.
+    let mut first = Play::queued(attempting());
+    first.handle(Input::Yield);
+    let mut voting = Play::acquire(5, policy());
+    voting.reply_all(Enqueue(1), ALL, free(1, 0));
+    voting.effects.clear();
+    voting.handle(Input::Yield);
     let by_itself = (vec![], out().to_vec());
+    let in_no_queue = (vec![None; 5], vec![]);
     let with_clean_up = (vec![Some(WAITER); 5], vec![]);
-    for (mut play, left) in
-        [(waiting, by_itself.clone()), (standing, by_itself), (won, with_clean_up)]
-    {
+    for (mut play, left) in [
+        (waiting, by_itself.clone()),
+        (standing, by_itself),
+        (won, with_clean_up.clone()),
+        (first, in_no_queue),
+        (voting, with_clean_up),
+    ] {
         assert_eq!((play.left_with(), play.leaves()), left);
         play.effects.clear();
         play.wake_at(play.claim.next_wake().max(play.now));

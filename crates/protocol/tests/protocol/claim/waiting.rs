@@ -384,10 +384,49 @@ fn a_waiter_that_yields_leaves_wakes_the_next_and_goes_on_with_the_next_wake() {
     assert_eq!(play.asks(), [0]);
     play.refused();
     assert_eq!(play.enqueues(), ALL);
-    let mut voting = Play::first();
-    let before = voting.claim.clone();
-    voting.handle(Input::Yield);
-    assert_eq!(voting.claim, before, "an attempt is not interrupted");
+    let mut won = Play::first();
+    won.reply_all(Attempt(1), 0..3, Created);
+    let before = won.claim.clone();
+    won.handle(Input::Yield);
+    assert_eq!(won.claim, before, "a lease that was won has an end of its own");
+}
+
+#[test]
+fn an_attempt_that_yields_is_undone_like_a_cancelled_one_and_tried_again_with_the_next_wake() {
+    // An even split, in which one master is silent, and an attempt that asked one master alone.
+    let mut split = Play::first();
+    split.reply_all(Attempt(1), 0..2, Created);
+    split.reply_all(Attempt(1), 2..4, TAKEN);
+    let mut once = Play::acquire(5, ONCE);
+    once.reply_all(Attempt(1), 0..2, Created);
+    let mut alone = Play::asking_first();
+    for (play, asked, number) in [(&mut split, 5, 1), (&mut once, 5, 1), (&mut alone, 1, 2)] {
+        play.effects.clear();
+        let mut dropped = play.fork();
+        dropped.handle(Input::Abandon);
+        play.handle(Input::Yield);
+        let undone = |play: &Play| (play.cleans_up(), play.left_with(), play.leaves());
+        assert_eq!(undone(play), undone(&dropped));
+        assert_eq!(play.cleans_up().len(), asked);
+        assert_eq!(play.acquiring().waiter(), None, "it is in no queue");
+        play.effects.clear();
+        // Late grants of the attempt that was undone win nothing, now or later.
+        play.reply_all(Attempt(number), 0..5, Created);
+        play.reply_all(Cleanup(number), 0..5, Deleted);
+        assert_eq!((play.asks(), play.verdict()), (vec![], None));
+        assert!(play.claim.next_wake() <= play.now);
+        play.handle(Input::Wake);
+        assert_eq!(play.attempt(), number + 1);
+        assert!(!play.asks().is_empty());
+        play.reply_all(Attempt(number), 0..5, Created);
+        assert_eq!(play.verdict(), None);
+    }
+    // A refused request that only waits to learn which client holds the resource is over.
+    let mut explaining = Play::acquire(5, WaitPolicy { explain: true, ..ONCE });
+    explaining.refused();
+    assert_eq!(explaining.verdict(), None);
+    explaining.handle(Input::Yield);
+    assert_eq!(explaining.acquiring().failure(), Some(Failure::Taken));
 }
 
 #[test]
