@@ -352,7 +352,11 @@ impl<C: ClaimMachine> Client<C> {
     ///
     /// # Errors
     /// The master that is the same server: one server must not vote twice. The driver closes the
-    /// connection, and reports it by [`closed`](Client::closed).
+    /// connection, and reports it by [`closed`](Client::closed). Either address may be the wrong
+    /// one, so the other master is dialled again, too.
+    ///
+    /// `Ok` does not mean that the link has taken the connection: its
+    /// [number](crate::Link::epoch) shows that.
     pub fn connected(
         &mut self,
         node: NodeId,
@@ -367,6 +371,7 @@ impl<C: ClaimMachine> Client<C> {
                 at != node.index() && server.as_ref() == Some(run_id)
             };
             if let Some(other) = self.servers.iter().enumerate().position(same) {
+                self.connection(NodeId::new(other), LinkInput::Doubt, cx);
                 return Err(NodeId::new(other));
             }
             self.servers[node.index()] = Some(run_id.clone());

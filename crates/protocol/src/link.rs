@@ -20,6 +20,10 @@
 //!   a second connection *beside* the first. If the old connection replies first, the master had
 //!   only slept: the link keeps the connection, and the clean-ups that are queued there complete in
 //!   order. If the new connection finishes its handshake first, the link resets the old one.
+//! * **Useless connections.** A server that answers and refuses every vote (`link/refusals.rs`), or
+//!   that another link found at its own address, may not be the master that the name leads to. The
+//!   link dials beside the open connection, too. It takes the new connection if that leads to
+//!   another server.
 //! * **No zombies.** A `SET` can sit in the socket buffer of a connection that is gone, and the
 //!   master can execute it when it wakes up. So a new connection first kills the old ones by their
 //!   client id, and *then* sends the pending clean-ups. After the kill the master executes nothing
@@ -50,6 +54,7 @@ mod dialer;
 mod ledger;
 mod offsets;
 mod queue_ledger;
+mod refusals;
 mod restart_guard;
 mod subscription;
 mod types;
@@ -58,6 +63,7 @@ use connection::{Connection, Denial, Purpose};
 use dialer::Dialer;
 use ledger::Ledger;
 use queue_ledger::QueueLedger;
+use refusals::Refusals;
 use restart_guard::RestartGuard;
 use subscription::Subscription;
 use types::Context;
@@ -189,9 +195,20 @@ impl<T> Link<T> {
             LinkInput::Closed { epoch, why, random } => self.closed(epoch, why, random, cx),
             LinkInput::Replied { epoch, reply } => self.replied(epoch, reply, cx),
             LinkInput::Wake => self.wake(cx),
+            LinkInput::Doubt => {
+                if let Some(open) = &mut self.open {
+                    open.doubted = true;
+                    self.try_beside(cx);
+                }
+            }
             LinkInput::ShutDown => self.shut_down = true,
             LinkInput::Abandon => (self.shut_down, self.abandoned) = (true, true),
         }
+        debug_assert!(
+            !self.dialer.is_idle() || !matches!(self.state(), LinkState::Refusing(_)),
+            "a connection that is of no use must not stay for ever"
+        );
+        debug_assert!(!self.dialer.is_idle() || self.open.is_some());
     }
 
     fn send(&mut self, key: Key, request: VoteRequest, tag: T, cx: &mut Context<'_, T>) {
@@ -252,7 +269,7 @@ impl<T> Link<T> {
     /// shutdown and under overload. A stalled master is asked only if it may have the position.
     fn leave_queue(&mut self, key: Key, waiter_id: WaiterId, wake: bool, cx: &mut Context<'_, T>) {
         let is_entered = self.queue_ledger.leave(waiter_id);
-        if self.state() == LinkState::Up || is_entered && self.open.is_some() {
+        if self.is_answering() || is_entered && self.open.is_some() {
             let waiter = self.queue_ledger.start(&key, self.inbox.waiter(waiter_id));
             self.write(Command::Dequeue { key, waiter, wake }, None, cx);
         }
@@ -270,7 +287,7 @@ impl<T> Link<T> {
     /// Sends a look at the master, if one is due.
     fn watch(&mut self, cx: &mut Context<'_, T>) {
         if !self.shut_down
-            && self.state() == LinkState::Up
+            && self.is_answering()
             && let Some(look) = self.restart_guard.as_mut().and_then(|guard| guard.look(cx.now))
         {
             self.write(look, None, cx);
@@ -334,9 +351,24 @@ impl<T> Link<T> {
         if !self.awaits(epoch) {
             return cx.out.push(LinkEffect::Close(epoch));
         }
+        if let Some(open) = self.open.as_mut().filter(|open| open.is_preferred_to(&greeting)) {
+            cx.out.push(LinkEffect::Close(epoch));
+            open.doubted = false;
+            if open.refusals.useless().is_none() {
+                self.dialer.end();
+            } else {
+                self.dialer.failed(&self.bounds, cx.now, 0);
+                // The server may take writes again, and no caller may ask for some time.
+                self.write(Command::Probe, None, cx);
+            }
+            return;
+        }
+        let mut replaces_useless = false;
         if let Some(old) = self.open.take() {
-            // The new connection finished its handshake first, so the old one is dead.
+            // The new connection finished its handshake first, so the old one is dead, or the new
+            // one leads to another server.
             cx.out.push(LinkEffect::Close(old.epoch));
+            replaces_useless = old.refusals.useless().is_some();
             self.bury(old, true, cx);
         }
         self.dialer.end();
@@ -346,8 +378,7 @@ impl<T> Link<T> {
         // Every server process numbers its clients anew. After a restart the old connections are
         // gone with the old process, and their ids may belong to other clients.
         self.to_kill.retain(|(of, _)| Some(of) == greeting.run_id.as_ref());
-        let identity = greeting.run_id.zip(greeting.client_id);
-        self.open = Some(Connection::new(epoch, identity, cx.now));
+        self.open = Some(Connection::new(epoch, greeting, cx.now));
         self.inbox.connected(cx.now, cx.out);
         for (_, client_id) in self.to_kill.clone() {
             self.write(Command::Kill { client_id }, None, cx);
@@ -358,6 +389,13 @@ impl<T> Link<T> {
         let clean_ups = self.ledger.connected(cx.now);
         debug_assert!(self.ledger.is_consistent());
         self.write_all(clean_ups, cx);
+        if let Some(open) = self.open.as_mut().filter(|_| replaces_useless) {
+            // Find out now whether this server takes votes. If not, the next attempt is not made
+            // at once.
+            open.refusals = Refusals::one_before_useless();
+            self.dialer.failures = self.dialer.failures.saturating_add(1);
+            self.write(Command::Probe, None, cx);
+        }
         self.watch(cx);
         self.subscribe(cx);
     }
@@ -435,10 +473,18 @@ impl<T> Link<T> {
             }
             reply => (reply, None),
         };
+        if matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(..)) {
+            let was_useless = open.refusals.useless().is_some();
+            open.refusals.heard(sent.expect, &reply);
+            if was_useless && open.refusals.useless().is_none() {
+                cx.out.extend(self.dialer.end().map(LinkEffect::Close));
+            }
+        }
+        let is_useless = open.refusals.useless().is_some();
         let is_known = !matches!(reply, Reply::Unknown(_));
         // Only a reply to a request or a clean-up ends the flapping. A master that hangs up at
         // every clean-up has replied to the kill of its last connection each time.
-        if is_known && sent.purpose.is_of_a_claim() {
+        if is_known && !is_useless && sent.purpose.is_of_a_claim() {
             self.dialer.failures = 0;
         }
         if is_known && sent.runs_script {
@@ -449,7 +495,9 @@ impl<T> Link<T> {
             // master is slow, a second one would make it slower.
             open.stalled = false;
             self.slow = (self.slow + 1).min(MAX_SLOW);
-            cx.out.extend(self.dialer.end().map(LinkEffect::Close));
+            if !is_useless {
+                cx.out.extend(self.dialer.end().map(LinkEffect::Close));
+            }
         }
         let garbage = reply == Reply::Unknown(Cause::Garbage);
         let mut broken = garbage.then_some("a reply that is not Redis's");
@@ -536,8 +584,16 @@ impl<T> Link<T> {
         }
         if let Some(why) = broken {
             self.give_up(why, cx);
+        } else if is_useless {
+            self.try_beside(cx);
         }
         self.subscribe(cx);
+    }
+
+    /// Dials beside the open connection, unless an attempt is under way or planned.
+    fn try_beside(&mut self, cx: &mut Context<'_, T>) {
+        let dial = self.dialer.try_beside(&self.bounds, cx.now);
+        cx.out.extend(dial.map(LinkEffect::Dial));
     }
 
     fn wake(&mut self, cx: &mut Context<'_, T>) {
@@ -596,9 +652,17 @@ impl<T> Link<T> {
     pub fn state(&self) -> LinkState {
         match &self.open {
             Some(open) if open.stalled => LinkState::Stalled,
-            Some(_) => LinkState::Up,
+            Some(open) => match open.refusals.useless() {
+                Some(why) => LinkState::Refusing(why.clone()),
+                None => LinkState::Up,
+            },
             None => LinkState::Down(self.down.clone()),
         }
+    }
+
+    /// Whether the master replies to commands, whatever the replies.
+    pub fn is_answering(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| !open.stalled)
     }
 
     /// Why this master's grants do not count although it is connected; `None` if they count.

@@ -195,9 +195,14 @@ impl Shared {
         });
         match greeted {
             Ok((connection, hello)) => {
-                turn.state.masters[node.index()].connected.add();
                 turn.close(node, &mut io);
-                io.open(epoch, connection, hello);
+                if turn.state.client.link(node).epoch() == Some(epoch) {
+                    turn.state.masters[node.index()].connected.add();
+                    io.open(epoch, connection, hello);
+                } else {
+                    // The link keeps the connection that it has.
+                    turn.discard(connection, false);
+                }
             }
             Err(why) => {
                 turn.input(|client, cx| client.closed(node, epoch, why.into(), number(), cx));

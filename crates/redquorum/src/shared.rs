@@ -578,6 +578,7 @@ impl Turn<'_> {
         let down = match link.state() {
             LinkState::Up => None,
             LinkState::Stalled => Some("it leaves commands unanswered".into()),
+            LinkState::Refusing(why) => Some(format!("it refuses all votes: {why}").into()),
             // Its state is not known yet.
             LinkState::Down(_) if link.is_first_dial() => return,
             LinkState::Down(why) => Some(why),

@@ -12,10 +12,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::pacing::renewal_moment;
-use super::{ClaimId, ClaimMachine, Client, Context, Entry, ReplyTo, State};
+use super::{ClaimId, ClaimMachine, Client, Context, Entry, State};
 use crate::claim::{Claim, Input};
 use crate::hold::Hold;
-use crate::link::{Link, LinkState};
+use crate::link::Link;
 use crate::quorum::quorum;
 use crate::time::Time;
 
@@ -128,8 +128,8 @@ impl<C: ClaimMachine> Client<C> {
             self.end_is_due(id, cx);
             self.deliver(cx);
         }
-        let replies = |link: &Link<ReplyTo>| link.state() == LinkState::Up;
-        let unanswered = self.links.iter().filter(|it| replies(it)).map(Link::unanswered);
+        let answering = self.links.iter().filter(|link| link.is_answering());
+        let unanswered = answering.map(Link::unanswered);
         let mut room = room(unanswered.collect(), quorum(self.links.len()));
         while handled < BATCH
             && room > 0

@@ -5,24 +5,31 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::refusals::Refusals;
 use super::types::{Context, LinkEffect};
 use crate::effect::WakeUp;
 use crate::guard::RunId;
 use crate::time::Time;
 use crate::token::Token;
 use crate::waiter::WaiterId;
-use crate::wire::{Command, Expect, KeyEffect};
+use crate::wire::{Command, Expect, Greeting, KeyEffect};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Connection<T> {
     pub(super) epoch: u64,
     /// The master's process, and the client id there.
     pub(super) identity: Option<(RunId, u64)>,
+    /// The master's process.
+    pub(super) run_id: Option<RunId>,
     pub(super) unanswered: VecDeque<Sent<T>>,
     pub(super) bytes: usize,
     /// When the handshake finished, or when the master last sent a reply or a wake-up.
     pub(super) last_reply: Time,
     pub(super) stalled: bool,
+    pub(super) refusals: Refusals,
+    /// Another link has found the same server at its own address, so one of the two addresses leads
+    /// to a wrong server.
+    pub(super) doubted: bool,
     /// The master has flushed its scripts, and the link is loading them again.
     loading: bool,
     /// The link has loaded the scripts again, and none has run since.
@@ -93,14 +100,17 @@ impl Purpose {
 }
 
 impl<T> Connection<T> {
-    pub(super) const fn new(epoch: u64, identity: Option<(RunId, u64)>, now: Time) -> Self {
+    pub(super) fn new(epoch: u64, greeting: Greeting, now: Time) -> Self {
         Self {
             epoch,
-            identity,
+            identity: greeting.run_id.clone().zip(greeting.client_id),
+            run_id: greeting.run_id,
             unanswered: VecDeque::new(),
             bytes: 0,
             last_reply: now,
             stalled: false,
+            refusals: Refusals::default(),
+            doubted: false,
             loading: false,
             reloaded: false,
             denial: None,
@@ -164,6 +174,20 @@ impl<T> Connection<T> {
     pub(super) fn stalls(&self, stall: Duration) -> Option<Time> {
         let oldest = self.unanswered.front().filter(|_| !self.stalled)?;
         Some(oldest.at.max(self.last_reply).plus(stall))
+    }
+
+    /// Whether a second connection that was greeted like this is of no more use than this one: it
+    /// leads to the same server.
+    pub(super) fn is_preferred_to(&self, greeting: &Greeting) -> bool {
+        let is_same = self.run_id.is_some() && self.run_id == greeting.run_id;
+        if self.stalled || self.refusals.need_login() {
+            false
+        } else if self.refusals.useless().is_some() {
+            is_same
+        } else {
+            // Only a server that is known to be another one proves the doubt right.
+            self.doubted && (is_same || self.run_id.is_none() || greeting.run_id.is_none())
+        }
     }
 
     /// Loads the scripts again, unless that is under way.

@@ -68,6 +68,24 @@ impl Dialer {
         (self.failures == 1).then(|| self.dial())
     }
 
+    /// The open connection works, and may be of no use: an attempt starts beside it, after a pause
+    /// if the attempt before was of no use, either.
+    pub(super) fn try_beside(&mut self, bounds: &Bounds, now: Time) -> Option<u64> {
+        if self.state != State::Idle {
+            return None;
+        }
+        if self.failures == 0 {
+            return Some(self.dial());
+        }
+        // The driver adds jitter to each attempt beside an open connection.
+        self.state = State::At(now.plus(self.pause(bounds, 0)));
+        None
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.state == State::Idle
+    }
+
     /// The link gave the open connection up. The next attempt does not start at once: a peer that
     /// sends garbage is likely to do so again.
     pub(super) fn gave_up(&mut self, bounds: &Bounds, now: Time) {

@@ -87,6 +87,9 @@ pub enum LinkInput<T> {
     Closed { epoch: u64, why: Arc<str>, random: u64 },
     /// The oldest unanswered command of this connection was answered.
     Replied { epoch: u64, reply: Reply },
+    /// The link of another master found the server of this link at its own address: dial again,
+    /// since the address of this master may lead elsewhere by now.
+    Doubt,
     /// The master woke a waiter of this process.
     Woken { epoch: u64, waiter_id: WaiterId },
     /// The time of [`Link::next_wake`](crate::Link::next_wake) has come.
@@ -132,6 +135,10 @@ impl<T> Context<'_, T> {
 pub enum LinkState {
     /// The link is connected, and the master replies.
     Up,
+    /// The link is connected, and the server refuses all votes because of what it is: a replica, or
+    /// a server that asks for a login. The text is its error. The link tries further connections,
+    /// since the master's name may lead to another server by now.
+    Refusing(Arc<str>),
     /// The link is connected, but commands have been unanswered for too long.
     Stalled,
     /// The link is not connected. The text says why, if that is known.

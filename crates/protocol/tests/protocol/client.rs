@@ -273,6 +273,34 @@ fn one_server_under_two_addresses_votes_once() {
 }
 
 #[test]
+fn where_two_addresses_lead_to_one_server_both_are_dialled_again() {
+    let mut test = ClientTest::new();
+    let [first, second] = [0, 1].map(NodeId::new);
+    let one = test.world.masters[0].server.run_id();
+    let other = RunId("elsewhere".into());
+    let connect = |test: &mut ClientTest, node, epoch, server: &RunId| {
+        test.world.now = test.client().link(node).next_wake().min(test.world.now.plus(TTL));
+        test.act(|client, cx| client.wake_link(node, cx));
+        let greeting = Greeting { run_id: Some(server.clone()), ..Greeting::default() };
+        test.act(|client, cx| client.connected(node, epoch, greeting, cx))
+    };
+    let refuse = |test: &mut ClientTest, epoch| {
+        assert_eq!(connect(test, second, epoch, &one), Err(first));
+        test.act(|client, cx| client.closed(second, epoch, "a duplicate".into(), 0, cx));
+    };
+    test.act(|client, cx| client.closed(second, 1, "reset".into(), 0, cx));
+    refuse(&mut test, 2);
+    // The address of the first one leads where it led.
+    assert!(test.client().link(first).awaits(2), "it is in doubt, too");
+    assert_eq!(connect(&mut test, first, 2, &one), Ok(()));
+    assert_eq!(test.client().link(first).epoch(), Some(1), "its connection stays");
+    refuse(&mut test, 3);
+    assert_eq!(connect(&mut test, first, 3, &other), Ok(()));
+    assert_eq!(test.client().link(first).epoch(), Some(3));
+    assert_eq!(connect(&mut test, second, 4, &one), Ok(()), "both are used");
+}
+
+#[test]
 fn a_lease_under_which_no_work_ran_is_handed_on_like_any_other_and_leaves_nothing() {
     let mut test = ClientTest::new();
     let lease = test.granted("r");

@@ -27,6 +27,7 @@ mod link {
     mod ledger;
     mod queue_ledger;
     mod replacement;
+    mod useless;
 }
 
 /// Properties for every input: time arithmetic, claims under any inputs, one link with a master

@@ -5,11 +5,14 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, RwLock};
 
-use redquorum::connect::{Credentials, Sentinel};
+use redquorum::connect::{Connecting, Connection, Credentials, Node, Sentinel};
+use redquorum::stats::LinkState;
 use redquorum::{Builder, Outcome, Redlock};
 use redquorum_rig::{Masters, find_server};
+use tokio::time::Instant;
 
 use crate::support::*;
 
@@ -17,6 +20,7 @@ tests! {
     real:
         connections_have_a_name_in_the_list_of_clients,
         a_password_that_changes_is_asked_for_at_each_connect,
+        a_planned_failover_behind_a_name_is_followed,
         a_failover_by_sentinels_is_followed,
         a_faulty_sentinel_is_named,
 }
@@ -81,6 +85,48 @@ async fn a_password_that_changes_is_asked_for_at_each_connect() {
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     let shown = format!("{:?}", Credentials::user("locker", "second"));
     assert!(shown.contains("locker") && !shown.contains("second"), "{shown}");
+}
+
+/// A name that leads to one of several ports, as DNS does.
+struct Name(Arc<AtomicU16>);
+
+impl Node for Name {
+    fn name(&self) -> String {
+        "db1".into()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let address = ("127.0.0.1", self.0.load(Ordering::Relaxed));
+            let stream = tokio::net::TcpStream::connect(address).await?;
+            Ok(Box::new(stream) as Box<dyn Connection>)
+        })
+    }
+}
+
+async fn a_planned_failover_behind_a_name_is_followed() {
+    let servers = Masters::builder().count(2).config("repl-diskless-sync-delay", "0");
+    let masters = Real::of(servers);
+    let port = Arc::new(AtomicU16::new(masters.port(1)));
+    let lock = built(Redlock::builder().node_timeout(CALM).master(Name(port.clone()))).await;
+    assert_eq!(lock.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
+    // The old master lives on as a replica, and with it the connection.
+    masters.done(1, &format!("REPLICAOF 127.0.0.1 {}", masters.port(2)));
+    let refuses = |lock: &Redlock| match &lock.stats().masters[0].state {
+        LinkState::Refusing(why) => why.starts_with("READONLY"),
+        _ => false,
+    };
+    let start = Instant::now();
+    while !refuses(&lock) {
+        let refused = lock.acquire("r").wait(100 * MS).await;
+        assert!(refused.is_err() && start.elapsed() < 60 * S, "{refused:?}");
+    }
+    assert_eq!(lock.health().await.usable, 0);
+    port.store(masters.port(2), Ordering::Relaxed);
+    up(&lock, 1).await;
+    let lease = lock.acquire("r").await.unwrap();
+    assert!(masters.value(2, "r").is_some());
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
 }
 
 /// A Sentinel that monitors the first of two masters under the name `jobs`. The second one is its

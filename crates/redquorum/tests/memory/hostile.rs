@@ -12,4 +12,5 @@ mod pushes;
 mod scripted;
 mod secrets;
 mod steps;
+mod useless;
 mod votes;

@@ -45,8 +45,10 @@ enum Act {
     /// A reply that no request expects, on some connection.
     Stray(u64),
     Garbage,
-    /// The master's next commands return errors.
-    Busy(usize),
+    /// The master's next commands return this error.
+    Busy(usize, &'static str),
+    /// Another link found the server of this one.
+    Doubt,
     /// `SCRIPT FLUSH`
     Flush,
     /// Another process in the master's place, with its keys or without.
@@ -85,7 +87,9 @@ fn any_act() -> impl Strategy<Value = Act> {
         8 => (1..5_usize).prop_map(Act::Deliver),
         1 => (0..9_u64).prop_map(Act::Stray),
         1 => Just(Act::Garbage),
-        1 => (1..3_usize).prop_map(Act::Busy),
+        1 => (1..3_usize).prop_map(|count| Act::Busy(count, "BUSY")),
+        1 => (1..9_usize).prop_map(|count| Act::Busy(count, "READONLY")),
+        1 => Just(Act::Doubt),
         1 => Just(Act::Flush),
         1 => any::<bool>().prop_map(Act::Restart),
         2 => prop_oneof![Just(Other::Begins), Just(Other::Ends), Just(Other::Initializes)]
@@ -115,7 +119,8 @@ struct LinkWorld {
     dialled: Option<u64>,
     /// Each token has a key of its own.
     master: Master,
-    busy: usize,
+    /// How many commands get an error, and which.
+    busy: (usize, &'static str),
     /// The time since which the master has forgotten nothing. None after it was initialized, which
     /// declares that it has forgotten nothing.
     remembers: Option<Time>,
@@ -165,7 +170,7 @@ impl LinkWorld {
             sockets: BTreeMap::new(),
             dialled: None,
             master: Master::new(0),
-            busy: 0,
+            busy: (0, ""),
             remembers: Some(Time::ZERO),
             other: None,
             guard,
@@ -389,8 +394,9 @@ impl LinkWorld {
             }
             // How long the link tries a clean-up again that meets an error is checked without a
             // lock delay.
-            Act::Busy(_) | Act::Flush if self.lock_delay => {}
-            Act::Busy(count) => self.busy = count,
+            Act::Busy(..) | Act::Flush if self.lock_delay => {}
+            Act::Busy(count, error) => self.busy = (count, error),
+            Act::Doubt => self.handle(LinkInput::Doubt, None),
             Act::Flush => {
                 let (connection, _) = self.master.greet(self.now);
                 let flush = Request::words(&[b"SCRIPT", b"FLUSH"]);
@@ -458,9 +464,9 @@ impl LinkWorld {
     fn execute(&mut self, epoch: u64) {
         let Some(socket) = self.sockets.get_mut(&epoch) else { return };
         let Some(command) = socket.inbox.pop_front() else { return };
-        let reply = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
-            self.busy -= 1;
-            Reply::Unknown(Cause::Error(Arc::from("BUSY")))
+        let reply = if self.busy.0 > 0 && !matches!(command, Command::Kill { .. }) {
+            self.busy.0 -= 1;
+            Reply::Unknown(Cause::Error(Arc::from(self.busy.1)))
         } else {
             self.master.execute(self.now, socket.connection, &command).0
         };
@@ -532,7 +538,7 @@ impl LinkWorld {
 
     /// From now on the master replies to all requests. Every claim ends.
     fn heal(&mut self) {
-        self.busy = 0;
+        self.busy.0 = 0;
         self.end_all_claims();
         // Every key that was left alone has its time behind it.
         self.act(&Act::Pass(2_000));
@@ -690,6 +696,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
         8 => (epoch(), prop_oneof![
             3 => any_reply(),
             1 => Just(Reply::Unknown(Cause::NoScript)),
+            2 => Just(Reply::Unknown(Cause::Error(Arc::from("READONLY x")))),
             1 => (any_marker(), any_marker()).prop_map(|(boot, probation)| Reply::Marked { boot, probation }),
             2 => (any_reply(), any::<u64>()).prop_map(|(reply, micros)| reply.stamped(micros)),
             1 => Just(Reply::Initialized),
@@ -699,6 +706,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
         ])
             .prop_map(|(epoch, reply)| LinkInput::Replied { epoch, reply }),
         4 => Just(LinkInput::Wake),
+        1 => Just(LinkInput::Doubt),
         1 => Just(LinkInput::ShutDown),
         1 => Just(LinkInput::Abandon),
     ]
