@@ -234,7 +234,7 @@ async fn the_result_of_work_that_blocks_its_thread_past_the_deadline_is_dropped(
         assert_eq!(leases.run(blocks(length)).await.is_ok(), in_time);
         drop(leases);
         settle().await;
-        let run = lock.acquire("r").run(Duration::ZERO, async |_| blocks(length).await);
+        let run = lock.acquire("r").run(TTL, async |_| blocks(length).await);
         match run.await {
             Ok(()) => assert!(in_time),
             Err(RunError::Lost(_)) => assert!(!in_time),
