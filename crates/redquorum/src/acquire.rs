@@ -229,8 +229,8 @@ impl IntoFuture for TryAcquire {
 /// # Cancel safety
 /// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 /// If it is polled once and then not again, its keys are deleted all the same,
-/// [soon](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#one-waiter) after the end
-/// of its round, and it goes on when it is polled again.
+/// [soon](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#one-waiter) after the
+/// end of its round, and it goes on when it is polled again.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring {
     stage: Stage,
@@ -255,8 +255,8 @@ enum Stage {
 /// # Cancel safety
 /// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 /// If it is polled once and then not again, its keys are deleted all the same,
-/// [soon](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#one-waiter) after the end
-/// of its round, and it goes on when it is polled again.
+/// [soon](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#one-waiter) after the
+/// end of its round, and it goes on when it is polled again.
 #[must_use = "futures do nothing unless polled"]
 pub struct TryAcquiring(Acquiring);
 

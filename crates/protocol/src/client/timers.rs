@@ -2,10 +2,11 @@
 //!
 //! The client wakes a lease when something ends that must not end late: its deadline, whether or
 //! not a master replied (R7), or a round of extending. The same timers
-//! [set aside](super::unpolled) requests whose callers do not look at them. The client renews leases
-//! with a watchdog in batches, so that their commands leave in one write per master. Many may be due
-//! at once, as after a suspend. Even then, the client sends no more than masters can answer soon, so
-//! that other commands do not queue up behind the renewals.
+//! [set aside](super::unpolled) requests whose callers do not look at them.
+//!
+//! The client renews leases with a watchdog in batches, so that their commands leave in one write
+//! per master. Many may be due at once, as after a suspend. Even then, the client sends no more
+//! than masters can answer soon, so that other commands do not queue up behind the renewals.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

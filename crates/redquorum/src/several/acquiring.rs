@@ -26,8 +26,8 @@ use crate::trace::Span;
 /// # Cancel safety
 /// Dropping it gives the attempt up. The keys that it may have set, of any resource, are deleted in
 /// the background. If it is polled once and then not again, they are deleted all the same,
-/// [soon](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#one-waiter) after the end
-/// of its round, and it goes on when it is polled again.
+/// [soon](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#one-waiter) after the
+/// end of its round, and it goes on when it is polled again.
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquiringAll {
     stage: Stage,
