@@ -107,7 +107,7 @@ if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "f0b39951dc7da0f24e196342cbb085618f2fbfa1",
+    sha1: "df2005c3efd358a97f4d47b5649c748a594bbe8e",
 };
 
 /// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
@@ -177,7 +177,7 @@ if not value then return {position, before} end
 return {position, before, left, string.sub(value, 1, 64)}
 "
     ),
-    sha1: "35ddbe7366107f8fba4d5a2dacb580d7a9be9cd7",
+    sha1: "f1971411c386c8fb303616b1ba5bb9514eebdeb7",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
