@@ -88,6 +88,20 @@ def on_cancel(cancel):
     _cancels[_current.request] = cancel
 
 
+def wait_ms():
+    """How long the acquire of this thread may wait for its resource; with "wait" in `can`."""
+    return _current.wait_ms
+
+
+def lost(lease):
+    """Reports that a lease ended that was not released; with "lost" in `can`."""
+    for (client, resource), held in list(_leases.items()):
+        if held is lease:
+            with _out:
+                _write({"event": "lost", "client": client, "resource": resource,
+                        "at_ns": now_ns()})
+
+
 def _write(message):
     print(json.dumps({key: value for key, value in message.items() if value is not None}),
           flush=True)
@@ -148,7 +162,7 @@ _OPS = {"acquire": _acquire, "extend": _extend, "release": _release, "step": _st
 
 
 def _handle(library, request):
-    _current.request = request["id"]
+    _current.request, _current.wait_ms = request["id"], request.get("wait_ms", 0)
     try:
         if request["op"] not in _OPS or request.get("again"):
             raise Refused("unsupported")
