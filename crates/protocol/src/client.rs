@@ -438,9 +438,9 @@ impl<C: ClaimMachine> Client<C> {
         cx.out.extend(self.claims.keys().map(|id| ClientEffect::Changed(*id)));
     }
 
-    /// The driver has seen its clock run backwards: every lease is lost, and every attempt under way
-    /// fails. From now on the driver adds what the clock has lost, so that the time of the inputs
-    /// never runs backwards.
+    /// The driver has seen its clock run backwards: every lease is lost, and every attempt under
+    /// way fails. From now on the driver adds what the clock has lost, so that the time of the
+    /// inputs never runs backwards.
     pub fn clock_ran_back(&mut self, cx: &mut Context<'_, C>) {
         // Not those that get their turn by this: they read the clock anew.
         let has_claim = |entry: &Entry<C, C::Seed>| matches!(entry.state, State::Claim(_));

@@ -116,8 +116,8 @@ impl Acquire {
     /// * [`RunError::NotAcquired`]: an error of [`Redlock::acquire`](crate::Redlock::acquire).
     ///   `work` was not called.
     /// * [`RunError::Lost`]: the lease was lost first, or `max_hold` was over
-    ///   ([`Loss::MaxHold`](crate::report::Loss::MaxHold)). `work` was dropped, or its result, if it
-    ///   blocked its thread past that.
+    ///   ([`Loss::MaxHold`](crate::report::Loss::MaxHold)). `work` was dropped, or its result, if
+    ///   it blocked its thread past that.
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of

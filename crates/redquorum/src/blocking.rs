@@ -23,8 +23,8 @@
 //! key to delete is deleted or has expired. If the process ends first, the keys expire by
 //! themselves: call [`Redlock::shutdown`] before.
 //!
-//! A server that forks its workers builds a lock in each of them: the parent's lock, and its thread,
-//! do not work in a child. There no method blocks, and requests return
+//! A server that forks its workers builds a lock in each of them: the parent's lock, and its
+//! thread, do not work in a child. There no method blocks, and requests return
 //! [`Forked`](crate::AcquireError::Forked).
 //!
 //! # Panics

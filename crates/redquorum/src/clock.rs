@@ -8,9 +8,9 @@
 //! macOS has `CLOCK_MONOTONIC`, which counts suspended time and may be slewed. Other systems have
 //! their monotonic clock.
 //!
-//! A clock can run backwards all the same: a process that is restored from a checkpoint goes on with
-//! the clock of another machine. Readings of one lock are compared ([`Watch`]), and a clock that was
-//! seen to run backwards ends all leases.
+//! A clock can run backwards all the same: a process that is restored from a checkpoint goes on
+//! with the clock of another machine. Readings of one lock are compared ([`Watch`]), and a clock
+//! that was seen to run backwards ends all leases.
 //!
 //! Timers are Tokio's. They do not count suspended time and are slewed, so they may fire late. A
 //! task that a timer wakes reads this clock before it acts, and no timer of a lease sleeps longer

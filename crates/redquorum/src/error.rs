@@ -137,8 +137,8 @@ pub enum AcquireError {
     },
     /// The lock was shut down, before or meanwhile. Keys that were set are cleaned up.
     ShutDown,
-    /// This process is a fork of the one that built the lock. Nothing was sent. Build a lock in this
-    /// process.
+    /// This process is a fork of the one that built the lock. Nothing was sent. Build a lock in
+    /// this process.
     Forked,
 }
 

@@ -317,9 +317,9 @@ impl Lease {
     }
 
     /// Runs `work` while the lease lasts. Each poll first reads the clock: at the deadline, or at
-    /// an earlier loss, `work` is not polled again and is dropped. One poll can run past the deadline,
-    /// so code between two awaits can run after the deadline. If `work` finishes in such a poll, its
-    /// result is dropped, too: what it did last, it may have done without a lock.
+    /// an earlier loss, `work` is not polled again and is dropped. One poll can run past the
+    /// deadline, so code between two awaits can run after the deadline. If `work` finishes in such
+    /// a poll, its result is dropped, too: what it did last, it may have done without a lock.
     ///
     /// **Work that was started elsewhere goes on**: tasks that `work` spawned, closures of
     /// `spawn_blocking`, threads, and requests that it sent. Give them a

@@ -51,8 +51,8 @@ impl Redlock {
     /// # Errors
     /// [`Taken`](crate::AcquireError::Taken), [`NoQuorum`](crate::AcquireError::NoQuorum),
     /// [`TooLate`](crate::AcquireError::TooLate), [`Options`](crate::AcquireError::Options),
-    /// [`ShutDown`](crate::AcquireError::ShutDown) or [`Forked`](crate::AcquireError::Forked). With an [`owner`](Acquire::owner) also
-    /// [`NotExtended`](crate::AcquireError::NotExtended).
+    /// [`ShutDown`](crate::AcquireError::ShutDown) or [`Forked`](crate::AcquireError::Forked). With
+    /// an [`owner`](Acquire::owner) also [`NotExtended`](crate::AcquireError::NotExtended).
     ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up. The keys that it may have set are deleted in the

@@ -124,10 +124,10 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 /// It writes nothing if the resource is held, and the waiter has its position and two thirds of its
 /// time.
 ///
-/// `pass` is for several silent waiters. If the first waiter has had half a second of its three, and
-/// the resource is still free, it may be silent. All waiters that have not asked since it was woken
-/// are then dropped together with it, or 1.5 seconds from now if that is later. A waiter that sees
-/// the resource free asks within that time.
+/// `pass` is for several silent waiters. If the first waiter has had half a second of its three,
+/// and the resource is still free, it may be silent. All waiters that have not asked since it was
+/// woken are then dropped together with it, or 1.5 seconds from now if that is later. A waiter that
+/// sees the resource free asks within that time.
 ///
 /// With `-` for `ARGV[2]` the waiter leaves. With `ARGV[3]` as well, the first waiter is woken if
 /// the resource is free.

@@ -348,7 +348,8 @@ impl ClaimCell {
         self.endangered.load(Ordering::Relaxed)
     }
 
-    /// Waits until an extension has failed, and returns the deadline; `None` once the lease is over.
+    /// Waits until an extension has failed, and returns the deadline; `None` once the lease is
+    /// over.
     pub(crate) async fn endangered(&self) -> Option<Time> {
         self.until(|claim| match claim.hold().filter(|hold| hold.lost().is_none()) {
             Some(hold) => self.is_endangered().then(|| Some(hold.deadline())),
