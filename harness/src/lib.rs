@@ -9,29 +9,22 @@
 //!    └─────────────────────────── expectation ─┘
 //! ```
 //!
+//! The pure parts are crates: [`redquorum_scenario`] (scenario files, the client protocol, the
+//! history), [`redquorum_checker`], [`redquorum_simulator`] (the orchestrator, and runs in virtual
+//! time), [`redquorum_search`] and [`redquorum_model_check`]. This crate is the program around them.
+//!
 //! # The modules, in reading order
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`scenario`] | a scenario file, and the errors in it |
-//! | `orchestrator` | conducts a run: gets events, returns orders |
-//! | [`history`] | the record of a run |
-//! | [`checker`] | checks a history, property by property, and returns a verdict |
-//! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default without Redis |
-//! | [`model_check`] | a model check: every state of the shipped machines within bounds |
-//! | [`search`] | looks for runs in which the lock breaks its promise, and makes a scenario of each |
-//! | [`client_protocol`] | the client protocol between the harness and a client process |
-//! | `real` | a run on real parts: masters, proxies, faults |
-//! | `process` | a client process: started, read, paused, killed, never left behind |
-//! | `client` | the built-in client; the example for a driver of another lock |
-//! | `client_check` | shows the author of a driver its errors |
+//! | [`real`] | a run on real parts: masters, proxies, faults |
+//! | [`process`] | a client process: started, read, paused, killed, never left behind |
+//! | [`client`] | the built-in client; the example for a driver of another lock |
+//! | [`library`] | the library itself as a client of the simulator |
+//! | [`client_check`] | shows the author of a driver its errors |
+//! | [`mutants`] | clients with a deliberate bug, on real masters |
 //! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
-//! | `client_machine` | a client process in virtual time: the shipped client and the client protocol |
-//! | [`mutants`] | mutants: clients with a deliberate bug, which scenarios must catch |
-//! | `cli`, `report` | the command line, and its output |
-//!
-//! The modules without a link, except `orchestrator` and `client_machine`, need the feature `real`
-//! (on by default) and a Unix. The others build without Tokio and Redis.
+//! | [`cli`], [`report`] | the command line, and its output |
 //!
 //! # What is deliberately absent
 //!

@@ -3,6 +3,7 @@
 //! Its only input is the [`History`], so a recorded run can be checked again later and elsewhere.
 //! The checker does not depend on how a run was produced.
 
+#![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "fields of leases, requests and spans are what they are called")]
 
 use std::collections::BTreeMap;

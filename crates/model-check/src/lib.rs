@@ -10,6 +10,8 @@
 //! The code is pure: no clock, no randomness, no Tokio, no Redis. The command line measures time
 //! and memory.
 
+#![forbid(unsafe_code)]
+
 use redquorum_scenario::Mutant;
 use redquorum_scenario::units::plural;
 

@@ -16,6 +16,8 @@
 //! JSON Schema. The enums are exhaustive on purpose: the compiler tells whoever adds a value where
 //! it must be handled.
 
+#![forbid(unsafe_code)]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ pub struct Search {
     pub runs: u64,
     /// Whether the clients are mutants, and which one.
     pub mutant: Mutant,
-    /// Plays a run: [`simulator::run`], or with clients of another kind.
+    /// Plays a run: [`redquorum_simulator::run`], or with clients of another kind.
     pub play: Play,
     /// The number of threads.
     pub jobs: usize,

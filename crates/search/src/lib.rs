@@ -13,6 +13,8 @@
 //! verdict comes from the checkers in [`checker`](redquorum_checker). `cli/search.rs` defines the
 //! options and the output.
 
+#![forbid(unsafe_code)]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -16,6 +16,7 @@
 //! - `actors.rs`: pauses and deaths of processes
 //! - `process.rs`: the kinds of client processes; `library.rs`: the library itself
 
+#![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "fields of events, effects and orders are what they are called")]
 
 use std::hash::Hasher;
