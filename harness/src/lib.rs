@@ -11,7 +11,8 @@
 //!
 //! The pure parts are crates: [`redquorum_scenario`] (scenario files, the client protocol, the
 //! history), [`redquorum_checker`], [`redquorum_simulator`] (the orchestrator, and runs in virtual
-//! time), [`redquorum_search`] and [`redquorum_model_check`]. This crate is the program around them.
+//! time), [`redquorum_search`] and [`redquorum_model_check`]. This crate is the program around
+//! them.
 //!
 //! # The modules, in reading order
 //!

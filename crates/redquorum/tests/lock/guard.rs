@@ -177,8 +177,8 @@ async fn locks_with_different_guards_are_refused_with_both<C: Cluster>() {
         built(first).await.initialize_masters().await;
         let other = built(other).await;
         refused_with(&other, &[words]).await;
-        // Initializing the masters anew resolves the conflict, as soon as the lock has seen that the
-        // markers are gone.
+        // Initializing the masters anew resolves the conflict, as soon as the lock has seen that
+        // the markers are gone.
         masters.each(Flush, 1..=3);
         let is_foreign = |cause: &Option<Cause>| match cause {
             Some(Cause::Distrusted { why, .. }) => {

@@ -11,7 +11,7 @@ use redquorum_protocol::{Claim, ClaimMachine, Drift, Hold, NodeId, Time, Token};
 use super::Clocks;
 use redquorum_scenario::client_protocol::Options;
 
-/// See the [module](self).
+/// How a client process behaves: honestly by default, and as a mutant where a method is overridden.
 pub trait Conduct: Copy + Debug {
     /// The machine that the client drives for each request.
     type Claim: ClaimMachine<Clocks: From<Clocks>, Seed: Clone + Debug> + Clone + Debug;
