@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::driver::drive;
 use crate::endpoint::{Credentials, CredentialsOf, Settings};
 use crate::error::BuildError;
+use crate::lookup::Lookups;
 use crate::master::{IntoMaster, Master, Sealed, Target};
 use crate::node::Node;
 use crate::redlock::Redlock;
@@ -157,6 +158,7 @@ setters! {
     ///
     /// If a name has several addresses, they belong to one master. The next address is tried in
     /// parallel after 250 ms, or sooner if the earlier ones fail or the timeout leaves less time.
+    /// The next connect begins behind an address on which the handshake failed.
     connect_timeout: Duration;
 
     /// How long a master keeps the fencing counter of a resource after its last fenced grant or
@@ -545,6 +547,7 @@ impl Builder {
         };
         Ok(Settings {
             limit: self.connect_timeout,
+            lookups: Lookups::default(),
             #[cfg(feature = "tls")]
             tls,
             credentials: self.credentials.clone(),

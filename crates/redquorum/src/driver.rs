@@ -165,7 +165,9 @@ impl Shared {
             {
                 let epoch = *epoch;
                 task.dialling = None;
-                self.dialled(node, epoch, result);
+                if self.dialled(node, epoch, result) {
+                    failed(&*task.node);
+                }
                 again = true;
             }
             if !again && !task.arm(self.clock, cx) {
@@ -175,18 +177,22 @@ impl Shared {
         }
     }
 
-    fn dialled(&self, node: NodeId, epoch: u64, result: Dialled) {
+    /// A dial has ended. Returns whether it led to the server of another master.
+    fn dialled(&self, node: NodeId, epoch: u64, result: Dialled) -> bool {
         let mut io = self.sockets[node.index()].lock();
         let mut turn = self.turn();
         if !turn.state.client.link(node).awaits(epoch) {
             // The link no longer waits for this connection: drop it.
-            return self.tried(node, turn, io);
+            self.tried(node, turn, io);
+            return false;
         }
+        let mut is_duplicate = false;
         let greeted = result.and_then(|(connection, hello, greeting)| {
             match turn.input(|client, cx| client.connected(node, epoch, greeting, cx)) {
                 Ok(()) => Ok((connection, hello)),
                 Err(duplicate) => {
                     turn.discard(connection, false);
+                    is_duplicate = true;
                     Err(format!(
                         "it is the same server as {duplicate}, and one server must not vote twice"
                     ))
@@ -209,6 +215,7 @@ impl Shared {
             }
         }
         self.tried(node, turn, io);
+        is_duplicate
     }
 
     /// Ends a turn in which a connection came up, did not, or went down.
@@ -268,8 +275,8 @@ impl Task {
             let name = self.client_name.clone();
             // This is a second connection beside a stalled one. All clients of the master see it
             // stall at about the same time, and must not connect at the same moment.
-            let pause = client.link(index).epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
-            let dialling: Dialling = Box::pin(dial(node, master, name, pause, limit, guarded));
+            let beside = client.link(index).epoch().map(|_| jitter(limit / 10));
+            let dialling: Dialling = Box::pin(dial(node, master, name, beside, limit, guarded));
             given_up = self.dialling.replace((epoch, dialling)).or(given_up);
         }
         given_up
@@ -302,16 +309,18 @@ fn jitter(most: Duration) -> Duration {
     Duration::from_nanos(number() % u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1))
 }
 
+/// Opens a connection; with `beside` after this pause, beside one that is open and does not work.
 async fn dial(
     node: Arc<dyn Node>,
     master: Arc<str>,
     name: Arc<str>,
-    pause: Duration,
+    beside: Option<Duration>,
     limit: Duration,
     guarded: bool,
 ) -> Dialled {
-    if !pause.is_zero() {
+    if let Some(pause) = beside {
         tokio::time::sleep(pause).await;
+        failed(&*node);
     }
     let greeting = greet(&*node, master, &name, guarded);
     let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greeting));
@@ -320,11 +329,20 @@ async fn dial(
         let polled = shielded(|| greeted.as_mut().poll(cx));
         polled.map_or_else(|why| Poll::Ready(Err(why)), |polled| polled.map(Ok))
     });
-    match polled.await {
+    let dialled = match polled.await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(format!("no connection within the connect timeout ({limit:?})")),
         Err(panic) => Err(panic),
+    };
+    if dialled.is_err() {
+        failed(&*node);
     }
+    dialled
+}
+
+/// Tells a node that its latest connection led to nothing. A panic there changes nothing.
+fn failed(node: &dyn Node) {
+    _ = shielded(|| node.failed());
 }
 
 async fn greet(node: &dyn Node, master: Arc<str>, name: &str, guarded: bool) -> Dialled {

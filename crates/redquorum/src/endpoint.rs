@@ -2,24 +2,29 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use tokio::net::TcpStream;
 
+use crate::lookup::Lookups;
 use crate::node::{Connecting, Connection, Hello, Node};
-use crate::tcp;
+use crate::tcp::{self, LastTried};
 
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     address: Address,
     hello: Hello,
     settings: Settings,
+    last_tried: Arc<LastTried<SocketAddr>>,
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) limit: Duration,
+    pub(crate) lookups: Lookups,
     /// The certificates, where there are some.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
@@ -144,7 +149,7 @@ impl Endpoint {
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
             _ => return Err(BadUrl("this kind of address is not supported here".into())),
         };
-        Ok(Self { address, hello, settings: Settings::default() })
+        Ok(Self { address, hello, settings: Settings::default(), last_tried: Arc::default() })
     }
 
     pub(crate) fn with_settings(mut self, settings: Settings) -> Self {
@@ -155,7 +160,8 @@ impl Endpoint {
     /// Another address, to connect to in the same way.
     pub(crate) fn at(&self, host: String, port: u16) -> Self {
         let address = Address::Tcp(host, port, self.is_tls());
-        Self { address, hello: Hello::default(), settings: self.settings.clone() }
+        let (hello, settings) = (Hello::default(), self.settings.clone());
+        Self { address, hello, settings, last_tried: Arc::default() }
     }
 
     pub(crate) const fn is_tls(&self) -> bool {
@@ -164,20 +170,51 @@ impl Endpoint {
 
     async fn open(&self) -> io::Result<Box<dyn Connection>> {
         match &self.address {
-            Address::Tcp(host, port, _) => {
-                let stream = tcp::connect(host, *port, self.settings.limit).await?;
-                #[cfg(feature = "tls")]
-                if self.is_tls() {
-                    let Some(tls) = &self.settings.tls else {
-                        unreachable!("the builder gives every TLS endpoint its certificates")
-                    };
-                    return Ok(Box::new(tls.connect(host, stream).await?));
-                }
-                Ok(Box::new(stream))
-            }
+            Address::Tcp(host, port, _) => self.open_tcp(host, *port).await,
             #[cfg(unix)]
             Address::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         }
+    }
+
+    /// Connects to the first address of the host that works, TLS included. It keeps no address from
+    /// an earlier connect, since a name may have moved, but begins with the one that worked.
+    async fn open_tcp(&self, host: &str, port: u16) -> io::Result<Box<dyn Connection>> {
+        let Settings { limit, lookups, .. } = &self.settings;
+        let mut addresses = lookups.addresses(host, port).await?;
+        self.last_tried.rotate(&mut addresses);
+        let tries = addresses.into_iter().map(|address| {
+            let (endpoint, host) = (self.clone(), host.to_owned());
+            async move {
+                let stream = tcp::open(address).await?;
+                endpoint.last_tried.tried(address);
+                let secured = endpoint.secured(&host, stream).await;
+                if secured.is_ok() {
+                    endpoint.last_tried.tried(address);
+                }
+                secured
+            }
+        });
+        tcp::first(tries, *limit).await.map_err(|errors: Vec<io::Error>| {
+            let none = || io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+            errors.into_iter().next_back().unwrap_or_else(none)
+        })
+    }
+
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(clippy::unused_async, reason = "only the handshake of TLS waits")
+    )]
+    async fn secured(&self, host: &str, stream: TcpStream) -> io::Result<Box<dyn Connection>> {
+        #[cfg(feature = "tls")]
+        if self.is_tls() {
+            let Some(tls) = &self.settings.tls else {
+                unreachable!("the builder gives every TLS endpoint its certificates")
+            };
+            return Ok(Box::new(tls.connect(host, stream).await?));
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = host;
+        Ok(Box::new(stream))
     }
 }
 
@@ -302,6 +339,10 @@ impl Node for Endpoint {
     fn connect(&self) -> Connecting<'_> {
         Box::pin(self.open())
     }
+
+    fn failed(&self) {
+        self.last_tried.failed();
+    }
 }
 
 #[cfg(test)]
@@ -329,5 +370,50 @@ mod tests {
             assert_eq!(endpoint.hello.database, 2);
             assert_eq!(endpoint.hello.password.as_deref(), Some("pw"));
         }
+    }
+    /// A name with two addresses, and a listener at each that accepts and stays silent.
+    #[cfg(target_os = "linux")]
+    async fn two_silent_peers(scheme: &str) -> (Endpoint, [tokio::net::TcpListener; 2]) {
+        let first = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = first.local_addr().unwrap().port();
+        let second = tokio::net::TcpListener::bind(("127.0.0.2", port)).await.unwrap();
+        let addresses = [([127, 0, 0, 1], 0), ([127, 0, 0, 2], 0)].map(SocketAddr::from);
+        let settings = Settings {
+            limit: Duration::from_secs(1),
+            lookups: Lookups::by(move |_| Ok(addresses.to_vec())),
+            #[cfg(feature = "tls")]
+            tls: Some(crate::tls::tests::any()),
+            ..Settings::default()
+        };
+        let endpoint = endpoint(&format!("{scheme}://two:{port}")).with_settings(settings);
+        (endpoint, [first, second])
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_next_dial_begins_behind_an_address_that_accepts_and_stays_silent() {
+        let (endpoint, [first, second]) = two_silent_peers("redis").await;
+        let accepts = async |listener: &tokio::net::TcpListener| {
+            let opened = endpoint.connect();
+            let (opened, accepted) = tokio::join!(opened, listener.accept());
+            assert!(opened.is_ok() && accepted.is_ok());
+        };
+        accepts(&first).await;
+        accepts(&first).await;
+        endpoint.failed();
+        accepts(&second).await;
+        accepts(&second).await;
+        endpoint.failed();
+        accepts(&first).await;
+    }
+
+    #[cfg(all(target_os = "linux", feature = "tls"))]
+    #[tokio::test]
+    async fn an_address_that_is_silent_in_the_handshake_of_tls_hides_none_behind_it() {
+        let (endpoint, [first, second]) = two_silent_peers("rediss").await;
+        let dial = tokio::spawn(async move { endpoint.connect().await.map(|_| ()) });
+        let _first = first.accept().await.unwrap();
+        let _second = second.accept().await.unwrap();
+        dial.abort();
     }
 }

@@ -119,6 +119,7 @@ mod error;
 mod health;
 mod io;
 mod lease;
+mod lookup;
 mod master;
 #[cfg(feature = "memory")]
 pub mod memory;

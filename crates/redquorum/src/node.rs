@@ -31,6 +31,12 @@ pub trait Node: Send + Sync + 'static {
     /// lock. It drops the future after the connect timeout. After an error it calls again, after a
     /// pause of 10 ms to 1 s.
     fn connect(&self) -> Connecting<'_>;
+
+    /// Called when the latest [`connect`](Node::connect) led to nothing: it took too long, the
+    /// handshake on its connection failed, or that connection is open, and is silent or of no use,
+    /// and the lock connects once more beside it. If the node has several addresses, it should
+    /// begin with another one next time. Default: does nothing.
+    fn failed(&self) {}
 }
 
 /// A connection to one master: bytes in order, both ways. A panic of one of its methods, or of its

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
 
-use redquorum_protocol::wire::{Frame, Hello, readable, write_command};
-use tokio::time::timeout;
+use redquorum_protocol::wire::{ErrorKind, Frame, Hello, readable, write_command};
+use tokio::time::timeout_at;
 
 use crate::endpoint::{BadUrl, Endpoint, Settings};
 use crate::io::exchange;
 use crate::node::{Connecting, Connection, Node};
+use crate::tcp::{LastTried, first};
 
 /// One master that Redis Sentinels monitor, for [`Builder::master`](crate::Builder::master). At
 /// each connect it asks them for the address, and verifies that the server there is a master.
@@ -93,13 +94,13 @@ impl Sentinel {
         // The credentials of the builder are those of masters.
         let own = Settings { credentials: None, ..settings.clone() };
         let with_own = |endpoint: &Endpoint| endpoint.clone().with_settings(own.clone());
-        Resolver {
+        Resolver(Arc::new(Watched {
             service: self.service.clone(),
             sentinels: self.endpoints().map(with_own).collect(),
             login: self.login.clone(),
             settings: settings.clone(),
-            latest: AtomicUsize::new(0),
-        }
+            last_tried: LastTried::default(),
+        }))
     }
 }
 
@@ -114,38 +115,67 @@ impl fmt::Debug for Sentinel {
     }
 }
 
-pub(crate) struct Resolver {
+pub(crate) struct Resolver(Arc<Watched>);
+
+/// A master that Sentinels watch.
+struct Watched {
     service: String,
     sentinels: Vec<Endpoint>,
     login: Hello,
     settings: Settings,
-    /// The Sentinel that answered last, which is asked first.
-    latest: AtomicUsize,
+    /// The number of the Sentinel whose address was used last.
+    last_tried: LastTried<usize>,
 }
 
 impl Resolver {
+    /// Asks the Sentinels, the next one beside one that is silent. One that names a dead host is
+    /// like one that is dead: the address of the first to lead to a master is used.
     async fn open(&self) -> Result<Box<dyn Connection>, String> {
-        let (first, count) = (self.latest.load(Relaxed), self.sentinels.len());
-        // One Sentinel that hangs must not use up the time of the others.
-        let share = self.settings.limit / u32::try_from(count + 1).unwrap_or(u32::MAX);
-        let mut failures = Vec::new();
-        for index in (first..count).chain(0..first) {
-            let sentinel = &self.sentinels[index];
-            let address = timeout(share, self.address(sentinel)).await;
-            let connected = match address {
-                Ok(Ok((host, port))) => self.master(sentinel, host, port).await,
-                Ok(Err(why)) => Err(why),
-                Err(_) => Err(format!("no reply within {share:?}")),
-            };
-            match connected {
-                Ok(connection) => {
-                    self.latest.store(index, Relaxed);
-                    return Ok(connection);
-                }
-                Err(why) => failures.push(format!("Sentinel {}: {why}", sentinel.name())),
-            }
+        let limit = self.0.settings.limit;
+        // Ends in time to say what each of them replied.
+        let each = limit - limit / 8;
+        let mut order: Vec<usize> = (0..self.0.sentinels.len()).collect();
+        self.0.last_tried.rotate(&mut order);
+        if let Some(first) = order.first() {
+            // Where this dial is given up, the next one begins behind it.
+            self.0.last_tried.tried(*first);
         }
-        Err(failures.join("; "))
+        let ends = tokio::time::Instant::now() + each;
+        let tries = order.into_iter().map(|index| {
+            let watched = self.0.clone();
+            async move {
+                let named = |why| format!("Sentinel {}: {why}", watched.sentinels[index].name());
+                match timeout_at(ends, watched.open_by(index)).await {
+                    Ok(Ok(connection)) => {
+                        watched.last_tried.tried(index);
+                        Ok(connection)
+                    }
+                    Ok(Err(why)) => Err(named(why)),
+                    Err(_) => {
+                        watched.sentinels[index].failed();
+                        Err(named(format!("no connection within {each:?}")))
+                    }
+                }
+            }
+        });
+        first(tries, limit).await.map_err(|failures| failures.join("; "))
+    }
+}
+
+impl Watched {
+    async fn open_by(&self, index: usize) -> Result<Box<dyn Connection>, String> {
+        let sentinel = &self.sentinels[index];
+        let (host, port) = self.address(sentinel).await.inspect_err(|_| sentinel.failed())?;
+        self.master(sentinel, host, port).await
+    }
+
+    fn name(&self) -> String {
+        let first = self.sentinels.iter().map(Node::name).min().unwrap_or_default();
+        format!("{}@{first}", self.service)
+    }
+
+    fn hello(&self) -> Hello {
+        self.settings.log_in(&self.login, || self.name())
     }
 
     async fn address(&self, sentinel: &Endpoint) -> Result<(String, u16), String> {
@@ -180,6 +210,7 @@ impl Resolver {
             Frame::Array(parts) if parts.first() != Some(&Frame::Bulk(b"master")) => {
                 Err("it is no master: a failover is under way".into())
             }
+            Frame::Error(text) if ErrorKind::of(text) == ErrorKind::Busy => Err(refusal(frame)),
             // A user that may not ask for the role may use the lock all the same.
             _ => Ok(()),
         };
@@ -226,15 +257,18 @@ impl Node for Resolver {
     /// The service, and the first of its Sentinels by name: two quorum members may have the same
     /// service name.
     fn name(&self) -> String {
-        let first = self.sentinels.iter().map(Node::name).min().unwrap_or_default();
-        format!("{}@{first}", self.service)
+        self.0.name()
     }
 
     fn hello(&self) -> Hello {
-        self.settings.log_in(&self.login, || self.name())
+        self.0.hello()
     }
 
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async { self.open().await.map_err(io::Error::other) })
+    }
+
+    fn failed(&self) {
+        self.0.last_tried.failed();
     }
 }

@@ -69,3 +69,18 @@ impl Tls {
         self.0.connect(name, stream).await
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A client that trusts nobody.
+    pub(crate) fn any() -> Tls {
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        Tls(TlsConnector::from(Arc::new(config)))
+    }
+}

@@ -2,6 +2,7 @@
 //! servers that are no independent master.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -23,6 +24,7 @@ tests! {
         a_planned_failover_behind_a_name_is_followed,
         a_failover_by_sentinels_is_followed,
         a_faulty_sentinel_is_named,
+        a_sentinel_that_names_a_dead_host_hides_none_behind_it,
 }
 
 /// The connections of this name, as `CLIENT LIST` shows them.
@@ -237,4 +239,38 @@ async fn a_faulty_sentinel_is_named() {
         let error = Redlock::builder().master(sentinel).build().await.unwrap_err().to_string();
         assert!(error.contains(fault) && !error.contains("hunter2"), "{error}");
     }
+}
+
+/// A Sentinel that names this address for every master. Returns its URL.
+fn naming(port: u16) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let (mut connection, port) = (connection.unwrap(), port.to_string());
+            let _ = connection.read(&mut [0; 1024]);
+            let reply = format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len());
+            let _ = connection.write_all(reply.as_bytes());
+        }
+    });
+    url
+}
+
+async fn a_sentinel_that_names_a_dead_host_hides_none_behind_it() {
+    let masters = Real::start(1);
+    // It accepts connections, as a host does whose process hangs, and the first dials fail there.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let dead = silent.local_addr().unwrap().port();
+    let sentinels = [naming(dead), naming(dead), naming(masters.port(1))];
+    let builder = Redlock::builder().master(Sentinel::new("jobs", sentinels));
+    let lock = built(builder.node_timeout(CALM).connect_timeout(5 * S)).await;
+    assert_eq!(lock.health().await.usable, 1, "the first dial found the third Sentinel");
+    let asked = || {
+        silent.set_nonblocking(true).unwrap();
+        silent.incoming().take_while(Result::is_ok).count()
+    };
+    assert_eq!(asked(), 2);
+    masters.done(1, "CLIENT KILL TYPE normal SKIPME yes");
+    eventually("it connects once more", || lock.stats().masters[0].connected == 2).await;
+    assert_eq!(asked(), 0, "the next dial begins with the one that led to a master");
 }

@@ -3,7 +3,7 @@
 //! piles up for a silent master has a bound.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio::io::BufWriter;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{Reaction, Scripted, is_greeting};
+use super::scripted::{Args, Reaction, Scripted, is_greeting};
 use crate::support::{MS, S, Tap, Tapped};
 
 #[tokio::test(start_paused = true)]
@@ -274,6 +274,68 @@ async fn a_try_to_connect_that_panics_when_it_is_given_up_is_followed_by_the_nex
         let stats = lock.stats().masters[2].clone();
         assert_eq!((stats.state, stats.connected), (LinkState::Up, connects));
     }
+}
+
+/// Counts how often the node was told that its latest connection led to nothing.
+struct Told(Scripted, Arc<AtomicUsize>);
+
+impl Node for Told {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        self.0.connect()
+    }
+
+    fn failed(&self) {
+        self.1.fetch_add(1, Relaxed);
+        panic!("a node of the caller's own that panics");
+    }
+}
+
+/// A lock over one such master, and how often it was told in the first second.
+async fn told(
+    script: impl Fn(Option<&Args<'_>>) -> Reaction + Send + Sync + 'static,
+) -> (Redlock, Arc<AtomicUsize>) {
+    let told = Arc::new(AtomicUsize::new(0));
+    let node = Told(Scripted::new("told", script), told.clone());
+    let lock = Redlock::builder().tokio_clock_for_tests().master(node).build().await.unwrap();
+    (lock, told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_told_that_its_connection_led_to_nothing_and_not_that_it_broke() {
+    let greets = |args: Option<&Args<'_>>, bad: &Reaction| match args {
+        Some([b"INFO", ..]) => bad.clone(),
+        _ => Reaction::Well,
+    };
+    for bad in [Reaction::Swallow, Reaction::Last(Vec::new()), Reaction::line("?what")] {
+        let (_lock, told) = told(move |args| greets(args, &bad)).await;
+        assert_eq!(told.load(Relaxed), 1);
+    }
+    for bad in [Reaction::Refuse, Reaction::Hang, Reaction::Panic] {
+        let (_lock, told) = told(move |args| args.map_or(bad.clone(), |_| Reaction::Well)).await;
+        assert_eq!(told.load(Relaxed), 1);
+    }
+    // A connection that was good breaks: the same address is dialled again.
+    let (lock, hung_up) = told(|args| match args {
+        Some([b"SET", ..]) => Reaction::Last(Vec::new()),
+        _ => Reaction::Well,
+    })
+    .await;
+    lock.try_acquire("r").await.unwrap_err();
+    sleep(S).await;
+    assert_eq!((hung_up.load(Relaxed), lock.stats().masters[0].connected), (0, 2));
+    // It is silent: another connection is opened beside it.
+    let (lock, silent) = told(|args| match args {
+        Some([b"SET", ..]) => Reaction::Swallow,
+        _ => Reaction::Well,
+    })
+    .await;
+    lock.try_acquire("r").await.unwrap_err();
+    sleep(S).await;
+    assert_eq!((silent.load(Relaxed), lock.stats().masters[0].connected), (1, 2));
 }
 
 #[tokio::test(start_paused = true)]
