@@ -11,6 +11,8 @@ use redquorum_protocol::{
     Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, LockConfig, NodeId,
 };
 use tokio::runtime::Handle;
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls;
 
 use crate::clock::Clock;
 use crate::driver::drive;
@@ -22,6 +24,8 @@ use crate::node::Node;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
 use crate::shared::{LockState, Shared};
+#[cfg(feature = "tls")]
+use crate::tls::{Certificates, Source, Tls};
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -56,7 +60,7 @@ pub struct Builder {
     hash_resources: bool,
     credentials: Option<CredentialsOf>,
     #[cfg(feature = "tls")]
-    tls: crate::tls::Certificates,
+    tls: Source,
 }
 
 impl Default for Builder {
@@ -85,7 +89,7 @@ impl Default for Builder {
             hash_resources: false,
             credentials: None,
             #[cfg(feature = "tls")]
-            tls: crate::tls::Certificates::default(),
+            tls: Source::default(),
         }
     }
 }
@@ -394,17 +398,61 @@ impl Builder {
     }
 
     /// Trusts the certificate authorities in this PEM text, instead of those of the operating
-    /// system.
+    /// system. They are read once: use [`certificates`](Builder::certificates) for ones that are
+    /// renewed while the service runs.
     #[cfg(feature = "tls")]
     pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
-        self.tls.ca = Some(pem.as_ref().to_vec());
+        self.tls = Source::Fixed(self.tls.given().ca(pem));
         self
     }
 
     /// Authenticates to masters by this certificate chain and its private key; both are PEM text.
+    /// They are read once: use [`certificates`](Builder::certificates) for ones that are renewed
+    /// while the service runs.
     #[cfg(feature = "tls")]
     pub fn tls_identity(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
-        self.tls.identity = Some((chain.as_ref().to_vec(), key.as_ref().to_vec()));
+        self.tls = Source::Fixed(self.tls.given().identity(chain, key));
+        self
+    }
+
+    /// Asks for the certificates before each TLS connection, in place of
+    /// [`tls_ca`](Builder::tls_ca) and [`tls_identity`](Builder::tls_identity): for ones that are
+    /// renewed while the service runs, as those of cert-manager, Vault or a service mesh.
+    /// `certificates` gets the name of the master or Sentinel, such as `db1:6379`, and must return
+    /// at once: it runs in a task of the runtime, and once in [`build`](Builder::build). It may
+    /// read small local files. Where the certificates cannot be used, the connection fails, the
+    /// report says why, and the next attempt asks again.
+    ///
+    /// An open connection goes on after its certificates have expired.
+    ///
+    /// ```
+    /// use redquorum::{Redlock, connect::Certificates};
+    ///
+    /// let read = |file: &str| std::fs::read(format!("/run/secrets/{file}")).unwrap_or_default();
+    /// let builder = Redlock::builder().master("rediss://db1").certificates(move |_master| {
+    ///     Certificates::new().ca(read("ca.pem")).identity(read("tls.pem"), read("tls.key"))
+    /// });
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn certificates(
+        mut self,
+        certificates: impl Fn(&str) -> Certificates + Send + Sync + 'static,
+    ) -> Self {
+        self.tls = Source::Asked(Arc::new(certificates));
+        self
+    }
+
+    /// Connects by this configuration of rustls, in place of [`tls_ca`](Builder::tls_ca),
+    /// [`tls_identity`](Builder::tls_identity) and [`certificates`](Builder::certificates): for
+    /// another cryptographic provider, such as one with a FIPS certificate, for a verifier of your
+    /// own, or for keys that never leave their hardware.
+    ///
+    /// The type is that of the `rustls` crate, which
+    /// [`connect::rustls`](crate::connect::rustls) re-exports. So a new major version of it is a
+    /// new major version of this crate.
+    #[cfg(feature = "tls")]
+    pub fn tls_config(mut self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
+        self.tls = Source::Own(config.into());
         self
     }
 
@@ -537,13 +585,14 @@ impl Builder {
     fn settings(&self) -> Result<Settings, BuildError> {
         #[cfg(feature = "tls")]
         let tls = {
-            let is_tls = |master: &Master| match &master.0 {
-                Ok(Target::Endpoint(endpoint)) => endpoint.is_tls(),
-                Ok(Target::Sentinel(sentinel)) => sentinel.is_tls(),
-                _ => false,
+            let tls_name = |master: &Master| match &master.0 {
+                Ok(Target::Endpoint(endpoint)) => endpoint.is_tls().then(|| endpoint.name()),
+                Ok(Target::Sentinel(sentinel)) => sentinel.tls_name(),
+                _ => None,
             };
-            let wanted = self.masters.iter().any(is_tls);
-            wanted.then(|| self.tls.client()).transpose().map_err(BuildError::Tls)?
+            let first = self.masters.iter().find_map(tls_name);
+            let checked = first.map(|name| Tls::checked(self.tls.clone(), &name));
+            checked.transpose().map_err(BuildError::Tls)?
         };
         Ok(Settings {
             limit: self.connect_timeout,

@@ -19,6 +19,9 @@ pub(crate) struct Endpoint {
     hello: Hello,
     settings: Settings,
     last_tried: Arc<LastTried<SocketAddr>>,
+    /// The name that the certificate must have, if that is not the host.
+    #[cfg(feature = "tls")]
+    server_name: Option<Arc<str>>,
 }
 
 #[derive(Clone, Default)]
@@ -149,7 +152,25 @@ impl Endpoint {
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
             _ => return Err(BadUrl("this kind of address is not supported here".into())),
         };
-        Ok(Self { address, hello, settings: Settings::default(), last_tried: Arc::default() })
+        Ok(Self::new(address, hello, Settings::default()))
+    }
+
+    fn new(address: Address, hello: Hello, settings: Settings) -> Self {
+        Self {
+            address,
+            hello,
+            settings,
+            last_tried: Arc::default(),
+            #[cfg(feature = "tls")]
+            server_name: None,
+        }
+    }
+
+    /// Expects this name in the certificate, and not the host.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_server_name(mut self, name: Option<Arc<str>>) -> Self {
+        self.server_name = name;
+        self
     }
 
     pub(crate) fn with_settings(mut self, settings: Settings) -> Self {
@@ -160,8 +181,7 @@ impl Endpoint {
     /// Another address, to connect to in the same way.
     pub(crate) fn at(&self, host: String, port: u16) -> Self {
         let address = Address::Tcp(host, port, self.is_tls());
-        let (hello, settings) = (Hello::default(), self.settings.clone());
-        Self { address, hello, settings, last_tried: Arc::default() }
+        Self::new(address, Hello::default(), self.settings.clone())
     }
 
     pub(crate) const fn is_tls(&self) -> bool {
@@ -210,7 +230,8 @@ impl Endpoint {
             let Some(tls) = &self.settings.tls else {
                 unreachable!("the builder gives every TLS endpoint its certificates")
             };
-            return Ok(Box::new(tls.connect(host, stream).await?));
+            let server_name = self.server_name.as_deref().unwrap_or(host);
+            return Ok(Box::new(tls.connect(&self.name(), server_name, stream).await?));
         }
         #[cfg(not(feature = "tls"))]
         let _ = host;

@@ -166,6 +166,12 @@ pub mod connect {
     pub use crate::master::IntoMaster;
     pub use crate::node::{Connecting, Connection, Hello, Node};
     pub use crate::sentinel::Sentinel;
+    #[cfg(feature = "tls")]
+    pub use crate::tls::Certificates;
+    /// The crate of [`Builder::tls_config`](crate::Builder::tls_config)'s type.
+    #[cfg(feature = "tls")]
+    #[doc(no_inline)]
+    pub use tokio_rustls::rustls;
 }
 
 /// The futures of requests, for signatures that name them.

@@ -40,6 +40,8 @@ pub struct Sentinel {
     service: String,
     sentinels: Vec<Result<Endpoint, BadUrl>>,
     login: Hello,
+    #[cfg(feature = "tls")]
+    server_name: Option<Arc<str>>,
 }
 
 impl Sentinel {
@@ -56,6 +58,8 @@ impl Sentinel {
             service: service.into(),
             sentinels: sentinels.into_iter().map(endpoint).collect(),
             login: Hello::default(),
+            #[cfg(feature = "tls")]
+            server_name: None,
         }
     }
 
@@ -63,6 +67,16 @@ impl Sentinel {
     #[must_use]
     pub fn login(mut self, login: Hello) -> Self {
         self.login = login;
+        self
+    }
+
+    /// The name that the certificate of the master must have. Default: the host or address that the
+    /// Sentinels give, which certificates often do not contain. Those of the Sentinels must have
+    /// the hosts in their URLs.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into().into());
         self
     }
 
@@ -78,6 +92,10 @@ impl Sentinel {
         for sentinel in &self.sentinels {
             sentinel.as_ref().map_err(Clone::clone)?;
         }
+        #[cfg(feature = "tls")]
+        if self.server_name.as_ref().is_some_and(|name| !crate::tls::is_server_name(name)) {
+            return Err(BadUrl("no certificate can have the name of `tls_server_name`".into()));
+        }
         Ok(self)
     }
 
@@ -85,9 +103,10 @@ impl Sentinel {
         self.sentinels.iter().flatten()
     }
 
+    /// The name of the first of its Sentinels with TLS.
     #[cfg(feature = "tls")]
-    pub(crate) fn is_tls(&self) -> bool {
-        self.endpoints().any(Endpoint::is_tls)
+    pub(crate) fn tls_name(&self) -> Option<String> {
+        self.endpoints().find(|sentinel| sentinel.is_tls()).map(Node::name)
     }
 
     pub(crate) fn resolver(&self, settings: &Settings) -> Resolver {
@@ -98,6 +117,8 @@ impl Sentinel {
             service: self.service.clone(),
             sentinels: self.endpoints().map(with_own).collect(),
             login: self.login.clone(),
+            #[cfg(feature = "tls")]
+            server_name: self.server_name.clone(),
             settings: settings.clone(),
             last_tried: LastTried::default(),
         }))
@@ -122,6 +143,8 @@ struct Watched {
     service: String,
     sentinels: Vec<Endpoint>,
     login: Hello,
+    #[cfg(feature = "tls")]
+    server_name: Option<Arc<str>>,
     settings: Settings,
     /// The number of the Sentinel whose address was used last.
     last_tried: LastTried<usize>,
@@ -204,6 +227,8 @@ impl Watched {
         port: u16,
     ) -> Result<Box<dyn Connection>, String> {
         let (hello, master) = (self.hello(), sentinel.at(host, port));
+        #[cfg(feature = "tls")]
+        let master = master.with_server_name(self.server_name.clone());
         let named = |why: String| format!("master {}: {why}", master.name());
         let mut connection = master.connect().await.map_err(|error| named(error.to_string()))?;
         let role = |frame: &Frame<'_>| match frame {

@@ -1,17 +1,21 @@
 //! TLS to real `redis-server`s, with certificates made for each test: which servers and clients are
 //! trusted, and which errors report the others. The installed server must be built with TLS.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, RwLock};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
 };
+use redquorum::connect::rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types};
+use redquorum::connect::{Certificates, Hello, Sentinel};
 use redquorum::{AcquireError, BuildError, Builder, Outcome, Redlock};
-use redquorum_rig::Masters;
+use redquorum_rig::{Masters, find_server};
 use tokio::time::Instant;
 
-use crate::support::MS;
+use crate::support::{MS, S, eventually, up, why_down};
 
 tests! {
     real:
@@ -19,6 +23,9 @@ tests! {
         servers_and_clients_that_are_not_trusted_get_an_error_in_time,
         certificates_that_are_none_name_their_option_and_show_no_key,
         trusting_any_certificate_is_refused,
+        renewed_certificates_reach_a_lock_that_runs,
+        a_caller_may_bring_a_configuration_of_its_own,
+        a_master_that_a_sentinel_names_by_address_has_a_name_in_its_certificate,
 }
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -221,4 +228,132 @@ async fn trusting_any_certificate_is_refused() {
         assert!(error.contains("#insecure is not supported"), "{error}");
         assert!(!error.contains("hunter2"), "{error}");
     }
+}
+
+async fn renewed_certificates_reach_a_lock_that_runs() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let master = Master::start(&authority.server("localhost"), Some(&clients));
+    let trusting =
+        |ca: &str, id: &Identity| Certificates::new().ca(ca).identity(&id.chain, &id.key);
+    let good = trusting(&authority.pem(), &clients.server("me"));
+    let stranger = trusting(&authority.pem(), &Authority::new().server("me"));
+    let other_authority = trusting(&clients.pem(), &clients.server("me"));
+    let latest = Arc::new(RwLock::new(stranger.clone()));
+    let (reader, url) = (latest.clone(), master.url("localhost"));
+    let name = format!("localhost:{}", master.port);
+    let builder = Redlock::builder().master(&url).certificates(move |master| {
+        assert_eq!(master, name);
+        reader.read().unwrap().clone()
+    });
+    let lock = quick(builder.connect_timeout(2 * S)).build().await.unwrap();
+    let refused = async |certificates: &Certificates, why: &str| {
+        *latest.write().unwrap() = certificates.clone();
+        master.masters.ask(1, "CLIENT KILL TYPE normal SKIPME yes").unwrap();
+        let is_refused = || why_down(&lock, 1).is_some_and(|reason| reason.contains(why));
+        eventually(why, is_refused).await;
+    };
+    let trusted = async || {
+        *latest.write().unwrap() = good.clone();
+        up(&lock, 1).await;
+        let lease = lock.acquire("r").await.unwrap();
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+    };
+    refused(&stranger, "received fatal alert: ").await;
+    trusted().await;
+    refused(&other_authority, "invalid peer certificate").await;
+    trusted().await;
+    // The files are being written.
+    refused(&Certificates::new().ca(""), "`Certificates::ca` holds no PEM certificate").await;
+    trusted().await;
+    let shown = format!("{good:?}");
+    assert!(!shown.contains("PRIVATE") && !shown.contains("45, 45"), "{shown}");
+    let unusable = Redlock::builder().master(&url).certificates(|_| Certificates::new().ca(""));
+    let error = unusable.build().await.unwrap_err();
+    assert!(
+        matches!(&error, BuildError::Tls(why) if why.contains("`Certificates::ca`")),
+        "{error}"
+    );
+}
+
+async fn a_caller_may_bring_a_configuration_of_its_own() {
+    let authority = Authority::new();
+    let master = Master::start(&authority.server("localhost"), None);
+    let configured = |trusted: &Authority| {
+        let mut roots = RootCertStore::empty();
+        roots.add(pki_types::CertificateDer::from(trusted.0.der().to_vec())).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        let config = config.with_root_certificates(roots).with_no_client_auth();
+        Redlock::builder().master(master.url("localhost")).tls_config(config)
+    };
+    let lock = quick(configured(&authority)).build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+    let error = refused(configured(&Authority::new())).await;
+    assert!(error.contains("invalid peer certificate"), "{error}");
+}
+
+/// A Sentinel that listens for TLS only, and monitors a master under the name `jobs`.
+struct Watcher {
+    process: Child,
+    port: u16,
+    _files: Files,
+}
+
+impl Watcher {
+    async fn start(server: &Identity, master: &Master) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let dir = format!("{}/tls-sentinel-{port}", env!("CARGO_TARGET_TMPDIR"));
+        std::fs::create_dir_all(&dir).unwrap();
+        let config = format!(
+            "port 0\nbind 127.0.0.1\ntls-port {port}\ntls-auth-clients no\n\
+             tls-cert-file {dir}/chain.pem\ntls-key-file {dir}/key.pem\n\
+             tls-ca-cert-file {dir}/chain.pem\nsentinel monitor jobs 127.0.0.1 {} 1\n",
+            master.port
+        );
+        for (file, text) in
+            [("chain.pem", &server.chain), ("key.pem", &server.key), ("sentinel.conf", &config)]
+        {
+            std::fs::write(format!("{dir}/{file}"), text).unwrap();
+        }
+        let mut command = Command::new(find_server().unwrap().path());
+        command.args(["sentinel.conf", "--sentinel"]).current_dir(&dir).stdout(Stdio::null());
+        let process = command.spawn().expect("a Sentinel");
+        let watcher = Self { process, port, _files: Files(dir.into()) };
+        eventually("the Sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok())
+            .await;
+        watcher
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // Best effort: it may have ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+async fn a_master_that_a_sentinel_names_by_address_has_a_name_in_its_certificate() {
+    let authority = Authority::new();
+    let master = Master::start(&authority.server("jobs.example"), None);
+    let watcher = Watcher::start(&authority.server("localhost"), &master).await;
+    let login = Hello { password: Some("hunter2".into()), ..Hello::default() };
+    let by = |name: Option<&str>| {
+        let sentinel = Sentinel::new("jobs", [format!("rediss://localhost:{}", watcher.port)]);
+        let sentinel = sentinel.login(login.clone());
+        let sentinel = match name {
+            Some(name) => sentinel.tls_server_name(name),
+            None => sentinel,
+        };
+        Redlock::builder().master(sentinel).tls_ca(authority.pem())
+    };
+    let lock = by(Some("jobs.example")).connect_timeout(5 * S).build().await.unwrap();
+    assert_eq!(lock.health().await.usable, 1, "{:?}", why_down(&lock, 1));
+    for name in [None, Some("other.example")] {
+        let error = refused(by(name)).await;
+        assert!(error.contains("not valid for name"), "{error}");
+    }
+    let error = by(Some("no name")).build().await.unwrap_err().to_string();
+    assert!(error.contains("`tls_server_name`"), "{error}");
 }
