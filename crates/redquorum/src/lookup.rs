@@ -27,11 +27,14 @@ const MOST: usize = 256;
 
 type Resolve = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
+/// A look-up under way, or its result.
+type LookUp = watch::Receiver<Option<Found>>;
+
 /// The look-ups of one lock.
 #[derive(Clone)]
 pub(crate) struct Lookups {
     resolve: Arc<Resolve>,
-    running: Arc<Mutex<HashMap<Arc<str>, watch::Receiver<Option<Found>>>>>,
+    running: Arc<Mutex<HashMap<Arc<str>, LookUp>>>,
 }
 
 /// What a look-up found, and when.
@@ -80,10 +83,10 @@ impl Lookups {
     }
 
     /// The look-up of this host: the one that is under way or has just ended, or a new one.
-    fn join(&self, host: &str) -> io::Result<watch::Receiver<Option<Found>>> {
+    fn join(&self, host: &str) -> io::Result<LookUp> {
         let now = Clock::System.now();
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_of_use = |look_up: &watch::Receiver<Option<Found>>| match &*look_up.borrow() {
+        let is_of_use = |look_up: &LookUp| match &*look_up.borrow() {
             Some(found) => now.since(found.at) < FRESH,
             None => look_up.has_changed().is_ok(),
         };
@@ -109,7 +112,7 @@ impl Lookups {
 
     /// The look-up has ended, and a dial has its result: the next one looks again, since a name may
     /// move.
-    fn forget(&self, host: &str, ended: &watch::Receiver<Option<Found>>) {
+    fn forget(&self, host: &str, ended: &LookUp) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.get(host).is_some_and(|look_up| look_up.same_channel(ended)) {
             running.remove(host);

@@ -76,13 +76,15 @@ impl Source {
     }
 }
 
+type ReadCertificates = (Certificates, Arc<ClientConfig>);
+
 /// The TLS of all masters of a lock.
 #[derive(Clone)]
 pub(crate) struct Tls {
     source: Source,
     /// The certificates that were read last, so that those that have not changed are not read
     /// again, and sessions can be resumed.
-    latest: Arc<Mutex<Option<(Certificates, Arc<ClientConfig>)>>>,
+    latest: Arc<Mutex<Option<ReadCertificates>>>,
 }
 
 impl Tls {

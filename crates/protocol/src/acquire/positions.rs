@@ -203,7 +203,7 @@ impl Acquire {
                 self.decide_position(cx);
             }
             State::Waiting if self.fair => {
-                self.count_unused(&reply, cx);
+                self.note_unused(&reply, cx);
                 let went = self.go_if_first(cx);
                 let positions = self.positions.as_ref().filter(|_| !went);
                 if positions.is_some_and(|positions| positions.is_first(node))

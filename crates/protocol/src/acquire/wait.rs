@@ -57,19 +57,15 @@ pub(super) struct Wait {
     /// When to check for a lost wake-up.
     pub(super) peek: Time,
     peeked: u32,
-    /// Looks in a row that found the resource free, and other waiters before this one.
-    unused: u32,
+    /// Whether the latest look found the resource free, and other waiters before this one. These may
+    /// be silent, and masters pass over all those that do not look: so this one looks at all masters.
+    unused: bool,
     /// One master reported the resource free: the others may report it, too, until this time.
     pub(super) hint: Time,
 }
 
 /// The longest sleep without a look at a master.
 const PEEK: Duration = Duration::from_secs(1);
-
-/// After this many looks in a row that found the resource free and others before it, a fair waiter
-/// looks at all masters: the waiters before it may be silent, and masters pass over all those that
-/// do not look.
-const UNUSED: u32 = 2;
 
 /// After this many attempts in a row, one attempt asks all masters at once: the first master may be
 /// unusable.
@@ -88,7 +84,7 @@ impl Wait {
     pub(super) fn forget(&mut self) {
         self.watch.close();
         (self.woken_by, self.looked) = (NodeSet::EMPTY, NodeSet::EMPTY);
-        (self.refused_by, self.hint, self.unused) = (None, Time::NEVER, 0);
+        (self.refused_by, self.hint, self.unused) = (None, Time::NEVER, false);
     }
 
     /// Whether this master has replied to a look of this wait: later reports from it are news.
@@ -245,7 +241,7 @@ impl Acquire {
                 }
                 let next = (self.wait.peeked as usize + 1) % self.config.nodes();
                 self.wait.peeked = u32::try_from(next).unwrap_or(0);
-                let all = self.fair && self.wait.unused >= UNUSED;
+                let all = self.fair && self.wait.unused;
                 let looks = |node: &NodeId| all || node.index() == next;
                 NodeId::all(self.config.nodes())
                     .filter(looks)
@@ -347,19 +343,19 @@ impl Acquire {
         }
     }
 
-    /// A fair waiter looked at a master. If the first look that finds the resource free is soon
-    /// followed by a second one, the waiter that is first does not take its turn.
-    pub(super) fn count_unused(&mut self, reply: &Reply, cx: &mut Context<'_>) {
+    /// A fair waiter looked at a master. The first look that finds the resource free, and others
+    /// before this waiter, is soon followed by one at all masters: the waiter that is first may not
+    /// take its turn.
+    pub(super) fn note_unused(&mut self, reply: &Reply, cx: &mut Context<'_>) {
         match reply {
             Reply::Place { ahead: 1.., holder: None, .. } => {
-                self.wait.unused = self.wait.unused.saturating_add(1);
-                if self.wait.unused < UNUSED {
+                if !core::mem::replace(&mut self.wait.unused, true) {
                     let soon = cx.now.plus(self.upper_half(self.period() / 4, cx.rng));
                     self.wait.peek = self.wait.peek.min(soon);
                     cx.out.push(Effect::Decided);
                 }
             }
-            Reply::Place { .. } => self.wait.unused = 0,
+            Reply::Place { .. } => self.wait.unused = false,
             _ => {}
         }
     }
