@@ -57,8 +57,9 @@ pub(super) struct Wait {
     /// When to check for a lost wake-up.
     pub(super) peek: Time,
     peeked: u32,
-    /// Whether the latest look found the resource free, and other waiters before this one. These may
-    /// be silent, and masters pass over all those that do not look: so this one looks at all masters.
+    /// Whether the latest look found the resource free, and other waiters before this one. These
+    /// may be silent, and masters pass over all those that do not look: so this one looks at all
+    /// masters.
     unused: bool,
     /// One master reported the resource free: the others may report it, too, until this time.
     pub(super) hint: Time,
