@@ -24,6 +24,9 @@
 //!   that another link found at its own address, may not be the master that the name leads to. The
 //!   link dials beside the open connection, too. It takes the new connection if that leads to
 //!   another server.
+//! * **Idle connections.** A firewall or a load balancer may drop an idle connection and tell
+//!   nobody. So the link sends a probe when nothing was received for `idle`. That keeps most of
+//!   them from dropping it, and the others are noticed before a request relies on the connection.
 //! * **No zombies.** A `SET` can sit in the socket buffer of a connection that is gone, and the
 //!   master can execute it when it wakes up. So a new connection first kills the old ones by their
 //!   client id, and *then* sends the pending clean-ups. After the kill the master executes nothing
@@ -611,6 +614,15 @@ impl<T> Link<T> {
         }
         self.watch(cx);
         self.subscribe(cx);
+        if self.idle_from().is_some_and(|time| cx.now >= time) {
+            self.write(Command::Probe, None, cx);
+        }
+    }
+
+    /// When the open connection is to be probed, if no other command is written before.
+    fn idle_from(&self) -> Option<Time> {
+        let idle = self.bounds.idle;
+        self.open.as_ref().filter(|_| !self.shut_down)?.is_idle_from(idle)
     }
 
     /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
@@ -621,7 +633,8 @@ impl<T> Link<T> {
         let look = look.filter(|_| !self.shut_down && !open.stalled);
         // Where the link refuses requests, the next reply makes it go on.
         let step = self.inbox.next().filter(|_| self.refusal(None).is_none());
-        let times = [dial, self.ledger.next(), open.stalls(self.stall()), look, step];
+        let stalls = open.stalls(self.stall());
+        let times = [dial, self.ledger.next(), stalls, look, step, self.idle_from()];
         times.into_iter().flatten().min().unwrap_or(Time::NEVER)
     }
 

@@ -74,6 +74,10 @@ impl Redlock {
     /// owner it may take
     /// [longer](https://github.com/redquorum/redquorum/blob/main/docs/waiting.md#how-long-to-wait).
     ///
+    /// A job that runs by the clock had better [wait for a
+    /// second](https://github.com/redquorum/redquorum/blob/main/docs/operations.md#connections-of-no-use):
+    /// something on the way may have dropped its idle connections.
+    ///
     /// It does not wait to find out which client holds the resource. For that, use
     /// `acquire(…).wait(Duration::ZERO)`: it also makes one attempt, and its error names the
     /// holder. If several clients ask at the same moment, all of them may be refused. With a short

@@ -124,6 +124,8 @@ impl Connection {
             stall: STALL,
             retry_min: RETRY,
             retry_max: RETRY,
+            // Longer than any schedule.
+            idle: Duration::MAX,
             ..Bounds::for_node_timeout(RETRY)
         };
         let mut out = Vec::new();

@@ -176,6 +176,11 @@ impl<T> Connection<T> {
         Some(oldest.at.max(self.last_reply).plus(stall))
     }
 
+    /// When nothing will have been received for `idle`, if no command is unanswered.
+    pub(super) fn is_idle_from(&self, idle: Duration) -> Option<Time> {
+        self.unanswered.is_empty().then(|| self.last_reply.plus(idle))
+    }
+
     /// Whether a second connection that was greeted like this is of no more use than this one: it
     /// leads to the same server.
     pub(super) fn is_preferred_to(&self, greeting: &Greeting) -> bool {

@@ -17,6 +17,8 @@ pub struct Bounds {
     /// The link counts as stalled if commands are unanswered and nothing is received for this long.
     /// Then it refuses requests for votes and tries a second connection.
     pub stall: Duration,
+    /// The link asks the master whether it takes writes when nothing was received for this long.
+    pub idle: Duration,
     /// The link refuses requests for votes while this many commands are unanswered.
     pub unanswered: usize,
     /// The link refuses requests for votes while unanswered commands have this many bytes.
@@ -40,6 +42,7 @@ impl Bounds {
     pub fn for_node_timeout(node_timeout: Duration) -> Self {
         Self {
             stall: node_timeout.saturating_mul(2),
+            idle: Duration::from_secs(15),
             unanswered: 4096,
             unanswered_bytes: 32 << 20,
             ledger: 65_536,

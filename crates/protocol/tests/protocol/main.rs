@@ -23,6 +23,7 @@ mod link {
     mod clock;
     mod failures;
     mod guard;
+    mod idle;
     mod inbox;
     mod ledger;
     mod queue_ledger;

@@ -27,7 +27,12 @@ impl Bench {
         Self::with(Bounds::for_node_timeout(50 * MS))
     }
 
+    /// A link with these bounds, except that it does not probe an idle connection.
     pub(crate) fn with(bounds: Bounds) -> Self {
+        Self::exactly(Bounds { idle: Duration::MAX, ..bounds })
+    }
+
+    pub(crate) fn exactly(bounds: Bounds) -> Self {
         let mut effects = Vec::new();
         let link = Link::start(bounds, &mut effects).woken_at(INBOX);
         Self { link, now: Time::from_millis(1_000), effects }

@@ -741,10 +741,11 @@ fn clock_guard() -> Guard {
 }
 
 fn any_bounds() -> impl Strategy<Value = Bounds> {
-    let times = (any_duration(), any_duration(), any_duration());
+    let times = (any_duration(), any_duration(), any_duration(), any_duration());
     (times, 0..5_usize, 0..5_000_usize, 0..5_usize).prop_map(
-        |((stall, min, max), unanswered, bytes, ledger)| Bounds {
+        |((stall, idle, min, max), unanswered, bytes, ledger)| Bounds {
             stall,
+            idle,
             unanswered,
             unanswered_bytes: bytes,
             ledger,

@@ -1,15 +1,15 @@
 //! Connections that work and are of no use. A name leads to another server, and the old one goes on
 //! to answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::connect::{Connecting, Node};
 use redquorum::memory::Masters;
 use redquorum::stats::LinkState;
 use redquorum::{AcquireError, Redlock};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::scripted::{Args, Reaction, Scripted, is_greeting};
 use crate::support::{S, settle, take};
@@ -130,5 +130,42 @@ async fn one_server_under_two_names_is_used_once_until_the_wrong_name_is_right()
         masters.kill(3);
         let lease = lock.acquire("x").wait(Duration::from_secs(60)).await;
         assert!(lease.is_ok(), "{lease:?}");
+    }
+}
+
+/// A master behind a firewall that forgets a connection after this time without a packet, and then
+/// drops its packets without a word.
+fn behind_a_firewall(name: &str, forgets_after: Duration) -> Scripted {
+    let latest = Mutex::new(Instant::now());
+    Scripted::new(name, move |args| {
+        let idle = std::mem::replace(&mut *latest.lock().unwrap(), Instant::now()).elapsed();
+        if args.is_some() && idle > forgets_after { Reaction::Swallow } else { Reaction::Well }
+    })
+}
+
+async fn lock_behind_firewalls(forgets_after: Duration) -> Redlock {
+    let masters = ["db1", "db2", "db3"].map(|name| behind_a_firewall(name, forgets_after));
+    Redlock::builder().tokio_clock_for_tests().masters(masters).build().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_asks_once_in_five_minutes_is_granted_each_time() {
+    let lock = lock_behind_firewalls(60 * S).await;
+    for tick in 0..8 {
+        sleep(300 * S).await;
+        let lease = lock.try_acquire("job").await;
+        assert!(matches!(lease, Ok(Some(_))), "{tick}: {lease:?}");
+    }
+    let connected = lock.stats().masters.iter().map(|it| it.connected).sum::<u64>();
+    assert_eq!(connected, 3, "the probes keep the connections");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_connections_are_dropped_sooner_than_they_are_probed_a_short_wait_is_enough() {
+    let lock = lock_behind_firewalls(5 * S).await;
+    for tick in 0..8 {
+        sleep(300 * S).await;
+        let lease = lock.acquire("job").wait(S).await;
+        assert!(lease.is_ok(), "{tick}: {lease:?}");
     }
 }
