@@ -86,9 +86,29 @@ impl Diagnosis {
         fix: &str,
     ) {
         let found = self.the(check);
-        assert_eq!((&*found.level, found.master.as_deref()), (level, master), "{found:?}");
-        assert!(found.text.contains(text), "{found:?}");
-        assert!(found.fix.as_deref().unwrap().contains(fix), "{found:?}");
+        assert!(found.is(level, master, text, fix), "{found:?}");
+    }
+
+    /// Checks that one of several such findings of a check is like this.
+    #[track_caller]
+    pub(crate) fn has_among(
+        &self,
+        level: &str,
+        check: &str,
+        master: Option<&str>,
+        text: &str,
+        fix: &str,
+    ) {
+        let mut found = self.findings.iter().filter(|found| found.check == check);
+        assert!(found.any(|found| found.is(level, master, text, fix)), "{self:#?}");
+    }
+}
+
+impl Finding {
+    fn is(&self, level: &str, master: Option<&str>, text: &str, fix: &str) -> bool {
+        (&*self.level, self.master.as_deref()) == (level, master)
+            && self.text.contains(text)
+            && self.fix.as_deref().is_some_and(|it| it.contains(fix))
     }
 }
 
