@@ -521,15 +521,15 @@ impl<T> Link<T> {
                 let guard = self.restart_guard.as_mut().filter(|_| reply == Reply::Initialized);
                 guard.into_iter().for_each(|guard| guard.trust(marker.clone()));
             }
-            Purpose::Leave(waiter_id) => {
-                self.queue_ledger.answered(cx.now, waiter_id, is_known);
+            Purpose::Leave(waiter) => {
+                self.queue_ledger.answered(cx.now, waiter, is_known);
                 refused_to_leave = !is_known;
             }
             Purpose::CleanUp(token, leave) => {
                 // For a key of another type the script ends before the waiter leaves.
                 let done = is_known && reply != Reply::Taken(Holder::WrongType);
-                if let Some(waiter_id) = leave {
-                    self.queue_ledger.answered(cx.now, waiter_id, done);
+                if let Some(waiter) = leave {
+                    self.queue_ledger.answered(cx.now, waiter, done);
                     refused_to_leave = !done;
                 }
                 if let Reply::Freed { waiters, denied } = reply {

@@ -11,7 +11,7 @@ use crate::effect::WakeUp;
 use crate::guard::RunId;
 use crate::time::Time;
 use crate::token::Token;
-use crate::waiter::WaiterId;
+use crate::waiter::Waiter;
 use crate::wire::{Command, Expect, Greeting, KeyEffect};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -68,8 +68,8 @@ pub(super) enum Purpose {
     /// Collects a vote, or asks the master about itself or its queue.
     VoteRequest,
     /// Deletes a key. The waiter, if there is one, leaves the queue.
-    CleanUp(Token, Option<WaiterId>),
-    Leave(WaiterId),
+    CleanUp(Token, Option<Waiter>),
+    Leave(Waiter),
     Kill(u64),
     Load,
     Watch,
@@ -85,10 +85,8 @@ impl Purpose {
 
     fn of(command: &Command) -> Self {
         match command {
-            Command::Delete { token, leave, .. } => {
-                Self::CleanUp(*token, leave.map(|waiter| waiter.waiter_id))
-            }
-            Command::Dequeue { waiter, .. } => Self::Leave(waiter.waiter_id),
+            Command::Delete { token, leave, .. } => Self::CleanUp(*token, *leave),
+            Command::Dequeue { waiter, .. } => Self::Leave(*waiter),
             Command::Kill { client_id } => Self::Kill(*client_id),
             Command::Load(_) => Self::Load,
             Command::Watch { .. } => Self::Watch,

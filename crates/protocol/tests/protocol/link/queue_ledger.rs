@@ -93,6 +93,32 @@ fn a_position_is_taken_back_behind_a_reconnect() {
 }
 
 #[test]
+fn a_waiter_with_two_names_leaves_by_both_behind_a_reconnect() {
+    let mut bench = Bench::connected();
+    bench.ask();
+    bench.reply(1, PLACE);
+    bench.look();
+    // From now on the master knows it by the name of its inbox.
+    bench.subscribe();
+    bench.handle(LinkInput::Enqueue {
+        key: key(),
+        waiter_id: waiter_id(),
+        position: Position::Last,
+        tag: 1,
+    });
+    assert!(bench.look().contains(&leaves(0)), "by the old name");
+    bench.close(1);
+    bench.leave();
+    assert_eq!(bench.link.pending_leaves(), 2);
+    let written = bench.reconnect(2);
+    for inbox in [0, INBOX] {
+        assert!(written.contains(&leaves(inbox)), "{inbox}: {written:?}");
+    }
+    (0..3).for_each(|_| bench.reply(2, Reply::Alive));
+    assert_eq!(bench.link.pending_leaves(), 0);
+}
+
+#[test]
 fn a_position_that_a_release_gives_up_is_taken_back_behind_a_reconnect() {
     for written in [false, true] {
         let mut bench = Bench::asking();
