@@ -60,7 +60,7 @@ async fn connections_have_a_name_in_the_list_of_clients() {
     assert!(billing.acquire("r").wait(10 * S).await.is_ok());
     drop((plain, billing));
     // A master that refuses the name is used without it.
-    let refusing = "~* &* +@all -client|setname";
+    let refusing = "~* &* +@all -client +client|id +client|kill";
     let lock = built(masters.user(refusing, 0).client_name("refused")).await;
     assert!(lock.try_acquire("s").await.unwrap().is_some());
     assert_eq!(named(&masters, 1, "refused"), [""; 0]);

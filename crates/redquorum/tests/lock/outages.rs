@@ -89,7 +89,8 @@ async fn a_lock_leaves_no_connection_open() {
     for _ in 0..5 {
         let lock = masters.lock().await;
         let lease = lock.acquire("r").await.unwrap();
-        assert_eq!(clients(), 2, "the check sees a connection");
+        // On a busy machine a first connection may be given up.
+        eventually("the check sees a connection", || clients() == 2).await;
         drop((lock, lease));
         eventually("it is closed", || clients() == 1).await;
     }

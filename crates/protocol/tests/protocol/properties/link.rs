@@ -203,9 +203,11 @@ impl LinkWorld {
             match effect {
                 LinkEffect::Write(command) => {
                     self.check(&command);
-                    // A look at the boot marker is the link's own. A probe writes one first, and
-                    // may then find too many commands unanswered.
-                    let is_asked_for = !matches!(command, Command::Watch { .. });
+                    // A probe writes a look at the boot marker first, and a waiter may have to
+                    // leave by an old name. Then there may be too many unanswered commands for the
+                    // request itself.
+                    let is_asked_for =
+                        !matches!(command, Command::Watch { .. } | Command::Dequeue { .. });
                     let epoch = self.link.epoch().expect("written to an open connection");
                     self.sockets.get_mut(&epoch).expect("greeted").inbox.push_back(command);
                     self.waiting.extend(asking.take_if(|_| is_asked_for));
