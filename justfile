@@ -25,7 +25,7 @@ mutants *args:
 evidence *args:
     cargo run --quiet -p redquorum-harness --example evidence -- {{args}}
 
-# Look at every state of the library's machines, within bounds that are printed: a minute.
+# Look at every state of the library's machines, within bounds that are printed: one to two minutes, 5.4 GiB.
 model-check *args:
     cargo run --release --quiet -p redquorum-harness -- model-check {{args}}
 

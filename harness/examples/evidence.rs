@@ -32,9 +32,12 @@ fn written() -> Result<(), String> {
         parts.is_empty() || parts.iter().any(|part| command.contains(part.as_str()))
     };
     let mut printed: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let documents = fs::read_dir(root.join("docs")).map_err(|why| why.to_string())?;
-    let paths = documents.filter_map(|entry| Some(entry.ok()?.path()));
-    for path in paths.filter(|path| path.extension().is_some_and(|it| it == "md")) {
+    let mut paths = Vec::new();
+    for folder in ["docs", "docs/tables"] {
+        let documents = fs::read_dir(root.join(folder)).map_err(|why| why.to_string())?;
+        paths.extend(documents.filter_map(|entry| Some(entry.ok()?.path())));
+    }
+    for path in paths.into_iter().filter(|path| path.extension().is_some_and(|it| it == "md")) {
         let named = |why| format!("{}: {why}", path.display());
         let mut text = fs::read_to_string(&path).map_err(|why| named(why.to_string()))?;
         let found = tables(&text).map_err(named)?;

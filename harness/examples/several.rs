@@ -1,5 +1,5 @@
 //! Measures in virtual time the wait of a request for several resources beside requests for one of
-//! them: the table in `docs/evidence.md`. It takes some minutes.
+//! them: the table in `docs/tables/several.md`. It takes some minutes.
 
 use std::collections::BTreeMap;
 

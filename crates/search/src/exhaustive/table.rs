@@ -1,4 +1,4 @@
-//! The tables of searches, in Markdown, as they stand in `docs/evidence.md`.
+//! The tables of searches, in Markdown, as they stand in `docs/tables`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
