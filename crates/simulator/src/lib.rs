@@ -14,7 +14,7 @@
 //! - `wires.rs` with `rules.rs`: messages, and the faults of the network
 //! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
 //! - `actors.rs`: pauses and deaths of processes
-//! - `process.rs`: the kinds of client processes; `library.rs`: the library itself
+//! - `process.rs`: the kinds of client processes. The harness has one more: the library itself
 
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "fields of events, effects and orders are what they are called")]
