@@ -188,8 +188,9 @@ setters! {
     /// acquire enqueues, and attempts only while it is first in the queues of a quorum. That
     /// includes [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a wait of zero.
     /// Once a quorum keeps its position, **each other process gets the lease before it at most
-    /// once**. A waiter whose connection is gone is passed over at once, a waiter that hangs after
-    /// three seconds. An acquire of several resources enqueues only for the one that it waits for.
+    /// once**. A waiter whose connection is gone is passed over at once. Up to 1000 waiters that
+    /// hang block a free resource for at most 5.25 s together. An acquire of several
+    /// resources enqueues only for the one that it waits for.
     ///
     /// All clients of the resource must have this option: clients without it pass the queue by,
     /// though all clients exclude each other. A position belongs to one request. Lost masters, and

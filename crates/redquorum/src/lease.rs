@@ -121,8 +121,9 @@ impl Lease {
     /// [`resource`](crate::resource) says how.
     ///
     /// Tokens of one resource are unique and grow with each grant, **whatever the clocks do**, as
-    /// long as no master loses its counter: by a restart without persistence, a `FLUSHALL`, a
-    /// failover to a replica, or when the [counter expires](crate::Builder::fencing_counter_ttl).
+    /// long as no master loses its counter: by a restart without persistence, a `FLUSHALL`, an
+    /// eviction, a failover to a replica, or when the [counter
+    /// expires](crate::Builder::fencing_counter_ttl).
     /// Then the wall clocks of the clients replace it. Tokens still grow unless these clocks differ
     /// by more than the time between the grants.
     pub fn fencing_token(&self) -> Option<u64> {

@@ -29,7 +29,7 @@ pub trait Node: Send + Sync + 'static {
 
     /// Opens a connection. The lock calls it in the background, never while a caller waits for a
     /// lock. It drops the future after the connect timeout. After an error it calls again, after a
-    /// pause of 10 ms to 1 s.
+    /// pause of 5 ms to 1 s.
     fn connect(&self) -> Connecting<'_>;
 
     /// Called when the latest [`connect`](Node::connect) led to nothing: it took too long, the
