@@ -92,11 +92,16 @@ pub(crate) fn report(masters: &Masters) -> String {
     text
 }
 
-/// Lets a process of its own hold leases: no other measurement has used its memory.
-fn row(masters: &Masters, mode: Mode) -> String {
+/// Deletes all keys: a runtime ends before its dropped leases are all deleted, and their TTL is long.
+pub(crate) fn empty(masters: &Masters) {
     for node in 1..=masters.len() {
         masters.ask(node, "FLUSHALL").expect("a master answers");
     }
+}
+
+/// Lets a process of its own hold leases: no other measurement has used its memory.
+fn row(masters: &Masters, mode: Mode) -> String {
+    empty(masters);
     let mut worker = Worker::start(&[CHILD_ARGUMENT, mode.name], &masters.urls());
     worker.report();
     reset_counts(masters);

@@ -168,7 +168,7 @@ impl Kind {
 async fn hold(lock: &Redlock) -> Vec<redquorum::Lease> {
     let acquire = async |number| {
         let request = lock.acquire(format!("bench:held:{number}")).ttl(HELD_TTL);
-        request.await.expect("it is free")
+        request.wait(PATIENCE).await.expect("it is free")
     };
     futures_util::stream::iter(0..HELD).map(acquire).buffer_unordered(64).collect().await
 }

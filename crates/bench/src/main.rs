@@ -143,6 +143,7 @@ fn scaling(plan: &Plan<'_>) {
 /// Measures while the process holds many other leases.
 fn holding(plan: &Plan<'_>) {
     for tasks in [1, 64] {
+        capacity::empty(plan.masters);
         let table = on_runtime(1, healthy(plan, tasks, Kind::HOLDING));
         println!("### 20 000 leases held: {tasks} task(s), 1 worker thread\n\n{table}");
     }
