@@ -364,17 +364,16 @@ impl<C: ClaimMachine> Client<C> {
         greeting: Greeting,
         cx: &mut Context<'_, C>,
     ) -> Result<(), NodeId> {
-        if self.links[node.index()].awaits(epoch)
-            && let Some(run_id) = &greeting.run_id
-        {
+        if self.links[node.index()].awaits(epoch) {
             let same = |(at, server): (usize, &Option<RunId>)| {
-                at != node.index() && server.as_ref() == Some(run_id)
+                at != node.index() && server.is_some() && *server == greeting.run_id
             };
             if let Some(other) = self.servers.iter().enumerate().position(same) {
                 self.connection(NodeId::new(other), LinkInput::Doubt, cx);
                 return Err(NodeId::new(other));
             }
-            self.servers[node.index()] = Some(run_id.clone());
+            // A server that does not tell its id is not taken for the one before it.
+            self.servers[node.index()].clone_from(&greeting.run_id);
         }
         self.connection(node, LinkInput::Connected { epoch, greeting }, cx);
         Ok(())

@@ -88,6 +88,11 @@ fn since_origin(nanos: i64, ran_back: u64) -> Time {
     Time::from_nanos(u64::try_from(nanos).unwrap_or(0).saturating_add(ran_back))
 }
 
+/// The nanoseconds by which a clock may be behind its own reading before. Where the counters of two
+/// processors differ, a thread that moves between them reads such steps. They are far below the 2 ms
+/// that each deadline leaves for clocks ([`redquorum_protocol::LockConfig`]), and end no lease.
+const JITTER: u64 = 500_000;
+
 /// The readings of one lock, in the order of its turns.
 pub(crate) struct Watch {
     clock: Clock,
@@ -106,10 +111,10 @@ impl Watch {
     pub(crate) fn read(&mut self) -> (Time, bool) {
         let now = self.clock.now();
         let Some(ran_back) = self.clock.ran_back() else { return (now, false) };
-        if now < self.latest {
-            let lost = self.latest.as_nanos() - now.as_nanos();
+        let back = self.latest.as_nanos().saturating_sub(now.as_nanos());
+        if back > JITTER {
             // If two locks add it, leases end too early, which is safe.
-            ran_back.fetch_add(lost, Ordering::Relaxed);
+            ran_back.fetch_add(back, Ordering::Relaxed);
         }
         self.latest = now.max(self.latest);
         let seen = ran_back.load(Ordering::Relaxed);
@@ -510,6 +515,22 @@ mod backwards {
         assert_eq!(cause(&again), None);
         time.0.fetch_add(9 * SECOND, Ordering::Relaxed);
         assert_eq!(cause(&again), Some(Loss::Expired));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_whose_readings_jitter_ends_no_lease() {
+        let time: &(AtomicU64, AtomicU64) =
+            Box::leak(Box::new((AtomicU64::new(100 * SECOND), AtomicU64::new(0))));
+        let masters = Masters::new(3);
+        let lock = lock(&masters, Clock::Manual(time)).await;
+        let lease = lock.acquire("r").await.unwrap();
+        let left = lease.deadline().remaining();
+        time.0.fetch_sub(JITTER, Ordering::Relaxed);
+        assert!(lease.loss().is_none() && lock.acquire("s").await.is_ok());
+        // Steps that add up are no jitter, since the latest reading stays what it was.
+        time.0.fetch_sub(1, Ordering::Relaxed);
+        assert_eq!(lease.loss().map(|lost| lost.cause), Some(Loss::ClockRanBack));
+        assert!(lease.deadline().remaining() <= left);
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,8 +26,8 @@ const MAX_DOUBLINGS: u32 = 4;
 /// After this many connections in a row that broke at a step, the next ones do without.
 const MAX_BROKEN: u32 = 3;
 
-/// For how long connections do without after that. The first one behind it takes the steps again,
-/// and may break.
+/// For how long connections do without after that. Then the steps are taken again, and may break
+/// the connection.
 const WITHOUT: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -55,7 +55,9 @@ enum State {
     Open,
     /// The master could not take the last step: ask again at this time.
     Later(Time),
-    /// The master forbids the commands, or does not have them, or connections break at them.
+    /// Connections break at the steps: this one does without them until this time.
+    Without(Time),
+    /// The master forbids the commands, or does not have them.
     Refused,
 }
 
@@ -83,7 +85,7 @@ impl Subscription {
     pub(super) fn connected<T>(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
         debug_assert_eq!(self.state, State::Closed, "one connection at a time");
         if self.broken >= MAX_BROKEN && now < self.without {
-            self.state = State::Refused;
+            self.state = State::Without(self.without);
             self.notify_all(QueueEvent::Refused, out);
         }
     }
@@ -143,7 +145,7 @@ impl Subscription {
     /// When to take the next step, if that is later.
     pub(super) fn next(&self) -> Option<Time> {
         match self.state {
-            State::Later(time) if !self.waiters.is_empty() => Some(time),
+            State::Later(time) | State::Without(time) if !self.waiters.is_empty() => Some(time),
             _ => None,
         }
     }
@@ -151,7 +153,7 @@ impl Subscription {
     /// The waiter's name in the master's queue. Where the master cannot wake waiters, the inbox is
     /// 0, so that it does not drop them.
     pub(super) fn waiter(&self, waiter_id: WaiterId) -> Waiter {
-        let wakes = !matches!(self.state, State::Closed | State::Refused);
+        let wakes = !matches!(self.state, State::Closed | State::Without(_) | State::Refused);
         Waiter { inbox: if wakes { self.number } else { 0 }, waiter_id }
     }
 
@@ -162,7 +164,7 @@ impl Subscription {
             self.waiters.insert(waiter_id, key);
         }
         match self.state {
-            State::Refused => QueueEvent::Refused,
+            State::Without(_) | State::Refused => QueueEvent::Refused,
             State::Open if self.waiters.contains_key(&waiter_id) => QueueEvent::Subscribed,
             _ => QueueEvent::NotSubscribed,
         }
@@ -178,10 +180,15 @@ impl Subscription {
             _ if self.waiters.is_empty() => return None,
             State::Closed => (Command::Hello, State::Asking),
             State::Able => (Command::Subscribe { inbox: self.number }, State::Subscribing),
-            State::Later(time) if now >= time => (Command::Hello, State::Asking),
-            State::Later(_) | State::Asking | State::Subscribing | State::Open | State::Refused => {
-                return None;
+            State::Later(time) | State::Without(time) if now >= time => {
+                (Command::Hello, State::Asking)
             }
+            State::Later(_)
+            | State::Without(_)
+            | State::Asking
+            | State::Subscribing
+            | State::Open
+            | State::Refused => return None,
         };
         self.state = next;
         Some(command)

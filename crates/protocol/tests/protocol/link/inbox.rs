@@ -241,6 +241,28 @@ fn after_three_connections_that_broke_at_a_step_the_next_ones_do_without() {
 }
 
 #[test]
+fn a_connection_that_does_without_steps_takes_them_after_an_hour() {
+    let mut bench = broken_at(&HELLO, 3, hangs_up);
+    let (epoch, effects) = next_connection(&mut bench);
+    assert!(effects.contains(&event(1, QueueEvent::Refused)), "{effects:?}");
+    for _ in 0..400 {
+        // Longer than an hour with idle probes, which are answered.
+        bench.pass(10_000 * MS);
+        let effects = bench.look();
+        if effects.contains(&HELLO) {
+            bench.reply(epoch, Reply::Alive);
+            assert!(bench.look().contains(&SUBSCRIBE));
+            bench.reply(epoch, Reply::Alive);
+            assert_eq!(bench.look(), [event(1, QueueEvent::Subscribed)]);
+            return;
+        }
+        let probes = |effect: &&TestEffect| matches!(effect, LinkEffect::Write(_));
+        effects.iter().filter(probes).for_each(|_| bench.reply(epoch, Reply::Alive));
+    }
+    panic!("it never asked again");
+}
+
+#[test]
 fn connections_that_broke_at_a_step_by_chance_are_forgotten_once_the_master_answers() {
     for answers in [&[Reply::Alive, Reply::Alive][..], &[forbidden()]] {
         let mut bench = broken_at(&SUBSCRIBE, 2, hangs_up);
