@@ -7,7 +7,7 @@ use redquorum::memory::Masters as InMemory;
 use redquorum::{Backoff, Builder, Redlock};
 use redquorum_rig::{Masters as Servers, RespValue};
 
-use crate::plan::Process;
+use crate::plan::{Process, Trouble};
 use crate::proxy::{Meter, Proxy};
 
 #[derive(Clone)]
@@ -39,10 +39,19 @@ impl Masters {
     pub(crate) fn process(&self, process: &Process, latency: u64, seed: u64) -> Builder {
         let builder = match self {
             Self::Memory(masters, meters) => {
+                let (trouble, troubled) = process.trouble;
                 let proxy = |(meter, number): (&Arc<Meter>, usize)| Proxy {
                     inner: Arc::new(masters.node(number)),
+                    next: Arc::new(masters.node(number % meters.len() + 1)),
                     meter: meter.clone(),
                     forbidden: process.forbidden,
+                    // A name that leads elsewhere costs two votes, of which three masters have one
+                    // to spare.
+                    trouble: match trouble {
+                        Trouble::Misleads(_) if number > 1 => Trouble::None,
+                        _ if number > troubled => Trouble::None,
+                        trouble => trouble,
+                    },
                     latency,
                     seed: seed + number as u64,
                 };

@@ -32,12 +32,17 @@ impl Rng {
     }
 }
 
+/// The most masters of a plan.
+const MOST_MASTERS: usize = 5;
+
 /// The space of plans of a search. Times are in milliseconds here and in plans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     pub(crate) names: &'static [usize],
     /// Sets of commands that the users of some processes lack.
     pub(crate) forbidden: &'static [&'static [&'static str]],
+    /// What may be wrong between some processes and some of their masters.
+    pub(crate) troubles: &'static [Trouble],
     /// Most processes beside the one with the canary.
     pub(crate) processes: u64,
     /// Most tasks that wait for one name together.
@@ -70,14 +75,42 @@ pub(crate) struct Process {
     /// Commands that its user may not run.
     pub(crate) forbidden: &'static [&'static str],
     pub(crate) database: u32,
+    /// What is wrong on the way to the first so many of its masters.
+    pub(crate) trouble: (Trouble, usize),
     /// Whether it retries without a pause: for controls.
     pub(crate) spins: bool,
+}
+
+/// What is wrong on the way to a master, as proxies, balancers and name servers do it. Masters stay
+/// healthy, so a lock must get along with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Trouble {
+    #[default]
+    None,
+    /// Each connection ends at this command.
+    HangsUp(&'static str),
+    /// This command gets `-BUSY` up to this time.
+    Busy(&'static str, u64),
+    /// Each connection ends at this age.
+    Recycles(u64),
+    /// Up to this time the name of a master leads to the next one.
+    Misleads(u64),
 }
 
 impl Process {
     /// Whether it can extend and delete its keys. If not, they expire.
     pub(crate) fn keeps(&self) -> bool {
         !self.forbidden.iter().any(|command| matches!(*command, "EVALSHA" | "GET"))
+    }
+
+    /// Whether a lease can lose the votes of masters that it does not reach again: a name led to
+    /// another one.
+    pub(crate) fn is_misled(&self) -> bool {
+        matches!(self.trouble, (Trouble::Misleads(_), 1..))
+    }
+
+    pub(crate) fn is_troubled(&self) -> bool {
+        self.trouble.0 != Trouble::None && self.trouble.1 > 0
     }
 }
 
@@ -121,6 +154,10 @@ impl Plan {
             // The first process may do everything.
             forbidden: if number > 0 && rng.one_in(3) { rng.pick(mix.forbidden) } else { &[] },
             database: u32::try_from(rng.below(mix.databases)).unwrap(),
+            trouble: match mix.troubles {
+                [] => (Trouble::None, 0),
+                troubles => (rng.pick(troubles), rng.index(MOST_MASTERS + 1)),
+            },
             spins: false,
         };
         let processes: Vec<_> =
@@ -134,7 +171,7 @@ impl Plan {
             action: Action::draw(&mut rng, mix),
         });
         let steps = steps.collect();
-        let (masters, latency) = (rng.pick(&[3, 3, 5]), rng.below(4));
+        let (masters, latency) = (rng.pick(&[3, 3, MOST_MASTERS]), rng.below(4));
         Self { masters, latency, ttl: mix.ttl, processes, names, steps }
     }
 

@@ -1,4 +1,4 @@
-//! A node in front of a master in memory: it delays, forbids and publishes.
+//! A node in front of a master in memory: it delays, forbids and publishes, and makes trouble.
 //!
 //! Masters in memory reply in no time and allow everything. The proxy charges each command to its
 //! master, which executes one command after the other, as Redis does.
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, 
 use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until};
 
-use crate::plan::Rng;
+use crate::plan::{Rng, Trouble};
 
 /// Microseconds that a master takes for a command without a script.
 const COMMAND_US: u64 = 4;
@@ -23,6 +23,7 @@ const SCRIPT_US: u64 = 25;
 
 /// One master, shared by all its proxies.
 pub(crate) struct Meter {
+    started: Instant,
     /// When the master has executed all commands so far.
     done: Mutex<Instant>,
     published: broadcast::Sender<Arc<Vec<u8>>>,
@@ -31,7 +32,12 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new() -> Arc<Self> {
         let published = broadcast::channel(64).0;
-        Arc::new(Self { done: Mutex::new(Instant::now()), published })
+        let started = Instant::now();
+        Arc::new(Self { started, done: Mutex::new(started), published })
+    }
+
+    fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Sends a message on every channel.
@@ -57,9 +63,12 @@ fn script(args: &[&[u8]]) -> Option<&'static str> {
 #[derive(Clone)]
 pub(crate) struct Proxy {
     pub(crate) inner: Arc<dyn Node>,
+    /// The master to which a name leads that is wrong.
+    pub(crate) next: Arc<dyn Node>,
     pub(crate) meter: Arc<Meter>,
     /// Commands that get an error instead of an execution, also where a script calls them.
     pub(crate) forbidden: &'static [&'static str],
+    pub(crate) trouble: Trouble,
     /// Each write is delayed by up to this many milliseconds.
     pub(crate) latency: u64,
     pub(crate) seed: u64,
@@ -72,7 +81,11 @@ impl Node for Proxy {
 
     fn connect(&self) -> Connecting<'_> {
         Box::pin(async {
-            let master = self.inner.connect().await?;
+            let node = match self.trouble {
+                Trouble::Misleads(until) if self.meter.age() < ms(until) => &self.next,
+                _ => &self.inner,
+            };
+            let master = node.connect().await?;
             let (client, ours) = duplex(64 * 1024);
             tokio::spawn(self.clone().serve(ours, master));
             Ok(Box::new(client) as Box<dyn Connection>)
@@ -80,10 +93,17 @@ impl Node for Proxy {
     }
 }
 
+const FORBIDDEN: &str = "-NOPERM this user has no permissions to run this command\r\n";
+const BUSY: &str = "-BUSY Redis is busy running a script.\r\n";
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
 #[derive(Default)]
 struct Dialogue {
-    /// Commands without a reply, and whether they were forbidden.
-    asked: Mutex<VecDeque<bool>>,
+    /// Commands without a reply, each with the error that it gets instead of the master's reply.
+    asked: Mutex<VecDeque<Option<&'static str>>>,
     /// The channels to which the connection is subscribed.
     channels: Mutex<HashSet<Vec<u8>>>,
 }
@@ -92,7 +112,7 @@ struct Dialogue {
 struct Waiting {
     due: Instant,
     command: Vec<u8>,
-    denied: bool,
+    error: Option<&'static str>,
     /// The channel to which it subscribes.
     channel: Option<Vec<u8>>,
 }
@@ -101,7 +121,13 @@ impl Proxy {
     async fn serve(self, client: DuplexStream, master: Box<dyn Connection>) {
         let ((from_client, to_client), (from_master, to_master)) = (split(client), split(master));
         let dialogue = Dialogue::default();
+        // Not all at once.
+        let age = match self.trouble {
+            Trouble::Recycles(age) => ms(age + age / 8 * (self.seed % 8)),
+            _ => Duration::MAX,
+        };
         tokio::select! {
+            () = tokio::time::sleep(age) => {}
             _ = self.requests(from_client, to_master, &dialogue) => {}
             _ = self.replies(from_master, to_client, &dialogue) => {}
         }
@@ -133,18 +159,27 @@ impl Proxy {
                     {
                         let args: Vec<&[u8]> = args.iter().map(bulk).collect();
                         let due = self.meter.charge(arrival, &args);
-                        let denied = self.denies(&args);
+                        let is = |command: &str| args[0] == command.as_bytes();
+                        let error = match self.trouble {
+                            Trouble::HangsUp(command) if is(command) => return Ok(()),
+                            Trouble::Busy(command, until)
+                                if is(command) && self.meter.age() < ms(until) =>
+                            {
+                                Some(BUSY)
+                            }
+                            _ => self.denies(&args).then_some(FORBIDDEN),
+                        };
                         let mut command = Vec::new();
-                        if denied {
+                        if error.is_some() {
                             write_command(&mut command, &[b"PING"]);
                         } else {
                             command.extend_from_slice(&bytes[used..used + length]);
                         }
                         let channel = match args[..] {
-                            [b"SUBSCRIBE", channel] if !denied => Some(channel.to_vec()),
+                            [b"SUBSCRIBE", channel] if error.is_none() => Some(channel.to_vec()),
                             _ => None,
                         };
-                        waiting.push_back(Waiting { due, command, denied, channel });
+                        waiting.push_back(Waiting { due, command, error, channel });
                         used += length;
                     }
                     bytes.drain(..used);
@@ -154,7 +189,7 @@ impl Proxy {
                     while waiting.front().is_some_and(|next| next.due <= Instant::now())
                         && let Some(next) = waiting.pop_front()
                     {
-                        dialogue.asked.lock().unwrap().push_back(next.denied);
+                        dialogue.asked.lock().unwrap().push_back(next.error);
                         dialogue.channels.lock().unwrap().extend(next.channel);
                         ready.extend(next.command);
                     }
@@ -199,10 +234,10 @@ impl Proxy {
             let mut used = 0;
             while let Ok(Some((frame, length))) = parse(&bytes[used..], usize::MAX) {
                 let reply = !is_out_of_band(&frame);
-                if reply && dialogue.asked.lock().unwrap().pop_front() == Some(true) {
-                    ready.extend(b"-NOPERM this user has no permissions to run this command\r\n");
-                } else {
-                    ready.extend_from_slice(&bytes[used..used + length]);
+                let asked = || dialogue.asked.lock().unwrap().pop_front().flatten();
+                match reply.then(asked).flatten() {
+                    Some(error) => ready.extend(error.as_bytes()),
+                    None => ready.extend_from_slice(&bytes[used..used + length]),
                 }
                 used += length;
             }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::backend::{Masters, short};
-use crate::plan::{Action, End, Plan, Process, Step};
+use crate::plan::{Action, End, Plan, Process, Step, Trouble};
 
 /// A property that did not hold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -37,6 +37,12 @@ pub(crate) type Violation = (Property, String);
 
 /// The pause between two acquires of a canary.
 const CANARY: Duration = Duration::from_millis(500);
+
+/// For how long masters are busy and names are wrong at most.
+const TROUBLED: Duration = Duration::from_secs(4);
+
+/// A request with this much time gets its lease, whatever is wrong on the way to the masters.
+const TROUBLE: Duration = Duration::from_millis(3_500);
 
 /// The most commands of one acquire with its release, for each master.
 const PER_ACQUIRE: u64 = 8;
@@ -99,7 +105,7 @@ pub(crate) async fn run(plan: &Plan, masters: Masters) -> Vec<Violation> {
     let mut beside = JoinSet::new();
     for (number, (lock, process)) in locks.iter().enumerate() {
         beside.spawn(Box::pin(canary(shared.clone(), number, lock.clone(), *process)));
-        if process.keeps() {
+        if process.keeps() && !process.is_misled() {
             beside.spawn(Box::pin(keep_alive(shared.clone(), number, lock.clone())));
         }
     }
@@ -122,6 +128,7 @@ pub(crate) async fn run(plan: &Plan, masters: Masters) -> Vec<Violation> {
 async fn canary(shared: Arc<Shared>, process: usize, lock: Redlock, permissions: Process) {
     // Beside real masters the machine may stall; without permissions, the key stays for its TTL.
     let wait = shared.masters.slack() - ms(500);
+    let wait = if permissions.is_troubled() { wait.max(TROUBLE) } else { wait };
     for number in 0.. {
         let (start, name) = (Instant::now(), format!("canary-{process}-{number}"));
         shared.acquires.fetch_add(1, Ordering::Relaxed);
@@ -146,7 +153,7 @@ async fn canary(shared: Arc<Shared>, process: usize, lock: Redlock, permissions:
 async fn keep_alive(shared: Arc<Shared>, process: usize, lock: Redlock) {
     let name = format!("watched-{process}");
     shared.acquires.fetch_add(1, Ordering::Relaxed);
-    let lease = match lock.acquire(&name).wait(shared.masters.slack()).await {
+    let lease = match lock.acquire(&name).wait(shared.masters.slack().max(TROUBLE)).await {
         Ok(lease) => lease,
         Err(error) => return shared.violated(Property::Undisturbed, &format!("{name}: {error}")),
     };
@@ -200,7 +207,8 @@ impl Shared {
         let (commands, acquires) = (commands(locks), self.acquires.load(Ordering::Relaxed));
         let seconds = self.started.elapsed().as_secs() + 2;
         let rate = |process: &Process| {
-            if process.forbidden.is_empty() { PER_SECOND } else { UNNOTIFIED_PER_SECOND }
+            let notified = process.forbidden.is_empty() && !process.is_troubled();
+            if notified { PER_SECOND } else { UNNOTIFIED_PER_SECOND }
         };
         let rates: u64 = locks.iter().map(|(_, process)| rate(process)).sum();
         let most = (PER_ACQUIRE * acquires + rates * seconds) * self.plan.masters as u64;
@@ -230,13 +238,19 @@ impl Shared {
             }
             sleep(ms(200)).await;
         }
+        // New connections are no idleness.
+        if locks.iter().any(|(_, process)| process.is_troubled()) {
+            sleep_until(self.started + TROUBLED + TROUBLE).await;
+        }
+        let recycled = |process: &Process| matches!(process.trouble.0, Trouble::Recycles(_));
+        let idle = locks.iter().filter(|(_, process)| !recycled(process));
         // Replies now: no idle probe of a connection falls into the time that is measured.
-        for (lock, _) in locks {
+        for (lock, _) in idle.clone() {
             lock.health().await;
         }
-        let before = commands(locks);
+        let before = commands(idle.clone());
         sleep(ms(2_000)).await;
-        let commands = commands(locks) - before;
+        let commands = commands(idle) - before;
         if commands > 0 {
             self.violated(Property::Frugal, &format!("{commands} commands in 2 s of idleness"));
         }
@@ -358,6 +372,8 @@ impl Task {
                 Some(lease)
             }
             Err(AcquireError::Taken { .. }) => None,
+            // A single attempt may meet connections that break.
+            Err(_) if self.process.is_troubled() && ms(wait) < TROUBLE => None,
             Err(error) => {
                 let name = short(&shared.plan.name(self.step.name));
                 shared.violated(Property::Truthful, &format!("{name}: {error}"));
@@ -372,7 +388,8 @@ impl Task {
         }
         let hold = if end == End::Expire { 2 * self.shared.plan.ttl } else { hold };
         let lost = lease.run(sleep(ms(hold))).await.err();
-        if let Some(lost) = lost.filter(|_| end != End::Expire && self.process.keeps()) {
+        let may_be_lost = end == End::Expire || !self.process.keeps() || self.process.is_misled();
+        if let Some(lost) = lost.filter(|_| !may_be_lost) {
             self.shared.violated(Property::KeptAlive, &format!("{:?}: {lost}", self.step));
         }
         let until = Instant::now() + lease.validity();

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 use crate::backend::Masters;
-use crate::plan::{Action, End, Mix, Plan, Process, Step};
+use crate::plan::{Action, End, Mix, Plan, Process, Step, Trouble};
 use crate::run::{Property, Violation, commands, run};
 
 /// A test: this many plans of one mix.
@@ -42,6 +42,7 @@ pub(crate) fn cases() -> Vec<Case> {
         memory("memory_unpolled_futures", 100, Mix { neglect: true, wait: 60_000, ..MEMORY }),
         memory("memory_large_crowds", 20, Mix { names: &[12, 300], crowd: 600, ..MEMORY }),
         memory("memory_missing_permissions", 60, Mix { forbidden: FORBIDDEN, ..MEMORY }),
+        memory("memory_troubled_ways", 60, Mix { troubles: TROUBLES, ..MEMORY }),
         memory("memory_all_together", 10, ALL),
         real("real_ordinary_usage", 3, REAL),
         real("real_all_together", 5, Mix { wait: 8_000, ttl: 3_000, databases: 3, ..ALL }),
@@ -53,6 +54,7 @@ pub(crate) fn cases() -> Vec<Case> {
 const MEMORY: Mix = Mix {
     names: &[1, 12, 12, 12, 300, 40_000],
     forbidden: &[&["SUBSCRIBE"], &["HELLO"], &["ZADD"]],
+    troubles: &[],
     processes: 4,
     crowd: 12,
     neglect: false,
@@ -73,6 +75,18 @@ const REAL: Mix = Mix {
 
 /// Includes lengths with which a push message is longer than the longest reply.
 const LONG: &[usize] = &[12, 12, 65_000, 65_600, 70_000, 1 << 20];
+
+const TROUBLES: &[Trouble] = &[
+    Trouble::None,
+    Trouble::HangsUp("HELLO"),
+    Trouble::HangsUp("SUBSCRIBE"),
+    Trouble::Busy("SUBSCRIBE", 2_000),
+    Trouble::Busy("CLIENT", 2_000),
+    Trouble::Busy("INFO", 2_000),
+    Trouble::Recycles(3_000),
+    Trouble::Recycles(9_000),
+    Trouble::Misleads(4_000),
+];
 
 const FORBIDDEN: &[&[&str]] = &[&["EVALSHA"], &["GET"], &["SUBSCRIBE"]];
 
