@@ -245,8 +245,11 @@ impl Shared {
         let recycled = |process: &Process| matches!(process.trouble.0, Trouble::Recycles(_));
         let idle = locks.iter().filter(|(_, process)| !recycled(process));
         // Replies now: no idle probe of a connection falls into the time that is measured.
-        for (lock, _) in idle.clone() {
-            lock.health().await;
+        for (lock, process) in idle.clone() {
+            let health = lock.health().await;
+            if process.forbidden.is_empty() && health.usable < self.plan.masters {
+                self.violated(Property::Undisturbed, &health.to_string());
+            }
         }
         let before = commands(idle.clone());
         sleep(ms(2_000)).await;
