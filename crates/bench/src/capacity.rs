@@ -92,7 +92,8 @@ pub(crate) fn report(masters: &Masters) -> String {
     text
 }
 
-/// Deletes all keys: a runtime ends before its dropped leases are all deleted, and their TTL is long.
+/// Deletes all keys: a runtime ends before its dropped leases are all deleted, and their TTL is
+/// long.
 pub(crate) fn empty(masters: &Masters) {
     for node in 1..=masters.len() {
         masters.ask(node, "FLUSHALL").expect("a master answers");

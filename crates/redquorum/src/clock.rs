@@ -89,8 +89,9 @@ fn since_origin(nanos: i64, ran_back: u64) -> Time {
 }
 
 /// The nanoseconds by which a clock may be behind its own reading before. Where the counters of two
-/// processors differ, a thread that moves between them reads such steps. They are far below the 2 ms
-/// that each deadline leaves for clocks ([`redquorum_protocol::LockConfig`]), and end no lease.
+/// processors differ, a thread that moves between them reads such steps. They are below the
+/// millisecond that each deadline leaves for clocks at least ([`redquorum_protocol::Drift`]), and
+/// end no lease.
 const JITTER: u64 = 500_000;
 
 /// The readings of one lock, in the order of its turns.
