@@ -54,11 +54,13 @@ pub(crate) struct Count {
     pub(crate) pause: Duration,
     /// The attempts after which there was a pause.
     pub(crate) paused: Vec<u32>,
+    /// Every random number.
+    pub(crate) random: u64,
 }
 
 impl Count {
     pub(crate) const fn new(pause: Duration) -> Self {
-        Self { tokens: 0, pause, paused: Vec::new() }
+        Self { tokens: 0, pause, paused: Vec::new(), random: 0 }
     }
 }
 
@@ -78,6 +80,6 @@ impl Rng for Count {
     }
 
     fn random(&mut self) -> u64 {
-        0
+        self.random
     }
 }

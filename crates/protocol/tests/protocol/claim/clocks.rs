@@ -1,6 +1,8 @@
 //! Clocks that are not yet watched: every product of offset and step, in every order of arrival,
 //! and which grants win.
 
+use std::time::Duration;
+
 use redquorum_protocol::{Claim, Input, LockConfig, NodeId, NodeSet, Reading, Reply, Time};
 
 use super::play::*;
@@ -95,4 +97,19 @@ fn a_refusal_is_something_to_compare_with_and_a_majority_ahead_is_refused() {
     play.reply_all(Attempt(1), [1], timed(reading(150), Created));
     assert_eq!(play.verdict(), Some(false));
     assert_eq!(play.cleaned_up(3, 1), [1, 1, 1], "its key is cleaned up");
+}
+
+#[test]
+fn a_clock_that_is_ahead_by_half_of_the_bound_is_counted_and_by_more_is_not() {
+    // A reading is known to the microsecond.
+    let half = Duration::from_micros(BOUND_MS * 1000 / 2 - 1);
+    for (ahead, counts) in [(half, 3), (half + Duration::from_micros(1), 2)] {
+        let mut play = Play::acquire_on(guarded(3), ONCE);
+        let micros = u64::try_from(ahead.as_micros()).unwrap();
+        let late = Reading::new(Time::ZERO, Time::ZERO, 1_000_000_000 + micros);
+        play.reply_all(Attempt(1), [0], timed(late.unwatched_for(MS), Created));
+        play.reply_all(Attempt(1), [1], timed(reading(0), TAKEN));
+        let granted = play.acquiring().votes().which(|reply| *reply == Created);
+        assert_eq!(granted.len() + 2, counts, "{ahead:?}");
+    }
 }

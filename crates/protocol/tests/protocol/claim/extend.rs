@@ -1,7 +1,7 @@
 //! Extend: voters, repairs, gaps, and the owner that acquires what it holds.
 //! `properties/claim.rs` has losses and handles under any inputs.
 
-use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply};
+use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply, Time, WaitPolicy};
 
 use super::play::*;
 
@@ -202,4 +202,62 @@ fn a_dropped_handle_has_its_lock_delay_though_the_last_is_released() {
         (play.left(), play.outcome()),
         (vec![dropped.plus(2_032 * MS); 3], Some(Outcome::Left))
     );
+}
+
+#[test]
+fn a_late_grant_counts_until_the_lease_is_extended_and_only_of_the_attempt_that_won() {
+    let members = |play: &Play| play.held().members().len();
+    let again = WaitPolicy { wait: 1_000 * MS, ..ONCE };
+    let mut play = Play::acquire(5, again);
+    play.reply_all(Attempt(1), 0..3, TAKEN);
+    play.wake();
+    play.reply_all(Attempt(2), 0..3, Created);
+    play.handle(Input::Collect);
+    play.reply_all(Attempt(1), [3], Created);
+    assert_eq!(members(&play), 3, "that key has another token");
+    play.reply_all(Attempt(2), [3], Created);
+    assert_eq!(members(&play), 4);
+    play.handle(Input::extend(config(5)));
+    play.reply_all(Attempt(2), [4], Created);
+    assert_eq!(members(&play), 4, "the extension has asked this master since");
+}
+
+#[test]
+fn of_two_spans_that_the_same_masters_may_still_deny_the_one_with_fewer_keys_counts() {
+    let mut play = Play::hold(&[Grants, Grants, Grants, Never, Never]);
+    play.handle(Input::extend(config(5)));
+    play.reply_all(Extend(1), [0], Kept);
+    // This master had no key before, and has one from now on.
+    play.reply_all(Extend(1), [3], Created);
+    play.handle(Input::extend(config(5)));
+    play.reply_all(Extend(2), [0, 3], Kept);
+    play.handle(Input::extend(config(5)));
+    assert!(!play.held().had_gap());
+    // In the first span only two other masters had the key.
+    play.reply_all(Extend(3), [1], Absent);
+    assert!(play.held().had_gap());
+}
+
+#[test]
+fn an_extension_that_moves_no_deadline_reports_nothing_before_the_masters_reply() {
+    let mut play = Play::hold(&[Grants; 5]);
+    play.handle(Input::extend(config(5)));
+    assert_eq!((play.asked().len(), play.effects.len()), (5, 5), "{:?}", play.effects);
+}
+
+#[test]
+fn the_lock_delay_of_a_dropped_handle_is_over_in_the_instant_in_which_it_ends() {
+    let lock_delay = config(3).with_lock_delay(500 * MS).unwrap();
+    let mut play = Play::hold_on(lock_delay, &[Grants; 3]);
+    play.handle(Input::Reenter);
+    play.handle(Input::Abandon);
+    // The lock delay, and the drift of the key's time: 1 % of 1.5 s and 2 ms.
+    let ends = START.plus(517 * MS);
+    let mut before = play.fork();
+    before.now = Time::from_nanos(ends.as_nanos() - 1);
+    before.handle(Input::Release);
+    assert_eq!((before.left(), before.cleaned_up(3, 1)), (vec![ends; 3], vec![0; 3]));
+    play.now = ends;
+    play.handle(Input::Release);
+    assert_eq!((play.left(), play.cleaned_up(3, 1)), (vec![], vec![1; 3]));
 }

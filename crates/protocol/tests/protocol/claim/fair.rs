@@ -245,6 +245,7 @@ fn with_one_queue_forbidden_and_one_master_down_the_only_queue_decides() {
     assert_eq!(attempts([NoQueue, down(), free(1, 0)]), 3);
     assert_eq!(attempts([NoQueue, down(), free(2, 1)]), 0, "others are before it");
     assert_eq!(attempts([NoQueue, down(), held(1, 0)]), 0, "another holds it");
+    assert_eq!(attempts([NoQueue, held(1, 0), held(1, 0)]), 0, "another holds it");
     assert_eq!(attempts([down(), down(), free(1, 0)]), 0, "attempts would find no quorum either");
 }
 
@@ -373,4 +374,97 @@ fn where_no_quorum_keeps_queues_attempts_are_made_without() {
     let mut play = Play::queued(policy());
     play.reply_all(Enqueue(1), ALL, Unknown(Cause::Error("LOADING".into())));
     assert_eq!(play.asks().len(), 0);
+}
+
+#[test]
+fn rounds_that_find_other_positions_follow_at_once_and_after_three_of_them_there_is_a_pause() {
+    let mut play = Play::queued(policy());
+    let mut round = 1;
+    for _ in 0..2 {
+        for follows in [true, true, false] {
+            for at in ALL {
+                // No two masters agree, and each has a later waiter before it.
+                let number = u64::from(round) * 10 + at as u64;
+                play.reply_all(Enqueue(round), [at], held(number, 1));
+            }
+            assert_eq!(play.stands().is_some(), follows, "{round}");
+            round += 1;
+        }
+        play.wake();
+        assert!(matches!(play.stands(), Some((again, _)) if again == round));
+    }
+}
+
+#[test]
+fn a_waiter_that_is_first_on_a_quorum_asks_again_when_the_keys_there_can_expire() {
+    for (first_on, wakes_ms) in [(2, 500), (3, 100), (5, 100)] {
+        let mut play = Play::acquire(5, policy());
+        play.event(ALL, QueueEvent::Subscribed);
+        let holder = Some(Holder::Lease { token: token(9), left_ms: 100 });
+        play.placed(ALL.map(|at| Place { number: 2, ahead: u64::from(at >= first_on), holder }));
+        // Behind others it only looks at a master from time to time.
+        assert_eq!(play.claim.next_wake(), START.plus(wakes_ms * MS), "{first_on}");
+    }
+}
+
+#[test]
+fn a_first_waiter_that_finds_the_resource_held_has_failed_no_attempt() {
+    let mut play = Play::acquire(5, policy());
+    play.event(ALL, QueueEvent::Subscribed);
+    let holder = Some(Holder::Lease { token: token(9), left_ms: 10 });
+    for round in 1..4 {
+        play.reply_all(Enqueue(round), ALL, Place { number: 2, ahead: 0, holder });
+        play.effects.clear();
+        play.wake();
+        assert_eq!(play.stands(), Some((round + 1, Position::At(2))));
+    }
+    assert_eq!(play.rng.paused, [1, 1, 1]);
+}
+
+#[test]
+fn waiters_before_it_that_leave_a_free_resource_alone_are_not_overtaken_but_soon_looked_at() {
+    let mut play = Play::behind();
+    let at = play.looked_at();
+    play.reply_all(Enqueue(1), [at], free(2, 1));
+    let soon = play.claim.next_wake().since(play.now);
+    assert!((125 * MS..=250 * MS).contains(&soon), "{soon:?}");
+    for _ in 0..3 {
+        play.wake();
+        assert_eq!(play.stands(), Some((1, Position::At(2))), "all masters are looked at");
+        play.reply_all(Enqueue(1), ALL, free(2, 1));
+        assert_eq!(play.asked(), []);
+    }
+    // Once the resource is held again, one master at a time is enough.
+    play.reply_all(Enqueue(1), ALL, held(2, 1));
+    play.effects.clear();
+    play.looked_at();
+}
+
+#[test]
+fn a_look_that_finds_it_first_and_the_resource_held_asks_no_other_master() {
+    let mut play = Play::behind();
+    let at = play.looked_at();
+    play.reply_all(Enqueue(1), [at], held(2, 0));
+    assert_eq!(play.claim.next_wake(), play.now.plus(500 * MS));
+    assert_ne!(play.looked_at(), at);
+}
+
+#[test]
+fn a_waiter_that_masters_do_not_wake_still_looks_at_them() {
+    let mut play = Play::queued(WaitPolicy { wake_ups: false, ..policy() });
+    play.rng.pause = 3_000 * MS;
+    play.reply_all(Enqueue(1), ALL, held(2, 1));
+    play.effects.clear();
+    play.looked_at();
+    assert_eq!(play.now, START.plus(500 * MS));
+}
+
+#[test]
+fn a_waiter_that_has_made_no_attempt_says_why() {
+    for (replies, why) in [(3, Failure::Taken), (2, Failure::NoQuorum)] {
+        let mut play = Play::acquire(5, policy());
+        play.reply_all(Enqueue(1), 0..replies, held(2, 1));
+        play.reply_all(Enqueue(1), replies..5, Unknown(Cause::Disconnected));
+        assert_eq!(play.acquiring().latest_failure(), Some(why), "{replies}");
+    }
 }

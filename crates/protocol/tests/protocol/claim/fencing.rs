@@ -239,3 +239,65 @@ fn an_extension_of_a_fenced_lease_sends_its_token_and_repairs_where_no_grant_is_
     let expected = [(Some(7), false), (Some(7), false), (Some(7), true)];
     assert_eq!(fences.collect::<Vec<_>>(), expected);
 }
+
+/// A lease that the first three of five masters granted. They agreed on number 3 in one round.
+fn certified() -> Play {
+    let mut play = Play::acquire_fenced(5);
+    for at in 0..3 {
+        play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+    }
+    play.reply_all(Attempt(1), 3..5, unknown(1));
+    play.reply_all(Certify { attempt: 1, round: 1 }, 0..3, Certified { number: 3 });
+    play.handle(Input::Collect);
+    play
+}
+
+#[test]
+fn a_number_that_is_certified_at_the_deadline_comes_too_late() {
+    for (before_ms, verdict) in [(1, Some(true)), (0, Some(false))] {
+        let mut play = Play::acquire_fenced(5);
+        for at in ALL {
+            play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+        }
+        let round = Certify { attempt: 1, round: 1 };
+        play.reply_all(round, 0..2, Certified { number: 3 });
+        play.now = START.plus((988 - before_ms) * MS);
+        play.reply_all(round, [2], Certified { number: 3 });
+        assert_eq!(play.verdict(), verdict, "{before_ms} ms before the deadline");
+    }
+}
+
+#[test]
+fn only_a_quorum_that_disagrees_is_looked_at_before_the_round_ends() {
+    // The last call for another round is 47 ms after the start, the end of the round 50 ms.
+    let short = LockConfig::new(5, 100 * MS, Drift::default(), 50 * MS).unwrap();
+    for (grants, looks_ms) in [(2, 50), (3, 47)] {
+        let mut play = Play::acquire_on(short.with_fencing(60_000 * MS).unwrap(), ONCE);
+        for at in 0..grants {
+            play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+        }
+        assert_eq!(play.claim.next_wake(), START.plus(looks_ms * MS), "{grants}");
+    }
+}
+
+#[test]
+fn late_confirmations_of_the_number_count_until_the_lease_is_extended_and_only_its_own() {
+    let members = |play: &Play| play.held().members().len();
+    let mut play = certified();
+    assert_eq!((members(&play), play.held().certifications()), (3, 1));
+    play.reply_all(Certify { attempt: 2, round: 1 }, [3], Certified { number: 3 });
+    assert_eq!(members(&play), 3, "it is about another attempt");
+    play.reply_all(Certify { attempt: 1, round: 1 }, [3], Certified { number: 3 });
+    assert_eq!(members(&play), 4);
+    play.handle(Input::extend(play.held().config()));
+    play.reply_all(Certify { attempt: 1, round: 1 }, [4], Certified { number: 3 });
+    assert_eq!(members(&play), 4, "the extension has asked this master since");
+}
+
+#[test]
+fn grants_that_agree_need_no_round_of_certifying() {
+    let mut play = Play::acquire_fenced(5);
+    play.reply_all(Attempt(1), 0..3, Granted { number: 7 });
+    play.handle(Input::Collect);
+    assert_eq!((play.held().fencing_token(), play.held().certifications()), (Some(7), 0));
+}

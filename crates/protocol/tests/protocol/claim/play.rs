@@ -101,7 +101,11 @@ impl Play {
     }
 
     pub(crate) fn acquire_on(config: LockConfig, policy: WaitPolicy) -> Self {
-        let (mut rng, mut effects) = (Count::new(5 * MS), Vec::new());
+        Self::acquire_by(Count::new(5 * MS), config, policy)
+    }
+
+    pub(crate) fn acquire_by(mut rng: Count, config: LockConfig, policy: WaitPolicy) -> Self {
+        let mut effects = Vec::new();
         let claim = Claim::acquire(START, config, policy, &mut rng, &mut effects);
         Self { claim, rng, effects, now: START }
     }

@@ -9,6 +9,7 @@ use redquorum_protocol::{
 };
 
 use super::play::*;
+use crate::support::Count;
 
 const FREE: Reply = Place { number: 2, ahead: 1, holder: None };
 
@@ -497,6 +498,7 @@ fn one_master_after_the_other_is_looked_at_about_every_second() {
     }
     assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
     assert!((6..=12).contains(&looked.len()), "{looked:?}");
+    assert_eq!(play.rng.paused, [1], "a look is no attempt: the policy does not count it");
     // The wake-up was lost.
     play.wake();
     let at = play.enqueues()[0];
@@ -504,4 +506,133 @@ fn one_master_after_the_other_is_looked_at_about_every_second() {
     play.look([at], FREE);
     play.wake();
     assert_eq!(play.asks(), [0]);
+}
+
+#[test]
+fn random_times_are_spread_over_what_is_allowed() {
+    for random in [0, 1, 499_999_999, u64::MAX / 2, u64::MAX] {
+        let by = |turn| {
+            let rng = Count { random, ..Count::new(60_000 * MS) };
+            Play::acquire_by(rng, config(5), policy(turn))
+        };
+        // A waiter looks at one of five masters after half a second to a second.
+        let mut waiting = by(Turn::First);
+        waiting.refused();
+        waiting.event(ALL, QueueEvent::Subscribed);
+        let looks = waiting.claim.next_wake();
+        assert!((after(500)..=after(1_000)).contains(&looks), "{random}: {looks:?}");
+        // One that lets others go first does so for one to two moments.
+        let goes = by(Turn::Yielded).claim.next_wake();
+        assert!((after(6)..=after(13)).contains(&goes), "{random}: {goes:?}");
+    }
+}
+
+#[test]
+fn a_waiter_that_knows_of_waiters_before_it_on_a_quorum_lets_them_go_first() {
+    for (before_it, goes_ms) in [(0, 5), (2, 5), (3, 50), (5, 50)] {
+        let mut play = Play::subscribed(policy(Turn::First));
+        play.look(0..before_it, FREE);
+        play.look(before_it..5, Place { number: 1, ahead: 0, holder: None });
+        play.effects.clear();
+        assert_eq!(play.claim.next_wake(), after(goes_ms), "{before_it}");
+    }
+    // They may be gone: each pause of the policy ends with a look, which has masters drop them.
+    let mut play = Play::subscribed(policy(Turn::First));
+    play.look(ALL, FREE);
+    play.effects.clear();
+    for (ms, at) in [(50, 1), (55, 2), (60, 3)] {
+        play.wake();
+        assert_eq!((play.now, play.enqueues(), play.asked()), (after(ms), vec![at], vec![]));
+        play.effects.clear();
+    }
+    assert_eq!(play.rng.paused, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_waiter_that_masters_do_not_wake_looks_at_none() {
+    let mut play = Play::first();
+    play.rng.pause = 3_000 * MS;
+    play.refused();
+    play.look(ALL, held(9, 60_000));
+    assert_eq!(play.claim.next_wake(), after(3_000));
+    play.wake();
+    assert_eq!(play.attempt(), 2);
+}
+
+#[test]
+fn after_an_attempt_that_masters_left_unanswered_all_are_asked_and_a_quorum_can_wake_the_waiter() {
+    let mut play = Play::asking_first();
+    assert!(!play.acquiring().backs_off());
+    // The first master is silent, and so are the others.
+    play.wake();
+    play.wake();
+    assert!(play.acquiring().backs_off());
+    assert!(play.claim.next_wake() > play.now.plus(5 * MS), "a longer pause than the policy's");
+    let mut woken = play.fork();
+    woken.woken([1, 2]);
+    assert_eq!(woken.asks(), []);
+    woken.woken([3]);
+    assert_eq!(woken.asks(), ALL);
+    play.effects.clear();
+    play.wake();
+    assert_eq!((play.asks(), play.acquiring().backs_off()), (ALL.to_vec(), false));
+    play.refused();
+    assert!(!play.acquiring().backs_off(), "they answer again");
+    // No quorum is silent.
+    let mut some = Play::first();
+    some.reply_all(Attempt(1), [0], Created);
+    some.reply_all(Attempt(1), [1], TAKEN);
+    some.reply_all(Attempt(1), [2], Unknown(Cause::Disconnected));
+    some.wake();
+    assert!(some.acquiring().is_waiting() && !some.acquiring().backs_off());
+}
+
+#[test]
+fn a_waiter_that_slept_until_keys_could_expire_asks_one_master_first_however_often() {
+    let mut play = Play::subscribed(policy(Turn::First));
+    for _ in 0..9 {
+        play.look(ALL, held(9, 10));
+        play.effects.clear();
+        play.wake();
+        assert_eq!(play.asks(), [0]);
+        play.refused();
+        play.effects.clear();
+    }
+}
+
+#[test]
+fn a_wake_up_no_longer_counts_once_the_master_shows_another_holder() {
+    let mut play = Play::waiting(10_000);
+    play.woken([1, 3]);
+    play.look([1], held(8, 10_000));
+    play.woken([2]);
+    assert_eq!(play.asks(), []);
+    play.woken([0]);
+    assert_eq!(play.asks(), ALL);
+}
+
+#[test]
+fn a_waiter_goes_on_without_queues_once_no_quorum_of_masters_can_keep_its_position() {
+    let mut play = Play::subscribed(policy(Turn::First));
+    play.look([0, 1], NoQueue);
+    assert_eq!(play.leaves(), []);
+    play.look([2], NoQueue);
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    play.effects.clear();
+    play.wake();
+    assert_eq!(play.asks(), ALL);
+    play.refused();
+    assert_eq!(play.enqueues(), []);
+}
+
+#[test]
+fn an_acquire_ends_at_once_when_a_shutdown_leaves_it_no_quorum() {
+    for gone in [Cause::ShutDown, Cause::RuntimeEnded] {
+        for (masters, failure) in [(2, None), (3, Some(Failure::NoQuorum))] {
+            let mut play = Play::first();
+            play.reply_all(Attempt(1), 0..masters, Unknown(gone.clone()));
+            play.reply_all(Attempt(1), masters..5, Unknown(Cause::Disconnected));
+            assert_eq!(play.acquiring().failure(), failure, "{gone:?} {masters}");
+        }
+    }
 }

@@ -91,3 +91,15 @@ fn a_watchdog_whose_masters_are_silent_tries_until_the_deadline_and_does_not_spi
     assert_eq!((play.lost(), play.now), (Some(Loss::Expired), START.plus(config(5).validity())));
     assert!((10..40).contains(&wakes), "{wakes}");
 }
+
+#[test]
+fn a_renewal_that_failed_is_repeated_sooner_the_nearer_the_deadline_is() {
+    // An eighth of what is left, but at least half of a node timeout.
+    for (failed_ms, pause) in [(388, 75 * MS), (788, 25 * MS), (988 - 50, 25 * MS)] {
+        let mut play = watched(60_000);
+        assert!(renewed_at(&mut play, START.plus((failed_ms - 50) * MS)));
+        play.wake_at(START.plus(failed_ms * MS));
+        assert_eq!(play.extension(), Extension::NoQuorum);
+        assert_eq!(renewal(&play).unwrap().due, play.now.plus(pause), "{failed_ms}");
+    }
+}
