@@ -432,4 +432,15 @@ mod tests {
         }
         assert_eq!(check("a 30000 clock=x", true), Err(Distrust::Garbled));
     }
+
+    #[test]
+    fn a_clock_bound_is_at_least_a_millisecond_and_below_the_longest_lease() {
+        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
+        let (ms, ns) = (Duration::from_millis(1), Duration::from_nanos(1));
+        for (bound, is_allowed) in
+            [(Duration::ZERO, false), (ms - ns, false), (ms, true), (MAX - ns, true), (MAX, false)]
+        {
+            assert_eq!(guard.with_clock_bound(bound).is_ok(), is_allowed, "{bound:?}");
+        }
+    }
 }

@@ -280,4 +280,25 @@ mod tests {
         assert!(guarded.with_ttl(ms(356)).is_ok());
         assert!(guarded.with_clock_bound(Duration::MAX).is_err());
     }
+
+    #[test]
+    fn each_bound_of_an_option_is_allowed_and_nothing_beyond_it() {
+        let ms = Duration::from_millis;
+        let one = config(ms(1_000)).unwrap().with_lock_delay(ms(500)).unwrap();
+        let most = MAX_TTL.saturating_sub(ms(1_000));
+        let memory = MAX_FENCING_COUNTER_TTL;
+        for (allowed, is_allowed) in [
+            (one.with_lock_delay(most), true),
+            (one.with_lock_delay(most + ms(1)), false),
+            (one.with_fencing(ms(1_499)), false),
+            (one.with_fencing(ms(1_500)), true),
+            (one.with_fencing(memory), true),
+            (one.with_fencing(memory + ms(1)), false),
+            (one.with_max_ttl(ms(1_499)), false),
+            (one.with_max_ttl(ms(1_500)), true),
+            (one.with_max_ttl(ms(1_501)), true),
+        ] {
+            assert_eq!(allowed.is_ok(), is_allowed, "{allowed:?}");
+        }
+    }
 }

@@ -215,4 +215,15 @@ mod tests {
         assert_eq!(queue.hand_on(&2, true), Some((3, Turn::Yielded)));
         assert_eq!(queue.hand_on(&3, true), Some((4, Turn::HandedOff)), "none waits any more");
     }
+
+    #[test]
+    fn a_claim_waits_only_behind_another_one() {
+        let mut queue = Queue::default();
+        queue.join(1);
+        assert!(!queue.has_waiting());
+        queue.join(2);
+        assert!(queue.has_waiting());
+        queue.leave(&1, Turn::First);
+        assert!(!queue.has_waiting());
+    }
 }

@@ -164,4 +164,46 @@ mod tests {
         let (_, fit) = offsets.take(now, reading(now, 1_001_500));
         assert!(matches!(fit, Err((Distrust::ClockStepped { .. }, _))), "{fit:?}");
     }
+
+    fn offsets(max_ttl: Duration, bound: Duration) -> Offsets {
+        let guard = Guard::new(max_ttl, Drift::default(), 1).unwrap();
+        Offsets::new(guard.with_clock_bound(bound).unwrap()).unwrap()
+    }
+
+    fn exact(now: Time, ahead_us: u64) -> Reading {
+        Reading::new(now, now, 1_000_000 + now.as_nanos() / 1000 + ahead_us)
+    }
+
+    #[test]
+    fn a_gain_is_compared_with_the_bound_to_the_microsecond_by_which_readings_are_known() {
+        let second = Duration::from_secs(1);
+        for (gained_us, unclear, stepped) in [
+            (999_999, false, false),
+            (1_000_000, true, false),
+            (1_000_001, true, false),
+            (1_000_002, false, true),
+        ] {
+            let mut offsets = offsets(8 * second, second);
+            let now = Time::from_millis(1_000);
+            assert_eq!(offsets.take(now, exact(now, 0)).1, Ok(()));
+            let now = now.plus(second);
+            let why = offsets.take(now, exact(now, gained_us)).1.err().map(|(why, _)| why);
+            assert_eq!(matches!(why, Some(Distrust::ClockUnclear { .. })), unclear, "{why:?}");
+            assert_eq!(matches!(why, Some(Distrust::ClockStepped { .. })), stepped, "{why:?}");
+            let ends = now.plus(offsets.window);
+            let before = Time::from_nanos(ends.as_nanos() - 1);
+            assert_eq!([before, ends].map(|at| offsets.stepped(at).is_some()), [stepped, false]);
+        }
+    }
+
+    #[test]
+    fn a_clock_that_gains_less_than_the_bound_in_each_window_never_steps() {
+        let second = Duration::from_secs(1);
+        let mut offsets = offsets(8 * second, second);
+        for tenth in 1..2_000 {
+            let now = Time::from_millis(tenth * 100);
+            // 0.4 s in 8 s.
+            assert_eq!(offsets.take(now, exact(now, tenth * 5_000)).1, Ok(()), "{now:?}");
+        }
+    }
 }

@@ -52,4 +52,5 @@ mod fair;
 mod master;
 mod multi_lock;
 mod support;
+mod texts;
 mod world;

@@ -206,3 +206,28 @@ fn one_master_of_another_set_refuses_the_attempt_whatever_the_others_say() {
     play.reply_all(Attempt(1), 1..3, Created);
     assert_eq!(play.verdict(), Some(true));
 }
+
+#[test]
+fn a_resource_is_taken_only_if_a_quorum_could_be_asked() {
+    for (masters, failure) in [(3, Failure::Taken), (2, Failure::NoQuorum)] {
+        let mut play = Play::acquire(5, ONCE);
+        play.reply_all(Attempt(1), masters..5, Unknown(Cause::Disconnected));
+        play.reply_all(Attempt(1), 0..masters, TAKEN);
+        assert_eq!(play.acquiring().failure(), Some(failure), "{masters}");
+    }
+}
+
+#[test]
+fn the_votes_of_a_refused_acquire_show_the_holders_that_the_clean_up_met() {
+    let mut play = Play::acquire(3, WaitPolicy { explain: true, ..ONCE });
+    play.reply_all(Attempt(1), ALL.into_iter().take(3), TAKEN);
+    assert_eq!(play.verdict(), None, "it waits for the clean-up");
+    let holders = [Holder::Foreign { left_ms: 7 }, Holder::NoExpiry];
+    for (at, holder) in holders.into_iter().enumerate() {
+        play.reply_all(Cleanup(1), [at], Taken(holder));
+    }
+    play.reply_all(Cleanup(1), [2], Absent);
+    assert_eq!(play.verdict(), Some(false));
+    let votes = play.acquiring().votes().votes().iter().map(|vote| vote.reply.clone().unwrap());
+    assert_eq!(votes.collect::<Vec<_>>(), [Taken(holders[0]), Taken(holders[1]), TAKEN]);
+}

@@ -261,3 +261,16 @@ fn the_lock_delay_of_a_dropped_handle_is_over_in_the_instant_in_which_it_ends() 
     play.handle(Input::Release);
     assert_eq!((play.left(), play.cleaned_up(3, 1)), (vec![], vec![1; 3]));
 }
+
+#[test]
+fn the_result_of_an_extension_is_known_while_the_watchdog_goes_on() {
+    let mut play = Play::hold(&[Grants; 3]);
+    play.handle(Input::KeepAlive(60_000 * MS));
+    play.handle(Input::extend(config(3)));
+    assert_eq!(play.held().ended(1), None, "it is under way");
+    play.reply_all(Extend(1), 0..2, Kept);
+    play.wake_at(play.held().renewal().unwrap().due);
+    assert_eq!(play.held().extension(), (2, Extension::Pending));
+    let ended = |number| play.held().ended(number).map(|(how, _)| how);
+    assert_eq!([1, 2, 3].map(ended), [Some(Extension::Extended), None, None]);
+}

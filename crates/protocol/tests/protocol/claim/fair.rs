@@ -247,6 +247,7 @@ fn with_one_queue_forbidden_and_one_master_down_the_only_queue_decides() {
     assert_eq!(attempts([NoQueue, down(), held(1, 0)]), 0, "another holds it");
     assert_eq!(attempts([NoQueue, held(1, 0), held(1, 0)]), 0, "another holds it");
     assert_eq!(attempts([down(), down(), free(1, 0)]), 0, "attempts would find no quorum either");
+    assert_eq!(attempts([NoQueue, down(), down()]), 0, "nor here");
 }
 
 #[test]
@@ -467,4 +468,16 @@ fn a_waiter_that_has_made_no_attempt_says_why() {
         play.reply_all(Enqueue(1), replies..5, Unknown(Cause::Disconnected));
         assert_eq!(play.acquiring().latest_failure(), Some(why), "{replies}");
     }
+}
+
+#[test]
+fn a_waiter_that_a_bare_quorum_keeps_stays_in_the_queues_and_finds_the_resource_taken() {
+    let down = || Unknown(Cause::Disconnected);
+    let replies = || [held(1, 0), held(1, 0), held(1, 0), down(), down()];
+    let mut play = Play::queued(policy());
+    play.placed(replies());
+    assert_eq!(play.leaves(), []);
+    let mut once = Play::queued(WaitPolicy { wait: Duration::ZERO, ..policy() });
+    once.placed(replies());
+    assert_eq!(once.acquiring().failure(), Some(Failure::Taken));
 }

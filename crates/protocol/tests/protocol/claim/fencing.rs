@@ -301,3 +301,32 @@ fn grants_that_agree_need_no_round_of_certifying() {
     play.handle(Input::Collect);
     assert_eq!((play.held().fencing_token(), play.held().certifications()), (Some(7), 0));
 }
+
+#[test]
+fn another_round_waits_for_all_counters_since_the_last_one_may_be_the_lowest() {
+    let mut play = Play::acquire_fenced(5);
+    for at in ALL {
+        play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+    }
+    play.effects.clear();
+    for (at, number) in [3, 20, 21, 22].into_iter().enumerate() {
+        play.reply_all(Certify { attempt: 1, round: 1 }, [at], Certified { number });
+        assert_eq!(play.asks(), [], "{number}");
+    }
+    play.reply_all(Certify { attempt: 1, round: 1 }, [4], Certified { number: 4 });
+    let asked = play.asked();
+    assert_eq!(asked.len(), 5);
+    let third = |request: &VoteRequest| matches!(request, VoteRequest::Certify { fence, .. } if fence.number == 20);
+    assert!(asked.iter().all(|(_, request)| third(request)), "{asked:?}");
+}
+
+#[test]
+fn keys_that_another_holder_has_taken_meanwhile_are_why_no_number_is_certified() {
+    let mut play = Play::acquire_fenced(3);
+    for at in 0..3 {
+        play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+    }
+    play.reply_all(Certify { attempt: 1, round: 1 }, 0..2, TAKEN);
+    play.reply_all(Certify { attempt: 1, round: 1 }, [2], Certified { number: 3 });
+    assert_eq!(play.acquiring().failure(), Some(Failure::Taken));
+}

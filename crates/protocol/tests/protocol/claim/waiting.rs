@@ -510,6 +510,7 @@ fn one_master_after_the_other_is_looked_at_about_every_second() {
 
 #[test]
 fn random_times_are_spread_over_what_is_allowed() {
+    let mut all_looks = Vec::new();
     for random in [0, 1, 499_999_999, u64::MAX / 2, u64::MAX] {
         let by = |turn| {
             let rng = Count { random, ..Count::new(60_000 * MS) };
@@ -521,10 +522,13 @@ fn random_times_are_spread_over_what_is_allowed() {
         waiting.event(ALL, QueueEvent::Subscribed);
         let looks = waiting.claim.next_wake();
         assert!((after(500)..=after(1_000)).contains(&looks), "{random}: {looks:?}");
+        all_looks.push(looks);
         // One that lets others go first does so for one to two moments.
         let goes = by(Turn::Yielded).claim.next_wake();
         assert!((after(6)..=after(13)).contains(&goes), "{random}: {goes:?}");
     }
+    all_looks.dedup();
+    assert_eq!(all_looks.len(), 5, "{all_looks:?}");
 }
 
 #[test]
@@ -635,4 +639,59 @@ fn an_acquire_ends_at_once_when_a_shutdown_leaves_it_no_quorum() {
             assert_eq!(play.acquiring().failure(), failure, "{gone:?} {masters}");
         }
     }
+}
+
+#[test]
+fn late_replies_to_the_clean_up_of_an_earlier_attempt_say_nothing_about_the_resource() {
+    let mut play = Play::waiting(10);
+    play.wake();
+    play.refused();
+    play.look(ALL, held(9, 10_000));
+    let before = play.claim.clone();
+    play.reply_all(Cleanup(1), ALL, Absent);
+    assert_eq!(play.claim, before);
+}
+
+#[test]
+fn a_master_whose_clean_up_found_no_other_holder_cannot_be_in_the_quorum_of_one() {
+    for (cleaned, goes_ms) in [(3..5, 5), (3..3, 400)] {
+        let mut play = Play::subscribed(policy(Turn::First));
+        play.look([0, 1], held(9, 400));
+        play.look([2], held(8, 400));
+        play.reply_all(Cleanup(1), cleaned, Deleted);
+        assert_eq!(play.claim.next_wake(), after(goes_ms));
+    }
+}
+
+#[test]
+fn a_wake_up_before_the_first_look_is_answered_waits_for_that_look() {
+    let mut play = Play::waiting(10);
+    play.wake();
+    play.refused();
+    play.effects.clear();
+    // It may be of the keys that the attempt itself had set.
+    play.woken(0..3);
+    assert_eq!(play.asks(), []);
+    play.look(0..3, Place { number: 2, ahead: 0, holder: None });
+    assert_eq!(play.asks(), ALL);
+}
+
+#[test]
+fn one_master_is_asked_first_where_there_are_at_least_three() {
+    for (masters, asked) in [(1, 1), (2, 2), (3, 1), (4, 1)] {
+        let mut play = Play::acquire(masters, policy(Turn::First));
+        play.reply_all(Attempt(1), 0..masters, TAKEN);
+        play.effects.clear();
+        play.wake();
+        assert_eq!(play.asks().len(), asked, "{masters}");
+    }
+}
+
+#[test]
+fn an_acquire_that_is_dropped_while_it_asks_one_master_leaves_the_queues_of_all() {
+    let mut play = Play::asking_first();
+    play.handle(Input::Abandon);
+    assert_eq!(play.cleans_up(), [(0, WakeUp::First)]);
+    assert_eq!(play.left_with(), [Some(WAITER)]);
+    assert_eq!(play.leaves(), [1, 2, 3, 4].map(|at| (at, true)));
 }

@@ -278,6 +278,11 @@ fn a_slow_answer_costs_its_own_vote_and_no_other() {
     let text = reply.to_string();
     assert!(text.starts_with("distrusted: it answered too slowly"), "{text}");
     assert_eq!(master.bench.link.distrust(master.bench.now), None);
+    // Had the master executed it at once and replied late, no later reading would be clear.
+    assert_eq!(
+        master.ask_while(Reply::Created, Duration::ZERO, Duration::ZERO, BOUND + 10 * MS).0,
+        Reply::Created
+    );
     for _ in 0..40 {
         assert_eq!(master.grant().0, Reply::Created);
         assert_eq!(master.ask(Reply::Created, BOUND - 10 * MS).0, Reply::Created);
@@ -435,5 +440,15 @@ fn errors_and_garbage_carry_no_clock() {
                 "{effects:?}"
             );
         }
+    }
+}
+
+#[test]
+fn a_look_that_was_answered_too_slowly_is_repeated_soon() {
+    for (answered, next) in [(MS, 1_500 * MS), (BOUND, S)] {
+        let mut master = Master::greeted();
+        master.bench.pass(master.bench.link.next_wake().since(master.bench.now));
+        assert!(master.looked(answered));
+        assert_eq!(master.bench.link.next_wake(), master.bench.now.plus(next), "{answered:?}");
     }
 }

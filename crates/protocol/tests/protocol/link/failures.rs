@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::Expect;
-use redquorum_protocol::{Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest};
+use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::{
+    Cause, LinkEffect, LinkInput, LinkState, Reply, Time, VoteRequest, WaiterId,
+};
 
 use super::bench::*;
 
@@ -209,4 +211,108 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
     bench.set(56, 56);
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [write_set(56), LinkEffect::Dial(4)]);
+}
+
+#[test]
+fn scripts_that_a_master_lost_are_loaded_once_and_the_clean_ups_follow_behind_the_last() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.keep(1, 2);
+    bench.clean_up(1, 3);
+    bench.reply(1, Reply::Created);
+    bench.look();
+    bench.reply(1, Reply::Unknown(Cause::NoScript));
+    let written = |effects: &[TestEffect]| {
+        effects.iter().filter(|it| matches!(it, LinkEffect::Write(Command::Load(_)))).count()
+    };
+    let loads = written(&bench.look());
+    assert!(loads > 1);
+    bench.reply(1, Reply::Unknown(Cause::NoScript));
+    assert_eq!(written(&bench.look()), 0, "they are being loaded");
+    for _ in 1..loads {
+        bench.reply(1, Reply::Alive);
+        assert_eq!(bench.look(), []);
+    }
+    bench.reply(1, Reply::Alive);
+    assert_eq!(bench.look(), [write_delete(1)]);
+    assert_eq!(bench.link.state(), LinkState::Up);
+    bench.reply(1, Reply::Deleted);
+    // The next time they are loaded again.
+    bench.keep(2, 4);
+    bench.look();
+    bench.reply(1, Reply::Unknown(Cause::NoScript));
+    assert_eq!(written(&bench.look()), loads);
+}
+
+#[test]
+fn a_clean_up_for_which_a_master_never_has_the_script_is_given_up_once_its_key_is_gone() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.clean_up(1, 2);
+    bench.reply(1, Reply::Created);
+    let start = bench.now;
+    while bench.link.pending_cleanups() > 0 {
+        match bench.link.oldest() {
+            Some((Expect::Delete, _)) => bench.reply(1, Reply::Unknown(Cause::NoScript)),
+            Some(_) => bench.reply(1, Reply::Alive),
+            None => bench.pass(1_000 * MS),
+        }
+        assert!(bench.now.since(start) < 20_000 * MS, "it never ends");
+    }
+    assert!(bench.now.since(start) > 1_000 * MS, "the key may still be there");
+}
+
+#[test]
+fn a_reply_that_a_claim_asked_for_ends_the_flapping_and_no_other_does() {
+    let set = |bench: &mut Bench| bench.set(1, 1);
+    let clean_up = |bench: &mut Bench| bench.clean_up(1, 1);
+    let subscribe = |bench: &mut Bench| {
+        let waiter_id = WaiterId::new(2);
+        bench.handle(LinkInput::Subscribe { key: key(), waiter_id });
+    };
+    for (command, reply, ends) in [
+        (set as fn(&mut Bench), Reply::Created, true),
+        (clean_up, Reply::Absent, true),
+        (subscribe, Reply::Alive, false),
+    ] {
+        let mut bench = Bench::connected();
+        bench.close(1);
+        bench.connect(2);
+        bench.close(2);
+        bench.reconnect(3);
+        command(&mut bench);
+        bench.reply(3, reply.clone());
+        bench.look();
+        bench.close(3);
+        let dials = bench.look().contains(&LinkEffect::Dial(4));
+        assert_eq!(dials, ends, "{reply:?}");
+    }
+}
+
+#[test]
+fn pauses_between_connects_are_spread_over_their_upper_half() {
+    for (random, pause) in [(0, 5_000_000), (1, 5_000_001), (5_000_000, 10_000_000)] {
+        let mut bench = Bench::dialling();
+        bench.handle(LinkInput::Closed { epoch: 1, why: Arc::from("refused"), random });
+        assert_eq!(bench.link.next_wake().since(bench.now), Duration::from_nanos(pause));
+    }
+}
+
+#[test]
+fn the_first_connect_is_under_way_until_it_succeeds_fails_or_is_no_longer_wanted() {
+    let ends: [fn(&mut Bench); 3] = [
+        |bench| bench.connect(1),
+        |bench| bench.close(1),
+        |bench| bench.handle(LinkInput::ShutDown),
+    ];
+    for end in ends {
+        let mut bench = Bench::dialling();
+        assert!(bench.link.is_first_dial());
+        end(&mut bench);
+        assert!(!bench.link.is_first_dial());
+    }
+    let mut again = Bench::dialling();
+    again.close(1);
+    again.pass(1_000 * MS);
+    assert!(again.link.awaits(2) && !again.link.is_first_dial());
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId,
+    Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, Reply, RunId, Time,
 };
 
 use super::bench::*;
@@ -286,4 +286,81 @@ fn a_marker_that_was_replaced_and_comes_back_in_another_process_is_of_older_data
     let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
     bench.greet(1, Greeting { durable: true, ..with_boot(1, "d", Some(OLD)) });
     assert_eq!(bench.link.distrust(bench.now), None);
+}
+
+#[test]
+fn a_master_that_is_initialized_is_trusted_by_this_link_and_only_if_it_says_so() {
+    for (reply, trusts) in [(Reply::Initialized, true), (shows("b 3000", ""), false)] {
+        let mut bench = greeted(None);
+        let (begin, _) = look(&mut bench);
+        bench.reply(1, shows("", &begin.unwrap()));
+        bench.handle(LinkInput::Initialize(5));
+        let marker = Arc::from(MARKER);
+        assert_eq!(bench.look(), [LinkEffect::Write(Command::Initialize { marker })]);
+        bench.reply(1, reply.clone());
+        assert_eq!(bench.look(), [LinkEffect::Reply(5, reply)]);
+        bench.set(1, 1);
+        let asks = matches!(bench.look()[..], [LinkEffect::Write(Command::Guarded { .. })]);
+        assert_eq!(asks, trusts);
+    }
+}
+
+#[test]
+fn a_master_without_a_known_process_and_a_link_without_a_guard_are_not_initialized() {
+    let mut bench = Bench::guarded(Bounds::for_node_timeout(50 * MS), guard());
+    bench.greet(1, Greeting::default());
+    bench.look();
+    bench.handle(LinkInput::Initialize(5));
+    let nameless = Cause::Distrusted { why: Distrust::Nameless, left: None };
+    assert_eq!(bench.look(), [unknown(5, nameless)]);
+    let mut bench = Bench::connected();
+    bench.handle(LinkInput::Initialize(5));
+    assert!(
+        matches!(bench.look()[..], [LinkEffect::Reply(5, Reply::Unknown(Cause::Error(_)))]),
+        "it needs no marker"
+    );
+}
+
+#[test]
+fn a_quarantine_ends_with_a_look_and_a_probation_key_that_is_gone_is_another_one_next_time() {
+    let mut bench = greeted(None);
+    let (first, _) = look(&mut bench);
+    bench.reply(1, shows("", ""));
+    bench.pass(S);
+    let (begin, _) = look(&mut bench);
+    assert_ne!(begin, first, "a value is never used twice");
+    let begun = bench.now;
+    bench.reply(1, shows("", begin.as_deref().unwrap()));
+    let ends = begun.plus(guard().quarantine());
+    let mut looks = 0;
+    while bench.now < ends {
+        assert!(bench.link.next_wake() <= ends, "no look comes later than the end");
+        bench.pass(bench.link.next_wake().since(bench.now));
+        let (_, ended) = look(&mut bench);
+        assert_eq!(ended.is_some(), bench.now == ends);
+        if bench.now < ends {
+            bench.reply(1, shows("", begin.as_deref().unwrap()));
+        }
+        looks += 1;
+    }
+    assert_eq!(looks, 6, "one each second, and one at the end");
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Unmarked, Duration::ZERO)], "any moment");
+    // The master did not take the marker: there is another look a second later.
+    bench.reply(1, shows("", begin.as_deref().unwrap()));
+    assert_eq!(bench.link.next_wake(), bench.now.plus(S));
+}
+
+#[test]
+fn a_link_that_is_shut_down_or_stalled_asks_for_no_wake_to_look() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.reply(1, shows("", ""));
+    let mut shut_down = Bench { link: bench.link.clone(), effects: vec![], ..bench };
+    shut_down.handle(LinkInput::ShutDown);
+    assert_eq!(shut_down.link.next_wake(), Time::NEVER);
+    bench.keep(1, 1);
+    bench.pass(2 * S);
+    bench.look();
+    assert!(bench.link.next_wake() > bench.now, "it would spin");
 }

@@ -164,6 +164,7 @@ fn a_busy_master_is_not_asked_again_while_the_link_refuses_requests_or_no_one_wa
     assert!(bench.look().contains(&HELLO));
     bench.reply(1, busy());
     bench.handle(LinkInput::Unsubscribe(waiter_id(1)));
+    assert_eq!(bench.link.next_wake(), Time::NEVER);
     bench.look();
     bench.pass(60_000 * MS);
     assert_eq!(bench.look(), []);
@@ -396,4 +397,31 @@ fn what_a_master_forbids_is_asked_once_on_a_connection() {
         bench.reconnect(2);
         assert_eq!(asks(&mut bench, 7), WakeUp::First);
     }
+}
+
+#[test]
+fn waiters_are_told_once_that_they_are_no_longer_woken_when_the_connection_ends() {
+    let told = |bench: &mut Bench| {
+        bench.close(1);
+        bench.look().contains(&event(1, QueueEvent::NotSubscribed))
+    };
+    assert!(told(&mut Bench::subscribed()));
+    let mut early = Bench::connected();
+    early.listen(1);
+    early.look();
+    assert!(!told(&mut early), "they know");
+}
+
+#[test]
+fn a_waiter_beyond_the_most_is_not_woken() {
+    let bounds = Bounds { subscriptions: 1, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    bench.listen(1);
+    (0..2).for_each(|_| bench.reply(1, Reply::Alive));
+    bench.look();
+    bench.listen(2);
+    assert_eq!(bench.look(), [event(2, QueueEvent::NotSubscribed)]);
+    bench.woken(1, 2);
+    assert_eq!((bench.look(), bench.link.subscriptions()), (vec![], 1));
 }

@@ -310,3 +310,32 @@ fn a_key_that_ripens_costs_the_same_however_many_keys_are_held() {
     // A walk through the ledger takes some thousand times as long.
     assert!(many < 50 * few, "{few:?} beside none, {many:?} beside 50 000");
 }
+
+#[test]
+fn each_reply_makes_room_for_as_much_as_its_command_took() {
+    let bounds = || Bounds::for_node_timeout(50 * MS);
+    for bounds in
+        [Bounds { unanswered: 2, ..bounds() }, Bounds { unanswered_bytes: 200, ..bounds() }]
+    {
+        let mut bench = Bench::with(bounds);
+        bench.connect(1);
+        (1..=2).for_each(|number| bench.set(number, number));
+        bench.reply(1, Reply::Created);
+        bench.look();
+        (3..=4).for_each(|number| bench.set(number, number));
+        assert_eq!(bench.look(), [write_set(3), unknown(4, Cause::Overloaded)]);
+    }
+}
+
+#[test]
+fn a_clean_up_is_under_way_until_the_key_is_gone_or_must_have_expired() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.reply(1, Reply::Created);
+    assert!(!bench.link.is_cleaning_up(bench.now), "the key is wanted");
+    bench.clean_up(1, 2);
+    assert!(bench.link.is_cleaning_up(bench.now.plus(999 * MS)));
+    assert!(!bench.link.is_cleaning_up(bench.now.plus(1_000 * MS)));
+    bench.reply(1, Reply::Deleted);
+    assert!(!bench.link.is_cleaning_up(bench.now));
+}

@@ -1,7 +1,9 @@
 //! Positions in a master's queue, which the link lists and takes back as it does keys.
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Cause, LinkEffect, LinkInput, Position, Reply, Waiter, WaiterId, WakeUp};
+use redquorum_protocol::{
+    Cause, Holder, LinkEffect, LinkInput, Position, Reply, Waiter, WaiterId, WakeUp,
+};
 
 use super::bench::*;
 
@@ -226,4 +228,44 @@ fn what_the_master_refuses_is_tried_again_until_the_position_has_lapsed() {
     assert_eq!(bench.link.pending_leaves(), 0);
     bench.pass(1_000 * MS);
     assert_eq!(bench.look(), []);
+}
+
+#[test]
+fn a_stalled_master_is_asked_nothing_about_a_waiter_that_it_cannot_know() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.pass(200 * MS);
+    bench.look();
+    bench.leave();
+    assert_eq!((bench.look(), bench.link.pending_leaves()), (vec![], 0));
+}
+
+#[test]
+fn what_the_master_refuses_is_not_tried_again_before_the_pause_is_over() {
+    let mut bench = Bench::asking();
+    bench.reply(1, PLACE);
+    bench.leave();
+    bench.look();
+    bench.reply(1, refused());
+    bench.pass(999 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(MS);
+    assert_eq!(bench.look(), [leaves(INBOX)]);
+}
+
+#[test]
+fn a_waiter_leaves_with_a_release_unless_the_script_ended_before() {
+    for (reply, pending) in [
+        (Reply::Deleted, 0),
+        (Reply::Absent, 0),
+        (Reply::Taken(Holder::NoExpiry), 0),
+        (Reply::Taken(Holder::WrongType), 1),
+        (refused(), 1),
+    ] {
+        let mut bench = Bench::asking();
+        bench.reply(1, PLACE);
+        bench.release();
+        bench.reply(1, reply.clone());
+        assert_eq!(bench.link.pending_leaves(), pending, "{reply:?}");
+    }
 }
