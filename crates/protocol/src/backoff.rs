@@ -216,4 +216,34 @@ mod tests {
         assert_eq!(draw(64_000_000), 64 * MS);
         assert_eq!(draw(32_000_000), 32 * MS);
     }
+
+    #[test]
+    fn each_bound_of_a_pause_is_allowed_and_nothing_below_it() {
+        let jittered = |initial, max| Backoff::Jittered { initial, max };
+        let ns = Duration::from_nanos(1);
+        for (policy, is_allowed) in [
+            (Backoff::Fixed(MS), true),
+            (Backoff::Fixed(MS - ns), false),
+            (jittered(MS, MS), true),
+            (jittered(MS - ns, MS), false),
+            (jittered(2 * MS, 2 * MS - ns), false),
+        ] {
+            assert_eq!(policy.check().is_ok(), is_allowed, "{policy:?}");
+        }
+    }
+
+    /// The first numbers of the generator's authors for this seed.
+    #[test]
+    fn random_numbers_are_those_of_splitmix64() {
+        let mut seed = 1_234_567;
+        let first = [(); 5].map(|()| splitmix64(&mut seed));
+        let published = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+            4_593_380_528_125_082_431,
+            16_408_922_859_458_223_821,
+        ];
+        assert_eq!(first, published);
+    }
 }

@@ -129,4 +129,30 @@ mod tests {
             assert_eq!(decimal(number, &mut [0; 20]), text.as_bytes());
         }
     }
+
+    #[test]
+    fn keys_of_queues_and_messages_that_wake_are_told_from_others() {
+        for queue in queue_of(b"r") {
+            assert!(is_queue(&queue) && !is_channel(&queue));
+        }
+        for other in [&b"r"[..], &counter_of(b"r"), BOOT] {
+            assert!(!is_queue(other));
+        }
+        let (channel, id) = (channel_of(7), alloc::format!("{}", WaiterId::new(9)));
+        let push = |kind, channel, id| {
+            Frame::Push(Vec::from([Frame::Bulk(kind), Frame::Bulk(channel), Frame::Bulk(id)]))
+        };
+        let wake = push(b"message", &channel, id.as_bytes());
+        assert_eq!(woken(&wake).map(WaiterId::number), Some(9));
+        for (frame, out_of_band) in [
+            (push(b"message", b"other", id.as_bytes()), true),
+            (push(b"message", &channel, b"9"), true),
+            (push(b"pmessage", &channel, id.as_bytes()), true),
+            (push(b"subscribe", &channel, id.as_bytes()), false),
+            (Frame::Integer(1), false),
+        ] {
+            assert_eq!((woken(&frame), is_out_of_band(&frame)), (None, out_of_band), "{frame:?}");
+        }
+        assert!(is_out_of_band(&wake));
+    }
 }

@@ -256,4 +256,14 @@ mod tests {
         assert_eq!(parse(&endless, 101), Ok(None));
         assert_eq!(parse(&endless, 100), Err(Malformed));
     }
+
+    #[test]
+    fn null_has_two_forms_and_zero_one() {
+        for null in [&b"$-1\r\n"[..], b"*-1\r\n", b"_\r\n"] {
+            assert_eq!(parse(null, MAX_REPLY), Ok(Some((Frame::Null, null.len()))));
+        }
+        let mut bytes = Vec::new();
+        Frame::Integer(0).encode(&mut bytes);
+        assert_eq!(bytes, b":0\r\n");
+    }
 }

@@ -413,4 +413,55 @@ mod tests {
         assert_eq!(&*unfit.0, "authentication failed (has it no password set?): ERR");
         assert!(!alloc::format!("{hello:?}").contains("hunter2"));
     }
+
+    #[test]
+    fn a_connection_that_is_not_to_a_master_or_not_to_its_database_is_not_used() {
+        let hello = Hello { database: 3, ..Hello::default() };
+        let info = |text: &'static str| Frame::Bulk(text.as_bytes());
+        let error = |text: &'static str| Frame::Error(text.as_bytes());
+        let fits = |frames: &[Frame<'_>]| read(&hello, frames).map(|greeting| greeting.run_id);
+        let [ok, id] = [Frame::Simple(b"OK"), Frame::Integer(7)];
+        let long = alloc::format!("run_id:{}", "a".repeat(65));
+        let nameless = [
+            "run_id:",
+            "redis_version:7.0.15",
+            // Longer than any process has: it is not kept.
+            &long,
+        ];
+        for text in nameless {
+            let frames = [ok.clone(), id.clone(), Frame::Bulk(text.as_bytes())];
+            assert_eq!(fits(&frames), Ok(None), "{text}");
+        }
+        for (frames, why) in [
+            (&[error("ERR DB index is out of range")][..], "the database was not selected: ERR"),
+            (&[error("ERR max number of clients reached")], "the master takes no client: ERR"),
+            (&[ok.clone(), error("DENIED x")], "the master takes no client: DENIED"),
+            (&[ok.clone(), id.clone(), info("redis_mode:sentinel")], "it is a Sentinel"),
+            (&[ok.clone(), id.clone(), info("server_mode:sentinel")], "it is a Sentinel"),
+            (
+                &[ok.clone(), id, Frame::Null, ok.clone(), ok.clone(), ok.clone()],
+                "a reply that is not Redis's",
+            ),
+        ] {
+            let unfit = fits(frames).unwrap_err();
+            assert!(unfit.0.starts_with(why), "{unfit:?}");
+        }
+        let mut greeting = Greeting::default();
+        let refused = Frame::Error(b"NOPERM no permissions");
+        let load = hello.handshake(false).read(6, &refused, &mut greeting).unwrap_err();
+        assert_eq!(&*load.0, "a script was not loaded: error: NOPERM no permissions");
+    }
+
+    #[test]
+    fn an_error_that_repeats_the_password_is_shown_as_its_code() {
+        let hello = Hello { password: Some("hunter2".into()), ..Hello::default() };
+        let shown = |text: &'static str| match hello.conceal(Frame::Error(text.as_bytes())) {
+            Frame::Error(text) => alloc::string::String::from_utf8_lossy(text).into_owned(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(shown("ERR unknown command 'hunter2'"), "ERR");
+        assert_eq!(shown("NOPERM no permissions"), "NOPERM no permissions");
+        let text = alloc::format!("{hello:?}");
+        assert!(text.starts_with("Hello") && text.contains("<hidden>"), "{text}");
+    }
 }

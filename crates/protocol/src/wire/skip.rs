@@ -134,4 +134,28 @@ mod tests {
             assert_eq!(skip.pass(bad), Err(Malformed), "{}", bad.escape_ascii());
         }
     }
+
+    #[test]
+    fn a_push_of_any_values_is_passed_over_to_its_end_in_one_part_or_many() {
+        let values: [&[u8]; 9] = [
+            b"+OK\r\n",
+            b"$3\r\na\nb\r\n",
+            b"$-1\r\n",
+            b"$0\r\n\r\n",
+            b"=7\r\ntxt:abc\r\n",
+            b"!3\r\nERR\r\n",
+            b"%1\r\n+a\r\n*1\r\n:1\r\n",
+            b"*-1\r\n",
+            b"_\r\n",
+        ];
+        let push = [&b">9\r\n"[..], &values.concat()].concat();
+        let bytes = [&push[..], b":1\r\n"].concat();
+        let begin = || Skip { values: 1, bulk: 0, line: [0; MAX_HEADER], length: 0 };
+        assert_eq!(begin().pass(&bytes), Ok((push.len(), true)));
+        for split in 1..push.len() {
+            let mut skip = begin();
+            assert_eq!(skip.pass(&bytes[..split]), Ok((split, false)));
+            assert_eq!(skip.pass(&bytes[split..]), Ok((push.len() - split, true)), "{split}");
+        }
+    }
 }

@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use redquorum_protocol::{Cause, Distrust, Holder, Loss, NodeId, NodeSet, Outcome, Token};
+use redquorum_protocol::{
+    BadOption, Cause, Distrust, Holder, Loss, NodeId, NodeSet, Outcome, Time, Token,
+};
 
 /// Messages are fragments, which follow a colon: each says something else, without a capital letter
 /// and without a full stop.
@@ -48,4 +50,20 @@ fn a_distrust_that_ends_by_itself_says_when() {
     for left in [None, Some(Duration::ZERO)] {
         assert!(text(left).starts_with("distrusted: "), "{left:?}");
     }
+}
+
+#[test]
+fn times_and_tokens_are_short_in_logs() {
+    assert_eq!(format!("{:?} {:?}", Time::from_millis(1_500), Time::NEVER), "1.5s never");
+    assert_eq!(format!("{:?}", Token::new([0xab; 20])), "abababab…");
+}
+
+#[test]
+fn an_option_above_the_guard_names_the_lock_delay_if_there_is_one() {
+    let text = |lock_delay| {
+        let [ttl, max_ttl] = [5_000, 3_000].map(Duration::from_millis);
+        BadOption::TtlAboveGuard { ttl, lock_delay, max_ttl }.to_string()
+    };
+    assert!(text(Duration::from_secs(1)).contains("lock delay of 1s"));
+    assert!(!text(Duration::ZERO).contains("lock delay"));
 }

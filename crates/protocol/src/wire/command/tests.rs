@@ -188,3 +188,131 @@ fn errors_are_bounded_and_printable() {
     assert!(text.len() < 400);
     assert!(!text.chars().any(char::is_control));
 }
+
+/// A command of each form that a lock writes.
+fn forms(key: &Key) -> Vec<Command> {
+    let (key, token, marker) = (|| key.clone(), Token::new([7; 20]), || Arc::from("a 3000"));
+    let waiter = Waiter { inbox: 0xfe, waiter_id: WaiterId::new(9) };
+    let (probation_ms, run_id) = (20_000, || RunId(Arc::from("a")));
+    let mut all = Vec::from([
+        Command::Initialize { marker: marker() },
+        Command::Certify { key: key(), token, fence: Fence { number: 5, memory_ms: 60_000 } },
+        Command::Hello,
+        Command::Subscribe { inbox: 0xfe },
+        Command::Kill { client_id: 3 },
+        Command::Probe,
+    ]);
+    for (flag, fence) in [
+        (false, None),
+        (true, None),
+        (false, Some(Fence { number: 5, memory_ms: 60_000 })),
+        (true, Some(Fence { number: 0, memory_ms: 1 })),
+    ] {
+        all.push(Command::Set { key: key(), token, ttl_ms: 10, fair: flag, fence });
+        all.push(Command::Keep { key: key(), token, ttl_ms: 10, repair: flag, fence });
+        let marker = marker();
+        all.push(Command::Guarded { key: key(), token, ttl_ms: 10, fair: flag, fence, marker });
+    }
+    for (begin, ended) in [(None, None), (Some("x.1"), None), (Some("x.2"), Some("x.1"))] {
+        let [begin, ended] = [begin, ended].map(|name| name.map(Arc::from));
+        let marker = marker();
+        all.push(Command::Watch { run_id: run_id(), marker, begin, probation_ms, ended });
+    }
+    for wake_up in [WakeUp::First, WakeUp::Quiet, WakeUp::Count] {
+        for leave in [None, Some(waiter)] {
+            all.push(Command::Delete { key: key(), token, wake_up, leave });
+        }
+    }
+    all.push(Command::Delete { key: key(), token, wake_up: WakeUp::None, leave: None });
+    for position in [Position::Any, Position::Last, Position::NotBefore(4), Position::At(4)] {
+        all.push(Command::Enqueue { key: key(), waiter, position });
+    }
+    all.extend([false, true].map(|wake| Command::Dequeue { key: key(), waiter, wake }));
+    all.extend(scripts(true).map(Command::Load));
+    all
+}
+
+#[test]
+fn each_form_of_a_command_is_read_as_it_was_written_and_as_long_as_it_says() {
+    for command in forms(&Key::from(vec![b'r'; 1_000])) {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        assert_eq!(parsed(&bytes, None), Some(command.clone()));
+        assert_eq!(parsed(&bytes, Some(b"more")), None, "{command:?}");
+        let (length, hint) = (bytes.len(), command.size_hint());
+        assert!((length..=2 * length + 320).contains(&hint), "{length}, {hint}: {command:?}");
+    }
+}
+
+#[test]
+fn each_reply_is_read_by_the_command_that_it_answers() {
+    use Frame::{Array, Bulk, Error, Integer, Map, Null, Push, Simple};
+    let (token, value) = (Token::new([7; 20]), &[7; 20][..]);
+    let lease = Holder::Lease { token, left_ms: 9 };
+    let marked = |boot: &str, name: &str| {
+        let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
+        Reply::Marked { boot: text(boot), probation: text(name) }
+    };
+    let freed = |waiters, denied| Reply::Freed { waiters, denied };
+    let taken = Reply::Taken(Holder::NotAsked);
+    let [grant, fenced] = [false, true].map(|fenced| Expect::Grant { fenced });
+    let guarded = Expect::Guarded { fenced: false };
+    for (expect, frame, reply) in [
+        (Expect::Set, Simple(b"OK"), Reply::Created),
+        (Expect::Set, Null, taken.clone()),
+        (grant, Integer(0), taken.clone()),
+        (grant, Integer(1), Reply::Created),
+        (fenced, Integer(0), taken),
+        (fenced, Integer(1), Reply::Granted { number: 1 }),
+        (guarded, Array(vec![Integer(1), Integer(5)]), Reply::Created.stamped(5)),
+        (guarded, Array(vec![Bulk(b"b 1"), Integer(5)]), marked("b 1", "").stamped(5)),
+        (
+            Expect::Watch,
+            Array(vec![Bulk(b"b 1"), Bulk(b"x.1"), Integer(5)]),
+            marked("b 1", "x.1").stamped(5),
+        ),
+        (Expect::Initialize, Simple(b"OK"), Reply::Initialized),
+        (Expect::Initialize, Null, marked("", "")),
+        (Expect::Keep, Integer(0), Reply::Absent),
+        (Expect::Keep, Integer(1), Reply::Kept),
+        (Expect::Keep, Integer(2), Reply::Created),
+        (Expect::Keep, Array(vec![Integer(9), Bulk(value)]), Reply::Taken(lease)),
+        (Expect::Certify, Integer(8), Reply::Certified { number: 8 }),
+        (Expect::Delete, Integer(1), Reply::Deleted),
+        (Expect::Delete, Integer(2), freed(1, false)),
+        (Expect::Delete, Integer(4), freed(3, false)),
+        (Expect::Delete, Integer(-1), freed(0, true)),
+        (Expect::Delete, Integer(-4), freed(3, true)),
+        (Expect::Delete, Array(vec![Integer(-1), Bulk(b"x")]), Reply::Taken(Holder::NoExpiry)),
+        (
+            Expect::Enqueue,
+            Array(vec![Integer(3), Integer(2)]),
+            Reply::Place { number: 3, ahead: 2, holder: None },
+        ),
+        (
+            Expect::Enqueue,
+            Array(vec![Integer(3), Integer(2), Integer(9)]),
+            Reply::Place { number: 3, ahead: 2, holder: Some(Holder::WrongType) },
+        ),
+        (
+            Expect::Enqueue,
+            Array(vec![Integer(3), Integer(2), Integer(9), Bulk(value)]),
+            Reply::Place { number: 3, ahead: 2, holder: Some(lease) },
+        ),
+        (Expect::Enqueue, Array(vec![Integer(0), Integer(2)]), Reply::NoQueue),
+        (Expect::Dequeue, Integer(0), Reply::Alive),
+        (Expect::Hello, Map(vec![]), Reply::Alive),
+        (Expect::Subscribe, Push(vec![Bulk(b"subscribe"), Bulk(b"c"), Integer(1)]), Reply::Alive),
+        (Expect::Kill, Integer(1), Reply::Alive),
+        (Expect::Kill, Error(b"ERR No such client"), Reply::Alive),
+        (Expect::Load(KEEP), Bulk(KEEP.sha1.as_bytes()), Reply::Alive),
+        (Expect::Probe, Null, Reply::Alive),
+        (Expect::Keep, Error(b"WRONGTYPE x"), Reply::Taken(Holder::WrongType)),
+        (Expect::Enqueue, Error(b"WRONGTYPE x"), Reply::NoQueue),
+        (Expect::Dequeue, Error(b"NOPERM x"), Reply::NoQueue),
+        (Expect::Delete, Error(b"NOSCRIPT x"), Reply::Unknown(Cause::NoScript)),
+        (Expect::Kill, Error(b"BUSY x"), Reply::Unknown(Cause::Error(Arc::from("BUSY x")))),
+    ] {
+        assert_eq!(expect.read(&frame), reply, "{expect:?} {frame:?}");
+    }
+}
