@@ -56,13 +56,11 @@ fn cell(scenario: &Scenario) -> String {
         for record in &history.records {
             match &record.event {
                 Event::Phase { phase } if *phase != Phase::Run => break,
-                Event::Requested { client, id, op, resource: Some(resource), .. }
-                    if *client == "c" && op == "acquire" && *resource == "L1" =>
-                {
-                    asked.insert(*id, record.ns);
+                Event::Requested(request) if request.client == "c" && request.op.is_acquire() => {
+                    asked.insert(request.id, record.ns);
                 }
-                Event::Replied { id, ok, .. } => match asked.remove(id) {
-                    Some(since) if *ok => took.push((record.ns - since) / 1_000_000),
+                Event::Replied { reply, .. } => match asked.remove(&reply.id) {
+                    Some(since) if reply.ok => took.push((record.ns - since) / 1_000_000),
                     Some(_) => refused += 1,
                     None => {}
                 },

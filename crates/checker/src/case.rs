@@ -1,5 +1,6 @@
 //! A history prepared for the checkers, with the queries that several of them share.
 
+use redquorum_scenario::client_protocol::Op;
 use redquorum_scenario::history::{History, Ns, Window};
 
 use super::clocks::Clocks;
@@ -50,10 +51,11 @@ impl<'a> Case<'a> {
         let mut looks: Map<&str, Vec<Ns>> = Map::default();
         for request in &requests {
             if let Some(reply) = request.reply.filter(|reply| reply.ok) {
-                // A step without a resource checks no lease.
-                let looked = match (request.op, request.resource) {
-                    ("step", Some(_)) => reply.at.unwrap_or(request.asked),
-                    ("acquire" | "extend", _) => reply.returned(),
+                let looked = match request.op {
+                    Op::Step { check: Some(_), .. } => reply.at_ns.unwrap_or(request.asked),
+                    Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Extend { .. } => {
+                        reply.returned()
+                    }
                     _ => continue,
                 };
                 looks.entry(request.client).or_default().push(looked);
@@ -112,7 +114,7 @@ impl<'a> Case<'a> {
             (other.client, other.resource) == (request.client, request.resource)
                 && other.asked <= request.asked
         });
-        before.map(|other| other.ttl_ms.map_or(usual, time::of_ms)).max().unwrap_or(usual)
+        before.map(|other| other.op.ttl_ms().map_or(usual, time::of_ms)).max().unwrap_or(usual)
     }
 
     /// The first lease with a token.

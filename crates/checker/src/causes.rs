@@ -113,7 +113,7 @@ fn by_own_clock(
 
 /// Whether a client received a length instead of a deadline, and was paused before it received it.
 fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Reason> {
-    if lease.reply.deadline.is_some() {
+    if lease.reply.deadline_ns.is_some() {
         return None;
     }
     let at = lease.reply.returned();

@@ -78,7 +78,7 @@ impl<'c, 'a> Contest<'c, 'a> {
     /// The report of a rival that does not count the grant of a master.
     fn distrusted(&self) -> Option<String> {
         let (rival, text) = self.rivals.iter().find_map(|rival| {
-            let text = rival.reply.filter(|reply| !reply.ok)?.text?;
+            let text = rival.reply.filter(|reply| !reply.ok)?.explanation()?;
             text.contains(DISTRUSTED).then_some((rival.client, text))
         })?;
         // `master 1: distrusted for another 1.8s: and so on`.

@@ -17,7 +17,7 @@ use super::{Case, Violation};
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let mut findings = left(case);
     findings.extend(foreign(case));
-    let several = case.requests.iter().filter(|request| !request.with.is_empty());
+    let several = case.requests.iter().filter(|request| request.is_of_several());
     let several = several.filter(|request| request.is_acquire());
     findings.extend(several.filter_map(|request| partial(case, request)));
     findings
@@ -148,7 +148,7 @@ fn partial(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
                 "{} asked for {resource} and {} at {}, and kept {resource} on master {} from {} to \
                  {} without the others: at most {} would do",
                 request.client,
-                request.with.join(" and "),
+                request.with().collect::<Vec<_>>().join(" and "),
                 Ms(request.asked),
                 key.node,
                 Ms(kept.from),

@@ -2,7 +2,7 @@
 //! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
 //! lease, and an outer span, in which it may have.
 
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
 
 use super::faults::Faults;
@@ -87,7 +87,7 @@ impl Ending {
 impl<'a> Lease<'a> {
     /// When the client called its library, as far as it is known.
     pub fn called(&self) -> Ns {
-        self.reply.from.unwrap_or(self.asked)
+        self.reply.from_ns.unwrap_or(self.asked)
     }
 
     /// The whole time of the lease, with its gaps.
@@ -118,7 +118,7 @@ impl<'a> Lease<'a> {
         self.again.push(reply);
         let now = self.latest_deadline();
         if let Some(deadline) = promised(request, reply).filter(|deadline| deadline.to > now.to) {
-            self.extend(reply.at, deadline, Some(index));
+            self.extend(reply.at_ns, deadline, Some(index));
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Lease<'a> {
     /// A client that asks for a shorter TTL counts on less from then on, regardless of the result.
     /// It does not report that it does so.
     fn may_shorten(&mut self, request: &Request<'_>) {
-        let Some(ttl) = request.ttl_ms else { return };
+        let Some(ttl) = request.op.ttl_ms() else { return };
         let now = self.latest_deadline();
         let shorter = request.asked.saturating_add(time::of_ms(ttl));
         if shorter < now.from {
@@ -242,7 +242,7 @@ fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Wind
     if reply.is_some_and(|reply| reply.why == Some(FailureReason::Unsupported)) {
         return Window::at(Ns::MAX);
     }
-    if let Some(from) = reply.and_then(|reply| reply.from) {
+    if let Some(from) = reply.and_then(|reply| reply.from_ns) {
         return Window::at(from);
     }
     let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
@@ -253,42 +253,53 @@ fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Wind
 /// The leases as they were handed out, extended, released and lost: from the records, in their
 /// order. [`settle`] computes where their holds end.
 fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> Vec<Lease<'a>> {
-    // The request that changes a lease at each record.
-    let mut changes: Vec<Option<usize>> = vec![None; world.records.len()];
-    for (index, request) in requests.iter().enumerate() {
+    // The records at which requests change leases.
+    let changes = requests.iter().enumerate().filter_map(|(index, request)| {
         match (request.op, request.reply.filter(|reply| reply.ok)) {
-            ("acquire" | "extend", Some(reply)) => changes[reply.record] = Some(index),
-            ("release" | "extend", _) => changes[request.record] = Some(index),
-            _ => {}
+            (Op::Acquire { .. } | Op::AcquireAll { .. } | Op::Extend { .. }, Some(reply)) => {
+                Some((reply.record, index))
+            }
+            (Op::Release { .. } | Op::ReleaseAll { .. } | Op::Extend { .. }, _) => {
+                Some((request.record, index))
+            }
+            _ => None,
         }
-    }
+    });
+    let mut changes: Vec<(usize, usize)> = changes.collect();
+    changes.sort_unstable();
+    let mut changes = changes.into_iter().peekable();
     let mut leases: Vec<Lease<'a>> = Vec::new();
     let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
-    for (Record { event, .. }, change) in world.records.iter().zip(changes) {
+    for (record, Record { event, .. }) in world.records.iter().enumerate() {
         match event {
-            Event::Requested { .. } | Event::Replied { .. } => {
-                let Some(index) = change else { continue };
-                let request = &requests[index];
-                let Some(resource) = request.resource else { continue };
-                let known = of_client.entry((request.client, resource)).or_default();
-                let latest = known.last().map(|latest| &mut leases[*latest]);
-                match (request.op, request.reply.filter(|reply| reply.ok), latest) {
-                    ("release", _, Some(lease)) => lease.give_back(index),
-                    ("acquire", Some(reply), Some(lease)) if reply.handles > Some(1) => {
-                        lease.reenter(index, request, reply);
-                    }
-                    ("acquire", Some(reply), _) => {
-                        known.push(leases.len());
-                        leases.push(granted(index, request, resource, reply, world, keys));
-                    }
-                    ("extend", Some(reply), Some(lease)) => {
-                        if let Some(deadline) = promised(request, reply) {
-                            lease.extend(reply.at, deadline, Some(index));
+            Event::Requested(_) | Event::Replied { .. } => {
+                while let Some((_, index)) = changes.next_if(|(at, _)| *at == record) {
+                    let request = &requests[index];
+                    let Some(resource) = request.resource else { continue };
+                    let known = of_client.entry((request.client, resource)).or_default();
+                    let latest = known.last().map(|latest| &mut leases[*latest]);
+                    match (request.op, request.reply.filter(|reply| reply.ok), latest) {
+                        (Op::Release { .. } | Op::ReleaseAll { .. }, _, Some(lease)) => {
+                            lease.give_back(index);
                         }
+                        (Op::Acquire { .. } | Op::AcquireAll { .. }, Some(reply), Some(lease))
+                            if reply.handles > Some(1) =>
+                        {
+                            lease.reenter(index, request, reply);
+                        }
+                        (Op::Acquire { .. } | Op::AcquireAll { .. }, Some(reply), _) => {
+                            known.push(leases.len());
+                            leases.push(granted(index, request, resource, reply, world, keys));
+                        }
+                        (Op::Extend { .. }, Some(reply), Some(lease)) => {
+                            if let Some(deadline) = promised(request, reply) {
+                                lease.extend(reply.at_ns, deadline, Some(index));
+                            }
+                        }
+                        // The result is unknown.
+                        (Op::Extend { .. }, None, Some(lease)) => lease.may_shorten(request),
+                        _ => {}
                     }
-                    // The result is unknown.
-                    ("extend", None, Some(lease)) => lease.may_shorten(request),
-                    _ => {}
                 }
             }
             Event::Extended { client, resource, deadline } => {
@@ -313,12 +324,12 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
 
 /// The deadline that a reply promises, if it promises one.
 fn promised(request: &Request<'_>, reply: Reply<'_>) -> Option<Window> {
-    if let Some(deadline) = reply.deadline {
+    if let Some(deadline) = reply.deadline_ns {
         return Some(Window::at(deadline));
     }
     let valid = time::of_ms(reply.valid_ms?);
     // The remaining validity counts from the return of the library, if that time is known.
-    let from = reply.at.unwrap_or(request.asked).saturating_add(valid);
+    let from = reply.at_ns.unwrap_or(request.asked).saturating_add(valid);
     let to = reply.returned().saturating_add(valid);
     Some(Window::new(from, to))
 }
@@ -347,13 +358,13 @@ fn granted<'a>(
         learnt.sort_unstable();
         learnt.get(enough - 1).copied()
     };
-    let start = reply.at.map_or_else(
+    let start = reply.at_ns.map_or_else(
         || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
         Window::at,
     );
     let deadline = promised(request, reply).unwrap_or_else(|| {
         // A lock without deadlines: its lease is good for one TTL at most.
-        let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
+        let ttl = request.op.ttl_ms().map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
         Window::new(request.asked.saturating_add(ttl), reply.ns.saturating_add(ttl))
     });
     Lease {

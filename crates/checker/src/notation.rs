@@ -19,6 +19,7 @@
 //! - `~ ` and a part of the report text, or `!~ ` and a text that is not in it; `# ` and a comment.
 
 use redquorum_scenario::AccessKind;
+use redquorum_scenario::client_protocol::{ClientReply, Op, Request};
 use redquorum_scenario::history::{
     Act, Event, Header, History, LeftKey, Ns, Phase, Record, Window,
 };
@@ -226,9 +227,7 @@ impl Run {
         let event = match verb {
             // `asks`, `asks extend ttl 500`. The reply is in a later event.
             "asks" => {
-                let op = ["extend", "release", "step", "keep_alive"];
-                let op = op.into_iter().find(|op| *op == object).unwrap_or("acquire");
-                let id = self.ask(at, client, op, words);
+                let id = self.ask(at, client, object, words);
                 return self.open.push((client.to_owned(), id));
             }
             // An acquire that these masters grant, from 1 ms before, with keys from 0.6 ms before.
@@ -303,22 +302,32 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, at: f64, client: &str, op: &'static str, words: &Words<'_>) -> u64 {
+    /// A request: `extend`, `release`, `step`, `keep_alive`, or else an acquire.
+    fn ask(&mut self, at: f64, client: &str, verb: &str, words: &Words<'_>) -> u64 {
         self.next += 1;
-        let again = words.has("again");
-        self.record(
-            at,
-            Event::Requested {
-                client: client.into(),
-                id: self.next,
-                op: op.into(),
-                resource: Some(words.after("of").unwrap_or("L").into()),
-                with: words.after("with").map(Name::from).into_iter().collect(),
-                again,
-                ttl_ms: (!again).then_some(words.number("ttl").unwrap_or(2000)),
-                wait_ms: Some(words.number("waiting").unwrap_or(0)),
-            },
-        );
+        let resource = Name::from(words.after("of").unwrap_or("L"));
+        let ttl_ms = words.number("ttl").unwrap_or(2000);
+        let op = match verb {
+            "extend" => Op::Extend { resource, ttl_ms },
+            "release" => Op::Release { resource },
+            "step" => Op::Step { name: "write R".into(), check: Some(resource) },
+            "keep_alive" => Op::KeepAlive { resource, max_ms: 10_000 },
+            _ => {
+                let (again, wait_ms) = (words.has("again"), words.number("waiting").unwrap_or(0));
+                match words.after("with") {
+                    Some(with) => {
+                        let resources = vec![resource, with.into()];
+                        Op::AcquireAll { resources, ttl_ms, wait_ms }
+                    }
+                    None => {
+                        let ttl_ms = if again { 0 } else { ttl_ms };
+                        Op::Acquire { resource, ttl_ms, wait_ms, again }
+                    }
+                }
+            }
+        };
+        let request = Request { id: self.next, client: client.into(), op };
+        self.record(at, Event::Requested(request));
         self.next
     }
 
@@ -333,17 +342,19 @@ impl Run {
             at,
             Event::Replied {
                 client: client.into(),
-                id,
-                ok,
-                token: token.map(|token| (*token).into()),
-                from: words.time("called").filter(|_| stamped),
-                at: stamped.then_some(stamp),
-                deadline: words.time("until"),
-                valid_ms: words.number("valid"),
-                fence: words.number("fence"),
-                handles: words.number("handles"),
-                why: (!ok).then(|| read(why)),
-                text: None,
+                reply: ClientReply {
+                    id,
+                    ok,
+                    token: token.map(|token| (*token).into()),
+                    from_ns: words.time("called").filter(|_| stamped),
+                    at_ns: stamped.then_some(stamp),
+                    deadline_ns: words.time("until"),
+                    valid_ms: words.number("valid"),
+                    fence: words.number("fence"),
+                    handles: words.number("handles"),
+                    why: (!ok).then(|| read(why)),
+                    ..ClientReply::default()
+                },
             },
         );
     }

@@ -135,7 +135,7 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
         let replies: Vec<Reply<'_>> = all.iter().filter_map(|request| request.reply).collect();
         let failed = |reason| granted == 0 && replies.iter().any(|reply| reply.why == Some(reason));
         let names_distrust = |reply: &Reply<'_>| {
-            !reply.ok && reply.text.is_some_and(|text| text.contains(DISTRUSTED))
+            !reply.ok && reply.explanation().is_some_and(|text| text.contains(DISTRUSTED))
         };
         let (as_wanted, what) = match wanted {
             Acquires::Granted => (granted > 0, "was never granted"),
@@ -275,9 +275,9 @@ fn stamps(case: &Case<'_>, lines: &mut Lines) {
         let Some(reply) = request.reply else { continue };
         let latest = reply.ns.saturating_add(SKEW);
         let mut before = request.asked.saturating_sub(SKEW);
-        for stamp in [reply.from, reply.at].into_iter().flatten() {
+        for stamp in [reply.from_ns, reply.at_ns].into_iter().flatten() {
             if stamp < before || stamp > latest {
-                let (op, asked, given) = (request.op, Ms(request.asked), Ms(reply.ns));
+                let (op, asked, given) = (request.verb(), Ms(request.asked), Ms(reply.ns));
                 let what = format!("its answer to {op}, asked at {asked} and given at {given}");
                 report(request.process, what, stamp);
             }

@@ -26,15 +26,16 @@ pub(crate) struct Overtaken<'c> {
 /// fair queue.
 pub(crate) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Option<Overtaken<'c>> {
     let turns = turns(case);
-    let waited = requests.iter().filter(|request| request.wait_ms > 0);
+    let waited = requests.iter().filter(|request| request.op.wait_ms() > 0);
     let waited = waited.filter_map(|request| overtaken(case, &turns, request));
     // Of equals, take the first.
     waited.reduce(|most, other| if other.times > most.times { other } else { most })
 }
 
 /// When each request for a resource had no earlier request of its own process ahead of it: at the
-/// earliest, and at the latest. The key is the request's index among the records.
-type Turns = Map<usize, Window>;
+/// earliest, and at the latest. The key is the request's index among the
+/// records, and its place there.
+type Turns = Map<(usize, usize), Window>;
 
 fn turns(case: &Case<'_>) -> Turns {
     let leases: Map<usize, &Lease<'_>> =
@@ -54,7 +55,11 @@ fn turns(case: &Case<'_>) -> Turns {
         }
         turn
     };
-    acquires.clone().map(|(_, request)| (request.record, turn(request))).collect()
+    acquires.clone().map(|(_, request)| (key(request), turn(request))).collect()
+}
+
+const fn key(request: &Request<'_>) -> (usize, usize) {
+    (request.record, request.place)
 }
 
 fn overtaken<'c>(
@@ -65,13 +70,13 @@ fn overtaken<'c>(
     let over = case.world.until(Phase::Heal).min(case.died(request.process));
     let until = request.replied().min(over);
     let stands = case.world.node_timeout.saturating_mul(3);
-    let since = turns.get(&request.record)?.to.saturating_add(stands);
+    let since = turns.get(&key(request))?.to.saturating_add(stands);
     if since >= until {
         return None;
     }
     let mut times: Map<&str, usize> = Map::default();
     let later = |lease: &&Lease<'_>| {
-        let turn = turns.get(&case.requests[lease.request].record);
+        let turn = turns.get(&key(&case.requests[lease.request]));
         turn.is_some_and(|turn| turn.from >= since)
     };
     let others = case.leases.iter().filter(|lease| {
@@ -90,8 +95,8 @@ fn overtaken<'c>(
 /// Whether `other`, of the same process, was answered before `request`, and was not asked much
 /// later. Requests that are asked at the same time may be served in any order.
 fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool {
-    other.wait_ms > 0
-        && request.wait_ms > 0
+    other.op.wait_ms() > 0
+        && request.op.wait_ms() > 0
         && (other.process, other.resource) == (request.process, request.resource)
         && other.record != request.record
         && other.asked <= request.asked.saturating_add(case.world.node_timeout)

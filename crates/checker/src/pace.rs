@@ -114,19 +114,17 @@ impl<'a> Paces<'a> {
         };
         let mut right = history.clone();
         for record in &mut right.records {
-            let (client, stamps) = match &mut record.event {
-                Event::Replied { client, from, at, deadline, .. } => {
-                    (&*client, [from.as_mut(), at.as_mut(), deadline.as_mut()])
+            match &mut record.event {
+                Event::Replied { client, reply } => {
+                    let process = process(client);
+                    let stamps = reply.stamps().flatten();
+                    stamps.for_each(|stamp| *stamp = self.reaches(&process, *stamp));
                 }
-                Event::Lost { client, at, .. } => (&*client, [Some(at), None, None]),
-                Event::Extended { client, deadline, .. } => {
-                    (&*client, [Some(deadline), None, None])
+                Event::Lost { client, at: stamp, .. }
+                | Event::Extended { client, deadline: stamp, .. } => {
+                    *stamp = self.reaches(&process(client), *stamp);
                 }
-                _ => continue,
-            };
-            let process = process(client);
-            for stamp in stamps.into_iter().flatten() {
-                *stamp = self.reaches(&process, *stamp);
+                _ => {}
             }
         }
         Cow::Owned(right)

@@ -8,7 +8,6 @@
 
 use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Ns, Phase, Window};
-use redquorum_scenario::name::Name;
 use redquorum_scenario::{Cause, Property};
 
 use super::case::CLEANS_UP;
@@ -39,7 +38,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             let within = Window::new(request.asked, ended);
             let resource = request.resource?;
             // An obstacle to one of several resources is an obstacle to all.
-            let all = || std::iter::once(resource).chain(request.with.iter().map(Name::as_str));
+            let all = || std::iter::once(resource).chain(request.with());
             // The cheap check comes first: most requests are granted in time.
             let bound = bound(case, request, within);
             if request.granted() && within.length() <= bound {
@@ -51,7 +50,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             };
             let busy = all().filter_map(|of| until(of, false)).max();
             let contended = busy.is_some_and(|until| until >= ended);
-            if busy.is_some() && request.wait_ms == 0 {
+            if busy.is_some() && request.op.wait_ms() == 0 {
                 return None;
             }
             // Other clients that only wait for the resource are also in the way for a while, but
@@ -61,7 +60,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             } else {
                 (busy, bound)
             };
-            let silent = request.wait_ms > 0
+            let silent = request.op.wait_ms() > 0
                 && (ended_silently(case, request, resource, ended)
                     || cleaned_up_silently(case, request, resource, ended));
             let looks = if silent { LOOKS } else { 0 };
@@ -75,7 +74,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             let queued = |of| obstacles::queued_until(case, request, of, within, free);
             let free = all().filter_map(queued).max().unwrap_or(free).max(free);
             let soon = ended.saturating_sub(free) <= bound;
-            let excused = match request.wait_ms {
+            let excused = match request.op.wait_ms() {
                 0 => free > request.asked,
                 _ => soon && (contended || request.granted() || free > request.asked),
             };
@@ -99,14 +98,14 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
 /// recorded one after the other.
 fn request_for(case: &Case<'_>, index: usize, resource: &str) -> usize {
     let request = &case.requests[index];
-    let around = index.saturating_sub(request.with.len())..=index + request.with.len();
+    let first = index - request.place;
+    let mut around = first..first + request.op.resources().len();
     let is = |other: &Request<'_>| {
         other.resource == Some(resource)
             && (other.client, other.asked) == (request.client, request.asked)
             && other.is_acquire()
     };
-    let mut found = around.filter(|at| case.requests.get(*at).is_some_and(is));
-    found.next().unwrap_or(index)
+    around.find(|at| case.requests.get(*at).is_some_and(is)).unwrap_or(index)
 }
 
 /// Whether a key ended without a notification while the request waited. A client that deletes a key
@@ -162,7 +161,7 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
         return None;
     }
     // A request without a reply failed only if it had time enough.
-    let enough = bound(case, request, span).saturating_add(time::of_ms(request.wait_ms));
+    let enough = bound(case, request, span).saturating_add(time::of_ms(request.op.wait_ms()));
     (request.reply.is_some() || span.length() > enough).then_some(ended)
 }
 
@@ -170,7 +169,7 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
 /// between them. [`check`] adds [`RESOLVES`] or [`LOOKS`] for obstacles that no master reports.
 fn bound(case: &Case<'_>, request: &Request<'_>, within: Window) -> Ns {
     let timeout = case.world.node_timeout;
-    let bound = match request.wait_ms {
+    let bound = match request.op.wait_ms() {
         0 => timeout.saturating_mul(2).saturating_add(150 * MS),
         _ => timeout.saturating_mul(4).saturating_add(500 * MS),
     };

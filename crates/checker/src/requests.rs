@@ -1,24 +1,22 @@
-//! The requests to clients, paired with their replies.
+//! The requests to clients, paired with their replies. A request for several resources is one
+//! [`Request`] for each of them here: it has the same effect.
 
-use crate::maps::Map;
+use std::ops::Deref;
 
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
 use redquorum_scenario::name::Name;
 
+use super::maps::Map;
 use super::world::World;
 
 pub struct Request<'a> {
     pub client: &'a str,
     pub process: &'a str,
-    pub op: &'a str,
+    pub op: &'a Op,
+    /// The position of the resource among those of the operation.
+    pub place: usize,
     pub resource: Option<&'a str>,
-    /// The other resources of the same request.
-    pub with: &'a [Name],
-    /// Whether the client asks as the owner of the lease that it has.
-    pub again: bool,
-    pub ttl_ms: Option<u64>,
-    pub wait_ms: u64,
     pub asked: Ns,
     /// The phase in which the harness sent the request.
     pub phase: Phase,
@@ -27,31 +25,52 @@ pub struct Request<'a> {
     pub reply: Option<Reply<'a>>,
 }
 
+/// A client's reply about one resource. If the request named several, the fields that can differ
+/// between them are those of this one; the rest is in the message.
 #[derive(Clone, Copy)]
 pub struct Reply<'a> {
     pub ns: Ns,
     pub record: usize,
-    pub ok: bool,
     pub token: Option<&'a str>,
-    pub from: Option<Ns>,
-    pub at: Option<Ns>,
-    pub deadline: Option<Ns>,
-    pub valid_ms: Option<u64>,
+    pub deadline_ns: Option<Ns>,
     pub fence: Option<u64>,
-    /// How many handles of the lease are out after the request.
-    pub handles: Option<u64>,
-    pub why: Option<FailureReason>,
-    pub text: Option<&'a str>,
+    message: &'a ClientReply,
 }
 
-impl Reply<'_> {
-    /// When the client's library returned, as far as it is known.
-    pub fn returned(&self) -> Ns {
-        self.at.unwrap_or(self.ns)
+impl Deref for Reply<'_> {
+    type Target = ClientReply;
+
+    fn deref(&self) -> &ClientReply {
+        self.message
     }
 }
 
-impl Request<'_> {
+impl<'a> Reply<'a> {
+    fn new(ns: Ns, record: usize, place: usize, message: &'a ClientReply) -> Self {
+        let each = message.each.get(place);
+        let token = each.and_then(|each| each.token.as_ref()).or(message.token.as_ref());
+        Self {
+            ns,
+            record,
+            token: token.map(Name::as_str),
+            deadline_ns: each.and_then(|each| each.deadline_ns).or(message.deadline_ns),
+            fence: each.and_then(|each| each.fence).or(message.fence),
+            message,
+        }
+    }
+
+    /// When the client's library returned, as far as it is known.
+    pub fn returned(&self) -> Ns {
+        self.at_ns.unwrap_or(self.ns)
+    }
+
+    /// Why the request failed, as readable text.
+    pub fn explanation(&self) -> Option<&'a str> {
+        self.message.text.as_deref()
+    }
+}
+
+impl<'a> Request<'a> {
     /// When the request was answered; without a reply, the end of time.
     pub fn replied(&self) -> Ns {
         self.reply.map_or(Ns::MAX, |reply| reply.ns)
@@ -72,8 +91,33 @@ impl Request<'_> {
         self.reply.map(|reply| reply.ok)
     }
 
-    pub fn is_acquire(&self) -> bool {
-        self.op == "acquire"
+    /// The other resources of the same request.
+    pub fn with(&self) -> impl Iterator<Item = &'a str> {
+        let all = self.op.resources().iter().enumerate();
+        let place = self.place;
+        all.filter(move |(other, _)| *other != place).map(|(_, name)| name.as_str())
+    }
+
+    /// Whether the operation is about more resources than this one.
+    pub fn is_of_several(&self) -> bool {
+        self.op.resources().len() > 1
+    }
+
+    /// What the client is asked to do with the resource.
+    pub const fn verb(&self) -> &'static str {
+        match self.op {
+            Op::AcquireAll { .. } => "acquire",
+            Op::ReleaseAll { .. } => "release",
+            op => op.name(),
+        }
+    }
+
+    pub const fn is_acquire(&self) -> bool {
+        self.op.is_acquire()
+    }
+
+    pub const fn is_extend(&self) -> bool {
+        matches!(self.op, Op::Extend { .. })
     }
 
     /// Whether it is an acquire of a client's script, not a final acquire.
@@ -86,60 +130,37 @@ impl Request<'_> {
     }
 }
 
-/// All requests, in the order in which they were sent.
+/// All requests, in the order in which they were sent. Those of one record are consecutive, in the
+/// order of their resources.
 pub(crate) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     let mut all: Vec<Request<'a>> = Vec::new();
-    let mut open: Map<u64, usize> = Map::default();
+    // Where the requests of each record without a reply are.
+    let mut open: Map<u64, std::ops::Range<usize>> = Map::default();
     let mut now = Phase::Run;
     for (record, Record { ns, event }) in world.records.iter().enumerate() {
         match event {
             Event::Phase { phase } => now = *phase,
-            Event::Requested { client, id, op, resource, with, again, ttl_ms, wait_ms } => {
-                open.insert(*id, all.len());
-                all.push(Request {
-                    client,
-                    process: world.process(client),
-                    op,
-                    resource: resource.as_deref(),
-                    with,
-                    again: *again,
-                    ttl_ms: *ttl_ms,
-                    wait_ms: wait_ms.unwrap_or(0),
+            Event::Requested(request) => {
+                let resources = request.op.resources();
+                let first = all.len();
+                all.extend((0..resources.len().max(1)).map(|place| Request {
+                    client: &request.client,
+                    process: world.process(&request.client),
+                    op: &request.op,
+                    place,
+                    resource: resources.get(place).map(Name::as_str),
                     asked: *ns,
                     phase: now,
                     record,
                     reply: None,
-                });
+                }));
+                open.insert(request.id, first..all.len());
             }
-            Event::Replied {
-                id,
-                ok,
-                token,
-                from,
-                at,
-                deadline,
-                valid_ms,
-                fence,
-                handles,
-                why,
-                text,
-                ..
-            } => {
-                let Some(index) = open.remove(id) else { continue };
-                all[index].reply = Some(Reply {
-                    ns: *ns,
-                    record,
-                    ok: *ok,
-                    token: token.as_deref(),
-                    from: *from,
-                    at: *at,
-                    deadline: *deadline,
-                    valid_ms: *valid_ms,
-                    fence: *fence,
-                    handles: *handles,
-                    why: *why,
-                    text: text.as_deref(),
-                });
+            Event::Replied { reply, .. } => {
+                let Some(asked) = open.remove(&reply.id) else { continue };
+                for (place, request) in all[asked].iter_mut().enumerate() {
+                    request.reply = Some(Reply::new(*ns, record, place, reply));
+                }
             }
             _ => {}
         }

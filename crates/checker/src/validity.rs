@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, Ns, Phase, Window};
 use redquorum_scenario::{Cause, Property};
 
@@ -54,13 +54,13 @@ fn bug(lease: &Lease<'_>, text: String, from: Ns, to: Ns) -> Violation {
 /// A lease that was handed out or extended at its deadline or later.
 fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let reply = request.reply.filter(|reply| reply.ok)?;
-    if !matches!(request.op, "acquire" | "extend") {
+    if !request.is_acquire() && !request.is_extend() {
         return None;
     }
     let at = reply.returned();
-    let late = match (reply.deadline, reply.valid_ms) {
+    let late = match (reply.deadline_ns, reply.valid_ms) {
         // Without a stamp: when the client received the last reply that it needed.
-        (Some(deadline), _) => reply.at.or_else(|| case.learnt(request, reply.ns))? >= deadline,
+        (Some(deadline), _) => reply.at_ns.or_else(|| case.learnt(request, reply.ns))? >= deadline,
         (None, valid) => valid == Some(0),
     };
     if !late {
@@ -70,7 +70,7 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if case.paused_before_stamp(request, at).is_some() {
         return None;
     }
-    let deadline = reply.deadline.unwrap_or(at);
+    let deadline = reply.deadline_ns.unwrap_or(at);
     let lines = vec![format!(
         "{} was given {} at {}, until {}: nothing was left of it",
         request.client,
@@ -86,7 +86,8 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
 fn too_long(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let reply = request.reply.filter(|reply| reply.ok)?;
     // A handle of a lease has the deadline of that lease, whatever TTL its request names.
-    if !matches!(request.op, "acquire" | "extend") || request.again {
+    let promises = request.is_acquire() || request.is_extend();
+    if !promises || request.op.is_again() {
         return None;
     }
     // A clock that a fault made slow shows too little, and the run is longer than it shows.
@@ -95,12 +96,12 @@ fn too_long(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     }
     // An extension to an earlier deadline than the one before may leave that one as it is.
     let usual = time::of(case.world.scenario.lock.ttl.0);
-    let asked_for = request.ttl_ms.map(time::of_ms);
+    let asked_for = request.op.ttl_ms().map(time::of_ms);
     let ttl = match request.op {
-        "extend" => asked_for.unwrap_or(usual).max(case.longest_ttl(request)),
+        Op::Extend { .. } => asked_for.unwrap_or(usual).max(case.longest_ttl(request)),
         _ => asked_for.unwrap_or(usual),
     };
-    let promised = match (reply.deadline, reply.valid_ms) {
+    let promised = match (reply.deadline_ns, reply.valid_ms) {
         // The attempt that was granted began at the grant at the latest.
         (Some(deadline), _) => deadline.saturating_sub(reply.returned()),
         (None, valid) => time::of_ms(valid?),
@@ -317,12 +318,12 @@ fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
     let reported = lease.extensions.iter().filter_map(|extension| extension.at);
     let reported = reported.filter(|at| *at < request.asked).max().unwrap_or(lease.start.to);
     let before = case.requests.iter().filter(|other| {
-        request.again
+        request.op.is_again()
             && (other.client, other.resource) == (request.client, request.resource)
             && (lease.start.to..request.asked).contains(&other.asked)
     });
     let rounds = before.filter_map(|other| match other.reply.and_then(|reply| reply.why) {
-        _ if other.op == "keep_alive" => Some(reported),
+        _ if matches!(other.op, Op::KeepAlive { .. }) => Some(reported),
         Some(FailureReason::Cancelled) => Some(other.asked).filter(|asked| *asked >= reported),
         _ => None,
     });
@@ -333,7 +334,7 @@ fn begun(case: &Case<'_>, lease: &Lease<'_>, request: &Request<'_>) -> Ns {
 fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<Violation> {
     let request = &case.requests[extension.request?];
     let reply = request.reply?;
-    let called = reply.from.unwrap_or(request.asked).saturating_sub(SKEW);
+    let called = reply.from_ns.unwrap_or(request.asked).saturating_sub(SKEW);
     let lost = lease.lost.unwrap_or(Ns::MAX);
     let over = extension.before.to.min(lost);
     (called > over).then(|| {

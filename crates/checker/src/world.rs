@@ -91,8 +91,8 @@ impl<'a> World<'a> {
                 Event::Ready { process, can } => {
                     world.can.extend(can.iter().map(|can| (process.as_str(), *can)));
                 }
-                Event::Requested { resource: Some(resource), op, .. } if op == "acquire" => {
-                    world.know(resource);
+                Event::Requested(request) if request.op.is_acquire() => {
+                    request.op.resources().iter().for_each(|resource| world.know(resource));
                 }
                 Event::Broken { process, why } => world.broken.push((process, *ns, why)),
                 Event::Replied { client, .. }

@@ -164,6 +164,63 @@ impl Op {
             Self::Step { .. } => "step",
         }
     }
+
+    /// The resources of the leases that the operation is about, in the order of the request. For a
+    /// step, the resource whose lease the client checks.
+    pub fn resources(&self) -> &[Name] {
+        match self {
+            Self::Acquire { resource, .. }
+            | Self::Extend { resource, .. }
+            | Self::KeepAlive { resource, .. }
+            | Self::Release { resource } => std::slice::from_ref(resource),
+            Self::AcquireAll { resources, .. } | Self::ReleaseAll { resources } => resources,
+            Self::Step { check, .. } => check.as_slice(),
+            Self::Cancel { .. } => &[],
+        }
+    }
+
+    /// The TTL that the operation names.
+    pub const fn ttl_ms(&self) -> Option<u64> {
+        match self {
+            Self::Acquire { ttl_ms: 0, .. } => None,
+            Self::Acquire { ttl_ms, .. }
+            | Self::AcquireAll { ttl_ms, .. }
+            | Self::Extend { ttl_ms, .. } => Some(*ttl_ms),
+            Self::KeepAlive { .. }
+            | Self::Release { .. }
+            | Self::ReleaseAll { .. }
+            | Self::Cancel { .. }
+            | Self::Step { .. } => None,
+        }
+    }
+
+    /// How long the client may wait for a resource that is taken.
+    pub const fn wait_ms(&self) -> u64 {
+        match self {
+            Self::Acquire { wait_ms, .. } | Self::AcquireAll { wait_ms, .. } => *wait_ms,
+            Self::Extend { .. }
+            | Self::KeepAlive { .. }
+            | Self::Release { .. }
+            | Self::ReleaseAll { .. }
+            | Self::Cancel { .. }
+            | Self::Step { .. } => 0,
+        }
+    }
+
+    /// Whether the client asks as the owner of a lease that it has: a re-entry.
+    pub const fn is_again(&self) -> bool {
+        matches!(self, Self::Acquire { again: true, .. })
+    }
+
+    /// Whether the operation acquires one resource or several.
+    pub const fn is_acquire(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::AcquireAll { .. })
+    }
+
+    /// Whether the operation releases one resource or several.
+    pub const fn is_release(&self) -> bool {
+        matches!(self, Self::Release { .. } | Self::ReleaseAll { .. })
+    }
 }
 
 named! {

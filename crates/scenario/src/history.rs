@@ -10,6 +10,7 @@
 //! histories. The checker and the reports read them; the checker reads nothing else. This module
 //! checks nothing and reads no clock.
 
+use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub use command::{Act, LeftKey, Outcome, text_of};
 pub use event::{Event, Phase};
 
 /// The version of the history format.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// Nanoseconds since the run began.
 pub type Ns = i64;
@@ -166,24 +167,63 @@ impl History {
     /// Reads a history.
     ///
     /// # Errors
-    /// Returns the defect of the file, with the number of the line.
-    pub fn read(from: impl BufRead) -> Result<Self, String> {
+    /// Returns why this program cannot read the file.
+    pub fn read(from: impl BufRead) -> Result<Self, Unreadable> {
+        let defect = |number: usize| {
+            move |why: &dyn fmt::Display| Unreadable::Defect(format!("line {number}: {why}"))
+        };
         let mut lines = from.lines().enumerate();
-        let Some((_, first)) = lines.next() else { return Err("it is empty".to_owned()) };
-        let first = first.map_err(|why| why.to_string())?;
-        let header: Header =
-            serde_json::from_str(&first).map_err(|why| format!("line 1 is no header: {why}"))?;
-        if header.schema != SCHEMA {
-            let found = header.schema;
-            return Err(format!("it has schema {found}, and this program reads {SCHEMA}"));
+        let Some((_, first)) = lines.next() else {
+            return Err(Unreadable::Defect("it is empty".to_owned()));
+        };
+        let first = first.map_err(|why| defect(1)(&why))?;
+        let no_header = |why| Unreadable::Defect(format!("line 1 is no header: {why}"));
+        // The schema comes first: the rest of an old header may be different, too.
+        let Version { schema, harness } = serde_json::from_str(&first).map_err(no_header)?;
+        if schema != SCHEMA {
+            return Err(Unreadable::OtherSchema { schema, harness });
         }
+        let header = serde_json::from_str(&first).map_err(no_header)?;
         let mut records = Vec::new();
         for (index, line) in lines {
-            let line = line.map_err(|why| format!("line {}: {why}", index + 1))?;
-            let record =
-                serde_json::from_str(&line).map_err(|why| format!("line {}: {why}", index + 1))?;
-            records.push(record);
+            let line = line.map_err(|why| defect(index + 1)(&why))?;
+            records.push(serde_json::from_str(&line).map_err(|why| defect(index + 1)(&why))?);
         }
         Ok(Self { header, records })
+    }
+}
+
+/// The part of a [`Header`] that every version of the format has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+    harness: String,
+}
+
+/// Why a history cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// Another version of the program wrote it, in another format.
+    OtherSchema {
+        /// The [`SCHEMA`] of that format.
+        schema: u32,
+        /// The version of the program.
+        harness: String,
+    },
+    /// The file is not a history. The text has the number of the line.
+    Defect(String),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherSchema { schema, harness } => write!(
+                f,
+                "it has schema {schema}, from redquorum-chaos {harness}, and this program, {}, \
+                 reads schema {SCHEMA}",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::Defect(why) => f.write_str(why),
+        }
     }
 }

@@ -85,7 +85,7 @@ pub struct Orchestrator {
     gone: BTreeSet<Name>,
     next_id: u64,
     /// The client of each request in flight, by the number of the request.
-    asked: Vec<(u64, Name, usize)>,
+    asked: Vec<(u64, Name)>,
     /// When the run is healed, even if requests are in flight.
     limit: Ns,
     drain: Drain,

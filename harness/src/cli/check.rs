@@ -10,7 +10,7 @@ use clap::Args;
 use super::words::{Shape, complain, say, say_json, unwritten};
 use crate::report::{self, Code, Ended, Entry, Session, Tally, human, shell_word};
 use redquorum_checker::{self, Verdict};
-use redquorum_scenario::history::History;
+use redquorum_scenario::history::{History, Unreadable};
 
 /// The run to check.
 #[derive(Debug, Args)]
@@ -36,8 +36,15 @@ pub(super) fn main(options: &CheckOptions) -> Result<Code, Code> {
         complain(Code::Usage, &format!("{path} cannot be read: {error}"), fix)
     })?;
     let history = History::read(BufReader::new(file)).map_err(|why| {
-        let fix = "name the history.jsonl of a run, whole and unchanged";
-        complain(Code::Usage, &format!("{path} is no history: {why}"), fix)
+        let (what, fix) = match why {
+            Unreadable::OtherSchema { .. } => {
+                ("cannot be checked", "check it with the program that wrote it, or run it again")
+            }
+            Unreadable::Defect(_) => {
+                ("is no history", "name the history.jsonl of a run, whole and unchanged")
+            }
+        };
+        complain(Code::Usage, &format!("{path} {what}: {why}"), fix)
     })?;
     // The history may come from any program, so a panic of the checkers must not end this one.
     let verdict =

@@ -30,7 +30,7 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
         trace.bar("faults", &format!("fault {}", strike.fault), &name, strike.span(), args);
     }
     for request in &case.requests {
-        let name = format!("{} {}", request.op, request.resource.unwrap_or_default());
+        let name = format!("{} {}", request.verb(), request.resource.unwrap_or_default());
         let args = json!({
             "ok": request.ok(),
             "why": request.reply.and_then(|reply| reply.why),

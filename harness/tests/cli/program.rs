@@ -229,6 +229,10 @@ fn check_refuses_files_that_are_no_history() {
         (&b""[..], "it is empty"),
         (b"{}\n", "line 1 is no header"),
         (b"\xff\xfe\n", "h.jsonl is no history"),
+        (
+            b"{\"schema\":2,\"harness\":\"0.0.9\"}\n",
+            "h.jsonl cannot be checked: it has schema 2, from redquorum-chaos 0.0.9, and this",
+        ),
     ] {
         let (code, _, stderr) = check(bytes);
         assert!(code == 64 && stderr.contains(part), "{stderr}");

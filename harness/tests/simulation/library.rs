@@ -56,9 +56,7 @@ fn futures_that_are_dropped_at_random_polls_break_nothing() {
 fn drops_at_random_polls_happen_and_only_when_asked_for() {
     let run = named("calm");
     let cancelled = |history: &History| {
-        let is = |event: &Event| {
-            matches!(event, Event::Replied { why: Some(FailureReason::Cancelled), .. })
-        };
+        let is = |event: &Event| matches!(event, Event::Replied { reply, .. } if reply.why == Some(FailureReason::Cancelled));
         history.records.iter().any(|record| is(&record.event))
     };
     assert!((0..10).all(|seed| !cancelled(&redquorum_harness::library::run(&run, seed))));

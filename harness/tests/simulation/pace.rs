@@ -24,7 +24,7 @@ fn the_clock_of_a_client_measures_its_wait() {
         ));
         assert!(!is_broken(&history));
         let replies = history.records.iter().filter_map(|record| match &record.event {
-            Event::Replied { client, ok: false, .. } if client == "c2" => Some(record.ns),
+            Event::Replied { client, reply } if client == "c2" && !reply.ok => Some(record.ns),
             _ => None,
         });
         replies.min().expect("it is refused") / 1_000_000

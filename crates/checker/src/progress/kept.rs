@@ -9,7 +9,7 @@ use crate::leases::{Ending, Lease};
 use crate::maps::count;
 use crate::requests::Request;
 use crate::time::{self, MS, Ms};
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Ns, Phase, Window};
 use redquorum_scenario::{Property, Step};
 
@@ -24,7 +24,7 @@ pub(super) fn check(case: &Case<'_>) -> impl Iterator<Item = Violation> {
 fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let reply = request.reply.filter(|reply| !reply.ok)?;
     let unable = request.is_given_up() || reply.why == Some(FailureReason::Error);
-    if request.op != "extend" || unable || request.phase != Phase::Run {
+    if !request.is_extend() || unable || request.phase != Phase::Run {
         return None;
     }
     let lease = case.lease_at(request)?;
@@ -37,14 +37,14 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
             && other.resource == Some(lease.resource)
             && other.asked >= lease.start.from
     });
-    let (extends, others): (Vec<_>, Vec<_>) = of_lease.partition(|other| other.op == "extend");
+    let (extends, others): (Vec<_>, Vec<_>) = of_lease.partition(|other| other.is_extend());
     let asked = extends.iter().map(|other| other.asked);
     // A reply to another round, of a request shortly before or of the watchdog, is no reply to this
     // one. No record distinguishes the two.
     let before = asked.clone().filter(|asked| *asked < request.asked).max();
     let policy = case.world.node_timeout.saturating_mul(2);
     let shortly = before.is_some_and(|asked| asked.saturating_add(policy) >= request.asked);
-    if shortly || others.iter().any(|other| other.op == "keep_alive") {
+    if shortly || others.iter().any(|other| matches!(other.op, Op::KeepAlive { .. })) {
         return None;
     }
     // A client that receives a reply this late may have given up before, on a busy machine.
@@ -86,7 +86,11 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
 fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let reply = request.reply.filter(|reply| !reply.ok)?;
     let unable = request.is_given_up();
-    if !request.again || request.ttl_ms.is_some() || unable || request.phase != Phase::Run {
+    if !request.op.is_again()
+        || request.op.ttl_ms().is_some()
+        || unable
+        || request.phase != Phase::Run
+    {
         return None;
     }
     let lease = case.lease_at(request)?;
@@ -113,7 +117,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         return None;
     }
     let keep = case.requests.iter().find(|request| {
-        request.op == "keep_alive"
+        matches!(request.op, Op::KeepAlive { .. })
             && request.client == lease.client
             && request.resource == Some(lease.resource)
             && request.asked >= lease.start.from
@@ -124,7 +128,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     if case.released(lease) <= end {
         return None;
     }
-    let asked = case.requests[lease.request].ttl_ms;
+    let asked = case.requests[lease.request].op.ttl_ms();
     let ttl = asked.map_or(time::of(case.world.scenario.lock.ttl.0), time::of_ms);
     // A watchdog does not extend for less time than a round may take and drift deducts. It asks for
     // whole milliseconds.

@@ -64,7 +64,7 @@ impl Blocks {
             case.faults.reachable(request.process, *node, within)
                 && !(counting && case.faults.is_spent(*node, resource, within.to))
                 && !case.faults.distrusted(request.process, *node, within, asked)
-                && (request.wait_ms > 0 || !self.is_late(case, *node, request, within))
+                && (request.op.wait_ms() > 0 || !self.is_late(case, *node, request, within))
         };
         let granting = lock.masters.iter().copied().filter(grants);
         let of_master = |node| self.of_master(case, node, request, resource, within);
@@ -168,7 +168,7 @@ impl<'a> Occupants<'a> {
         let mut all: Map<&str, Vec<Occupant<'_>>> = Map::default();
         for (index, request) in case.requests.iter().enumerate() {
             let Some(resource) = request.resource else { continue };
-            if !matches!(request.op, "acquire" | "release") {
+            if !request.is_acquire() && !request.op.is_release() {
                 continue;
             }
             let died = case.death(request.process).map_or(Ns::MAX, |at| at.to);

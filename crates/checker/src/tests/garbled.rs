@@ -13,14 +13,18 @@ use redquorum_scenario::{FaultKind, Property};
 
 /// How often each event occurs, its name, and its fields. A field `name:kind` has a value of
 /// another kind than its name says. A field that ends with `?` may be missing.
-const EVENTS: [(usize, &str, &str); 19] = [
-    (4, "requested", "client id op resource? with again ttl_ms? wait_ms:any?"),
-    (
-        2,
-        "replied",
-        "client id ok:yes token? from? at:time? deadline? valid_ms:any? fence? handles?",
-    ),
-    (2, "replied", "client id ok:no token? from? at:time? deadline? valid_ms:any? fence? why"),
+const EVENTS: [(usize, &str, &str); 27] = [
+    (2, "requested", "client id op:acquire resource ttl_ms wait_ms:any again"),
+    (1, "requested", "client id op:acquire_all resources ttl_ms wait_ms:any"),
+    (1, "requested", "client id op:extend resource ttl_ms"),
+    (1, "requested", "client id op:keep_alive resource max_ms:any"),
+    (1, "requested", "client id op:release resource"),
+    (1, "requested", "client id op:release_all resources"),
+    (1, "requested", "client id op:step name:text check:resource?"),
+    (1, "requested", "client id op:cancel request:id"),
+    (2, "replied", "client id ok:yes token? from_ns? at_ns? deadline_ns? valid_ms:any? handles?"),
+    (2, "replied", "client id ok:yes from_ns? at_ns? deadline_ns? fence? each?"),
+    (2, "replied", "client id ok:no token? from_ns? at_ns? deadline_ns? fence? why"),
     (3, "command", "act:set key token ttl_ms?"),
     (2, "command", "act:keep key token? ttl_ms?"),
     (2, "command", "act:delete key token?"),
@@ -77,7 +81,6 @@ impl Choices {
             "client" | "process" => self.one(&["c1", "c2", "c9"]).into(),
             "resource" | "key" => self.one(&["L", "M", "x:L", ""]).into(),
             "token" => self.one(&["t1", "t2", "t3", "ü…"]).into(),
-            "op" => self.one(&["acquire", "extend", "release", "step", "?"]).into(),
             "result" => self.one(&["done", "done", "created", "refused", "error", "silent"]).into(),
             "way" => self.one(&["read", "write"]).into(),
             "phase" => self.one(&["run", "heal", "final-acquire", "drain", "end"]).into(),
@@ -85,7 +88,11 @@ impl Choices {
             "command" => "GETDEL".into(),
             "can" => json!(["lost"]),
             "why" => "taken".into(),
-            "with" => json!(vec![self.value("resource"); self.one(&[0, 1, 2])]),
+            "resources" => (0..self.one(&[0, 1, 2, 3])).map(|_| self.value("resource")).collect(),
+            "each" => {
+                let one = json!({ "token": self.value("token"), "deadline_ns": self.time() });
+                json!(vec![one; self.one(&[0, 1, 2, 3])])
+            }
             "keys" => self.one(&[Value::Null, json!([])]),
             "ttl_ms" => self.one(&[2000, 0, u64::MAX]).into(),
             "again" => self.one(&[true, false]).into(),
@@ -101,8 +108,8 @@ impl Choices {
                 serde_json::to_value(fault).unwrap()
             }
             "at" => json!({ "from": self.time(), "to": self.time() }),
-            "time" | "from" | "deadline" | "sent" | "replied" | "delivered" | "ahead"
-            | "strobe_by" => self.time().into(),
+            "time" | "from_ns" | "at_ns" | "deadline_ns" | "deadline" | "sent" | "replied"
+            | "delivered" | "ahead" | "strobe_by" => self.time().into(),
             act => act.into(),
         }
     }

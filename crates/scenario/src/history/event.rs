@@ -1,12 +1,10 @@
 //! The events of a history.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::{Act, LeftKey, Ns, Outcome, Window};
-use crate::client_protocol::{Capability, FailureReason};
+use crate::client_protocol::{Capability, ClientReply, Request};
 use crate::name::Name;
 use crate::{AccessKind, FaultKind, is_default};
 
@@ -27,55 +25,15 @@ pub enum Event {
         /// The features that it supports.
         can: Vec<Capability>,
     },
-    /// The harness sends a request to a client.
-    Requested {
-        /// The client.
-        client: Name,
-        /// The request's number, unique in a run.
-        id: u64,
-        /// The name of the operation in the client protocol. For several resources, it is `acquire`
-        /// or `release`.
-        op: Cow<'static, str>,
-        /// The resource of the lease; for a step, the resource whose lease the client checks.
-        resource: Option<Name>,
-        /// The other resources of the same request to acquire or release several. Each is recorded
-        /// as a request of its own.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        with: Vec<Name>,
-        /// Whether the client asks as the owner of a lease that it has: a re-entry.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        again: bool,
-        /// The TTL.
-        ttl_ms: Option<u64>,
-        /// How long the client may wait.
-        wait_ms: Option<u64>,
-    },
+    /// The harness sends a request to a client. Its number is unique in a run.
+    Requested(Request),
     /// A client answers a request.
     Replied {
         /// The client.
         client: Name,
-        /// The number of the request.
-        id: u64,
-        /// Whether the request succeeded.
-        ok: bool,
-        /// The lock's value on the masters, as in [`Event::Command`].
-        token: Option<Name>,
-        /// When the client called its library, if the reply contains it.
-        from: Option<Ns>,
-        /// When the client's library returned, if the reply contains it.
-        at: Option<Ns>,
-        /// The deadline of the lease, if the reply contains it.
-        deadline: Option<Ns>,
-        /// The remaining validity of the lease, if the reply contains that instead of a deadline.
-        valid_ms: Option<u64>,
-        /// The fencing token.
-        fence: Option<u64>,
-        /// How many handles of the lease are out after the request, if the reply contains it.
-        handles: Option<u64>,
-        /// Why the request failed.
-        why: Option<FailureReason>,
-        /// The reason as readable text.
-        text: Option<String>,
+        /// The reply. Its stamps are times of the run.
+        #[serde(flatten)]
+        reply: ClientReply,
     },
     /// A client was notified that its lease is lost.
     Lost {

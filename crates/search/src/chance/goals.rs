@@ -3,7 +3,7 @@
 //! checkers see it.
 
 use redquorum_checker::{Case, DISTRUSTED, Request, Verdict, prepare, verdict};
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, History, Ns, Outcome, Phase};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{FaultKind, Persistence, Scenario};
@@ -88,15 +88,15 @@ impl<'a> RunView<'_, 'a> {
     fn replies(&mut self) {
         for request in &self.case.requests {
             let Some(reply) = request.reply else { continue };
-            if !reply.ok && reply.text.is_some_and(|text| text.contains(DISTRUSTED)) {
+            if !reply.ok && reply.explanation().is_some_and(|text| text.contains(DISTRUSTED)) {
                 self.reach(Goal::Distrusted);
             }
             self.reach(match (request.op, reply.why) {
-                ("extend", Some(FailureReason::Lost)) => Goal::ExtendAfterLoss,
-                ("step", Some(FailureReason::Lost)) => Goal::StoppedInTime,
-                ("acquire", Some(FailureReason::Cancelled)) => Goal::GivenUp,
-                ("acquire", Some(FailureReason::Late)) => Goal::Late,
-                ("acquire", Some(FailureReason::NoQuorum)) => Goal::NoQuorum,
+                (Op::Extend { .. }, Some(FailureReason::Lost)) => Goal::ExtendAfterLoss,
+                (Op::Step { .. }, Some(FailureReason::Lost)) => Goal::StoppedInTime,
+                (op, Some(FailureReason::Cancelled)) if op.is_acquire() => Goal::GivenUp,
+                (op, Some(FailureReason::Late)) if op.is_acquire() => Goal::Late,
+                (op, Some(FailureReason::NoQuorum)) if op.is_acquire() => Goal::NoQuorum,
                 _ => continue,
             });
         }
@@ -104,7 +104,7 @@ impl<'a> RunView<'_, 'a> {
             match &record.event {
                 Event::Lost { client, .. } => {
                     let extends = self.case.requests.iter().any(|request| {
-                        request.op == "extend"
+                        request.is_extend()
                             && request.client == client.as_str()
                             && request.record < index
                             && request.reply.is_none_or(|reply| reply.record > index)
@@ -131,7 +131,7 @@ impl<'a> RunView<'_, 'a> {
                 {
                     let orphan = self.case.requests.iter().any(|request| {
                         let deadline = request.reply.filter(|reply| reply.ok);
-                        let deadline = deadline.and_then(|reply| reply.deadline);
+                        let deadline = deadline.and_then(|reply| reply.deadline_ns);
                         processes.iter().any(|gone| gone == request.process)
                             && request.is_acquire()
                             && request.replied() <= at.from
@@ -163,7 +163,7 @@ impl<'a> RunView<'_, 'a> {
 
     fn is_released(&self, acquire: &Request<'_>, by: Ns) -> bool {
         self.case.requests.iter().any(|request| {
-            request.op == "release"
+            request.op.is_release()
                 && request.client == acquire.client
                 && request.resource == acquire.resource
                 && (acquire.asked..=by).contains(&request.asked)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use redquorum_checker::{Verdict, named};
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, History, Ns, Outcome, Phase, Record};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{AccessKind, FaultKind};
@@ -18,9 +18,8 @@ pub(super) fn of(history: &History, verdict: &Verdict) -> Vec<String> {
     let last = verdict.findings.iter().map(|finding| finding.from).max();
     let mut lines = Vec::new();
     for record in &history.records {
-        if let Some(line) = event(history, record) {
-            lines.push(format!("{:>8}  {line}", time(record.ns)));
-        }
+        let sentences = event(history, record).into_iter();
+        lines.extend(sentences.map(|line| format!("{:>8}  {line}", time(record.ns))));
         // The report omits events after the last violation.
         if matches!(record.event, Event::Phase { phase: Phase::Heal })
             && last.is_some_and(|last| last <= record.ns)
@@ -42,15 +41,15 @@ fn time(ns: Ns) -> String {
     format!("{} ms", ns / 1_000_000)
 }
 
-fn event(history: &History, record: &Record) -> Option<String> {
-    match &record.event {
+fn event(history: &History, record: &Record) -> Vec<String> {
+    let one = match &record.event {
         Event::Phase { phase } => match phase {
             Phase::Heal => Some("everything is healed".to_owned()),
             Phase::FinalAcquire => Some("every client that lives acquires once more".to_owned()),
             Phase::Drain => Some("one TTL passes, and the keys are looked at".to_owned()),
             Phase::Run | Phase::End => None,
         },
-        Event::Replied { .. } => reply(history, record),
+        Event::Replied { client, reply } => return replied(history, record.ns, client, reply),
         Event::Lost { client, resource, .. } => {
             Some(format!("{client} is notified that its lease of {resource} is lost"))
         }
@@ -78,45 +77,60 @@ fn event(history: &History, record: &Record) -> Option<String> {
             Some(format!("master {node} still has {}", names.join(", ")))
         }
         _ => None,
-    }
+    };
+    one.into_iter().collect()
 }
 
-fn reply(history: &History, record: &Record) -> Option<String> {
-    let Event::Replied { client, id, ok, token, deadline, handles, why, .. } = &record.event else {
-        return None;
-    };
+/// What a reply means for each resource of its request.
+fn replied(history: &History, ns: Ns, client: &str, reply: &ClientReply) -> Vec<String> {
     let asked = history.records.iter().find_map(|record| match &record.event {
-        Event::Requested { id: known, op, resource, with, .. } if known == id => {
-            Some((op.as_ref(), resource.as_ref()?, with))
-        }
+        Event::Requested(request) if request.id == reply.id => Some(&request.op),
         _ => None,
     });
-    let (op, resource, with) = asked?;
-    let until = deadline.map_or_else(String::new, |at| format!(", until {}", time(at)));
-    let reason = why.map_or("an error", FailureReason::about);
-    Some(match (op, *ok) {
-        ("acquire", true) if *handles > Some(1) => {
+    let Some(op) = asked else { return Vec::new() };
+    let resources = op.resources().iter().enumerate();
+    resources
+        .filter_map(|(place, of)| of_resource(history, ns, client, reply, (op, place, of)))
+        .collect()
+}
+
+fn of_resource(
+    history: &History,
+    ns: Ns,
+    client: &str,
+    reply: &ClientReply,
+    (op, place, resource): (&Op, usize, &Name),
+) -> Option<String> {
+    let Each { token, deadline_ns, .. } = reply.of(place);
+    let until = deadline_ns.map_or_else(String::new, |at| format!(", until {}", time(at)));
+    let reason = reply.why.map_or("an error", FailureReason::about);
+    Some(match (op, reply.ok) {
+        (Op::Acquire { .. } | Op::AcquireAll { .. }, true) if reply.handles > Some(1) => {
             format!("{client} is granted {resource} again{until}")
         }
-        ("acquire", true) => {
-            let by = granted(history, record.ns, token.as_ref());
+        (Op::Acquire { .. } | Op::AcquireAll { .. }, true) => {
+            let by = granted(history, ns, token.as_ref());
             format!("{client} is granted {resource}{by}{until}")
         }
-        ("acquire", false) if !with.is_empty() => {
-            let others = with.join(" and ");
+        (Op::AcquireAll { resources, .. }, false) => {
+            let mut others = resources.clone();
+            others.remove(place);
+            let others = others.join(" and ");
             format!("{client} is refused {resource} together with {others}: {reason}")
         }
-        ("acquire", false) => format!("{client} is refused {resource}: {reason}"),
-        ("extend", true) => format!("{client} extends {resource}{until}"),
-        ("extend", false) => format!("{client} cannot extend {resource}: {reason}"),
-        ("release", _) if handles.is_some() => {
+        (Op::Acquire { .. }, false) => format!("{client} is refused {resource}: {reason}"),
+        (Op::Extend { .. }, true) => format!("{client} extends {resource}{until}"),
+        (Op::Extend { .. }, false) => format!("{client} cannot extend {resource}: {reason}"),
+        (Op::Release { .. } | Op::ReleaseAll { .. }, _) if reply.handles.is_some() => {
             format!("{client} gives one of its handles of {resource} back")
         }
-        ("release", _) => format!("{client} gives {resource} back"),
-        ("step", false) => {
+        (Op::Release { .. } | Op::ReleaseAll { .. }, _) => {
+            format!("{client} gives {resource} back")
+        }
+        (Op::Step { .. }, false) => {
             format!("{client} finds that it does not hold {resource} any more, and stops")
         }
-        _ => return None,
+        (Op::KeepAlive { .. } | Op::Cancel { .. } | Op::Step { .. }, _) => return None,
     })
 }
 

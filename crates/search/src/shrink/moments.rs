@@ -4,6 +4,7 @@
 use super::Trial;
 use super::weight::roughness;
 use crate::lengths::{self, of_millis};
+use redquorum_scenario::client_protocol::{Op, Request};
 use redquorum_scenario::history::{Event, History, Ns};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
@@ -66,7 +67,7 @@ fn offer_when(trial: &mut Trial<'_>, fault: usize, when: FaultTime) -> bool {
 /// The moments for which a fault could wait, each at its first occurrence, in the order of time.
 fn moments(history: &History) -> Vec<(Ns, Name, EventKind)> {
     let mut moments: Vec<(Ns, Name, EventKind)> = Vec::new();
-    let mut asked: Vec<(u64, &Name, &str, Option<&Name>)> = Vec::new();
+    let mut asked: Vec<&Request> = Vec::new();
     let mut add = |ns: Ns, client: &Name, what: EventKind| {
         if !moments.iter().any(|(_, who, known)| who == client && *known == what) {
             moments.push((ns, client.clone(), what));
@@ -74,25 +75,28 @@ fn moments(history: &History) -> Vec<(Ns, Name, EventKind)> {
     };
     for record in &history.records {
         match &record.event {
-            Event::Requested { client, id, op, resource, .. } => {
-                asked.push((*id, client, op, resource.as_ref()));
-                if op == "release"
-                    && let Some(resource) = resource
-                {
-                    add(record.ns, client, EventKind::Releases(resource.clone()));
+            Event::Requested(request) => {
+                asked.push(request);
+                if request.op.is_release() {
+                    for resource in request.op.resources() {
+                        add(record.ns, &request.client, EventKind::Releases(resource.clone()));
+                    }
                 }
             }
-            Event::Replied { id, ok, .. } => {
-                let request = asked.iter().find(|(known, ..)| known == id);
-                let Some((_, client, op, Some(resource))) = request else { continue };
-                let what = match (*op, ok) {
-                    ("acquire", true) => EventKind::Granted,
-                    ("acquire", false) => EventKind::Refused,
-                    ("extend", true) => EventKind::Extended,
-                    ("release", _) => EventKind::Released,
+            Event::Replied { client, reply } => {
+                let Some(request) = asked.iter().find(|request| request.id == reply.id) else {
+                    continue;
+                };
+                let what = match (&request.op, reply.ok) {
+                    (Op::Acquire { .. } | Op::AcquireAll { .. }, true) => EventKind::Granted,
+                    (Op::Acquire { .. } | Op::AcquireAll { .. }, false) => EventKind::Refused,
+                    (Op::Extend { .. }, true) => EventKind::Extended,
+                    (Op::Release { .. } | Op::ReleaseAll { .. }, _) => EventKind::Released,
                     _ => continue,
                 };
-                add(record.ns, client, what((*resource).clone()));
+                for resource in request.op.resources() {
+                    add(record.ns, client, what(resource.clone()));
+                }
             }
             Event::Extended { client, resource, .. } => {
                 add(record.ns, client, EventKind::Extended(resource.clone()));

@@ -4,7 +4,7 @@
 use super::chart::{Bar, Drawing, Lane, Mark, ROW, Room};
 use super::text::{cut, line, ms, name, token};
 use redquorum_checker::{Lease, Request, believed, named};
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Ns, Window};
 use redquorum_scenario::{ClientFault, FaultKind};
 
@@ -31,9 +31,10 @@ fn lane(drawing: &Drawing<'_>, client: &str) -> Lane {
     let mut y = 3;
     lane.caption(y, "requests");
     let own = || case.requests.iter().filter(|request| request.client == client);
-    let steps = own().filter(|request| drawing.full && request.op == "step");
+    let steps = own().filter(|request| drawing.full && matches!(request.op, Op::Step { .. }));
     lane.marks.extend(steps.map(|request| step(drawing, request, y)));
-    let mut own_requests = own().filter(|request| request.op != "step").peekable();
+    let mut own_requests =
+        own().filter(|request| !matches!(request.op, Op::Step { .. })).peekable();
     let mut room = Room::default();
     while let Some(request) = own_requests.next() {
         let next = own_requests.peek().map_or(1.0, |next| scale.part(next.asked));
@@ -139,7 +140,7 @@ fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
         Some(false) => ("✗", why.map_or("refused", FailureReason::name).replace('-', " ")),
         None => ("?", "no reply".to_owned()),
     };
-    let op = name(request.op);
+    let op = name(request.verb());
     let what = request.resource.map_or_else(|| op.clone(), |of| format!("{op} {}", name(of)));
     let asked = line(request.record);
     let lines = match request.reply {

@@ -3,7 +3,7 @@
 use super::{Attempt, Goal, Request, RunView, token};
 
 pub(super) fn reached(seen: &RunView<'_, '_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
-    let several = |request: &&Request<'_>| request.is_acquire() && !request.with.is_empty();
+    let several = |request: &&Request<'_>| request.is_acquire() && request.is_of_several();
     let several: Vec<&Request<'_>> = seen.case.requests.iter().filter(several).collect();
     let mut goals = Vec::new();
     goals.extend(are_opposite(&several).then_some(Goal::OppositeOrders));
@@ -16,13 +16,9 @@ pub(super) fn reached(seen: &RunView<'_, '_>, attempts: &[Attempt<'_>]) -> Vec<G
 /// Whether two clients named the same two resources in opposite orders, and wanted them at the same
 /// time.
 fn are_opposite(several: &[&Request<'_>]) -> bool {
-    // A request for several resources is recorded as consecutive requests, in the order of their
-    // names in the request.
     let named = several.iter().flat_map(|first| {
-        let beside = |second: &&&Request<'_>| {
-            (second.client, second.asked) == (first.client, first.asked)
-                && second.record > first.record
-        };
+        let beside =
+            |second: &&&Request<'_>| second.record == first.record && second.place > first.place;
         several.iter().filter(beside).map(|second| (*first, second.resource))
     });
     let named: Vec<(&Request<'_>, Option<&str>)> = named.collect();
@@ -54,6 +50,6 @@ fn is_undone(seen: &RunView<'_, '_>, request: &Request<'_>, attempts: &[Attempt<
             let together = one.from <= won.to && won.from <= one.to;
             together && one.granted < one.quorum && one.refused > 0
         };
-        request.with.iter().any(|name| of(name).any(lost))
+        request.with().any(|name| of(name).any(lost))
     })
 }
