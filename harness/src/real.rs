@@ -207,14 +207,9 @@ impl RealBackend {
     fn masters(&self, scenario: &Scenario) -> Result<Arc<Masters>, Failure> {
         let wrong = |error: redquorum_rig::RigError| Failure::Environment(error.to_string());
         let nodes = scenario.cluster.nodes;
-        let persistence = match scenario.cluster.persistence {
-            Persistence::None => redquorum_rig::Persistence::None,
-            Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
-            Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
-        };
         let (clocks, syncs) = (needs_clocks(scenario), needs_syncs(scenario));
         let replicas = scenario.cluster.replicas;
-        let builder = Masters::builder().count(nodes).persistence(persistence);
+        let builder = Masters::builder().count(nodes).persistence(scenario.cluster.persistence);
         let builder = match self.kind {
             Backend::Container => builder.containers(self.image.as_deref()),
             _ => builder,

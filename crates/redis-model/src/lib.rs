@@ -11,6 +11,7 @@
 //! - `connections` has the sockets' buffers, client ids and subscriptions.
 //! - `request` and `value` have the messages on the wire, with their bytes.
 //! - [`Server`] has the process: its life, its persistence, its replica.
+//! - [`network`] has what a network can do to messages: words for the drivers of the model.
 //! - [`ScriptMutant`] has scripts that leave something out, to test that their checks are needed.
 //!
 //! ```
@@ -29,6 +30,7 @@
 
 mod connections;
 mod keys;
+pub mod network;
 mod request;
 mod script_mutant;
 mod scripts;

@@ -19,8 +19,13 @@ const NO_SCRIPT: Error = "NOSCRIPT No matching script. Please use EVAL.";
 /// The number of scripts that a server can have loaded.
 const LOADABLE: usize = SCRIPTS.len() + GUARD_SCRIPTS.len();
 
-/// What a server keeps over a restart.
+/// What a master keeps over a restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema),
+    serde(rename_all = "kebab-case")
+)]
 pub enum Persistence {
     /// Nothing.
     #[default]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    ClockChange, Masters, RigError, clocks_supported, containers, find_server,
+    ClockChange, Masters, Persistence, RigError, clocks_supported, containers, find_server,
     host::LocalServer,
     masters::Master,
     node::Node,
@@ -19,20 +19,6 @@ use crate::{
 
 /// Longer than a command takes, shorter than any action that a server does by the clock.
 const TRIAL: Duration = Duration::from_millis(50);
-
-/// What a master writes to disk, and when the data is safe there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Persistence {
-    /// Nothing: the master loses all data when it ends.
-    #[default]
-    None,
-    /// An append-only file, synced once a second. A *kill* loses no command that the master had
-    /// answered; only a power loss would.
-    AofEverysec,
-    /// An append-only file, synced before each answer.
-    AofAlways,
-}
 
 /// Options for masters to start; from [`Masters::builder`].
 #[derive(Debug, Clone)]

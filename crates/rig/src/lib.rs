@@ -79,12 +79,13 @@ mod server;
 #[cfg(feature = "trials")]
 pub mod trials;
 
-pub use builder::{Builder, Persistence};
+pub use builder::Builder;
 pub use clock::{Clock, ClockChange, ClockSetting, clocks_supported};
 pub use disk::Persisted;
 pub use error::RigError;
 pub use masters::Masters;
 pub use process::Process;
+pub use redquorum_redis_model::Persistence;
 pub use resp::RespValue;
 pub use server::{REQUIRE_VARIABLE, SERVER_VARIABLE, Server, find_server, required};
 

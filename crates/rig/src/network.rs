@@ -8,7 +8,7 @@
 //! let network = Network::start(|traffic| println!("{traffic:?}"))?;
 //! network.upstream(1, Some(([127, 0, 0, 1], masters.port(1)).into()));
 //! let address = network.listen("c1", 1)?; // the address of master 1 for c1
-//! let rule = network.strike(Rule { side: Side::Replies, ..Rule::all(MessageFault::Drop) });
+//! let rule = network.strike(Rule { side: Side::Reply, ..Rule::all(MessageFault::Drop) });
 //! // c1's commands are executed, but it receives no replies.
 //! network.heal(rule);
 //! # let _used = address; Ok::<(), Box<dyn std::error::Error>>(())

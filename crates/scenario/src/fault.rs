@@ -14,15 +14,14 @@ use super::length::{Ahead, Length, Shift};
 use super::{AccessKind, is_default};
 use crate::name::Name;
 use crate::named;
-use crate::words::Side;
+use crate::{End, Side};
 
 mod form;
 mod messages;
 mod targets;
 
 pub use form::{Fault, FaultTime};
-pub use messages::MessageFault;
-pub use messages::{End, LinkSelector};
+pub use messages::LinkSelector;
 pub use targets::{Clients, Nodes, Role};
 
 /// Defines a group of faults, each with its name in TOML and its fields. All faults of a group that

@@ -49,9 +49,8 @@ mod words;
 pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
-pub use fault::MessageFault;
 pub use fault::{
-    ClientFault, Clients, ClockFault, End, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault,
+    ClientFault, Clients, ClockFault, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault,
     NodeFault, Nodes, ResourceFault, Role, Touches,
 };
 pub use length::{Ahead, Length, Shift};
@@ -61,8 +60,10 @@ pub use near::near;
 pub use problem::{Problem, Problems};
 pub use read::makes_sense;
 pub use read::{line_of, read};
+pub use redquorum_redis_model::Persistence;
+pub use redquorum_redis_model::network::{End, MessageFault, Side};
 pub use schema::schema;
-pub use words::{AccessKind, Class, EventKind, Moment, Side, Step};
+pub use words::{AccessKind, Class, EventKind, Moment, Step};
 
 /// Whether the name of a scenario or of a variant may contain this character.
 pub const fn is_name_char(c: char) -> bool {
@@ -125,20 +126,6 @@ impl Cluster {
     pub fn quorum(&self) -> usize {
         self.nodes / 2 + 1
     }
-}
-
-/// What a master keeps over a restart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Persistence {
-    /// Nothing.
-    #[default]
-    None,
-    /// An append-only file that is synced every second: a killed process loses nothing, a power
-    /// loss loses the last second.
-    AofEverysec,
-    /// An append-only file that is synced before every reply.
-    AofAlways,
 }
 
 /// The options of every client's lock.

@@ -6,14 +6,33 @@ use std::fmt;
 
 use super::length::Length;
 use crate::name::Name;
+use crate::named;
 
-mod message;
 mod moment;
 mod step;
 
-pub use message::{Class, Side};
 pub use moment::{EventKind, Moment};
 pub use step::{AccessKind, Step};
+
+named! {
+    /// The purpose of a request, by its effect on a key.
+    #[derive(Default)]
+    pub enum Class {
+        /// The request sets a key that must not exist.
+        Acquire = "acquire",
+        /// The request prolongs a key.
+        Extend = "extend",
+        /// The request deletes a key.
+        Release = "release",
+        /// The request enters the fair queue, or leaves it. It touches no key of a lock.
+        Queue = "queue",
+        /// No request: a master notifies a client that a resource became free.
+        WakeUp = "wake-up",
+        /// Any request.
+        #[default]
+        Any = "any",
+    }
+}
 
 /// The words of a string, taken one after the other.
 struct Words<'a> {

@@ -105,8 +105,6 @@ fn set_counter(server: &mut Server, wall: Wall, resource: &[u8], ahead: Ahead) {
 
 #[cfg(test)]
 mod tests {
-    use redquorum_redis_model::Persistence;
-
     use super::*;
 
     #[test]

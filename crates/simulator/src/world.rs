@@ -17,11 +17,11 @@ use super::{EPOCH, LONGEST};
 use crate::client_machine::{ProcessEffect, ProcessEvent};
 use crate::orchestrator::{Input, Orchestrator, Order};
 use redquorum_scenario::Mutant;
+use redquorum_scenario::Scenario;
 use redquorum_scenario::client_protocol::Request;
 use redquorum_scenario::history::{Header, History, Ns, Phase};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::wall::WallClock;
-use redquorum_scenario::{Persistence, Scenario};
 
 /// Virtual nanoseconds since the start of the simulation.
 pub(super) type Instant = u64;
@@ -169,14 +169,9 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
         let seed = Seed::new(seed, latency);
         let nodes = scenario.cluster.nodes;
-        let persistence = match scenario.cluster.persistence {
-            Persistence::None => server::Persistence::None,
-            Persistence::AofEverysec => server::Persistence::AofEverysec,
-            Persistence::AofAlways => server::Persistence::AofAlways,
-        };
         let masters = (0..nodes).map(|node| {
             let rng = seed.of_master(node);
-            let mut server = Server::new(rng.id, persistence);
+            let mut server = Server::new(rng.id, scenario.cluster.persistence);
             if let Some(marker) = scenario.marker(node + 1, &server.run_id().0) {
                 server.set(EPOCH, BOOT, marker.as_bytes(), None);
             }

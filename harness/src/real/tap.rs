@@ -76,7 +76,7 @@ impl Tap {
                     report(passed(&client, Side::Reply, class));
                 }
             }
-            TrafficEvent::Lost { number, side: network::Side::Replies, .. } => {
+            TrafficEvent::Lost { number, side: network::Side::Reply, .. } => {
                 self.close((connection, number, false), None, report);
             }
             TrafficEvent::Closed => self.close_all(report, |key| key.0 == connection),

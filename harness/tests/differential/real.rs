@@ -41,11 +41,7 @@ impl Real {
         let masters = Masters::builder()
             .count(1)
             .clocks()
-            .persistence(match persistence {
-                Persistence::None => redquorum_rig::Persistence::None,
-                Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
-                Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
-            })
+            .persistence(persistence)
             .within(Duration::from_secs(60))
             .config("hz", "500")
             .config("enable-debug-command", "yes")

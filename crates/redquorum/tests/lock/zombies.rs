@@ -27,7 +27,7 @@ async fn a_late_set_makes_no_zombie_and_where_killing_is_forbidden_one_for_a_ttl
         let lock = built(over(urls).node_timeout(100 * MS).ttl(S)).await;
         // Holds back the requests of the first connection. Later connections are healthy.
         let hold = network.strike(Rule {
-            side: Side::Requests,
+            side: Side::Request,
             matches: Some(Arc::new(|message| message.connection <= 1)),
             ..Rule::all(MessageFault::Hold)
         });

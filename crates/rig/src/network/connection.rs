@@ -80,7 +80,7 @@ impl Connection {
         Self {
             peer,
             ends: [Some(client), None],
-            lanes: [Lane::new(Side::Requests), Lane::new(Side::Replies)],
+            lanes: [Lane::new(Side::Request), Lane::new(Side::Reply)],
             dialogue: Dialogue::default(),
             waiting: true,
             over: false,

@@ -38,7 +38,7 @@ pub(super) async fn send(
     stream.write_all(&request).await?;
     let forwarded = TrafficEvent::Forwarded { number, command: command.clone(), duplicate: true };
     engine.borrow_mut().world.report(at, &peer, forwarded);
-    let (mut framing, mut before) = (Framing::new(Side::Replies), session.requests);
+    let (mut framing, mut before) = (Framing::new(Side::Reply), session.requests);
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let count = stream.read(&mut bytes).await?;

@@ -46,7 +46,7 @@ impl Framing {
         if self.strange {
             return (!rest.is_empty()).then(|| Piece::Bytes(self.rest()));
         }
-        let parsed = if self.side == Side::Requests {
+        let parsed = if self.side == Side::Request {
             resp::request(rest).map(|(words, length)| Piece::Request(words, self.take(length)))
         } else {
             resp::reply(rest).map(|(reply, length)| Piece::Reply(reply, self.take(length)))

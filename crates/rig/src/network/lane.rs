@@ -167,7 +167,7 @@ impl Lane {
                 continue;
             };
             let Label { number, command } = label.clone();
-            if self.side == Side::Replies {
+            if self.side == Side::Reply {
                 world.report(at, peer, TrafficEvent::Delivered { number, command });
                 continue;
             }

@@ -1,29 +1,11 @@
 //! The rules of the harness, and the messages that they see. Public; interpreted by `table.rs`,
 //! carried out by `lane.rs` and `connection.rs`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
+
+pub use redquorum_redis_model::network::{End, MessageFault, Side};
 
 use crate::RespValue;
-
-/// One direction of connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// From the client to the master.
-    Requests,
-    /// From the master to the client.
-    Replies,
-    /// Both directions. No message has this side, only rules do.
-    Both,
-}
-
-/// One end of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum End {
-    /// The client's.
-    Client,
-    /// The master's.
-    Master,
-}
 
 /// Names a rule that was struck, to heal it. Smaller is older.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,39 +74,6 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// An effect of a network on a message of a TCP connection. Each ends when its rule is healed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MessageFault {
-    /// The message and all data behind it on that connection and side are lost, including the end
-    /// of the connection.
-    ///
-    /// Healing resets both ends of the connections on which data was lost: TCP cannot continue with
-    /// a gap.
-    Drop,
-    /// The message and all data behind it wait. Healing releases them, in order.
-    Hold,
-    /// The message is passed on this long after its arrival, to within about a millisecond, and all
-    /// data behind it waits. Healing releases what still waits.
-    Delay(Duration),
-    /// The request is passed on, and then sent once more on a separate connection of the network.
-    /// The observer receives the second reply, which is then dropped. Has no effect on replies.
-    ///
-    /// The new connection first repeats the `AUTH`, `HELLO` and `SELECT` of the client's.
-    Duplicate,
-    /// This many bytes pass per second, cut anywhere; 0 is [`Hold`](Self::Hold).
-    Trickle(u32),
-    /// This end is reset. The other end stays open without a notice, and the data that it sends is
-    /// lost, including the message that was struck. Healing resets the other end.
-    ///
-    /// Without `matches` it strikes once: the links' open connections, at once.
-    HalfOpen(End),
-    /// Both ends are reset, and the message is lost.
-    ///
-    /// Without `matches` it strikes once: the links' open connections, at once.
-    Reset,
-}
-
 /// A message as a rule sees it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
@@ -135,7 +84,7 @@ pub struct Message<'a> {
     pub node: usize,
     /// The connection, counted from 1 over all links.
     pub connection: u64,
-    /// [`Side::Requests`] or [`Side::Replies`].
+    /// [`Side::Request`] or [`Side::Reply`].
     pub side: Side,
     /// The number of the request, counted from 1 on this connection. A reply has the number of the
     /// request that it answers, or 0 if it answers none.

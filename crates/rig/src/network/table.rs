@@ -132,7 +132,7 @@ impl Rule {
     fn concerns(&self, link: Link<'_>, side: Side) -> bool {
         let strikes_messages = match self.fault {
             MessageFault::HalfOpen(_) | MessageFault::Reset => self.matches.is_some(),
-            MessageFault::Duplicate => side == Side::Requests,
+            MessageFault::Duplicate => side == Side::Request,
             _ => true,
         };
         strikes_messages && (self.side == Side::Both || self.side == side) && self.is_on(link)

@@ -17,7 +17,7 @@ fn a_rule_counts_over_all_its_links() {
     let wire = Wire::new();
     let (mut one, mut one_master) = wire.pair();
     let (mut two, mut two_master) = wire.pair();
-    let rule = Rule { from: 2, count: Some(2), ..about("PING", Requests, Hold) };
+    let rule = Rule { from: 2, count: Some(2), ..about("PING", Request, Hold) };
     let rule = wire.network.strike(rule);
     ping(&mut one, &mut one_master); // The first passes.
     two.send(&request("GET k")); // It does not match.
@@ -73,8 +73,8 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
     assert_eq!(
         *seen.lock().unwrap(),
         [
-            (link.clone(), (Requests, 1, command.clone()), None),
-            (link, (Replies, 1, command), Some(RespValue::Bulk(b"v".to_vec())))
+            (link.clone(), (Request, 1, command.clone()), None),
+            (link, (Reply, 1, command), Some(RespValue::Bulk(b"v".to_vec())))
         ]
     );
 }
@@ -82,8 +82,8 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
 #[test]
 fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
     let wire = Wire::new();
-    let old = wire.network.strike(Rule { count: Some(1), ..on(Requests, Drop) });
-    wire.network.strike(Rule { count: Some(1), ..on(Requests, Hold) });
+    let old = wire.network.strike(Rule { count: Some(1), ..on(Request, Drop) });
+    wire.network.strike(Rule { count: Some(1), ..on(Request, Hold) });
     let (mut one, _one_master) = wire.pair();
     one.send(PING);
     wire.seen.wait_for("lost request 1 PING", 1);
@@ -97,10 +97,10 @@ fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
 
 #[test]
 fn a_rule_does_not_strike_messages_that_were_held_before() {
-    let (wire, mut client, mut master, hold) = Wire::struck(on(Requests, Hold));
+    let (wire, mut client, mut master, hold) = Wire::struck(on(Request, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
-    wire.network.strike(on(Requests, Drop));
+    wire.network.strike(on(Request, Drop));
     wire.network.heal(hold);
     master.gets(PING);
 }

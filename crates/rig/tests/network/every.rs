@@ -12,7 +12,7 @@ use crate::support::{PING, PONG, Wire, about, ping, pong, request};
 
 #[test]
 fn a_fault_strikes_a_message_and_what_is_behind_it() {
-    for side in [Requests, Replies] {
+    for side in [Request, Reply] {
         for fault in [Hold, Trickle(0), Delay(Duration::MAX), Drop] {
             // The sender stays, closes, or resets.
             for end in [None, Some(false), Some(true)] {
@@ -35,7 +35,7 @@ fn second_message(
     let requests = [&request("GET k")[..], PING].concat();
     ping(client, master);
     client.send(&requests);
-    let (messages, names) = if side == Replies {
+    let (messages, names) = if side == Reply {
         let replies = [&b"$1\r\nv\r\n"[..], PONG].concat();
         master.gets(&requests);
         pong(client, master);
@@ -52,12 +52,12 @@ fn waits_or_is_lost(side: Side, fault: MessageFault, end: Option<bool>) {
     println!("{fault:?} on {side:?}, and then the end {end:?}");
     let (wire, mut client, mut master, rule) = Wire::struck(about("GET", side, fault));
     let (messages, names) = second_message(side, &wire, [&mut client, &mut master]);
-    if side == Replies {
+    if side == Reply {
         wire.seen.wait_for("replied 3 PING", 1);
     }
-    let the_other_way = if side == Requests { pong } else { ping };
+    let the_other_way = if side == Request { pong } else { ping };
     the_other_way(&mut client, &mut master);
-    let (sender, mut receiver) = if side == Requests { (client, master) } else { (master, client) };
+    let (sender, mut receiver) = if side == Request { (client, master) } else { (master, client) };
     let sender = match end {
         Some(reset) => {
             sender.end(reset);
@@ -71,7 +71,7 @@ fn waits_or_is_lost(side: Side, fault: MessageFault, end: Option<bool>) {
         for name in names {
             wire.seen.wait_for(&format!("lost {name}"), 1);
         }
-        assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()) || side == Replies);
+        assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()) || side == Reply);
         receiver.is_reset();
         sender.into_iter().for_each(|mut sender| sender.is_reset());
         wire.seen.wait_for("closed", 1);
@@ -100,5 +100,5 @@ fn cuts(side: Side, fault: MessageFault, ends: [bool; 2]) {
     }
     wire.seen.wait_for(&format!("lost {name}"), 1);
     wire.seen.wait_for("closed", 1);
-    assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()) || side == Replies);
+    assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()) || side == Reply);
 }

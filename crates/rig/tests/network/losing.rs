@@ -29,7 +29,7 @@ fn a_partition_loses_closes_and_new_connections_too() {
 #[test]
 fn a_drop_of_one_message_leaves_new_connections_alone() {
     let wire = Wire::new();
-    let rule = wire.network.strike(Rule { count: Some(1), ..on(Requests, Drop) });
+    let rule = wire.network.strike(Rule { count: Some(1), ..on(Request, Drop) });
     let (mut struck, mut struck_master) = wire.pair();
     struck.send(PING);
     wire.seen.wait_for("lost request 1 PING", 1);
@@ -84,7 +84,7 @@ fn a_reset_strikes_open_connections_at_once_and_only_once() {
 
 #[test]
 fn held_messages_arrive_on_a_half_open_connection() {
-    let (wire, mut client, mut master, hold) = Wire::struck(on(Requests, Hold));
+    let (wire, mut client, mut master, hold) = Wire::struck(on(Request, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 1);
     let cut = wire.network.strike(Rule::all(HalfOpen(End::Client)));

@@ -79,7 +79,7 @@ impl Seen {
 }
 
 fn line(traffic: &Traffic) -> String {
-    let of = |side: &Side| if *side == Side::Requests { "request" } else { "reply" };
+    let of = |side: &Side| if *side == Side::Request { "request" } else { "reply" };
     let (what, number, command, end) = match &traffic.event {
         TrafficEvent::Opened => return "opened".to_owned(),
         TrafficEvent::Closed => return "closed".to_owned(),

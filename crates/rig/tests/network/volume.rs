@@ -45,7 +45,7 @@ fn held_messages_are_bounded_by_back_pressure() {
     let wire = Wire::observed_by(|_| {});
     for strange in [false, true] {
         let (mut client, mut master) = wire.pair();
-        let rule = wire.network.strike(on(Requests, Hold));
+        let rule = wire.network.strike(on(Request, Hold));
         let start = if strange { b"*strange\r\n".to_vec() } else { PING.to_vec() };
         let unit = if strange { vec![b'?'; 4096] } else { request(&"x".repeat(4096)) };
         let all = [start, unit.repeat(SIZE / unit.len())].concat();
@@ -106,7 +106,7 @@ fn all_bytes_arrive_unchanged_behind_faults_that_make_them_wait() {
     let run = TestRunner::new(config).run(&(steps(), any::<bool>()), |(steps, replies)| {
         let (client, master) = wire.pair();
         let (side, mut sender, mut receiver) =
-            if replies { (Replies, master, client) } else { (Requests, client, master) };
+            if replies { (Reply, master, client) } else { (Request, client, master) };
         let mut sent = Vec::new();
         let mut rules: Vec<RuleId> = Vec::new();
         for step in steps {

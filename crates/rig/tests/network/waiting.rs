@@ -33,8 +33,8 @@ fn a_hold_of_a_dead_master_resets_when_healed() {
 
 #[test]
 fn a_message_that_two_rules_hold_waits_for_both() {
-    let (wire, mut client, mut master, first) = Wire::struck(on(Requests, Hold));
-    let second = wire.network.strike(on(Requests, Hold));
+    let (wire, mut client, mut master, first) = Wire::struck(on(Request, Hold));
+    let second = wire.network.strike(on(Request, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 2);
     wire.network.heal(first);
@@ -73,7 +73,7 @@ fn delayed_messages_come_late_and_in_order() {
 fn delays_add_up() {
     let (wire, mut client, mut master) = Wire::open();
     for delay in [40, 60] {
-        wire.network.strike(on(Requests, Delay(Duration::from_millis(delay))));
+        wire.network.strike(on(Request, Delay(Duration::from_millis(delay))));
     }
     let sent = Instant::now();
     ping(&mut client, &mut master);
@@ -82,8 +82,8 @@ fn delays_add_up() {
 
 #[test]
 fn a_held_message_is_not_delayed_too() {
-    let (wire, mut client, mut master, _) = Wire::struck(on(Requests, Delay(Duration::MAX)));
-    let hold = wire.network.strike(on(Requests, Hold));
+    let (wire, mut client, mut master, _) = Wire::struck(on(Request, Delay(Duration::MAX)));
+    let hold = wire.network.strike(on(Request, Hold));
     client.send(PING);
     wire.seen.wait_for("struck request 1 PING", 2);
     wire.network.heal(hold);
@@ -102,7 +102,7 @@ fn a_delayed_close_comes_late() {
 
 #[test]
 fn a_trickle_is_slow_and_cuts_messages() {
-    let (wire, mut client, mut master, _) = Wire::struck(on(Requests, Trickle(200)));
+    let (wire, mut client, mut master, _) = Wire::struck(on(Request, Trickle(200)));
     let sent = Instant::now();
     client.send(&PING.repeat(2));
     master.gets(&PING[..3]);
@@ -117,7 +117,7 @@ fn a_trickle_is_slow_and_cuts_messages() {
 
 #[test]
 fn a_trickle_is_over_when_healed() {
-    let (wire, mut client, mut master, rule) = Wire::struck(on(Requests, Trickle(1)));
+    let (wire, mut client, mut master, rule) = Wire::struck(on(Request, Trickle(1)));
     client.send(&PING.repeat(100));
     master.gets(&PING[..1]);
     master.gets_nothing();
@@ -127,7 +127,7 @@ fn a_trickle_is_over_when_healed() {
 
 #[test]
 fn a_fast_trickle_keeps_its_rate() {
-    let (_wire, mut client, mut master, _) = Wire::struck(on(Requests, Trickle(1_000_000)));
+    let (_wire, mut client, mut master, _) = Wire::struck(on(Request, Trickle(1_000_000)));
     let bytes = PING.repeat(100_000 / PING.len());
     let sent = Instant::now();
     client.send(&bytes);
@@ -138,7 +138,7 @@ fn a_fast_trickle_keeps_its_rate() {
 
 #[test]
 fn requests_that_were_cut_when_the_master_died_were_not_forwarded() {
-    let (wire, mut client, mut master, _) = Wire::struck(on(Requests, Trickle(200)));
+    let (wire, mut client, mut master, _) = Wire::struck(on(Request, Trickle(200)));
     client.send(PING);
     master.gets(&PING[..3]);
     master.reset();

@@ -69,7 +69,7 @@ fn a_duplicate_is_sent_in_the_session_of_its_client() {
     let masters = Masters::builder().count(1).password("secret").start().unwrap();
     let setup = Setup::new(masters);
     let mut client = setup.client();
-    setup.network.strike(about("INCR", Side::Requests, MessageFault::Duplicate));
+    setup.network.strike(about("INCR", Side::Request, MessageFault::Duplicate));
     client.send(&[request("AUTH secret"), request("SELECT 3"), request("INCR k")].concat());
     client.gets(b"+OK\r\n+OK\r\n:1\r\n");
     setup.seen.wait_for("replied 3 INCR k again", 1);

@@ -1,15 +1,12 @@
 //! The messages that a fault hits, and what happens to them.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::{Clients, FaultKind, NetworkFault, NodeFault, Nodes};
-use crate::is_default;
-use crate::named;
-use crate::words::{Class, Side};
+use crate::words::Class;
+use crate::{MessageFault, Side, is_default};
 
 /// The messages that a network fault strikes. Default: all.
 #[skip_serializing_none]
@@ -32,35 +29,6 @@ pub struct LinkSelector {
     pub index: Option<u64>,
     /// Only this many messages.
     pub count: Option<u64>,
-}
-
-named! {
-    /// An end of a connection.
-    pub enum End {
-        /// The client's.
-        Client = "client",
-        /// The master's.
-        Master = "master",
-    }
-}
-
-/// What happens to a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageFault {
-    /// It never arrives.
-    Drop,
-    /// It arrives after the fault is healed.
-    Hold,
-    /// It arrives so much later.
-    Delay(Duration),
-    /// It arrives twice.
-    Duplicate,
-    /// So many bytes of its connection pass per second.
-    Trickle(u32),
-    /// The connection closes at this end alone.
-    HalfOpen(End),
-    /// The connection is reset.
-    Reset,
 }
 
 impl FaultKind {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Class, Side, Words, compact};
+use super::{Class, Words, compact};
+use crate::Side;
 use crate::length::{Length, as_text};
 use crate::name::Name;
 

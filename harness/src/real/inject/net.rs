@@ -8,7 +8,7 @@ use redquorum_rig::network::{self, Message, Rule};
 use super::Injector;
 use crate::mutex::unpoisoned;
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{Class, End, FaultKind, LinkSelector, MessageFault, Side};
+use redquorum_scenario::{Class, FaultKind, LinkSelector, MessageFault};
 
 impl Injector {
     /// Closes a gate for a fault.
@@ -45,27 +45,8 @@ impl Injector {
 
     /// A rule of the proxies about these messages of all links.
     fn rule(&self, which: &LinkSelector, effect: MessageFault) -> Rule {
-        let effect = match effect {
-            MessageFault::Drop => network::MessageFault::Drop,
-            MessageFault::Hold => network::MessageFault::Hold,
-            MessageFault::Delay(by) => network::MessageFault::Delay(by),
-            MessageFault::Duplicate => network::MessageFault::Duplicate,
-            MessageFault::Trickle(bytes) => network::MessageFault::Trickle(bytes),
-            MessageFault::HalfOpen(End::Client) => {
-                network::MessageFault::HalfOpen(network::End::Client)
-            }
-            MessageFault::HalfOpen(End::Master) => {
-                network::MessageFault::HalfOpen(network::End::Master)
-            }
-            MessageFault::Reset => network::MessageFault::Reset,
-        };
-        let side = match which.what {
-            Side::Request => network::Side::Requests,
-            Side::Reply => network::Side::Replies,
-            Side::Both => network::Side::Both,
-        };
         Rule {
-            side,
+            side: which.what,
             matches: self.matches(which.command),
             from: which.index.unwrap_or(1),
             count: which.count,
