@@ -39,6 +39,7 @@ impl Data {
 pub(crate) const FOREVER: u64 = u64::MAX;
 
 const NO_MEMORY: Error = "OOM command not allowed when used memory > 'maxmemory'.";
+const READ_ONLY: Error = "READONLY You can't write against a read only replica.";
 const WRONG_TYPE: Error = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const NO_INTEGER: Error = "ERR value is not an integer or out of range";
 
@@ -48,6 +49,8 @@ pub(crate) struct Keys {
     /// Whether a command wrote anything since the last sync.
     pub(crate) changed: bool,
     pub(crate) out_of_memory: bool,
+    /// Whether the server is a replica: it refuses writes, and deletes no key by itself.
+    pub(crate) is_replica: bool,
 }
 
 impl Keys {
@@ -84,19 +87,25 @@ impl<'a> Execution<'a> {
         Self { keys, micros: wall / 1000, now: wall / 1_000_000, publish, wrote: false }
     }
 
-    /// Looks up a key. The look-up deletes an expired key.
+    /// Looks up a key. The look-up deletes an expired key, except on a replica.
     fn found(&mut self, key: &[u8]) -> Option<&mut Entry> {
         let stored = &mut self.keys.stored;
         if self.now > stored.get(key)?.last {
-            stored.remove(key);
-            self.keys.changed = true;
+            if !self.keys.is_replica {
+                stored.remove(key);
+                self.keys.changed = true;
+            }
             return None;
         }
         stored.get_mut(key)
     }
 
-    /// Fails for a command that needs memory, if there is none.
+    /// Fails for a command that may write, on a replica; and for one that needs memory, if there is
+    /// none.
     pub(crate) fn writes(&mut self, grows: bool) -> Result<(), Error> {
+        if self.keys.is_replica {
+            return Err(READ_ONLY);
+        }
         if grows && self.keys.out_of_memory && !self.wrote {
             return Err(NO_MEMORY);
         }
@@ -131,11 +140,11 @@ impl<'a> Execution<'a> {
         })
     }
 
-    pub(crate) fn del(&mut self, key: &[u8]) -> bool {
-        self.wrote = true;
+    pub(crate) fn del(&mut self, key: &[u8]) -> Result<bool, Error> {
+        self.writes(false)?;
         let removed = self.keys.stored.remove(key);
         self.keys.changed |= removed.is_some();
-        removed.is_some_and(|entry| self.now <= entry.last)
+        Ok(removed.is_some_and(|entry| self.now <= entry.last))
     }
 
     /// `SET`, with `PX` if there is a TTL, and with `NX` if `nx`. Returns whether it set the key.
@@ -168,10 +177,10 @@ impl<'a> Execution<'a> {
     }
 
     pub(crate) fn pexpire(&mut self, key: &[u8], ttl_ms: u64) -> Result<bool, Error> {
-        self.wrote = true;
+        self.writes(false)?;
         let last = self.last(ttl_ms, "ERR invalid expire time in 'pexpire' command")?;
         if ttl_ms == 0 {
-            return Ok(self.del(key));
+            return self.del(key);
         }
         let Some(entry) = self.found(key) else { return Ok(false) };
         entry.last = last;
@@ -263,7 +272,7 @@ impl<'a> Execution<'a> {
     }
 
     pub(crate) fn zrem(&mut self, key: &[u8], members: &[Key]) -> Result<(), Error> {
-        self.wrote = true;
+        self.writes(false)?;
         let Some(scores) = self.scores(key)? else { return Ok(()) };
         let removed = members.iter().filter(|member| scores.remove(*member).is_some()).count();
         let is_empty = scores.is_empty();

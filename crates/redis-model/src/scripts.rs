@@ -146,7 +146,7 @@ impl Execution<'_> {
         if let Some(number) = self.raise(key, 1, hint, fence, mutant)? {
             return Ok(number);
         }
-        self.del(key);
+        self.del(key)?;
         Err(SPENT)
     }
 
@@ -229,7 +229,7 @@ impl Execution<'_> {
         if !rest.is_some_and(|rest| rest.starts_with(b" ")) {
             if !probation.is_empty() && *probation == *ended {
                 self.set(BOOT, marker, None, false)?;
-                self.del(PROBATION);
+                self.del(PROBATION)?;
             } else if probation.is_empty() && !begin.is_empty() {
                 self.set(PROBATION, begin, Some(probation_ms), false)?;
             }
@@ -248,7 +248,7 @@ impl Execution<'_> {
         let value = self.get(key)?;
         let ours = is(value.as_ref(), token);
         if ours {
-            self.del(key);
+            self.del(key)?;
         }
         let mut waiters = 0;
         let queue = queue_of(key);

@@ -217,7 +217,7 @@ impl Server {
                 self.scripts = [false; LOADABLE];
                 return Ok(Value::OK);
             }
-            [b"FLUSHALL"] => {
+            [b"FLUSHALL"] if !self.keys.is_replica => {
                 self.keys.replace(Stored::default());
                 return Ok(Value::OK);
             }
@@ -235,7 +235,7 @@ impl Server {
                 Ok(Value::bulk(&value[..end.min(value.len())]))
             }
             [b"PTTL", key] => Ok(Value::Integer(execution.pttl(key))),
-            [b"DEL", key] => Ok(Value::Integer(execution.del(key).into())),
+            [b"DEL", key] => Ok(Value::Integer(execution.del(key)?.into())),
             [b"PEXPIRE", key, ttl_ms] => {
                 let ttl_ms = number(ttl_ms).ok_or(NO_INTEGER)?;
                 Ok(Value::Integer(execution.pexpire(key, ttl_ms)?.into()))
@@ -365,13 +365,15 @@ impl Server {
         (self.up, self.paused) = (true, false);
         self.starts += 1;
         self.scripts = [false; LOADABLE];
+        // No file records `REPLICAOF`.
+        self.keys.is_replica = false;
         self.wires.restart();
     }
 
     /// The active expiry cycle. Ten times a second, Redis looks for expired keys that no command
-    /// has touched since.
+    /// has touched since. A replica waits for its master to delete them.
     pub fn tick(&mut self, wall: Wall) {
-        if self.up && !self.paused {
+        if self.up && !self.paused && !self.keys.is_replica {
             let now = wall / 1_000_000;
             self.keys.retain(|_, entry| now <= entry.last);
         }
@@ -419,6 +421,22 @@ impl Server {
     /// While memory is full and no key may be evicted, the server refuses to create keys.
     pub fn set_out_of_memory(&mut self, is: bool) {
         self.keys.out_of_memory = is;
+    }
+
+    /// `REPLICAOF` with the address of a server that does not answer: the server keeps its keys and
+    /// refuses every write. A restart ends this, too.
+    pub fn demote(&mut self) {
+        self.keys.is_replica = self.up;
+    }
+
+    /// Whether the server is [demoted](Self::demote).
+    pub fn is_replica(&self) -> bool {
+        self.keys.is_replica
+    }
+
+    /// `REPLICAOF NO ONE`. Does nothing on a master.
+    pub fn promote(&mut self) {
+        self.promoted |= std::mem::take(&mut self.keys.is_replica);
     }
 
     /// While a server loads its file, it replies to almost every request with an error. A start

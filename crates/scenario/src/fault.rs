@@ -110,6 +110,10 @@ faults! {
         /// The master is out of memory: it replies with an error to each command that would use
         /// more. Healing: it has memory again.
         Full = "full" {}
+        /// The master is demoted, as by a failover manager: it follows a server that it cannot
+        /// reach, keeps its keys, and answers every write with `READONLY`. Healing: it is promoted
+        /// again.
+        Demote = "demote" {}
         /// An administrator sets the fencing counter of a resource. Nothing to heal.
         Counter = "counter" {
             /// The resource of the counter.

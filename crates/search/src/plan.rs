@@ -20,6 +20,7 @@ use rng::Rng;
 
 mod again;
 mod clients;
+mod deployment;
 mod faults;
 mod fences;
 mod forgets;
@@ -74,6 +75,8 @@ impl Space {
         waits::add(&mut crowd, &mut scenario);
         several::add(&mut Rng::of(number, "several"), &mut scenario);
         again::add(&mut Rng::of(number, "again"), &mut scenario);
+        let mut deployment = Rng::of(number, "deploy");
+        deployment::queues(&mut deployment, &mut scenario);
         fences::add(&mut Rng::of(number, "fence"), &mut scenario);
         guards::add(&mut Rng::of(number, "guard"), &mut scenario, self.inside);
         let families = Families::draw(&mut rng, self.inside);
@@ -86,6 +89,7 @@ impl Space {
             // It comes before the clients' lists of masters, which limit the parts.
             forgets::add(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
         }
+        deployment::faults(&mut deployment, &mut scenario);
         paces::add(&mut Rng::of(number, "paces"), &mut scenario, self.inside);
         if !self.inside {
             outside::draw(&mut rng, &mut scenario);

@@ -116,6 +116,9 @@ impl<P: ClientProcess> World<P> {
             FaultKind::Node(NodeFault::Full { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
             }
+            FaultKind::Node(NodeFault::Demote { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].server.promote());
+            }
             FaultKind::Node(NodeFault::Lag { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].lags = None);
             }

@@ -48,7 +48,11 @@ impl<P: ClientProcess> World<P> {
         if !replies && !replica_lags {
             return Err(format!("master {} does not answer", node + 1));
         }
+        if master.server.is_replica() && !matches!(node_fault, NodeFault::Demote { .. }) {
+            return Err(format!("master {} is demoted and refuses writes", node + 1));
+        }
         match node_fault {
+            NodeFault::Demote { .. } => master.server.demote(),
             NodeFault::Counter { resource, ahead, .. } => {
                 set_counter(&mut master.server, wall, resource.as_bytes(), *ahead);
             }

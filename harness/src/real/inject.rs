@@ -7,7 +7,7 @@
 //! - `inject/net.rs`: rules of the network, and gates
 //! - `inject/clocks.rs`: wall clocks
 //! - `inject/forgets.rs`: power losses and replicas
-//! - `inject/memory.rs`: the memory of masters
+//! - `inject/memory.rs`: the memory of masters, and their role
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::Sender;
@@ -119,6 +119,7 @@ impl Injector {
             FaultKind::Node(NodeFault::Restart { .. }) => self.restart(&nodes),
             FaultKind::Node(NodeFault::Pause { .. }) => self.each(&nodes, Masters::pause),
             FaultKind::Node(NodeFault::Full { .. }) => self.each(&nodes, memory::fill),
+            FaultKind::Node(NodeFault::Demote { .. }) => self.each(&nodes, memory::demote),
             FaultKind::Node(NodeFault::PowerLoss { .. }) => self.power_loss(fault, &nodes),
             FaultKind::Node(NodeFault::Lag { .. }) => self.lag(&nodes),
             FaultKind::Node(NodeFault::Failover { .. }) => self.fail_over(fault, &nodes),
@@ -156,6 +157,7 @@ impl Injector {
             FaultKind::Node(NodeFault::Lag { .. }) => self.catch_up(&nodes),
             FaultKind::Node(NodeFault::Pause { .. }) => self.each(&nodes, Masters::resume),
             FaultKind::Node(NodeFault::Full { .. }) => self.each(&nodes, memory::free),
+            FaultKind::Node(NodeFault::Demote { .. }) => self.each(&nodes, memory::promote),
             FaultKind::Clock(_) => self.set_clocks(&nodes, None),
             FaultKind::Client(ClientFault::Suspend { .. } | ClientFault::Rate { .. }) => Ok(()),
             FaultKind::Client(ClientFault::Pause { .. }) => {

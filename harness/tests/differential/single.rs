@@ -19,6 +19,7 @@ pub(crate) fn all() -> Vec<Case> {
     vec![
         with_masters("of_a_long_queue_a_reset_leaves_one_read", one_read),
         with_masters("while_it_loads_the_same_is_refused", loading),
+        with_masters("a_demoted_master_reads_and_writes_nothing", demoted),
         with_masters("a_replica_has_absolute_expiry_and_no_scripts", replica),
         with_masters("a_connection_that_is_closed_is_subscribed_until_that_is_read", ends),
         with_masters("an_id_of_an_earlier_run_may_be_anyones", ids),
@@ -166,6 +167,56 @@ fn loading() {
     assert!(other.ask("PING").starts_with("-LOADING"), "it was over too early");
     other.ask("CONFIG SET key-load-delay 0");
     reload.join().unwrap();
+}
+
+/// A master that follows a server that it cannot reach. Requests that write nothing succeed.
+fn demoted() {
+    let masters = Masters::builder().count(1).start().unwrap();
+    let mut talk = Talk::connect(masters.port(1));
+    let mut socket = Socket::connect(masters.port(1)).unwrap();
+    greeting(&mut socket);
+    let mut server = server();
+    let connection = server.connect().unwrap();
+    let mut play = |server: &mut Server, request: &Request| {
+        socket.write(vec![request.clone()]);
+        server.deliver(connection, request.clone());
+        let mut out = Vec::new();
+        server.serve(0, connection, &mut out);
+        let [Event::Message(_, model)] = &out[..] else { panic!("{out:?}") };
+        let real = reply(&mut socket);
+        assert!(alike(&real, &received(model)), "{request:?}: {real:?} {model:?}");
+        matches!(&real, ServerReply::Value(Value::Error(text)) if text.starts_with(b"READONLY "))
+    };
+    let keep = |number| {
+        let (key, ttl_ms) = (key(number), 60_000);
+        lock(Command::Keep { key, token: TOKEN, ttl_ms, repair: true, fence: None })
+    };
+    let scripts = redquorum_protocol::wire::SCRIPTS.map(|script| lock(Command::Load(script)));
+    let keys = [set(key(0), 10_000), set(key(1), 60_000)];
+    assert!(!scripts.iter().chain(&keys).any(|request| play(&mut server, request)));
+    for round in 0..2 {
+        assert!(talk.ask("REPLICAOF 127.0.0.1 1").starts_with("+OK"));
+        server.demote();
+        for (request, is_refused) in [
+            (set(key(0), 10_000), true),
+            (set(key(2), 10_000), true),
+            (keep(0), true),
+            (keep(2), true),
+            (lock(Command::Probe), true),
+            (delete(WakeUp::First, Some(WAITER)), true),
+            (delete(WakeUp::None, None), true),
+            (stand(Position::Last), true),
+            (lock(Command::Dequeue { key: key(0), waiter: WAITER, wake: true }), true),
+            (Request::words(&[b"GET", &key(1)]), false),
+            (Request::words(&[b"GET", &key(2)]), false),
+        ] {
+            assert_eq!(play(&mut server, &request), is_refused, "{round}: {request:?}");
+        }
+        assert!(talk.ask("REPLICAOF NO ONE").starts_with("+OK"));
+        server.promote();
+    }
+    let after = [keep(1), set(key(2), 10_000), delete(WakeUp::First, Some(WAITER))];
+    assert!(!after.iter().any(|request| play(&mut server, request)));
 }
 
 fn replica() {

@@ -9,6 +9,7 @@ use redquorum_scenario::name::Name;
 use redquorum_scenario::{FaultKind, Persistence, Scenario};
 
 mod again;
+mod deployment;
 mod goal;
 mod several;
 mod waits;
@@ -45,7 +46,9 @@ fn reached(case: &Case<'_>, verdict: &Verdict) -> Vec<Goal> {
     let attempts = seen.commands();
     let several = several::reached(&seen, &attempts);
     let waits = waits::reached(&seen);
-    for goal in again::reached(case.world.records).into_iter().chain(several).chain(waits) {
+    let deployment = deployment::reached(&seen);
+    let again = again::reached(case.world.records).into_iter();
+    for goal in again.chain(several).chain(waits).chain(deployment) {
         seen.reach(goal);
     }
     seen.goals
@@ -147,7 +150,7 @@ impl<'a> RunView<'_, 'a> {
                         self.forgot.extend(nodes.iter().map(|node| (*node, at.to)));
                     }
                     if matches!(**fault_kind, FaultKind::Node(_))
-                        && !["node.slow", "node.lag"].contains(&fault_kind.name())
+                        && !["node.slow", "node.lag", "node.demote"].contains(&fault_kind.name())
                     {
                         dead.push(*fault);
                     }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::Space;
 use redquorum_scenario::{
-    AccessKind, Class, Client, Fault, FaultKind, NetworkFault, NodeFault, Persistence, Scenario,
-    Step,
+    AccessKind, Class, Client, Clients, Fault, FaultKind, NetworkFault, NodeFault, Nodes,
+    Persistence, Scenario, Step,
 };
 use redquorum_simulator::orchestrator::to_release;
 
@@ -190,4 +190,36 @@ fn lists_of_masters_differ_only_outside_the_assumptions() {
         assert_eq!(count(&Space::INSIDE, has), 0);
         assert!(count(&Space::OUTSIDE, has) > 20);
     }
+}
+
+#[test]
+fn silent_waiters_recycled_connections_and_demoted_masters_are_drawn() {
+    // Fair locks, with a client that is not fair; waiters that are paused, or cut off; masters that
+    // reset their connections three times; masters that are demoted.
+    let mut seen = [0; 6];
+    for number in 0..1_000 {
+        let scenario = Space::INSIDE.draw(number);
+        let lock = &scenario.lock;
+        let has = |is: &dyn Fn(&FaultKind) -> bool| {
+            scenario.faults.iter().any(|fault| is(&fault.fault_kind))
+        };
+        let waiters = |kind: &FaultKind| match kind.clients() {
+            Some(Clients::Some(names)) => names.iter().all(|name| name.starts_with('v')),
+            _ => false,
+        };
+        let resets = |kind: &&FaultKind| {
+            matches!(kind, FaultKind::Net(NetworkFault::Reset(which))
+                if which.nodes == Nodes::Some(vec![1]) && which.index.is_none())
+        };
+        let kinds = scenario.faults.iter().map(|fault| &fault.fault_kind);
+        seen[0] += usize::from(lock.fair);
+        seen[1] += usize::from(lock.fair && scenario.clients.iter().any(|it| it.fair.is_some()));
+        seen[2] += usize::from(has(&|kind| kind.pauses_clients() && waiters(kind)));
+        let cut = |kind: &FaultKind| matches!(kind, FaultKind::Net(NetworkFault::Cut(_)));
+        seen[3] += usize::from(has(&|kind| cut(kind) && waiters(kind)));
+        seen[4] += usize::from(kinds.filter(resets).count() > 2);
+        let demotes = |kind: &_| matches!(kind, FaultKind::Node(NodeFault::Demote { .. }));
+        seen[5] += usize::from(has(&demotes));
+    }
+    assert!((200..300).contains(&seen[0]) && seen.iter().all(|seen| *seen > 25), "{seen:?}");
 }

@@ -6,12 +6,13 @@ use toml::{Table, Value};
 use redquorum_scenario::{Cluster, Lock, Scenario};
 
 /// The fields of a client, in a natural order.
-const CLIENT: [&str; 10] = [
+const CLIENT: [&str; 11] = [
     "id",
     "process",
     "nodes",
     "restart-guard",
     "fencing",
+    "fair",
     "start",
     "count",
     "loop",

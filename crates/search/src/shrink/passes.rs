@@ -204,15 +204,16 @@ fn options(trial: &mut Trial<'_>) {
     }
     let power =
         |fault: &Fault| matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }));
-    let changes: [&dyn Fn(&mut Scenario); 9] = [
+    let changes: [&dyn Fn(&mut Scenario); 10] = [
         &|less| less.lock = usual.clone(),
         &|less| {
             less.lock = usual.clone();
             for client in &mut less.clients {
-                (client.guard, client.fencing) = (None, None);
+                (client.guard, client.fencing, client.fair) = (None, None, None);
             }
         },
         &|less| less.lock.initialized = true,
+        &|less| less.lock.fair = false,
         &|less| less.lock.ttl = usual.ttl,
         &|less| less.lock.node_timeout = usual.node_timeout,
         &|less| less.lock.drift = usual.drift,
@@ -229,9 +230,10 @@ fn options(trial: &mut Trial<'_>) {
         trial.attempt(change);
     }
     for index in 0..trial.scenario().clients.len() {
-        let changes: [fn(&mut Client); 5] = [
+        let changes: [fn(&mut Client); 6] = [
             |client| client.guard = None,
             |client| client.fencing = None,
+            |client| client.fair = None,
             |client| client.process = None,
             |client| client.start = Length::default(),
             |client| client.think = Length::default(),

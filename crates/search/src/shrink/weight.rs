@@ -51,6 +51,7 @@ fn of_lock(lock: &Lock) -> u64 {
         + u64::from(lock.drift != usual.drift)
         + u64::from(lock.drift_ppm != usual.drift_ppm)
         + u64::from(lock.guard.is_some())
+        + u64::from(lock.fair)
         + u64::from(!lock.initialized)
 }
 
@@ -71,6 +72,7 @@ fn options(client: &Client) -> u64 {
         + u64::from(client.process.is_some())
         + u64::from(client.guard.is_some())
         + u64::from(client.fencing.is_some())
+        + u64::from(client.fair.is_some())
         + client.nodes.as_ref().map_or(0, |nodes| 1 + number(nodes.len()))
         + u64::from(!client.start.is_zero())
         + u64::from(!client.think.is_zero())

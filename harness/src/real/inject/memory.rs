@@ -1,6 +1,6 @@
-//! Faults in the memory of masters: a bound that makes them full, a command that clears them,
-//! eviction, and counters that a fault sets. Only `inject.rs` calls this module. If a master does
-//! not answer, the fault is reported as not carried out on it.
+//! Faults by commands to masters: a bound that makes them full, a command that clears them,
+//! eviction, counters that a fault sets, and the role of a replica. Only `inject.rs` calls this
+//! module. If a master does not answer, the fault is reported as not carried out on it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -29,6 +29,17 @@ pub(super) fn fill(rig: &Masters, node: usize) -> Result<(), String> {
 /// Removes the bound.
 pub(super) fn free(rig: &Masters, node: usize) -> Result<(), String> {
     set(rig, node, b"maxmemory", NO_BOUND)
+}
+
+/// Lets the master follow a server that does not exist: nothing listens at port 1. So it keeps its
+/// keys.
+pub(super) fn demote(rig: &Masters, node: usize) -> Result<(), String> {
+    ok(rig, node, &[b"REPLICAOF", b"127.0.0.1", b"1"])
+}
+
+/// Makes it a master again.
+pub(super) fn promote(rig: &Masters, node: usize) -> Result<(), String> {
+    ok(rig, node, &[b"REPLICAOF", b"NO", b"ONE"])
 }
 
 /// `FLUSHALL`.
@@ -120,7 +131,7 @@ fn set(rig: &Masters, node: usize, name: &[u8], value: &[u8]) -> Result<(), Stri
 
 fn ok(rig: &Masters, node: usize, words: &[&[u8]]) -> Result<(), String> {
     match rig.command(node, words).map_err(|error| error.to_string())? {
-        RespValue::Status(ok) if ok == "OK" => Ok(()),
+        RespValue::Status(ok) if ok.starts_with("OK") => Ok(()),
         reply => {
             let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
             Err(format!("master {node} replies {reply:?} to {}", words.join(" ")))

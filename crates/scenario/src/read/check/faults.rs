@@ -47,6 +47,10 @@ impl Run<'_> {
                 let message = format!("`{name}`: a master that has a replica is not started again");
                 self.wrong(place, message, fix);
             }
+            (true, FaultKind::Node(NodeFault::Demote { .. })) => {
+                let message = format!("`{name}`: a master that has a replica is not demoted");
+                self.wrong(place, message, "leave `replicas` out, or write `node.failover`");
+            }
             (true, FaultKind::Clock(_)) => {
                 let message = format!("`{name}`: masters that have replicas have no clocks to set");
                 self.wrong(place, message, "leave `replicas` out, or the fault");

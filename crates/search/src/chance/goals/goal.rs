@@ -52,5 +52,9 @@ named! {
         RefusedFirst = "refused-first", "a refusal by the first master alone";
         /// The first master was asked alone and refused, and the others granted without it.
         FirstOverruled = "first-overruled", "a refusal by the first master that others overruled";
+        /// The waiter before it was paused, or cut off, and stayed in the fair queues.
+        PassedOver = "passed-over", "a grant to a fair waiter behind a silent one";
+        Recycled = "recycled", "a client on its third connection to a master that resets them";
+        Promoted = "promoted", "a grant of a master that refused as a replica before";
     }
 }
