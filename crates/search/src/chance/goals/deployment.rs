@@ -35,7 +35,7 @@ fn is_passed_over(seen: &RunView<'_, '_>) -> bool {
     let all: Vec<&Request<'_>> = case.requests.iter().filter(fair).collect();
     all.iter().filter(|request| request.granted()).any(|granted| {
         all.iter().any(|other| {
-            (other.resource, other.wait_ms > 0) == (granted.resource, true)
+            (other.resource, other.op.wait_ms() > 0) == (granted.resource, true)
                 && other.process != granted.process
                 && other.asked < granted.asked
                 && other.replied() > granted.replied()
