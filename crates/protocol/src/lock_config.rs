@@ -297,6 +297,9 @@ mod tests {
             (one.with_max_ttl(ms(1_499)), false),
             (one.with_max_ttl(ms(1_500)), true),
             (one.with_max_ttl(ms(1_501)), true),
+            // The guard stays when the TTL changes.
+            (one.with_max_ttl(ms(1_501)).unwrap().with_ttl(ms(1_002)), false),
+            (one.with_max_ttl(ms(1_501)).unwrap().with_ttl(ms(1_001)), true),
         ] {
             assert_eq!(allowed.is_ok(), is_allowed, "{allowed:?}");
         }

@@ -96,4 +96,18 @@ mod tests {
         assert!(never.lead_at_least(old) > Duration::from_secs(1 << 40));
         assert_eq!(old.lead_at_most(never), Duration::ZERO);
     }
+
+    #[test]
+    fn the_lower_of_two_offsets_lies_between_the_lower_ends() {
+        let reading = |low, high| Reading { low, high, unwatched: Duration::ZERO };
+        for (one, other, lowest) in [
+            ((1, 5), (2, 6), (1, 5)),
+            ((2, 6), (1, 5), (1, 5)),
+            ((1, 9), (2, 3), (1, 3)),
+            ((2, 3), (1, 9), (1, 3)),
+        ] {
+            let [one, other, lowest] = [one, other, lowest].map(|(low, high)| reading(low, high));
+            assert_eq!(one.lowest(other), lowest);
+        }
+    }
 }

@@ -156,3 +156,22 @@ impl<C: ClaimMachine> Client<C> {
         first(ends).into_iter().chain(renewal).min().unwrap_or(Time::NEVER)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewals_wait_for_the_slowest_master_of_the_fastest_quorum() {
+        for (unanswered, quorum, sent) in [
+            (&[0, 0, 600][..], 2, UNANSWERED),
+            (&[600, 100, 0], 2, UNANSWERED - 100),
+            (&[0, 600, 600], 2, LEAST),
+            (&[500], 1, LEAST),
+            // No quorum answers: nothing is in the way.
+            (&[600], 2, UNANSWERED),
+        ] {
+            assert_eq!(room(unanswered.to_vec(), quorum), sent, "{unanswered:?}");
+        }
+    }
+}

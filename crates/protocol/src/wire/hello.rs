@@ -436,6 +436,7 @@ mod tests {
             (&[error("ERR DB index is out of range")][..], "the database was not selected: ERR"),
             (&[error("ERR max number of clients reached")], "the master takes no client: ERR"),
             (&[ok.clone(), error("DENIED x")], "the master takes no client: DENIED"),
+            (&[ok.clone(), error("NOAUTH x")], "a password is needed: NOAUTH"),
             (&[ok.clone(), id.clone(), info("redis_mode:sentinel")], "it is a Sentinel"),
             (&[ok.clone(), id.clone(), info("server_mode:sentinel")], "it is a Sentinel"),
             (
@@ -463,5 +464,17 @@ mod tests {
         assert_eq!(shown("NOPERM no permissions"), "NOPERM no permissions");
         let text = alloc::format!("{hello:?}");
         assert!(text.starts_with("Hello") && text.contains("<hidden>"), "{text}");
+    }
+
+    #[test]
+    fn a_master_is_durable_only_if_all_three_settings_say_so() {
+        let names = [&b"appendonly"[..], b"appendfsync", b"no-appendfsync-on-rewrite"];
+        let durable = [&b"yes"[..], b"always", b"no"];
+        for wrong in 0..4 {
+            let value = |at: usize| if at == wrong { &b"everysec"[..] } else { durable[at] };
+            let pairs = (0..3).map(|at| [Frame::Bulk(names[at]), Frame::Bulk(value(at))]);
+            let settings = pairs.collect::<Vec<_>>().concat();
+            assert_eq!(is_durable(&settings), wrong == 3, "{settings:?}");
+        }
     }
 }

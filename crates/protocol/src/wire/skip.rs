@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_push_of_any_values_is_passed_over_to_its_end_in_one_part_or_many() {
-        let values: [&[u8]; 9] = [
+        let values: [&[u8]; 10] = [
             b"+OK\r\n",
             b"$3\r\na\nb\r\n",
             b"$-1\r\n",
@@ -147,8 +147,9 @@ mod tests {
             b"%1\r\n+a\r\n*1\r\n:1\r\n",
             b"*-1\r\n",
             b"_\r\n",
+            b"$1\r\nz\r\n",
         ];
-        let push = [&b">9\r\n"[..], &values.concat()].concat();
+        let push = [&b">10\r\n"[..], &values.concat()].concat();
         let bytes = [&push[..], b":1\r\n"].concat();
         let begin = || Skip { values: 1, bulk: 0, line: [0; MAX_HEADER], length: 0 };
         assert_eq!(begin().pass(&bytes), Ok((push.len(), true)));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    AcquireRequest, Claim, ClaimId, Client, Context, Drift, Failure, Input, Key, LockConfig,
-    NodeId, RequestState, RunId,
+    AcquireRequest, Claim, ClaimId, Client, Context, Drift, Failure, Holder, Input, Key, Link,
+    LockConfig, NodeId, Progress, Reply, RequestState, RunId, Time,
 };
 
 use crate::support::MS;
@@ -310,4 +310,203 @@ fn a_lease_under_which_no_work_ran_is_handed_on_like_any_other_and_leaves_nothin
     test.assert_handed_on();
     test.serve();
     test.collect(next);
+}
+
+#[test]
+fn a_request_is_looked_at_again_when_something_of_it_ends() {
+    let mut test = ClientTest::new();
+    let next = |test: &ClientTest, id| test.client().look_again_at(id, test.world.now);
+    let start = test.world.now;
+    let first = test.acquire("r", TTL);
+    let second = test.acquire("r", 2 * TTL);
+    assert_eq!(next(&test, first), start.plus(NODE_TIMEOUT), "the end of its round");
+    assert_eq!(next(&test, second), start.plus(2 * TTL), "the end of its wait");
+    test.serve();
+    assert_eq!(next(&test, first), Time::NEVER, "it is won: the client gives it up by itself");
+    test.collect(first);
+    assert_eq!(next(&test, first), test.client().hold(first).unwrap().deadline());
+    test.act(|client, cx| client.cancel(first, cx));
+    assert_eq!(next(&test, first), Time::NEVER, "it is gone");
+    // Nothing happens before that instant.
+    test.world.events.clear();
+    test.look(second);
+    assert!(test.writes_nothing());
+}
+
+#[test]
+fn each_vote_of_a_master_is_counted_once() {
+    let mut test = ClientTest::new();
+    let votes = |test: &ClientTest| {
+        let votes = test.client().votes(NodeId::new(0));
+        (votes.granted, votes.refused, votes.unknown)
+    };
+    test.granted("a");
+    let held = test.granted("b");
+    assert_eq!(votes(&test), (2, 0, 0));
+    for _ in 0..2 {
+        test.act(|client, cx| client.handle(held, Input::extend(config()), cx));
+        test.serve();
+    }
+    assert_eq!(votes(&test), (2, 0, 0), "a key that is kept is no other grant");
+    test.occupy("c");
+    for _ in 0..2 {
+        test.acquire("c", Duration::ZERO);
+        test.serve();
+    }
+    assert_eq!(votes(&test), (2, 2, 0));
+    test.act(|client, cx| client.abandon_link(NodeId::new(0), cx));
+    for name in ["d", "e", "f"] {
+        test.granted(name);
+    }
+    assert_eq!(votes(&test), (2, 2, 3));
+}
+
+#[test]
+fn a_link_whose_driver_is_gone_is_asked_nothing_and_the_others_are() {
+    let mut test = ClientTest::new();
+    assert_eq!(test.client().links().len(), NODES);
+    test.act(|client, cx| client.abandon_link(NodeId::new(1), cx));
+    let id = test.acquire("r", Duration::ZERO);
+    assert_eq!(test.written().map(|commands| commands.len()), [1, 0, 1]);
+    test.act(|client, cx| client.probe(NodeId::new(2), 7, cx));
+    assert_eq!(test.written()[2].last(), Some(&&Command::Probe));
+    test.serve();
+    test.collect(id);
+    assert!(!test.client().is_shut_down());
+    test.act(Client::shut_down);
+    assert!(test.client().is_shut_down());
+}
+
+#[test]
+fn a_request_tells_what_it_has_come_to() {
+    let mut test = ClientTest::new();
+    let progress = |test: &ClientTest, id| match test.client().standing(id).unwrap().progress() {
+        Progress::Pending => "pending".to_owned(),
+        Progress::Won(until) => format!("won for {:?}", until.since(test.world.now)),
+        Progress::Held => "held".to_owned(),
+        Progress::Failed(why, votes, attempts) => {
+            format!("{why:?} after {attempts} by {}", votes.votes().len())
+        }
+        other => format!("{other:?}"),
+    };
+    let first = test.acquire("r", TTL);
+    let waits = test.acquire("r", NODE_TIMEOUT);
+    assert_eq!([first, waits].map(|id| progress(&test, id)), ["pending", "pending"]);
+    test.serve();
+    assert!(progress(&test, first).starts_with("won for 9.89"));
+    test.collect(first);
+    assert_eq!(progress(&test, first), "held");
+    test.pass(NODE_TIMEOUT);
+    test.look(waits);
+    assert_eq!(progress(&test, waits), "Taken after 0 by 3");
+    let votes = test.client().standing(waits).unwrap().progress().refused_by().unwrap();
+    let by_first = votes.which(|reply| matches!(reply, Reply::Taken(Holder::Lease { .. })));
+    assert!(by_first.len() >= 2, "{votes:?}");
+    test.occupy("s");
+    let taken = test.acquire("s", Duration::ZERO);
+    test.serve();
+    assert_eq!(progress(&test, taken), "Taken after 1 by 3");
+    test.act(|client, cx| client.give_back(first, Input::Release, cx));
+    assert_eq!(progress(&test, first), "Other");
+    assert!(test.client().standing(first).unwrap().progress().refused_by().is_none());
+}
+
+#[test]
+fn a_request_whose_wait_is_over_behind_one_that_has_found_nothing_makes_an_attempt() {
+    let mut test = ClientTest::new();
+    let first = test.acquire("r", TTL);
+    let second = test.acquire("r", NODE_TIMEOUT / 2);
+    test.pass(NODE_TIMEOUT / 2);
+    assert_eq!(test.look(second), "acquiring: None");
+    // One of them is granted, and the other was refused because of it.
+    test.serve();
+    test.collect(first);
+    assert_eq!(test.look(second), format!("acquiring: {:?}", Some(Failure::Taken)));
+    // A lost lease is no reason why the next request has none.
+    let third = test.acquire("r", TTL * 2);
+    test.world.now = test.client().hold(first).unwrap().deadline();
+    test.act(|client, cx| client.wake_leases(cx));
+    assert!(!test.is_queued(third));
+}
+
+#[test]
+fn a_handle_that_is_given_back_does_not_pass_the_turn_on() {
+    let mut test = ClientTest::new();
+    let lease = test.granted("r");
+    test.act(|client, cx| client.handle(lease, Input::Reenter, cx));
+    let next = test.acquire("r", TTL);
+    for turns in [false, true] {
+        test.act(|client, cx| client.give_back(lease, Input::Release, cx));
+        assert_eq!(!test.is_queued(next), turns);
+    }
+}
+
+#[test]
+fn the_number_of_resources_with_requests_counts_each_once() {
+    let mut test = ClientTest::new();
+    test.occupy("a");
+    test.occupy("b");
+    let ids = ["a", "a", "b"].map(|name| test.acquire(name, TTL));
+    assert_eq!(test.client().resources_waited_for(), 2);
+    for (id, left) in ids.into_iter().zip([2, 1, 0]) {
+        test.act(|client, cx| client.cancel(id, cx));
+        assert_eq!(test.client().resources_waited_for(), left);
+    }
+}
+
+#[test]
+fn a_request_that_is_cancelled_is_cleaned_up_whatever_it_has() {
+    let mut test = ClientTest::new();
+    let [asks, holds] = [test.acquire("a", TTL), test.granted("b")];
+    test.act(|client, cx| client.handle(holds, Input::Reenter, cx));
+    for id in [asks, holds] {
+        test.act(|client, cx| client.cancel(id, cx));
+        let deletes = |command: &&Command| matches!(command, Command::Delete { .. });
+        assert!(test.written().iter().all(|written| written.last().is_some_and(deletes)));
+        test.serve();
+        assert_eq!(test.look(id), "gone");
+    }
+    assert_eq!(test.client().links().iter().map(Link::claimed).sum::<usize>(), 0);
+}
+
+#[test]
+fn a_request_that_may_not_wait_asks_at_once_although_others_wait() {
+    let mut test = ClientTest::new();
+    test.granted("r");
+    let waits = test.acquire("r", TTL);
+    let hurries = test.acquire("r", Duration::ZERO);
+    assert!(test.is_queued(waits) && !test.is_queued(hurries));
+    assert!(test.written().iter().all(|written| written.len() == 1));
+}
+
+#[test]
+fn the_caller_of_a_lease_with_a_watchdog_need_not_look_at_its_renewals() {
+    let mut test = ClientTest::new();
+    let lease = test.granted("r");
+    test.act(|client, cx| client.handle(lease, Input::KeepAlive(10 * TTL), cx));
+    let looks = test.client().look_again_at(lease, test.world.now);
+    assert_eq!(looks, test.client().hold(lease).unwrap().deadline());
+    assert!(test.client().leases_wake_at() < looks, "the client renews it");
+}
+
+#[test]
+fn a_waiter_whose_caller_does_not_look_keeps_its_turn_until_its_position_lapses() {
+    let mut test = ClientTest::new();
+    test.occupy("r");
+    let first = test.acquire("r", 6 * TTL);
+    test.serve();
+    let mut turns = Vec::new();
+    for _ in 0..2 {
+        for _ in 0..10 {
+            test.pass(MS * 1_000);
+            test.act(|client, cx| client.wake_leases(cx));
+            test.serve();
+        }
+        let next = test.acquire("r", 6 * TTL);
+        turns.push(!test.is_queued(next));
+        test.act(|client, cx| client.cancel(next, cx));
+        test.serve();
+    }
+    assert_eq!(turns, [false, true], "after ten seconds, and after twenty");
+    assert_eq!(test.look(first), "acquiring: None", "it goes on");
 }

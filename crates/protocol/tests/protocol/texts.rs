@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use redquorum_protocol::wire::Malformed;
 use redquorum_protocol::{
     BadOption, Cause, Distrust, Holder, Loss, NodeId, NodeSet, Outcome, Time, Token,
 };
@@ -55,6 +56,7 @@ fn a_distrust_that_ends_by_itself_says_when() {
 #[test]
 fn times_and_tokens_are_short_in_logs() {
     assert_eq!(format!("{:?} {:?}", Time::from_millis(1_500), Time::NEVER), "1.5s never");
+    assert_fragments(&[&Malformed]);
     assert_eq!(format!("{:?}", Token::new([0xab; 20])), "abababab…");
 }
 

@@ -231,3 +231,15 @@ fn the_votes_of_a_refused_acquire_show_the_holders_that_the_clean_up_met() {
     let votes = play.acquiring().votes().votes().iter().map(|vote| vote.reply.clone().unwrap());
     assert_eq!(votes.collect::<Vec<_>>(), [Taken(holders[0]), Taken(holders[1]), TAKEN]);
 }
+
+#[test]
+fn grants_that_come_at_the_deadline_come_too_late() {
+    for (before_ms, failure) in [(1, None), (0, Some(Failure::TooLate))] {
+        let mut play = Play::acquire(5, ONCE);
+        play.reply_all(Attempt(1), 0..2, Created);
+        // The process stood still.
+        play.now = START.plus((988 - before_ms) * MS);
+        play.reply_all(Attempt(1), [2], Created);
+        assert_eq!(play.acquiring().failure(), failure, "{before_ms} ms before the deadline");
+    }
+}

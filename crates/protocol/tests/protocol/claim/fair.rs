@@ -481,3 +481,22 @@ fn a_waiter_that_a_bare_quorum_keeps_stays_in_the_queues_and_finds_the_resource_
     once.placed(replies());
     assert_eq!(once.acquiring().failure(), Some(Failure::Taken));
 }
+
+#[test]
+fn a_position_that_no_quorum_keeps_is_asked_for_again_soon() {
+    let mut play = Play::acquire(5, policy());
+    play.event(ALL, QueueEvent::Subscribed);
+    play.reply_all(Enqueue(1), 0..2, held(2, 1));
+    play.reply_all(Enqueue(1), 2..5, Unknown(Cause::Disconnected));
+    assert_eq!(play.claim.next_wake(), START.plus(5 * MS));
+}
+
+#[test]
+fn two_masters_of_five_that_keep_no_queue_do_not_end_the_wait_in_the_others() {
+    let mut play = Play::queued(policy());
+    play.placed([NoQueue, NoQueue, held(2, 1), held(2, 1), held(2, 1)]);
+    assert_eq!((play.leaves(), play.asked()), (vec![], vec![]));
+    play.effects.clear();
+    play.wake();
+    assert!(matches!(play.stands(), Some((_, Position::At(2)))));
+}

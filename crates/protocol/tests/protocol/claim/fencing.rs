@@ -330,3 +330,17 @@ fn keys_that_another_holder_has_taken_meanwhile_are_why_no_number_is_certified()
     play.reply_all(Certify { attempt: 1, round: 1 }, [2], Certified { number: 3 });
     assert_eq!(play.acquiring().failure(), Some(Failure::Taken));
 }
+
+#[test]
+fn a_master_whose_grant_came_too_late_to_count_is_a_member_once_it_confirms_the_number() {
+    let mut play = Play::acquire_fenced(5);
+    for at in 0..3 {
+        play.reply_all(Attempt(1), [at], Granted { number: at as u64 + 1 });
+    }
+    // The round ends without the other two.
+    play.wake();
+    play.reply_all(Certify { attempt: 1, round: 1 }, 1..4, Certified { number: 3 });
+    play.handle(Input::Collect);
+    let members = NodeId::all(4).collect();
+    assert_eq!(play.held().members(), members);
+}

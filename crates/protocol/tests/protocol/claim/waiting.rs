@@ -695,3 +695,14 @@ fn an_acquire_that_is_dropped_while_it_asks_one_master_leaves_the_queues_of_all(
     assert_eq!(play.left_with(), [Some(WAITER)]);
     assert_eq!(play.leaves(), [1, 2, 3, 4].map(|at| (at, true)));
 }
+
+#[test]
+fn an_acquire_that_finds_no_quorum_and_no_holder_enters_no_queue() {
+    let mut play = Play::first();
+    play.effects.clear();
+    play.reply_all(Attempt(1), ALL, Unknown(Cause::Disconnected));
+    assert_eq!(play.cleans_up().len(), 5);
+    let enters =
+        |effect: &Effect| matches!(effect, Effect::Subscribe { .. } | Effect::Enqueue { .. });
+    assert!(!play.effects.iter().any(enters), "{:?}", play.effects);
+}

@@ -187,3 +187,127 @@ fn a_lease_past_its_deadline_gets_no_handle() {
     let again = test.request(ONE, None, Duration::ZERO);
     assert_eq!(test.take(again), Some(new));
 }
+
+#[test]
+fn a_request_that_waits_for_another_of_its_owner_for_too_long_is_refused() {
+    let mut test = ClientTest::new();
+    test.occupy("r");
+    let first = test.request(ONE, None, TTL);
+    let second = test.request(ONE, None, Duration::ZERO);
+    test.serve();
+    test.pass(NODE_TIMEOUT - MS);
+    assert_eq!(
+        (test.look(first).as_str(), test.look(second).as_str()),
+        ("acquiring: None", "queued")
+    );
+    test.pass(MS);
+    assert_eq!(test.look(second), "over: Taken");
+    // A request in the local queue has no result, either.
+    let mut test = ClientTest::new();
+    test.granted("r");
+    let queued = test.request(ONE, None, TTL);
+    let behind = test.request(ONE, None, Duration::ZERO);
+    assert_eq!((test.look(queued).as_str(), test.look(behind).as_str()), ("queued", "queued"));
+    test.pass(NODE_TIMEOUT);
+    assert_eq!(test.look(behind), "over: Taken");
+}
+
+#[test]
+fn a_request_that_gave_up_waiting_for_its_owner_is_not_informed_and_the_others_are() {
+    let mut test = ClientTest::new();
+    let first = test.request(ONE, None, TTL);
+    let [gone, waits] = [(); 2].map(|()| test.request(ONE, None, TTL));
+    test.act(|client, cx| client.cancel(gone, cx));
+    test.world.events.clear();
+    test.serve();
+    assert!(test.has_changed(first));
+    test.collect(first);
+    assert!(test.has_changed(waits) && !test.has_changed(gone));
+    test.look(waits);
+    assert_eq!(test.take(waits), Some(first));
+}
+
+#[test]
+fn an_extension_that_masters_refuse_leaves_the_lease_and_refuses_the_request() {
+    let mut test = ClientTest::new();
+    let lease = test.owned(ONE);
+    let deadline = test.deadline(lease);
+    test.world.masters.iter_mut().for_each(|master| master.server.flush_all());
+    let longer = test.request(ONE, Some(2 * TTL), TTL);
+    test.serve();
+    let refused = test.look(longer);
+    assert!(refused.starts_with("refused: NotExtended(QuorumGone"), "{refused}");
+    assert_eq!((test.handles(lease), test.deadline(lease)), (1, deadline));
+}
+
+#[test]
+fn a_request_whose_round_is_under_way_waits_for_its_end() {
+    let mut test = ClientTest::new();
+    let lease = test.owned(ONE);
+    let longer = test.request(ONE, Some(2 * TTL), TTL);
+    let round = test.client().hold(lease).unwrap().extension();
+    assert_eq!(round.1, Extension::Pending);
+    // Another handle of the lease changes nothing about the round.
+    test.act(|client, cx| client.handle(lease, Input::Reenter, cx));
+    for _ in 0..3 {
+        assert_eq!(test.look(longer), "extending");
+    }
+    assert_eq!(test.client().hold(lease).unwrap().extension(), round);
+    let next = test.client().look_again_at(longer, test.world.now);
+    assert_eq!(next, test.world.now.plus(NODE_TIMEOUT), "the end of its round");
+    test.serve();
+    assert_eq!(test.look(longer), "reentered");
+}
+
+#[test]
+fn a_handle_whose_caller_does_not_look_is_given_back_after_half_a_second() {
+    for (extend, waits_ms) in [(None, 499), (Some(2 * TTL), 499)] {
+        let mut test = ClientTest::new();
+        let lease = test.owned(ONE);
+        let id = test.request(ONE, extend, TTL);
+        test.serve();
+        assert_eq!(test.handles(lease), 2);
+        test.pass(MS * waits_ms);
+        test.act(|client, cx| client.wake_leases(cx));
+        assert_eq!(test.handles(lease), 2, "{extend:?}");
+        test.pass(MS);
+        test.act(|client, cx| client.wake_leases(cx));
+        assert_eq!(test.handles(lease), 1, "{extend:?}");
+        // The request goes on when its caller looks again.
+        test.look(id);
+        test.serve();
+        test.look(id);
+        assert_eq!(test.take(id), Some(lease));
+    }
+}
+
+#[test]
+fn a_request_that_was_set_aside_goes_on_with_the_attempts_that_it_has_made() {
+    let mut test = ClientTest::new();
+    test.occupy("r");
+    let id = test.request(ONE, None, 6 * TTL);
+    let attempt = |test: &ClientTest| match test.client().claim(id) {
+        Some(Claim::Acquiring(acquire)) => acquire.attempt(),
+        other => panic!("{other:?}"),
+    };
+    for _ in 0..3 {
+        test.serve();
+        test.world.now = test.client().look_again_at(id, test.world.now);
+        test.look(id);
+    }
+    test.serve();
+    let before = attempt(&test);
+    assert!(before > 1);
+    for _ in 0..20 {
+        test.pass(MS * 1_000);
+        test.act(|client, cx| client.wake_leases(cx));
+        test.serve();
+    }
+    assert!(test.client().claim(id).is_none(), "its caller does not look");
+    assert_eq!(test.look(id), "acquiring: None");
+    assert_eq!(
+        attempt(&test),
+        before + 1,
+        "late replies count for no attempt with the same number"
+    );
+}
