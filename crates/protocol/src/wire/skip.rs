@@ -112,9 +112,16 @@ mod tests {
         let endless = [b">1\r\n+".to_vec(), alloc::vec![b'x'; 99]].concat();
         assert_eq!(Skip::begin(&endless, 200), None, "it may end");
         assert!(Skip::begin(&endless, 100).is_some());
-        for other in
-            [&b"$65537\r\n"[..], b">1\r\n:7\r\n", b">x\r\n", b">1\r\n:x\r\n", b">1\r\n", b"", b">"]
-        {
+        for other in [
+            &b"$65537\r\n"[..],
+            b">1\r\n:7\r\n",
+            b">x\r\n",
+            b">1\r\n:x\r\n",
+            b">1\r\n",
+            b">-1\r\n",
+            b"",
+            b">",
+        ] {
             assert_eq!(Skip::begin(other, MAX_REPLY), None, "{}", other.escape_ascii());
         }
     }

@@ -510,3 +510,55 @@ fn a_waiter_whose_caller_does_not_look_keeps_its_turn_until_its_position_lapses(
     assert_eq!(turns, [false, true], "after ten seconds, and after twenty");
     assert_eq!(test.look(first), "acquiring: None", "it goes on");
 }
+
+#[test]
+fn a_lease_is_woken_in_time_for_what_ends_first() {
+    let mut test = ClientTest::new();
+    let lease = test.granted("r");
+    let shorter = config().with_ttl(TTL / 2).unwrap();
+    test.act(|client, cx| client.handle(lease, Input::extend(shorter), cx));
+    let round_ends = test.world.now.plus(NODE_TIMEOUT);
+    assert!(test.client().leases_wake_at() <= round_ends);
+    test.world.now = round_ends;
+    test.act(|client, cx| client.wake_leases(cx));
+    let deadline = test.client().hold(lease).unwrap().deadline();
+    assert!(deadline < test.world.now.plus(TTL / 2));
+    assert!(test.client().leases_wake_at() <= deadline);
+}
+
+#[test]
+fn one_wake_ends_at_most_256_leases_so_that_the_driver_can_serve_others_in_between() {
+    let mut test = ClientTest::new();
+    let ids: Vec<_> = (0..300).map(|number| test.granted(&format!("r{number}"))).collect();
+    test.pass(TTL);
+    for lost in [256, 300] {
+        test.act(|client, cx| client.wake_leases(cx));
+        let is_lost = |id: &&ClaimId| test.client().hold(**id).unwrap().lost().is_some();
+        assert_eq!(ids.iter().filter(is_lost).count(), lost);
+    }
+}
+
+#[test]
+fn a_waiter_is_woken_by_its_masters_and_leaves_nothing_when_it_is_cancelled() {
+    let (masters, clients, node_timeout) = (NODES, 1, NODE_TIMEOUT);
+    let config = Config { masters, clients, node_timeout, wake_ups: true, ..Config::default() };
+    let mut test = ClientTest { world: World::new(1, config) };
+    test.pass(MS * 1_000);
+    test.serve();
+    test.occupy("r");
+    let id = test.acquire("r", TTL);
+    test.serve();
+    let waiter = match test.client().claim(id) {
+        Some(Claim::Acquiring(acquire)) => acquire.waiter().expect("it is in the queues"),
+        other => panic!("{other:?}"),
+    };
+    for node in NodeId::all(2) {
+        test.act(|client, cx| client.woken(node, 1, waiter, cx));
+    }
+    let sets = |command: &&&Command| matches!(command, Command::Set { .. });
+    assert!(test.written().iter().all(|written| written.iter().filter(sets).count() == 1));
+    test.act(|client, cx| client.cancel(id, cx));
+    test.serve();
+    let left = (test.client().resources_waited_for(), test.client().link(NodeId::new(0)));
+    assert_eq!((left.0, left.1.subscriptions(), left.1.pending_leaves()), (0, 0, 0));
+}

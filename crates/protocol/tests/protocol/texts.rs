@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use redquorum_protocol::wire::Malformed;
+use redquorum_protocol::wire::{Malformed, marker};
 use redquorum_protocol::{
     BadOption, Cause, Distrust, Holder, Loss, NodeId, NodeSet, Outcome, Time, Token,
 };
@@ -68,4 +68,17 @@ fn an_option_above_the_guard_names_the_lock_delay_if_there_is_one() {
     };
     assert!(text(Duration::from_secs(1)).contains("lock delay of 1s"));
     assert!(!text(Duration::ZERO).contains("lock delay"));
+}
+
+#[test]
+fn a_marker_that_is_too_long_or_cannot_be_shown_is_a_question_mark() {
+    let longest = "a".repeat(256);
+    for (bytes, shown) in [
+        (longest.as_bytes(), Some(longest.as_str())),
+        (&[b'a'; 257], Some("?")),
+        (b"a\tb", Some("?")),
+        (b"", None),
+    ] {
+        assert_eq!(marker(bytes).as_deref(), shown);
+    }
 }

@@ -1,7 +1,7 @@
 //! Extend: voters, repairs, gaps, and the owner that acquires what it holds.
 //! `properties/claim.rs` has losses and handles under any inputs.
 
-use redquorum_protocol::{Extension, Input, Loss, Outcome, Reply, Time, WaitPolicy};
+use redquorum_protocol::{Cause, Extension, Input, Loss, Outcome, Reply, Time, WaitPolicy};
 
 use super::play::*;
 
@@ -273,4 +273,21 @@ fn the_result_of_an_extension_is_known_while_the_watchdog_goes_on() {
     assert_eq!(play.held().extension(), (2, Extension::Pending));
     let ended = |number| play.held().ended(number).map(|(how, _)| how);
     assert_eq!([1, 2, 3].map(ended), [Some(Extension::Extended), None, None]);
+}
+
+#[test]
+fn the_config_of_a_lease_is_that_of_its_latest_extension_that_succeeded() {
+    let longer = config(3).with_ttl(2_000 * MS).unwrap();
+    for (reply, ttl) in [(Kept, 2_000 * MS), (Unknown(Cause::Disconnected), 1_000 * MS)] {
+        let mut play = Play::hold(&[Grants; 3]);
+        play.handle(Input::extend(longer));
+        play.reply_all(Extend(1), 0..3, reply);
+        assert_eq!(play.held().config().ttl(), ttl);
+    }
+    // The watchdog cuts its last renewal short. That is no wish of the holder.
+    let mut play = Play::hold(&[Grants; 3]);
+    play.handle(Input::KeepAlive(800 * MS));
+    play.wake_at(play.held().renewal().unwrap().due);
+    play.reply_all(Extend(1), 0..3, Kept);
+    assert_eq!(play.held().config(), config(3));
 }

@@ -1,6 +1,6 @@
 //! Release: every product of outcomes in every order.
 
-use redquorum_protocol::{Extension, Input, Loss, Outcome};
+use redquorum_protocol::{Claim, Extension, Input, Loss, Outcome};
 
 use super::play::*;
 
@@ -98,4 +98,13 @@ fn a_gap_is_no_lease_to_the_end_though_a_dropped_handle_keeps_its_keys() {
     play.reply_all(Extend(1), 0..2, Absent);
     play.handle(Input::Release);
     assert_eq!((play.outcome(), play.left().len()), (Some(Outcome::AlreadyGone), 3));
+}
+
+#[test]
+fn a_release_whose_caller_is_gone_is_over_for_the_client() {
+    let mut play = Play::hold(&[Grants; 3]);
+    play.handle(Input::Release);
+    play.effects.clear();
+    play.handle(Input::Abandon);
+    assert_eq!((play.claim, play.effects), (Claim::Ended, vec![]));
 }

@@ -706,3 +706,23 @@ fn an_acquire_that_finds_no_quorum_and_no_holder_enters_no_queue() {
         |effect: &Effect| matches!(effect, Effect::Subscribe { .. } | Effect::Enqueue { .. });
     assert!(!play.effects.iter().any(enters), "{:?}", play.effects);
 }
+
+#[test]
+fn a_first_master_that_cannot_be_asked_is_not_the_first_next_time() {
+    let mut play = Play::asking_first();
+    play.reply(Attempt(2), 0, Some(Unknown(Cause::Disconnected)));
+    play.refused();
+    play.look(ALL, held(9, 10));
+    play.effects.clear();
+    play.wake();
+    assert_eq!(play.asks(), [1]);
+}
+
+#[test]
+fn a_master_that_subscribes_before_it_answers_the_first_request_is_not_asked_twice() {
+    let mut play = Play::first();
+    play.refused();
+    play.effects.clear();
+    play.event([2], QueueEvent::Subscribed);
+    assert_eq!(play.enqueues(), []);
+}

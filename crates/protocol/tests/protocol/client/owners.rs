@@ -311,3 +311,23 @@ fn a_request_that_was_set_aside_goes_on_with_the_attempts_that_it_has_made() {
         "late replies count for no attempt with the same number"
     );
 }
+
+#[test]
+fn a_request_whose_caller_does_not_look_lets_another_of_its_owner_ask() {
+    for others in [false, true] {
+        let mut test = ClientTest::new();
+        test.occupy("r");
+        let first = test.request(ONE, None, 6 * TTL);
+        let second = others.then(|| test.request(ONE, None, 6 * TTL));
+        test.serve();
+        for _ in 0..10 {
+            test.pass(MS * 100);
+            test.act(|client, cx| client.wake_leases(cx));
+            test.serve();
+        }
+        assert_eq!(test.client().claim(first).is_none(), others);
+        if let Some(second) = second {
+            assert_eq!(test.look(second), "acquiring: None");
+        }
+    }
+}
