@@ -170,3 +170,15 @@ impl fmt::Display for BadOption {
 }
 
 impl core::error::Error for BadOption {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lives_for_a_day_at_most_and_a_counter_for_ten_years() {
+        let day = 86_400;
+        assert_eq!(MAX_TTL, Duration::from_secs(day));
+        assert_eq!(MAX_FENCING_COUNTER_TTL, Duration::from_secs(3_650 * day));
+    }
+}

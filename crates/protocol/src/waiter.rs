@@ -83,3 +83,17 @@ impl fmt::Display for Waiter {
         write!(f, "{:016x}{}", self.inbox, self.waiter_id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::MAX_NUMBER;
+
+    /// Lua keeps numbers as doubles, which count by ones up to 2⁵³ = 9 007 199 254 740 992.
+    #[test]
+    fn ids_of_waiters_and_fencing_tokens_are_whole_numbers_in_a_script() {
+        assert_eq!(WaiterId::new(u64::MAX).number(), 9_007_199_254_740_991);
+        assert_eq!(WaiterId::new(7).number(), 7);
+        assert_eq!(MAX_NUMBER, 9_007_199_254_740_990);
+    }
+}

@@ -258,6 +258,11 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_has_at_most_64_kibibytes() {
+        assert_eq!(MAX_REPLY, 65_536);
+    }
+
+    #[test]
     fn null_has_two_forms_and_zero_one() {
         for null in [&b"$-1\r\n"[..], b"*-1\r\n", b"_\r\n"] {
             assert_eq!(parse(null, MAX_REPLY), Ok(Some((Frame::Null, null.len()))));

@@ -244,6 +244,7 @@ fn after_three_connections_that_broke_at_a_step_the_next_ones_do_without() {
 #[test]
 fn a_connection_that_does_without_steps_takes_them_after_an_hour() {
     let mut bench = broken_at(&HELLO, 3, hangs_up);
+    let broken = bench.now;
     let (epoch, effects) = next_connection(&mut bench);
     assert!(effects.contains(&event(1, QueueEvent::Refused)), "{effects:?}");
     for _ in 0..400 {
@@ -251,6 +252,7 @@ fn a_connection_that_does_without_steps_takes_them_after_an_hour() {
         bench.pass(10_000 * MS);
         let effects = bench.look();
         if effects.contains(&HELLO) {
+            assert!(bench.now.since(broken) >= 3_600_000 * MS);
             bench.reply(epoch, Reply::Alive);
             assert!(bench.look().contains(&SUBSCRIBE));
             bench.reply(epoch, Reply::Alive);
