@@ -8,7 +8,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     AcquireRequest, Claim, ClaimId, Client, Context, Drift, Failure, Holder, Input, Key, Link,
-    LockConfig, NodeId, Progress, Reply, RequestState, RunId, Time,
+    LockConfig, NodeId, Progress, Reply, RequestState, RunId, Time, WakeUp,
 };
 
 use crate::support::MS;
@@ -92,7 +92,10 @@ impl ClientTest {
     fn assert_handed_on(&self) {
         for written in self.written() {
             assert!(
-                matches!(written[..], [Command::Delete { .. }, Command::Set { .. }]),
+                matches!(
+                    written[..],
+                    [Command::Delete { wake_up: WakeUp::Count, .. }, Command::Set { .. }]
+                ),
                 "{written:?}"
             );
         }
@@ -188,6 +191,7 @@ fn a_lease_that_is_not_collected_is_given_up_and_the_next_request_starts() {
     test.pass(MS * 999);
     test.act(|client, cx| client.wake_leases(cx));
     assert!(test.is_queued(second));
+    assert_eq!(test.client().leases_wake_at(), test.world.now.plus(MS));
     test.world.now = test.client().leases_wake_at();
     test.act(|client, cx| client.wake_leases(cx));
     assert!(!test.is_queued(second));
@@ -561,4 +565,27 @@ fn a_waiter_is_woken_by_its_masters_and_leaves_nothing_when_it_is_cancelled() {
     test.serve();
     let left = (test.client().resources_waited_for(), test.client().link(NodeId::new(0)));
     assert_eq!((left.0, left.1.subscriptions(), left.1.pending_leaves()), (0, 0, 0));
+}
+
+/// Half of the half second is counted from the end of the round, and half from the first wake after
+/// it: the process may have stood still.
+#[test]
+fn an_attempt_whose_caller_does_not_look_lets_others_pass_half_a_second_after_its_end() {
+    for (late, looks) in [(0, false), (0, true), (5_000, false), (5_000, true)] {
+        let mut test = ClientTest::new();
+        let [first, second] = [TTL, TTL].map(|wait| test.acquire("r", wait));
+        let first_step = test.world.now.plus(NODE_TIMEOUT + MS * 250);
+        assert_eq!(test.client().leases_wake_at(), first_step);
+        test.world.now = first_step.plus(MS * late);
+        test.act(|client, cx| client.wake_leases(cx));
+        test.pass(MS * 249);
+        test.act(|client, cx| client.wake_leases(cx));
+        assert!(test.is_queued(second), "{late} ms late");
+        if looks {
+            test.look(first);
+        }
+        test.pass(MS);
+        test.act(|client, cx| client.wake_leases(cx));
+        assert_eq!(test.is_queued(second), looks, "{late} ms late");
+    }
 }

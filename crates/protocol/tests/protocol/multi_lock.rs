@@ -106,6 +106,7 @@ fn one_refusal_undoes_all_others_at_once_and_holds_nothing_while_it_waits() {
     let undone = test.taken(1);
     assert_eq!(undone, undo(&[0, 1, 2]), "also the claim that failed");
     // Late results of members that were undone change nothing.
+    assert!(!test.machine.awaits(2));
     assert_eq!(test.won(2, 900), []);
     assert_eq!(test.taken(2), []);
     let waits = test.after_the_pause();
@@ -265,4 +266,27 @@ proptest! {
         caller.run_until(end);
         prop_assert!(caller.machine.is_held() || caller.machine.failure().is_some());
     }
+}
+
+#[test]
+fn a_caller_that_is_gone_leaves_no_claim_and_a_holder_keeps_its_leases() {
+    let mut trying = MultiLockTest::new(2, 500);
+    trying.won(0, 900);
+    let undone = [0, 1].map(|member| MemberAction::Undo { member });
+    assert_eq!(trying.handle(MemberEvent::Abandon), undone);
+    assert_eq!(trying.won(1, 900), [], "its report came too late");
+    let mut held = MultiLockTest::new(2, 500);
+    (0..2).for_each(|member| _ = held.won(member, 900));
+    held.collected(2);
+    assert_eq!(held.handle(MemberEvent::Abandon), [], "the leases are given back one by one");
+    assert!(held.machine.is_held());
+}
+
+#[test]
+fn a_member_that_is_won_fails_only_when_its_lease_is_collected() {
+    let mut test = MultiLockTest::new(2, 500);
+    test.won(0, 900);
+    assert_eq!(test.taken(0), [], "the others may still be won");
+    test.won(1, 900);
+    assert_eq!(test.taken(0), undo(&[0, 1]));
 }

@@ -103,3 +103,13 @@ fn a_renewal_that_failed_is_repeated_sooner_the_nearer_the_deadline_is() {
         assert_eq!(renewal(&play).unwrap().due, play.now.plus(pause), "{failed_ms}");
     }
 }
+
+#[test]
+fn a_watchdog_that_may_not_hold_a_lease_for_longer_than_it_lives_changes_nothing() {
+    let mut play = watched(800);
+    let deadline = play.deadline();
+    play.wake_at(renewal(&play).unwrap().due);
+    assert_eq!((play.asked(), play.deadline(), renewal(&play)), (vec![], deadline, None));
+    play.wake();
+    assert_eq!((play.now, play.lost()), (deadline, Some(Loss::MaxHold)));
+}

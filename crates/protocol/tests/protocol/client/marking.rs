@@ -254,3 +254,24 @@ fn random_lists_beside_a_set_that_works() {
     }
     assert!(tried.iter().all(|count| *count > 1_000), "{tried:?}");
 }
+
+#[test]
+fn masters_that_cannot_be_watched_or_do_not_answer_are_none_of_the_quorum() {
+    let node = NodeId::new(1);
+    let watched = Reply::Marked { boot: None, probation: Some(Arc::from("once")) };
+    let forbidden = Reply::Unknown(Cause::Error(Arc::from("NOPERM no permissions")));
+    for (reply, marks) in [(Some(watched), true), (Some(forbidden), false), (None, false)] {
+        let mut test = Marking::new(&[Missing, Down, Down]);
+        let greeting = Greeting { run_id: Some(RunId(Arc::from("run1"))), ..Greeting::default() };
+        test.act(|client, cx| client.connected(node, 1, greeting, cx)).unwrap();
+        match reply.clone() {
+            Some(reply) => test.act(|client, cx| client.replied(node, 1, reply, cx)),
+            None => {
+                test.now = test.now.plus(100 * MS);
+                test.act(|client, cx| client.wake_link(node, cx));
+            }
+        }
+        test.out.clear();
+        assert_eq!(test.marks(0), marks, "{reply:?}");
+    }
+}

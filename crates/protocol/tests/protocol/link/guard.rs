@@ -364,3 +364,26 @@ fn a_link_that_is_shut_down_or_stalled_asks_for_no_wake_to_look() {
     bench.look();
     assert!(bench.link.next_wake() > bench.now, "it would spin");
 }
+
+#[test]
+fn a_master_that_cannot_be_watched_is_distrusted_for_it_and_looked_at_again() {
+    let text: Arc<str> = Arc::from("NOPERM no permissions");
+    let error = || Reply::Unknown(Cause::Error(text.clone()));
+    let unwatched = || distrusted(9, Distrust::Unwatched(text.clone()), guard().quarantine());
+    let mut new = greeted(None);
+    look(&mut new);
+    new.reply(1, error());
+    new.set(9, 9);
+    assert_eq!(new.look(), [unwatched()]);
+    new.pass(S);
+    look(&mut new);
+    // A trusted one, too: its marker may have changed.
+    let mut trusted = greeted(Some(MARKER));
+    trusted.handle(LinkInput::Probe(1));
+    trusted.look();
+    trusted.reply(1, error());
+    trusted.reply(1, Reply::Alive);
+    trusted.look();
+    trusted.set(9, 9);
+    assert_eq!(trusted.look(), [unwatched()]);
+}
