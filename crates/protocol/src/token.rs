@@ -56,3 +56,21 @@ impl fmt::Debug for Token {
         f.write_str("…")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_ordered_as_their_bytes_are() {
+        let token = |at: usize, byte: u8| {
+            let mut bytes = [7; TOKEN_LEN];
+            bytes[at] = byte;
+            Token::new(bytes)
+        };
+        for at in 0..TOKEN_LEN {
+            let [less, same, more] = [6, 7, 8].map(|byte| token(at, byte));
+            assert!(less < same && same < more && same <= token(0, 7), "{at}");
+        }
+    }
+}

@@ -589,3 +589,28 @@ fn an_attempt_whose_caller_does_not_look_lets_others_pass_half_a_second_after_it
         assert_eq!(test.is_queued(second), looks, "{late} ms late");
     }
 }
+
+#[test]
+fn a_process_that_has_just_released_enqueues_behind_the_waiters_of_others() {
+    for others_wait in [false, true] {
+        let (masters, clients, node_timeout) = (NODES, 2, NODE_TIMEOUT);
+        let (wake_ups, fair) = (true, true);
+        let client_config =
+            Config { masters, clients, node_timeout, wake_ups, fair, ..Config::default() };
+        let mut test = ClientTest { world: World::new(1, client_config) };
+        test.pass(MS * 1_000);
+        test.serve();
+        let lease = test.granted("r");
+        if others_wait {
+            let request = AcquireRequest::for_member(config(), TTL, false, ());
+            test.world.act(1, |client, cx| client.acquire(key("r"), request, cx));
+            test.serve();
+        }
+        test.act(|client, cx| client.give_back(lease, Input::Release, cx));
+        test.serve();
+        test.acquire("r", TTL);
+        let asks_for_the_key =
+            |written: &Vec<&Command>| written.iter().any(|it| matches!(it, Command::Set { .. }));
+        assert_eq!(!test.written().iter().any(asks_for_the_key), others_wait);
+    }
+}
