@@ -39,6 +39,7 @@ pub(super) fn renewal_moment(renewal: Renewal, number: u64) -> Time {
 #[cfg(test)]
 mod tests {
     use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
 
     use super::*;
 
@@ -88,6 +89,8 @@ mod tests {
             *moments.entry(renewal_moment(renewal(granted, ttl), number)).or_default() += 1;
         }
         assert_eq!(moments.len(), 200, "five seconds of 25 ms");
+        let times: Vec<Time> = moments.keys().copied().collect();
+        assert!(times.windows(2).all(|pair| pair[1].since(pair[0]) == STEP), "{times:?}");
         assert!(moments.values().all(|leases| (48..=64).contains(leases)), "{moments:?}");
     }
 }

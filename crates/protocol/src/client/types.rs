@@ -206,3 +206,33 @@ impl VoteCounts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+
+    use super::*;
+    use crate::reading::Reading;
+    use crate::vote::{Cause, Holder};
+
+    #[test]
+    fn a_vote_counts_whether_or_not_it_comes_with_the_clock_of_its_master() {
+        for timed in [false, true] {
+            let mut votes = VoteCounts::default();
+            for reply in [
+                Reply::Created,
+                Reply::Granted { number: 1 },
+                Reply::Kept,
+                Reply::Taken(Holder::NotAsked),
+                Reply::Unknown(Cause::Silent),
+                Reply::Unknown(Cause::Stalled),
+                Reply::Unknown(Cause::Garbage),
+            ] {
+                let reading = Reading::new(Time::ZERO, Time::ZERO, 1);
+                let reply = Box::new(reply);
+                votes.count(&if timed { Reply::Timed { reading, reply } } else { *reply });
+            }
+            assert_eq!((votes.granted, votes.refused, votes.unknown), (2, 1, 3));
+        }
+    }
+}

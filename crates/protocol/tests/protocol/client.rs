@@ -232,7 +232,10 @@ fn renewals_do_not_fill_the_links_and_all_leases_live_on() {
     }
     // All renewals are due at once, as after a suspend.
     test.pass(TTL / 2);
-    for _ in 0..8 {
+    test.act(|client, cx| client.wake_leases(cx));
+    assert_eq!(test.written()[0].len(), 256, "one wake handles one batch");
+    assert!(test.client().leases_wake_at() <= test.world.now, "masters can answer more");
+    for _ in 0..7 {
         test.act(|client, cx| client.wake_leases(cx));
     }
     let sent = test.written()[0].len();
@@ -543,32 +546,40 @@ fn one_wake_ends_at_most_256_leases_so_that_the_driver_can_serve_others_in_betwe
 }
 
 #[test]
-fn a_waiter_is_woken_by_its_masters_and_leaves_nothing_when_it_is_cancelled() {
-    let (masters, clients, node_timeout) = (NODES, 1, NODE_TIMEOUT);
-    let config = Config { masters, clients, node_timeout, wake_ups: true, ..Config::default() };
-    let mut test = ClientTest { world: World::new(1, config) };
-    test.pass(MS * 1_000);
-    test.serve();
-    test.occupy("r");
-    let id = test.acquire("r", TTL);
-    test.serve();
-    let waiter = match test.client().claim(id) {
-        Some(Claim::Acquiring(acquire)) => acquire.waiter().expect("it is in the queues"),
-        other => panic!("{other:?}"),
-    };
-    for node in NodeId::all(2) {
-        test.act(|client, cx| client.woken(node, 1, waiter, cx));
+fn a_waiter_is_woken_by_its_masters_if_its_caller_looks_at_it_and_leaves_nothing() {
+    for looks in [true, false] {
+        let (masters, clients, node_timeout) = (NODES, 1, NODE_TIMEOUT);
+        let config = Config { masters, clients, node_timeout, wake_ups: true, ..Config::default() };
+        let mut test = ClientTest { world: World::new(1, config) };
+        test.pass(MS * 1_000);
+        test.serve();
+        test.occupy("r");
+        let id = test.acquire("r", TTL);
+        test.serve();
+        let waiter = match test.client().claim(id) {
+            Some(Claim::Acquiring(acquire)) => acquire.waiter().expect("it is in the queues"),
+            other => panic!("{other:?}"),
+        };
+        test.pass(MS * 600);
+        if looks {
+            test.look(id);
+            test.serve();
+        }
+        for node in NodeId::all(2) {
+            test.act(|client, cx| client.woken(node, 1, waiter, cx));
+        }
+        for written in test.written() {
+            let sets = written.iter().any(|command| matches!(command, Command::Set { .. }));
+            let leaves = written.iter().any(|command| matches!(command, Command::Dequeue { .. }));
+            assert_eq!((sets, leaves), (looks, !looks), "others go first: {written:?}");
+        }
+        test.act(|client, cx| client.cancel(id, cx));
+        test.serve();
+        let left = (test.client().resources_waited_for(), test.client().link(NodeId::new(0)));
+        assert_eq!((left.0, left.1.subscriptions(), left.1.pending_leaves()), (0, 0, 0));
     }
-    let sets = |command: &&&Command| matches!(command, Command::Set { .. });
-    assert!(test.written().iter().all(|written| written.iter().filter(sets).count() == 1));
-    test.act(|client, cx| client.cancel(id, cx));
-    test.serve();
-    let left = (test.client().resources_waited_for(), test.client().link(NodeId::new(0)));
-    assert_eq!((left.0, left.1.subscriptions(), left.1.pending_leaves()), (0, 0, 0));
 }
 
-/// Half of the half second is counted from the end of the round, and half from the first wake after
-/// it: the process may have stood still.
 #[test]
 fn an_attempt_whose_caller_does_not_look_lets_others_pass_half_a_second_after_its_end() {
     for (late, looks) in [(0, false), (0, true), (5_000, false), (5_000, true)] {
@@ -613,4 +624,34 @@ fn a_process_that_has_just_released_enqueues_behind_the_waiters_of_others() {
             |written: &Vec<&Command>| written.iter().any(|it| matches!(it, Command::Set { .. }));
         assert_eq!(!test.written().iter().any(asks_for_the_key), others_wait);
     }
+}
+
+#[test]
+fn a_request_whose_wait_is_over_behind_a_refused_one_reports_the_same_without_an_attempt() {
+    let mut test = ClientTest::new();
+    test.occupy("r");
+    test.acquire("r", TTL);
+    let hurried = test.acquire("r", NODE_TIMEOUT / 2);
+    test.serve();
+    test.pass(NODE_TIMEOUT / 2);
+    assert_eq!(test.look(hurried), "over: Taken");
+    assert!(test.writes_nothing());
+}
+
+#[test]
+fn a_second_connection_that_fails_leaves_the_server_of_the_first_known() {
+    let mut test = ClientTest::new();
+    let [first, second] = [0, 1].map(NodeId::new);
+    let one = test.world.masters[0].server.run_id();
+    let leads_to_the_first = |test: &mut ClientTest, epoch| {
+        test.act(|client, cx| client.closed(second, epoch - 1, "reset".into(), 0, cx));
+        test.world.now = test.client().link(second).next_wake().min(test.world.now.plus(TTL));
+        test.act(|client, cx| client.wake_link(second, cx));
+        let greeting = Greeting { run_id: Some(one.clone()), ..Greeting::default() };
+        test.act(|client, cx| client.connected(second, epoch, greeting, cx))
+    };
+    assert_eq!(leads_to_the_first(&mut test, 2), Err(first));
+    assert!(test.client().link(first).awaits(2));
+    test.act(|client, cx| client.closed(first, 2, "refused".into(), 0, cx));
+    assert_eq!(leads_to_the_first(&mut test, 3), Err(first), "it is connected to it");
 }

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::{
     AcquireRequest, ClaimId, Drift, Failure, Input, Key, LockConfig, MemberAction, MemberEvent,
-    MultiLock, Progress, RequestState, Time,
+    MultiLock, Progress, RequestState, Time, Votes,
 };
 
 use crate::support::{Count, MS, Random};
@@ -289,4 +289,17 @@ fn a_member_that_is_won_fails_only_when_its_lease_is_collected() {
     assert_eq!(test.taken(0), [], "the others may still be won");
     test.won(1, 900);
     assert_eq!(test.taken(0), undo(&[0, 1]));
+}
+
+#[test]
+fn a_lease_that_was_not_collected_says_why_or_came_too_late() {
+    let votes = Votes::open(3, Time::ZERO);
+    let failed = |why| MemberEvent::Failed { member: 1, why };
+    for (progress, event) in [
+        (Progress::Held, MemberEvent::Collected { member: 1 }),
+        (Progress::Failed(Failure::NoQuorum, &votes, 1), failed(Failure::NoQuorum)),
+        (Progress::Pending, failed(Failure::TooLate)),
+    ] {
+        assert_eq!(MemberEvent::of_collect(1, progress), event);
+    }
 }

@@ -500,3 +500,12 @@ fn two_masters_of_five_that_keep_no_queue_do_not_end_the_wait_in_the_others() {
     play.wake();
     assert!(matches!(play.stands(), Some((_, Position::At(2)))));
 }
+
+#[test]
+fn an_attempt_after_wake_ups_that_is_refused_is_followed_by_a_whole_pause() {
+    let mut play = Play::behind();
+    play.rng.pause = 300 * MS;
+    play.woken(0..3);
+    play.reply_all(Attempt(1), ALL, TAKEN);
+    assert_eq!(play.claim.next_wake(), play.now.plus(300 * MS));
+}

@@ -331,3 +331,15 @@ fn a_request_whose_caller_does_not_look_lets_another_of_its_owner_ask() {
         }
     }
 }
+
+#[test]
+fn an_extension_that_failed_before_is_none_of_a_request_for_which_the_lease_lives_long_enough() {
+    let mut test = ClientTest::new();
+    let lease = test.owned(ONE);
+    test.act(|client, cx| client.handle(lease, Input::extend(config()), cx));
+    test.pass(NODE_TIMEOUT);
+    test.act(|client, cx| client.wake_leases(cx));
+    assert_eq!(test.client().hold(lease).unwrap().extension().1, Extension::NoQuorum);
+    let request = test.request(ONE, Some(TTL / 2), TTL);
+    assert_eq!(test.take(request), Some(lease));
+}

@@ -273,6 +273,7 @@ fn a_reply_that_a_claim_asked_for_ends_the_flapping_and_no_other_does() {
     for (command, reply, ends) in [
         (set as fn(&mut Bench), Reply::Created, true),
         (clean_up, Reply::Absent, true),
+        (set, Reply::Unknown(Cause::Error(Arc::from("OOM"))), false),
         (subscribe, Reply::Alive, false),
     ] {
         let mut bench = Bench::connected();
