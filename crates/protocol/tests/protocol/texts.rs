@@ -82,3 +82,12 @@ fn a_marker_that_is_too_long_or_cannot_be_shown_is_a_question_mark() {
         assert_eq!(marker(bytes).as_deref(), shown);
     }
 }
+
+#[test]
+fn locks_with_different_clock_guards_are_told_both() {
+    let [one, none] = [Some(Duration::from_millis(500)), None];
+    for (marked, ours) in [(one, none), (none, one)] {
+        let text = Distrust::OtherClockBound { marked, ours }.to_string();
+        assert!(text.contains("500ms") && text.contains("no clock guard"), "{text}");
+    }
+}

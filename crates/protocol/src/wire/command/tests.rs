@@ -119,6 +119,8 @@ fn a_plain_acquire_is_one_set_nx_px() {
     let mut out = Vec::new();
     set.encode(&mut out);
     assert_eq!(out, text);
+    // Its reply does not show that the master has the scripts.
+    assert_eq!(set.script(), None);
 }
 
 #[test]

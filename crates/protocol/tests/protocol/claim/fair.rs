@@ -506,6 +506,8 @@ fn an_attempt_after_wake_ups_that_is_refused_is_followed_by_a_whole_pause() {
     let mut play = Play::behind();
     play.rng.pause = 300 * MS;
     play.woken(0..3);
+    // This one is late, and of no use to the attempt under way.
+    play.woken([4]);
     play.reply_all(Attempt(1), ALL, TAKEN);
     assert_eq!(play.claim.next_wake(), play.now.plus(300 * MS));
 }

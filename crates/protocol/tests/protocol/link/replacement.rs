@@ -59,3 +59,20 @@ fn no_clean_up_completes_before_the_master_has_killed_the_old_connection() {
     assert_eq!(bench.look(), [LinkEffect::Close(2)]);
     assert_eq!(bench.reconnect(3), [write_kill(101), write_kill(102), write_delete(1)]);
 }
+
+#[test]
+fn of_several_old_connections_only_those_that_were_killed_are_forgotten() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.close(1);
+    assert_eq!(bench.reconnect(2), [write_kill(101)]);
+    bench.set(2, 2);
+    bench.close(2);
+    assert_eq!(bench.reconnect(3), [write_kill(101), write_kill(102)]);
+    bench.reply(3, Reply::Alive);
+    bench.close(3);
+    assert_eq!(bench.reconnect(4), [write_kill(102)]);
+    bench.reply(4, Reply::Alive);
+    bench.close(4);
+    assert_eq!(bench.reconnect(5), []);
+}
