@@ -9,7 +9,7 @@
 //! - `output.rs`: the writer of all output
 //! - `requests.rs`: the handler of requests
 //! - `several.rs`: requests for several resources
-//! - `limited.rs`: futures that are dropped at some poll, in virtual time
+//! - `limited.rs`: futures that are dropped at some poll, or not polled for a while
 //! - `owner.rs`: the task that owns a lease
 //!
 //! The client ends when its standard input ends, at once and without clean-up. Then either the
@@ -29,7 +29,7 @@ use redquorum_scenario::client_protocol::{
     Capability, FENCING_COUNTER_TTL, Notice, Options, PROTOCOL,
 };
 
-pub(crate) mod limited;
+pub mod limited;
 pub(crate) mod output;
 mod owner;
 pub(crate) mod requests;

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use redquorum::Redlock;
 use redquorum::memory::Repeatable;
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use self::socket::{Address, Sockets};
-use crate::client::limited::ChoosePolls;
+use crate::client::limited::{ChooseNeglect, Neglect};
 use crate::client::output::Output;
 use crate::client::requests::RequestHandler;
 use crate::client::{build, ready};
@@ -45,13 +46,14 @@ pub fn run(scenario: &Scenario, seed: u64) -> History {
     run_with::<Library<false>>(scenario, seed, "library")
 }
 
-/// Like [`run`], but the futures of some requests are dropped at random polls.
-pub fn run_with_drops(scenario: &Scenario, seed: u64) -> History {
+/// Like [`run`], but the callers of some requests neglect their futures: at random polls they drop
+/// them, or do not poll them for a while. A caller cannot fork its process in virtual time.
+pub fn run_with_neglect(scenario: &Scenario, seed: u64) -> History {
     run_with::<Library<true>>(scenario, seed, "library")
 }
 
-/// See the [module](self). With `DROPS`, the futures of some requests are dropped at random polls.
-struct Library<const DROPS: bool> {
+/// See the [module](self). With `NEGLECTS`, the callers of some requests neglect their futures.
+struct Library<const NEGLECTS: bool> {
     runtime: Runtime,
     sockets: Arc<Sockets>,
     requests: mpsc::UnboundedSender<Request>,
@@ -62,7 +64,7 @@ struct Library<const DROPS: bool> {
     repeatable: Repeatable,
 }
 
-impl<const DROPS: bool> ClientProcess for Library<DROPS> {
+impl<const NEGLECTS: bool> ClientProcess for Library<NEGLECTS> {
     fn start(options: Options, nodes: usize, _: Mutant, context: &mut InputContext<'_>) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_time()
@@ -75,9 +77,12 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
             Arc::new(Sockets::new(options.restart_guard_ms.is_some(), context.rng.random()));
         let (requests, asked) = mpsc::unbounded_channel();
         let (tell, messages) = mpsc::unbounded_channel();
-        let drops = DROPS.then(|| AtomicU64::new(context.rng.random()));
-        let polls = Box::new(move || drops.as_ref().and_then(choose_polls));
-        runtime.spawn(serve(sockets.clone(), nodes, options, polls, (asked, tell)));
+        let seed: Option<u64> = NEGLECTS.then(|| context.rng.random());
+        let random = seed.map(AtomicU64::new);
+        // In every other process, futures are only dropped.
+        let idles = seed.is_some_and(|seed| seed >> 40 & 1 == 1);
+        let choose = move || random.as_ref().and_then(|random| choose_neglect(random, idles));
+        runtime.spawn(serve(sockets.clone(), nodes, options, Box::new(choose), (asked, tell)));
         let repeatable = Repeatable::new(context.rng.random());
         let now = context.clocks.monotonic;
         assert_eq!(now, Time::ZERO, "stamps are counted from the start of the process");
@@ -122,7 +127,7 @@ impl<const DROPS: bool> ClientProcess for Library<DROPS> {
     }
 }
 
-impl<const DROPS: bool> Library<DROPS> {
+impl<const NEGLECTS: bool> Library<NEGLECTS> {
     /// Advances the clock of the runtime to the present, runs the tasks until all of them wait, and
     /// collects their effects.
     fn run(&mut self, context: &mut InputContext<'_>) {
@@ -149,12 +154,24 @@ impl<const DROPS: bool> Library<DROPS> {
     }
 }
 
-/// Chooses after how many polls the future of the next request is dropped. One in four is.
-fn choose_polls(random: &AtomicU64) -> Option<u32> {
+/// Chooses how the future of the next request is neglected. One in four is dropped at some poll.
+/// With `idles`, one more is left alone: for a moment, or for longer than the lock waits for its
+/// caller. Then it is dropped, or polled to its end.
+fn choose_neglect(random: &AtomicU64, idles: bool) -> Option<Neglect> {
     let number = socket::next(random.load(Ordering::Relaxed));
     random.store(number, Ordering::Relaxed);
     let number = number >> 33;
-    (number.is_multiple_of(4)).then_some(u32::try_from(number / 4 % 9).unwrap_or(0))
+    let (polls, rest) = (u32::try_from(number / 4 % 9).unwrap_or(0), number / 36);
+    let (idle, drops) = match number % 4 {
+        0 => (0, true),
+        1 if idles => {
+            let idle =
+                if rest.is_multiple_of(2) { 1 + rest / 4 % 60 } else { 500 + rest / 4 % 3_500 };
+            (idle, rest / 2 % 2 == 0)
+        }
+        _ => return None,
+    };
+    Some(Neglect { polls, idle: Duration::from_millis(idle), drops })
 }
 
 /// Builds the lock, and handles the requests of the harness.
@@ -162,7 +179,7 @@ async fn serve(
     sockets: Arc<Sockets>,
     nodes: usize,
     options: Options,
-    polls: Box<ChoosePolls>,
+    neglect: Box<ChooseNeglect>,
     (mut requests, tell): (mpsc::UnboundedReceiver<Request>, mpsc::UnboundedSender<ClientLine>),
 ) {
     let output = Output::Channel(tell, Instant::now());
@@ -171,7 +188,7 @@ async fn serve(
     let lock = build(addresses.fold(builder, redquorum::Builder::master), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
     output.notify(ready());
-    let handler = RequestHandler::new(output, lock, options.fencing, polls);
+    let handler = RequestHandler::new(output, lock, options.fencing, neglect);
     while let Some(request) = requests.recv().await {
         handler.handle(request);
     }

@@ -10,6 +10,7 @@ use redquorum_scenario::history::{Event, LeftKey, Ns, Phase, Window};
 
 use super::case::CLEANS_UP;
 use super::commands::BOOKS;
+use super::progress::set_aside;
 use super::requests::Request;
 use super::time::{self, Ms};
 use super::{Case, Violation};
@@ -139,7 +140,9 @@ fn partial(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     let bound = timeouts.saturating_add(CLEANS_UP);
     own.filter(|key| !case.is_helpless(key, key.possible, 0)).find_map(|key| {
         let delays = case.faults.delays(request.process, key.possible).saturating_mul(4);
-        let bound = bound.saturating_add(delays);
+        let longest = time::of(case.world.scenario.longest_ttl());
+        let unpolled = request.unpolled.map(|_| set_aside(case.world.node_timeout, longest));
+        let bound = bound.saturating_add(delays).saturating_add(unpolled.unwrap_or(0));
         // Once the key is granted with the others, the client keeps it by right.
         let right = case.lease_of(key.token).map_or(Ns::MAX, |lease| lease.start.from);
         let kept = Window::new(key.certain.from, key.certain.to.min(right));

@@ -21,6 +21,7 @@ mod commands;
 mod exclusion;
 mod faults;
 mod fencing;
+mod free;
 mod holds;
 mod hygiene;
 mod keys;
@@ -47,12 +48,14 @@ use causes::Reason;
 pub use exclusion::Overlaps;
 pub use exclusion::{believed, named};
 pub use faults::Strike;
+pub use free::{FreeWaits, longest_wait};
 pub use holds::reason as reason_to_hold;
 pub use keys::Presence;
 pub use leases::Lease;
 pub use measures::{commands as commands_per_acquisition, times};
 pub use outcome::DISTRUSTED;
 use pace::Paces;
+pub use progress::set_aside;
 pub use requests::Request;
 
 redquorum_scenario::named! {

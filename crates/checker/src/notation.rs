@@ -270,6 +270,12 @@ impl Run {
                 let deadline = words.time("until").unwrap();
                 Event::Extended { client: name, resource: "L".into(), deadline }
             }
+            // `unpolled until 900`: its latest request.
+            "unpolled" => {
+                let open = self.open.iter().find(|(open, _)| open == client);
+                let (id, to) = (open.expect("it asks").1, words.time("until").unwrap());
+                Event::Unpolled { client: name, id, from: ns(at), to }
+            }
             // `reads 0`, and `writes 0 1`: the version that the write is based on, and the new one.
             "reads" | "writes" => {
                 let way = if verb == "reads" { AccessKind::Read } else { AccessKind::Write };

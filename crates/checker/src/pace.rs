@@ -124,6 +124,10 @@ impl<'a> Paces<'a> {
                 | Event::Extended { client, deadline: stamp, .. } => {
                     *stamp = self.reaches(&process(client), *stamp);
                 }
+                Event::Unpolled { client, from, to, .. } => {
+                    let process = process(client);
+                    [from, to].into_iter().for_each(|at| *at = self.reaches(&process, *at));
+                }
                 _ => {}
             }
         }

@@ -3,8 +3,9 @@
 //!
 //! An obstacle is anything that a lock must respect or cannot help: another client's lease; another
 //! client's request (two requests at the same time may split the votes); keys whose owner is dead,
-//! stopped or cut off; and keys of a lost lease that its holder has not released. Any other key
-//! that a healthy client left behind is a leak.
+//! stopped or cut off; keys of a lost lease that its holder has not released; and, for a while,
+//! requests whose callers do not poll them. Any other key that a healthy client left behind is a
+//! leak.
 
 use redquorum_scenario::client_protocol::FailureReason;
 use redquorum_scenario::history::{Ns, Phase, Window};
@@ -21,10 +22,13 @@ mod kept;
 mod obstacles;
 
 /// How much longer an acquire may take where several clients wait for the same resource.
-const RESOLVES: Ns = 800 * MS;
+pub(super) const RESOLVES: Ns = 800 * MS;
 /// How long a waiter may need until it looks again, when keys or earlier waiters are gone and no
 /// master wakes it: "Every 0.5 to 1 s the waiter looks at one master" (`docs/waiting.md`).
-const LOOKS: Ns = 1_000 * MS;
+pub(super) const LOOKS: Ns = 1_000 * MS;
+/// How soon a fair waiter that finds the resource free, behind others, looks again
+/// (`docs/waiting.md`).
+pub(super) const SOON: Ns = 250 * MS;
 
 pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
@@ -70,6 +74,8 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
             let each: Option<Vec<Ns>> = all().map(|of| until(of, false)).collect();
             let blocked = each?.into_iter().max()?;
             let free = busy.unwrap_or(request.asked).max(blocked);
+            let unpolled = |of| obstacles::unpolled_until(case, index, of, within);
+            let free = all().filter_map(unpolled).max().unwrap_or(free).max(free);
             // Positions of processes that are gone are in the way, too, until they are passed over.
             let queued = |of| obstacles::queued_until(case, request, of, within, free);
             let free = all().filter_map(queued).max().unwrap_or(free).max(free);
@@ -171,11 +177,27 @@ fn bound(case: &Case<'_>, request: &Request<'_>, within: Window) -> Ns {
     let timeout = case.world.node_timeout;
     let bound = match request.op.wait_ms() {
         0 => timeout.saturating_mul(2).saturating_add(150 * MS),
-        _ => timeout.saturating_mul(4).saturating_add(500 * MS),
+        _ => rounds(timeout),
     };
     // Each delay counts there and back, for the round that grants and for a round that certifies.
     let delays = case.faults.delays(request.process, within);
     bound.saturating_add(delays.saturating_mul(4))
+}
+
+/// Some rounds of a waiting request, and the pauses between them.
+pub(super) fn rounds(node_timeout: Ns) -> Ns {
+    node_timeout.saturating_mul(4).saturating_add(500 * MS)
+}
+
+/// The longest time from the last poll of a request until its client has acted instead of it
+/// (`docs/waiting.md`): the leeway, and the next look; or a round that wins, and the time for which
+/// the client keeps a lease that its caller does not take.
+pub fn set_aside(node_timeout: Ns, longest_ttl: Ns) -> Ns {
+    // While masters do not reply, a round may last for a quarter of the TTL.
+    let round = node_timeout.max(longest_ttl / 4);
+    let leeway = node_timeout.saturating_mul(4).max(500 * MS);
+    let kept = node_timeout.saturating_mul(8).max(1_000 * MS);
+    LOOKS.max(round.saturating_add(kept)).saturating_add(leeway).saturating_add(CLEANS_UP)
 }
 
 /// The report line with the masters whose counters are at their end.

@@ -22,6 +22,8 @@ pub struct Request<'a> {
     pub phase: Phase,
     /// The index of the request among the records.
     pub record: usize,
+    /// When its caller last did not poll its future.
+    pub unpolled: Option<Window>,
     pub reply: Option<Reply<'a>>,
 }
 
@@ -152,9 +154,17 @@ pub(crate) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                     asked: *ns,
                     phase: now,
                     record,
+                    unpolled: None,
                     reply: None,
                 }));
                 open.insert(request.id, first..all.len());
+            }
+            Event::Unpolled { id, from, to, .. } => {
+                for request in
+                    open.get(id).cloned().and_then(|asked| all.get_mut(asked)).into_iter().flatten()
+                {
+                    request.unpolled = Some(Window::new(*from, *to));
+                }
             }
             Event::Replied { reply, .. } => {
                 let Some(asked) = open.remove(&reply.id) else { continue };

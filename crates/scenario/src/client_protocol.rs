@@ -402,6 +402,18 @@ pub enum Notice {
         /// The new deadline.
         deadline_ns: i64,
     },
+    /// The caller of a request stops polling the future of its library. Only clients in virtual
+    /// time do so.
+    Unpolled {
+        /// The client.
+        client: Name,
+        /// The number of the request.
+        request: u64,
+        /// When the caller stops.
+        from_ns: i64,
+        /// When the caller polls the future again, or drops it.
+        to_ns: i64,
+    },
 }
 
 /// Any message that a client sends.

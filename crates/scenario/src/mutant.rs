@@ -139,8 +139,8 @@ impl Mutant {
 
     /// Whether the mutation often breaks the lock within the lock's assumptions, so that
     /// random runs find it. All other mutations need a scenario of their own. There, a fault sets a
-    /// counter to its end, messages come in one order among very many, or processes wait in the
-    /// queue. Or the mutation only causes extra work and breaks nothing.
+    /// counter to its end, messages come in one order among very many, or the record must show
+    /// which process overtook another. Or the mutation only causes extra work and breaks nothing.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,
@@ -149,7 +149,6 @@ impl Mutant {
                 | Self::CertifiesAnywhere
                 | Self::CallsAlways
                 | Self::JumpsQueue
-                | Self::KeepsPlace
                 | Self::LosesPlace
         )
     }

@@ -69,9 +69,9 @@ pub struct Sight {
 }
 
 impl Report {
-    /// The goals that no run has reached.
-    pub fn missed(&self) -> impl Iterator<Item = Goal> {
-        Goal::ALL.iter().copied().filter(|goal| !self.goals.contains_key(goal))
+    /// The goals that no run has reached, with the `library` or with the machines.
+    pub fn missed(&self, library: bool) -> impl Iterator<Item = Goal> {
+        Goal::all(library).filter(|goal| !self.goals.contains_key(goal))
     }
 
     fn add(&mut self, other: &Self) {

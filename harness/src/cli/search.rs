@@ -28,8 +28,8 @@ enum Through {
     /// The shipped machines, or mutants of them.
     #[default]
     Machines,
-    /// The library itself, in virtual time. The futures of some requests are dropped at random
-    /// polls.
+    /// The library itself, in virtual time. The callers of some requests drop their futures, or do
+    /// not poll them for a while.
     Library,
 }
 

@@ -10,8 +10,9 @@ use redquorum::{Deadline, ExtendError, Lease, Outcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::limited::limited;
+use super::limited::{Neglect, limited};
 use super::output::Output;
+use super::requests::told;
 use crate::stamp;
 use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Notice};
 use redquorum_scenario::name::Name;
@@ -28,8 +29,8 @@ pub(super) enum Order {
     Extend {
         id: u64,
         ttl: Duration,
-        /// How often its future is polled before it is dropped.
-        polls: Option<u32>,
+        /// How its future is neglected.
+        neglect: Option<Neglect>,
     },
     /// Keep it alive.
     KeepAlive { id: u64, max_hold: Duration },
@@ -114,9 +115,11 @@ async fn own(
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
                         output.refuse(id, FailureReason::Error, "an extension is under way: await its reply");
                     }
-                    Some(Order::Extend { id, ttl, polls }) => {
+                    Some(Order::Extend { id, ttl, neglect }) => {
                         let from_ns = output.now();
-                        extending = Some((id, from_ns, Box::pin(limited(polls, lease.extend_to(ttl)))));
+                        let tell = told(&output, id, &watch.client);
+                        let extending_to = limited(neglect, lease.extend_to(ttl), tell);
+                        extending = Some((id, from_ns, Box::pin(extending_to)));
                     }
                     Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
                     Some(Order::Check { id }) => watch.check(id, &lease),

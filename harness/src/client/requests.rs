@@ -9,12 +9,13 @@ use std::time::Duration;
 use redquorum::{AcquireError, ExtendError, Owner, Redlock};
 use tokio::sync::{mpsc, oneshot};
 
-use super::limited::{ChoosePolls, limited};
+use super::limited::{ChooseNeglect, limited};
 use super::output::Output;
 use super::owner::{self, Order};
 use crate::mutex::unpoisoned;
-use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Op, Request};
+use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Notice, Op, Request};
 use redquorum_scenario::name::Name;
+use redquorum_scenario::units::nanos;
 
 /// The requests in flight, and the leases.
 pub(crate) struct RequestHandler {
@@ -22,7 +23,7 @@ pub(crate) struct RequestHandler {
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
     pub(super) table: Arc<Mutex<RequestTable>>,
-    pub(super) polls: Box<ChoosePolls>,
+    pub(super) neglect: Box<ChooseNeglect>,
 }
 
 #[derive(Default)]
@@ -54,9 +55,9 @@ impl RequestHandler {
         output: Output,
         lock: Redlock,
         fencing: bool,
-        polls: Box<ChoosePolls>,
+        neglect: Box<ChooseNeglect>,
     ) -> Self {
-        Self { output, lock, fencing, table: Arc::default(), polls }
+        Self { output, lock, fencing, table: Arc::default(), neglect }
     }
 
     /// Handles a line from the harness, and returns at once.
@@ -82,8 +83,8 @@ impl RequestHandler {
             Op::ReleaseAll { resources } => self.release_all(id, client, resources),
             Op::Extend { resource, ttl_ms } => {
                 let ttl = Duration::from_millis(ttl_ms);
-                let polls = (self.polls)();
-                self.order((client, resource), id, Order::Extend { id, ttl, polls });
+                let neglect = (self.neglect)();
+                self.order((client, resource), id, Order::Extend { id, ttl, neglect });
             }
             Op::KeepAlive { resource, max_ms } => {
                 let max_hold = Duration::from_millis(max_ms);
@@ -138,7 +139,14 @@ impl RequestHandler {
         };
         let request = if self.fencing { request.fenced() } else { request };
         let (table, again) = (self.table.clone(), wanted.again);
-        let (output, attempt) = (self.output.clone(), self.attempt(id, request.into_future()));
+        let told = told(&self.output, id, &whose.0);
+        let orders = self.table().owners.get(&whose).map(|entry| entry.orders.clone());
+        let attempt = self.attempt(id, request.into_future(), move |idle| {
+            told(idle);
+            // Its round goes on, and may extend the lease. There may be no lease any more.
+            drop(orders.filter(|_| again).map(|orders| orders.send(Order::Watch)));
+        });
+        let output = self.output.clone();
         tokio::spawn(async move {
             let Some((result, (from_ns, at_ns))) = attempt.await else {
                 if let Some(entry) = unpoisoned(&table).owners.get(&whose).filter(|_| again) {
@@ -178,22 +186,24 @@ impl RequestHandler {
         });
     }
 
-    /// Awaits an acquire that can be cancelled. Returns its result, and the stamps before and after
+    /// Awaits an acquire that can be cancelled. `tell` is called if it is left alone, and for how
+    /// long. Returns its result, and the stamps before and after
     /// the call. `None`: it was cancelled or dropped.
-    pub(super) fn attempt<F: Future>(
+    pub(super) fn attempt<F: Future, T: FnOnce(Duration)>(
         &self,
         id: u64,
         request: F,
-    ) -> impl Future<Output = Option<(F::Output, (i64, i64))>> + use<F> {
+        tell: T,
+    ) -> impl Future<Output = Option<(F::Output, (i64, i64))>> + use<F, T> {
         let (cancel, cancelled) = oneshot::channel();
         self.table().acquiring.insert(id, cancel);
-        let (output, table, polls) = (self.output.clone(), self.table.clone(), (self.polls)());
+        let (output, table, neglect) = (self.output.clone(), self.table.clone(), (self.neglect)());
         async move {
             let from_ns = output.now();
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
-                result = limited(polls, request) => result,
+                result = limited(neglect, request, tell) => result,
                 _ = cancelled => None,
             };
             // The request has been dropped by now.
@@ -205,6 +215,16 @@ impl RequestHandler {
 
     pub(super) fn table(&self) -> MutexGuard<'_, RequestTable> {
         unpoisoned(&self.table)
+    }
+}
+
+/// Notifies the harness that the caller of a request leaves it alone for some time.
+pub(super) fn told(output: &Output, request: u64, client: &Name) -> impl FnOnce(Duration) + use<> {
+    let (output, client) = (output.clone(), client.clone());
+    move |idle| {
+        let from_ns = output.now();
+        let to_ns = from_ns.saturating_add(nanos(idle));
+        output.notify(Notice::Unpolled { client, request, from_ns, to_ns });
     }
 }
 

@@ -8,7 +8,7 @@ use redquorum::Lease;
 use tokio::sync::oneshot;
 
 use super::owner::{self, Order};
-use super::requests::{Entry, RequestHandler, why};
+use super::requests::{Entry, RequestHandler, told, why};
 use crate::mutex::unpoisoned;
 use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason};
 use redquorum_scenario::name::Name;
@@ -24,7 +24,7 @@ impl RequestHandler {
         let request = self.lock.acquire_all(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
         let request = if self.fencing { request.fenced() } else { request };
         let (output, table) = (self.output.clone(), self.table.clone());
-        let attempt = self.attempt(id, request.into_future());
+        let attempt = self.attempt(id, request.into_future(), told(&self.output, id, &client));
         tokio::spawn(async move {
             let Some((result, (from_ns, at_ns))) = attempt.await else {
                 return output.refuse(id, FailureReason::Cancelled, "cancelled");

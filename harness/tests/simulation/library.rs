@@ -45,7 +45,7 @@ fn futures_that_are_dropped_at_random_polls_break_nothing() {
             seed,
             runs,
             mutant: Mutant::None,
-            play: |scenario, seed, _| redquorum_harness::library::run_with_drops(scenario, seed),
+            play: |scenario, seed, _| redquorum_harness::library::run_with_neglect(scenario, seed),
             jobs: 1,
         };
         assert_eq!(search.first(), None);
@@ -53,12 +53,17 @@ fn futures_that_are_dropped_at_random_polls_break_nothing() {
 }
 
 #[test]
-fn drops_at_random_polls_happen_and_only_when_asked_for() {
+fn callers_neglect_their_futures_only_when_asked_for() {
     let run = named("calm");
-    let cancelled = |history: &History| {
-        let is = |event: &Event| matches!(event, Event::Replied { reply, .. } if reply.why == Some(FailureReason::Cancelled));
+    let has = |history: &History, is: fn(&Event) -> bool| {
         history.records.iter().any(|record| is(&record.event))
     };
-    assert!((0..10).all(|seed| !cancelled(&redquorum_harness::library::run(&run, seed))));
-    assert!((0..10).any(|seed| cancelled(&redquorum_harness::library::run_with_drops(&run, seed))));
+    let cancelled = |event: &Event| matches!(event, Event::Replied { reply, .. } if reply.why == Some(FailureReason::Cancelled));
+    let unpolled = |event: &Event| matches!(event, Event::Unpolled { .. });
+    let play = redquorum_harness::library::run;
+    let neglect = redquorum_harness::library::run_with_neglect;
+    for is in [cancelled, unpolled] {
+        assert!((0..20).all(|seed| !has(&play(&run, seed), is)));
+        assert!((0..20).any(|seed| has(&neglect(&run, seed), is)));
+    }
 }

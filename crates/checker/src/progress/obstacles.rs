@@ -3,7 +3,7 @@
 
 use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
 
-use super::{CLEANS_UP, LOOKS};
+use super::{CLEANS_UP, LOOKS, SOON, set_aside};
 use crate::Case;
 use crate::faults::Strike;
 use crate::keys::Presence;
@@ -15,10 +15,6 @@ use redquorum_scenario::history::{Ns, Window};
 
 /// How long a stopped client may need to clean up after it resumed.
 const WAKES_UP: Ns = 500 * MS;
-
-/// How soon a fair waiter that finds the resource free, behind others, looks again
-/// (`docs/waiting.md`).
-const SOON: Ns = 250 * MS;
 
 /// The keys that may be in the way, by master.
 pub(super) struct Blocks {
@@ -237,6 +233,29 @@ fn lock_delay(case: &Case<'_>) -> Ns {
     }
     let longest = case.world.scenario.longest_ttl().saturating_add(lock.lock_delay.0);
     time::of(lock.lock_delay.0.saturating_add(lock.deducted_from(longest)))
+}
+
+/// Until when a request was in the way of a request for this resource, because its caller did not
+/// poll it; none: no request was. A request that is not polled itself waits for its own caller.
+pub(super) fn unpolled_until(
+    case: &Case<'_>,
+    request: usize,
+    resource: &str,
+    within: Window,
+) -> Option<Ns> {
+    let longest = time::of(case.world.scenario.longest_ttl());
+    let set_aside = set_aside(case.world.node_timeout, longest);
+    let of_others = case.requests.iter().enumerate().filter_map(|(index, other)| {
+        let span = other.unpolled.filter(|_| other.is_acquire())?;
+        if index == request {
+            return Some(span.to);
+        }
+        let to = span.to.min(span.from.saturating_add(set_aside));
+        let is_there =
+            other.resource == Some(resource) && Window::new(span.from, to).touches(within);
+        is_there.then_some(to)
+    });
+    of_others.max()
 }
 
 /// Until when the position of a process that could not leave the queue may have been in the way of

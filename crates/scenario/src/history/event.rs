@@ -53,6 +53,19 @@ pub enum Event {
         /// The new deadline.
         deadline: Ns,
     },
+    /// The caller of a request did not poll the future of its library for a while: as in a
+    /// `select!` that runs another branch. A request for several resources has the number of the
+    /// first.
+    Unpolled {
+        /// The client.
+        client: Name,
+        /// The number of the request.
+        id: u64,
+        /// When the caller stopped.
+        from: Ns,
+        /// When the caller polled the future again, or dropped it.
+        to: Ns,
+    },
     /// A client accessed a register, exactly at the time of this record.
     Touched {
         /// The client.

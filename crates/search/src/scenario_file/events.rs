@@ -56,6 +56,9 @@ fn event(history: &History, record: &Record) -> Vec<String> {
         Event::Extended { client, resource, deadline } => {
             Some(format!("{client}'s watchdog extends {resource} until {}", time(*deadline)))
         }
+        Event::Unpolled { client, to, .. } => {
+            Some(format!("{client} does not poll its request until {}", time(*to)))
+        }
         Event::Touched { client, register, way, seen, version, sent, fence, refused } => {
             let mut line = match refused {
                 true => format!("{client} may not {way} {register}"),

@@ -14,6 +14,8 @@ use redquorum_scenario::units::{millis, nanos};
 /// How long a task may exceed the time that may be left of a TTL: reconnecting backs off to one
 /// second.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the caller of the library may not poll a request, in virtual time.
+const UNPOLLED: Duration = Duration::from_secs(5);
 /// How long the orchestrator waits before it asks a client again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -114,8 +116,10 @@ impl FinalAcquire {
     }
 
     pub(super) fn asked(&mut self, now: Ns, id: u64) {
-        // The client itself waits for `policy`; the reply gets `TIMEOUT` more.
-        let until = now.saturating_add(nanos(self.policy)).saturating_add(nanos(TIMEOUT));
+        // The client itself waits for `policy`; the reply gets `TIMEOUT` more, and the time for
+        // which the caller may not poll the request.
+        let longest = self.policy.saturating_add(TIMEOUT).saturating_add(UNPOLLED);
+        let until = now.saturating_add(nanos(longest));
         self.state = match self.state {
             State::Fresh => State::Acquiring(id, until),
             State::Again(_, until) => State::Acquiring(id, until),
@@ -128,7 +132,7 @@ impl FinalAcquire {
             State::Acquiring(id, _) if id == reply.id && reply.ok => self.state = State::Granted,
             State::Acquiring(id, until) if id == reply.id => {
                 let again = now.saturating_add(nanos(ASK_AGAIN));
-                if again < until {
+                if again < until.saturating_sub(nanos(UNPOLLED)) {
                     self.state = State::Again(again, until);
                 } else {
                     self.done();

@@ -62,6 +62,10 @@ impl Input {
             ClientLine::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
                 Self::Recorded(Event::Extended { client, resource, deadline: time(deadline_ns) })
             }
+            ClientLine::Notice(Notice::Unpolled { client, request, from_ns, to_ns }) => {
+                let (from, to) = (time(from_ns), time(to_ns));
+                Self::Recorded(Event::Unpolled { client, id: request, from, to })
+            }
             ClientLine::Notice(Notice::Ready { .. }) => return None,
         })
     }

@@ -1,7 +1,8 @@
-//! A client process: some tasks that acquire, extend, keep, release, drop and cancel leases. It
-//! prints the begins and ends of its critical sections on stdout, and its figures once a second. It
-//! ends when its stdin does.
+//! A client process: some tasks that acquire, extend, keep, release, drop and cancel leases, do not
+//! poll their requests for a while, and fork the process. It prints its requests and its critical
+//! sections on stdout, and its figures once a second. It ends when its stdin does.
 
+use std::future::IntoFuture as _;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use redquorum::{Lease, Redlock};
+use redquorum_harness::client::limited::{Neglect, limited};
 use redquorum_harness::stamp;
 use redquorum_scenario::history::Ns;
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::faults::millis;
 use crate::figures::{Line, resident};
-use crate::parent::TTL;
+use crate::forks;
+use crate::parent::{NODE_TIMEOUT, TTL, WAIT};
 
 /// The task of a client process.
 #[derive(Clone, Serialize, Deserialize)]
@@ -48,12 +51,20 @@ pub(crate) struct Message {
 pub(crate) enum Event {
     /// The process was started. The parent adds this message.
     Start,
-    /// A client holds a resource.
-    Begin { section: u64, resource: String },
+    /// A client asks for a resource.
+    Ask { section: u64, resource: String },
+    /// The client does not poll its request until this instant. Then it asks again, or leaves.
+    Unpolled { section: u64, until: Ns },
+    /// The client has got nothing.
+    Leave { section: u64 },
+    /// The client holds the resource.
+    Begin { section: u64 },
     /// A client held its resource until this instant, for certain.
     End { section: u64, held_until: Ns },
     /// Once a second, and at the end.
     Figures(Line),
+    /// The process was stopped, without a word to masters. The parent adds this message.
+    Stopped,
     /// The process has ended. The parent adds this message.
     Gone,
 }
@@ -75,6 +86,9 @@ const HOT: u32 = 8;
 struct Counts {
     over: AtomicBool,
     given_up: AtomicU64,
+    unpolled: AtomicU64,
+    forks: AtomicU64,
+    bad_forks: AtomicU64,
 }
 
 pub(crate) fn main(task: &Task) -> ExitCode {
@@ -141,8 +155,8 @@ async fn locks(task: &Task) -> Vec<Redlock> {
         if task.apart { task.urls.chunks(1).collect() } else { vec![&task.urls] };
     let mut locks = Vec::new();
     for urls in sets {
-        let builder = Redlock::builder().masters(urls).ttl(TTL).wait(TTL).fair(task.fair);
-        let builder = builder.node_timeout(Duration::from_millis(200));
+        let builder = Redlock::builder().masters(urls).ttl(TTL).wait(WAIT).fair(task.fair);
+        let builder = builder.node_timeout(NODE_TIMEOUT);
         locks.push(builder.build().await.expect("options that are right"));
     }
     locks
@@ -159,8 +173,14 @@ fn left(locks: &[Redlock]) -> u64 {
 }
 
 fn line(locks: &[Redlock], counts: &Counts) -> Line {
-    let mut line =
-        Line { given_up: counts.given_up.load(Relaxed), resident: resident(), ..Line::default() };
+    let mut line = Line {
+        given_up: counts.given_up.load(Relaxed),
+        unpolled: counts.unpolled.load(Relaxed),
+        forks: counts.forks.load(Relaxed),
+        bad_forks: counts.bad_forks.load(Relaxed),
+        resident: resident(),
+        ..Line::default()
+    };
     for lock in locks {
         let stats = lock.stats();
         line.acquired += stats.acquired;
@@ -190,23 +210,50 @@ impl Client {
             let resource = format!("soak-{}", self.random.random_range(0..most));
             let policy = match self.random.random_range(0..5) {
                 0 => millis(&mut self.random, 50),
-                _ => 2 * TTL,
+                _ => 2 * WAIT,
             };
-            match timeout(policy, self.lock.acquire(&resource)).await {
-                Ok(Ok(lease)) => self.hold(resource, lease).await,
+            let section = self.random.random();
+            send(Event::Ask { section, resource: resource.clone() });
+            let neglect = self.neglect(50);
+            let request = self.lock.acquire(&resource).into_future();
+            let tell = self.unpolled(section);
+            match timeout(policy, limited(neglect, request, tell)).await {
+                Ok(Some(Ok(lease))) => self.hold(section, lease).await,
                 // Without the pause, the client would mostly retry while masters are down.
-                Ok(Err(_)) => sleep(millis(&mut self.random, 20)).await,
-                Err(_) => {
+                Ok(Some(Err(_))) => {
+                    send(Event::Leave { section });
+                    sleep(millis(&mut self.random, 20)).await;
+                }
+                Ok(None) | Err(_) => {
+                    send(Event::Leave { section });
                     self.counts.given_up.fetch_add(1, Relaxed);
                 }
             }
         }
     }
 
+    /// How a caller neglects its request, if it does: one of so many.
+    fn neglect(&mut self, of: u32) -> Option<Neglect> {
+        let polls = self.random.random_range(0..6);
+        // Half of them for longer than the lock waits for its caller.
+        let longest = if self.random.random() { 50 } else { 6_000 };
+        let (idle, drops) = (millis(&mut self.random, longest), self.random.random());
+        (self.random.random_range(0..of) == 0).then_some(Neglect { polls, idle, drops })
+    }
+
+    /// Reports that a request is not polled.
+    fn unpolled(&self, section: u64) -> impl FnOnce(Duration) + use<> {
+        let counts = self.counts.clone();
+        move |idle| {
+            counts.unpolled.fetch_add(1, Relaxed);
+            let until = stamp::later(stamp::now(), idle);
+            send(Event::Unpolled { section, until });
+        }
+    }
+
     /// The critical section.
-    async fn hold(&mut self, resource: String, lease: Lease) {
-        let section = self.random.random();
-        let mut held_until = send(Event::Begin { section, resource });
+    async fn hold(&mut self, section: u64, mut lease: Lease) {
+        let mut held_until = send(Event::Begin { section });
         if lease.validity().is_zero() {
             send(Event::End { section, held_until });
             return;
@@ -230,6 +277,12 @@ impl Client {
                 drop(lease.extend().await);
             }
             100..150 => drop(timeout(Duration::from_millis(1), lease.extend()).await),
+            150..170 => {
+                let neglect = self.neglect(1);
+                // The section ends with the lease, whether or not the future is polled.
+                drop(lease.run(limited(neglect, lease.extend(), |_| ())).await);
+            }
+            170..172 => lease = self.fork(lease).await,
             _ => sleep(millis(&mut self.random, 8)).await,
         }
         look(&lease);
@@ -239,5 +292,15 @@ impl Client {
             1 => drop(timeout(Duration::from_micros(50), lease.release()).await),
             _ => drop(lease.release().await),
         }
+    }
+
+    /// Forks the process, while its other threads use the lock. The parent still has the lease.
+    async fn fork(&self, lease: Lease) -> Lease {
+        let mut lease = Some(lease);
+        if let Some(is_well) = forks::fork(&self.lock, &mut lease).await {
+            self.counts.forks.fetch_add(1, Relaxed);
+            self.counts.bad_forks.fetch_add(u64::from(!is_well), Relaxed);
+        }
+        lease.expect("only the child drops it")
     }
 }

@@ -1,5 +1,6 @@
 //! The faults, one at a time: client processes and masters are killed and started again; masters
-//! are paused, and lose their connections or their scripts.
+//! are paused, demoted, and lose their connections or their scripts; client processes vanish. The
+//! proxies before the masters recycle connections all the time.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,10 +11,12 @@ use std::time::{Duration, Instant};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use redquorum_harness::stamp;
+use redquorum_rig::RespValue;
 use redquorum_rig::{Masters, RigError};
 
 use crate::client::{Event, Message, Task};
 use crate::figures::Figures;
+use crate::sections::Step;
 
 /// A random time below a bound.
 pub(crate) fn millis(random: &mut StdRng, bound: u64) -> Duration {
@@ -23,24 +26,33 @@ pub(crate) fn millis(random: &mut StdRng, bound: u64) -> Duration {
 /// The client processes.
 pub(crate) struct Processes {
     task: Task,
+    /// The addresses of masters behind proxies. Every other process has these.
+    proxied: Vec<String>,
+    /// The place of a process that has vanished, and when it is replaced.
+    vanished: Option<(usize, Instant)>,
     places: Vec<Child>,
     messages: Receiver<(u32, Message)>,
     sender: Sender<(u32, Message)>,
 }
 
 impl Processes {
-    pub(crate) fn start(task: &Task, processes: usize) -> Self {
+    pub(crate) fn start(task: &Task, proxied: &[String], processes: usize) -> Self {
         let (sender, messages) = channel();
-        let mut all = Self { task: task.clone(), places: Vec::new(), messages, sender };
-        for _ in 0..processes {
-            let child = all.spawn();
+        let (task, proxied) = (task.clone(), proxied.to_vec());
+        let mut all = Self { task, proxied, vanished: None, places: Vec::new(), messages, sender };
+        for place in 0..processes {
+            let child = all.spawn(place);
             all.places.push(child);
         }
         all
     }
 
-    fn spawn(&self) -> Child {
-        let task = serde_json::to_string(&self.task).expect("it is JSON");
+    fn spawn(&self, place: usize) -> Child {
+        let mut task = self.task.clone();
+        if place.is_multiple_of(2) {
+            task.urls.clone_from(&self.proxied);
+        }
+        let task = serde_json::to_string(&task).expect("it is JSON");
         let mut child = Command::new(std::env::current_exe().expect("the path of this program"))
             .args(["--client", &task])
             .stdin(Stdio::piped())
@@ -64,23 +76,64 @@ impl Processes {
     /// that their memory can be measured.
     fn kill_one(&mut self, random: &mut StdRng) {
         let place = random.random_range(self.places.len() / 2..self.places.len());
+        self.replace(place);
+    }
+
+    fn replace(&mut self, place: usize) {
+        self.vanished.take_if(|(vanished, _)| *vanished == place);
         end(&mut self.places[place]);
-        self.places[place] = self.spawn();
+        self.places[place] = self.spawn(place);
+    }
+
+    /// Stops the last process that has no proxy, for good: its connections stay open, and its
+    /// positions stay in the queues, as if its machine had vanished. Its machine comes back when a
+    /// later fault strikes.
+    fn vanish(&mut self, random: &mut StdRng) -> bool {
+        let place = self.places.len() - 1 - self.places.len() % 2;
+        if self.vanished.is_some() {
+            return false;
+        }
+        let process = self.places[place].id();
+        let raw = rustix::process::Pid::from_child(&self.places[place]);
+        if rustix::process::kill_process(raw, rustix::process::Signal::STOP).is_err() {
+            return false;
+        }
+        let message = Message { at: stamp::now(), event: Event::Stopped };
+        drop(self.sender.send((process, message)));
+        let lasts = Duration::from_secs(5) + millis(random, 10_000);
+        self.vanished = Some((place, Instant::now() + lasts));
+        true
+    }
+
+    /// Replaces a process that vanished long enough ago.
+    fn come_back(&mut self) {
+        if let Some((place, until)) = self.vanished
+            && Instant::now() >= until
+        {
+            self.replace(place);
+        }
     }
 
     pub(crate) fn receive(&self, begin: Instant, figures: &mut Figures) {
         for (process, Message { at, event }) in self.messages.try_iter() {
             let sections = &mut figures.sections;
             match event {
-                Event::Gone => sections.gone(process),
+                Event::Gone => sections.gone(process, at),
+                // Its last message may still be on its way.
+                Event::Stopped => {}
                 _ => sections.receive(process, at),
             }
+            let id = |section| (process, section);
             match event {
                 Event::Start | Event::Gone => {}
-                Event::Begin { section, resource } => {
-                    sections.begin((process, section), resource, at);
+                Event::Stopped => sections.stop(process, at),
+                Event::Ask { section, resource } => sections.ask(id(section), resource, at),
+                Event::Unpolled { section, until } => {
+                    sections.step(id(section), at, Step::Unpolled(until));
                 }
-                Event::End { section, held_until } => sections.end((process, section), held_until),
+                Event::Leave { section } => sections.step(id(section), at, Step::Leaves),
+                Event::Begin { section } => sections.step(id(section), at, Step::Begins),
+                Event::End { section, held_until } => sections.end(id(section), at, held_until),
                 Event::Figures(line) => figures.receive(process, begin.elapsed(), line),
             }
         }
@@ -88,6 +141,9 @@ impl Processes {
 
     /// Asks all processes to end by themselves, and waits for them.
     pub(crate) fn stop(&mut self, begin: Instant, figures: &mut Figures) {
+        if let Some((place, _)) = self.vanished {
+            self.replace(place);
+        }
         self.places.iter_mut().for_each(|child| drop(child.stdin.take()));
         let asked = Instant::now();
         for child in &mut self.places {
@@ -127,13 +183,14 @@ pub(crate) fn strike(
     figures: &mut Figures,
 ) -> Result<(), RigError> {
     sleep(Duration::from_millis(300) + millis(random, 1200));
+    processes.come_back();
     let [node, other] = [(); 2].map(|()| random.random_range(1..=masters.len()));
-    match random.random_range(0..8) {
-        0 | 1 => {
+    match random.random_range(0..10) {
+        0 => {
             processes.kill_one(random);
             figures.client_kills += 1;
         }
-        2 => {
+        1 | 2 => {
             // Two of them or one: in any case a minority.
             for node in [node, other] {
                 masters.pause(node)?;
@@ -149,6 +206,18 @@ pub(crate) fn strike(
             masters.command(other, &[b"SCRIPT", b"FLUSH"])?;
             figures.disturbances += 1;
         }
+        4 | 5 => figures.vanished += u64::from(processes.vanish(random)),
+        6 | 7 => {
+            // Of a server that does not exist, so that they keep their keys.
+            for node in [node, other] {
+                ok(masters.ask(node, "REPLICAOF 127.0.0.1 1")?);
+            }
+            sleep(millis(random, 1500));
+            for node in [node, other] {
+                ok(masters.ask(node, "REPLICAOF NO ONE")?);
+            }
+            figures.demotions += 1;
+        }
         _ => {
             masters.kill(node)?;
             sleep(millis(random, 700));
@@ -157,4 +226,8 @@ pub(crate) fn strike(
         }
     }
     Ok(())
+}
+
+fn ok(reply: RespValue) {
+    assert!(matches!(&reply, RespValue::Status(ok) if ok.starts_with("OK")), "{reply:?}");
 }

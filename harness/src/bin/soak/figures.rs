@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use redquorum_scenario::history::Ns;
+
 use crate::sections::Sections;
 
 /// What a client process reports every second: counts since its start.
@@ -13,6 +15,11 @@ use crate::sections::Sections;
 pub(crate) struct Line {
     /// Acquires that their callers dropped.
     pub(crate) given_up: u64,
+    /// Acquires that their callers did not poll for a while.
+    pub(crate) unpolled: u64,
+    /// Forks, and those whose children did not behave as they should.
+    pub(crate) forks: u64,
+    pub(crate) bad_forks: u64,
     pub(crate) acquired: u64,
     pub(crate) taken: u64,
     pub(crate) no_quorum: u64,
@@ -38,6 +45,12 @@ pub(crate) struct Figures {
     pub(crate) client_kills: u64,
     /// How often masters were paused, or lost their connections or scripts.
     pub(crate) disturbances: u64,
+    pub(crate) demotions: u64,
+    pub(crate) vanished: u64,
+    /// Connections that proxies closed because of their age.
+    pub(crate) recycled: u64,
+    /// How long a request may wait for a free resource.
+    pub(crate) may_wait: Ns,
     /// Processes that were asked to end, and those of them that did not.
     pub(crate) processes: u64,
     pub(crate) hung: u64,
@@ -55,6 +68,10 @@ pub(crate) struct Figures {
 const ALLOWANCE: u64 = 8 * 1024;
 
 impl Figures {
+    pub(crate) fn new(may_wait: Ns) -> Self {
+        Self { may_wait, ..Self::default() }
+    }
+
     pub(crate) fn receive(&mut self, process: u32, at: Duration, line: Line) {
         self.most_waiting = self.most_waiting.max(line.waiting);
         self.most_subscriptions = self.most_subscriptions.max(line.subscriptions);
@@ -96,13 +113,19 @@ impl Figures {
             ("critical sections", self.sections.ended),
             ("overlaps", self.sections.overlaps),
             ("leases granted", self.sum(|line| line.acquired)),
+            ("longest wait for a free resource, ms", millis(self.sections.longest_wait)),
             ("acquires given up", self.sum(|line| line.given_up)),
+            ("acquires not polled for a while", self.sum(|line| line.unpolled)),
+            ("forks", self.sum(|line| line.forks)),
             ("acquires that found it taken to the end", self.sum(|line| line.taken)),
             ("acquires without a quorum", self.sum(|line| line.no_quorum)),
             ("leases lost", self.sum(|line| line.lost)),
             ("masters killed", self.master_kills),
             ("client processes killed", self.client_kills),
             ("masters paused, or without connections", self.disturbances),
+            ("masters demoted and promoted", self.demotions),
+            ("client processes that vanished", self.vanished),
+            ("connections recycled", self.recycled),
             ("most resources waited for in a process", self.most_waiting),
             ("most subscriptions of a process", self.most_subscriptions),
             ("left: keys", self.keys.len() as u64),
@@ -131,6 +154,13 @@ impl Figures {
         let last = |of: fn(&Line) -> u64| self.last(of);
         let overlaps = self.sections.overlaps;
         must_be(overlaps == 0, format!("{overlaps} critical sections overlapped"));
+        let waited = self.sections.longest_wait;
+        must_be(
+            waited <= self.may_wait,
+            format!("a request waited {} ms for a free resource", millis(waited)),
+        );
+        let bad_forks = self.sum(|line| line.bad_forks);
+        must_be(bad_forks == 0, format!("{bad_forks} forked children did not behave"));
         must_be(self.sections.ended > 0, "no client was granted anything".to_owned());
         must_be(self.keys.is_empty(), format!("keys are left: {:?}", head(&self.keys)));
         must_be(self.channels.is_empty(), format!("channels are left: {:?}", head(&self.channels)));
@@ -152,6 +182,10 @@ impl Figures {
         );
         found
     }
+}
+
+fn millis(ns: Ns) -> u64 {
+    u64::try_from(ns / 1_000_000).unwrap_or(0)
 }
 
 fn head(all: &[String]) -> &[String] {
@@ -197,8 +231,10 @@ mod tests {
     #[test]
     fn each_thing_that_must_not_be_is_found() {
         type Spoil = fn(&mut Figures);
-        let spoilt: [(&str, Spoil); 10] = [
+        let spoilt: [(&str, Spoil); 12] = [
             ("overlapped", |it| it.sections.overlaps = 1),
+            ("free resource", |it| it.sections.longest_wait = 1_000_000),
+            ("children", |it| last(it, Line { bad_forks: 1, ..Line::default() })),
             ("keys are left", |it| it.keys.push("k".to_owned())),
             ("channels are left", |it| it.channels.push("c".to_owned())),
             ("did not end", |it| it.hung = 1),

@@ -1,13 +1,18 @@
 //! The command `redquorum-soak`: many clients on real masters for a long time, under one fault at a
-//! time: masters and clients are killed and come back; masters are paused, and lose their
-//! connections and scripts.
+//! time: masters and clients are killed and come back; masters are paused and demoted, and lose
+//! their connections and scripts; clients vanish. Clients leave requests unpolled and fork, and
+//! every other one reaches the masters through proxies that recycle connections.
 //!
 //! Masters sync every write, so that all faults are within the assumptions of the lock. No two
-//! clients may be in a critical section at once. In the end nothing may be left, neither on a
-//! master nor in a client, and the memory of a client may not have grown.
+//! clients may be in a critical section at once. No request may wait for a free resource for longer
+//! than `docs/waiting.md` says. In the end nothing may be left, neither on a master nor in a
+//! client, and the memory of a client may not have grown.
 //!
 //! - `client.rs` has the client processes.
-//! - `sections.rs` passes their critical sections to the checker, which detects overlaps.
+//! - `forks.rs` forks them.
+//! - `proxies.rs` has the proxies.
+//! - `sections.rs` passes their requests and critical sections to the checker, which detects
+//!   overlaps and long waits.
 //! - `faults.rs` strikes masters and clients.
 //! - `figures.rs` counts, and reports findings.
 //!
@@ -19,6 +24,10 @@ mod client;
 mod faults;
 #[cfg(unix)]
 mod figures;
+#[cfg(unix)]
+mod forks;
+#[cfg(unix)]
+mod proxies;
 #[cfg(unix)]
 mod sections;
 
@@ -41,15 +50,26 @@ mod parent {
     use clap::Parser;
     use rand::SeedableRng as _;
     use rand::rngs::StdRng;
+    use redquorum_checker::longest_wait;
     use redquorum_protocol::wire::{LAPSE_MS, is_queue};
     use redquorum_rig::{Masters, Persistence, RespValue, RigError};
+    use redquorum_scenario::units::nanos;
 
     use crate::client::{self, Task};
     use crate::faults::{Processes, strike};
     use crate::figures::Figures;
+    use crate::proxies::Proxies;
 
     /// The TTL of a lease. After this time, nothing is left of a killed client's leases.
     pub(crate) const TTL: Duration = Duration::from_secs(3);
+
+    pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(200);
+
+    /// How long a client waits: longer than a free resource may be blocked.
+    pub(crate) const WAIT: Duration = Duration::from_secs(15);
+
+    /// How much later than in theory events may come: machines stall, and masters are down.
+    const SLACK: Duration = Duration::from_secs(4);
 
     /// Interval of progress lines on the terminal.
     const PROGRESS: Duration = Duration::from_secs(10);
@@ -141,14 +161,17 @@ mod parent {
             fair: options.fair,
             apart: false,
         };
+        let addresses = (1..=masters.len()).map(|node| masters.address(node));
+        let proxies = Proxies::start(addresses).expect("ports of loopback");
         let mut findings = Vec::new();
         let seen = sight(&task);
         println!("clients of masters that know nothing of each other: {seen} overlaps are seen");
         if seen == 0 {
             findings.push("the check is blind: it saw no overlap where there must be some".into());
         }
-        let mut figures = Figures::default();
-        let mut processes = Processes::start(&task, options.processes as usize);
+        let may_wait = longest_wait(options.fair, nanos(NODE_TIMEOUT)).saturating_add(nanos(SLACK));
+        let mut figures = Figures::new(may_wait);
+        let mut processes = Processes::start(&task, &proxies.urls, options.processes as usize);
         let mut random = StdRng::seed_from_u64(seed);
         let (begin, mut printed) = (Instant::now(), Instant::now());
         while begin.elapsed() < options.time {
@@ -160,6 +183,7 @@ mod parent {
             }
         }
         processes.stop(begin, &mut figures);
+        figures.recycled = proxies.recycled();
         std::thread::sleep(TTL + TTL / 3);
         let mut keys = left(&masters, &["KEYS", "*"])?;
         // A client could not leave the queues if it was killed or its master was down. Positions
@@ -180,7 +204,7 @@ mod parent {
     fn sight(task: &Task) -> u64 {
         let apart = Task { apart: true, clients: 10, resources: 4, ..task.clone() };
         let mut figures = Figures::default();
-        let mut processes = Processes::start(&apart, 1);
+        let mut processes = Processes::start(&apart, &apart.urls, 1);
         std::thread::sleep(Duration::from_millis(1500));
         processes.stop(Instant::now(), &mut figures);
         figures.sections.overlaps

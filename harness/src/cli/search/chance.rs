@@ -25,7 +25,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
         mutant: options.mutant,
         play: match options.through {
             Through::Machines => redquorum_simulator::run,
-            Through::Library => |scenario, seed, _| library::run_with_drops(scenario, seed),
+            Through::Library => |scenario, seed, _| library::run_with_neglect(scenario, seed),
         },
         jobs: options.jobs(),
     };
@@ -64,12 +64,13 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Result<Code, Code> {
             Err(code) => return Err(code),
         }
     }
-    let end = End { report: &report, took, interrupted: interrupted() };
+    let end = End { report: &report, through: options.through, took, interrupted: interrupted() };
     say(&match options.format {
         Shape::Human => output::end(&end),
         Shape::Json => output::end_json(&search, &end),
     })?;
-    let missed = options.require_coverage && report.missed().next().is_some();
+    let library = options.through == Through::Library;
+    let missed = options.require_coverage && report.missed(library).next().is_some();
     Ok(if broken {
         Code::Internal
     } else if end.interrupted {

@@ -16,6 +16,7 @@ use redquorum_search::chance::{Goal, Report, Search};
 /// How a search ended.
 pub(super) struct End<'a> {
     pub(super) report: &'a Report,
+    pub(super) through: Through,
     pub(super) took: Duration,
     pub(super) interrupted: bool,
 }
@@ -31,7 +32,7 @@ pub(super) fn begin(search: &Search, through: Through) -> String {
     };
     let mutants = match mutant {
         Mutant::None if through == Through::Library => {
-            "\nclients  the library, whose futures are dropped at random polls".to_owned()
+            "\nclients  the library, whose callers drop futures, or do not poll them".to_owned()
         }
         Mutant::None => String::new(),
         mutant => format!("\nclients  {mutant}: {}", mutant.about()),
@@ -67,7 +68,7 @@ pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
 
 /// The summary at the end of a search.
 pub(super) fn end(end: &End<'_>) -> String {
-    let End { report, took, interrupted } = end;
+    let End { report, through, took, interrupted } = end;
     let mut text = String::new();
     let many = plural(report.runs, "run");
     let rate = rate(report.runs, *took);
@@ -80,10 +81,11 @@ pub(super) fn end(end: &End<'_>) -> String {
     let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s");
     text += if *interrupted { ", interrupted\n" } else { "\n" };
     let _ = writeln!(text, "{} of virtual time", long(report.passed));
-    let all = Goal::ALL.len();
-    let reached = all - report.missed().count();
+    let library = *through == Through::Library;
+    let all = Goal::all(library).count();
+    let reached = all - report.missed(library).count();
     let _ = write!(text, "{reached} of {all} situations occurred; the number of runs with each:");
-    for goal in Goal::ALL {
+    for goal in Goal::all(library) {
         match report.goals.get(&goal) {
             Some(runs) => {
                 let _ = write!(text, "\n{runs:>10}  {}", goal.about());
@@ -129,10 +131,11 @@ pub(super) fn find_json(search: &Search, find: &Find, runs: u64) -> String {
 }
 
 pub(super) fn end_json(search: &Search, end: &End<'_>) -> String {
-    let End { report, took, interrupted } = end;
+    let End { report, through, took, interrupted } = end;
+    let library = *through == Through::Library;
     let runs = |goal: Goal| report.goals.get(&goal).copied().unwrap_or(0);
     let goals: BTreeMap<&str, u64> =
-        Goal::ALL.iter().map(|goal| (goal.name(), runs(*goal))).collect();
+        Goal::all(library).map(|goal| (goal.name(), runs(goal))).collect();
     json!({
         "event": "end",
         "seed": search.seed,

@@ -1,4 +1,5 @@
-//! Situations in the life of a deployment: silent waiters, recycled connections, demoted masters.
+//! Situations in the life of a deployment: silent waiters, recycled connections, demoted masters,
+//! and callers that do not poll.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,7 @@ pub(super) fn reached(seen: &RunView<'_, '_>) -> Vec<Goal> {
         has(Goal::PassedOver, is_passed_over(seen)),
         has(Goal::Recycled, is_recycled(seen)),
         has(Goal::Promoted, is_promoted(seen)),
+        has(Goal::Unpolled, is_unpolled(seen)),
     ];
     goals.into_iter().flatten().collect()
 }
@@ -93,6 +95,23 @@ fn is_promoted(seen: &RunView<'_, '_>) -> bool {
                         && result == Outcome::Done
                         && (healed.to..heals).contains(&sent)
                 })
+        })
+    })
+}
+
+/// Whether a client got a lease while the request of another one for it, made before, was not
+/// polled. That one was answered later.
+fn is_unpolled(seen: &RunView<'_, '_>) -> bool {
+    let acquires = || seen.case.requests.iter().filter(|request| request.is_acquire_of_run());
+    acquires().any(|unpolled| {
+        let Some(span) = unpolled.unpolled.filter(|_| !unpolled.is_given_up()) else {
+            return false;
+        };
+        acquires().any(|other| {
+            other.granted()
+                && other.resource == unpolled.resource
+                && other.client != unpolled.client
+                && (span.from..span.to).contains(&other.replied())
         })
     })
 }

@@ -56,5 +56,23 @@ named! {
         PassedOver = "passed-over", "a grant to a fair waiter behind a silent one";
         Recycled = "recycled", "a client on its third connection to a master that resets them";
         Promoted = "promoted", "a grant of a master that refused as a replica before";
+        /// The caller that had asked before did not poll its request meanwhile, and got a reply
+        /// later.
+        Unpolled = "unpolled", "a grant to another client than one that was not polled";
+    }
+}
+
+impl Goal {
+    /// The situations that a search with the library can see, or one with the machines.
+    pub fn all(library: bool) -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(move |goal| match goal {
+            // The library does not report its tokens.
+            Self::Certified | Self::Woken | Self::Polled | Self::Yielded | Self::FirstOverruled => {
+                !library
+            }
+            // The machines of the simulation have no futures.
+            Self::Unpolled => library,
+            _ => true,
+        })
     }
 }
