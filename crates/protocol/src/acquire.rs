@@ -618,3 +618,24 @@ impl Acquire {
         self.config
     }
 }
+
+#[cfg(debug_assertions)]
+impl Acquire {
+    /// The masters on which the attempt under way may have set a key.
+    pub(crate) fn may_have_set(&self) -> NodeSet {
+        match (self.state, self.first) {
+            (State::Voting | State::Certifying | State::Won, Some(first)) => {
+                NodeSet::from_iter([first])
+            }
+            (State::Voting | State::Certifying | State::Won, None) => {
+                NodeId::all(self.config.nodes()).collect()
+            }
+            _ => NodeSet::EMPTY,
+        }
+    }
+
+    /// Whether its latest round was about its positions.
+    pub(crate) const fn enqueues(&self) -> bool {
+        self.enqueues
+    }
+}

@@ -18,6 +18,9 @@ use crate::release::Release;
 use crate::time::Time;
 use crate::vote::Reply;
 
+#[cfg(debug_assertions)]
+mod rules;
+
 /// An input of a claim.
 #[expect(missing_docs, reason = "a field without a comment is what its name says")]
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -102,6 +105,14 @@ impl Claim {
 
     /// Takes one input, and adds what is to be done to `out`.
     pub fn handle(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
+        #[cfg(debug_assertions)]
+        let (before, asked, start) = (self.clone(), input.clone(), out.len());
+        self.take(now, input, rng, out);
+        #[cfg(debug_assertions)]
+        rules::check(&before, self, &asked, now, &out[start..]);
+    }
+
+    fn take(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         match self {
             Self::Acquiring(acquire) => {
                 let cx = &mut Context { now, rng, out };

@@ -236,6 +236,7 @@ impl<C: ClaimMachine> Client<C> {
     /// request is over then.
     pub fn take_handle(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<ClaimId> {
         let State::Reentered(of) = self.claims.get(&id)?.state else { return None };
+        debug_assert!(self.hold(of).is_some(), "R8: a handle of a lease that was given back");
         self.forget(id, cx);
         Some(of)
     }
@@ -374,9 +375,15 @@ impl<C: ClaimMachine> Client<C> {
             }
             // A server that does not tell its id is not taken for the one before it.
             self.servers[node.index()].clone_from(&greeting.run_id);
+            debug_assert!(self.each_server_votes_once(), "A1: {:?}", self.servers);
         }
         self.connection(node, LinkInput::Connected { epoch, greeting }, cx);
         Ok(())
+    }
+
+    fn each_server_votes_once(&self) -> bool {
+        let known: Vec<_> = self.servers.iter().flatten().collect();
+        known.iter().enumerate().all(|(at, server)| !known[..at].contains(server))
     }
 
     /// A connection did not come up, or broke. `random` gives the jitter of the next try.

@@ -27,6 +27,7 @@ fn numbers(votes: &Votes) -> impl Iterator<Item = u64> + Clone {
 /// the key was ours.
 pub(crate) fn agreed(votes: &Votes, quorum: usize) -> Option<u64> {
     let all = numbers(votes);
+    debug_assert!(2 * quorum > votes.votes().len(), "two numbers could both have a quorum");
     all.clone().find(|number| all.clone().filter(|other| other == number).count() >= quorum)
 }
 
@@ -35,5 +36,10 @@ pub(crate) fn agreed(votes: &Votes, quorum: usize) -> Option<u64> {
 pub(crate) fn candidate(votes: &Votes, quorum: usize) -> Option<u64> {
     let mut all: Vec<u64> = numbers(votes).collect();
     all.sort_unstable();
-    all.get(quorum - 1).copied()
+    let candidate = all.get(quorum - 1).copied();
+    debug_assert!(
+        candidate.is_none_or(|it| all.iter().filter(|number| **number <= it).count() >= quorum),
+        "no quorum can reach the number"
+    );
+    candidate
 }

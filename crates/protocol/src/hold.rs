@@ -360,6 +360,8 @@ impl Hold {
         // Both deadlines must lie ahead: the old one, because a loss is final; the new one, because
         // of R1.
         if won && !self.gone && now < self.deadline && now < deadline {
+            debug_assert!(self.lost.is_none(), "R7: a lost lease is extended");
+            debug_assert!(deadline <= now.plus(config.ttl()), "R1: it outlives its keys");
             self.deadline = deadline;
             if self.round.asker != Asker::Watchdog {
                 // Not for a round of the watchdog, which may cut its last TTL short.
@@ -391,6 +393,8 @@ impl Hold {
     }
 
     fn lose(&mut self, now: Time, loss: Loss, out: &mut Vec<Effect>) {
+        debug_assert!(self.lost.is_none(), "R7: a loss is final, and reported once");
+        debug_assert!(loss != Loss::QuorumGone || self.gone, "R6: no round has shown a gap");
         self.lost = Some(loss);
         if self.is_extending() {
             self.round.state = Extension::Lost(loss);

@@ -207,11 +207,69 @@ impl<T> Link<T> {
             LinkInput::ShutDown => self.shut_down = true,
             LinkInput::Abandon => (self.shut_down, self.abandoned) = (true, true),
         }
+        self.assert_rules();
+    }
+
+    /// What holds after each input. Debug builds check it.
+    fn assert_rules(&self) {
+        debug_assert!(!self.dialer.is_idle() || self.open.is_some(), "R9: it never dials again");
         debug_assert!(
             !self.dialer.is_idle() || !matches!(self.state(), LinkState::Refusing(_)),
             "a connection that is of no use must not stay for ever"
         );
-        debug_assert!(!self.dialer.is_idle() || self.open.is_some());
+        debug_assert!(self.to_kill.len() <= MAX_TO_KILL && self.slow <= MAX_SLOW, "R9: bounds");
+        debug_assert!(self.shut_down || !self.abandoned);
+        let Some(open) = &self.open else { return };
+        debug_assert!(!self.dialer.awaits(open.epoch), "one number, one connection");
+        debug_assert!(
+            !open.stalled || !open.unanswered.is_empty(),
+            "a master that has replied to everything is not stalled"
+        );
+        debug_assert!(
+            open.bytes > 0 || open.unanswered.is_empty(),
+            "commands without bytes are under way"
+        );
+        let kills = |sent: &connection::Sent<T>| matches!(sent.purpose, Purpose::Kill(_));
+        debug_assert!(
+            self.to_kill.is_empty() || open.unanswered.iter().any(kills),
+            "R5: an older connection may still create keys"
+        );
+    }
+
+    /// Debug builds check each command that is written.
+    fn assert_may_write(&self, command: &Command) {
+        match command.key_effect() {
+            KeyEffect::Set { token, .. } => {
+                debug_assert!(self.ledger.is_claimed(token), "R5: a key that no ledger knows");
+                debug_assert!(self.refusal(Some(token)).is_none(), "R9: it takes no requests");
+            }
+            KeyEffect::Keep { token, .. } => {
+                debug_assert!(self.ledger.is_claimed(token), "R5: a key that no ledger knows");
+            }
+            _ => {}
+        }
+        match command {
+            Command::Set { .. } => {
+                debug_assert!(self.restart_guard.is_none(), "a grant without a look at the marker");
+            }
+            Command::Guarded { marker, .. } => {
+                let shown = self.restart_guard.as_ref().map(RestartGuard::shown);
+                debug_assert!(matches!(shown, Some(Ok(()))), "a grant of a distrusted master");
+                debug_assert!(!marker.is_empty(), "no marker to compare");
+            }
+            Command::Delete { token, .. } => {
+                debug_assert!(!self.ledger.is_claimed(*token), "R5: a lease wants this key");
+                debug_assert!(self.ledger.contains(*token), "R5: a clean-up that no ledger knows");
+            }
+            Command::Enqueue { waiter, .. } => {
+                debug_assert!(self.queue_ledger.contains(*waiter), "a position without an entry");
+            }
+            Command::Kill { client_id } => {
+                let known = self.to_kill.iter().any(|(_, id)| id == client_id);
+                debug_assert!(known, "another client's connection is killed");
+            }
+            _ => {}
+        }
     }
 
     fn send(&mut self, key: Key, request: VoteRequest, tag: T, cx: &mut Context<'_, T>) {
@@ -340,6 +398,7 @@ impl<T> Link<T> {
     }
 
     fn write(&mut self, command: Command, tag: Option<T>, cx: &mut Context<'_, T>) {
+        self.assert_may_write(&command);
         let open = self.open.as_mut().expect("commands are written only to an open connection");
         open.write(command, tag, cx);
     }
@@ -368,6 +427,10 @@ impl<T> Link<T> {
         }
         let mut replaces_useless = false;
         if let Some(old) = self.open.take() {
+            debug_assert!(
+                old.epoch < epoch,
+                "the connection that was dialled last replaces others"
+            );
             // The new connection finished its handshake first, so the old one is dead, or the new
             // one leads to another server.
             cx.out.push(LinkEffect::Close(old.epoch));

@@ -167,6 +167,24 @@ impl MultiLock {
                 }
             }
         }
+        debug_assert!(self.keeps_its_rules(), "{self:?}");
+    }
+
+    /// Whether what is held fits the state.
+    fn keeps_its_rules(&self) -> bool {
+        let all = |what: fn(&Member) -> bool| self.members.iter().all(what);
+        match self.state {
+            State::Trying => all(|it| matches!(it, Member::Tried | Member::Won(_))),
+            // No two callers wait for each other.
+            State::Pausing { .. } | State::Failed { .. } | State::Ended => {
+                all(|it| *it == Member::Idle)
+            }
+            State::Waiting { member } => self.members.iter().enumerate().all(|(at, it)| {
+                if at == member { *it == Member::Tried } else { *it == Member::Idle }
+            }),
+            State::Collecting => all(|it| matches!(it, Member::Won(_) | Member::Collected(_))),
+            State::Held => all(|it| matches!(it, Member::Collected(_))),
+        }
     }
 
     /// When to call [`MultiLock::handle`] with [`MemberEvent::Wake`] next. Claims have wakes of
@@ -263,7 +281,11 @@ impl MultiLock {
             Some((member, deadline)) if now >= deadline => {
                 self.failed(now, member, Failure::TooLate, rng, out);
             }
-            _ => {
+            earliest => {
+                debug_assert!(
+                    earliest.is_some_and(|(_, deadline)| now < deadline),
+                    "R1: all leases are handed out before the earliest deadline"
+                );
                 self.state = State::Held;
                 out.push(MemberAction::Decided);
             }

@@ -45,6 +45,7 @@ impl<T> Default for Queue<T> {
 impl<T: Clone + Ord> Queue<T> {
     /// Adds a claim. Returns whether its turn is now.
     pub(crate) fn join(&mut self, claim: T) -> bool {
+        debug_assert!(!self.numbers.contains_key(&claim), "a claim waits in one place");
         self.last += 1;
         self.claims.insert(self.last, claim.clone());
         self.numbers.insert(claim, self.last);
@@ -73,6 +74,7 @@ impl<T: Clone + Ord> Queue<T> {
     pub(crate) fn leave(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
         let is_ahead = self.ahead() == Some(claim);
         self.claims.remove(&self.numbers.remove(claim)?);
+        debug_assert_eq!(self.claims.len(), self.numbers.len());
         if !is_ahead {
             return None;
         }

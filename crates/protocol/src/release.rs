@@ -119,6 +119,10 @@ impl Release {
             _ => None,
         };
         debug_assert!(
+            deleted + gone <= nodes && (released != Some(true) || already_gone != Some(true)),
+            "R8: the keys were there, and were not"
+        );
+        debug_assert!(
             !self.lost || matches!(self.outcome, None | Some(Outcome::AlreadyGone)),
             "a lost lease was given back as {:?}",
             self.outcome

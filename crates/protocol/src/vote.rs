@@ -7,7 +7,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::guard::Distrust;
-use crate::quorum::{NodeId, NodeSet};
+use crate::quorum::{MAX_NODES, NodeId, NodeSet};
 use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
@@ -266,6 +266,10 @@ impl Votes {
 
     /// Counts a grant as unknown, because its master is distrusted.
     pub(crate) fn distrust(&mut self, node: NodeId, cause: Cause) {
+        debug_assert!(
+            self.votes[node.index()].reply.as_ref().is_some_and(Reply::creates),
+            "R2: only a grant is taken back"
+        );
         self.votes[node.index()].reply = Some(Reply::Unknown(cause));
     }
 
@@ -310,6 +314,7 @@ impl Votes {
 /// This is R3 in both directions, and holds for even N, too. A master that refused, whose vote is
 /// unknown, or that may not vote is neither `for_it` nor `awaited`.
 pub fn verdict(for_it: usize, awaited: usize, quorum: usize) -> Option<bool> {
+    debug_assert!(quorum > 0 && for_it + awaited <= MAX_NODES, "R3: a master votes once");
     if for_it >= quorum {
         Some(true)
     } else if for_it + awaited < quorum {

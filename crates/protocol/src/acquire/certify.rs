@@ -43,6 +43,11 @@ impl Acquire {
             // Masters granted without a number, although they were asked for one.
             return self.fail(Failure::NoQuorum, cx);
         };
+        debug_assert!(self.first.is_none(), "one master is no quorum");
+        debug_assert!(
+            self.certification.as_ref().is_none_or(|last| last.number < number),
+            "R9: a round of certifying raises the number, so it ends"
+        );
         let round = self.certification.as_ref().map_or(0, |last| last.round) + 1;
         let gone = self.lost();
         let votes = Votes::open(self.config.nodes(), cx.now);

@@ -144,7 +144,9 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     fn begin(&mut self, id: ClaimId, turn: Turn, cx: &mut Context<'_, C>) {
+        debug_assert!(self.has_its_turn(id), "two requests of one process ask for one resource");
         let Some(entry) = self.claims.get_mut(&id) else { return };
+        debug_assert!(matches!(entry.state, State::Queued), "a request begins once");
         let wait = entry.give_up.since(cx.now());
         let fair = self.config.fair && entry.request.fair;
         let (explain, wake_ups) = (entry.request.explain, self.config.wake_ups);
@@ -156,6 +158,14 @@ impl<C: ClaimMachine> Client<C> {
         let key = entry.key.clone();
         self.changed(id, cx);
         self.route(id, &key, effects, cx);
+    }
+
+    /// Whether a request with a place in the local queue is the first in it.
+    fn has_its_turn(&self, id: ClaimId) -> bool {
+        self.claims.get(&id).is_none_or(|entry| {
+            let queue = self.queues.queues.get(&entry.key);
+            !entry.queued || queue.is_some_and(|it| it.queue.ahead() == Some(&id))
+        })
     }
 
     /// The wait of a queued request is over, and its turn has not come.

@@ -52,7 +52,14 @@ impl Spans {
             }
             same
         });
+        debug_assert!(self.are_nested(), "a master that is silent for long is silent since");
         stale
+    }
+
+    /// Whether each span has the open masters of the one before, and only masters that held a key.
+    fn are_nested(&self) -> bool {
+        let grow = |pair: &[Span]| pair[0].open.without(pair[1].open).is_empty();
+        self.0.windows(2).all(grow) && self.0.iter().all(|it| it.open.without(it.held).is_empty())
     }
 
     /// A master that held the key confirms it: it has held it all the time.

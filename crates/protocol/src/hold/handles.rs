@@ -40,6 +40,7 @@ impl Hold {
     pub(crate) fn return_handle(&mut self, now: Time, out: &mut Vec<Effect>) {
         // The holder can then learn whether the lease was ours until now.
         self.wake_deadline(now, out);
+        debug_assert!(self.handles > 1, "R8: the last handle ends the lease");
         self.handles -= 1;
     }
 

@@ -139,6 +139,7 @@ impl Ledger {
         match self.entries.entry(token) {
             Slot::Occupied(mut slot) => {
                 let entry = slot.get_mut();
+                debug_assert_eq!(entry.state, State::Claimed, "R5: it was given up");
                 entry.expires = entry.expires.max(expires);
                 entry.ttl = entry.ttl.max(ttl);
             }
@@ -160,6 +161,11 @@ impl Ledger {
         }
     }
 
+    /// Whether a claim wants the key of this token.
+    pub(super) fn is_claimed(&self, token: Token) -> bool {
+        self.entries.get(&token).is_some_and(|entry| entry.state == State::Claimed)
+    }
+
     pub(super) fn contains(&self, token: Token) -> bool {
         self.entries.contains_key(&token)
     }
@@ -167,13 +173,13 @@ impl Ledger {
     /// Whether the claim is done with the key: the link must write no more command that may create
     /// it.
     pub(super) fn is_given_up(&self, token: Token) -> bool {
-        self.entries.get(&token).is_some_and(|entry| entry.state != State::Claimed)
+        self.contains(token) && !self.is_claimed(token)
     }
 
     /// Leaves the key alone until `until`; its clean-up becomes pending then. Does nothing for a
     /// key that was never entered. If it is `settled`, nothing can create the key from now on.
     pub(super) fn leave(&mut self, token: Token, until: Time, settled: bool) {
-        if self.entries.get(&token).is_some_and(|entry| entry.state == State::Claimed) {
+        if self.is_claimed(token) {
             // Only the key of a lease is left alone, and its deletion wakes the next waiter.
             self.change(token, State::Left { until, settled }, WakeUp::First);
         }
@@ -213,6 +219,11 @@ impl Ledger {
     /// Changes the state of a key, if it is there.
     fn change(&mut self, token: Token, state: State, wake_up: WakeUp) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(&token)?;
+        debug_assert!(
+            !matches!(state, State::Claimed)
+                && (!matches!(state, State::Left { .. }) || entry.state == State::Claimed),
+            "R5: a key that was given up is never wanted again"
+        );
         self.index.remove(token, entry);
         entry.state = state;
         entry.wake_up = entry.wake_up.max(wake_up);
@@ -349,6 +360,7 @@ impl Ledger {
 
     fn clear(&mut self, token: Token) {
         if let Some(entry) = self.entries.remove(&token) {
+            debug_assert_ne!(entry.state, State::Claimed, "R5: a lease wants this key");
             self.index.remove(token, &entry);
         }
     }

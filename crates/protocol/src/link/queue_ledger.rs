@@ -125,6 +125,11 @@ impl QueueLedger {
         self.entries.values_mut().for_each(|entry| entry.leaving = 0);
     }
 
+    /// Whether the master may know a waiter by this name.
+    pub(super) fn contains(&self, waiter: Waiter) -> bool {
+        self.entries.contains_key(&name(waiter))
+    }
+
     /// Counts the positions that must go.
     pub(super) fn pending(&self) -> usize {
         self.entries.values().filter(|entry| entry.left).count()

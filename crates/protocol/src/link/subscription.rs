@@ -114,6 +114,11 @@ impl Subscription {
         bounds: &Bounds,
         out: &mut Vec<LinkEffect<T>>,
     ) {
+        debug_assert!(
+            matches!(self.state, State::Asking | State::Subscribing),
+            "a reply to no step: {:?}",
+            self.state
+        );
         self.state = match (self.state, reply) {
             (State::Asking, Reply::Alive) => State::Able,
             (_, Reply::Alive) => State::Open,
