@@ -27,11 +27,11 @@ evidence *args:
 
 # Look at every state of the library's machines, within bounds that are printed: one to two minutes, 5.4 GiB.
 model-check *args:
-    cargo run --release --quiet -p redquorum-harness -- model-check {{args}}
+    cargo run --profile search --quiet -p redquorum-harness -- model-check {{args}}
 
 # Look for runs in which the lock breaks its promise, in virtual time; `just search --faults 2` for all schedules of two faults.
 search *args:
-    cargo run --release --quiet -p redquorum-harness -- search {{args}}
+    cargo run --profile search --quiet -p redquorum-harness -- search {{args}}
 
 # Many clients on real masters, under one fault at a time: `just soak --for 1h`.
 soak *args:
