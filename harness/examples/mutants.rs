@@ -129,7 +129,7 @@ fn searched() -> Result<bool, String> {
         };
         let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
         let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
-        let faults = small.scenario.faults.iter().map(|fault| fault.fault_kind.name());
+        let faults = small.scenario.faults.iter().map(|fault| fault.kind.name());
         let faults: Vec<&str> = faults.collect();
         let count = faults.len();
         let left =

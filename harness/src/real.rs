@@ -241,9 +241,9 @@ impl ScenarioRunner for RealBackend {
         if is_real && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
-        let unable = |fault: &redquorum_scenario::Fault| match fault.fault_kind {
-            FaultKind::Client(ClientFault::Suspend { .. }) if is_real => Some(inject::NO_SUSPEND),
-            FaultKind::Client(ClientFault::Suspend { .. }) if self.kind == Backend::Library => {
+        let unable = |fault: &redquorum_scenario::Fault| match fault.kind {
+            FaultKind::Client(ClientFault::Suspend) if is_real => Some(inject::NO_SUSPEND),
+            FaultKind::Client(ClientFault::Suspend) if self.kind == Backend::Library => {
                 Some(NO_OTHER_TIMERS)
             }
             FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
@@ -286,13 +286,13 @@ const NO_OTHER_TIMERS: &str = "the library in virtual time has one clock: client
 
 /// Whether a scenario sets a wall clock.
 fn needs_clocks(scenario: &Scenario) -> bool {
-    scenario.faults.iter().any(|fault| fault.fault_kind.sets_a_clock())
+    scenario.faults.iter().any(|fault| fault.kind.sets_a_wall_clock())
 }
 
 /// Whether the run must know which writes the masters synced: a power loss takes all others.
 fn needs_syncs(scenario: &Scenario) -> bool {
     let power = |fault: &redquorum_scenario::Fault| {
-        matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }))
+        matches!(fault.kind, FaultKind::Node(NodeFault::PowerLoss))
     };
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }

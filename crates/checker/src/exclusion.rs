@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Record, Window};
-use redquorum_scenario::{Cause, Class, FaultKind, LinkSelector, NetworkFault, Property};
+use redquorum_scenario::{Cause, Class, FaultKind, Messages, NetworkFault, Property};
 
 use super::causes::{self, Reason};
 use super::keys::Presence;
@@ -326,11 +326,11 @@ fn reason_of_absence(case: &Case<'_>, lease: &Lease<'_>, node: usize) -> String 
         return format!("no request of {owner} arrived before the grant");
     };
     // A fault may hit other messages than acquires.
-    let all = |which: &LinkSelector| {
+    let all = |which: &Messages| {
         let acquires = matches!(which.command, Class::Any | Class::Acquire);
         acquires && which.index.is_none() && which.count.is_none()
     };
-    let what = match fault.fault_kind {
+    let what = match &fault.fault.kind {
         FaultKind::Net(NetworkFault::Drop(which)) if all(which) => {
             format!("the network dropped {owner}'s requests")
         }

@@ -3,8 +3,9 @@
 use redquorum_scenario::history::{Act, Event, Ns, Window};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    AccessKind, Ahead, ClientFault, Clients, EventKind, FaultKind, FaultTime, NetworkFault,
-    NodeFault, Nodes, Persistence, Scenario, Side,
+    AccessKind, Ahead, Cause, ClientFault, Clients, EventKind, Fault, FaultKind, FaultRow,
+    FaultTime, Loses, MessageFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster, Persistence,
+    Scenario, SetsClock, Side,
 };
 
 use super::Case;
@@ -12,10 +13,8 @@ use super::time::{self, MS};
 use super::world::World;
 
 mod distrust;
-mod losses;
 
 use distrust::Guards;
-pub(crate) use losses::Loss;
 
 /// How long a link may still be down after a fault is healed. The back-off of reconnects is at most
 /// a second.
@@ -29,8 +28,8 @@ const JITTER: Ns = 10 * MS;
 /// A fault that struck.
 pub struct Strike<'a> {
     /// The number of the fault in the scenario.
-    pub fault: usize,
-    pub fault_kind: &'a FaultKind,
+    pub number: usize,
+    pub fault: &'a Fault,
     pub at: Window,
     pub healed: Option<Window>,
     /// Whether the fault failed to strike, or did not strike everywhere.
@@ -54,22 +53,19 @@ struct LinkEffect {
 
 impl LinkEffect {
     /// The effect of a fault; none: clients notice nothing.
-    fn of(fault_kind: &FaultKind) -> Option<Self> {
-        use {FaultKind as F, NetworkFault as Net, NodeFault as Node};
-        let requests = |what: Side| what != Side::Reply;
-        let (requests, delay, reconnect) = match fault_kind {
-            F::Node(Node::Flush { .. } | Node::Lag { .. } | Node::Counter { .. })
-            | F::Clock(_)
-            | F::Client(_)
-            | F::Resource(_) => return None,
-            F::Node(Node::Slow { by, .. }) => (false, Some(time::of(by.0)), GO_ON),
-            F::Node(Node::Full { .. } | Node::Evict { .. }) => (false, None, GO_ON),
-            F::Node(Node::Pause { .. }) | F::Net(Net::Duplicate(_)) => (true, None, GO_ON),
-            F::Net(Net::Hold(which)) => (requests(which.what), None, GO_ON),
-            F::Net(Net::Delay { by, what, .. }) => (requests(*what), Some(time::of(by.0)), GO_ON),
-            F::Net(Net::Drop(which)) => (requests(which.what), None, RECONNECT),
-            F::Net(Net::Trickle { what, .. }) => (requests(*what), None, RECONNECT),
-            F::Node(_) | F::Net(_) => (true, None, RECONNECT),
+    fn of(kind: &FaultKind) -> Option<Self> {
+        let (what, delay) = match kind.strikes_messages() {
+            Some((messages, MessageFault::Delay(by))) => (messages.what, Some(time::of(by))),
+            Some((messages, _)) => (messages.what, None),
+            None => (Side::Both, None),
+        };
+        let (requests, reconnect) = match kind.row().links {
+            OnLinks::Untouched => return None,
+            OnLinks::Errors | OnLinks::SlowReplies => (false, GO_ON),
+            OnLinks::Late | OnLinks::Held => (what != Side::Reply, GO_ON),
+            OnLinks::Copied => (true, GO_ON),
+            OnLinks::Lost => (what != Side::Reply, RECONNECT),
+            OnLinks::Broken => (true, RECONNECT),
         };
         // A message that was delayed when the fault ended still arrives late.
         let reconnect = reconnect.saturating_add(delay.unwrap_or_default());
@@ -80,17 +76,12 @@ impl LinkEffect {
 impl Strike<'_> {
     /// From when to when the fault may have been in force.
     pub fn span(&self) -> Window {
-        let is_over_at_once = match self.fault_kind {
-            FaultKind::Node(_) => !self.fault_kind.can_heal(),
-            FaultKind::Net(NetworkFault::Reset(which)) => which.index.is_none(),
-            _ => false,
-        };
-        let unhealed = if is_over_at_once { self.at.to } else { Ns::MAX };
+        let unhealed = if self.fault.kind.is_at_once() { self.at.to } else { Ns::MAX };
         Window::new(self.at.from, self.healed.map_or(unhealed, |healed| healed.to))
     }
 
     pub fn hits_node(&self, node: usize) -> bool {
-        match self.fault_kind.nodes() {
+        match &self.fault.nodes {
             _ if !self.nodes.is_empty() => self.nodes.contains(&node),
             Some(Nodes::All) => true,
             Some(Nodes::Some(nodes)) => nodes.contains(&node),
@@ -99,27 +90,31 @@ impl Strike<'_> {
     }
 
     pub fn hits_process(&self, process: &str) -> bool {
-        self.fault_kind.clients().is_some_and(|all| self.processes.is_empty() && all.is_all())
+        self.fault.clients.as_ref().is_some_and(|all| self.processes.is_empty() && all.is_all())
             || self.processes.contains(&process)
     }
 
     /// The effect of the fault on the messages between a process and a master.
     fn on_link(&self, process: &str, node: usize) -> Option<&LinkEffect> {
-        let of_node = matches!(self.fault_kind, FaultKind::Node(_));
+        let of_node = self.fault.clients.is_none();
         let hits = || self.hits_node(node) && (of_node || self.hits_process(process));
         self.link.as_ref().filter(|_| hits())
     }
 
     /// The rate of a client's lease clock that the fault sets.
     const fn rate(&self) -> Option<f64> {
-        match self.fault_kind {
-            FaultKind::Client(ClientFault::Rate { factor, .. }) => Some(*factor),
+        match &self.fault.kind {
+            FaultKind::Client(ClientFault::Rate { factor }) => Some(*factor),
             _ => None,
         }
     }
 
-    const fn duplicates(&self) -> bool {
-        matches!(self.fault_kind, FaultKind::Net(NetworkFault::Duplicate(_)))
+    const fn row(&self) -> FaultRow {
+        self.fault.kind.row()
+    }
+
+    fn duplicates(&self) -> bool {
+        self.row().links == OnLinks::Copied
     }
 
     /// The masters that the fault hit.
@@ -129,14 +124,76 @@ impl Strike<'_> {
 
     /// The processes that the fault hit; empty for a fault of masters.
     pub fn clients<'c>(&self, case: &Case<'c>) -> Vec<&'c str> {
-        let of_clients = self.fault_kind.clients().is_some();
+        let of_clients = self.fault.clients.is_some();
         let processes = case.world.scenario.processes().into_iter().map(Name::as_str);
         processes.filter(|process| of_clients && self.hits_process(process)).collect()
     }
 
     /// `fault 2, clock.step`.
     pub fn name(&self) -> String {
-        format!("fault {}, {}", self.fault, self.fault_kind.name())
+        format!("fault {}, {}", self.number, self.fault.kind.name())
+    }
+}
+
+/// A loss of the commands that a master executed after some instant.
+#[derive(Clone, Copy)]
+pub struct Loss {
+    pub fault: usize,
+    pub cause: Cause,
+    pub at: Window,
+    /// Commands that were executed before this are kept. Commands that were executed after it are
+    /// lost.
+    until: Window,
+    /// Whether the process ended with the loss, and with it all connections.
+    deadly: bool,
+    /// Whether the loss certainly hit this master.
+    sure: bool,
+}
+
+impl Loss {
+    /// The loss that a fault caused; none: nothing was lost. A master `forgets` at a restart if it
+    /// has nothing on disk. The state that is `kept` over a loss of power, or by a replica, is on
+    /// record.
+    fn of(strike: &Strike<'_>, forgets: bool, kept: Option<Window>) -> Option<Self> {
+        let row = strike.row();
+        let until = match row.loses {
+            Loses::Nothing => return None,
+            Loses::Memory if !forgets => return None,
+            // Everything that the master ever executed.
+            Loses::Memory | Loses::Keys | Loses::All => Window::at(Ns::MIN),
+            // Without a record, the state that was kept is unknown.
+            Loses::Latest => kept.unwrap_or(Window::new(Ns::MIN, Ns::MAX)),
+        };
+        let deadly = matches!(row.master, OnMaster::Restarts | OnMaster::FailsOver);
+        // A fault that failed hit some masters and not others. If it ends processes, it hit the
+        // masters with a record of the state that they kept. Any other fault may have hit every
+        // master that got a command.
+        let perhaps = if deadly { kept.is_some() } else { true };
+        (!strike.failed || perhaps).then_some(Self {
+            fault: strike.number,
+            cause: row.cause.unwrap_or(Cause::Unknown),
+            at: strike.at,
+            until,
+            deadly,
+            sure: !strike.failed,
+        })
+    }
+
+    /// Whether the effect of a command that was executed within a window, before the loss, is
+    /// certainly there after it.
+    pub fn keeps(&self, done: Window) -> bool {
+        done.to <= self.until.from
+    }
+
+    /// Whether the effect of a command that was executed within a window is certainly gone.
+    pub fn takes(&self, done: Window) -> bool {
+        if !self.sure || done.from <= self.until.to {
+            return false;
+        }
+        // No connection outlives its master: a command that was sent before was executed before, if
+        // at all. A command that was sent while the master went down and came up may be from before
+        // or after.
+        if self.deadly { self.at.from >= done.from } else { self.at.from >= done.to }
     }
 }
 
@@ -160,23 +217,22 @@ impl<'a> Faults<'a> {
         let (mut kept, mut certified) = (Vec::new(), Vec::new());
         for record in world.records {
             match &record.event {
-                Event::Struck { fault, fault_kind, nodes, processes, at, failed } => {
+                Event::Struck { fault: number, nodes, processes, at, failed } => {
+                    let Some(fault) = world.scenario.fault(*number) else { continue };
                     let mut hit: Vec<&str> = processes.iter().map(Name::as_str).collect();
-                    if let (true, Some(Clients::Some(names))) =
-                        (hit.is_empty(), fault_kind.clients())
-                    {
+                    if let (true, Some(Clients::Some(names))) = (hit.is_empty(), &fault.clients) {
                         hit.extend(names.iter().map(|name| world.process(name)));
                     }
                     strikes.push(Strike {
-                        fault: *fault,
-                        fault_kind,
+                        number: *number,
+                        fault,
                         at: at.tidy(),
                         healed: None,
                         failed: failed.is_some(),
                         stays: false,
                         nodes,
                         processes: hit,
-                        link: LinkEffect::of(fault_kind),
+                        link: LinkEffect::of(&fault.kind),
                     });
                 }
                 Event::Command { node, act: Act::Certify { key, .. }, sent, .. } => {
@@ -185,7 +241,7 @@ impl<'a> Faults<'a> {
                 Event::Kept { fault, node, until } => kept.push((*fault, *node, until.tidy())),
                 Event::Healed { fault, at, failed } => {
                     let mut latest = strikes.iter_mut().rev();
-                    if let Some(strike) = latest.find(|strike| strike.fault == *fault) {
+                    if let Some(strike) = latest.find(|strike| strike.number == *fault) {
                         match failed {
                             None => strike.healed = Some(at.tidy()),
                             // The fault stays in force for ever.
@@ -197,8 +253,7 @@ impl<'a> Faults<'a> {
             }
         }
         let gates = strikes.iter().filter_map(|strike| {
-            let fault = world.scenario.faults.get(strike.fault.checked_sub(1)?)?;
-            let FaultTime::Before(moment) = &fault.when else { return None };
+            let FaultTime::Before(moment) = &strike.fault.when else { return None };
             let of_messages = matches!(moment.what, EventKind::Request(..) | EventKind::Reply(..));
             of_messages.then(|| (world.process(&moment.client), strike.at))
         });
@@ -217,8 +272,7 @@ impl<'a> Faults<'a> {
     /// messages there, or stopped a client. Such a position lapses.
     pub fn keep_positions(&self, node: usize) -> bool {
         self.strikes.iter().any(|strike| {
-            let fault_kind = strike.fault_kind;
-            let stops = fault_kind.kills_clients() || fault_kind.pauses_clients();
+            let stops = strike.row().client != OnClient::Runs;
             stops || strike.link.is_some() && strike.hits_node(node)
         })
     }
@@ -255,8 +309,8 @@ impl<'a> Faults<'a> {
     /// The deaths of a master. Commands that it had received and not executed are lost.
     pub fn deaths(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
         self.of_node(node).filter(|strike| {
-            let failover = matches!(strike.fault_kind, FaultKind::Node(NodeFault::Failover { .. }));
-            (strike.fault_kind.starts_again() || failover) && !strike.failed
+            matches!(strike.row().master, OnMaster::Restarts | OnMaster::FailsOver)
+                && !strike.failed
         })
     }
 
@@ -265,45 +319,41 @@ impl<'a> Faults<'a> {
         let forgets = self.scenario.cluster.persistence == Persistence::None;
         self.of_node(node).filter_map(move |strike| {
             let mut kept = self.kept.iter();
-            let kept = kept.find(|(fault, of, _)| (*fault, *of) == (strike.fault, node));
-            losses::of(strike, forgets, kept.map(|kept| kept.2))
+            let kept = kept.find(|(fault, of, _)| (*fault, *of) == (strike.number, node));
+            Loss::of(strike, forgets, kept.map(|kept| kept.2))
         })
     }
 
     /// The name of a fault, by its number in the scenario.
     pub fn name(&self, fault: usize) -> String {
-        let strike = self.strikes.iter().find(|strike| strike.fault == fault);
+        let strike = self.strikes.iter().find(|strike| strike.number == fault);
         strike.map_or_else(|| format!("fault {fault}"), Strike::name)
     }
 
     /// The pauses of a master.
     pub fn node_pauses(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        let is_pause = |kind: &_| matches!(kind, FaultKind::Node(NodeFault::Pause { .. }));
-        self.of_node(node).filter(move |strike| is_pause(strike.fault_kind))
+        self.of_node(node).filter(|strike| strike.row().master == OnMaster::Paused)
     }
 
     /// The faults of a master's clock.
     pub fn clock(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        self.of_node(node).filter(|strike| matches!(strike.fault_kind, FaultKind::Clock(_)))
+        self.of_node(node).filter(|strike| strike.row().clock == SetsClock::OfMaster)
     }
 
     /// The pauses of a client process.
     pub fn pauses(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
-        self.of_process(process).filter(|strike| strike.fault_kind.pauses_clients())
+        self.of_process(process).filter(|strike| strike.fault.kind.pauses_clients())
     }
 
     /// The faults that delay a client's accesses of this kind to a register.
     pub fn on_the_way(&self, client: &str, way: AccessKind) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| match strike.fault_kind {
-            FaultKind::Resource(fault) => fault.delay(client, way).is_some(),
-            _ => false,
-        })
+        self.strikes.iter().filter(move |strike| strike.fault.delays_access(client, way).is_some())
     }
 
     /// The fault that set the wall clock of a client process, up to an instant.
     pub fn wall_clock(&self, process: &str, by: Ns) -> Option<&Strike<'a>> {
-        let is_clock = |kind: &_| matches!(kind, FaultKind::Client(ClientFault::Clock { .. }));
-        self.of_process(process).find(|strike| is_clock(strike.fault_kind) && strike.at.from <= by)
+        let mut faults = self.of_process(process);
+        faults.find(|strike| strike.row().clock == SetsClock::OfClient && strike.at.from <= by)
     }
 
     /// The fault that made the lease clock of a client process run at another rate, up to an
@@ -319,7 +369,7 @@ impl<'a> Faults<'a> {
         let drift = f64::from(self.scenario.lock.drift_ppm);
         let too_much = move |rate: f64| (rate - 1.0).abs() * 1e6 > drift;
         self.of_process(process).filter(move |strike| {
-            strike.rate().map_or(strike.fault_kind.pauses_clients(), too_much)
+            strike.rate().map_or(strike.fault.kind.pauses_clients(), too_much)
         })
     }
 
@@ -337,7 +387,7 @@ impl<'a> Faults<'a> {
     /// gave, and had it certified here.
     pub fn is_spent(&self, node: usize, resource: &str, by: Ns) -> bool {
         self.strikes.iter().filter(|strike| strike.at.from <= by).any(|strike| {
-            let FaultKind::Node(NodeFault::Counter { resource: of, ahead, .. }) = strike.fault_kind
+            let FaultKind::Node(NodeFault::Counter { resource: of, ahead }) = &strike.fault.kind
             else {
                 return false;
             };
@@ -356,7 +406,7 @@ impl<'a> Faults<'a> {
 
     /// When a client process was killed.
     pub fn death(&self, process: &str) -> Option<Window> {
-        let kills = |strike: &&Strike<'_>| strike.fault_kind.kills_clients() && !strike.failed;
+        let kills = |strike: &&Strike<'_>| strike.fault.kind.kills_clients() && !strike.failed;
         self.of_process(process).find(kills).map(|kill| kill.at)
     }
 
@@ -419,11 +469,7 @@ impl<'a> Faults<'a> {
         // A master that resumes is reachable at once, and so is a link whose messages were held.
         // The exception: the old connection was broken, and the client has given up the new one
         // meanwhile.
-        let resumes = matches!(
-            strike.fault_kind,
-            FaultKind::Node(NodeFault::Pause { .. })
-                | FaultKind::Net(NetworkFault::Hold(_) | NetworkFault::Delay { .. })
-        );
+        let resumes = matches!(strike.row().links, OnLinks::Held | OnLinks::Late);
         let broken = |(other, link): (&Strike<'_>, &LinkEffect)| {
             let after = Window::new(other.at.from, other.span().to.saturating_add(RECONNECT));
             link.reconnect >= RECONNECT && after.touches(span)
@@ -436,8 +482,7 @@ impl<'a> Faults<'a> {
     /// The sum of all delays that faults add to the links of a process within a span.
     pub fn delays(&self, process: &str, within: Window) -> Ns {
         let hit = self.strikes.iter().filter(|strike| {
-            let ours =
-                matches!(strike.fault_kind, FaultKind::Node(_)) || strike.hits_process(process);
+            let ours = strike.fault.clients.is_none() || strike.hits_process(process);
             ours && strike.span().touches(within)
         });
         hit.filter_map(|strike| strike.link.as_ref()?.delay).fold(0, Ns::saturating_add)
@@ -448,6 +493,6 @@ impl<'a> Faults<'a> {
         // A client that could not be healed is gone, which is reported elsewhere.
         self.strikes
             .iter()
-            .filter(|strike| strike.stays && !matches!(strike.fault_kind, FaultKind::Client(_)))
+            .filter(|strike| strike.stays && !matches!(strike.fault.kind, FaultKind::Client(_)))
     }
 }

@@ -18,12 +18,12 @@
 //!   `=> hand-over 12.5`, `=> commands 3 9`; `=> reason`, and why no property failed;
 //! - `~ ` and a part of the report text, or `!~ ` and a text that is not in it; `# ` and a comment.
 
-use redquorum_scenario::AccessKind;
 use redquorum_scenario::client_protocol::{ClientReply, Op, Request};
 use redquorum_scenario::history::{
     Act, Event, Header, History, LeftKey, Ns, Phase, Record, Window,
 };
 use redquorum_scenario::name::Name;
+use redquorum_scenario::{AccessKind, Fault, Scenario};
 
 /// The events, scenario lines and results of a text.
 pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
@@ -63,7 +63,8 @@ pub struct Run {
     /// The requests that have no reply yet, and their clients.
     open: Vec<(String, u64)>,
     next: u64,
-    faults: usize,
+    /// The faults that strike.
+    faults: Vec<Fault>,
 }
 
 /// The words of an event, with its time in front.
@@ -134,7 +135,9 @@ impl Run {
         }
         let mut records = self.records.clone();
         records.sort_by_key(|record| record.ns);
-        let scenario = toml::from_str(&text).unwrap();
+        let mut scenario: Scenario = toml::from_str(&text).unwrap();
+        let known = scenario.faults.len();
+        scenario.faults.extend(self.faults.iter().skip(known).cloned());
         Header::new(scenario, 0, "none", String::new()).with(records)
     }
 
@@ -152,9 +155,10 @@ impl Run {
         let event = match words.0[1] {
             // `fault client.pause c1`, `fault clock.step 123 by 2s`; `fails` if it did not strike.
             "fault" | "fails" => {
-                self.faults += 1;
+                let (fault, processes) = fault(&words.0[2..]);
+                self.faults.push(fault);
                 let failed = words.has("fails").then(|| "it failed".to_owned());
-                struck(self.faults, &words.0[2..], at, failed)
+                Event::Struck { fault: self.faults.len(), nodes: Vec::new(), processes, at, failed }
             }
             "healed" | "stays" => {
                 let failed = words.has("stays").then(|| "the port is taken".to_owned());
@@ -389,8 +393,9 @@ impl Run {
     }
 }
 
-/// A fault from its words: a name, the masters, a client, and other fields with their values.
-fn struck(fault: usize, words: &[&str], at: Window, failed: Option<String>) -> Event {
+/// A fault from its words: a name, the masters, a client, and other fields with their values. Also
+/// the processes that it hits.
+fn fault(words: &[&str]) -> (Fault, Vec<Name>) {
     let mut fields = Vec::new();
     let mut processes = Vec::new();
     let mut rest = words[1..].iter();
@@ -411,7 +416,6 @@ fn struck(fault: usize, words: &[&str], at: Window, failed: Option<String>) -> E
             }
         });
     }
-    let fault_kind = toml::from_str(&format!("{} = {{ {} }}", words[0], fields.join(", ")));
-    let fault_kind = fault_kind.unwrap();
-    Event::Struck { fault, fault_kind, nodes: Vec::new(), processes, at, failed }
+    let fault = toml::from_str(&format!("at = '0s'\n{} = {{ {} }}", words[0], fields.join(", ")));
+    (fault.unwrap(), processes)
 }

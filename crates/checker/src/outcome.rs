@@ -244,12 +244,12 @@ fn overtaken(case: &Case<'_>, lines: &mut Lines) {
 fn faults(case: &Case<'_>, lines: &mut Lines) {
     for (index, fault) in case.world.scenario.faults.iter().enumerate() {
         let number = index + 1;
-        let what = match case.faults.strikes().iter().find(|strike| strike.fault == number) {
+        let what = match case.faults.strikes().iter().find(|strike| strike.number == number) {
             Some(strike) if !strike.failed => continue,
             Some(_) => "failed to strike",
             None => "never struck",
         };
-        let name = fault.fault_kind.name();
+        let name = fault.kind.name();
         lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
     }
     for strike in case.faults.not_healed() {

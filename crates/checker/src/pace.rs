@@ -50,8 +50,10 @@ impl<'a> Paces<'a> {
         let mut struck: Map<usize, &[Name]> = Map::default();
         for record in &history.records {
             match &record.event {
-                Event::Struck { fault, fault_kind, processes, at, failed: None, .. } => {
-                    let FaultKind::Client(ClientFault::Rate { factor, .. }) = **fault_kind else {
+                Event::Struck { fault, processes, at, failed: None, .. } => {
+                    let struck_by = history.header.scenario.fault(*fault);
+                    let kind = struck_by.map(|fault| &fault.kind);
+                    let Some(&FaultKind::Client(ClientFault::Rate { factor })) = kind else {
                         continue;
                     };
                     // An invalid rate counts as the right rate.

@@ -28,7 +28,7 @@ pub use command::{Act, LeftKey, Outcome, text_of};
 pub use event::{Event, Phase};
 
 /// The version of the history format.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// Nanoseconds since the run began.
 pub type Ns = i64;

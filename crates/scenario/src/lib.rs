@@ -50,8 +50,9 @@ pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
 pub use fault::{
-    ClientFault, Clients, ClockFault, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault,
-    NodeFault, Nodes, ResourceFault, Role, Touches,
+    Assumed, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultRow, FaultTime, FieldMut,
+    Heals, Loses, Messages, NetworkFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster,
+    ResourceFault, Role, SetsClock, Touches,
 };
 pub use length::{Ahead, Length, Shift};
 pub use list::NodeList;
@@ -381,6 +382,11 @@ impl Scenario {
             }
         }
         all
+    }
+
+    /// A fault, by its number, from 1.
+    pub fn fault(&self, number: usize) -> Option<&Fault> {
+        self.faults.get(number.checked_sub(1)?)
     }
 
     /// The masters that the clients of a process know.

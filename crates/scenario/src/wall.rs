@@ -22,15 +22,15 @@ impl WallClock {
 
     /// The clock after a fault at `now`. `None` heals it: it is right again.
     #[must_use]
-    pub fn changed(self, now: Ns, fault_kind: Option<&ClockFault>) -> Self {
+    pub fn changed(self, now: Ns, fault: Option<&ClockFault>) -> Self {
         let clock = Self { since: now, ahead: self.steady(now), ..self };
-        match fault_kind {
+        match fault {
             None => Self { since: now, ..Self::REAL },
-            Some(ClockFault::Step { by, .. }) => {
+            Some(ClockFault::Step { by }) => {
                 Self { ahead: clock.ahead.saturating_add(by.nanos()), ..clock }
             }
-            Some(ClockFault::Rate { factor, .. }) => self.paced(now, *factor),
-            Some(ClockFault::Strobe { by, every, .. }) => {
+            Some(ClockFault::Rate { factor }) => self.paced(now, *factor),
+            Some(ClockFault::Strobe { by, every }) => {
                 Self { strobe_by: nanos(by.0), strobe_every: nanos(every.0), ..clock }
             }
         }

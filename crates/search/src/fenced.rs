@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use redquorum_checker::Verdict;
 use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
-use redquorum_scenario::{
-    ClockFault, Fault, FaultKind, NodeFault, Persistence, Property, Scenario,
-};
+use redquorum_scenario::{ClockFault, Fault, FaultKind, Loses, Persistence, Property, Scenario};
 
 /// A line of text if tokens failed where they must not.
 pub(super) fn refuted(scenario: &Scenario, verdict: &Verdict) -> Option<String> {
@@ -30,16 +28,14 @@ pub(super) fn may_fail(scenario: &Scenario) -> bool {
 fn loses(fault: &Fault, forgets: bool) -> bool {
     // The heal of a step back is a step forward.
     let long = |by: Duration| by >= FENCING_COUNTER_TTL;
-    match &fault.fault_kind {
-        FaultKind::Node(
-            NodeFault::Flush { .. }
-            | NodeFault::Evict { .. }
-            | NodeFault::PowerLoss { .. }
-            | NodeFault::Failover { .. },
-        ) => true,
-        FaultKind::Clock(ClockFault::Step { by, .. }) => long(by.by.0),
-        FaultKind::Clock(ClockFault::Strobe { by, .. }) => long(by.0),
-        fault_kind => forgets && fault_kind.starts_again(),
+    match fault.kind.row().loses {
+        Loses::Keys | Loses::All | Loses::Latest => true,
+        Loses::Memory => forgets,
+        Loses::Nothing => match &fault.kind {
+            FaultKind::Clock(ClockFault::Step { by }) => long(by.by.0),
+            FaultKind::Clock(ClockFault::Strobe { by, .. }) => long(by.0),
+            _ => false,
+        },
     }
 }
 

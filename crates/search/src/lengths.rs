@@ -41,7 +41,7 @@ pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length
         if let Some(lasts) = &mut fault.lasts {
             plan(lasts);
         }
-        fault.fault_kind.lengths_mut().into_iter().for_each(&mut plan);
+        fault.kind.lengths_mut().into_iter().for_each(&mut plan);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Random scenarios: a number in, a scenario out.
 //!
-//! Each module draws one part. `targets.rs` draws when a fault strikes, and its target,
-//! `outside.rs` events outside the assumptions that are no faults of masters and links.
+//! Each module draws one part. `targets.rs` draws when a fault strikes, and its target.
 //!
 //! Each family of faults is left out of every other scenario: where all happen at once, no client
 //! gets far enough to go wrong in an interesting way. Faults heal in the order of their random
@@ -23,10 +22,7 @@ mod clients;
 mod deployment;
 mod faults;
 mod fences;
-mod forgets;
 mod guards;
-mod outside;
-mod paces;
 mod rng;
 mod several;
 mod targets;
@@ -87,12 +83,13 @@ impl Space {
         waits::faults(&mut crowd, &mut scenario);
         if !self.inside || guards::all_see_amnesia(&scenario) {
             // It comes before the clients' lists of masters, which limit the parts.
-            forgets::add(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
+            faults::add_amnesia(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
         }
         deployment::faults(&mut deployment, &mut scenario);
-        paces::add(&mut Rng::of(number, "paces"), &mut scenario, self.inside);
+        faults::add_pace(&mut Rng::of(number, "paces"), &mut scenario, self.inside);
         if !self.inside {
-            outside::draw(&mut rng, &mut scenario);
+            faults::add_late(&mut rng, &mut scenario);
+            clients::know_other_masters(&mut rng, &mut scenario);
         }
         scenario
     }

@@ -130,7 +130,7 @@ fn about(kind: &Kind, mutant: Mutant, scenario: &Scenario) -> String {
         about += &format!(", with a client that {}", mutant.about());
     }
     let mut names: Vec<&str> =
-        scenario.faults.iter().map(|fault| FaultKind::name(&fault.fault_kind)).collect();
+        scenario.faults.iter().map(|fault| FaultKind::name(&fault.kind)).collect();
     names.dedup();
     match names.as_slice() {
         [] => about += "; no fault is needed.",

@@ -1,7 +1,11 @@
-//! Carries out faults in virtual time. Real masters use the same fault enum.
+//! Carries out faults in virtual time: how each kind strikes, and how it heals. `harness/src/real`
+//! does the same on real parts.
 
-use redquorum_protocol::wire::{LAPSE_MS, RESERVED};
-use redquorum_redis_model::Wall;
+use std::sync::Arc;
+
+use redquorum_protocol::MAX_NUMBER;
+use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of};
+use redquorum_redis_model::{Server, Wall};
 
 use super::TURN;
 use super::process::ClientProcess;
@@ -9,9 +13,12 @@ use super::rules::Rule;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
 use crate::orchestrator::Input;
-use redquorum_scenario::history::{LeftKey, Window, text_of};
+use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
+use redquorum_scenario::history::{Event, LeftKey, Ns, Window, text_of};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{ClientFault, ClockFault, FaultKind, MessageFault, NodeFault};
+use redquorum_scenario::{
+    Ahead, ClientFault, ClockFault, Fault, FaultKind, MessageFault, NodeFault, Persistence,
+};
 
 /// A fault in force, with what it takes to heal it. Masters and processes are counted from 0.
 #[derive(Clone, Debug, Default)]
@@ -33,68 +40,89 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn strike(&mut self, fault: usize, nodes: &[usize], processes: &[Name]) {
         let nodes: Vec<usize> = nodes.iter().map(|node| node - 1).collect();
         let actors: Vec<usize> = processes.iter().filter_map(|name| self.actor(name)).collect();
-        let fault_kind = self.scenario.faults[fault].fault_kind.clone();
+        let Fault { kind, clients, .. } = self.scenario.faults[fault].clone();
         self.there.insert(
             fault,
             FaultContext { nodes: nodes.clone(), actors: actors.clone(), rules: Vec::new() },
         );
-        match &fault_kind {
-            FaultKind::Node(NodeFault::Kill { .. }) => {
-                nodes.iter().for_each(|node| self.fell(*node, false));
-            }
-            FaultKind::Node(NodeFault::Stop { .. }) => {
-                nodes.iter().for_each(|node| self.fell(*node, true));
-            }
-            FaultKind::Node(NodeFault::Restart { .. }) => {
-                nodes.iter().for_each(|node| self.fell(*node, false));
-                let since = self.now;
-                let up = Up { fault, nodes, since, healed: false };
-                return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
-            }
-            FaultKind::Node(NodeFault::Pause { .. }) => {
-                nodes.iter().for_each(|node| self.masters[*node].server.pause());
-            }
-            FaultKind::Node(NodeFault::Full { .. }) => {
-                nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(true));
-            }
-            FaultKind::Node(NodeFault::PowerLoss { .. }) => {
-                nodes.iter().for_each(|node| self.lose_power(fault, *node));
-            }
+        if let Some((which, effect)) = kind.strikes_messages() {
+            let actors = clients.map(|_| actors);
+            self.rule(fault, Rule { nodes: Some(nodes), actors, ..Rule::of(&which, effect) });
+            return self.struck(fault, self.now);
+        }
+        match kind {
+            FaultKind::Node(node) => match node {
+                NodeFault::Kill => nodes.iter().for_each(|node| self.fell(*node, false)),
+                NodeFault::Stop => nodes.iter().for_each(|node| self.fell(*node, true)),
+                NodeFault::Restart => {
+                    nodes.iter().for_each(|node| self.fell(*node, false));
+                    let since = self.now;
+                    let up = Up { fault, nodes, since, healed: false };
+                    return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
+                }
+                NodeFault::Pause => {
+                    nodes.iter().for_each(|node| self.masters[*node].server.pause());
+                }
+                NodeFault::Full => self.set_out_of_memory(&nodes, true),
+                NodeFault::PowerLoss => {
+                    nodes.iter().for_each(|node| self.lose_power(fault, *node));
+                }
+                NodeFault::Flush => {
+                    return self.command(fault, &nodes, |world, node| {
+                        world.masters[node].server.flush_all();
+                    });
+                }
+                NodeFault::Evict => {
+                    return self.command(fault, &nodes, |world, node| {
+                        world.masters[node].server.evict_all();
+                    });
+                }
+                NodeFault::Counter { resource, ahead } => {
+                    return self.command(fault, &nodes, |world, node| {
+                        let wall = world.wall(node);
+                        let server = &mut world.masters[node].server;
+                        set_counter(server, wall, resource.as_bytes(), ahead);
+                    });
+                }
+                NodeFault::Demote => {
+                    return self.command(fault, &nodes, |world, node| {
+                        world.masters[node].server.demote();
+                    });
+                }
+                NodeFault::Lag => {
+                    return self.command(fault, &nodes, |world, node| {
+                        let (now, master) = (world.now, &mut world.masters[node]);
+                        master.lags.get_or_insert_with(|| (master.server.replicate(), now));
+                    });
+                }
+                NodeFault::Failover => {
+                    return self.command(fault, &nodes, |world, node| world.fail_over(fault, node));
+                }
+                NodeFault::Slow { .. } => {}
+            },
             FaultKind::Clock(clock) => {
-                nodes.iter().for_each(|node| self.set_clock(*node, Some(clock)));
+                nodes.iter().for_each(|node| self.set_clock(*node, Some(&clock)));
             }
-            FaultKind::Net(_) | FaultKind::Node(NodeFault::Slow { .. }) => {
-                let actors = fault_kind.clients().map(|_| actors);
-                if let Some((which, effect)) = fault_kind.strikes_messages() {
-                    let rule = Rule::of(&which, effect);
-                    self.rule(fault, Rule { nodes: Some(nodes), actors, ..rule });
+            // Their messages are struck already; the orchestrator handles those to registers.
+            FaultKind::Net(_) | FaultKind::Resource(_) => {}
+            FaultKind::Client(client) => match client {
+                ClientFault::Pause => {
+                    actors.iter().for_each(|actor| self.actors[*actor].paused = true);
                 }
-            }
-            FaultKind::Node(node_fault) => {
-                let mut done = nodes.iter().map(|node| self.forget_at(fault, node_fault, *node));
-                let failed = done.find_map(Result::err);
-                return self.struck_or(fault, self.now, failed);
-            }
-            // The orchestrator handles these.
-            FaultKind::Resource(_) => {}
-            FaultKind::Client(ClientFault::Pause { .. }) => {
-                actors.iter().for_each(|actor| self.actors[*actor].paused = true);
-            }
-            FaultKind::Client(ClientFault::Suspend { .. }) => {
-                for actor in actors {
-                    self.actors[actor].paused = true;
-                    self.actors[actor].suspended_at = Some(self.now);
+                ClientFault::Suspend => {
+                    for actor in actors {
+                        self.actors[actor].paused = true;
+                        self.actors[actor].suspended_at = Some(self.now);
+                    }
                 }
-            }
-            FaultKind::Client(ClientFault::Kill { .. }) => {
-                actors.iter().for_each(|actor| self.die(*actor));
-            }
-            FaultKind::Client(ClientFault::Clock { by, .. }) => {
-                actors.iter().for_each(|actor| self.actors[*actor].wall_ahead += by.nanos());
-            }
-            FaultKind::Client(ClientFault::Rate { factor, .. }) => {
-                actors.iter().for_each(|actor| self.pace(*actor, *factor));
-            }
+                ClientFault::Kill => actors.iter().for_each(|actor| self.die(*actor)),
+                ClientFault::Clock { by } => {
+                    actors.iter().for_each(|actor| self.actors[*actor].wall_ahead += by.nanos());
+                }
+                ClientFault::Rate { factor } => {
+                    actors.iter().for_each(|actor| self.pace(*actor, factor));
+                }
+            },
         }
         self.struck(fault, self.now);
     }
@@ -102,41 +130,38 @@ impl<P: ClientProcess> World<P> {
     /// Heals a fault.
     pub(super) fn heal(&mut self, fault: usize) {
         let FaultContext { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
-        match self.scenario.faults[fault].fault_kind {
-            ref never if !never.can_heal() => {}
-            FaultKind::Node(
-                NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
-            ) => {
-                let up = Up { fault, nodes, since: self.now, healed: true };
-                return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
-            }
-            FaultKind::Node(NodeFault::Pause { .. }) => {
-                nodes.iter().for_each(|node| self.resume(*node));
-            }
-            FaultKind::Node(NodeFault::Full { .. }) => {
-                nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
-            }
-            FaultKind::Node(NodeFault::Demote { .. }) => {
-                nodes.iter().for_each(|node| self.masters[*node].server.promote());
-            }
-            FaultKind::Node(NodeFault::Lag { .. }) => {
-                nodes.iter().for_each(|node| self.masters[*node].lags = None);
-            }
+        rules.into_iter().for_each(|rule| self.heal_rule(rule));
+        match &self.scenario.faults[fault].kind {
+            FaultKind::Node(node) => match node {
+                NodeFault::Kill | NodeFault::Stop | NodeFault::PowerLoss => {
+                    let up = Up { fault, nodes, since: self.now, healed: true };
+                    return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
+                }
+                NodeFault::Pause => nodes.iter().for_each(|node| self.resume(*node)),
+                NodeFault::Full => self.set_out_of_memory(&nodes, false),
+                NodeFault::Demote => {
+                    nodes.iter().for_each(|node| self.masters[*node].server.promote());
+                }
+                NodeFault::Lag => nodes.iter().for_each(|node| self.masters[*node].lags = None),
+                NodeFault::Restart
+                | NodeFault::Slow { .. }
+                | NodeFault::Flush
+                | NodeFault::Evict
+                | NodeFault::Failover
+                | NodeFault::Counter { .. } => {}
+            },
             FaultKind::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
-            FaultKind::Client(ClientFault::Pause { .. } | ClientFault::Suspend { .. }) => {
-                actors.iter().for_each(|actor| self.go_on(*actor));
-            }
-            FaultKind::Client(ClientFault::Clock { .. }) => {
-                actors.iter().for_each(|actor| self.actors[*actor].wall_ahead = 0);
-            }
-            FaultKind::Client(ClientFault::Rate { .. }) => {
-                actors.iter().for_each(|actor| self.pace(*actor, 1.0));
-            }
-            FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
-                rules.into_iter().for_each(|rule| self.heal_rule(rule));
-            }
-            FaultKind::Resource(_) => {}
-            ref other => unreachable!("nothing heals {}", other.name()),
+            FaultKind::Net(_) | FaultKind::Resource(_) => {}
+            FaultKind::Client(client) => match client {
+                ClientFault::Pause | ClientFault::Suspend => {
+                    actors.iter().for_each(|actor| self.go_on(*actor));
+                }
+                ClientFault::Clock { .. } => {
+                    actors.iter().for_each(|actor| self.actors[*actor].wall_ahead = 0);
+                }
+                ClientFault::Rate { .. } => actors.iter().for_each(|actor| self.pace(*actor, 1.0)),
+                ClientFault::Kill => {}
+            },
         }
         self.healed(fault, self.now);
     }
@@ -176,6 +201,79 @@ impl<P: ClientProcess> World<P> {
         self.heed(node, &mut events);
     }
 
+    fn set_out_of_memory(&mut self, nodes: &[usize], is_out: bool) {
+        nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(is_out));
+    }
+
+    /// Injects a fault that needs a command, on masters that execute commands or on their replicas.
+    fn command(&mut self, fault: usize, nodes: &[usize], does: impl Fn(&mut Self, usize)) {
+        let kind = self.scenario.faults[fault].kind.clone();
+        let mut failed = None;
+        for &node in nodes {
+            failed = self.cannot_command(node, &kind);
+            if failed.is_some() {
+                break;
+            }
+            does(self, node);
+        }
+        self.struck_or(fault, self.now, failed);
+    }
+
+    /// Why a master, or its replica, does not execute the command of a fault.
+    fn cannot_command(&self, node: usize, kind: &FaultKind) -> Option<String> {
+        let master = &self.masters[node];
+        let on_replica = kind.needs_replicas();
+        if on_replica && master.failed_over {
+            return Some(format!("master {} has failed over already", node + 1));
+        }
+        // A replica that lags holds its data, whatever its master does. One without lag has exactly
+        // what its master reports as sent.
+        let replica_lags = on_replica && master.lags.is_some();
+        let replies = master.server.is_up() && !master.server.is_paused();
+        if !replies && !replica_lags {
+            return Some(format!("master {} does not answer", node + 1));
+        }
+        let demotes = matches!(kind, FaultKind::Node(NodeFault::Demote));
+        (master.server.is_replica() && !demotes)
+            .then(|| format!("master {} is demoted and refuses writes", node + 1))
+    }
+
+    /// Cuts a master's power. Of its file, only the synced part remains.
+    fn lose_power(&mut self, fault: usize, node: usize) {
+        let until = match self.scenario.cluster.persistence {
+            Persistence::None => Window { from: Ns::MIN, to: Ns::MIN },
+            Persistence::AofAlways => Window { from: Ns::MAX, to: Ns::MAX },
+            Persistence::AofEverysec => self.about(self.masters[node].synced),
+        };
+        let mut events = Vec::new();
+        self.masters[node].server.power_loss(&mut events);
+        self.heed(node, &mut events);
+        self.kept(fault, node, until);
+    }
+
+    fn fail_over(&mut self, fault: usize, node: usize) {
+        let now = self.now;
+        let master = &mut self.masters[node];
+        let (replica, since) =
+            master.lags.take().unwrap_or_else(|| (master.server.replicate(), now));
+        let mut events = Vec::new();
+        master.server.fail_over(replica, &mut events);
+        master.failed_over = true;
+        self.heed(node, &mut events);
+        let until = self.about(since);
+        self.kept(fault, node, until);
+    }
+
+    /// A command that was executed at that very instant may count as before or after it.
+    fn about(&self, at: Instant) -> Window {
+        let at = self.ns(at);
+        Window { from: at - 1, to: at }
+    }
+
+    fn kept(&mut self, fault: usize, node: usize, until: Window) {
+        self.direct(Input::Recorded(Event::Kept { fault: fault + 1, node: node + 1, until }));
+    }
+
     /// Resumes a master. It serves its connections in random order.
     fn resume(&mut self, node: usize) {
         self.masters[node].server.resume();
@@ -186,8 +284,8 @@ impl<P: ClientProcess> World<P> {
         }
     }
 
-    fn set_clock(&mut self, node: usize, fault_kind: Option<&ClockFault>) {
-        let clock = self.masters[node].clock.changed(signed(self.now), fault_kind);
+    fn set_clock(&mut self, node: usize, fault: Option<&ClockFault>) {
+        let clock = self.masters[node].clock.changed(signed(self.now), fault);
         self.masters[node].clock = clock;
         let at = self.ns(self.now);
         self.direct(Input::Recorded(clock.event(node + 1, Window { from: at, to: at })));
@@ -256,5 +354,45 @@ impl<P: ClientProcess> World<P> {
         if self.masters[node].server.fsync(wall) {
             self.masters[node].synced = self.now;
         }
+    }
+}
+
+/// Sets the fencing counter of a resource ahead. A counter that is further ahead stays there.
+fn set_counter(server: &mut Server, wall: Wall, resource: &[u8], ahead: Ahead) {
+    let number = match ahead {
+        Ahead::By(by) => {
+            let by = u64::try_from(by.0.as_micros()).unwrap_or(u64::MAX);
+            (wall / 1000).saturating_add(by).min(MAX_NUMBER)
+        }
+        fixed => fixed.number().unwrap_or(MAX_NUMBER),
+    };
+    let key = counter_of(resource);
+    let text = |bytes: &Arc<[u8]>| str::from_utf8(bytes).ok()?.parse().ok();
+    let number = server.value(wall, &key).and_then(text).unwrap_or(0).max(number);
+    let memory_ms = u64::try_from(FENCING_COUNTER_TTL.as_millis()).unwrap_or(u64::MAX);
+    server.set(wall, &key, number.to_string().as_bytes(), Some(memory_ms));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_is_set_ahead_and_never_back() {
+        const MS: Wall = 1_000_000;
+        let mut server = Server::new(1, Persistence::None);
+        let mut set = |wall, ahead| {
+            set_counter(&mut server, wall, b"r", ahead);
+            let text = server.value(wall, &counter_of(b"r")).expect("it is set");
+            str::from_utf8(text).unwrap().parse::<u64>().unwrap()
+        };
+        let second = Ahead::By("1s".parse().unwrap());
+        assert_eq!(set(5 * MS, second), 1_005_000);
+        assert_eq!(set(4 * MS, second), 1_005_000, "the clock was set back");
+        assert_eq!(set(6 * MS, second), 1_006_000);
+        assert_eq!(set(6 * MS, Ahead::Last), MAX_NUMBER - 1);
+        assert_eq!(set(6 * MS, second), MAX_NUMBER - 1);
+        assert_eq!(set(6 * MS, Ahead::End), MAX_NUMBER);
+        assert_eq!(set(6 * MS, Ahead::Last), MAX_NUMBER);
     }
 }

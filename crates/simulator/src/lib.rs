@@ -12,7 +12,7 @@
 //! - `client_machine.rs`: a client process as a state machine
 //! - the crate `redquorum-redis-model`: the model of Redis
 //! - `wires.rs` with `rules.rs`: messages, and the faults of the network
-//! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
+//! - `faults.rs`: how each kind of fault strikes and heals
 //! - `actors.rs`: pauses and deaths of processes
 //! - `process.rs`: the kinds of client processes. The harness has one more: the library itself
 
@@ -36,7 +36,6 @@ mod actors;
 pub mod client_machine;
 mod course;
 mod faults;
-mod forgets;
 pub mod mutants;
 pub mod orchestrator;
 pub mod process;

@@ -36,7 +36,8 @@ use redquorum_scenario::history::{Act, Event, Ns, Outcome, Phase, Record, Window
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{
-    Client, ClientFault, ClockFault, EventKind, FaultKind, FaultTime, ResourceFault, Scenario, Step,
+    Client, ClockFault, EventKind, FaultKind, FaultTime, OnClient, ResourceFault, Scenario,
+    SetsClock, Step,
 };
 
 mod drain;
@@ -188,8 +189,8 @@ impl Orchestrator {
     }
 
     /// The effect of a fault, by its index in the scenario.
-    pub fn fault_kind(&self, fault: usize) -> &FaultKind {
-        &self.scenario.faults[fault].fault_kind
+    pub fn kind(&self, fault: usize) -> &FaultKind {
+        &self.scenario.faults[fault].kind
     }
 
     /// The events so far.
@@ -282,8 +283,7 @@ impl Orchestrator {
         orders: &mut Vec<Order>,
     ) {
         let (nodes, processes) = self.faults.struck(now, fault, failed.is_some());
-        let fault_kind = self.scenario.faults[fault].fault_kind.clone();
-        if failed.is_none() && fault_kind.kills_clients() {
+        if failed.is_none() && self.kind(fault).kills_clients() {
             for process in &processes {
                 self.gone.insert(process.clone());
                 self.lose(process);
@@ -292,18 +292,7 @@ impl Orchestrator {
         if failed.is_none() {
             self.delayed(now, fault, &processes, true);
         }
-        let fault_number = fault + 1;
-        self.record(
-            now,
-            Event::Struck {
-                fault: fault_number,
-                fault_kind: Box::new(fault_kind),
-                nodes,
-                processes,
-                at,
-                failed,
-            },
-        );
+        self.record(now, Event::Struck { fault: fault + 1, nodes, processes, at, failed });
         if self.faults.has_gate(fault) {
             orders.push(Order::Open(fault));
         }
@@ -320,9 +309,9 @@ impl Orchestrator {
 
     /// A fault begins or ceases to delay the replies of processes.
     fn delayed(&mut self, now: Ns, fault: usize, processes: &[Name], delayed: bool) {
-        let fault_kind = &self.scenario.faults[fault].fault_kind;
-        let is_slow = matches!(fault_kind, FaultKind::Client(ClientFault::Rate { .. }));
-        if !is_slow && !fault_kind.pauses_clients() {
+        let row = self.kind(fault).row();
+        let is_slow = row.clock == SetsClock::OfLeases;
+        if !is_slow && row.client != OnClient::Paused {
             return;
         }
         let hit = |player: &&mut Player| processes.iter().any(|name| name == player.process());
@@ -342,11 +331,7 @@ impl Orchestrator {
 /// How long a key may live that was set before healing. A clock that was ahead and is set right
 /// keeps the key alive for longer, by the time that it was ahead.
 fn longest_key(scenario: &Scenario) -> Duration {
-    let ahead = scenario.faults.iter().map(|fault| match &fault.fault_kind {
-        FaultKind::Clock(ClockFault::Step { by, .. }) if !by.back => by.by.0,
-        FaultKind::Clock(ClockFault::Strobe { by, .. }) => by.0,
-        _ => Duration::ZERO,
-    });
+    let ahead = master_clocks(scenario).map(ClockFault::sets_ahead);
     let own = scenario.longest_ttl().saturating_add(scenario.lock.lock_delay.0);
     // A client that died keeps its position in the fair queue for this long.
     let is_fair = |client: &Client| client.options(&scenario.lock).fair;
@@ -358,12 +343,17 @@ fn longest_key(scenario: &Scenario) -> Duration {
 /// How far a clock that ran fast until now can be ahead. When it is set right, the keys that it
 /// timed live longer by this time.
 fn gained(scenario: &Scenario, now: Ns) -> Duration {
-    let share = scenario.faults.iter().map(|fault| match &fault.fault_kind {
-        FaultKind::Clock(ClockFault::Rate { factor, .. }) => (factor - 1.0).max(0.0),
-        _ => 0.0,
-    });
+    let share = master_clocks(scenario).map(ClockFault::gains);
     let now = Duration::from_nanos(u64::try_from(now).unwrap_or(0));
     Duration::try_from_secs_f64(now.as_secs_f64() * share.sum::<f64>()).unwrap_or_default()
+}
+
+/// The faults of the clocks of masters.
+fn master_clocks(scenario: &Scenario) -> impl Iterator<Item = &ClockFault> {
+    scenario.faults.iter().filter_map(|fault| match &fault.kind {
+        FaultKind::Clock(clock) => Some(clock),
+        _ => None,
+    })
 }
 
 /// When a run is healed, even if requests are in flight.
@@ -375,9 +365,11 @@ fn limit(scenario: &Scenario) -> Ns {
         };
         at.saturating_add(fault.lasts.unwrap_or_default().0)
     });
-    let late = scenario.faults.iter().map(|fault| match &fault.fault_kind {
+    let late = scenario.faults.iter().map(|fault| match &fault.kind {
         FaultKind::Resource(ResourceFault::Delay { by, .. }) => by.0,
-        _ => Duration::ZERO,
+        FaultKind::Node(_) | FaultKind::Clock(_) | FaultKind::Net(_) | FaultKind::Client(_) => {
+            Duration::ZERO
+        }
     });
     let late = late.fold(Duration::ZERO, Duration::saturating_add);
     let clients = &scenario.clients;

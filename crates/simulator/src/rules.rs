@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::orchestrator::Counts;
-use redquorum_scenario::{Class, LinkSelector, MessageFault, Side};
+use redquorum_scenario::{Class, MessageFault, Messages, Side};
 
 /// A rule that is in force.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub(super) struct Rule {
 
 impl Rule {
     /// A rule about these messages of all links.
-    pub(super) fn of(which: &LinkSelector, effect: MessageFault) -> Self {
+    pub(super) fn of(which: &Messages, effect: MessageFault) -> Self {
         Self {
             actors: None,
             nodes: None,
@@ -134,7 +134,7 @@ impl Rules {
     }
 
     /// Closes the gate of a fault for a process. Gates are ordered by their faults.
-    pub(super) fn gate(&mut self, fault: usize, actor: usize, which: &LinkSelector) {
+    pub(super) fn gate(&mut self, fault: usize, actor: usize, which: &Messages) {
         let kind = (actor, which.what, which.command);
         let seen = self.passed.as_ref().map_or(0, |passed| passed.counts.of(&kind).into());
         let (actors, gate) = (Some(vec![actor]), Some(fault));

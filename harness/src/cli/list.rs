@@ -41,7 +41,7 @@ pub(super) fn main(options: &ListOptions) -> Result<Code, Code> {
             source: run.source.as_deref(),
             file: chosen.file.as_ref().map(|file| file.display().to_string()),
             clients: run.clients.iter().map(|client| client.id.as_str()).collect(),
-            faults: run.faults.iter().map(|fault| fault.fault_kind.name()).collect(),
+            faults: run.faults.iter().map(|fault| fault.kind.name()).collect(),
             violated: Property::ALL.into_iter().filter(violated).collect(),
             because: &run.expect.because,
         }

@@ -96,9 +96,8 @@ impl Injector {
     /// Lets a fault strike, and reports the result.
     fn strike(&mut self, fault: usize, nodes: Vec<usize>, processes: Vec<Name>) {
         let from = self.clock.now();
-        let fault_kind = self.scenario.faults[fault].fault_kind.clone();
         self.there.insert(fault, FaultContext { nodes, processes, rules: Vec::new() });
-        let done = self.fault_kind(fault, &fault_kind);
+        let done = self.inject(fault);
         let at = Window { from, to: self.clock.now() };
         self.report(Input::Struck { fault, at, failed: done.err() });
     }
@@ -111,69 +110,71 @@ impl Injector {
         self.report(Input::Healed { fault, at, failed: done.err() });
     }
 
-    fn fault_kind(&mut self, fault: usize, fault_kind: &FaultKind) -> Result<(), String> {
+    fn inject(&mut self, fault: usize) -> Result<(), String> {
         let nodes = self.there[&fault].nodes.clone();
-        match fault_kind {
-            FaultKind::Node(NodeFault::Kill { .. }) => self.each(&nodes, Masters::kill),
-            FaultKind::Node(NodeFault::Stop { .. }) => self.each(&nodes, Masters::stop),
-            FaultKind::Node(NodeFault::Restart { .. }) => self.restart(&nodes),
-            FaultKind::Node(NodeFault::Pause { .. }) => self.each(&nodes, Masters::pause),
-            FaultKind::Node(NodeFault::Full { .. }) => self.each(&nodes, memory::fill),
-            FaultKind::Node(NodeFault::Demote { .. }) => self.each(&nodes, memory::demote),
-            FaultKind::Node(NodeFault::PowerLoss { .. }) => self.power_loss(fault, &nodes),
-            FaultKind::Node(NodeFault::Lag { .. }) => self.lag(&nodes),
-            FaultKind::Node(NodeFault::Failover { .. }) => self.fail_over(fault, &nodes),
-            FaultKind::Node(NodeFault::Flush { .. }) => self.each(&nodes, memory::flush),
-            FaultKind::Node(NodeFault::Evict { .. }) => self.each(&nodes, memory::evict),
-            FaultKind::Node(NodeFault::Counter { resource, ahead, .. }) => {
-                self.each(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
-            }
+        if self.net(fault) {
+            return Ok(());
+        }
+        match &self.scenario.faults[fault].kind.clone() {
+            FaultKind::Node(node) => match node {
+                NodeFault::Kill => self.each(&nodes, Masters::kill),
+                NodeFault::Stop => self.each(&nodes, Masters::stop),
+                NodeFault::Restart => self.restart(&nodes),
+                NodeFault::Pause => self.each(&nodes, Masters::pause),
+                NodeFault::Full => self.each(&nodes, memory::fill),
+                NodeFault::Demote => self.each(&nodes, memory::demote),
+                NodeFault::PowerLoss => self.power_loss(fault, &nodes),
+                NodeFault::Lag => self.lag(&nodes),
+                NodeFault::Failover => self.fail_over(fault, &nodes),
+                NodeFault::Flush => self.each(&nodes, memory::flush),
+                NodeFault::Evict => self.each(&nodes, memory::evict),
+                NodeFault::Counter { resource, ahead } => {
+                    self.each(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
+                }
+                NodeFault::Slow { .. } => Ok(()),
+            },
             FaultKind::Clock(clock) => self.set_clocks(&nodes, Some(clock)),
-            FaultKind::Net(_) | FaultKind::Node(NodeFault::Slow { .. }) => {
-                self.net(fault, fault_kind);
-                Ok(())
-            }
-            // The orchestrator handles these.
-            FaultKind::Resource(_) => Ok(()),
-            FaultKind::Client(ClientFault::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
-            FaultKind::Client(ClientFault::Rate { .. }) => Err(NO_RATE.to_owned()),
-            FaultKind::Client(ClientFault::Pause { .. }) => {
-                self.clients(fault, ClientProcess::pause)
-            }
-            FaultKind::Client(ClientFault::Kill { .. }) => self.clients(fault, ClientProcess::kill),
-            FaultKind::Client(ClientFault::Clock { by, .. }) => {
-                self.set_client_clocks(fault, ClockChange::Step { nanos: by.nanos() })
-            }
+            // Their messages are struck already; the orchestrator handles those to registers.
+            FaultKind::Net(_) | FaultKind::Resource(_) => Ok(()),
+            FaultKind::Client(client) => match client {
+                ClientFault::Suspend => Err(NO_SUSPEND.to_owned()),
+                ClientFault::Rate { .. } => Err(NO_RATE.to_owned()),
+                ClientFault::Pause => self.clients(fault, ClientProcess::pause),
+                ClientFault::Kill => self.clients(fault, ClientProcess::kill),
+                ClientFault::Clock { by } => {
+                    self.set_client_clocks(fault, ClockChange::Step { nanos: by.nanos() })
+                }
+            },
         }
     }
 
     fn undo(&mut self, fault: usize) -> Result<(), String> {
-        let nodes = self.there.get(&fault).map(|there| there.nodes.clone()).unwrap_or_default();
-        match self.scenario.faults[fault].fault_kind {
-            ref never if !never.can_heal() => Ok(()),
-            FaultKind::Node(
-                NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
-            ) => self.restart(&nodes),
-            FaultKind::Node(NodeFault::Lag { .. }) => self.catch_up(&nodes),
-            FaultKind::Node(NodeFault::Pause { .. }) => self.each(&nodes, Masters::resume),
-            FaultKind::Node(NodeFault::Full { .. }) => self.each(&nodes, memory::free),
-            FaultKind::Node(NodeFault::Demote { .. }) => self.each(&nodes, memory::promote),
+        let there = self.there.get_mut(&fault);
+        let (nodes, rules) = there.map_or_else(Default::default, |there| {
+            (there.nodes.clone(), std::mem::take(&mut there.rules))
+        });
+        rules.into_iter().for_each(|rule| self.network.heal(rule));
+        match &self.scenario.faults[fault].kind {
+            FaultKind::Node(node) => match node {
+                NodeFault::Kill | NodeFault::Stop | NodeFault::PowerLoss => self.restart(&nodes),
+                NodeFault::Lag => self.catch_up(&nodes),
+                NodeFault::Pause => self.each(&nodes, Masters::resume),
+                NodeFault::Full => self.each(&nodes, memory::free),
+                NodeFault::Demote => self.each(&nodes, memory::promote),
+                NodeFault::Restart
+                | NodeFault::Slow { .. }
+                | NodeFault::Flush
+                | NodeFault::Evict
+                | NodeFault::Failover
+                | NodeFault::Counter { .. } => Ok(()),
+            },
             FaultKind::Clock(_) => self.set_clocks(&nodes, None),
-            FaultKind::Client(ClientFault::Suspend { .. } | ClientFault::Rate { .. }) => Ok(()),
-            FaultKind::Client(ClientFault::Pause { .. }) => {
-                self.clients(fault, ClientProcess::resume)
-            }
-            FaultKind::Client(ClientFault::Clock { .. }) => {
-                self.set_client_clocks(fault, ClockChange::Heal)
-            }
-            FaultKind::Node(NodeFault::Slow { .. }) | FaultKind::Net(_) => {
-                let rules =
-                    self.there.get_mut(&fault).map(|there| std::mem::take(&mut there.rules));
-                rules.unwrap_or_default().into_iter().for_each(|rule| self.network.heal(rule));
-                Ok(())
-            }
-            FaultKind::Resource(_) => Ok(()),
-            ref other => unreachable!("nothing heals {}", other.name()),
+            FaultKind::Net(_) | FaultKind::Resource(_) => Ok(()),
+            FaultKind::Client(client) => match client {
+                ClientFault::Pause => self.clients(fault, ClientProcess::resume),
+                ClientFault::Clock { .. } => self.set_client_clocks(fault, ClockChange::Heal),
+                ClientFault::Suspend | ClientFault::Kill | ClientFault::Rate { .. } => Ok(()),
+            },
         }
     }
 

@@ -201,7 +201,7 @@ impl Run {
     fn carry_out(&mut self, orders: Vec<Order>, tasks: &Sender<Order>) {
         for order in orders {
             if let Order::Strike { fault, processes, .. } = &order
-                && self.orchestrator.fault_kind(*fault).kills_clients()
+                && self.orchestrator.kind(*fault).kills_clients()
             {
                 self.expected_to_die.extend(processes.iter().cloned());
             }

@@ -19,7 +19,7 @@ use redquorum_scenario::client_protocol::{
     Capability, ClientLine, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, shown,
 };
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{ClientFault, Fault, FaultKind, Scenario};
+use redquorum_scenario::{Fault, Scenario, SetsClock};
 use redquorum_simulator::orchestrator::processes_of;
 
 /// Timeout for a client to become ready.
@@ -86,8 +86,8 @@ pub(super) fn initialize(scenario: &Scenario, cluster: &Masters) -> Result<(), S
 /// Whether a fault sets the wall clock of this process.
 fn needs_clock(scenario: &Scenario, process: &str) -> bool {
     let sets = |fault: &Fault| {
-        matches!(fault.fault_kind, FaultKind::Client(ClientFault::Clock { .. }))
-            && processes_of(&fault.fault_kind, scenario).iter().any(|hit| hit == process)
+        fault.kind.row().clock == SetsClock::OfClient
+            && processes_of(fault, scenario).iter().any(|hit| hit == process)
     };
     scenario.faults.iter().any(sets)
 }

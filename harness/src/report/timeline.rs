@@ -35,7 +35,7 @@ fn drawn(history: &History, case: &Case<'_>, verdict: &Verdict) -> Vec<String> {
     let mut faults = Row::new("faults", end);
     for strike in case.faults.strikes().iter().filter(|strike| !strike.failed) {
         let digit =
-            u32::try_from(strike.fault).ok().and_then(|number| char::from_digit(number, 10));
+            u32::try_from(strike.number).ok().and_then(|number| char::from_digit(number, 10));
         faults.put(strike.at.from, digit.unwrap_or('+'));
     }
     let mut breaks = Row::new("breaks", end);

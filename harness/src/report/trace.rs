@@ -25,9 +25,9 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
     let end = history.records.last().map_or(0, |record| record.ns);
     let mut trace = Trace { end, processes: Vec::new(), events: Vec::new() };
     for strike in case.faults.strikes() {
-        let name = format!("fault {}: {}", strike.fault, strike.fault_kind.name());
+        let name = format!("fault {}: {}", strike.number, strike.fault.kind.name());
         let args = json!({ "masters": strike.masters(case), "processes": strike.clients(case) });
-        trace.bar("faults", &format!("fault {}", strike.fault), &name, strike.span(), args);
+        trace.bar("faults", &format!("fault {}", strike.number), &name, strike.span(), args);
     }
     for request in &case.requests {
         let name = format!("{} {}", request.verb(), request.resource.unwrap_or_default());

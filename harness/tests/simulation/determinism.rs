@@ -65,10 +65,10 @@ fn undisturbed(scenario: &Scenario) -> Vec<String> {
 fn a_fault_of_one_client_shifts_nothing_that_another_draws() {
     let calm = undisturbed(&scenario(APART));
     assert!(calm.len() > 100, "{}", calm.len());
-    for fault_kind in FAULTS {
-        let fault = format!("{APART}\n[[fault]]\nat = \"100ms\"\n{fault_kind}\n");
+    for effect in FAULTS {
+        let fault = format!("{APART}\n[[fault]]\nat = \"100ms\"\n{effect}\n");
         let struck = undisturbed(&scenario(&fault));
-        assert_eq!(calm, struck, "{fault_kind}");
+        assert_eq!(calm, struck, "{effect}");
     }
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use redquorum_checker::{Outcome, check};
-use redquorum_scenario::{FaultKind, NodeFault, Scenario};
+use redquorum_scenario::Scenario;
 use redquorum_simulator::run_with_slow_starts;
 
 use crate::support::{runs, scenario};
@@ -17,8 +17,8 @@ const SLOW: Duration = Duration::from_secs(2);
 /// Whether a master comes back in a run, before its end.
 fn starts_again(run: &Scenario) -> bool {
     run.faults.iter().any(|fault| {
-        let at_once = matches!(fault.fault_kind, FaultKind::Node(NodeFault::Restart { .. }));
-        fault.fault_kind.starts_again() && (at_once || fault.lasts.is_some())
+        let at_once = fault.kind.is_at_once();
+        fault.kind.starts_again() && (at_once || fault.lasts.is_some())
     })
 }
 

@@ -4,7 +4,7 @@ use super::{Faults, RECONNECT, Strike};
 use crate::time::{self, MS};
 use crate::world::World;
 use redquorum_scenario::history::{Ns, Window};
-use redquorum_scenario::{ClockFault, FaultKind, NodeFault, Persistence, Scenario};
+use redquorum_scenario::{ClockFault, FaultKind, Loses, Persistence, Scenario};
 
 /// How long it may take until a client looks at a distrusted master again.
 const LOOK: Ns = 1_200 * MS;
@@ -71,12 +71,12 @@ impl Faults<'_> {
         let forgot = self.of_node(node).filter(|strike| self.unmarks(strike));
         // By the process's own clock the masters' clocks run at other rates, and quarantines take
         // another time.
-        let paced = self.hinders(process).filter(|strike| !strike.fault_kind.pauses_clients());
+        let paced = self.hinders(process).filter(|strike| !strike.fault.kind.pauses_clients());
         let apart = guard.unnoticed.into_iter().flat_map(|by| self.clocks_apart(node, by));
         let since_new = self.guards.new.then_some(Window::new(Ns::MIN, 0));
         let noticed = forgot.map(|strike| {
             let Window { from, to } = strike.span();
-            let silent = matches!(strike.fault_kind, FaultKind::Node(NodeFault::Flush { .. }));
+            let silent = strike.row().loses == Loses::All;
             Window::new(from, if silent { asked(from).unwrap_or(Ns::MAX).max(to) } else { to })
         });
         let mut spans =
@@ -97,9 +97,9 @@ impl Faults<'_> {
 
     /// The faults by which a master's clock gets ahead of another's by more than this.
     fn clocks_apart(&self, node: usize, unnoticed: Ns) -> impl Iterator<Item = &Strike<'_>> {
-        self.strikes.iter().filter(move |strike| match strike.fault_kind {
+        self.strikes.iter().filter(move |strike| match &strike.fault.kind {
             // If a clock is set back, all others are ahead of it.
-            FaultKind::Clock(ClockFault::Step { by, .. }) => {
+            FaultKind::Clock(ClockFault::Step { by }) => {
                 time::of(by.by.0) > unnoticed && (by.back || strike.hits_node(node))
             }
             FaultKind::Clock(ClockFault::Rate { .. } | ClockFault::Strobe { .. }) => true,
@@ -108,7 +108,7 @@ impl Faults<'_> {
     }
 
     const fn unmarks(&self, strike: &Strike<'_>) -> bool {
-        strike.fault_kind.removes_markers(self.guards.durable)
+        strike.fault.kind.removes_markers(self.guards.durable)
     }
 
     /// Whether a guard may rightly refuse every request of a process, because one of its masters
@@ -125,12 +125,15 @@ impl Faults<'_> {
         loop {
             let within = Window::new(since.from, until);
             let disturb = self.strikes.iter().filter(|strike| {
-                let hits = match strike.fault_kind {
-                    FaultKind::Node(NodeFault::Flush { .. }) | FaultKind::Clock(_) => {
+                let hits = match &strike.fault.kind {
+                    FaultKind::Clock(_) => strike.hits_node(node),
+                    FaultKind::Node(_) if strike.row().loses == Loses::All => {
                         strike.hits_node(node)
                     }
                     FaultKind::Client(_) => strike.hits_process(process),
-                    _ => strike.on_link(process, node).is_some(),
+                    FaultKind::Node(_) | FaultKind::Net(_) | FaultKind::Resource(_) => {
+                        strike.on_link(process, node).is_some()
+                    }
                 };
                 hits && strike.span().touches(within)
             });

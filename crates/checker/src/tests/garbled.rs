@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use crate::notation::Run;
 use crate::{Observed, Outcome, Verdict, check};
+use redquorum_scenario::Property;
 use redquorum_scenario::history::{Event, Ns, Record};
-use redquorum_scenario::{FaultKind, Property};
 
 /// How often each event occurs, its name, and its fields. A field `name:kind` has a value of
 /// another kind than its name says. A field that ends with `?` may be missing.
@@ -35,7 +35,7 @@ const EVENTS: [(usize, &str, &str); 27] = [
     (1, "ready", "process can"),
     (1, "lost", "client resource at:time"),
     (1, "extended", "client resource deadline"),
-    (2, "struck", "fault fault_kind at failed:why?"),
+    (2, "struck", "fault at failed:why?"),
     (1, "healed", "fault at"),
     (1, "clock", "node since:at ahead rate strobe_by strobe_every:few"),
     (1, "kept", "fault node until:at"),
@@ -100,13 +100,9 @@ impl Choices {
             "zero" => 0.into(),
             "any" => self.any().into(),
             "id" | "node" => (self.any() % 6).into(),
-            "fault" => (self.any() % 3).into(),
+            "fault" => (self.any() % (FAULTS.len() as u64 + 2)).into(),
             "few" | "fence" | "handles" => (self.any() % 4).into(),
             "rate" => self.one(&[1.0, 0.0, NO_NUMBER, -1e300, 2.0, 1e300]).into(),
-            "fault_kind" => {
-                let fault: FaultKind = toml::from_str(self.one(&FAULTS)).unwrap();
-                serde_json::to_value(fault).unwrap()
-            }
             "at" => json!({ "from": self.time(), "to": self.time() }),
             "time" | "from_ns" | "at_ns" | "deadline_ns" | "deadline" | "sent" | "replied"
             | "delivered" | "ahead" | "strobe_by" => self.time().into(),
@@ -149,6 +145,8 @@ proptest! {
     ) {
         let mut history = Run::of("").history();
         history.header.scenario.cluster.nodes = nodes;
+        let fault = |effect: &&str| toml::from_str(&format!("at = '0s'\n{effect}")).unwrap();
+        history.header.scenario.faults = FAULTS.iter().map(fault).collect();
         history.records = events.into_iter().map(|choices| {
             let mut choices = Choices(choices.into_iter());
             Record { ns: choices.time(), event: choices.event() }

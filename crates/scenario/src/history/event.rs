@@ -6,7 +6,7 @@ use serde_with::skip_serializing_none;
 use super::{Act, LeftKey, Ns, Outcome, Window};
 use crate::client_protocol::{Capability, ClientReply, Request};
 use crate::name::Name;
-use crate::{AccessKind, FaultKind, is_default};
+use crate::{AccessKind, is_default};
 
 /// An event of a run. The list is closed: a reader needs to handle no others.
 #[skip_serializing_none]
@@ -116,8 +116,6 @@ pub enum Event {
     Struck {
         /// The number of the fault in the scenario, from 1.
         fault: usize,
-        /// The effect of the fault.
-        fault_kind: Box<FaultKind>,
         /// The masters that the fault hit.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<usize>,

@@ -6,7 +6,7 @@ use redquorum_checker::{Case, DISTRUSTED, Request, Verdict, prepare, verdict};
 use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, History, Ns, Outcome, Phase};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{FaultKind, Persistence, Scenario};
+use redquorum_scenario::{Fault, OnClient, OnLinks, OnMaster, Persistence, Scenario};
 
 mod again;
 mod deployment;
@@ -129,13 +129,21 @@ impl<'a> RunView<'_, 'a> {
         let mut dead: Vec<usize> = Vec::new();
         for record in self.case.world.records {
             match &record.event {
-                Event::Struck { fault_kind, processes, at, failed: None, .. }
-                    if fault_kind.kills_clients() =>
-                {
+                Event::Struck { fault, nodes, processes, at, failed: None } => {
+                    let Some(Fault { kind, .. }) = self.scenario.fault(*fault) else { continue };
+                    let row = kind.row();
+                    if kind.removes_markers(durable) {
+                        self.forgot.extend(nodes.iter().map(|node| (*node, at.to)));
+                    }
+                    let is_down = !matches!(row.master, OnMaster::Runs | OnMaster::Lags);
+                    if is_down || row.links == OnLinks::Errors {
+                        dead.push(*fault);
+                    }
                     let orphan = self.case.requests.iter().any(|request| {
                         let deadline = request.reply.filter(|reply| reply.ok);
                         let deadline = deadline.and_then(|reply| reply.deadline_ns);
-                        processes.iter().any(|gone| gone == request.process)
+                        row.client == OnClient::Killed
+                            && processes.iter().any(|gone| gone == request.process)
                             && request.is_acquire()
                             && request.replied() <= at.from
                             && deadline.is_some_and(|deadline| deadline > at.to)
@@ -143,16 +151,6 @@ impl<'a> RunView<'_, 'a> {
                     });
                     if orphan {
                         self.reach(Goal::Orphan);
-                    }
-                }
-                Event::Struck { fault, fault_kind, nodes, at, failed: None, .. } => {
-                    if fault_kind.removes_markers(durable) {
-                        self.forgot.extend(nodes.iter().map(|node| (*node, at.to)));
-                    }
-                    if matches!(**fault_kind, FaultKind::Node(_))
-                        && !["node.slow", "node.lag", "node.demote"].contains(&fault_kind.name())
-                    {
-                        dead.push(*fault);
                     }
                 }
                 Event::Healed { fault, failed: None, .. } if dead.contains(fault) => {

@@ -5,58 +5,46 @@ use super::base_scenarios::{BaseScenario, TTL};
 use crate::{Kind, contradictions, fenced, sees_amnesia};
 use redquorum_checker::{Verdict, Violation};
 use redquorum_scenario::{
-    Cause, ClientFault, ClockFault, Fault, FaultKind, NodeFault, Persistence, Property, Scenario,
+    Assumed, Cause, ClientFault, ClockFault, Fault, FaultKind, Persistence, Property, Scenario,
+    SetsClock,
 };
 
 /// Whether a schedule does nothing that is outside the assumptions. Returns `false` in case of
 /// doubt.
 pub(super) fn inside(base: &BaseScenario, faults: &[Fault]) -> bool {
     let is_rate = |fault: &&Fault| {
-        matches!(
-            fault.fault_kind,
-            FaultKind::Clock(_) | FaultKind::Client(ClientFault::Rate { .. })
-        )
+        matches!(fault.kind.row().clock, SetsClock::OfMaster | SetsClock::OfLeases)
     };
     let rates = faults.iter().filter(is_rate).count();
     // The rates of one clock add up, and so do those of a master and of a client.
     // A guard detects that masters may have forgotten (A2).
     let sees = sees_amnesia(&base.scenario.lock);
     let is_assumed =
-        |fault: &Fault| is_assumed(base, fault) || sees && fault.fault_kind.removes_markers(false);
+        |fault: &Fault| is_assumed(base, fault) || sees && fault.kind.removes_markers(false);
     !base.parted && rates <= 1 && faults.iter().all(is_assumed)
 }
 
 /// Whether a fault is inside the assumptions of a lock without defences.
 pub(super) fn is_assumed(base: &BaseScenario, fault: &Fault) -> bool {
-    match &fault.fault_kind {
-        fault_kind if fault_kind.starts_again() => {
+    let share = f64::from(base.scenario.lock.drift_ppm) / 1e6;
+    match fault.kind.row().assumed {
+        Assumed::Always => true,
+        Assumed::Never => false,
+        Assumed::IfLong => {
             let ttl = crate::lengths::of_millis(TTL);
             // A master that comes back after all its keys would have expired has forgotten nothing
             // (A2).
             base.scenario.cluster.persistence == Persistence::AofAlways
                 || fault.lasts.is_some_and(|lasts| lasts > ttl)
         }
-        FaultKind::Clock(ClockFault::Rate { factor, .. }) => {
-            let share = f64::from(base.scenario.lock.drift_ppm) / 1e6;
-            (1.0..=1.0 + share).contains(factor)
-        }
-        FaultKind::Clock(_) => false,
-        // A clock that runs fast ends leases early, but it counts as outside: it shortens
-        // quarantines too.
-        FaultKind::Client(ClientFault::Rate { factor, .. }) => {
-            let share = f64::from(base.scenario.lock.drift_ppm) / 1e6;
-            (1.0 - share..=1.0).contains(factor)
-        }
-        FaultKind::Node(
-            NodeFault::Flush { .. }
-            | NodeFault::Evict { .. }
-            | NodeFault::Failover { .. }
-            | NodeFault::Counter { .. },
-        ) => false,
-        // Delays at the resource do not concern the lock.
-        FaultKind::Node(_) | FaultKind::Net(_) | FaultKind::Client(_) | FaultKind::Resource(_) => {
-            true
-        }
+        Assumed::IfSlight => match &fault.kind {
+            FaultKind::Clock(ClockFault::Rate { factor }) => (1.0..=1.0 + share).contains(factor),
+            // A clock that runs fast ends leases early, but it counts as outside: it shortens
+            // quarantines too.
+            FaultKind::Client(ClientFault::Rate { factor }) => (1.0 - share..=1.0).contains(factor),
+            // In case of doubt, a fault is outside.
+            _ => false,
+        },
     }
 }
 

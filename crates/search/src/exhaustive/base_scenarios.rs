@@ -39,7 +39,7 @@ pub struct BaseScenario {
 impl BaseScenario {
     /// Whether a schedule of these faults belongs to no other base scenario.
     pub(super) fn is_its_own<'a>(&self, mut faults: impl Iterator<Item = &'a Fault>) -> bool {
-        !self.restarts || faults.any(|fault| fault.fault_kind.starts_again())
+        !self.restarts || faults.any(|fault| fault.kind.starts_again())
     }
 
     /// The base scenario with every defence of the lock switched on. Clients wait until masters

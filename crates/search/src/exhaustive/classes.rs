@@ -6,7 +6,7 @@ use crate::Kind;
 use redquorum_checker::{Observed, Verdict};
 use redquorum_scenario::history::{Event, History};
 use redquorum_scenario::named;
-use redquorum_scenario::{Cause, FaultKind, NodeFault, Property};
+use redquorum_scenario::{Cause, Fault, FaultKind, Loses, Property, SetsClock};
 
 named! {
     /// A class of failures.
@@ -92,9 +92,11 @@ impl Class {
         let mut masters: BTreeSet<usize> = BTreeSet::new();
         let mut struck = names.is_empty();
         for record in &history.records {
-            if let Event::Struck { fault_kind, nodes, failed: None, .. } = &record.event {
-                struck |= names.contains(&fault_kind.name());
-                if makes_forget(fault_kind) {
+            if let Event::Struck { fault, nodes, failed: None, .. } = &record.event
+                && let Some(Fault { kind, .. }) = history.header.scenario.fault(*fault)
+            {
+                struck |= names.contains(&kind.name());
+                if makes_forget(kind) {
                     masters.extend(nodes);
                 }
             }
@@ -103,7 +105,7 @@ impl Class {
     }
 }
 
-const fn makes_forget(fault_kind: &FaultKind) -> bool {
-    matches!(fault_kind, FaultKind::Clock(_) | FaultKind::Node(NodeFault::Evict { .. }))
-        || fault_kind.removes_markers(false)
+fn makes_forget(kind: &FaultKind) -> bool {
+    let row = kind.row();
+    row.clock == SetsClock::OfMaster || row.loses == Loses::Keys || kind.removes_markers(false)
 }

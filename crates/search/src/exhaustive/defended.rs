@@ -40,10 +40,10 @@ impl Row {
 
     /// The group of a fault that is outside; none if it fits no group.
     fn of_fault(fault: &Fault) -> Option<Self> {
-        if matches!(&fault.fault_kind, FaultKind::Clock(ClockFault::Step { by, .. }) if by.back) {
+        if matches!(&fault.kind, FaultKind::Clock(ClockFault::Step { by }) if by.back) {
             return Some(Self::ClockBack);
         }
-        let name = fault.fault_kind.name();
+        let name = fault.kind.name();
         let is = |class: &Class| class.forgets() && class.faults().contains(&name);
         Class::ALL.into_iter().find(is).map(Self::Of)
     }

@@ -33,7 +33,7 @@ pub fn listing(base: &BaseScenario) -> String {
         if !places.contains(&place) {
             places.push(place.clone());
         }
-        let kind = kinds.entry(fault.fault_kind.name()).or_default();
+        let kind = kinds.entry(fault.kind.name()).or_default();
         kind.places.insert(place);
         kind.targets.insert(targets(fault));
         kind.lasts.insert(fault.lasts.map_or("to the end".to_owned(), |lasts| lasts.to_string()));
@@ -58,7 +58,7 @@ fn place(fault: &Fault) -> String {
 
 fn targets(fault: &Fault) -> String {
     let text = |json: Result<String, _>| json.unwrap_or_default().replace('"', "");
-    let nodes = fault.fault_kind.nodes().map(|nodes| text(serde_json::to_string(nodes)));
-    let clients = fault.fault_kind.clients().map(|clients| text(serde_json::to_string(clients)));
+    let nodes = fault.nodes.as_ref().map(|nodes| text(serde_json::to_string(nodes)));
+    let clients = fault.clients.as_ref().map(|clients| text(serde_json::to_string(clients)));
     [clients, nodes].into_iter().flatten().collect::<Vec<_>>().join("–")
 }

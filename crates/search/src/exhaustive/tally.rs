@@ -128,7 +128,7 @@ fn family(scenario: &Scenario, base: &BaseScenario, faults: &[Fault]) -> Family 
     match faults {
         [] if base.parted => Family::NodeLists,
         [] => Family::None,
-        [fault] => Family::One(fault.fault_kind.name()),
+        [fault] => Family::One(fault.kind.name()),
         _ => Family::Many { forgets: fenced::may_fail(scenario) },
     }
 }

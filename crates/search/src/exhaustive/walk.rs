@@ -4,7 +4,7 @@
 use super::base_scenarios::BaseScenario;
 use redquorum_scenario::Mutant;
 use redquorum_scenario::history::History;
-use redquorum_scenario::{Fault, FaultKind, FaultTime, NodeFault};
+use redquorum_scenario::{Fault, FaultTime, OnMaster};
 use redquorum_simulator::orchestrator::Place;
 use redquorum_simulator::{Course, Latency};
 
@@ -138,7 +138,7 @@ impl SearchSpace {
     }
 
     fn fails_over(&self, fault: usize) -> bool {
-        matches!(self.vocabulary[fault].fault_kind, FaultKind::Node(NodeFault::Failover { .. }))
+        self.vocabulary[fault].kind.row().master == OnMaster::FailsOver
     }
 
     fn is_there_from_the_start(&self, fault: usize) -> bool {

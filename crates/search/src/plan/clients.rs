@@ -4,7 +4,7 @@ use super::rng::Rng;
 use super::ttl;
 use crate::lengths::{millis, of_millis};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{AccessKind, Client, Length, Lock, Rounds, Step};
+use redquorum_scenario::{AccessKind, Client, Length, Lock, Nodes, Rounds, Scenario, Step};
 
 /// The longest usual work of a client, in milliseconds.
 pub(super) const WORKS: u64 = 600;
@@ -123,5 +123,36 @@ pub(super) fn acquire(rng: &mut Rng, lock: &Lock, resources: &[Name]) -> Step {
         ttl: rng.maybe(1, 6, |rng| ttl(rng, lock)),
         cancel: cancel.map(of_millis),
         again: false,
+    }
+}
+
+/// In every eighth scenario, each process knows some of the masters, in some order, and perhaps one
+/// of them twice. It comes after the faults, whose targets must be known.
+pub(super) fn know_other_masters(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 8) {
+        return;
+    }
+    let all = scenario.cluster.nodes;
+    let processes: Vec<_> = scenario.processes().into_iter().cloned().collect();
+    for process in processes {
+        if rng.chance(1, 3) {
+            continue;
+        }
+        let mut rest: Vec<usize> = (1..=all).collect();
+        let many = 1 + rng.index(all);
+        let mut list: Vec<usize> = (0..many).map(|_| rest.remove(rng.index(rest.len()))).collect();
+        if rng.chance(1, 4) {
+            list.push(rng.pick(&list));
+        }
+        let of_process = scenario.clients.iter_mut().filter(|client| *client.process() == process);
+        of_process.for_each(|client| client.nodes = Some(list.clone()));
+    }
+    // A part names masters that its client knows.
+    let known: Vec<_> = scenario.clients.iter().map(|client| scenario.list(client)).collect();
+    for fault in &mut scenario.faults {
+        let Some(Nodes::Role(role)) = &mut fault.nodes else { continue };
+        let own = scenario.clients.iter().position(|client| client.id == role.client);
+        let most = own.map_or(all, |own| known[own].masters().len());
+        role.first = role.first.map(|first| first.min(most));
     }
 }

@@ -7,8 +7,8 @@ use super::targets;
 use crate::lengths::{millis, of_millis};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    Client, ClientFault, Clients, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault,
-    NodeFault, Nodes, Scenario, Step,
+    Client, ClientFault, Clients, Fault, FaultKind, FaultTime, Messages, NetworkFault, NodeFault,
+    Nodes, Scenario, Step,
 };
 
 /// Makes the lock of every fourth scenario fair. In a half of these, waiters are added that
@@ -68,8 +68,8 @@ pub(super) fn faults(rng: &mut Rng, scenario: &mut Scenario) {
     if rng.chance(1, 6) && !scenario.cluster.replicas {
         let nodes = targets::nodes(rng, scenario);
         let (when, lasts) = (targets::when(rng, scenario), Some(of_millis(rng.within(1, 3_000))));
-        let fault_kind = FaultKind::Node(NodeFault::Demote { nodes });
-        scenario.faults.push(Fault { when, lasts, fault_kind });
+        let demote = FaultKind::Node(NodeFault::Demote);
+        scenario.faults.push(Fault::of_nodes(when, lasts, nodes, demote));
     }
 }
 
@@ -81,14 +81,15 @@ fn vanish(rng: &mut Rng, scenario: &mut Scenario) {
     let starts = gone.clone().map(|client| millis(client.start)).max();
     let Some(started) = starts else { return };
     let clients = Clients::Some(gone.map(|client| client.id.clone()).collect());
-    let fault_kind = if rng.chance(1, 2) {
-        FaultKind::Client(ClientFault::Pause { clients })
-    } else {
-        FaultKind::Net(NetworkFault::Cut(LinkSelector { clients, ..LinkSelector::default() }))
-    };
+    let pauses = rng.chance(1, 2);
     let when = FaultTime::At(of_millis(started + rng.within(20, 1_500)));
     let lasts = Some(of_millis(rng.within(7_000, 14_000)));
-    scenario.faults.push(Fault { when, lasts, fault_kind });
+    scenario.faults.push(if pauses {
+        Fault::of_clients(when, lasts, clients, FaultKind::Client(ClientFault::Pause))
+    } else {
+        let cut = NetworkFault::Cut(Messages::default());
+        Fault::of_links(when, lasts, (clients, Nodes::All), cut)
+    });
 }
 
 /// A proxy before each master closes all connections at a greatest age. The masters take turns, so
@@ -100,10 +101,9 @@ fn recycle(rng: &mut Rng, scenario: &mut Scenario) {
         for (node, turn) in (1..=masters).zip(0..) {
             let at = age * round - age * turn / (u64::try_from(masters).unwrap_or(1) + 1);
             let nodes = Nodes::Some(vec![node]);
-            let which = LinkSelector { nodes, ..LinkSelector::default() };
-            let fault_kind = FaultKind::Net(NetworkFault::Reset(which));
+            let reset = NetworkFault::Reset(Messages::default());
             let when = FaultTime::At(of_millis(at));
-            scenario.faults.push(Fault { when, lasts: None, fault_kind });
+            scenario.faults.push(Fault::of_links(when, None, (Clients::All, nodes), reset));
         }
     }
 }

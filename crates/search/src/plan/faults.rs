@@ -1,13 +1,17 @@
-//! Random faults: their families, and the draw of one fault from a family.
+//! Random faults: their families, and the draw of one fault from a family. [`family_of`] has the
+//! family of each kind; a test checks that each kind is drawn. `waits.rs` draws more faults, of
+//! messages that wake waiters.
 
 use std::time::Duration;
 
 use super::rng::Rng;
 use super::{guards, shortest_ttl, targets};
 use crate::lengths::{millis, of_millis};
+use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    ClientFault, Clients, ClockFault, End, Fault, FaultKind, Length, LinkSelector, NetworkFault,
-    NodeFault, Nodes, Persistence, Scenario, Shift, Side,
+    AccessKind, Ahead, ClientFault, Clients, ClockFault, End, EventKind, Fault, FaultKind,
+    FaultTime, Length, Messages, Moment, NetworkFault, NodeFault, Nodes, Persistence,
+    ResourceFault, Scenario, SetsClock, Shift, Side, Step, Touches,
 };
 
 /// Related faults, which a scenario leaves out together.
@@ -31,9 +35,19 @@ enum Family {
     Ends,
     /// The wall clocks of clients.
     Walls,
+    /// Masters forget, or their counters are set: [`add_amnesia`].
+    Amnesia,
+    /// The lease clocks of clients: [`add_pace`].
+    Paces,
+    /// Requests to registers are late: [`add_late`].
+    Late,
+    /// What a deployment does to its masters: `deployment.rs`.
+    Deployment,
 }
 
-const ALL: [Family; 9] = [
+/// The families of which a scenario has any number of faults. The others have draws of their own,
+/// so that a number stands for the same scenario as it would without them.
+const MANY: [Family; 9] = [
     Family::Deaths,
     Family::Stalls,
     Family::Clocks,
@@ -45,19 +59,81 @@ const ALL: [Family; 9] = [
     Family::Walls,
 ];
 
+/// The family that draws a kind of faults.
+const fn family_of(kind: &FaultKind) -> Family {
+    match kind {
+        FaultKind::Node(node) => match node {
+            NodeFault::Kill | NodeFault::Stop | NodeFault::Restart => Family::Deaths,
+            NodeFault::Pause | NodeFault::Slow { .. } | NodeFault::Full => Family::Stalls,
+            NodeFault::Flush
+            | NodeFault::Evict
+            | NodeFault::PowerLoss
+            | NodeFault::Lag
+            | NodeFault::Failover
+            | NodeFault::Counter { .. } => Family::Amnesia,
+            NodeFault::Demote => Family::Deployment,
+        },
+        FaultKind::Clock(clock) => match clock {
+            ClockFault::Step { .. } | ClockFault::Rate { .. } | ClockFault::Strobe { .. } => {
+                Family::Clocks
+            }
+        },
+        FaultKind::Net(net) => match net {
+            NetworkFault::Cut(_)
+            | NetworkFault::Drop(_)
+            | NetworkFault::HalfOpen { .. }
+            | NetworkFault::Reset(_) => Family::Losses,
+            NetworkFault::Hold(_) | NetworkFault::Delay { .. } | NetworkFault::Trickle { .. } => {
+                Family::Delays
+            }
+            NetworkFault::Duplicate(_) => Family::Copies,
+        },
+        FaultKind::Client(client) => match client {
+            ClientFault::Pause | ClientFault::Suspend => Family::Pauses,
+            ClientFault::Kill => Family::Ends,
+            ClientFault::Clock { .. } => Family::Walls,
+            ClientFault::Rate { .. } => Family::Paces,
+        },
+        FaultKind::Resource(ResourceFault::Delay { .. }) => Family::Late,
+    }
+}
+
 /// The families of one scenario.
 pub(super) struct Families {
     all: Vec<Family>,
     inside: bool,
 }
 
-/// A fault kind and its duration.
-type Drawn = (FaultKind, Option<Length>);
+/// What a fault hits and does, and how long.
+struct Drawn {
+    nodes: Option<Nodes>,
+    clients: Option<Clients>,
+    kind: FaultKind,
+    lasts: Option<Length>,
+}
+
+impl Drawn {
+    const fn of_nodes(nodes: Nodes, kind: FaultKind, lasts: Option<Length>) -> Self {
+        Self { nodes: Some(nodes), clients: None, kind, lasts }
+    }
+
+    const fn of_clients(clients: Clients, kind: ClientFault, lasts: Option<Length>) -> Self {
+        Self { nodes: None, clients: Some(clients), kind: FaultKind::Client(kind), lasts }
+    }
+
+    fn of_links(
+        (clients, nodes): (Clients, Nodes),
+        kind: NetworkFault,
+        lasts: Option<Length>,
+    ) -> Self {
+        Self { nodes: Some(nodes), clients: Some(clients), kind: FaultKind::Net(kind), lasts }
+    }
+}
 
 impl Families {
     /// Each family is present in every other scenario.
     pub(super) fn draw(rng: &mut Rng, inside: bool) -> Self {
-        Self { all: ALL.into_iter().filter(|_| rng.chance(1, 2)).collect(), inside }
+        Self { all: MANY.into_iter().filter(|_| rng.chance(1, 2)).collect(), inside }
     }
 
     /// A random fault. None where it would be outside the assumptions, or have no effect, in this
@@ -67,28 +143,37 @@ impl Families {
             return None;
         }
         let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
-        let (fault_kind, lasts) = match rng.pick(&self.all) {
+        let family = rng.pick(&self.all);
+        let drawn = match family {
             Family::Deaths => self.death(rng, scenario, lasts)?,
-            Family::Stalls => (FaultKind::Node(stall(rng, scenario)), lasts),
+            Family::Stalls => stall(rng, scenario, lasts),
             Family::Clocks if self.inside => drift(rng, scenario)?,
-            Family::Clocks => (FaultKind::Clock(clock(rng, scenario)), lasts),
+            Family::Clocks => clock(rng, scenario, lasts),
             Family::Losses => loss(rng, scenario, lasts),
-            Family::Delays => (FaultKind::Net(delay(rng, scenario)), lasts),
+            Family::Delays => delay(rng, scenario, lasts),
             Family::Copies => {
-                let which = targets::which(rng, scenario);
-                let what = if which.what == Side::Reply { Side::Both } else { which.what };
-                (FaultKind::Net(NetworkFault::Duplicate(LinkSelector { what, ..which })), lasts)
+                let (links, messages) = targets::which(rng, scenario);
+                let what = match messages.what {
+                    Side::Reply => Side::Both,
+                    what => what,
+                };
+                let messages = Messages { what, ..messages };
+                Drawn::of_links(links, NetworkFault::Duplicate(messages), lasts)
             }
             Family::Pauses => return Some(pause(rng, scenario, lasts)),
-            Family::Ends => (end(rng, scenario)?, None),
+            Family::Ends => end(rng, scenario)?,
             Family::Walls => {
                 let by = of_millis(rng.within(1, 3_000) * 1_000);
                 let by = Shift { by, back: rng.chance(1, 2) };
-                let clients = targets::one(rng, scenario);
-                (FaultKind::Client(ClientFault::Clock { clients, by }), lasts)
+                Drawn::of_clients(targets::one(rng, scenario), ClientFault::Clock { by }, lasts)
+            }
+            Family::Amnesia | Family::Paces | Family::Late | Family::Deployment => {
+                unreachable!("it has a draw of its own")
             }
         };
-        Some(Fault { when: targets::when(rng, scenario), lasts, fault_kind })
+        debug_assert_eq!(family_of(&drawn.kind), family, "{}", drawn.kind.name());
+        let Drawn { nodes, clients, kind, lasts } = drawn;
+        Some(Fault { when: targets::when(rng, scenario), lasts, nodes, clients, kind })
     }
 
     fn death(&self, rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Option<Drawn> {
@@ -97,10 +182,7 @@ impl Families {
         let careful = self.inside && forgets && !guards::all_see_amnesia(scenario);
         // At most one: the heal of one would end the time for which the other must stay down.
         let deadly = |fault: &Fault| {
-            matches!(
-                fault.fault_kind,
-                FaultKind::Node(NodeFault::Kill { .. } | NodeFault::Stop { .. })
-            )
+            matches!(fault.kind, FaultKind::Node(NodeFault::Kill | NodeFault::Stop))
         };
         if careful && scenario.faults.iter().any(deadly) {
             return None;
@@ -112,28 +194,26 @@ impl Families {
         };
         Some(match rng.below(3) {
             0 if careful => return None,
-            0 => (FaultKind::Node(NodeFault::Restart { nodes }), None),
+            0 => Drawn::of_nodes(nodes, FaultKind::Node(NodeFault::Restart), None),
             kind => {
                 let lasts = if careful { Some(stays(rng)) } else { lasts };
-                let fault_kind = match kind {
-                    1 => NodeFault::Kill { nodes },
-                    _ => NodeFault::Stop { nodes },
-                };
-                (FaultKind::Node(fault_kind), lasts)
+                let kind = if kind == 1 { NodeFault::Kill } else { NodeFault::Stop };
+                Drawn::of_nodes(nodes, FaultKind::Node(kind), lasts)
             }
         })
     }
 }
 
-fn stall(rng: &mut Rng, scenario: &Scenario) -> NodeFault {
+fn stall(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
     let nodes = targets::nodes(rng, scenario);
-    match rng.below(4) {
-        0 => NodeFault::Pause { nodes },
-        1 => NodeFault::Full { nodes },
+    let (nodes, kind) = match rng.below(4) {
+        0 => (nodes, NodeFault::Pause),
+        1 => (nodes, NodeFault::Full),
         // All of them, by less than a round waits: everything works, but comes late.
-        2 => NodeFault::Slow { nodes: Nodes::All, by: shortly(rng, scenario) },
-        _ => NodeFault::Slow { nodes, by: of_millis(rng.within(1, 800)) },
-    }
+        2 => (Nodes::All, NodeFault::Slow { by: shortly(rng, scenario) }),
+        _ => (nodes, NodeFault::Slow { by: of_millis(rng.within(1, 800)) }),
+    };
+    Drawn::of_nodes(nodes, FaultKind::Node(kind), lasts)
 }
 
 /// A time that is less than a round waits for a master.
@@ -144,7 +224,7 @@ fn shortly(rng: &mut Rng, scenario: &Scenario) -> Length {
 /// A clock whose error is as large as the assumptions allow.
 fn drift(rng: &mut Rng, scenario: &Scenario) -> Option<Drawn> {
     // At most one: consecutive rates of the same clock add up.
-    if scenario.faults.iter().any(|fault| matches!(fault.fault_kind, FaultKind::Clock(_))) {
+    if scenario.faults.iter().any(sets_a_master_clock) {
         return None;
     }
     let nodes = if rng.chance(1, 2) { Nodes::All } else { targets::nodes(rng, scenario) };
@@ -156,11 +236,15 @@ fn drift(rng: &mut Rng, scenario: &Scenario) -> Option<Drawn> {
         // than the clock may lose within a TTL.
         (1.0 - share, Length(shortest_ttl(scenario)))
     };
-    Some((FaultKind::Clock(ClockFault::Rate { nodes, factor }), Some(lasts)))
+    Some(Drawn::of_nodes(nodes, FaultKind::Clock(ClockFault::Rate { factor }), Some(lasts)))
+}
+
+fn sets_a_master_clock(fault: &Fault) -> bool {
+    fault.kind.row().clock == SetsClock::OfMaster
 }
 
 /// The share of its rate by which a clock may be wrong.
-pub(super) fn allowed(rng: &mut Rng, scenario: &Scenario) -> f64 {
+fn allowed(rng: &mut Rng, scenario: &Scenario) -> f64 {
     // Over the longest TTL the fixed part of the allowance is the smallest share.
     let longest = scenario.longest_ttl();
     let most = scenario.lock.deducted_from(longest).as_secs_f64() / longest.as_secs_f64();
@@ -170,59 +254,68 @@ pub(super) fn allowed(rng: &mut Rng, scenario: &Scenario) -> f64 {
 }
 
 /// A clock that is wrong.
-fn clock(rng: &mut Rng, scenario: &Scenario) -> ClockFault {
+fn clock(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
     let nodes = targets::nodes(rng, scenario);
-    match rng.below(3) {
+    let kind = match rng.below(3) {
         0 => {
             let by = of_millis(rng.within(1, 3_000));
-            ClockFault::Step { nodes, by: Shift { by, back: rng.chance(1, 3) } }
+            ClockFault::Step { by: Shift { by, back: rng.chance(1, 3) } }
         }
-        1 => ClockFault::Rate { nodes, factor: rng.pick(&[0.5, 0.9, 1.1, 1.5, 2.0, 10.0]) },
+        1 => ClockFault::Rate { factor: rng.pick(&[0.5, 0.9, 1.1, 1.5, 2.0, 10.0]) },
         _ => {
             let by = of_millis(rng.within(1, 2_000));
-            ClockFault::Strobe { nodes, by, every: of_millis(rng.within(2, 200)) }
+            ClockFault::Strobe { by, every: of_millis(rng.within(2, 200)) }
+        }
+    };
+    Drawn::of_nodes(nodes, FaultKind::Clock(kind), lasts)
+}
+
+fn loss(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
+    match rng.below(4) {
+        0 => {
+            let links = targets::links(rng, scenario);
+            Drawn::of_links(links, NetworkFault::Cut(Messages::default()), lasts)
+        }
+        1 => {
+            let (links, messages) = targets::which(rng, scenario);
+            Drawn::of_links(links, NetworkFault::Drop(messages), lasts)
+        }
+        2 => {
+            let links = targets::links(rng, scenario);
+            let end = rng.pick(&[End::Client, End::Master]);
+            Drawn::of_links(links, NetworkFault::HalfOpen { end }, lasts)
+        }
+        _ => {
+            let (links, messages) = targets::which(rng, scenario);
+            // If the fault selects no messages, it has no duration.
+            let lasts = lasts.filter(|_| !messages.are_all());
+            Drawn::of_links(links, NetworkFault::Reset(messages), lasts)
         }
     }
 }
 
-fn loss(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
-    let fault_kind = match rng.below(4) {
-        0 => NetworkFault::Cut(targets::ties(rng, scenario)),
-        1 => NetworkFault::Drop(targets::which(rng, scenario)),
-        2 => NetworkFault::HalfOpen {
-            clients: targets::clients(rng, scenario),
-            nodes: targets::nodes(rng, scenario),
-            end: rng.pick(&[End::Client, End::Master]),
-        },
-        _ => {
-            let which = targets::which(rng, scenario);
-            let ties = LinkSelector {
-                clients: which.clients.clone(),
-                nodes: which.nodes.clone(),
-                ..LinkSelector::default()
-            };
-            // If the fault selects no messages, it has no duration.
-            let lasts = lasts.filter(|_| which != ties);
-            return (FaultKind::Net(NetworkFault::Reset(which)), lasts);
-        }
-    };
-    (FaultKind::Net(fault_kind), lasts)
-}
-
-fn delay(rng: &mut Rng, scenario: &Scenario) -> NetworkFault {
+fn delay(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
     let (clients, what) = (targets::clients(rng, scenario), targets::side(rng));
     match rng.below(4) {
-        0 => NetworkFault::Hold(targets::which(rng, scenario)),
+        0 => {
+            let (links, messages) = targets::which(rng, scenario);
+            Drawn::of_links(links, NetworkFault::Hold(messages), lasts)
+        }
         1 => {
             // The simulation continues to pass slowly what was under way at the heal. So the
             // backlog at that time must not take longer than a final acquire waits.
             let bytes = u32::try_from(rng.within(2_000, 15_000)).unwrap_or(2_000);
-            NetworkFault::Trickle { clients, nodes: targets::nodes(rng, scenario), what, bytes }
+            let links = (clients, targets::nodes(rng, scenario));
+            Drawn::of_links(links, NetworkFault::Trickle { what, bytes }, lasts)
         }
-        2 => NetworkFault::Delay { clients, nodes: Nodes::All, what, by: shortly(rng, scenario) },
+        2 => {
+            let by = shortly(rng, scenario);
+            Drawn::of_links((clients, Nodes::All), NetworkFault::Delay { what, by }, lasts)
+        }
         _ => {
             let by = of_millis(rng.within(1, 800));
-            NetworkFault::Delay { clients, nodes: targets::nodes(rng, scenario), what, by }
+            let links = (clients, targets::nodes(rng, scenario));
+            Drawn::of_links(links, NetworkFault::Delay { what, by }, lasts)
         }
     }
 }
@@ -232,9 +325,9 @@ fn delay(rng: &mut Rng, scenario: &Scenario) -> NetworkFault {
 fn pause(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Fault {
     let client = targets::name(rng, scenario);
     let clients = Clients::Some(vec![client.clone()]);
-    let fault_kind = match rng.chance(1, 3) {
-        true => ClientFault::Suspend { clients },
-        false => ClientFault::Pause { clients },
+    let kind = match rng.chance(1, 3) {
+        true => ClientFault::Suspend,
+        false => ClientFault::Pause,
     };
     let lasts = match rng.chance(1, 2) {
         true => Some(of_millis(millis(scenario.lock.ttl) + rng.within(1, 200))),
@@ -244,14 +337,118 @@ fn pause(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Fault {
         true => targets::in_flight(rng, scenario, client),
         false => targets::when(rng, scenario),
     };
-    Fault { when, lasts, fault_kind: FaultKind::Client(fault_kind) }
+    Fault::of_clients(when, lasts, clients, FaultKind::Client(kind))
 }
 
 /// The death of a client. At least one client must remain for the final acquire.
-fn end(rng: &mut Rng, scenario: &Scenario) -> Option<FaultKind> {
-    let before = scenario.faults.iter().any(|fault| fault.fault_kind.kills_clients());
+fn end(rng: &mut Rng, scenario: &Scenario) -> Option<Drawn> {
+    let before = scenario.faults.iter().any(|fault| fault.kind.kills_clients());
     if before || scenario.processes().len() < 2 {
         return None;
     }
-    Some(FaultKind::Client(ClientFault::Kill { clients: targets::one(rng, scenario) }))
+    Some(Drawn::of_clients(targets::one(rng, scenario), ClientFault::Kill, None))
+}
+
+/// Adds faults by which masters forget in other ways than a restart, and counters that another
+/// client sets, to every other scenario. All of it is outside the assumptions, except for locks
+/// with a guard that detects it: `inside` there are only those that it detects.
+pub(super) fn add_amnesia(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
+    let kind = rng.below(8);
+    let unseen = [1, 4].contains(&kind);
+    if kind > 4 || inside && unseen {
+        return;
+    }
+    let nodes = targets::nodes(rng, scenario);
+    let when = targets::when(rng, scenario);
+    let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
+    let (lasts, kind) = match kind {
+        0 => (None, NodeFault::Flush),
+        1 => (None, NodeFault::Evict),
+        2 => (lasts, NodeFault::PowerLoss),
+        4 => {
+            let far = [1, 60, 3_600, 86_400].map(|seconds| Ahead::By(of_millis(seconds * 1_000)));
+            let ahead = rng
+                .maybe(2, 3, |rng| rng.pick(&far))
+                .unwrap_or_else(|| rng.pick(&[Ahead::Last, Ahead::End]));
+            let acquires = scenario.clients.iter().flat_map(|client| &client.script);
+            let first = acquires.filter_map(Step::resource).next();
+            let resource = first.map_or_else(|| "L".into(), Name::from);
+            (None, NodeFault::Counter { resource, ahead })
+        }
+        _ => {
+            // A master with a replica is not restarted, and has no clock to set.
+            let other = |fault: &Fault| fault.kind.starts_again() || sets_a_master_clock(fault);
+            // A replica that is configured to sync every write looks like its master after a
+            // restart.
+            let unseen = scenario.cluster.persistence == Persistence::AofAlways;
+            if scenario.faults.iter().any(other) || inside && unseen {
+                return;
+            }
+            scenario.cluster.replicas = true;
+            if rng.chance(3, 4) {
+                let from_the_start = FaultTime::At(of_millis(0));
+                let since =
+                    if rng.chance(1, 2) { from_the_start } else { targets::when(rng, scenario) };
+                let lag = FaultKind::Node(NodeFault::Lag);
+                scenario.faults.push(Fault::of_nodes(since, lasts, Nodes::All, lag));
+            }
+            (None, NodeFault::Failover)
+        }
+    };
+    scenario.faults.push(Fault::of_nodes(when, lasts, nodes, FaultKind::Node(kind)));
+}
+
+/// Lets the lease clock of a client run at another rate, in every sixth scenario. Inside the
+/// assumptions the difference is at most the drift allowance, and then no master's clock differs.
+pub(super) fn add_pace(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
+    if !rng.chance(1, 6) || inside && scenario.faults.iter().any(sets_a_master_clock) {
+        return;
+    }
+    let factor = if inside {
+        let share = allowed(rng, scenario);
+        if rng.chance(3, 4) { 1.0 - share } else { 1.0 + share }
+    } else {
+        rng.pick(&[0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
+    };
+    let (when, clients) = (targets::when(rng, scenario), targets::one(rng, scenario));
+    let lasts = rng.maybe(2, 3, |rng| of_millis(rng.within(1, 2_400)));
+    let kind = FaultKind::Client(ClientFault::Rate { factor });
+    scenario.faults.push(Fault::of_clients(when, lasts, clients, kind));
+}
+
+/// Lets the reads or writes of a client come late, in every sixth scenario. It comes after all
+/// else, so that a number stands for the same clients and faults as it would without it.
+pub(super) fn add_late(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 6) {
+        return;
+    }
+    let touch = |step: &Step| match step {
+        Step::Touch { register, way, .. } => Some((register.clone(), *way)),
+        _ => None,
+    };
+    let touches = scenario.clients.iter().flat_map(|client| {
+        client.script.iter().filter_map(touch).map(|(register, way)| (&client.id, register, way))
+    });
+    let all: Vec<_> = touches.collect();
+    if all.is_empty() {
+        return;
+    }
+    let (client, register, way) = rng.pick(&all);
+    let client = client.clone();
+    let (what, moment) = match way {
+        AccessKind::Present => (Touches::Both, EventKind::Presents(register)),
+        AccessKind::Read => (Touches::Read, EventKind::Reads(register)),
+        AccessKind::Write => (Touches::Write, EventKind::Writes(register)),
+    };
+    let what = if rng.chance(1, 4) { Touches::Both } else { what };
+    let when = match rng.chance(1, 2) {
+        true => {
+            FaultTime::Before(Moment { client: client.clone(), what: moment, plus: of_millis(0) })
+        }
+        false => targets::when(rng, scenario),
+    };
+    let lasts = rng.maybe(1, 2, |rng| of_millis(rng.within(1, 1_200)));
+    let (clients, by) = (Clients::Some(vec![client]), of_millis(rng.within(1, 2_500)));
+    let kind = FaultKind::Resource(ResourceFault::Delay { what, by });
+    scenario.faults.push(Fault::of_clients(when, lasts, clients, kind));
 }

@@ -4,7 +4,7 @@ use super::rng::Rng;
 use crate::lengths::of_millis;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    AccessKind, Class, Clients, EventKind, FaultTime, LinkSelector, Moment, Nodes, Role, Scenario,
+    AccessKind, Class, Clients, EventKind, FaultTime, Messages, Moment, Nodes, Role, Scenario,
     Side, Step,
 };
 
@@ -48,24 +48,21 @@ pub(super) fn side(rng: &mut Rng) -> Side {
     rng.pick(&[Side::Both, Side::Request, Side::Reply])
 }
 
-pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> LinkSelector {
-    LinkSelector {
-        clients: clients(rng, scenario),
-        nodes: nodes(rng, scenario),
+/// Some clients and some masters, and messages between them.
+pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> ((Clients, Nodes), Messages) {
+    let links = links(rng, scenario);
+    let messages = Messages {
         what: side(rng),
         command: class(rng),
         index: rng.maybe(1, 2, |rng| rng.within(1, 20)),
         count: rng.maybe(1, 2, |rng| rng.within(1, 10)),
-    }
+    };
+    (links, messages)
 }
 
-/// All links between some clients and some masters.
-pub(super) fn ties(rng: &mut Rng, scenario: &Scenario) -> LinkSelector {
-    LinkSelector {
-        clients: clients(rng, scenario),
-        nodes: nodes(rng, scenario),
-        ..LinkSelector::default()
-    }
+/// The links between some clients and some masters.
+pub(super) fn links(rng: &mut Rng, scenario: &Scenario) -> (Clients, Nodes) {
+    (clients(rng, scenario), nodes(rng, scenario))
 }
 
 pub(super) fn when(rng: &mut Rng, scenario: &Scenario) -> FaultTime {

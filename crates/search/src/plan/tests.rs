@@ -12,7 +12,7 @@ use redquorum_simulator::orchestrator::to_release;
 #[test]
 fn every_fault_is_drawn() {
     let drawn = (0..3_000).flat_map(|number| Space::OUTSIDE.draw(number).faults);
-    let drawn: BTreeSet<&str> = drawn.map(|fault| fault.fault_kind.name()).collect();
+    let drawn: BTreeSet<&str> = drawn.map(|fault| fault.kind.name()).collect();
     assert_eq!(drawn, BTreeSet::from_iter(FaultKind::names()));
 }
 
@@ -59,7 +59,7 @@ fn crowds_are_drawn_together_and_apart_and_so_are_faults_of_wake_ups() {
         seen[0] += usize::from(!crowd.is_empty());
         seen[1] += usize::from(shared > 4);
         seen[2] += usize::from(crowd.iter().any(|client| gives_up(&client)));
-        let words = |fault: &Fault| match &fault.fault_kind {
+        let words = |fault: &Fault| match &fault.kind {
             FaultKind::Net(
                 NetworkFault::Drop(which) | NetworkFault::Hold(which) | NetworkFault::Reset(which),
             ) => which.command == Class::WakeUp,
@@ -153,11 +153,9 @@ fn inside_the_assumptions_masters_forget_only_where_all_clients_see_it() {
     for number in 0..2_000 {
         let scenario = Space::INSIDE.draw(number);
         let forgets = scenario.cluster.persistence == Persistence::None;
-        let careless = |fault: &Fault| match &fault.fault_kind {
-            FaultKind::Node(
-                NodeFault::Flush { .. } | NodeFault::PowerLoss { .. } | NodeFault::Failover { .. },
-            ) => true,
-            fault_kind if fault_kind.starts_again() && forgets => {
+        let careless = |fault: &Fault| match &fault.kind {
+            FaultKind::Node(NodeFault::Flush | NodeFault::PowerLoss | NodeFault::Failover) => true,
+            kind if kind.starts_again() && forgets => {
                 fault.lasts.is_none_or(|lasts| lasts.0 <= scenario.longest_ttl())
             }
             _ => false,
@@ -200,25 +198,22 @@ fn silent_waiters_recycled_connections_and_demoted_masters_are_drawn() {
     for number in 0..1_000 {
         let scenario = Space::INSIDE.draw(number);
         let lock = &scenario.lock;
-        let has = |is: &dyn Fn(&FaultKind) -> bool| {
-            scenario.faults.iter().any(|fault| is(&fault.fault_kind))
-        };
-        let waiters = |kind: &FaultKind| match kind.clients() {
+        let has = |is: &dyn Fn(&Fault) -> bool| scenario.faults.iter().any(is);
+        let waiters = |fault: &Fault| match &fault.clients {
             Some(Clients::Some(names)) => names.iter().all(|name| name.starts_with('v')),
             _ => false,
         };
-        let resets = |kind: &&FaultKind| {
-            matches!(kind, FaultKind::Net(NetworkFault::Reset(which))
-                if which.nodes == Nodes::Some(vec![1]) && which.index.is_none())
+        let resets = |fault: &&Fault| {
+            matches!(&fault.kind, FaultKind::Net(NetworkFault::Reset(which))
+                if fault.nodes == Some(Nodes::Some(vec![1])) && which.index.is_none())
         };
-        let kinds = scenario.faults.iter().map(|fault| &fault.fault_kind);
         seen[0] += usize::from(lock.fair);
         seen[1] += usize::from(lock.fair && scenario.clients.iter().any(|it| it.fair.is_some()));
-        seen[2] += usize::from(has(&|kind| kind.pauses_clients() && waiters(kind)));
-        let cut = |kind: &FaultKind| matches!(kind, FaultKind::Net(NetworkFault::Cut(_)));
-        seen[3] += usize::from(has(&|kind| cut(kind) && waiters(kind)));
-        seen[4] += usize::from(kinds.filter(resets).count() > 2);
-        let demotes = |kind: &_| matches!(kind, FaultKind::Node(NodeFault::Demote { .. }));
+        seen[2] += usize::from(has(&|fault| fault.kind.pauses_clients() && waiters(fault)));
+        let cut = |fault: &Fault| matches!(fault.kind, FaultKind::Net(NetworkFault::Cut(_)));
+        seen[3] += usize::from(has(&|fault| cut(fault) && waiters(fault)));
+        seen[4] += usize::from(scenario.faults.iter().filter(resets).count() > 2);
+        let demotes = |fault: &Fault| matches!(fault.kind, FaultKind::Node(NodeFault::Demote));
         seen[5] += usize::from(has(&demotes));
     }
     assert!((200..300).contains(&seen[0]) && seen.iter().all(|seen| *seen > 25), "{seen:?}");

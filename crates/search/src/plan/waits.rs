@@ -6,8 +6,8 @@ use super::{clients, targets, ttl};
 use crate::lengths::of_millis;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    AccessKind, Class, Client, Fault, FaultKind, FaultTime, LinkSelector, Lock, NetworkFault,
-    Nodes, Scenario, Side, Step,
+    AccessKind, Class, Client, Fault, FaultTime, Lock, Messages, NetworkFault, Nodes, Scenario,
+    Side, Step,
 };
 
 /// The largest crowd: twice the number of leases that a process may have in a row, and one more.
@@ -66,21 +66,20 @@ pub(super) fn faults(rng: &mut Rng, scenario: &mut Scenario) {
         return;
     }
     let nodes = if rng.chance(1, 2) { Nodes::All } else { targets::nodes(rng, scenario) };
-    let which = LinkSelector {
-        clients: targets::clients(rng, scenario),
-        nodes,
+    let clients = targets::clients(rng, scenario);
+    let messages = Messages {
         what: Side::Reply,
         command: Class::WakeUp,
         index: rng.maybe(1, 3, |rng| rng.within(1, 10)),
         count: rng.maybe(1, 3, |rng| rng.within(1, 5)),
     };
-    let fault_kind = match rng.below(4) {
-        0 => NetworkFault::Hold(which),
-        1 => NetworkFault::Reset(which),
-        _ => NetworkFault::Drop(which),
+    let fault = match rng.below(4) {
+        0 => NetworkFault::Hold(messages),
+        1 => NetworkFault::Reset(messages),
+        _ => NetworkFault::Drop(messages),
     };
     let when =
         if rng.chance(1, 2) { FaultTime::At(of_millis(0)) } else { targets::when(rng, scenario) };
     let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
-    scenario.faults.push(Fault { when, lasts, fault_kind: FaultKind::Net(fault_kind) });
+    scenario.faults.push(Fault::of_links(when, lasts, (clients, nodes), fault));
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use redquorum_checker::{Verdict, named};
+use redquorum_scenario::AccessKind;
 use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, History, Ns, Outcome, Phase, Record};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{AccessKind, FaultKind};
 
 /// The largest number of sentences.
 const MOST: usize = 24;
@@ -70,8 +70,9 @@ fn event(history: &History, record: &Record) -> Vec<String> {
             let sent = sent.map(|sent| format!(" (sent at {})", time(sent)));
             Some(line + &sent.unwrap_or_default())
         }
-        Event::Struck { fault, fault_kind, nodes, processes, failed, .. } => {
-            Some(struck(*fault, fault_kind, nodes, processes, failed.as_deref()))
+        Event::Struck { fault, nodes, processes, failed, .. } => {
+            let name = history.header.scenario.fault(*fault).map(|fault| fault.kind.name());
+            name.map(|name| struck(*fault, name, nodes, processes, failed.as_deref()))
         }
         Event::Healed { fault, .. } => Some(format!("fault {fault} is healed")),
         Event::Broken { process, why } => Some(format!("{process} breaks: {why}")),
@@ -173,12 +174,11 @@ fn touch(client: &str, register: &str, way: AccessKind, seen: u64, version: u64)
 
 fn struck(
     fault: usize,
-    fault_kind: &FaultKind,
+    name: &str,
     nodes: &[usize],
     processes: &[Name],
     failed: Option<&str>,
 ) -> String {
-    let name = fault_kind.name();
     let mut line = format!("fault {fault} strikes: {name}");
     if !nodes.is_empty() {
         line += &format!(", {}", named(nodes));

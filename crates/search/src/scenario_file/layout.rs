@@ -49,9 +49,9 @@ pub(super) fn toml(scenario: &Scenario) -> String {
                 line(&mut text, key, value);
             }
         }
-        for (kind, fault_kinds) in fault.iter().filter(|(key, _)| !times.contains(&key.as_str())) {
-            for (fault_kind, value) in fault_kinds.as_table().into_iter().flatten() {
-                line(&mut text, &format!("{kind}.{fault_kind}"), value);
+        for (kind, effects) in fault.iter().filter(|(key, _)| !times.contains(&key.as_str())) {
+            for (effect, value) in effects.as_table().into_iter().flatten() {
+                line(&mut text, &format!("{kind}.{effect}"), value);
             }
         }
     }

@@ -9,8 +9,7 @@ use redquorum_scenario::history::{Event, History, Ns};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{
-    AccessKind, ClientFault, ClockFault, EventKind, FaultKind, FaultTime, Moment, NetworkFault,
-    Nodes, Role, Scenario,
+    AccessKind, EventKind, FaultTime, FieldMut, Moment, Nodes, Role, Scenario,
 };
 
 const MS: Ns = 1_000_000;
@@ -124,7 +123,7 @@ fn parts(trial: &mut Trial<'_>) {
         trial.scenario().clients.iter().map(|client| client.id.clone()).collect();
     for index in 0..trial.scenario().faults.len() {
         let fault = &trial.scenario().faults[index];
-        let Some(Nodes::Some(numbers)) = fault.fault_kind.nodes() else { continue };
+        let Some(Nodes::Some(numbers)) = &fault.nodes else { continue };
         // Before the first request no master plays a part.
         if matches!(fault.when, FaultTime::At(at) if at.is_zero()) {
             continue;
@@ -142,12 +141,8 @@ fn parts(trial: &mut Trial<'_>) {
                 [(true, Some(count)), (false, Some(count)), (true, None), (false, None)]
             {
                 let role = Role { client: client.clone(), granted, first };
-                let change = |other: &mut Scenario| {
-                    if let Some(nodes) = other.faults[index].fault_kind.nodes_mut() {
-                        *nodes = Nodes::Role(role);
-                    }
-                };
-                if trial.attempt(change) {
+                let nodes = Some(Nodes::Role(role));
+                if trial.attempt(|other| other.faults[index].nodes = nodes) {
                     break 'parts;
                 }
             }
@@ -175,20 +170,19 @@ fn numbers(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
         let rate = |digits: f64| {
             move |other: &mut Scenario| {
-                if let FaultKind::Clock(ClockFault::Rate { factor, .. })
-                | FaultKind::Client(ClientFault::Rate { factor, .. }) =
-                    &mut other.faults[index].fault_kind
-                {
-                    *factor = (*factor * digits).round() / digits;
+                for field in other.faults[index].kind.fields_mut() {
+                    if let FieldMut::Rate(rate) = field {
+                        *rate = (*rate * digits).round() / digits;
+                    }
                 }
             }
         };
         let amount = |unit: u32| {
             move |other: &mut Scenario| {
-                if let FaultKind::Net(NetworkFault::Trickle { bytes, .. }) =
-                    &mut other.faults[index].fault_kind
-                {
-                    *bytes = *bytes / unit * unit;
+                for field in other.faults[index].kind.fields_mut() {
+                    if let FieldMut::Bytes(bytes) = field {
+                        *bytes = *bytes / unit * unit;
+                    }
                 }
             }
         };

@@ -4,9 +4,8 @@ use super::Trial;
 use crate::defend;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    Class, Client, Clients, Fault, FaultKind, FaultTime, Length, LinkSelector, Lock, Moment,
-    NetworkFault, NodeFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step,
-    Touches,
+    Class, Client, Clients, Fault, FaultKind, FaultTime, FieldMut, Length, Lock, Messages, Moment,
+    NodeFault, Nodes, Persistence, Rounds, Scenario, Side, Step, Touches,
 };
 
 pub(super) fn all(trial: &mut Trial<'_>) {
@@ -57,12 +56,12 @@ fn forget(fault: &mut Fault, gone: &Name) -> bool {
     {
         return false;
     }
-    if let Some(Nodes::Role(role)) = fault.fault_kind.nodes()
+    if let Some(Nodes::Role(role)) = &fault.nodes
         && role.client == *gone
     {
         return false;
     }
-    match fault.fault_kind.clients_mut() {
+    match &mut fault.clients {
         Some(Clients::Some(names)) => {
             names.retain(|name| name != gone);
             !names.is_empty()
@@ -91,7 +90,7 @@ fn limit_masters(fewer: &mut Scenario, nodes: usize, moved: bool) {
         list.retain(|number| moved || *number <= nodes);
         list.iter_mut().for_each(|number| *number = (*number).min(nodes));
     }
-    fewer.faults.retain_mut(|fault| match fault.fault_kind.nodes_mut() {
+    fewer.faults.retain_mut(|fault| match &mut fault.nodes {
         Some(Nodes::Some(numbers)) => {
             numbers.retain_mut(|number| {
                 let stays = *number <= nodes;
@@ -202,8 +201,7 @@ fn options(trial: &mut Trial<'_>) {
         let ttl = usual.ttl.0;
         defend(&mut usual, ttl);
     }
-    let power =
-        |fault: &Fault| matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }));
+    let power = |fault: &Fault| matches!(fault.kind, FaultKind::Node(NodeFault::PowerLoss));
     let changes: [&dyn Fn(&mut Scenario); 10] = [
         &|less| less.lock = usual.clone(),
         &|less| {
@@ -264,29 +262,26 @@ fn plain(step: &mut Step, option: usize) {
 fn each_fault(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
         let changes: [fn(&mut Fault); 7] = [
+            |fault| with(fault, |messages| *messages = Messages::default()),
+            |fault| with(fault, |messages| messages.command = Class::Any),
+            |fault| with(fault, |messages| messages.index = None),
+            |fault| with(fault, |messages| messages.count = None),
             |fault| {
-                with(fault, |which| {
-                    let (clients, nodes) = (which.clients.clone(), which.nodes.clone());
-                    *which = LinkSelector { clients, nodes, ..LinkSelector::default() };
-                });
-            },
-            |fault| with(fault, |which| which.command = Class::Any),
-            |fault| with(fault, |which| which.index = None),
-            |fault| with(fault, |which| which.count = None),
-            |fault| match &mut fault.fault_kind {
-                FaultKind::Net(
-                    NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. },
-                ) => *what = Side::Both,
-                FaultKind::Resource(ResourceFault::Delay { what, .. }) => *what = Touches::Both,
-                _ => with(fault, |which| which.what = Side::Both),
+                for field in fault.kind.fields_mut() {
+                    match field {
+                        FieldMut::Side(side) => *side = Side::Both,
+                        FieldMut::Touches(touches) => *touches = Touches::Both,
+                        FieldMut::Messages(messages) => messages.what = Side::Both,
+                        _ => {}
+                    }
+                }
             },
             |fault| fault.lasts = None,
-            |fault| {
-                if let (FaultKind::Net(_) | FaultKind::Resource(_), Some(clients)) =
-                    (fault.fault_kind.clone(), fault.fault_kind.clients_mut())
-                {
+            |fault| match &mut fault.clients {
+                Some(clients) if !matches!(fault.kind, FaultKind::Client(_)) => {
                     *clients = Clients::All;
                 }
+                _ => {}
             },
         ];
         for change in changes {
@@ -302,7 +297,7 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
     loop {
         let mut less = trial.scenario().clone();
         let all = less.cluster.nodes;
-        let nodes = less.faults[fault].fault_kind.nodes_mut().map(|nodes| {
+        let nodes = less.faults[fault].nodes.as_mut().map(|nodes| {
             if nodes.is_all() {
                 *nodes = Nodes::Some((1..=all).collect());
             }
@@ -323,10 +318,11 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
     }
 }
 
-fn with(fault: &mut Fault, change: fn(&mut LinkSelector)) {
-    if let FaultKind::Net(fault_kind) = &mut fault.fault_kind
-        && let Some(which) = fault_kind.which_mut()
-    {
-        change(which);
+/// Changes the messages that a fault selects, if it selects messages.
+fn with(fault: &mut Fault, change: fn(&mut Messages)) {
+    for field in fault.kind.fields_mut() {
+        if let FieldMut::Messages(messages) = field {
+            change(messages);
+        }
     }
 }

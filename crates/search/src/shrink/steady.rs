@@ -9,7 +9,7 @@ use redquorum_checker::prepare;
 use redquorum_scenario::history::History;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    Clients, Fault, FaultKind, FaultTime, LinkSelector, NetworkFault, NodeFault, Nodes, Property,
+    Clients, Fault, FaultKind, FaultTime, Messages, NetworkFault, NodeFault, Nodes, Property,
     Scenario, makes_sense,
 };
 
@@ -47,10 +47,9 @@ fn score_of(trial: &mut Trial<'_>, scenario: &Scenario) -> u32 {
         let mut scenario = scenario.clone();
         if slower > 0 {
             // Appended after the other faults, whose numbers stay as they are.
-            let fault_kind =
-                FaultKind::Node(NodeFault::Slow { nodes: Nodes::All, by: of_millis(slower) });
+            let slow = FaultKind::Node(NodeFault::Slow { by: of_millis(slower) });
             let when = FaultTime::At(of_millis(0));
-            scenario.faults.push(Fault { when, lasts: None, fault_kind });
+            scenario.faults.push(Fault::of_nodes(when, None, Nodes::All, slow));
         }
         let seed = trial.best.seed + index;
         let Some(lasts) = trial.lasts(&scenario, seed) else { continue };
@@ -91,13 +90,10 @@ fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
             if nodes.is_empty() {
                 continue;
             }
-            let clients = Clients::Some(vec![first.clone()]);
-            let which =
-                LinkSelector { clients, nodes: Nodes::Some(nodes), ..LinkSelector::default() };
-            let fault_kind = FaultKind::Net(NetworkFault::Drop(which));
-            other
-                .faults
-                .insert(0, Fault { when: FaultTime::At(of_millis(0)), lasts: None, fault_kind });
+            let links = (Clients::Some(vec![first.clone()]), Nodes::Some(nodes));
+            let drop = NetworkFault::Drop(Messages::default());
+            let when = FaultTime::At(of_millis(0));
+            other.faults.insert(0, Fault::of_links(when, None, links, drop));
         }
         if let Some(better) = take(trial, other, score) {
             score = better;

@@ -65,7 +65,7 @@ fn small(found: &Found) -> Found {
 }
 
 fn names(scenario: &Scenario) -> Vec<&str> {
-    scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect()
+    scenario.faults.iter().map(|fault| fault.kind.name()).collect()
 }
 
 #[test]

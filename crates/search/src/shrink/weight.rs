@@ -2,8 +2,8 @@
 
 use crate::lengths::{self, millis};
 use redquorum_scenario::{
-    Class, Client, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultTime, LinkSelector,
-    Lock, NetworkFault, Nodes, Persistence, ResourceFault, Rounds, Scenario, Side, Step, Touches,
+    Class, Client, Clients, Fault, FaultKind, FaultTime, FieldMut, Lock, Messages, Nodes,
+    Persistence, Rounds, Scenario, Side, Step, Touches,
 };
 
 /// The weight, most significant first: faults, clients, steps, masters, options, how faults are
@@ -26,7 +26,7 @@ pub fn weight(scenario: &Scenario) -> Weight {
             + scenario.clients.iter().map(options).sum::<u64>()
             + faults.iter().map(|fault| choices(fault, scenario.cluster.nodes)).sum::<u64>(),
         faults.iter().map(aim).sum(),
-        digits + faults.iter().map(|fault| rough_number(&fault.fault_kind)).sum::<u64>(),
+        digits + faults.iter().map(|fault| rough_numbers(&fault.kind)).sum::<u64>(),
     ]
 }
 
@@ -80,35 +80,35 @@ fn options(client: &Client) -> u64 {
 
 /// The selections of a fault: clients, masters, messages, an end.
 fn choices(fault: &Fault, masters: usize) -> u64 {
-    let of_which = |which: &LinkSelector| {
-        u64::from(which.what != Side::Both)
-            + u64::from(which.command != Class::Any)
-            + u64::from(which.index.is_some())
-            + u64::from(which.count.is_some())
+    let of_messages = |messages: &Messages| {
+        u64::from(messages.what != Side::Both)
+            + u64::from(messages.command != Class::Any)
+            + u64::from(messages.index.is_some())
+            + u64::from(messages.count.is_some())
     };
-    let of_fault = match &fault.fault_kind {
-        FaultKind::Net(NetworkFault::Delay { what, .. } | NetworkFault::Trickle { what, .. }) => {
-            u64::from(*what != Side::Both)
+    let of_field = |field| match field {
+        FieldMut::Side(side) => u64::from(*side != Side::Both),
+        FieldMut::Touches(touches) => u64::from(*touches != Touches::Both),
+        FieldMut::Messages(messages) => of_messages(messages),
+        FieldMut::Length(_) | FieldMut::Rate(_) | FieldMut::Bytes(_) | FieldMut::Fixed => 0,
+    };
+    let of_kind: u64 = fault.kind.clone().fields_mut().into_iter().map(of_field).sum();
+    let clients = match &fault.clients {
+        // A fault of clients hits at least one.
+        Some(Clients::Some(names)) if matches!(fault.kind, FaultKind::Client(_)) => {
+            number(names.len()) - 1
         }
-        FaultKind::Net(fault_kind) => fault_kind.which().map_or(0, of_which),
-        FaultKind::Resource(ResourceFault::Delay { what, .. }) => u64::from(*what != Touches::Both),
-        _ => 0,
+        Some(Clients::Some(names)) => number(names.len()),
+        Some(Clients::All) | None => 0,
     };
-    let clients = match fault.fault_kind.clients() {
-        Some(Clients::Some(names)) if !matches!(fault.fault_kind, FaultKind::Client(_)) => {
-            number(names.len())
-        }
-        Some(Clients::Some(names)) => number(names.len()) - 1,
-        _ => 0,
-    };
-    let nodes = match fault.fault_kind.nodes() {
+    let nodes = match &fault.nodes {
         // Each master that a fault hits makes it heavier.
         Some(Nodes::Some(numbers)) => number(numbers.len()),
         Some(Nodes::Role(role)) => number(role.first.unwrap_or(masters)),
         Some(Nodes::All) => number(masters),
         None => 0,
     };
-    of_fault + clients + nodes + u64::from(fault.lasts.is_some())
+    of_kind + clients + nodes + u64::from(fault.lasts.is_some())
 }
 
 /// How far a fault is from a readable description: a moment of the protocol is nearer than a time,
@@ -120,7 +120,7 @@ fn aim(fault: &Fault) -> u64 {
         FaultTime::After(moment) if !moment.plus.is_zero() => 1,
         FaultTime::After(_) | FaultTime::Before(_) => 0,
     };
-    when + u64::from(matches!(fault.fault_kind.nodes(), Some(Nodes::Some(_))))
+    when + u64::from(matches!(fault.nodes, Some(Nodes::Some(_))))
 }
 
 /// How far a number is from a simple one: 0 for 0, 1 for 1, 2 and 5 with zeros behind them, else
@@ -136,11 +136,16 @@ pub(super) fn roughness(number: u64) -> u64 {
     if matches!(number, 1 | 2 | 5) { 1 } else { 2 * (u64::from(number.ilog10()) + 1) }
 }
 
-fn rough_number(fault_kind: &FaultKind) -> u64 {
-    match fault_kind {
-        FaultKind::Clock(ClockFault::Rate { factor, .. })
-        | FaultKind::Client(ClientFault::Rate { factor, .. }) => number(factor.to_string().len()),
-        FaultKind::Net(NetworkFault::Trickle { bytes, .. }) => roughness(u64::from(*bytes)),
-        _ => 0,
-    }
+/// How far the numbers of a fault that are no times are from simple ones.
+fn rough_numbers(kind: &FaultKind) -> u64 {
+    let of_field = |field| match field {
+        FieldMut::Rate(rate) => number(rate.to_string().len()),
+        FieldMut::Bytes(bytes) => roughness(u64::from(*bytes)),
+        FieldMut::Length(_)
+        | FieldMut::Side(_)
+        | FieldMut::Touches(_)
+        | FieldMut::Messages(_)
+        | FieldMut::Fixed => 0,
+    };
+    kind.clone().fields_mut().into_iter().map(of_field).sum()
 }

@@ -8,8 +8,7 @@ use redquorum_scenario::history::Ns;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{
-    AccessKind, Class, EventKind, Fault, FaultKind, FaultTime, LinkSelector, Moment, Nodes,
-    Scenario, Side,
+    AccessKind, Class, EventKind, Fault, FaultTime, Messages, Moment, Nodes, Scenario, Side,
 };
 
 /// The faults of a run, by their index in the scenario.
@@ -89,7 +88,7 @@ impl Faults {
             let (what, number, command) = moment.what.message()?;
             let process = process_of(scenario, &moment.client)?.clone();
             let index = Some(number.into());
-            let which = LinkSelector { what, command, index, ..LinkSelector::default() };
+            let which = Messages { what, command, index, ..Messages::default() };
             Some(Order::Gate { fault, process, which })
         };
         self.all.iter().enumerate().filter_map(gate).collect()
@@ -105,7 +104,7 @@ impl Faults {
 
     /// Whether any fault selects masters by their role.
     pub(super) fn follow_grants(faults: &[Fault]) -> bool {
-        faults.iter().any(|fault| matches!(fault.fault_kind.nodes(), Some(Nodes::Role(_))))
+        faults.iter().any(|fault| matches!(fault.nodes, Some(Nodes::Role(_))))
     }
 
     pub(super) fn has_gate(&self, fault: usize) -> bool {
@@ -196,10 +195,8 @@ impl Faults {
     /// The delay of a request that a client sends to a register now.
     pub(super) fn delay(&self, client: &str, way: AccessKind) -> Ns {
         let there = |watched: &&Watched| matches!(watched.state, State::Struck(_) | State::Curing);
-        let delays = self.all.iter().filter(there).filter_map(|watched| {
-            let FaultKind::Resource(fault_kind) = &watched.fault.fault_kind else { return None };
-            fault_kind.delay(client, way)
-        });
+        let delays = self.all.iter().filter(there);
+        let delays = delays.filter_map(|watched| watched.fault.delays_access(client, way));
         delays.fold(0, |sum: Ns, by| sum.saturating_add(nanos(by.0)))
     }
 
@@ -266,7 +263,7 @@ impl Faults {
     ) -> (Vec<usize>, Vec<Name>) {
         let watched = &mut self.all[fault];
         watched.state = match watched.fault.lasts {
-            _ if !watched.fault.fault_kind.can_heal() => State::Over,
+            _ if !watched.fault.kind.can_heal() => State::Over,
             // A fault that failed half-way is healed at the end of the run.
             _ if failed && watched.nodes.is_empty() && watched.processes.is_empty() => State::Over,
             _ if failed => State::Struck(None),

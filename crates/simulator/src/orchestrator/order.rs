@@ -1,7 +1,7 @@
 //! The orchestrator's actions. A backend carries them out, and returns their results as
 //! [`Input`](super::Input).
 
-use redquorum_scenario::LinkSelector;
+use redquorum_scenario::Messages;
 use redquorum_scenario::client_protocol::Request;
 use redquorum_scenario::name::Name;
 
@@ -16,7 +16,7 @@ pub enum Order {
         /// The fault that the gate belongs to, counted from 0.
         fault: usize,
         process: Name,
-        which: LinkSelector,
+        which: Messages,
     },
     /// Pass on the messages that wait at the gate of this fault.
     Open(usize),

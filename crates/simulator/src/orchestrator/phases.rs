@@ -120,8 +120,8 @@ impl Orchestrator {
     fn strike(&mut self, now: Ns, orders: &mut Vec<Order>) -> bool {
         let mut failed = false;
         for fault in self.faults.due(now) {
-            let fault_kind = &self.scenario.faults[fault].fault_kind;
-            let nodes = match nodes_of(fault_kind, &self.scenario, |client| {
+            let of = &self.scenario.faults[fault];
+            let nodes = match nodes_of(of, &self.scenario, |client| {
                 let process = process_of(&self.scenario, client)?;
                 self.granted.nodes(client, process).cloned()
             }) {
@@ -133,7 +133,7 @@ impl Orchestrator {
                     continue;
                 }
             };
-            let processes = processes_of(fault_kind, &self.scenario);
+            let processes = processes_of(of, &self.scenario);
             self.faults.aims(fault, nodes.clone(), processes.clone());
             orders.push(Order::Strike { fault, nodes, processes });
         }

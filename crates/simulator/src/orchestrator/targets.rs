@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{Client, Clients, FaultKind, Nodes, Scenario};
+use redquorum_scenario::{Client, Clients, Fault, Nodes, Scenario};
 
 /// The masters that a fault hits now. A role covers only masters that its client knows.
 pub(super) fn nodes_of(
-    fault_kind: &FaultKind,
+    fault: &Fault,
     scenario: &Scenario,
     granted: impl Fn(&str) -> Option<BTreeSet<usize>>,
 ) -> Result<Vec<usize>, String> {
-    let role = match fault_kind.nodes() {
+    let role = match &fault.nodes {
         None => return Ok(Vec::new()),
         Some(Nodes::All) => return Ok((1..=scenario.cluster.nodes).collect()),
         Some(Nodes::Some(numbers)) => return Ok(numbers.clone()),
@@ -32,8 +32,8 @@ pub(super) fn nodes_of(
 }
 
 /// The processes that a fault hits.
-pub fn processes_of(fault_kind: &FaultKind, scenario: &Scenario) -> Vec<Name> {
-    let Some(clients) = fault_kind.clients() else { return Vec::new() };
+pub fn processes_of(fault: &Fault, scenario: &Scenario) -> Vec<Name> {
+    let Some(clients) = &fault.clients else { return Vec::new() };
     let hit = |process: &&Name| match clients {
         Clients::All => true,
         some => clients_of(scenario, process).iter().any(|client| some.has(client)),

@@ -151,7 +151,7 @@ fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code
         };
         let file = finds::write(&name, &found, &kind, out)?;
         if options.format == Shape::Human {
-            let names = found.scenario.faults.iter().map(|fault| fault.fault_kind.name());
+            let names = found.scenario.faults.iter().map(|fault| fault.kind.name());
             let names: Vec<&str> = names.collect();
             let names = if names.is_empty() { "no fault".to_owned() } else { names.join(", ") };
             say(&format!("{}: {names}\n  {}", class.about(), file.display()))?;

@@ -50,8 +50,7 @@ pub(super) fn rate(runs: u64, took: Duration) -> u64 {
 pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
     let (sign, times) = (if find.is_wrong(search) { '✗' } else { '·' }, plural(runs, "run"));
     let scenario = &find.small.scenario;
-    let mut names: Vec<&str> =
-        scenario.faults.iter().map(|fault| fault.fault_kind.name()).collect();
+    let mut names: Vec<&str> = scenario.faults.iter().map(|fault| fault.kind.name()).collect();
     names.dedup();
     let faults = match names.as_slice() {
         [] => "no fault".to_owned(),
@@ -112,7 +111,7 @@ fn long(time: Duration) -> String {
 
 pub(super) fn find_json(search: &Search, find: &Find, runs: u64) -> String {
     let Found { scenario, seed, .. } = &find.small;
-    let faults = scenario.faults.iter().map(|fault| fault.fault_kind.name());
+    let faults = scenario.faults.iter().map(|fault| fault.kind.name());
     json!({
         "event": "find",
         "property": find.kind.property,

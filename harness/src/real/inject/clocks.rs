@@ -13,15 +13,15 @@ impl Injector {
     pub(super) fn set_clocks(
         &mut self,
         nodes: &[usize],
-        fault_kind: Option<&ClockFault>,
+        fault: Option<&ClockFault>,
     ) -> Result<(), String> {
-        let change = fault_kind.map_or(ClockChange::Heal, change);
+        let change = fault.map_or(ClockChange::Heal, change);
         for &node in nodes {
             let from = self.clock.now();
             let done = self.cluster.set_clock(node, change);
             let to = self.clock.now();
             let clock = self.clocks.get(&node).copied().unwrap_or(WallClock::REAL);
-            let clock = clock.changed(to, fault_kind);
+            let clock = clock.changed(to, fault);
             self.clocks.insert(node, clock);
             self.report(Input::Recorded(clock.event(node, Window { from, to })));
             done.map_err(|error| error.to_string())?;
@@ -44,10 +44,10 @@ impl Injector {
 }
 
 /// The change that a fault makes to a clock.
-fn change(fault_kind: &ClockFault) -> ClockChange {
-    match fault_kind {
-        ClockFault::Step { by, .. } => ClockChange::Step { nanos: by.nanos() },
-        ClockFault::Rate { factor, .. } => ClockChange::Rate(*factor),
-        ClockFault::Strobe { by, every, .. } => ClockChange::Strobe { by: by.0, every: every.0 },
+fn change(fault: &ClockFault) -> ClockChange {
+    match fault {
+        ClockFault::Step { by } => ClockChange::Step { nanos: by.nanos() },
+        ClockFault::Rate { factor } => ClockChange::Rate(*factor),
+        ClockFault::Strobe { by, every } => ClockChange::Strobe { by: by.0, every: every.0 },
     }
 }

@@ -8,11 +8,11 @@ use redquorum_rig::network::{self, Message, Rule};
 use super::Injector;
 use crate::mutex::unpoisoned;
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{Class, FaultKind, LinkSelector, MessageFault};
+use redquorum_scenario::{Class, MessageFault, Messages};
 
 impl Injector {
     /// Closes a gate for a fault.
-    pub(super) fn gate(&mut self, fault: usize, process: &Name, which: &LinkSelector) {
+    pub(super) fn gate(&mut self, fault: usize, process: &Name, which: &Messages) {
         let clients = Some(vec![process.to_string()]);
         let rule = Rule { clients, ..self.rule(which, MessageFault::Hold) };
         // The lock covers both steps. Otherwise the network could report a message at a gate that
@@ -33,18 +33,21 @@ impl Injector {
     }
 
     /// Puts a fault of messages into force, for the links of all clients or of those that it hits.
-    pub(super) fn net(&mut self, fault: usize, fault_kind: &FaultKind) {
-        let Some((which, effect)) = fault_kind.strikes_messages() else { return };
+    /// Returns whether it is one.
+    pub(super) fn net(&mut self, fault: usize) -> bool {
+        let struck = &self.scenario.faults[fault];
+        let Some((which, effect)) = struck.kind.strikes_messages() else { return false };
         let rule = self.rule(&which, effect);
-        let Some(there) = self.there.get_mut(&fault) else { return };
+        let Some(there) = self.there.get_mut(&fault) else { return true };
         let names = || there.processes.iter().map(Name::to_string).collect();
-        let clients = fault_kind.clients().map(|_| names());
+        let clients = struck.clients.as_ref().map(|_| names());
         let rule = Rule { clients, nodes: Some(there.nodes.clone()), ..rule };
         there.rules.push(self.network.strike(rule));
+        true
     }
 
     /// A rule of the proxies about these messages of all links.
-    fn rule(&self, which: &LinkSelector, effect: MessageFault) -> Rule {
+    fn rule(&self, which: &Messages, effect: MessageFault) -> Rule {
         Rule {
             side: which.what,
             matches: self.matches(which.command),

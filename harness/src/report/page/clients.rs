@@ -6,7 +6,7 @@ use super::text::{cut, line, ms, name, token};
 use redquorum_checker::{Lease, Request, believed, named};
 use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Ns, Window};
-use redquorum_scenario::{ClientFault, FaultKind};
+use redquorum_scenario::{ClientFault, FaultKind, OnClient};
 
 /// The largest number of client lanes.
 const MOST_CLIENTS: usize = 40;
@@ -166,16 +166,18 @@ fn step(drawing: &Drawing<'_>, request: &Request<'_>, y: u32) -> Mark {
 fn faults(drawing: &Drawing<'_>, process: &str, lane: &mut Lane) {
     let Drawing { case, scale, .. } = *drawing;
     for strike in case.faults.strikes().iter().filter(|strike| !strike.failed) {
-        let FaultKind::Client(fault_kind) = strike.fault_kind else { continue };
+        let FaultKind::Client(kind) = &strike.fault.kind else { continue };
         if !strike.clients(case).contains(&process) {
             continue;
         }
         let span = strike.span();
-        let (class, text, window) = match fault_kind {
-            ClientFault::Pause { .. } => ("state paused", "paused", span),
-            ClientFault::Suspend { .. } => ("state paused", "suspended", span),
-            ClientFault::Kill { .. } => ("state down", "dead", Window::new(span.from, Ns::MAX)),
-            _ => ("state odd", strike.fault_kind.name(), span),
+        let (class, text, window) = match strike.fault.kind.row().client {
+            OnClient::Paused if *kind == ClientFault::Suspend => {
+                ("state paused", "suspended", span)
+            }
+            OnClient::Paused => ("state paused", "paused", span),
+            OnClient::Killed => ("state down", "dead", Window::new(span.from, Ns::MAX)),
+            OnClient::Runs => ("state odd", strike.fault.kind.name(), span),
         };
         let title = format!("{}: {text}, {}", strike.name(), scale.span_text(window));
         let y = lane.height;

@@ -20,10 +20,10 @@ pub(super) fn lane(drawing: &Drawing<'_>) -> Option<Lane> {
     for ((strike, span), row) in strikes.iter().zip(windows).zip(rows) {
         let y = 3 + row * ROW;
         let failed = if strike.failed { ", did not strike" } else { "" };
-        let fault = format!("{} {}", strike.fault, strike.fault_kind.name());
+        let fault = format!("{} {}", strike.number, strike.fault.kind.name());
         let text = format!("{fault}{}{failed}", targets(case, strike));
         let place = struck.next().map_or(0, |(record, _)| line(record));
-        let detail = serde_json::to_string(strike.fault_kind).unwrap_or_default();
+        let detail = serde_json::to_string(&strike.fault.effect()).unwrap_or_default();
         let title =
             format!("fault {text}, {}, line {place}: {}", scale.span_text(span), cut(&detail));
         let x = scale.x(span.from);

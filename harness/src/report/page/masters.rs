@@ -4,7 +4,7 @@ use super::chart::{Bar, Drawing, Lane, Mark, ROW, pack};
 use super::text::{cut, line, ms, name, token};
 use redquorum_checker::{Presence, Strike};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Window};
-use redquorum_scenario::{FaultKind, NodeFault};
+use redquorum_scenario::{Heals, OnMaster, SetsClock};
 
 /// The largest number of masters, and of resources of each, that the page draws.
 const MOST: usize = 12;
@@ -129,12 +129,12 @@ fn states(node: usize, drawing: &Drawing<'_>, y: u32, lane: &mut Lane) -> u32 {
     let Drawing { case, scale, .. } = *drawing;
     let mut all: Vec<State> = clock(node, drawing);
     for strike in case.faults.strikes() {
-        let is_clock = matches!(strike.fault_kind, FaultKind::Clock(_));
+        let is_clock = strike.fault.kind.row().clock == SetsClock::OfMaster;
         if !strike.hits_node(node) || strike.failed || is_clock {
             continue;
         }
         let (class, text) = state(strike, drawing);
-        let title = format!("fault {}, {text}: {}", strike.fault, scale.span_text(strike.span()));
+        let title = format!("fault {}, {text}: {}", strike.number, scale.span_text(strike.span()));
         all.push((strike.span(), class, text, title));
     }
     all.sort_by_key(|(window, ..)| (window.from, window.to));
@@ -157,13 +157,12 @@ fn states(node: usize, drawing: &Drawing<'_>, y: u32, lane: &mut Lane) -> u32 {
 }
 
 fn state(strike: &Strike<'_>, drawing: &Drawing<'_>) -> (&'static str, String) {
-    let kind = strike.fault_kind.name();
-    match strike.fault_kind {
-        FaultKind::Node(
-            NodeFault::Kill { .. } | NodeFault::Stop { .. } | NodeFault::PowerLoss { .. },
-        ) => ("state down", format!("down ({kind})")),
-        FaultKind::Node(NodeFault::Pause { .. }) => ("state paused", "paused".to_owned()),
-        FaultKind::Net(_) => {
+    let row = strike.fault.kind.row();
+    let kind = row.name;
+    match (row.master, row.heals) {
+        (OnMaster::Restarts, Heals::StartsAgain) => ("state down", format!("down ({kind})")),
+        (OnMaster::Paused, _) => ("state paused", "paused".to_owned()),
+        _ if strike.fault.clients.is_some() => {
             let all: Vec<String> = strike.clients(drawing.case).into_iter().map(name).collect();
             let hit = if all.len() > 3 { format!("{} clients", all.len()) } else { all.join(", ") };
             ("state net", format!("{kind} {hit}"))

@@ -95,7 +95,7 @@ impl Run<'_> {
 
     fn cause(&mut self, at: &Place, cause: Cause) {
         let faults = causing(cause);
-        let mut all = self.faults.iter().map(|(_, fault)| fault.fault_kind.name());
+        let mut all = self.faults.iter().map(|(_, fault)| fault.kind.name());
         if !faults.is_empty() && !all.any(|name| faults.contains(&name)) {
             let message = format!("no fault here can be the cause `{cause}`");
             let fix = format!("add a fault such as `{}`, or name another cause", faults[0]);

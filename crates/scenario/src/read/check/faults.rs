@@ -6,7 +6,8 @@ use crate::near::guess;
 use crate::read::tree::Place;
 use crate::{
     AccessKind, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
-    LinkSelector, Moment, NetworkFault, NodeFault, Nodes, ResourceFault, Side, Step, Touches,
+    Heals, Moment, NetworkFault, NodeFault, Nodes, OnMaster, ResourceFault, SetsClock, Side, Step,
+    Touches,
 };
 
 /// The names in a step that a moment is about.
@@ -16,42 +17,42 @@ impl Run<'_> {
     pub(super) fn faults(&mut self) {
         for (place, fault) in self.faults.clone() {
             self.when(&place, fault);
-            let (kind, verb) = fault.fault_kind.name().split_once('.').unwrap_or_default();
-            let fault_kind = place.key(kind).key(verb);
-            if let Some(nodes) = fault.fault_kind.nodes() {
-                self.masters(&fault_kind.key("nodes"), nodes);
+            let (kind, verb) = fault.kind.name().split_once('.').unwrap_or_default();
+            let effect = place.key(kind).key(verb);
+            if let Some(nodes) = &fault.nodes {
+                self.masters(&effect.key("nodes"), nodes);
             }
-            if let Some(Clients::Some(names)) = fault.fault_kind.clients() {
+            if let Some(Clients::Some(names)) = &fault.clients {
                 for (index, name) in names.iter().enumerate() {
-                    let clients = fault_kind.key("clients");
+                    let clients = effect.key("clients");
                     let place = if names.len() == 1 { clients } else { clients.index(index) };
                     self.known(&place, name);
                 }
             }
-            self.fault_kind(&fault_kind, &fault.fault_kind);
-            self.replicas(&fault_kind, &fault.fault_kind);
+            self.effect(&effect, fault);
+            self.replicas(&effect, &fault.kind);
         }
         self.failovers();
     }
 
     /// Checks faults that make no sense with replicas, or without.
-    fn replicas(&mut self, place: &Place, fault_kind: &FaultKind) {
-        let name = fault_kind.name();
-        match (self.cluster.1.replicas, fault_kind) {
-            (false, fault_kind) if fault_kind.needs_replicas() => {
+    fn replicas(&mut self, place: &Place, kind: &FaultKind) {
+        let name = kind.name();
+        match (self.cluster.1.replicas, kind) {
+            (false, kind) if kind.needs_replicas() => {
                 let fix = "write `replicas = true` under `[cluster]`";
                 self.wrong(place, format!("`{name}` needs masters that have replicas"), fix);
             }
-            (true, fault_kind) if fault_kind.starts_again() => {
+            (true, kind) if kind.starts_again() => {
                 let fix = "write `node.failover`, or leave `replicas` out";
                 let message = format!("`{name}`: a master that has a replica is not started again");
                 self.wrong(place, message, fix);
             }
-            (true, FaultKind::Node(NodeFault::Demote { .. })) => {
+            (true, FaultKind::Node(NodeFault::Demote)) => {
                 let message = format!("`{name}`: a master that has a replica is not demoted");
                 self.wrong(place, message, "leave `replicas` out, or write `node.failover`");
             }
-            (true, FaultKind::Clock(_)) => {
+            (true, kind) if kind.row().clock == SetsClock::OfMaster => {
                 let message = format!("`{name}`: masters that have replicas have no clocks to set");
                 self.wrong(place, message, "leave `replicas` out, or the fault");
             }
@@ -64,15 +65,15 @@ impl Run<'_> {
         let all = self.cluster.1.nodes;
         let mut over: Vec<usize> = Vec::new();
         for (place, fault) in self.faults.clone() {
-            let FaultKind::Node(NodeFault::Failover { nodes }) = &fault.fault_kind else {
+            if fault.kind.row().master != OnMaster::FailsOver {
                 continue;
-            };
-            let hit: Vec<usize> = match nodes {
-                Nodes::All => (1..=all).collect(),
-                Nodes::Some(numbers) => numbers.clone(),
+            }
+            let hit: Vec<usize> = match &fault.nodes {
+                Some(Nodes::All) => (1..=all).collect(),
+                Some(Nodes::Some(numbers)) => numbers.clone(),
                 // These masters are known only when the fault strikes. A second failover of a
                 // master fails then.
-                Nodes::Role(_) => continue,
+                Some(Nodes::Role(_)) | None => continue,
             };
             for node in hit {
                 if over.contains(&node) {
@@ -107,25 +108,16 @@ impl Run<'_> {
         }
         let Some(lasts) = fault.lasts else { return };
         let place = place.key("for");
-        let at_once = match &fault.fault_kind {
+        let needless = match (&fault.kind, fault.kind.row().heals) {
             // With a duration, the selected messages that pass within it are reset.
-            FaultKind::Net(NetworkFault::Reset(which)) => !picks(which),
-            fault_kind => !fault_kind.can_heal(),
+            (FaultKind::Net(NetworkFault::Reset(messages)), _) => {
+                messages.are_all().then_some("leave `for` out, or write `net.cut`, which lasts")
+            }
+            (_, Heals::AtOnce(fix) | Heals::Never(fix)) => Some(fix),
+            (_, Heals::StartsAgain | Heals::Undone) => None,
         };
-        if at_once {
-            let name = fault.fault_kind.name();
-            let message = format!("`{name}` happens at once and is not healed");
-            let fix = match name {
-                "node.evict" => "leave `for` out, or write `node.full`, which lasts",
-                "node.flush" | "node.failover" => "leave `for` out: nothing brings it back",
-                "node.counter" => "leave `for` out: a counter never goes back",
-                "node.restart" => "leave `for` out, or write `node.kill`, which stays down so long",
-                "client.kill" => "leave `for` out, or write `client.pause`, which ends",
-                net if net.starts_with("net.") => {
-                    "leave `for` out, or write `net.cut`, which lasts"
-                }
-                _ => "leave `for` out: it is over at once",
-            };
+        if let Some(fix) = needless {
+            let message = format!("`{}` happens at once and is not healed", fault.kind.name());
             self.wrong(&place.itself(), message, fix);
         } else if lasts.is_zero() {
             let fix =
@@ -183,65 +175,106 @@ impl Run<'_> {
         }
     }
 
-    fn fault_kind(&mut self, place: &Place, fault_kind: &FaultKind) {
-        if fault_kind.clone().lengths_mut().first().is_some_and(|by| by.is_zero()) {
-            let is_counter = matches!(fault_kind, FaultKind::Node(NodeFault::Counter { .. }));
+    /// Checks what the fault does: a fault with these fields has an effect.
+    fn effect(&mut self, place: &Place, fault: &Fault) {
+        if fault.kind.clone().lengths_mut().first().is_some_and(|by| by.is_zero()) {
+            let is_counter = matches!(fault.kind, FaultKind::Node(NodeFault::Counter { .. }));
             let at = place.key(if is_counter { "ahead" } else { "by" });
             self.wrong(&at, "the fault does nothing", "write a time such as \"100ms\"");
         }
-        match fault_kind {
-            FaultKind::Clock(ClockFault::Strobe { every, .. }) => {
-                if every.0 < std::time::Duration::from_millis(1) {
-                    let message = format!("a clock cannot jump every {every}");
-                    self.wrong(&place.key("every"), message, "write at least \"1ms\"");
+        match &fault.kind {
+            FaultKind::Node(node) => match node {
+                NodeFault::Counter { resource, .. } => {
+                    self.wanted(&place.key("resource"), resource);
                 }
-            }
-            FaultKind::Clock(ClockFault::Rate { factor, .. })
-            | FaultKind::Client(ClientFault::Rate { factor, .. }) => {
-                if !(0.01..=100.0).contains(factor) {
-                    let message = format!("a clock cannot run at {factor} seconds per second");
-                    let fix = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
-                    self.wrong(&place.key("factor"), message, fix);
+                NodeFault::Kill
+                | NodeFault::Stop
+                | NodeFault::Restart
+                | NodeFault::Pause
+                | NodeFault::Slow { .. }
+                | NodeFault::Flush
+                | NodeFault::Evict
+                | NodeFault::PowerLoss
+                | NodeFault::Lag
+                | NodeFault::Failover
+                | NodeFault::Full
+                | NodeFault::Demote => {}
+            },
+            FaultKind::Clock(clock) => match clock {
+                ClockFault::Strobe { every, .. } => {
+                    if every.0 < std::time::Duration::from_millis(1) {
+                        let message = format!("a clock cannot jump every {every}");
+                        self.wrong(&place.key("every"), message, "write at least \"1ms\"");
+                    }
                 }
+                ClockFault::Rate { factor } => self.rate(place, *factor),
+                ClockFault::Step { .. } => {}
+            },
+            FaultKind::Net(net) => self.network(place, net),
+            FaultKind::Client(client) => match client {
+                ClientFault::Rate { factor } => self.rate(place, *factor),
+                ClientFault::Pause
+                | ClientFault::Suspend
+                | ClientFault::Kill
+                | ClientFault::Clock { .. } => {}
+            },
+            FaultKind::Resource(ResourceFault::Delay { what, .. }) => {
+                self.touches(place, fault.clients.as_ref(), *what);
             }
-            FaultKind::Node(NodeFault::Counter { resource, .. }) => {
-                self.wanted(&place.key("resource"), resource);
-            }
-            FaultKind::Resource(ResourceFault::Delay { clients, what, .. }) => {
-                self.touches(place, clients, *what);
-            }
-            FaultKind::Net(NetworkFault::Trickle { bytes: 0, .. }) => {
-                let fix = "write 1 or more, or `net.hold`, which lets nothing pass";
-                self.wrong(&place.key("bytes"), "no bytes at all pass", fix);
-            }
-            FaultKind::Net(NetworkFault::Cut(which)) if picks(which) => {
-                let fix = "leave out all but clients and masters, or write `net.drop`";
-                self.wrong(place, "a cut loses all messages and selects none", fix);
-            }
-            FaultKind::Net(NetworkFault::Duplicate(which)) if which.what == Side::Reply => {
-                let fix = "write `what = \"request\"`, or leave `what` out";
-                self.wrong(&place.key("what"), "replies cannot arrive twice", fix);
-            }
-            _ => {}
         }
-        if let FaultKind::Net(net) = fault_kind
-            && let Some(which) = net.which()
-        {
-            for (key, number, message) in [
-                ("index", which.index, "there is no message 0"),
-                ("count", which.count, "no message at all is struck"),
-            ] {
-                if number == Some(0) {
-                    self.wrong(&place.key(key), message, "count from 1");
+    }
+
+    fn rate(&mut self, place: &Place, factor: f64) {
+        if !(0.01..=100.0).contains(&factor) {
+            let message = format!("a clock cannot run at {factor} seconds per second");
+            let fix = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
+            self.wrong(&place.key("factor"), message, fix);
+        }
+    }
+
+    fn network(&mut self, place: &Place, net: &NetworkFault) {
+        let messages = match net {
+            NetworkFault::Cut(messages) => {
+                if !messages.are_all() {
+                    let fix = "leave out all but clients and masters, or write `net.drop`";
+                    self.wrong(place, "a cut loses all messages and selects none", fix);
                 }
+                messages
+            }
+            NetworkFault::Duplicate(messages) => {
+                if messages.what == Side::Reply {
+                    let fix = "write `what = \"request\"`, or leave `what` out";
+                    self.wrong(&place.key("what"), "replies cannot arrive twice", fix);
+                }
+                messages
+            }
+            NetworkFault::Drop(messages)
+            | NetworkFault::Hold(messages)
+            | NetworkFault::Reset(messages) => messages,
+            NetworkFault::Trickle { bytes, .. } => {
+                if *bytes == 0 {
+                    let fix = "write 1 or more, or `net.hold`, which lets nothing pass";
+                    self.wrong(&place.key("bytes"), "no bytes at all pass", fix);
+                }
+                return;
+            }
+            NetworkFault::Delay { .. } | NetworkFault::HalfOpen { .. } => return,
+        };
+        for (key, number, message) in [
+            ("index", messages.index, "there is no message 0"),
+            ("count", messages.count, "no message at all is struck"),
+        ] {
+            if number == Some(0) {
+                self.wrong(&place.key(key), message, "count from 1");
             }
         }
     }
 
     /// Whether any client makes an access that the fault delays.
-    fn touches(&mut self, place: &Place, clients: &Clients, what: Touches) {
+    fn touches(&mut self, place: &Place, clients: Option<&Clients>, what: Touches) {
         let touches = |step: &Step| matches!(step, Step::Touch { way, .. } if what.has(*way));
-        let hit = |client: &Client| client.names().iter().any(|name| clients.has(name));
+        let has = |name: &Name| clients.is_some_and(|clients| clients.has(name));
+        let hit = |client: &Client| client.names().iter().any(has);
         let mut all = self.clients.iter().filter(|(_, client)| hit(client)).peekable();
         // Another check reports that there is no such client.
         if all.peek().is_none() || all.any(|(_, client)| client.script.iter().any(touches)) {
@@ -265,16 +298,6 @@ impl Run<'_> {
             self.unknown(place, resource, known, message, "name a resource that a client acquires");
         }
     }
-}
-
-/// Whether a fault strikes certain messages only.
-fn picks(which: &LinkSelector) -> bool {
-    let all = LinkSelector {
-        clients: which.clients.clone(),
-        nodes: which.nodes.clone(),
-        ..LinkSelector::default()
-    };
-    *which != all
 }
 
 fn acquired(step: &Step) -> Vec<&str> {

@@ -28,8 +28,8 @@ pub(super) fn reached(seen: &RunView<'_, '_>) -> Vec<Goal> {
 fn is_passed_over(seen: &RunView<'_, '_>) -> bool {
     let case = seen.case;
     let silences = |strike: &Strike<'_>, process: &str| {
-        let cut = matches!(strike.fault_kind, FaultKind::Net(NetworkFault::Cut(_)));
-        (cut || strike.fault_kind.pauses_clients()) && strike.hits_process(process)
+        let cut = matches!(strike.fault.kind, FaultKind::Net(NetworkFault::Cut(_)));
+        (cut || strike.fault.kind.pauses_clients()) && strike.hits_process(process)
     };
     let fair = |request: &&Request<'_>| {
         request.is_acquire_of_run() && seen.scenario.options_of(request.process).fair
@@ -56,8 +56,8 @@ fn is_passed_over(seen: &RunView<'_, '_>) -> bool {
 fn is_recycled(seen: &RunView<'_, '_>) -> bool {
     let resets = |node: usize| {
         let of = |strike: &&Strike<'_>| {
-            matches!(strike.fault_kind, FaultKind::Net(NetworkFault::Reset(which))
-                if which.index.is_none())
+            matches!(&strike.fault.kind, FaultKind::Net(NetworkFault::Reset(messages))
+                if messages.index.is_none())
                 && strike.hits_node(node)
         };
         seen.case.faults.strikes().iter().filter(of).count()
@@ -76,7 +76,7 @@ fn is_promoted(seen: &RunView<'_, '_>) -> bool {
     let case = seen.case;
     let heals = case.world.until(Phase::Heal);
     let demoted = case.faults.strikes().iter().filter(|strike| {
-        matches!(strike.fault_kind, FaultKind::Node(NodeFault::Demote { .. })) && !strike.failed
+        matches!(strike.fault.kind, FaultKind::Node(NodeFault::Demote)) && !strike.failed
     });
     let mut all = demoted.filter_map(|strike| Some((strike, strike.healed?)));
     all.any(|(strike, healed)| {
