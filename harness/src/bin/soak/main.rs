@@ -69,7 +69,7 @@ mod parent {
     pub(crate) const WAIT: Duration = Duration::from_secs(15);
 
     /// How much later than in theory events may come: machines stall, and masters are down.
-    const SLACK: Duration = Duration::from_secs(4);
+    const SLACK: Duration = Duration::from_secs(6);
 
     /// Interval of progress lines on the terminal.
     const PROGRESS: Duration = Duration::from_secs(10);
