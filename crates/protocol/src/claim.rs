@@ -106,10 +106,10 @@ impl Claim {
     /// Takes one input, and adds what is to be done to `out`.
     pub fn handle(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
         #[cfg(debug_assertions)]
-        let (before, asked, start) = (self.clone(), input.clone(), out.len());
+        let before = rules::Before::new(self, &input, out);
         self.take(now, input, rng, out);
         #[cfg(debug_assertions)]
-        rules::check(&before, self, &asked, now, &out[start..]);
+        before.check(self, now, out);
     }
 
     fn take(&mut self, now: Time, input: Input, rng: &mut dyn Rng, out: &mut Vec<Effect>) {
@@ -126,7 +126,10 @@ impl Claim {
                     Input::Yield => acquire.yield_turn(cx),
                     Input::ClockRanBack => acquire.clock_ran_back(cx),
                     Input::Collect if acquire.collect(cx) => {
-                        *self = Self::Holding(Hold::new(acquire));
+                        let hold = Hold::new(acquire);
+                        #[cfg(debug_assertions)]
+                        rules::granted(acquire, &hold, now);
+                        *self = Self::Holding(hold);
                     }
                     Input::Abandon => {
                         acquire.abandon(cx.out);

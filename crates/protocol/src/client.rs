@@ -382,8 +382,10 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     fn each_server_votes_once(&self) -> bool {
-        let known: Vec<_> = self.servers.iter().flatten().collect();
-        known.iter().enumerate().all(|(at, server)| !known[..at].contains(server))
+        let mut known = self.servers.iter().filter(|server| server.is_some()).enumerate();
+        known.all(|(at, server)| {
+            self.servers.iter().filter(|it| it.is_some()).take(at).all(|it| it != server)
+        })
     }
 
     /// A connection did not come up, or broke. `random` gives the jitter of the next try.
