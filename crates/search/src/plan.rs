@@ -1,6 +1,7 @@
 //! Random scenarios: a number in, a scenario out.
 //!
-//! Each module draws one part. `targets.rs` draws when a fault strikes, and its target.
+//! `clients.rs` draws the clients, `faults.rs` the faults, `deployment.rs` both of what happens in
+//! the life of a deployment.
 //!
 //! Each family of faults is left out of every other scenario: where all happen at once, no client
 //! gets far enough to go wrong in an interesting way. Faults heal in the order of their random
@@ -12,23 +13,21 @@
 
 use std::time::Duration;
 
-use crate::lengths::of_millis;
+use crate::lengths::{millis, of_millis};
+use crate::{defend, sees_amnesia};
 use faults::Families;
-use redquorum_scenario::{Cluster, Expect, Length, Lock, Persistence, Scenario, Step};
-use rng::Rng;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::{
+    Client, Cluster, Expect, Length, Lock, OwnGuard, Persistence, Scenario, Step,
+};
 
-mod again;
 mod clients;
 mod deployment;
 mod faults;
-mod fences;
-mod guards;
-mod rng;
-mod several;
-mod targets;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 /// The most faults in a scenario.
 const FAULTS: u64 = 5;
@@ -68,20 +67,20 @@ impl Space {
         // Each of these has a random source of its own. They come before the faults, some of which
         // strike at a step.
         let mut crowd = Rng::of(number, "crowd");
-        waits::add(&mut crowd, &mut scenario);
-        several::add(&mut Rng::of(number, "several"), &mut scenario);
-        again::add(&mut Rng::of(number, "again"), &mut scenario);
+        clients::add_crowd(&mut crowd, &mut scenario);
+        clients::add_several(&mut Rng::of(number, "several"), &mut scenario);
+        clients::add_reentry(&mut Rng::of(number, "again"), &mut scenario);
         let mut deployment = Rng::of(number, "deploy");
         deployment::queues(&mut deployment, &mut scenario);
-        fences::add(&mut Rng::of(number, "fence"), &mut scenario);
-        guards::add(&mut Rng::of(number, "guard"), &mut scenario, self.inside);
+        clients::add_fencing(&mut Rng::of(number, "fence"), &mut scenario);
+        add_guards(&mut Rng::of(number, "guard"), &mut scenario, self.inside);
         let families = Families::draw(&mut rng, self.inside);
         for _ in 0..rng.below(FAULTS) {
             let fault = families.fault(&mut rng, &scenario);
             scenario.faults.extend(fault);
         }
-        waits::faults(&mut crowd, &mut scenario);
-        if !self.inside || guards::all_see_amnesia(&scenario) {
+        clients::wake_up_faults(&mut crowd, &mut scenario);
+        if !self.inside || all_see_amnesia(&scenario) {
             // It comes before the clients' lists of masters, which limit the parts.
             faults::add_amnesia(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
         }
@@ -136,6 +135,103 @@ fn shortest_ttl(scenario: &Scenario) -> Duration {
 
 /// A TTL that fits the longest node timeout and drift.
 fn ttl(rng: &mut Rng, lock: &Lock) -> Length {
-    let least = 2 * super::lengths::millis(lock.node_timeout) + 20;
+    let least = 2 * millis(lock.node_timeout) + 20;
     of_millis(rng.within(200, 1_200).max(least))
+}
+
+/// A random source from a number. The stream of its generator never changes.
+struct Rng(ChaCha8Rng);
+
+impl Rng {
+    /// The simulation has its own streams from the same number.
+    fn new(number: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(number))
+    }
+
+    /// A source for one purpose. Its choices do not change those of other purposes: the rest of a
+    /// scenario is the same with them and without.
+    fn of(number: u64, purpose: &str) -> Self {
+        let salt = purpose.bytes().fold(0, |salt, byte| salt << 8 | u64::from(byte));
+        Self::new(number ^ salt)
+    }
+
+    /// A number less than a bound.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0.next_u64() % bound.max(1)
+    }
+
+    /// A number between two others, both included.
+    fn within(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most.saturating_sub(least) + 1)
+    }
+
+    /// Returns true with probability `often` / `of`.
+    fn chance(&mut self, often: u64, of: u64) -> bool {
+        self.below(of) < often
+    }
+
+    fn pick<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.index(all.len())].clone()
+    }
+
+    fn index(&mut self, of: usize) -> usize {
+        let of = u64::try_from(of).unwrap_or(u64::MAX);
+        usize::try_from(self.below(of)).unwrap_or_default()
+    }
+
+    /// Returns a value with probability `often` / `of`.
+    fn maybe<T>(&mut self, often: u64, of: u64, draw: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        self.chance(often, of).then(|| draw(self))
+    }
+}
+
+/// Locks with every defence, in every other scenario. In most sets of clients all have them, in
+/// others some do not. Some clients take no fencing tokens among others that do.
+///
+/// It comes before the faults: those that a guard detects are inside the assumptions of clients
+/// with a guard.
+fn add_guards(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
+    if rng.chance(1, 2) {
+        let spare = if rng.chance(1, 2) { 0 } else { rng.within(1, 500) };
+        let longest = scenario.longest_ttl() + Duration::from_millis(spare);
+        defend(&mut scenario.lock, longest);
+        scenario.lock.initialized = !rng.chance(1, 8);
+        if rng.chance(1, 4) {
+            for process in some_processes(rng, scenario) {
+                let own = match !inside && rng.chance(1, 3) {
+                    // The masters carry markers for the other guards. This client gets nothing, and
+                    // reports why.
+                    true => OwnGuard::UpTo(of_millis(rng.within(6_001, 7_000))),
+                    false => OwnGuard::Whether(false),
+                };
+                change_clients(scenario, &process, |client| client.guard = Some(own));
+            }
+        }
+    }
+    if scenario.lock.fencing && rng.chance(1, 4) {
+        for process in some_processes(rng, scenario) {
+            change_clients(scenario, &process, without_tokens);
+        }
+    }
+}
+
+/// Some of the processes, or none.
+fn some_processes(rng: &mut Rng, scenario: &Scenario) -> Vec<Name> {
+    let all = scenario.processes().into_iter().cloned();
+    all.filter(|_| rng.chance(1, 2)).collect()
+}
+
+fn change_clients(scenario: &mut Scenario, process: &Name, change: impl FnMut(&mut Client)) {
+    let own = scenario.clients.iter_mut().filter(|client| client.process() == process);
+    own.for_each(change);
+}
+
+fn without_tokens(client: &mut Client) {
+    client.fencing = Some(false);
+    client.script.retain(|step| !matches!(step, Step::Touch { under: Some(_), .. }));
+}
+
+/// Whether every client detects masters that may have forgotten.
+fn all_see_amnesia(scenario: &Scenario) -> bool {
+    scenario.clients.iter().all(|client| sees_amnesia(&client.options(&scenario.lock)))
 }

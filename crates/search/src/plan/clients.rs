@@ -1,13 +1,17 @@
-//! The clients, their resources, and the actions of each.
+//! The clients, their resources, and the actions of each: usual clients, clients that want several
+//! resources at once, crowds that wait for one resource, owners that acquire again, and clients
+//! with fencing tokens.
 
-use super::rng::Rng;
-use super::ttl;
+use super::{Rng, faults, ttl};
 use crate::lengths::{millis, of_millis};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{AccessKind, Client, Length, Lock, Nodes, Rounds, Scenario, Step};
+use redquorum_scenario::{
+    AccessKind, Class, Client, Fault, FaultTime, Length, Lock, Messages, NetworkFault, Nodes,
+    Rounds, Scenario, Side, Step,
+};
 
 /// The longest usual work of a client, in milliseconds.
-pub(super) const WORKS: u64 = 600;
+const WORKS: u64 = 600;
 
 pub(super) fn draw(rng: &mut Rng, lock: &Lock) -> Vec<Client> {
     let count = rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
@@ -155,4 +159,340 @@ pub(super) fn know_other_masters(rng: &mut Rng, scenario: &mut Scenario) {
         let most = own.map_or(all, |own| known[own].masters().len());
         role.first = role.first.map(|first| first.min(most));
     }
+}
+
+/// The resources, each with the register that it protects.
+const RESOURCES: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
+
+/// Adds clients that want several resources at once to every fourth scenario, beside those that
+/// want one of them. Their sets overlap, and each client names its set in an order of its own.
+///
+/// It comes before the faults, some of which strike at
+/// their actions.
+pub(super) fn add_several(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 4) {
+        return;
+    }
+    let shared = rng.chance(1, 3);
+    for number in 1..=rng.within(1, 3) {
+        let script = section_of_several(rng, &scenario.lock);
+        scenario.clients.push(client(rng, format!("s{number}").into(), script, shared));
+    }
+}
+
+/// The steps from an acquire to its release, or to the release of each resource.
+fn section_of_several(rng: &mut Rng, lock: &Lock) -> Vec<Step> {
+    let mut rest = RESOURCES.to_vec();
+    let count = rng.pick(&[2, 2, 3]);
+    let some: Vec<(Name, Name)> = (0..count)
+        .map(|_| rest.remove(rng.index(rest.len())))
+        .map(|(resource, register)| (resource.into(), register.into()))
+        .collect();
+    let names: Vec<Name> = some.iter().map(|(resource, _)| resource.clone()).collect();
+    let mut script = vec![acquire(rng, lock, &names)];
+    // An update builds on a read under the same lease.
+    let touched: Vec<_> = some.iter().filter(|_| rng.chance(1, 2)).collect();
+    let touch = |way| touched.iter().map(move |(of, register)| touch(register, way, of));
+    script.extend(touch(AccessKind::Read));
+    let resource = rng.pick(&names);
+    match rng.below(8) {
+        0 => script.push(Step::Extend { resource, ttl: None }),
+        1 => {
+            let most = of_millis(rng.within(1, 2_000));
+            script.push(Step::Keep { resource, most });
+        }
+        // Waits until the leases are over by themselves, and a little longer.
+        2 => script.push(Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))),
+        _ => {}
+    }
+    script.push(Step::Work(of_millis(rng.within(1, WORKS / 2))));
+    script.extend(touch(AccessKind::Write));
+    if rng.chance(3, 4) {
+        script.extend(release(names));
+    } else {
+        for resource in names {
+            script.extend(release(vec![resource]));
+            script.push(Step::Work(of_millis(rng.within(1, 100))));
+        }
+        // A refusal of a register skips all steps up to one of these.
+        stay(lock, &mut script);
+    }
+    script
+}
+
+fn release(mut names: Vec<Name>) -> Option<Step> {
+    let also = names.split_off(1.min(names.len()));
+    names.pop().map(|resource| Step::Release { resource, also })
+}
+
+/// The largest crowd: twice the number of leases that a process may have in a row, and one more.
+const LARGEST_CROWD: u64 = 9;
+
+/// Adds a crowd to every third scenario: several clients that wait for one resource, from one
+/// process or a few. Some give up while they wait or are queued.
+///
+/// It comes before the faults, some of which strike at the
+/// crowd's actions.
+pub(super) fn add_crowd(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 3) {
+        return;
+    }
+    // How many of six have a process of their own.
+    let alone = rng.pick(&[0, 0, 1, 1, 3, 6]);
+    // All at the same time, or one after the other.
+    let (start, apart) = (rng.below(500), rng.pick(&[0, 1, 20, 200]));
+    let crowd: Vec<Client> = (1..=rng.within(2, LARGEST_CROWD))
+        .map(|number| {
+            let process = rng.maybe(6 - alone, 6, |_| "crowd".into());
+            let start = start + rng.below(apart + 1);
+            member(rng, &scenario.lock, (number, process, start))
+        })
+        .collect();
+    scenario.clients.extend(crowd);
+}
+
+fn member(
+    rng: &mut Rng,
+    lock: &Lock,
+    (number, process, start): (u64, Option<Name>, u64),
+) -> Client {
+    let (resource, register) = (Name::from("L"), Name::from("R"));
+    let touch = |way| touch(&register, way, &resource);
+    let mut script = vec![Step::Acquire {
+        resource: resource.clone(),
+        wait: of_millis(rng.within(50, 4_000)),
+        ttl: rng.maybe(1, 8, |rng| ttl(rng, lock)),
+        cancel: rng.maybe(1, 4, |rng| of_millis(rng.within(1, 600))),
+        again: false,
+        also: Vec::new(),
+    }];
+    if rng.chance(1, 2) {
+        script.push(touch(AccessKind::Read));
+        script.push(Step::Work(of_millis(rng.within(1, 30))));
+        script.push(touch(AccessKind::Write));
+    } else if rng.chance(1, 2) {
+        script.push(Step::Work(of_millis(rng.within(1, 120))));
+    }
+    script.push(Step::Release { resource, also: Vec::new() });
+    let start = of_millis(start);
+    Client { process, start, ..Client::new(format!("q{number}"), script) }
+}
+
+/// Adds faults of the masters' push messages, to every fourth scenario.
+pub(super) fn wake_up_faults(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 4) {
+        return;
+    }
+    let nodes = if rng.chance(1, 2) { Nodes::All } else { faults::nodes(rng, scenario) };
+    let clients = faults::clients(rng, scenario);
+    let messages = Messages {
+        what: Side::Reply,
+        command: Class::WakeUp,
+        index: rng.maybe(1, 3, |rng| rng.within(1, 10)),
+        count: rng.maybe(1, 3, |rng| rng.within(1, 5)),
+    };
+    let fault = match rng.below(4) {
+        0 => NetworkFault::Hold(messages),
+        1 => NetworkFault::Reset(messages),
+        _ => NetworkFault::Drop(messages),
+    };
+    let when = if rng.chance(1, 2) {
+        FaultTime::At(of_millis(0))
+    } else {
+        faults::any_time(rng, scenario)
+    };
+    let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
+    scenario.faults.push(Fault::of_links(when, lasts, (clients, nodes), fault));
+}
+
+/// The longest TTL of a lock. No guard covers a shorter one.
+const LONGEST: u64 = 6_000;
+
+/// Lets most clients of every fourth scenario acquire again the resources that they hold: at once
+/// or after a while, for longer or not. They release the handles before the end of the first one,
+/// after it, or never.
+///
+/// It comes before the faults, some of which strike at a step.
+pub(super) fn add_reentry(rng: &mut Rng, scenario: &mut Scenario) {
+    if !rng.chance(1, 4) {
+        return;
+    }
+    for client in &mut scenario.clients {
+        if rng.chance(2, 3) {
+            let script = std::mem::take(&mut client.script);
+            let sections = sections(script).into_iter();
+            let lock = &scenario.lock;
+            client.script = sections.flat_map(|section| reentered(rng, lock, section)).collect();
+        }
+    }
+}
+
+/// The script in parts, each from an acquire to its release.
+fn sections(script: Vec<Step>) -> Vec<Vec<Step>> {
+    let mut sections: Vec<Vec<Step>> = Vec::new();
+    for step in script {
+        match sections.last_mut() {
+            Some(section) if !matches!(step, Step::Acquire { .. }) => section.push(step),
+            _ => sections.push(vec![step]),
+        }
+    }
+    sections
+}
+
+fn reentered(rng: &mut Rng, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
+    // In a request for several resources each has an owner of its own, which no other client
+    // shares.
+    let resource = match section.first() {
+        Some(Step::Acquire { resource, also, .. }) if also.is_empty() => resource.clone(),
+        _ => return section,
+    };
+    for _ in 0..rng.within(1, 2) {
+        enter(rng, lock, &resource, &mut section);
+    }
+    let handles = section.iter().flat_map(Step::acquires).count();
+    if section.iter().flat_map(Step::releases).count() < handles {
+        // Here, and not at the end: the steps between are skipped if the next section is refused.
+        stay(lock, &mut section);
+    }
+    section
+}
+
+/// Adds one more handle, and its end.
+fn enter(rng: &mut Rng, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
+    let release = || Step::Release { resource: resource.clone(), also: Vec::new() };
+    let mut at = 1 + rng.index(section.len() - 1);
+    // A re-entry and the read behind it stay together.
+    if matches!(section[at - 1], Step::Acquire { again: true, .. }) && is_read(&section[at]) {
+        at += 1;
+    }
+    let mut steps = match rng.below(8) {
+        // Waits until the lease is over by itself, and a little longer.
+        0 => vec![Step::Work(of_millis(millis(lock.ttl) + rng.within(1, 100)))],
+        1..4 => vec![work(rng)],
+        _ => Vec::new(),
+    };
+    steps.push(acquire_again(rng, lock, resource));
+    // It may be another lease. An update must not build on a read under the lease before.
+    let read = section[..at].iter().find(|step| is_read(step)).cloned();
+    steps.extend(read.clone());
+    let behind = at + steps.len();
+    section.splice(at..at, steps);
+    // If the re-entry fails, its client skips all steps up to the release. The first read of the
+    // section is not among them: later updates build on it.
+    let first = match &read {
+        None => section[behind..].iter().position(is_read),
+        Some(_) => None,
+    };
+    match rng.below(6) {
+        // The handle is never released.
+        0 => {}
+        // It outlives the first handle.
+        1 | 2 if first.is_none() => {
+            section.push(work(rng));
+            section.extend(
+                read.and_then(written)
+                    .map(|register| touch(&register, AccessKind::Write, resource)),
+            );
+            section.push(release());
+        }
+        _ => {
+            let most = first.map_or(section.len() - behind, |first| first + 1);
+            let place = behind + rng.index(most);
+            section.insert(place, release());
+        }
+    }
+}
+
+fn work(rng: &mut Rng) -> Step {
+    Step::Work(of_millis(rng.within(1, WORKS)))
+}
+
+fn is_read(step: &Step) -> bool {
+    matches!(step, Step::Touch { way: AccessKind::Read, .. })
+}
+
+fn written(step: Step) -> Option<Name> {
+    match step {
+        Step::Touch { register, .. } => Some(register),
+        _ => None,
+    }
+}
+
+fn acquire_again(rng: &mut Rng, lock: &Lock, resource: &Name) -> Step {
+    let longer = |rng: &mut Rng| (millis(lock.ttl) + rng.within(1, 1_000)).min(LONGEST);
+    Step::Acquire {
+        resource: resource.clone(),
+        also: Vec::new(),
+        // If the lease is over, it asks like any other client.
+        wait: of_millis(if rng.chance(1, 2) { 0 } else { rng.within(1, 1_500) }),
+        ttl: match rng.below(6) {
+            0 => Some(ttl(rng, lock)),
+            1 | 2 => Some(of_millis(longer(rng))),
+            _ => None,
+        },
+        cancel: rng.maybe(1, 8, |rng| of_millis(rng.within(1, 60))),
+        again: true,
+    }
+}
+
+/// Leases with fencing tokens, and registers that check them: in every other scenario, beside the
+/// registers that accept every write.
+pub(super) fn add_fencing(rng: &mut Rng, scenario: &mut Scenario) {
+    if rng.chance(1, 2) {
+        return;
+    }
+    scenario.lock.fencing = true;
+    for client in &mut scenario.clients {
+        let script = std::mem::take(&mut client.script);
+        client.script = fenced(rng, script);
+    }
+}
+
+/// The script, with a section under the token of each lease: the client presents it, reads, and
+/// writes at the end or somewhere before it. Some clients take the token and touch no register.
+fn fenced(rng: &mut Rng, script: Vec<Step>) -> Vec<Step> {
+    let mut all = Vec::with_capacity(script.len() + 3);
+    let (mut leases, mut writes): (Vec<Name>, bool) = (Vec::new(), false);
+    for step in script {
+        match &step {
+            Step::Acquire { .. } => {
+                leases = step.acquires().cloned().collect();
+                if !rng.chance(5, 6) {
+                    leases.clear();
+                }
+                writes = !leases.is_empty();
+                all.push(step);
+                let both = |lease| {
+                    [AccessKind::Present, AccessKind::Read].map(|way| touch_fenced(lease, way))
+                };
+                all.extend(leases.iter().flat_map(both));
+                continue;
+            }
+            Step::Release { .. } => {
+                let leases = std::mem::take(&mut leases);
+                let written = leases.iter().filter(|_| writes);
+                all.extend(written.map(|lease| touch_fenced(lease, AccessKind::Write)));
+            }
+            // Early, and then perhaps no second time.
+            Step::Work(_) | Step::Extend { .. } if rng.chance(1, 3) => {
+                if !leases.is_empty() {
+                    all.extend(leases.iter().map(|lease| touch_fenced(lease, AccessKind::Write)));
+                    writes = rng.chance(1, 2);
+                }
+            }
+            _ => {}
+        }
+        all.push(step);
+    }
+    all
+}
+
+/// The register of a resource that checks its tokens.
+fn touch_fenced(resource: &Name, way: AccessKind) -> Step {
+    let register = match resource.as_str() {
+        "L" => "F",
+        "M" => "G",
+        _ => "H",
+    };
+    Step::Touch { register: register.into(), way, under: Some(resource.clone()), held: None }
 }

@@ -2,8 +2,7 @@
 //! connections, and masters that are demoted and promoted again. All of it is inside the
 //! assumptions.
 
-use super::rng::Rng;
-use super::targets;
+use super::{Rng, faults};
 use crate::lengths::{millis, of_millis};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
@@ -66,8 +65,9 @@ pub(super) fn faults(rng: &mut Rng, scenario: &mut Scenario) {
     }
     // A master that has a replica is not demoted.
     if rng.chance(1, 6) && !scenario.cluster.replicas {
-        let nodes = targets::nodes(rng, scenario);
-        let (when, lasts) = (targets::when(rng, scenario), Some(of_millis(rng.within(1, 3_000))));
+        let nodes = faults::nodes(rng, scenario);
+        let (when, lasts) =
+            (faults::any_time(rng, scenario), Some(of_millis(rng.within(1, 3_000))));
         let demote = FaultKind::Node(NodeFault::Demote);
         scenario.faults.push(Fault::of_nodes(when, lasts, nodes, demote));
     }

@@ -1,17 +1,17 @@
 //! Random faults: their families, and the draw of one fault from a family. [`family_of`] has the
-//! family of each kind; a test checks that each kind is drawn. `waits.rs` draws more faults, of
-//! messages that wake waiters.
+//! family of each kind; a test checks that each kind is drawn. Then when a fault strikes, and
+//! its target. `clients.rs` draws more faults, of messages that wake waiters.
 
 use std::time::Duration;
 
-use super::rng::Rng;
-use super::{guards, shortest_ttl, targets};
+use super::{Rng, shortest_ttl};
 use crate::lengths::{millis, of_millis};
+use crate::plan;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    AccessKind, Ahead, ClientFault, Clients, ClockFault, End, EventKind, Fault, FaultKind,
+    AccessKind, Ahead, Class, ClientFault, Clients, ClockFault, End, EventKind, Fault, FaultKind,
     FaultTime, Length, Messages, Moment, NetworkFault, NodeFault, Nodes, Persistence,
-    ResourceFault, Scenario, SetsClock, Shift, Side, Step, Touches,
+    ResourceFault, Role, Scenario, SetsClock, Shift, Side, Step, Touches,
 };
 
 /// Related faults, which a scenario leaves out together.
@@ -152,7 +152,7 @@ impl Families {
             Family::Losses => loss(rng, scenario, lasts),
             Family::Delays => delay(rng, scenario, lasts),
             Family::Copies => {
-                let (links, messages) = targets::which(rng, scenario);
+                let (links, messages) = which(rng, scenario);
                 let what = match messages.what {
                     Side::Reply => Side::Both,
                     what => what,
@@ -165,7 +165,7 @@ impl Families {
             Family::Walls => {
                 let by = of_millis(rng.within(1, 3_000) * 1_000);
                 let by = Shift { by, back: rng.chance(1, 2) };
-                Drawn::of_clients(targets::one(rng, scenario), ClientFault::Clock { by }, lasts)
+                Drawn::of_clients(one(rng, scenario), ClientFault::Clock { by }, lasts)
             }
             Family::Amnesia | Family::Paces | Family::Late | Family::Deployment => {
                 unreachable!("it has a draw of its own")
@@ -173,13 +173,13 @@ impl Families {
         };
         debug_assert_eq!(family_of(&drawn.kind), family, "{}", drawn.kind.name());
         let Drawn { nodes, clients, kind, lasts } = drawn;
-        Some(Fault { when: targets::when(rng, scenario), lasts, nodes, clients, kind })
+        Some(Fault { when: any_time(rng, scenario), lasts, nodes, clients, kind })
     }
 
     fn death(&self, rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Option<Drawn> {
         let forgets = scenario.cluster.persistence == Persistence::None;
-        let nodes = targets::nodes(rng, scenario);
-        let careful = self.inside && forgets && !guards::all_see_amnesia(scenario);
+        let nodes = nodes(rng, scenario);
+        let careful = self.inside && forgets && !plan::all_see_amnesia(scenario);
         // At most one: the heal of one would end the time for which the other must stay down.
         let deadly = |fault: &Fault| {
             matches!(fault.kind, FaultKind::Node(NodeFault::Kill | NodeFault::Stop))
@@ -205,7 +205,7 @@ impl Families {
 }
 
 fn stall(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
-    let nodes = targets::nodes(rng, scenario);
+    let nodes = nodes(rng, scenario);
     let (nodes, kind) = match rng.below(4) {
         0 => (nodes, NodeFault::Pause),
         1 => (nodes, NodeFault::Full),
@@ -227,7 +227,7 @@ fn drift(rng: &mut Rng, scenario: &Scenario) -> Option<Drawn> {
     if scenario.faults.iter().any(sets_a_master_clock) {
         return None;
     }
-    let nodes = if rng.chance(1, 2) { Nodes::All } else { targets::nodes(rng, scenario) };
+    let nodes = if rng.chance(1, 2) { Nodes::All } else { nodes(rng, scenario) };
     let (share, longest) = (allowed(rng, scenario), scenario.longest_ttl());
     let (factor, lasts) = if rng.chance(2, 3) {
         (1.0 + share, Length(2 * longest))
@@ -255,7 +255,7 @@ fn allowed(rng: &mut Rng, scenario: &Scenario) -> f64 {
 
 /// A clock that is wrong.
 fn clock(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
-    let nodes = targets::nodes(rng, scenario);
+    let nodes = nodes(rng, scenario);
     let kind = match rng.below(3) {
         0 => {
             let by = of_millis(rng.within(1, 3_000));
@@ -273,20 +273,20 @@ fn clock(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
 fn loss(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
     match rng.below(4) {
         0 => {
-            let links = targets::links(rng, scenario);
+            let links = links(rng, scenario);
             Drawn::of_links(links, NetworkFault::Cut(Messages::default()), lasts)
         }
         1 => {
-            let (links, messages) = targets::which(rng, scenario);
+            let (links, messages) = which(rng, scenario);
             Drawn::of_links(links, NetworkFault::Drop(messages), lasts)
         }
         2 => {
-            let links = targets::links(rng, scenario);
+            let links = links(rng, scenario);
             let end = rng.pick(&[End::Client, End::Master]);
             Drawn::of_links(links, NetworkFault::HalfOpen { end }, lasts)
         }
         _ => {
-            let (links, messages) = targets::which(rng, scenario);
+            let (links, messages) = which(rng, scenario);
             // If the fault selects no messages, it has no duration.
             let lasts = lasts.filter(|_| !messages.are_all());
             Drawn::of_links(links, NetworkFault::Reset(messages), lasts)
@@ -295,17 +295,17 @@ fn loss(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
 }
 
 fn delay(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
-    let (clients, what) = (targets::clients(rng, scenario), targets::side(rng));
+    let (clients, what) = (clients(rng, scenario), side(rng));
     match rng.below(4) {
         0 => {
-            let (links, messages) = targets::which(rng, scenario);
+            let (links, messages) = which(rng, scenario);
             Drawn::of_links(links, NetworkFault::Hold(messages), lasts)
         }
         1 => {
             // The simulation continues to pass slowly what was under way at the heal. So the
             // backlog at that time must not take longer than a final acquire waits.
             let bytes = u32::try_from(rng.within(2_000, 15_000)).unwrap_or(2_000);
-            let links = (clients, targets::nodes(rng, scenario));
+            let links = (clients, nodes(rng, scenario));
             Drawn::of_links(links, NetworkFault::Trickle { what, bytes }, lasts)
         }
         2 => {
@@ -314,7 +314,7 @@ fn delay(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
         }
         _ => {
             let by = of_millis(rng.within(1, 800));
-            let links = (clients, targets::nodes(rng, scenario));
+            let links = (clients, nodes(rng, scenario));
             Drawn::of_links(links, NetworkFault::Delay { what, by }, lasts)
         }
     }
@@ -323,7 +323,7 @@ fn delay(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
 /// A pause of a client: for any time, or past the end of its lease; at any time, or while the
 /// replies to it are under way.
 fn pause(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Fault {
-    let client = targets::name(rng, scenario);
+    let client = client_name(rng, scenario);
     let clients = Clients::Some(vec![client.clone()]);
     let kind = match rng.chance(1, 3) {
         true => ClientFault::Suspend,
@@ -334,8 +334,8 @@ fn pause(rng: &mut Rng, scenario: &Scenario, lasts: Option<Length>) -> Fault {
         false => lasts,
     };
     let when = match rng.chance(1, 3) {
-        true => targets::in_flight(rng, scenario, client),
-        false => targets::when(rng, scenario),
+        true => in_flight(rng, scenario, client),
+        false => any_time(rng, scenario),
     };
     Fault::of_clients(when, lasts, clients, FaultKind::Client(kind))
 }
@@ -346,7 +346,7 @@ fn end(rng: &mut Rng, scenario: &Scenario) -> Option<Drawn> {
     if before || scenario.processes().len() < 2 {
         return None;
     }
-    Some(Drawn::of_clients(targets::one(rng, scenario), ClientFault::Kill, None))
+    Some(Drawn::of_clients(one(rng, scenario), ClientFault::Kill, None))
 }
 
 /// Adds faults by which masters forget in other ways than a restart, and counters that another
@@ -358,8 +358,8 @@ pub(super) fn add_amnesia(rng: &mut Rng, scenario: &mut Scenario, inside: bool) 
     if kind > 4 || inside && unseen {
         return;
     }
-    let nodes = targets::nodes(rng, scenario);
-    let when = targets::when(rng, scenario);
+    let nodes = nodes(rng, scenario);
+    let when = any_time(rng, scenario);
     let lasts = rng.maybe(4, 5, |rng| of_millis(rng.within(1, 1_200)));
     let (lasts, kind) = match kind {
         0 => (None, NodeFault::Flush),
@@ -387,8 +387,7 @@ pub(super) fn add_amnesia(rng: &mut Rng, scenario: &mut Scenario, inside: bool) 
             scenario.cluster.replicas = true;
             if rng.chance(3, 4) {
                 let from_the_start = FaultTime::At(of_millis(0));
-                let since =
-                    if rng.chance(1, 2) { from_the_start } else { targets::when(rng, scenario) };
+                let since = if rng.chance(1, 2) { from_the_start } else { any_time(rng, scenario) };
                 let lag = FaultKind::Node(NodeFault::Lag);
                 scenario.faults.push(Fault::of_nodes(since, lasts, Nodes::All, lag));
             }
@@ -410,7 +409,7 @@ pub(super) fn add_pace(rng: &mut Rng, scenario: &mut Scenario, inside: bool) {
     } else {
         rng.pick(&[0.1, 0.5, 0.9, 1.1, 2.0, 10.0])
     };
-    let (when, clients) = (targets::when(rng, scenario), targets::one(rng, scenario));
+    let (when, clients) = (any_time(rng, scenario), one(rng, scenario));
     let lasts = rng.maybe(2, 3, |rng| of_millis(rng.within(1, 2_400)));
     let kind = FaultKind::Client(ClientFault::Rate { factor });
     scenario.faults.push(Fault::of_clients(when, lasts, clients, kind));
@@ -445,10 +444,130 @@ pub(super) fn add_late(rng: &mut Rng, scenario: &mut Scenario) {
         true => {
             FaultTime::Before(Moment { client: client.clone(), what: moment, plus: of_millis(0) })
         }
-        false => targets::when(rng, scenario),
+        false => any_time(rng, scenario),
     };
     let lasts = rng.maybe(1, 2, |rng| of_millis(rng.within(1, 1_200)));
     let (clients, by) = (Clients::Some(vec![client]), of_millis(rng.within(1, 2_500)));
     let kind = FaultKind::Resource(ResourceFault::Delay { what, by });
     scenario.faults.push(Fault::of_clients(when, lasts, clients, kind));
+}
+
+/// One of the clients.
+fn client_name(rng: &mut Rng, scenario: &Scenario) -> Name {
+    let index = rng.index(scenario.clients.len());
+    scenario.clients[index].id.clone()
+}
+
+pub(super) fn one(rng: &mut Rng, scenario: &Scenario) -> Clients {
+    Clients::Some(vec![client_name(rng, scenario)])
+}
+
+pub(super) fn clients(rng: &mut Rng, scenario: &Scenario) -> Clients {
+    if rng.chance(1, 2) { Clients::All } else { one(rng, scenario) }
+}
+
+pub(super) fn nodes(rng: &mut Rng, scenario: &Scenario) -> Nodes {
+    let all = scenario.cluster.nodes;
+    match rng.below(8) {
+        0 => Nodes::All,
+        1..5 => {
+            let mut some: Vec<usize> = (0..rng.within(1, 3)).map(|_| rng.index(all) + 1).collect();
+            some.sort_unstable();
+            some.dedup();
+            Nodes::Some(some)
+        }
+        _ => Nodes::Role(Role {
+            client: client_name(rng, scenario),
+            granted: rng.chance(2, 3),
+            first: rng.maybe(1, 2, |rng| rng.index(all) + 1),
+        }),
+    }
+}
+
+pub(super) fn class(rng: &mut Rng) -> Class {
+    rng.pick(&[Class::Any, Class::Acquire, Class::Extend, Class::Release])
+}
+
+pub(super) fn side(rng: &mut Rng) -> Side {
+    rng.pick(&[Side::Both, Side::Request, Side::Reply])
+}
+
+/// Some clients and some masters, and messages between them.
+pub(super) fn which(rng: &mut Rng, scenario: &Scenario) -> ((Clients, Nodes), Messages) {
+    let links = links(rng, scenario);
+    let messages = Messages {
+        what: side(rng),
+        command: class(rng),
+        index: rng.maybe(1, 2, |rng| rng.within(1, 20)),
+        count: rng.maybe(1, 2, |rng| rng.within(1, 10)),
+    };
+    (links, messages)
+}
+
+/// The links between some clients and some masters.
+pub(super) fn links(rng: &mut Rng, scenario: &Scenario) -> (Clients, Nodes) {
+    (clients(rng, scenario), nodes(rng, scenario))
+}
+
+pub(super) fn any_time(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
+    match rng.below(4) {
+        0 => FaultTime::At(of_millis(0)),
+        1 => FaultTime::At(of_millis(rng.below(1_500))),
+        _ => moment(rng, scenario),
+    }
+}
+
+/// Before or after an action of a client. The draw omits actions that the client never does.
+fn moment(rng: &mut Rng, scenario: &Scenario) -> FaultTime {
+    let index = rng.index(scenario.clients.len());
+    let client = scenario.clients[index].id.clone();
+    let script = &scenario.clients[index].script;
+    let granted = || script.iter().find_map(Step::resource).map_or_else(|| "L".into(), Name::from);
+    let what = match rng.below(14) {
+        0 => EventKind::Asks(granted()),
+        1 => EventKind::Refused(granted()),
+        2 => extended(script).unwrap_or_else(|| EventKind::Granted(granted())),
+        3 => EventKind::Lost(granted()),
+        4 => EventKind::Releases(granted()),
+        5 => EventKind::Released(granted()),
+        6 => touched(script, AccessKind::Read).unwrap_or_else(|| EventKind::Granted(granted())),
+        7 => touched(script, AccessKind::Write).unwrap_or_else(|| EventKind::Granted(granted())),
+        8 => EventKind::Request(message(rng), class(rng)),
+        9 => EventKind::Reply(message(rng), class(rng)),
+        _ => EventKind::Granted(granted()),
+    };
+    if what.can_wait() && rng.chance(1, 2) {
+        return FaultTime::Before(Moment { client, what, plus: of_millis(0) });
+    }
+    let plus = of_millis(if rng.chance(1, 3) { 0 } else { rng.below(200) });
+    FaultTime::After(Moment { client, what, plus })
+}
+
+/// While the replies to a round are under way to a client.
+fn in_flight(rng: &mut Rng, scenario: &Scenario, client: Name) -> FaultTime {
+    let masters = u64::try_from(scenario.cluster.nodes).unwrap_or(1);
+    let number = u32::try_from(rng.within(1, masters)).unwrap_or(1);
+    let class = rng.pick(&[Class::Acquire, Class::Acquire, Class::Extend]);
+    FaultTime::Before(Moment { client, what: EventKind::Reply(number, class), plus: of_millis(0) })
+}
+
+fn message(rng: &mut Rng) -> u32 {
+    u32::try_from(rng.within(1, 12)).unwrap_or(1)
+}
+
+fn extended(script: &[Step]) -> Option<EventKind> {
+    script.iter().find_map(|step| match step {
+        Step::Extend { resource, .. } | Step::Keep { resource, .. } => {
+            Some(EventKind::Extended(resource.clone()))
+        }
+        _ => None,
+    })
+}
+
+fn touched(script: &[Step], wanted: AccessKind) -> Option<EventKind> {
+    let what = if wanted == AccessKind::Read { EventKind::Reads } else { EventKind::Writes };
+    script.iter().find_map(|step| match step {
+        Step::Touch { register, way, .. } if *way == wanted => Some(what(register.clone())),
+        _ => None,
+    })
 }

@@ -1,8 +1,8 @@
-//! Tests of what is drawn. `scenario_file/tests.rs` checks that each scenario can run.
+//! Tests of what is drawn. The tests of `scenario_file.rs` check that each scenario can run.
 
 use std::collections::BTreeSet;
 
-use super::Space;
+use super::{Space, all_see_amnesia};
 use redquorum_scenario::{
     AccessKind, Class, Client, Clients, Fault, FaultKind, NetworkFault, NodeFault, Nodes,
     Persistence, Scenario, Step,
@@ -162,7 +162,7 @@ fn inside_the_assumptions_masters_forget_only_where_all_clients_see_it() {
         };
         if scenario.faults.iter().any(careless) {
             seen += 1;
-            assert!(super::guards::all_see_amnesia(&scenario), "{number}: {scenario:#?}");
+            assert!(all_see_amnesia(&scenario), "{number}: {scenario:#?}");
         }
     }
     assert!(seen > 100, "{seen}");
