@@ -4,8 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{EFFORT, shrink_to, weight};
 use crate::{Found, Kind, scenario_file};
-use redquorum_scenario::Mutant;
-use redquorum_scenario::{Property, Scenario, Step};
+use redquorum_scenario::{Mutant, Property, Scenario, Step};
 
 /// Two essential faults among six others.
 const PLANTED: &str = r#"
