@@ -21,13 +21,15 @@ use std::time::Duration;
 use std::{fmt, thread};
 
 use redquorum_checker::{Observed, Verdict, Violation, check};
-use redquorum_scenario::Mutant;
+use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
 use redquorum_scenario::history::History;
-use redquorum_scenario::{Cause, Expect, Length, Lock, Property, Scenario};
+use redquorum_scenario::{
+    Cause, ClockFault, Expect, Fault, FaultKind, Length, Lock, Loses, Mutant, Persistence,
+    Property, Scenario,
+};
 
 pub mod chance;
 pub mod exhaustive;
-mod fenced;
 mod lengths;
 pub mod plan;
 pub mod scenario_file;
@@ -123,7 +125,7 @@ const fn sees_amnesia(lock: &Lock) -> bool {
 /// order of properties decides between the others.
 pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = verdict.findings.iter().map(Kind::of).collect();
-    if contradictions(verdict).next().is_some() || fenced::refuted(scenario, verdict).is_some() {
+    if contradictions(verdict).next().is_some() || failed_tokens(scenario, verdict).is_some() {
         kinds.push(Kind { property: None, causes: vec![Cause::Bug] });
     }
     kinds.sort_by_key(|kind| (!kind.is_unexplained(), kind.clone()));
@@ -191,5 +193,75 @@ impl fmt::Display for Kind {
             before = ", ";
         }
         f.write_str(if self.is_doubt() { " (in doubt)" } else { ")" })
+    }
+}
+
+/// A line of text if tokens failed where they must not: as long as no master can have lost a
+/// counter, and all clients know the same masters, tokens grow, and registers that check them lose
+/// no update. The rule uses only the faults of a scenario, not the verdict of the checkers.
+fn failed_tokens(scenario: &Scenario, verdict: &Verdict) -> Option<String> {
+    let bad =
+        verdict.findings.iter().find(|finding| finding.property == Property::FencedResource)?;
+    let why = bad.explanation.join("; ");
+    (!tokens_may_fail(scenario))
+        .then(|| format!("fencing tokens fail, and no counter was lost: {why}"))
+}
+
+/// Whether a scenario may lose a counter, or has clients whose quorums need not meet.
+fn tokens_may_fail(scenario: &Scenario) -> bool {
+    let forgets = scenario.cluster.persistence == Persistence::None;
+    let lists: Vec<_> = scenario.clients.iter().map(|client| scenario.list(client)).collect();
+    scenario.faults.iter().any(|fault| loses(fault, forgets))
+        || lists.iter().any(|one| lists.iter().any(|other| one.can_part_from(other)))
+}
+
+fn loses(fault: &Fault, forgets: bool) -> bool {
+    // The heal of a step back is a step forward.
+    let long = |by: Duration| by >= FENCING_COUNTER_TTL;
+    match fault.kind.row().loses {
+        Loses::Keys | Loses::All | Loses::Latest => true,
+        Loses::Memory => forgets,
+        Loses::Nothing => match &fault.kind {
+            FaultKind::Clock(ClockFault::Step { by }) => long(by.by.0),
+            FaultKind::Clock(ClockFault::Strobe { by, .. }) => long(by.0),
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use redquorum_checker::check;
+    use redquorum_scenario::history::History;
+    use redquorum_scenario::{Mutant, embedded_runs};
+
+    fn run(name: &str, mutant: Mutant) -> (Scenario, History) {
+        let run = embedded_runs().find(|run| run.name == name).expect("it is there");
+        let history = redquorum_simulator::run(&run, 1, mutant);
+        (run, history)
+    }
+
+    #[test]
+    fn a_lost_counter_explains_tokens_that_fail() {
+        let (scenario, history) = run("fenced-client-skew", Mutant::None);
+        let verdict = check(&history);
+        assert!(verdict.findings.iter().any(|found| found.property == Property::FencedResource));
+        assert!(tokens_may_fail(&scenario));
+        assert_eq!(failed_tokens(&scenario, &verdict), None);
+        // The scenario on masters that are known to keep every write.
+        let mut durable = scenario;
+        durable.cluster.persistence = Persistence::AofAlways;
+        assert!(failed_tokens(&durable, &verdict).is_some());
+    }
+
+    #[test]
+    fn no_pause_no_clock_and_no_network_is_an_excuse() {
+        for name in ["fenced-pause", "fenced-pause/clock-step", "pause-in-flight", "duplicated-set"]
+        {
+            assert!(!tokens_may_fail(&run(name, Mutant::None).0), "{name}");
+        }
+        assert!(tokens_may_fail(&run("fenced-counter-expired", Mutant::None).0));
+        assert!(tokens_may_fail(&run("node-lists-differ", Mutant::None).0));
     }
 }

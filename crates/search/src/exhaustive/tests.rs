@@ -2,8 +2,8 @@
 //! search detects failures.
 
 use super::base_scenarios::fault;
-use super::walk::{SEED, SearchSpace};
 use super::*;
+use super::{SEED, SearchSpace};
 use redquorum_checker::{Observed, check};
 use redquorum_scenario::history::History;
 use redquorum_scenario::{Cause, Fault, Property, Scenario};
