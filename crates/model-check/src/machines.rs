@@ -8,16 +8,13 @@
 //! | file | contents |
 //! |---|---|
 //! | `scope.rs` | the bounds of a run, and the list of runs |
-//! | `caller.rs` | a client's claim, its clock, and what it believes |
+//! | `caller.rs` | a client: its claim, its clock, what it believes; its successors, computed once |
 //! | `connection.rs` | a client's link to a master, and the connections |
 //! | `master.rs` | the commands of a master, and their replies |
-//! | `event.rs` | the events that can happen in a state |
+//! | `event.rs` | the events that can happen in a state; states and events in words |
 //! | `turn.rs` | the driver around the machines: the state after an event |
-//! | `local.rs` | the whole of one client, and its successors, computed once |
 //! | `rules.rs` | the rules that must hold |
 //! | `canonical.rs` | the canonical form of states: clocks shifted, masters or clients reordered |
-//! | `pool.rs` | the parts of states, each kept once |
-//! | `describe.rs` | states and events in words |
 //!
 //! `docs/evidence.md` describes how the model treats time and waiting. The reasons:
 //!
@@ -40,11 +37,8 @@
 mod caller;
 mod canonical;
 mod connection;
-mod describe;
 mod event;
-mod local;
 mod master;
-mod pool;
 pub(super) mod rules;
 mod scope;
 #[cfg(test)]
@@ -53,12 +47,10 @@ mod turn;
 
 use redquorum_protocol::Claim;
 
-use caller::Caller;
+use caller::{Caller, Known, Local, Pool};
 use connection::{Connection, Entries};
 pub use event::{Act, ClientEvent, Event, LinkEvent};
-use local::{Known, Local};
 use master::{Key, Queue, STRANGER};
-use pool::Pool;
 pub use scope::{Scope, Spent, Start, Withheld};
 
 use super::{Broken, Explored, Fairness, Model, explore};

@@ -28,10 +28,10 @@ use std::hash::Hasher;
 
 use redquorum_protocol::Time;
 
-use super::super::wide::Wide;
-use super::local::Local;
+use super::caller::Local;
 use super::master::STRANGER;
 use super::{MASTERS, Machines, Scope, Spent, State};
+use crate::explore::Wide;
 
 /// The number of orders of three masters.
 pub(super) const ORDERS: usize = 6;

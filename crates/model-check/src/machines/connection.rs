@@ -14,10 +14,10 @@ use super::master::{MasterReply, Request};
 use redquorum_scenario::Mutant;
 
 /// The tag that a link returns with a reply: the number of the claim, the round, and the token.
-pub(super) type Tag = (u8, RoundId);
+type Tag = (u8, RoundId);
 
 /// The fixed time of all links. It is so late that no earlier instant is cut off at zero.
-pub(super) const NOW: Time = Time::from_millis(1_000_000);
+const NOW: Time = Time::from_millis(1_000_000);
 /// Later than the retry timers, so that these fire alone.
 const STALL: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// The inbox of each client. Masters distinguish clients by their connections.
 const INBOX: u64 = 1;
 /// The waiter id of each client: it waits in one claim only.
-pub(super) const WAITER_ID: WaiterId = WaiterId::new(0);
+const WAITER_ID: WaiterId = WaiterId::new(0);
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -303,7 +303,7 @@ impl Scope {
     ];
 
     /// One client with every action on one lease.
-    pub(super) const ONE: Self =
+    const ONE: Self =
         Self { name: "one", claims: 2, attempts: 2, waits: true, clocks: true, ..Self::ALONE };
     /// One client holds the lease, and the other waits for it.
     pub(super) const WAITER: Self = Self { masters: 1, start: Start::Awaited, ..Self::WAKES };
@@ -342,10 +342,9 @@ impl Scope {
     }
 
     /// The base for claims that wait in queues and are woken.
-    pub(super) const WAKES: Self =
-        Self { attempts: 2, waits: true, wakes: true, clocks: true, ..Self::CALM };
+    const WAKES: Self = Self { attempts: 2, waits: true, wakes: true, clocks: true, ..Self::CALM };
     /// The base for claims that wait behind another process.
-    pub(super) const WAIT: Self = Self { start: Start::Others, ..Self::WAKES };
+    const WAIT: Self = Self { start: Start::Others, ..Self::WAKES };
     const ALONE: Self = Self { clients: 1, ..Self::CALM };
     const DEEP: Self = Self { clocks: true, ..Self::CALM };
     const DEEP_ALONE: Self = Self { clients: 1, clocks: true, release: true, ..Self::CALM };

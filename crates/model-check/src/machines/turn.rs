@@ -11,14 +11,12 @@ use redquorum_protocol::{
 };
 
 use super::super::Broken;
-use super::caller::{Caller, Numbered, TICK, config, round_of};
+use super::caller::{Caller, Local, Move, MoveResult, Numbered, TICK, config, round_of};
 use super::connection::{Connection, Notification, Notifications, key};
 use super::event::{Act, ClientEvent, Event, LinkEvent};
-use super::local::{Local, Move, MoveResult};
 use super::master::{Key, Master, MasterReply, Request, left};
-use super::rules;
 use super::scope::Fault;
-use super::{CLIENTS, MASTERS, Machines, Mutant, Scope, State};
+use super::{CLIENTS, MASTERS, Machines, Mutant, Scope, State, rules};
 
 /// All clients, one bit each.
 const ALL: u8 = (1 << CLIENTS) - 1;
