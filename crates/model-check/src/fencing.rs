@@ -789,8 +789,8 @@ mod tests {
         }
     }
 
-    /// The canonical form merges states that differ in more than an order. So the exploration must find
-    /// the same errors, in as few steps, without it.
+    /// The canonical form merges states that differ in more than an order. So the exploration must
+    /// find the same errors, in as few steps, without it.
     #[test]
     fn canonical_forms_change_no_result() {
         let all_states = |scope| Scope { canonicalize: false, ..scope };

@@ -212,8 +212,8 @@ mod tests {
         assert_eq!(missed, []);
     }
 
-    /// A known scenario reaches exactly these goals of those about owners and multi-locks, or of those
-    /// about waiters.
+    /// A known scenario reaches exactly these goals of those about owners and multi-locks, or of
+    /// those about waiters.
     #[test]
     fn goals_are_distinguished() {
         let owners = Goal::HandleLeft..=Goal::CollectUndone;

@@ -1,6 +1,6 @@
-//! A client: its claim, its clock, and the keys that it relies on ([`Caller`]); and the whole of one
-//! client with its connections ([`Local`]), whose successors are computed once, for any state of the
-//! rest: masters and other clients show only in the replies of a master.
+//! A client: its claim, its clock, and the keys that it relies on ([`Caller`]); and the whole of
+//! one client with its connections ([`Local`]), whose successors are computed once, for any state
+//! of the rest: masters and other clients show only in the replies of a master.
 
 use std::time::Duration;
 

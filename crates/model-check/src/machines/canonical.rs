@@ -7,8 +7,8 @@
 //!
 //! * an instant is a large number of 64 bits;
 //! * a set of masters is a small number of 64 bits;
-//! * the votes of a round are a list of as many as there are masters, directly after the instant
-//!   at which the round opened.
+//! * the votes of a round are a list of as many as there are masters, directly after the instant at
+//!   which the round opened.
 //!
 //! (In a model whose durations are below a second, no other number of 64 bits is more than 0,
 //! except the remaining time of a key in replies.) It writes these words again for each order of

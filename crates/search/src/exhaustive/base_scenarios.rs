@@ -1,6 +1,6 @@
-//! The base scenarios on which schedules of faults are tried. Each has two or three clients,
-//! one resource, and two registers: one checks fencing tokens, the other accepts every write. The
-//! slow links of a base scenario are delays from its start. They cost nothing, and do not count as
+//! The base scenarios on which schedules of faults are tried. Each has two or three clients, one
+//! resource, and two registers: one checks fencing tokens, the other accepts every write. The slow
+//! links of a base scenario are delays from its start. They cost nothing, and do not count as
 //! faults of a schedule.
 
 use redquorum_protocol::quorum;

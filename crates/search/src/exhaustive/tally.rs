@@ -1,7 +1,7 @@
 //! What a run means: which schedules are inside the assumptions of the lock (A1 to A6 of
 //! `docs/safety.md`), which violations must not occur in those or in any, and which classes of
-//! failures there are. Also the counts and finds of a search. The sum of its parts does not depend on the order in which
-//! they end.
+//! failures there are. Also the counts and finds of a search. The sum of its parts does not depend
+//! on the order in which they end.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

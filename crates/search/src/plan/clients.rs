@@ -167,8 +167,7 @@ const RESOURCES: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
 /// Adds clients that want several resources at once to every fourth scenario, beside those that
 /// want one of them. Their sets overlap, and each client names its set in an order of its own.
 ///
-/// It comes before the faults, some of which strike at
-/// their actions.
+/// It comes before the faults, some of which strike at their actions.
 pub(super) fn add_several(rng: &mut Rng, scenario: &mut Scenario) {
     if !rng.chance(1, 4) {
         return;
@@ -231,8 +230,7 @@ const LARGEST_CROWD: u64 = 9;
 /// Adds a crowd to every third scenario: several clients that wait for one resource, from one
 /// process or a few. Some give up while they wait or are queued.
 ///
-/// It comes before the faults, some of which strike at the
-/// crowd's actions.
+/// It comes before the faults, some of which strike at the crowd's actions.
 pub(super) fn add_crowd(rng: &mut Rng, scenario: &mut Scenario) {
     if !rng.chance(1, 3) {
         return;

@@ -1,6 +1,6 @@
 //! Random faults: their families, and the draw of one fault from a family. [`family_of`] has the
-//! family of each kind; a test checks that each kind is drawn. Then when a fault strikes, and
-//! its target. `clients.rs` draws more faults, of messages that wake waiters.
+//! family of each kind; a test checks that each kind is drawn. Then when a fault strikes, and its
+//! target. `clients.rs` draws more faults, of messages that wake waiters.
 
 use std::time::Duration;
 
