@@ -14,14 +14,12 @@
 //! - `drain`: the keys that are left on the masters must disappear within one TTL (the drain).
 //! - `end`: the run is over.
 //!
-//! This file processes an [`Input`]. The submodules have the rest:
+//! The submodules have the rest:
 //!
-//! - `phases.rs`: the actions that are due in each phase
-//! - `requests.rs`: the numbers of requests, and their replies
+//! - `phases.rs`: the actions that are due in each phase; the phases `final-acquire` and `drain`
 //! - `player.rs`: the way of one client through its script
-//! - `faults.rs`: the times at which faults strike and are healed
-//! - `targets.rs`: the masters and processes that a fault hits
-//! - `final_acquire.rs`, `drain.rs`: the phases `final-acquire` and `drain`
+//! - `faults.rs`: the times at which faults strike and are healed, and the masters and processes
+//!   that they hit
 //!
 //! The backend knows how to carry out an [`Order`]. The checker (`check`) interprets the records.
 
@@ -29,44 +27,118 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use faults::{Faults, Granted, clients_of, process_of};
+use phases::{Drain, FinalAcquire};
+use player::{Player, Register};
 use redquorum_protocol::wire::LAPSE_MS;
-
-use redquorum_scenario::client_protocol::Capability;
-use redquorum_scenario::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
+use redquorum_scenario::client_protocol::{
+    Capability, ClientLine, ClientReply, Notice, Op, Request,
+};
+use redquorum_scenario::history::{Act, Event, LeftKey, Ns, Outcome, Phase, Record, Window};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{
-    Client, ClockFault, EventKind, FaultKind, FaultTime, OnClient, ResourceFault, Scenario,
-    SetsClock, Step,
+    Class, Client, ClockFault, EventKind, FaultKind, FaultTime, Messages, OnClient, ResourceFault,
+    Scenario, SetsClock, Side, Step,
 };
 
-mod drain;
 mod faults;
-mod final_acquire;
-mod granted;
-mod input;
-mod order;
 mod phases;
-mod places;
 mod player;
-mod register;
-mod requests;
-mod targets;
 #[cfg(test)]
 mod tests;
 
-use drain::Drain;
-use faults::Faults;
-use final_acquire::FinalAcquire;
-use granted::Granted;
-pub use input::Input;
-pub use order::Order;
-pub use places::{Counts, Place};
-use player::Player;
+pub use faults::{Counts, Place, processes_of};
 pub use player::to_release;
-use register::Register;
-use targets::clients_of;
-pub use targets::processes_of;
+
+/// An event of the run. The backend that carries out the orders sends it.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// All clients are ready. The map has the features of each process.
+    Begin(BTreeMap<Name, Vec<Capability>>),
+    /// A client replied to a request. Its stamps are nanoseconds of the run.
+    Replied(ClientReply),
+    /// A message passed: a request on its way to a master, or a reply that reached its client.
+    Passed { process: Name, side: Side, class: Class },
+    /// A master replied to a command. The reply may be in flight for a long time.
+    MasterReplied { process: Name, node: usize, act: Act, result: Outcome },
+    /// An event for the history. Faults may strike after [`Event::Lost`].
+    Recorded(Event),
+    /// A message waits at the gate of this fault.
+    Gated(usize),
+    /// A fault struck, or failed to.
+    Struck {
+        /// The fault, counted from 0.
+        fault: usize,
+        at: Window,
+        failed: Option<String>,
+    },
+    /// A fault was healed, or could not be.
+    Healed {
+        /// The fault, counted from 0.
+        fault: usize,
+        at: Window,
+        failed: Option<String>,
+    },
+    /// A client process has ended, or the orchestrator must ignore it from now on.
+    Broken { process: Name, why: String },
+    /// The keys of a master.
+    Keys {
+        node: usize,
+        /// The keys. `None`: the master does not reply.
+        keys: Option<Vec<LeftKey>>,
+    },
+    /// The time of [`Orchestrator::next_wake`] has come.
+    Wake,
+}
+
+impl Input {
+    /// A message of a client, with its stamps as times of the run. `None`: the client is ready.
+    pub fn of_client(message: ClientLine, time: impl Fn(i64) -> Ns) -> Option<Self> {
+        Some(match message {
+            ClientLine::Reply(mut reply) => {
+                reply.stamps().flatten().for_each(|stamp| *stamp = time(*stamp));
+                Self::Replied(reply)
+            }
+            ClientLine::Notice(Notice::Lost { client, resource, at_ns }) => {
+                Self::Recorded(Event::Lost { client, resource, at: time(at_ns) })
+            }
+            ClientLine::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
+                Self::Recorded(Event::Extended { client, resource, deadline: time(deadline_ns) })
+            }
+            ClientLine::Notice(Notice::Unpolled { client, request, from_ns, to_ns }) => {
+                let (from, to) = (time(from_ns), time(to_ns));
+                Self::Recorded(Event::Unpolled { client, id: request, from, to })
+            }
+            ClientLine::Notice(Notice::Ready { .. }) => return None,
+        })
+    }
+}
+
+/// An action for the backend, which returns its result as [`Input`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Order {
+    /// Send a request to a client process.
+    Request { process: Name, request: Request },
+    /// Hold back these messages of a process, from the first one on, and send
+    /// [`Input::Gated`] as soon as one waits. Given before the run.
+    Gate {
+        /// The fault that the gate belongs to, counted from 0.
+        fault: usize,
+        process: Name,
+        which: Messages,
+    },
+    /// Pass on the messages that wait at the gate of this fault.
+    Open(usize),
+    /// Apply this fault.
+    Strike { fault: usize, nodes: Vec<usize>, processes: Vec<Name> },
+    /// Heal this fault.
+    Heal(usize),
+    /// Kill a client process that violates the client protocol.
+    Kill { process: Name },
+    /// Report the keys of each master.
+    Look,
+}
 
 /// How long a run may exceed the time that its script and its faults need. Then it is healed in any
 /// case, so that a client that never answers cannot block it.
@@ -390,4 +462,40 @@ fn needs(step: &Step) -> impl Iterator<Item = Capability> {
     };
     let cancels = matches!(step, Step::Acquire { cancel: Some(_), .. });
     kind.into_iter().chain(cancels.then_some(Capability::Cancel))
+}
+
+impl Orchestrator {
+    fn ask(&mut self, now: Ns, client: Name, op: Op, orders: &mut Vec<Order>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.asked.push((id, client.clone()));
+        let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();
+        let request = Request { id, client, op };
+        self.record(now, Event::Requested(request.clone()));
+        orders.push(Order::Request { process, request });
+        id
+    }
+
+    fn replied(&mut self, now: Ns, reply: ClientReply) {
+        // The backend ensures that each request is answered once.
+        let Some(place) = self.asked.iter().position(|(id, _)| *id == reply.id) else { return };
+        let (_, client) = self.asked.swap_remove(place);
+        let player = self.players.iter().position(|player| player.awaits(reply.id));
+        self.record(now, Event::Replied { client, reply: reply.clone() });
+        if let Some(index) = player {
+            if reply.ok && self.players[index].is_acquiring() {
+                let player = &self.players[index];
+                let quorum = self.scenario.list_of(player.process()).quorum();
+                let reported = reply.of(0).token;
+                self.granted.won(player.id(), player.process(), reported.as_ref(), quorum);
+            }
+            let touched =
+                self.players[index].replied(now, &reply, &mut self.faults, &mut self.registers);
+            if let Some(event) = touched {
+                self.record(now, event);
+            }
+        } else {
+            self.final_acquire.replied(now, &reply);
+        }
+    }
 }

@@ -1,14 +1,15 @@
-//! When faults strike and when they are healed. `targets.rs` finds the masters and processes that
-//! they hit.
+//! When faults strike and when they are healed; the masters and processes that they hit; the places
+//! of a run at which they can strike.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Order;
-use super::places::{Place, Places};
-use super::targets::process_of;
 use redquorum_scenario::history::Ns;
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
 use redquorum_scenario::{
-    AccessKind, Class, EventKind, Fault, FaultTime, Messages, Moment, Nodes, Scenario, Side,
+    AccessKind, Class, Client, Clients, EventKind, Fault, FaultTime, Messages, Moment, Nodes,
+    Scenario, Side,
 };
 
 /// The faults of a run, by their index in the scenario.
@@ -300,5 +301,205 @@ impl Faults {
 
     pub(super) fn all_healed(&self) -> bool {
         self.all.iter().all(|watched| watched.state == State::Over)
+    }
+}
+
+/// The masters that a fault hits now. A role covers only masters that its client knows.
+pub(super) fn nodes_of(
+    fault: &Fault,
+    scenario: &Scenario,
+    granted: impl Fn(&str) -> Option<BTreeSet<usize>>,
+) -> Result<Vec<usize>, String> {
+    let role = match &fault.nodes {
+        None => return Ok(Vec::new()),
+        Some(Nodes::All) => return Ok((1..=scenario.cluster.nodes).collect()),
+        Some(Nodes::Some(numbers)) => return Ok(numbers.clone()),
+        Some(Nodes::Role(role)) => role,
+    };
+    let granted = granted(&role.client).unwrap_or_default();
+    let wanted = role.first.unwrap_or(usize::MAX);
+    let known = scenario.list_of(process_of(scenario, &role.client).unwrap_or(&role.client));
+    let plays = |node: &usize| granted.contains(node) == role.granted;
+    let found: Vec<usize> = known.masters().into_iter().filter(plays).take(wanted).collect();
+    match role.first {
+        Some(first) if found.len() < first => {
+            Err(format!("{role}: there are only {} such masters", found.len()))
+        }
+        None if found.is_empty() => Err(format!("{role}: there is no such master")),
+        _ => Ok(found),
+    }
+}
+
+/// The processes that a fault hits.
+pub fn processes_of(fault: &Fault, scenario: &Scenario) -> Vec<Name> {
+    let Some(clients) = &fault.clients else { return Vec::new() };
+    let hit = |process: &&Name| match clients {
+        Clients::All => true,
+        some => clients_of(scenario, process).iter().any(|client| some.has(client)),
+    };
+    scenario.processes().into_iter().filter(hit).cloned().collect()
+}
+
+/// The process of a client.
+pub(super) fn process_of<'a>(scenario: &'a Scenario, client: &str) -> Option<&'a Name> {
+    scenario.clients.iter().find(|known| known.id == client).map(Client::process)
+}
+
+/// The clients of a process.
+pub(super) fn clients_of(scenario: &Scenario, process: &str) -> Vec<Name> {
+    let all = scenario.clients.iter().filter(|client| client.process() == process);
+    all.map(|client| client.id.clone()).collect()
+}
+
+/// The masters that granted each token, for faults that hit the holders' masters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Granted {
+    nodes: BTreeMap<Name, BTreeSet<usize>>,
+    /// The tokens of each process, in the order of their first grants.
+    of_process: BTreeMap<Name, Vec<Name>>,
+    /// The token of each client's latest lease.
+    of_client: BTreeMap<Name, Name>,
+}
+
+impl Granted {
+    /// A master granted a token.
+    pub(super) fn set(&mut self, process: Name, token: &Name, node: usize) {
+        let tokens = self.of_process.entry(process).or_default();
+        if !tokens.iter().any(|known| known == token) {
+            tokens.push(token.clone());
+        }
+        self.nodes.entry(token.clone()).or_default().insert(node);
+    }
+
+    /// A client got a lease. If the client does not report the token, this is the latest of the
+    /// process's tokens that `quorum` masters granted. Later tokens may belong to other clients of
+    /// the process, which are still trying.
+    pub(super) fn won(
+        &mut self,
+        client: &Name,
+        process: &str,
+        reported: Option<&Name>,
+        quorum: usize,
+    ) {
+        let reported = reported.filter(|token| self.nodes.contains_key(*token));
+        let count = |token: &Name| self.nodes.get(token).map_or(0, BTreeSet::len).min(quorum);
+        let of_process = || {
+            let tokens = self.of_process.get(process)?;
+            tokens.iter().max_by_key(|token| count(token)).cloned()
+        };
+        if let Some(token) = reported.cloned().or_else(of_process) {
+            self.of_client.insert(client.clone(), token);
+        }
+    }
+
+    /// The masters that granted the latest lease of a client. If it has no lease, the masters that
+    /// granted the latest token of its process.
+    pub(super) fn nodes(&self, client: &str, process: &str) -> Option<&BTreeSet<usize>> {
+        let tried = || self.of_process.get(process)?.last();
+        self.nodes.get(self.of_client.get(client).or_else(tried)?)
+    }
+}
+
+/// A moment that comes in a run, or the instant before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub client: Name,
+    pub what: EventKind,
+    /// Whether the place is before the event.
+    pub before: bool,
+}
+
+/// The places that have come so far, in order. They are recorded only for a search that needs them;
+/// other runs have no cost.
+#[derive(Clone, Debug)]
+struct Places {
+    /// Messages of a class beyond this number are no places.
+    most: u32,
+    passed: Counts<(Name, Side, Class)>,
+    all: Vec<Place>,
+}
+
+impl Places {
+    pub(super) fn new(most: u32) -> Self {
+        Self { most, passed: Counts::default(), all: Vec::new() }
+    }
+
+    pub(super) fn all(&self) -> &[Place] {
+        &self.all
+    }
+
+    /// An event of a client occurs, or is about to.
+    fn come(&mut self, client: &str, what: &EventKind, before: bool) {
+        let known =
+            |place: &Place| place.before == before && place.what == *what && place.client == client;
+        if !self.all.iter().any(known) {
+            self.all.push(Place { client: client.into(), what: what.clone(), before });
+        }
+    }
+
+    /// A message of a client passes.
+    pub(super) fn pass(&mut self, client: &Name, side: Side, class: Class) {
+        let number = self.passed.add((client.clone(), side, class));
+        if number <= self.most && class != Class::Any {
+            self.come(client, &EventKind::of_message(side, number, class), false);
+        }
+    }
+
+    /// How many messages of a client have passed, of one class as a place names it.
+    pub(super) fn passed(&self, client: &Name, side: Side, class: Class) -> u32 {
+        self.passed.of(&(client.clone(), side, class))
+    }
+}
+
+/// How often each of a few values came.
+#[derive(Clone, Debug)]
+pub struct Counts<T>(Vec<(T, u32)>);
+
+impl<T> Default for Counts<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: PartialEq> Counts<T> {
+    /// Counts a value, and returns how often it has come now.
+    pub fn add(&mut self, value: T) -> u32 {
+        if let Some((_, count)) = self.0.iter_mut().find(|(known, _)| *known == value) {
+            *count += 1;
+            return *count;
+        }
+        self.0.push((value, 1));
+        1
+    }
+
+    pub fn of(&self, value: &T) -> u32 {
+        self.0.iter().find(|(known, _)| known == value).map_or(0, |(_, count)| *count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_one_process_have_leases_of_their_own() {
+        let mut granted = Granted::default();
+        for node in [1, 2, 4] {
+            granted.set("p".into(), &"t1".into(), node);
+        }
+        for node in [3, 5] {
+            granted.set("p".into(), &"t2".into(), node);
+        }
+        granted.won(&"c1".into(), "p", None, 3);
+        granted.set("p".into(), &"t2".into(), 1);
+        granted.set("p".into(), &"t3".into(), 5);
+        granted.won(&"c2".into(), "p", Some(&"t2".into()), 3);
+        assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 2, 4])));
+        assert_eq!(granted.nodes("c2", "p"), Some(&BTreeSet::from([1, 3, 5])));
+        assert_eq!(granted.nodes("c3", "p"), Some(&BTreeSet::from([5])));
+        assert_eq!(granted.nodes("c4", "q"), None);
+        // Of several tokens with a quorum, the latest.
+        granted.won(&"c1".into(), "p", Some(&"unknown".into()), 3);
+        assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 3, 5])));
     }
 }

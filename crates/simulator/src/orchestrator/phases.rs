@@ -1,12 +1,16 @@
-//! The actions that are due in each phase, and the start of the next phase.
+//! The actions that are due in each phase, and the start of the next phase; the final acquire, and
+//! the drain.
 
-use super::drain::Drain;
-use super::final_acquire::FinalAcquire;
-use super::targets::{clients_of, nodes_of, process_of, processes_of};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::faults::{clients_of, nodes_of, process_of, processes_of};
 use super::{Orchestrator, Order, Player, TIMEOUT, gained, longest_key};
+use redquorum_scenario::Scenario;
+use redquorum_scenario::client_protocol::{Capability, ClientReply, Op};
 use redquorum_scenario::history::{Event, LeftKey, Ns, Phase, Window};
 use redquorum_scenario::name::Name;
-use redquorum_scenario::units::nanos;
+use redquorum_scenario::units::{millis, nanos};
 
 impl Orchestrator {
     /// When the backend must send [`Input::Wake`](super::Input::Wake), at the latest.
@@ -152,5 +156,213 @@ impl Orchestrator {
             }
             self.enter(now, Phase::End);
         }
+    }
+}
+
+/// How long a task may exceed the time that may be left of a TTL: reconnecting backs off to one
+/// second.
+const TASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the caller of the library may not poll a request, in virtual time.
+const UNPOLLED: Duration = Duration::from_secs(5);
+/// How long the orchestrator waits before it asks a client again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// The final acquire, after healing: each client process that lives acquires each resource once
+/// more, one after the other, and releases it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FinalAcquire {
+    /// The tasks that are left. The last one is under way.
+    tasks: Vec<Task>,
+    ttl: Duration,
+    policy: Duration,
+    state: AcquireState,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    process: Name,
+    resource: Name,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum AcquireState {
+    /// The first task is to begin.
+    #[default]
+    Fresh,
+    /// The client is asked again at the first time, unless the second has passed.
+    Again(Ns, Ns),
+    /// The acquire is in flight. The task must be over by this time.
+    Acquiring(u64, Ns),
+    /// The acquire was granted; the release comes next.
+    Granted,
+    /// The release is in flight, until this time at the longest.
+    Releasing(u64, Ns),
+}
+
+impl FinalAcquire {
+    pub(super) fn new<'a>(scenario: &Scenario, processes: impl Iterator<Item = &'a Name>) -> Self {
+        let mut resources = BTreeSet::new();
+        for step in scenario.clients.iter().flat_map(|client| &client.script) {
+            resources.extend(step.acquires().cloned());
+        }
+        let mut tasks = Vec::new();
+        for process in processes {
+            for resource in &resources {
+                let (process, resource) = (process.clone(), resource.clone());
+                tasks.push(Task { process, resource });
+            }
+        }
+        // Reverse the order, since tasks are taken from the end.
+        tasks.reverse();
+        // A master that clients distrust because of a fault votes again after its quarantine, or
+        // after a second one if its probation key was found to expire before.
+        let own = scenario.clients.iter().map(|client| client.options(&scenario.lock).quarantine());
+        let quarantine = own.max().unwrap_or_default();
+        let policy = longest_key(scenario).max(2 * quarantine).saturating_add(TASK_TIMEOUT);
+        Self { tasks, ttl: scenario.lock.ttl.0, policy, state: AcquireState::Fresh }
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Ns> {
+        match self.state {
+            AcquireState::Again(at, _) => Some(at),
+            AcquireState::Acquiring(_, until) | AcquireState::Releasing(_, until) => Some(until),
+            AcquireState::Fresh | AcquireState::Granted => None,
+        }
+    }
+
+    /// The next request to a process, if it is due now.
+    pub(super) fn next(
+        &mut self,
+        now: Ns,
+        gone: &BTreeSet<Name>,
+        can: &BTreeMap<Name, Vec<Capability>>,
+    ) -> Option<(Name, Op)> {
+        // A task without a reply is given up: the checker finds that nothing was granted.
+        let late = match self.state {
+            AcquireState::Acquiring(_, until) | AcquireState::Releasing(_, until) => now >= until,
+            _ => false,
+        };
+        if late {
+            self.done();
+        }
+        while self.tasks.last().is_some_and(|task| gone.contains(&task.process)) {
+            self.done();
+        }
+        let Task { process, resource } = self.tasks.last()?.clone();
+        let op = match self.state {
+            AcquireState::Fresh => {
+                let waits = can.get(&process).is_some_and(|can| can.contains(&Capability::Wait));
+                let wait_ms = if waits { millis(self.policy) } else { 0 };
+                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms, again: false }
+            }
+            AcquireState::Again(at, _) if now >= at => {
+                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms: 0, again: false }
+            }
+            AcquireState::Granted => Op::Release { resource },
+            _ => return None,
+        };
+        Some((process, op))
+    }
+
+    pub(super) fn asked(&mut self, now: Ns, id: u64) {
+        // The client itself waits for `policy`; the reply gets `TASK_TIMEOUT` more, and the time
+        // for which the caller may not poll the request.
+        let longest = self.policy.saturating_add(TASK_TIMEOUT).saturating_add(UNPOLLED);
+        let until = now.saturating_add(nanos(longest));
+        self.state = match self.state {
+            AcquireState::Fresh => AcquireState::Acquiring(id, until),
+            AcquireState::Again(_, until) => AcquireState::Acquiring(id, until),
+            _ => AcquireState::Releasing(id, now.saturating_add(nanos(TASK_TIMEOUT))),
+        };
+    }
+
+    pub(super) fn replied(&mut self, now: Ns, reply: &ClientReply) {
+        match self.state {
+            AcquireState::Acquiring(id, _) if id == reply.id && reply.ok => {
+                self.state = AcquireState::Granted;
+            }
+            AcquireState::Acquiring(id, until) if id == reply.id => {
+                let again = now.saturating_add(nanos(ASK_AGAIN));
+                if again < until.saturating_sub(nanos(UNPOLLED)) {
+                    self.state = AcquireState::Again(again, until);
+                } else {
+                    self.done();
+                }
+            }
+            AcquireState::Releasing(id, _) if id == reply.id => self.done(),
+            _ => {}
+        }
+    }
+
+    fn done(&mut self) {
+        self.tasks.pop();
+        self.state = AcquireState::Fresh;
+    }
+
+    pub(super) fn is_done(&self, gone: &BTreeSet<Name>) -> bool {
+        self.tasks.iter().all(|task| gone.contains(&task.process))
+    }
+}
+
+/// The pause between two looks at the masters' keys.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// The allowance on top of one TTL before a key counts as left for good.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// The keys of each master. `None`: the master did not reply.
+type KeysByMaster = BTreeMap<usize, Option<Vec<LeftKey>>>;
+
+/// The drain, the last phase: the keys that are left on the masters must disappear within one TTL.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drain {
+    until: Ns,
+    /// When the masters are looked at next. `None`: they are being looked at.
+    look_at: Option<Ns>,
+    seen: KeysByMaster,
+}
+
+impl Drain {
+    /// Begins the drain. `ttl` is the longest TTL of the run.
+    pub(super) fn new(now: Ns, ttl: Duration) -> Self {
+        Self {
+            until: now.saturating_add(nanos(ttl.saturating_add(SLACK))),
+            look_at: Some(now.saturating_add(nanos(LOOK_AGAIN))),
+            seen: KeysByMaster::new(),
+        }
+    }
+
+    pub(super) const fn next_wake(&self) -> Option<Ns> {
+        self.look_at
+    }
+
+    /// Whether to look at the masters now. True once per look.
+    fn is_due(&mut self, now: Ns) -> bool {
+        let due = self.look_at.is_some_and(|at| now >= at);
+        if due {
+            self.look_at = None;
+        }
+        due
+    }
+
+    /// The keys of one of `masters` masters have arrived. Returns the result at the end: no keys,
+    /// or keys that should have expired.
+    pub(super) fn looked(
+        &mut self,
+        now: Ns,
+        node: usize,
+        keys: Option<Vec<LeftKey>>,
+        masters: usize,
+    ) -> Option<KeysByMaster> {
+        self.seen.insert(node, keys);
+        if self.seen.len() < masters {
+            return None;
+        }
+        let seen = std::mem::take(&mut self.seen);
+        let clean = seen.values().all(|keys| keys.as_ref().is_some_and(Vec::is_empty));
+        if clean || now >= self.until {
+            return Some(seen);
+        }
+        self.look_at = Some(now.saturating_add(nanos(LOOK_AGAIN)));
+        None
     }
 }
