@@ -6,35 +6,29 @@
 //! nothing about the lock: it passes requests to the client, and answers them by the results of its
 //! claims.
 //!
-//! - `lease.rs`: requests that wait for one claim
-//! - `reentry.rs`: the handles of a lease, and their owner
-//! - `multi_lock.rs`: requests for several resources
-//! - `conduct.rs`: the seam for mutants
+//! [`Conduct`] is the seam for mutants. `lease.rs` has the requests that wait for one claim and the
+//! handles of a lease, `multi_lock.rs` the requests for several resources.
 
-use redquorum_protocol::wire::Expect;
-use redquorum_protocol::wire::{Command, Greeting};
-use redquorum_protocol::{
-    AcquireRequest, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect,
-    Context, Drift, Fingerprint, Guard, Input, Key, Link, LockConfig, NodeId, Progress, Reentry,
-    Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
-};
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::conduct::{Conduct, Honest};
-use redquorum_redis_model::Value;
-
 use self::lease::{Lease, LeaseKey};
 use self::multi_lock::{Group, MultiRelease};
+use redquorum_protocol::wire::{Command, Expect, Greeting};
+use redquorum_protocol::{
+    AcquireRequest, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect,
+    Context, Drift, Fingerprint, Guard, Hold, Input, Key, Link, LockConfig, NodeId, Progress,
+    Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
+};
+use redquorum_redis_model::Value;
 use redquorum_scenario::client_protocol::{
     ClientLine, ClientReply, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
 };
 use redquorum_scenario::name::Name;
 
-mod conduct;
 mod lease;
 mod multi_lock;
-pub mod reentry;
 
 /// What the clocks of a process show at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -616,4 +610,92 @@ fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
         Some(name) => guard.over(Fingerprint::of_name(name)),
         None => guard,
     })
+}
+
+/// How a client process behaves: honestly by default, and as a mutant where a method is overridden.
+/// This is the one seam between a process and its mutants. An honest process drives the shipped
+/// [`Claim`] and takes every default.
+pub trait Conduct: Copy + Debug {
+    /// The machine that the client drives for each request.
+    type Claim: ClaimMachine<Clocks: From<Clocks>, Seed: Clone + Debug> + Clone + Debug;
+
+    /// Whether claims measure by clocks that may jump, so that no timer is reliable.
+    const CLOCKS_JUMP: bool = false;
+
+    /// Whether a new claim depends on the result of an earlier one.
+    const REMEMBERS: bool = false;
+
+    /// The ingredients of a claim. `root` draws the random token that all claims of the client
+    /// share. `former` is the latest claim of the client that was granted the same resource.
+    fn seed(
+        self,
+        root: &mut dyn FnMut() -> Token,
+        former: Option<&Self::Claim>,
+    ) -> <Self::Claim as ClaimMachine>::Seed;
+
+    /// The options as the process uses them.
+    fn options(self, options: Options) -> Options {
+        options
+    }
+
+    /// The drift allowance.
+    fn drift(self, drift: Drift) -> Drift {
+        drift
+    }
+
+    /// A master's greeting as the process uses it.
+    fn greeting(self, _node: NodeId, greeting: Greeting) -> Greeting {
+        greeting
+    }
+
+    /// The clock by which multi-lock requests are measured.
+    fn clock(self, clocks: Clocks) -> Time {
+        clocks.monotonic
+    }
+
+    /// The clock for multi-lock requests at the moment of the collection.
+    fn clock_to_collect(self, clocks: Clocks) -> Time {
+        self.clock(clocks)
+    }
+
+    /// Whether the process keeps a member of a multi-lock that it should undo.
+    fn keeps(self, _claim: &Self::Claim) -> bool {
+        false
+    }
+
+    /// The deadline of a lease, by the monotonic clock.
+    fn deadline(self, _claim: &Self::Claim, hold: &Hold, _clocks: Clocks) -> Time {
+        hold.deadline()
+    }
+
+    /// Whether the holder finds its lease held.
+    fn seems_held(self, _claim: &Self::Claim, hold: &Hold, clocks: Clocks) -> bool {
+        hold.lost().is_none() && clocks.monotonic < hold.deadline()
+    }
+
+    /// Whether the process reports a loss.
+    fn reports_loss(self) -> bool {
+        true
+    }
+
+    /// The value of a token on the masters.
+    fn on_the_wire(self, token: Token) -> Token {
+        token
+    }
+}
+
+/// The conduct of the shipped lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Honest;
+
+impl Conduct for Honest {
+    type Claim = Claim;
+
+    fn seed(self, _: &mut dyn FnMut() -> Token, _: Option<&Claim>) {}
+}
+
+impl From<Clocks> for Time {
+    fn from(clocks: Clocks) -> Self {
+        clocks.monotonic
+    }
 }

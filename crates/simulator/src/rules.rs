@@ -51,7 +51,7 @@ impl Rule {
 
     /// Whether the rule affects all traffic, including the opening and closing of connections. A
     /// gate does not: it waits for a message, so it must let connections open.
-    pub(super) const fn is_blanket(&self) -> bool {
+    const fn is_blanket(&self) -> bool {
         self.gate.is_none()
             && matches!(self.class, Class::Any)
             && self.from <= 1
@@ -69,7 +69,7 @@ impl Rule {
     }
 
     /// Whether the rule prevents new connections while it is in force.
-    pub(super) const fn keeps_apart(&self) -> bool {
+    const fn keeps_apart(&self) -> bool {
         self.is_blanket() && matches!(self.effect, MessageFault::Drop | MessageFault::Hold)
     }
 
@@ -107,7 +107,7 @@ impl Passed {
 }
 
 /// A kind of message: its process, direction and class.
-pub(super) type Kind = (usize, Side, Class);
+type Kind = (usize, Side, Class);
 
 /// Ids below this one are for gates, which come before all other rules.
 const GATES: u64 = 1 << 16;

@@ -1,27 +1,24 @@
 //! The state of a run in virtual time: the pending events, the masters and the client processes.
-//! `queue.rs` orders the events, `wires.rs` moves messages, `actors.rs` drives the client
-//! processes, and `faults.rs` carries out faults.
+//! `wires.rs` moves messages, and `faults.rs` carries out faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use redquorum_protocol::wire::BOOT;
-use redquorum_redis_model::{self as server, Connection, Server};
-
 use super::process::ClientProcess;
-use super::queue::Queue;
 use super::rng::{Latency, LinkRng, ProcessRng, Seed, Stream};
 use super::rules::Rules;
 use super::wires::{Texts, WireId, Wires};
-use super::{EPOCH, LONGEST};
-use crate::client_machine::{ProcessEffect, ProcessEvent};
+use super::{EPOCH, LONGEST, PIPE, TICK};
+use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
 use crate::orchestrator::{Input, Orchestrator, Order};
-use redquorum_scenario::Mutant;
-use redquorum_scenario::Scenario;
-use redquorum_scenario::client_protocol::Request;
+use redquorum_protocol::Time;
+use redquorum_protocol::wire::BOOT;
+use redquorum_redis_model::{self as server, Connection, Server};
+use redquorum_scenario::client_protocol::{Options, Request};
 use redquorum_scenario::history::{Header, History, Ns, Phase};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::wall::WallClock;
+use redquorum_scenario::{Mutant, Scenario};
 
 /// Virtual nanoseconds since the start of the simulation.
 pub(super) type Instant = u64;
@@ -98,7 +95,7 @@ pub(super) struct Actor<P> {
     pub(super) wires: Vec<(usize, u64, WireId)>,
     pub(super) rng: ProcessRng,
     pub(super) paused: bool,
-    pub(super) dead: bool,
+    dead: bool,
     /// Requests of the harness that have not reached it.
     pub(super) asked: VecDeque<Request>,
     /// Events that arrived while it was paused.
@@ -106,10 +103,10 @@ pub(super) struct Actor<P> {
     /// How far its wall clock is ahead.
     pub(super) wall_ahead: i64,
     /// The clock by which it measures leases.
-    pub(super) lease_clock: WallClock,
+    lease_clock: WallClock,
     /// Since when its machine is suspended, and the total time of suspension.
     pub(super) suspended_at: Option<Instant>,
-    pub(super) suspended: u64,
+    suspended: u64,
     /// Time of its next wake-up, as entered in the queue.
     pub(super) wake: Instant,
 }
@@ -329,4 +326,234 @@ impl<P: ClientProcess> World<P> {
 /// Converts an instant to the type that histories and clocks use.
 pub(super) fn signed(at: Instant) -> Ns {
     Ns::try_from(at).unwrap_or(Ns::MAX)
+}
+
+/// The pending events in order of time. Of events at the same time, the first that was entered
+/// comes first.
+///
+/// The next event is the last of a sorted list. There are a few dozen events at a time, and most
+/// new events come before most of the pending ones. A heap would be slower.
+#[derive(Clone, Debug)]
+struct Queue<T> {
+    all: Vec<(Instant, T)>,
+}
+
+impl<T> Queue<T> {
+    pub(super) const fn new() -> Self {
+        Self { all: Vec::new() }
+    }
+
+    pub(super) fn enter(&mut self, at: Instant, event: T) {
+        // An event that was entered earlier comes first at the same time, so it lies behind in the
+        // list.
+        let place = self.all.partition_point(|(other, _)| *other > at);
+        self.all.insert(place, (at, event));
+    }
+
+    /// Takes the next event, with its time.
+    pub(super) fn next(&mut self) -> Option<(Instant, T)> {
+        self.all.pop()
+    }
+}
+
+/// The client processes of a run. A process gets its inputs unless it is paused or dead, and its
+/// effects are carried out.
+impl<P: ClientProcess> World<P> {
+    /// Starts the processes.
+    pub(super) fn start(&mut self) {
+        let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
+        for (number, name) in names.into_iter().enumerate() {
+            let mut effects = Vec::new();
+            let clocks = self.clocks(&WallClock::REAL, 0, 0);
+            let options = Options::of(&self.scenario, &name);
+            let list = self.scenario.list_of(&name);
+            let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
+            let mut rng = self.seed.of_process(number);
+            rng.claims.wall = clocks.wall;
+            let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
+            let process = P::start(options, nodes.len(), self.mutant, &mut context);
+            self.actors.push(Actor {
+                name,
+                process,
+                nodes,
+                wires: Vec::new(),
+                rng,
+                paused: false,
+                dead: false,
+                asked: VecDeque::new(),
+                inbox: VecDeque::new(),
+                wall_ahead: 0,
+                lease_clock: WallClock::REAL,
+                suspended_at: None,
+                suspended: 0,
+                wake: Instant::MAX,
+            });
+            self.grant(number, &mut effects);
+        }
+        self.enter(TICK, WorldEvent::Tick);
+    }
+
+    /// Whether every process has tried every master.
+    pub(super) fn all_ready(&self) -> bool {
+        self.actors.iter().all(|actor| actor.process.is_ready())
+    }
+
+    fn clocks_of(&self, number: usize) -> Clocks {
+        let actor = &self.actors[number];
+        self.clocks(&actor.lease_clock, actor.wall_ahead, actor.suspended)
+    }
+
+    fn clocks(&self, lease_clock: &WallClock, wall_ahead: i64, suspended: u64) -> Clocks {
+        let ahead = lease_clock.ahead(signed(self.now));
+        let monotonic = self.now.saturating_add_signed(ahead);
+        let wall = crate::EPOCH.saturating_add(self.now).saturating_add_signed(wall_ahead);
+        Clocks {
+            monotonic: Time::from_nanos(monotonic),
+            awake: Time::from_nanos(monotonic.saturating_sub(suspended)),
+            wall: Time::from_nanos(wall),
+        }
+    }
+
+    /// Passes an event to a process.
+    pub(super) fn happen(&mut self, number: usize, event: ProcessEvent) {
+        let actor = &mut self.actors[number];
+        if actor.dead {
+            return;
+        }
+        if actor.paused {
+            return actor.inbox.push_back(event);
+        }
+        let clocks = self.clocks_of(number);
+        let mut effects = std::mem::take(&mut self.effects);
+        let Actor { process, rng, .. } = &mut self.actors[number];
+        rng.claims.wall = clocks.wall;
+        let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
+        process.handle(event, &mut context);
+        self.grant(number, &mut effects);
+        self.effects = effects;
+    }
+
+    /// Carries out the effects of a process, and schedules its next wake-up.
+    fn grant(&mut self, number: usize, effects: &mut Vec<ProcessEffect>) {
+        let mut refused = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                ProcessEffect::Tell(message) => {
+                    // By the process's own lease clock.
+                    let origin = signed(self.origin);
+                    if let Some(input) = Input::of_client(message, |at| at.saturating_sub(origin)) {
+                        self.inputs.push_back(input);
+                        self.enter(self.now + PIPE, WorldEvent::Tell);
+                    }
+                }
+                ProcessEffect::Write { node: link, epoch, command } => {
+                    if let Some(id) = self.wire_of(number, link, epoch) {
+                        self.write(id, command);
+                    }
+                }
+                ProcessEffect::Dial { node: link, epoch } => self.dial(number, link, epoch),
+                ProcessEffect::Close { node: link, epoch } => {
+                    if let Some(id) = self.wire_of(number, link, epoch) {
+                        self.close(id);
+                    }
+                }
+                ProcessEffect::Refuse { node: link, epoch, why } => {
+                    if let Some(id) = self.wire_of(number, link, epoch) {
+                        self.close(id);
+                    }
+                    refused.push((link, epoch, why));
+                }
+            }
+        }
+        let actor = &self.actors[number];
+        let wake = actor.process.next_wake(self.clocks_of(number));
+        if wake != Time::NEVER {
+            let at = actor.lease_clock.reaches(signed(wake.as_nanos()));
+            let at = Instant::try_from(at).unwrap_or(0);
+            if at < self.actors[number].wake {
+                self.actors[number].wake = at;
+                self.enter(at, WorldEvent::Wake(number));
+            }
+        }
+        for (link, epoch, why) in refused {
+            self.closed(number, link, epoch, why);
+        }
+    }
+
+    /// Wakes a process if its wake-up is due. Ignores outdated wake-ups.
+    pub(super) fn wake(&mut self, number: usize) {
+        let actor = &mut self.actors[number];
+        if self.now < actor.wake {
+            return;
+        }
+        actor.wake = Instant::MAX;
+        self.happen(number, ProcessEvent::Wake);
+    }
+
+    /// Changes the rate of the clock by which a process measures leases.
+    pub(super) fn pace(&mut self, number: usize, factor: f64) {
+        let now = signed(self.now);
+        let actor = &mut self.actors[number];
+        actor.lease_clock = actor.lease_clock.paced(now, factor);
+        // The wake-up moves to another time.
+        actor.wake = Instant::MAX;
+        self.grant(number, &mut Vec::new());
+    }
+
+    /// Resumes a process. It gets all pending events at once. Its timers fire before or after them,
+    /// at random.
+    pub(super) fn go_on(&mut self, number: usize) {
+        let actor = &mut self.actors[number];
+        let timers_first = actor.rng.waking.below(2) == 0;
+        actor.paused = false;
+        if let Some(since) = actor.suspended_at.take() {
+            actor.suspended += self.now - since;
+        }
+        let inbox = std::mem::take(&mut actor.inbox);
+        if timers_first {
+            self.happen(number, ProcessEvent::Wake);
+        }
+        for event in inbox {
+            self.happen(number, event);
+        }
+        self.happen(number, ProcessEvent::Wake);
+    }
+
+    /// Kills a process: its kernel closes all its connections.
+    pub(super) fn die(&mut self, number: usize) {
+        self.actors[number].dead = true;
+        let wires: Vec<WireId> = self.actors[number].wires.iter().map(|(_, _, id)| *id).collect();
+        for id in wires {
+            self.close(id);
+        }
+    }
+
+    fn wire_of(&self, number: usize, link: usize, epoch: u64) -> Option<WireId> {
+        let wires = &self.actors[number].wires;
+        let found = wires.iter().find(|(l, e, _)| (*l, *e) == (link, epoch));
+        found.map(|(_, _, id)| *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_come_in_order_of_time_and_at_the_same_time_as_they_were_entered() {
+        let mut queue = Queue::new();
+        for number in 0..1000_u64 {
+            queue.enter(number * 7919 % 101, number);
+        }
+        let (mut last, mut count) = ((0, 0), 0);
+        while let Some(next) = queue.next() {
+            assert!(last < next || count == 0, "{last:?} {next:?}");
+            // An event that is entered at the present comes behind all others of the present.
+            if next.1 == 500 {
+                queue.enter(next.0, 1000);
+            }
+            (last, count) = (next, count + 1);
+        }
+        assert_eq!(count, 1001);
+    }
 }

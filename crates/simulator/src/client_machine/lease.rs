@@ -1,11 +1,12 @@
-//! The requests of a client process that wait for one claim. Called by `client_machine.rs`.
+//! The requests of a client process that wait for one claim, and the handles of a lease: the
+//! replies to its owner, which acquires it again and releases it once for each handle. The client
+//! decides whether the owner gets one.
 
+use super::{Clocks, Conduct, InputContext, Process};
 use redquorum_protocol::{
-    Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId, Outcome, OwnerId,
-    Refusal, Reply as Vote, Time, Votes,
+    Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, Input, NodeId, Outcome, OwnerId,
+    Refusal, Reply as Vote, RequestState, Time, Votes,
 };
-
-use super::{Clocks, Conduct, InputContext};
 use redquorum_scenario::client_protocol::{Each, FailureReason, Notice};
 use redquorum_scenario::history::text_of;
 use redquorum_scenario::name::Name;
@@ -14,7 +15,7 @@ use redquorum_scenario::name::Name;
 pub(super) type LeaseKey = (Name, Name);
 
 /// A request under way: its id, and the stamp of the call.
-pub(super) type RequestStamp = (u64, i64);
+type RequestStamp = (u64, i64);
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Lease {
     pub(super) id: ClaimId,
     pub(super) whose: LeaseKey,
     pub(super) owner: Option<OwnerId>,
-    pub(super) acquiring: Option<RequestStamp>,
+    acquiring: Option<RequestStamp>,
     /// An extension under way, with the number of its round.
     extending: Option<(RequestStamp, u32)>,
     releasing: Option<RequestStamp>,
@@ -234,5 +235,61 @@ pub(super) const fn ended(outcome: Outcome) -> Result<(), FailureReason> {
         Outcome::Released | Outcome::Left => Ok(()),
         Outcome::AlreadyGone => Err(FailureReason::Lost),
         _ => Err(FailureReason::NoQuorum),
+    }
+}
+
+impl<K: Conduct> Process<K> {
+    /// The owner of a request. Only a request that acquires `again` has the owner of the lease that
+    /// its client holds.
+    pub(super) fn owner(&mut self, whose: &LeaseKey, again: bool) -> OwnerId {
+        let held = self.held.iter().find(|(held, _)| again && held == whose).map(|(_, id)| *id);
+        let owner = held.and_then(|id| self.lease(id)?.owner);
+        owner.unwrap_or_else(|| {
+            self.owners += 1;
+            OwnerId(self.owners)
+        })
+    }
+
+    /// Takes the handle that a request has got, and answers the request.
+    pub(super) fn take_handle(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+        let Some(of) = self.client(around, |client, cx| client.take_handle(id, cx)) else { return };
+        let asked = self.lease(id).and_then(|lease| lease.acquiring.take());
+        self.leases.retain(|lease| lease.id != id);
+        let conduct = self.conduct;
+        if let (Some(asked), Some(claim)) = (asked, self.client.claim(of)) {
+            reentered(conduct, claim, asked, around);
+        }
+    }
+
+    /// Cancels a request. If a lease is extended for it, the round goes on, and no reply reports
+    /// the deadline.
+    pub(super) fn cancel(&mut self, request: u64, id: ClaimId, around: &mut InputContext<'_>) {
+        if let Some(RequestState::Extending(of)) = self.client.standing(id) {
+            let deadline = self.client.hold(of).map(Hold::deadline);
+            if let Some(lease) = self.lease(of) {
+                lease.watch(deadline);
+            }
+        }
+        self.end(id, around);
+        around.refuse(request, FailureReason::Cancelled);
+    }
+
+    /// Releases one handle of several. Returns `false` if there is no other handle.
+    pub(super) fn count_down(
+        &mut self,
+        request: u64,
+        id: ClaimId,
+        around: &mut InputContext<'_>,
+    ) -> bool {
+        if self.handles(id) < 2 {
+            return false;
+        }
+        let from = around.stamp();
+        self.advance(id, Input::Release, around);
+        let left = self.handles(id);
+        let result = if self.is_held(id, around) { Ok(()) } else { Err(FailureReason::Lost) };
+        around.reply((request, from), result, |reply| reply.handles = Some(left.into()));
+        self.attend(id, around);
+        true
     }
 }
