@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::words::label;
-use super::{Ended, Entry, Session, Tally, matrix, timeline, totals};
+use super::out::label;
+use super::{Ended, Entry, Session, Tally, timeline, totals};
 use redquorum_checker::{Observed, Outcome, Verdict, Violation};
 use redquorum_scenario::history::History;
 use redquorum_scenario::{Expect, Property, Wanted};
@@ -233,7 +233,7 @@ pub(super) fn summary(
     };
     let mut text = String::new();
     if !entries.is_empty() {
-        _ = write!(text, "\n{}", totals::sentence(entries));
+        _ = write!(text, "\n{}", totals::totals(entries));
     }
     _ = write!(text, "\n{counts}; {took}");
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -248,7 +248,7 @@ pub(super) fn summary(
     for (why, names) in skipped {
         _ = write!(text, "\n  skipped: {why} ({})", names.join(", "));
     }
-    text += &matrix::lines(entries);
+    text += &totals::matrix(entries);
     let left = runs.saturating_sub(entries.len());
     if tally.interrupted {
         _ = write!(text, "\n  interrupted: {left} not run to their end");

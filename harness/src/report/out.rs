@@ -1,12 +1,19 @@
-//! The folder of results. Each file in it is complete at every instant, and one run at a time
-//! writes to it.
+//! Where reports go: the folder of results, and the screen; and words that several reports share.
+//!
+//! Each file in the folder is complete at every instant, and one run at a time writes to it.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
+use redquorum_scenario::Cause;
 use redquorum_scenario::history::History;
+use serde::Serialize;
 
 /// The folder of results.
 #[derive(Clone, Debug)]
@@ -93,5 +100,116 @@ fn claim(folder: &Path) -> io::Result<Option<File>> {
         }
         // Some file systems of a network have no locks.
         Err(_) => Ok(None),
+    }
+}
+
+/// Standard output, and the progress bar below it. A closed pipe is not an error: a reader such as
+/// `head` stops when it has enough.
+pub(super) struct Screen {
+    to: Box<dyn Write + Send>,
+    bar: ProgressBar,
+    colour: bool,
+    closed: bool,
+}
+
+impl Screen {
+    pub(super) fn new(progress: bool) -> Self {
+        // The bar goes to standard error, and is hidden if that is no terminal.
+        let bar = if progress { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
+            bar.set_style(style);
+        }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        Self { to: Box::new(io::stdout()), bar, colour: colourful(&io::stdout()), closed: false }
+    }
+
+    /// Without progress bar and colours.
+    pub(super) fn plain(to: Box<dyn Write + Send>) -> Self {
+        Self { to, bar: ProgressBar::hidden(), colour: false, closed: false }
+    }
+
+    pub(super) const fn colour(&self) -> bool {
+        self.colour
+    }
+
+    pub(super) fn line(&mut self, text: &str) {
+        if self.closed || text.is_empty() {
+            return;
+        }
+        let to = &mut self.to;
+        let done = self.bar.suspend(|| writeln!(to, "{text}").and_then(|()| to.flush()));
+        self.closed = done.is_err();
+    }
+
+    pub(super) fn json(&mut self, value: &impl Serialize) {
+        if let Ok(text) = serde_json::to_string(value) {
+            self.line(&text);
+        }
+    }
+
+    pub(super) fn complain(&self, text: &str) {
+        self.bar.suspend(|| drop(writeln!(io::stderr(), "{text}")));
+    }
+
+    pub(super) fn phase(&self, progress: &str, name: &str, what: &str) {
+        let what = if what.is_empty() { String::new() } else { format!(": {what}") };
+        self.bar.set_message(format!("{progress} {name}{what}"));
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl fmt::Debug for Screen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Screen").field("closed", &self.closed).finish_non_exhaustive()
+    }
+}
+
+/// A cause in the output. In a scenario file, `bug` is clear; here, the text names the lock.
+pub(super) const fn label(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Bug => "a bug of the lock",
+        other => other.name(),
+    }
+}
+
+/// Whether output to a stream has colours: it is a terminal, and the environment does not disable
+/// them.
+pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
+    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+/// A word, quoted for a shell where necessary.
+pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        Cow::Borrowed(word)
+    } else {
+        Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_part_them() {
+        for (word, quoted) in [
+            ("scenarios/a-b.toml", "scenarios/a-b.toml"),
+            ("python3 x.py", "'python3 x.py'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), quoted);
+        }
     }
 }

@@ -1,42 +1,33 @@
 //! `report.html`: an overview of all runs, and a timeline of each. It is one file that needs no
 //! network, and no JavaScript to be read.
 //!
-//! The modules below turn entries, histories and the results of the checkers into positions and
-//! texts. The templates only arrange them, and escape all text. No verdict is computed here.
+//! This file and those below turn entries, histories and the results of the checkers into positions
+//! and texts. The templates only arrange them, and escape all text. No verdict is computed here.
 
 use std::io;
 use std::path::Path;
+use std::time::SystemTime;
 
+use super::human::observed;
+use super::{Ended, Entry, ResultFile, Session, totals};
+use crate::doctor::{Diagnosis, Finding, Level, Master};
+use chart::cut;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior};
+use redquorum_checker::{Observed, Outcome};
+use redquorum_scenario::history::History;
+use redquorum_scenario::{Property, Wanted};
+use run::{Section, ViolationView};
 use serde::Serialize;
 
-use super::{Ended, Entry, ResultFile, Session, totals};
-use redquorum_checker::Outcome;
-use redquorum_scenario::Property;
-use redquorum_scenario::history::History;
-
 mod chart;
-mod clients;
-mod doctor;
-mod faults;
-mod figures;
-mod masters;
-mod names;
-mod overview;
-mod registers;
+mod lanes;
 mod run;
 #[cfg(test)]
 mod tests;
-mod text;
-mod violations;
 
-pub(crate) use doctor::render_diagnosis;
-use overview::Row;
-use run::Section;
-pub(super) use text::line;
-use violations::ViolationView;
+pub(super) use chart::line;
 
 /// Timelines of runs that hold are drawn while the page stays below this size.
 const MOST_BYTES: usize = 8 << 20;
@@ -57,7 +48,7 @@ struct Page {
 
 #[derive(Serialize)]
 struct RunFields {
-    row: Row,
+    row: OverviewRow,
     violations: Vec<ViolationView>,
     more_violations: usize,
     /// The link from the page to the history.
@@ -98,9 +89,9 @@ pub(crate) fn render(
         }
     }
     let runs = entries.iter().enumerate().zip(bodies).map(|((index, entry), body)| {
-        let (violations, more_violations) = violations::views(entry);
+        let (violations, more_violations) = run::violation_views(entry);
         RunFields {
-            row: overview::row(index + 1, entry),
+            row: overview_row(index + 1, entry),
             violations,
             more_violations,
             history: entry.history.as_deref().map(|path| link(path, folder)),
@@ -113,10 +104,8 @@ pub(crate) fn render(
     let first = entries.first().map(|entry| &entry.backend);
     let page = Page {
         session: ResultFile::new(session),
-        sentence: totals::sentence(entries),
-        properties: Property::ALL
-            .map(|property| (overview::title(property), overview::meaning(property)))
-            .to_vec(),
+        sentence: totals::totals(entries),
+        properties: Property::ALL.map(|property| (title(property), meaning(property))).to_vec(),
         several: entries.iter().any(|entry| Some(&entry.backend) != first),
         left_out: runs.iter().filter(drawable).count(),
         runs,
@@ -188,4 +177,154 @@ fn command(history: &Path) -> String {
     let page = history.with_file_name("report.html").display().to_string();
     let word = crate::report::shell_word;
     format!("redquorum-chaos check {} --report {}", word(&path), word(&page))
+}
+
+/// A row of the first table: a run, with every property as expected and as observed.
+#[derive(Debug, Serialize)]
+struct OverviewRow {
+    id: usize,
+    name: String,
+    backend: String,
+    good: bool,
+    class: &'static str,
+    symbol: &'static str,
+    word: String,
+    must: String,
+    observed: String,
+    cells: Vec<Cell>,
+    again: String,
+    seed: u64,
+    differences: Vec<String>,
+}
+
+/// A property of a run.
+#[derive(Debug, Serialize)]
+struct Cell {
+    class: &'static str,
+    symbol: &'static str,
+    word: &'static str,
+    /// Set where the observed value differs.
+    expected: &'static str,
+}
+
+/// The name of a property in the report.
+fn title(property: Property) -> String {
+    property.name().replace('-', " ")
+}
+
+/// The meaning of a violation of a property.
+const fn meaning(property: Property) -> &'static str {
+    match property {
+        Property::MutualExclusion => "Two clients never believe at the same moment that they hold.",
+        Property::UnfencedResource => "No update of a register is lost without fencing tokens.",
+        Property::FencedResource => "No update is lost under fencing tokens, and they grow.",
+        Property::Validity => "A lease is true while it lasts, and its end is reported.",
+        Property::Progress => "An acquire succeeds in time where nothing is in its way.",
+        Property::Liveness => "After all faults are healed, every client can acquire.",
+        Property::Hygiene => "No key is left behind, and no client deletes the key of another.",
+    }
+}
+
+fn overview_row(id: usize, entry: &Entry) -> OverviewRow {
+    let causes: Vec<&str> = entry.expect.because.iter().map(|cause| cause.name()).collect();
+    let must = match (entry.expect.any_violation(), causes.is_empty()) {
+        (false, _) => "must hold".to_owned(),
+        (true, true) => "must break".to_owned(),
+        (true, false) => format!("must break: {}", causes.join(", ")),
+    };
+    let time = if entry.time > 0 { format!(" ({})", entry.time + 1) } else { String::new() };
+    let (class, symbol) = match (&entry.ended, entry.is_good()) {
+        (Ended::Skipped(_), _) => ("none", "–"),
+        (_, true) => ("holds", "✓"),
+        (Ended::Checked(_), false) => ("wrong", "≠"),
+        (_, false) => ("wrong", "!"),
+    };
+    OverviewRow {
+        id,
+        name: format!("{}{time}", cut(&entry.name)),
+        backend: cut(&entry.backend),
+        good: entry.is_good(),
+        class,
+        symbol,
+        word: entry.word().replace('-', " "),
+        must,
+        observed: cut(&observed(entry)),
+        cells: Property::ALL.into_iter().map(|property| overview_cell(entry, property)).collect(),
+        again: entry.again.clone(),
+        seed: entry.seed,
+        differences: match entry.is_good() {
+            true => Vec::new(),
+            false => entry.differences().iter().take(20).map(|text| cut(text)).collect(),
+        },
+    }
+}
+
+fn overview_cell(entry: &Entry, property: Property) -> Cell {
+    let seen = match &entry.ended {
+        Ended::Checked(verdict) => verdict.observed.get(&property).copied(),
+        _ => None,
+    };
+    let must = match entry.expect.of(property) {
+        Wanted::Safe => "must hold",
+        Wanted::Violated => "must break",
+    };
+    let word = match seen {
+        Some(Observed::Safe) => "holds",
+        Some(Observed::NotUsed) if must == "must hold" => {
+            return Cell { class: "none", symbol: "–", word: "not used", expected: "" };
+        }
+        Some(Observed::NotUsed) => "not used",
+        Some(Observed::Violated) => "breaks",
+        Some(Observed::Inconclusive) => {
+            return Cell { class: "open", symbol: "?", word: "unclear", expected: must };
+        }
+        None => return Cell { class: "none", symbol: "–", word: "not checked", expected: must },
+    };
+    match (must, word) {
+        ("must hold", "holds") => Cell { class: word, symbol: "✓", word, expected: "" },
+        ("must break", "breaks") => Cell { class: word, symbol: "✗", word, expected: "" },
+        _ => Cell { class: "wrong", symbol: "‼", word, expected: must },
+    }
+}
+
+/// The page of `doctor --html`.
+#[derive(Serialize)]
+struct DiagnosisPage<'a> {
+    verdict: String,
+    time: String,
+    masters: &'a [Master],
+    rows: Vec<DiagnosisRow<'a>>,
+}
+
+/// A finding, of one master or of several.
+#[derive(Serialize)]
+struct DiagnosisRow<'a> {
+    class: &'static str,
+    symbol: &'static str,
+    finding: &'a Finding,
+    /// Their numbers, from 1; empty if it concerns all masters together.
+    masters: Vec<usize>,
+}
+
+/// Renders the findings.
+///
+/// # Errors
+///
+/// The templates are part of the program, so an error is a defect of the program.
+pub(crate) fn render_diagnosis(diagnosis: &Diagnosis) -> io::Result<String> {
+    let rows = diagnosis.groups().into_iter().map(|group| {
+        let (class, symbol) = match group.finding.level {
+            Level::Ok => ("holds", "✓"),
+            Level::Warn => ("open", "!"),
+            Level::Error => ("wrong", "✗"),
+        };
+        DiagnosisRow { class, symbol, finding: group.finding, masters: group.masters }
+    });
+    let page = DiagnosisPage {
+        verdict: diagnosis.verdict(),
+        time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        masters: &diagnosis.masters,
+        rows: rows.collect(),
+    };
+    fill(&environment().map_err(io::Error::other)?, "doctor.html", &page)
 }

@@ -1,13 +1,13 @@
 //! The parts of a drawing: lanes of bars and marks over one time axis. Horizontal positions are
-//! percentages of the axis, so that zooming only changes the width of the drawing.
+//! percentages of the axis, so that zooming only changes the width of the drawing. Also the colours
+//! and names in it, and text from histories, cut to a length that a page can show.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
 
 use super::Run;
-use super::names::Names;
-use super::text::ms;
 use redquorum_checker::Case;
 use redquorum_scenario::history::{Ns, Window};
+use serde::Serialize;
 
 pub(super) const ROW: u32 = 16;
 
@@ -246,6 +246,78 @@ fn percent(part: f64) -> String {
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// The colour of each client, and the client of each token.
+pub(super) struct Names<'a> {
+    classes: BTreeMap<&'a str, &'static str>,
+    tokens: BTreeMap<&'a str, &'a str>,
+}
+
+const CLASSES: [&str; 8] = ["k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7"];
+
+impl<'a> Names<'a> {
+    pub(super) fn new(run: &'a Run<'_>, case: &Case<'a>) -> Self {
+        let mut classes = BTreeMap::new();
+        for (index, client) in run.history.header.scenario.clients.iter().enumerate() {
+            let class = CLASSES[index % CLASSES.len()];
+            classes.insert(client.id.as_str(), class);
+            classes.entry(client.process().as_str()).or_insert(class);
+        }
+        let tokens = case.leases.iter().filter_map(|lease| Some((lease.token?, lease.client)));
+        Self { classes, tokens: tokens.collect() }
+    }
+
+    /// The CSS class of a client, or of a process.
+    pub(super) fn class(&self, name: &str) -> &'static str {
+        self.classes.get(name).copied().unwrap_or("k7")
+    }
+
+    /// The client that was granted a token.
+    pub(super) fn of_token(&self, token: &str) -> Option<&'a str> {
+        self.tokens.get(token).copied()
+    }
+}
+
+/// The longest text from a history that the page shows.
+const LONGEST: usize = 240;
+
+/// A text, cut if it is too long. A note gives the number of characters that are missing.
+pub(super) fn cut(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} bytes more)", &text[..end], text.len() - end),
+    }
+}
+
+/// A name, cut for a label.
+pub(super) fn name(text: &str) -> String {
+    let mut short: String = text.chars().take(24).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// The first characters of a token, enough to distinguish it from others.
+pub(super) fn token(text: &str) -> String {
+    let text = text.strip_prefix("hex:").unwrap_or(text);
+    text.chars().take(8).collect()
+}
+
+/// A time in milliseconds, to the microsecond: `12.345 ms`.
+pub(super) fn ms(ns: Ns) -> String {
+    let micros = ns / 1_000;
+    let (sign, micros) = (if micros < 0 { "-" } else { "" }, micros.unsigned_abs());
+    let decimals = format!("{:03}", micros % 1_000);
+    let decimals = decimals.trim_end_matches('0');
+    let point = if decimals.is_empty() { "" } else { "." };
+    format!("{sign}{}{point}{decimals} ms", micros / 1_000)
+}
+
+/// The line of a record in its `history.jsonl`. The first line is the header.
+pub(in crate::report) const fn line(record: usize) -> usize {
+    record + 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,5 +366,19 @@ mod tests {
             "c1",
         );
         assert_eq!((bar.x.as_str(), bar.w.as_str()), ("50%", "50%"));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_with_a_note() {
+        assert_eq!(cut("c1"), "c1");
+        let long = cut(&"ä".repeat(10_000));
+        assert!(long.starts_with("ää") && long.ends_with("… (19520 bytes more)"), "{long}");
+        assert_eq!(name(&"x".repeat(30)).chars().count(), 25);
+    }
+
+    #[test]
+    fn times_have_as_many_decimals_as_they_need() {
+        let texts = [0, 2_650_000, 12_000_000, -50_000, 999].map(ms);
+        assert_eq!(texts, ["0 ms", "2.65 ms", "12 ms", "-0.05 ms", "0 ms"]);
     }
 }

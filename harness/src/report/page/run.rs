@@ -1,17 +1,18 @@
-//! The section of one run: its settings, its violations, a table of its leases, and its drawing.
+//! The section of one run: its settings, its violations in the words of the checkers and as bars, a
+//! table of its leases, its drawing, and its figures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use serde::Serialize;
-
-use super::chart::{Chart, Drawing, ROW, Scale, Tick};
-use super::clients::granted;
-use super::names::Names;
-use super::text::{cut, line, ms, name};
-use super::violations::{self, ViolationView};
-use super::{Run, clients, faults, figures, masters, registers};
-use redquorum_checker::{Case, prepare, reason_to_hold};
+use super::super::{Ended, Entry, page};
+use super::Run;
+use super::chart::{Bar, Chart, Drawing, Lane, Names, ROW, Scale, Tick, cut, line, ms, name, pack};
+use super::lanes::{self, granted};
+use redquorum_checker::{
+    Case, Observed, Violation, commands_per_acquisition, prepare, reason_to_hold, times,
+};
 use redquorum_scenario::history::{Event, Ns, Phase, Window};
+use redquorum_scenario::{Property, Wanted};
+use serde::Serialize;
 
 /// A run with more events is summarised: the drawing omits commands and steps.
 pub(super) const MOST_EVENTS: usize = 20_000;
@@ -31,7 +32,7 @@ pub(super) struct Section {
     notes: Vec<String>,
     pub(super) chart: Option<Chart>,
     leases: Vec<LeaseRow>,
-    figures: Vec<figures::Figure>,
+    figures: Vec<Figure>,
     /// The position of the first violation on the axis, from 0 to 1.
     focus: Option<(f64, f64)>,
 }
@@ -53,7 +54,7 @@ impl Section {
     /// The section of a run. A history that cannot be drawn yields a section with a note.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let scenario = &run.history.header.scenario;
-        let (violations, more_violations) = violations::views(run.entry);
+        let (violations, more_violations) = violation_views(run.entry);
         let section = Self {
             violations,
             more_violations,
@@ -89,12 +90,12 @@ impl Section {
         }
         let (names, scale) = (Names::new(run, case), scale(run, case));
         let drawing = Drawing { run, case, scale, names: &names, full };
-        self.focus = violations::focus(run, scale);
-        if violations::none_found(run) {
+        self.focus = focus(run, scale);
+        if none_found(run) {
             self.reason = reason_to_hold(case).map(|reason| cut(&reason));
         }
         self.leases = leases(&drawing);
-        self.figures = figures::of(case);
+        self.figures = figures_of(case);
         if case.leases.len() > MOST_LEASES {
             let more = case.leases.len() - MOST_LEASES;
             self.notes.push(format!("The table of leases leaves out {more}."));
@@ -162,11 +163,11 @@ fn leases(drawing: &Drawing<'_>) -> Vec<LeaseRow> {
 fn chart(drawing: &Drawing<'_>) -> Chart {
     let Drawing { run, case, scale, .. } = *drawing;
     let mut lanes = Vec::new();
-    lanes.extend(violations::lane(run, scale));
-    lanes.extend(faults::lane(drawing));
-    lanes.extend(clients::lanes(drawing));
-    lanes.extend(masters::lanes(drawing));
-    lanes.extend(registers::lanes(drawing));
+    lanes.extend(violation_lane(run, scale));
+    lanes.extend(lanes::fault_lane(drawing));
+    lanes.extend(lanes::client_lanes(drawing));
+    lanes.extend(lanes::master_lanes(drawing));
+    lanes.extend(lanes::register_lanes(drawing));
     let mut y = 22;
     for lane in &mut lanes {
         lane.limit(if drawing.full { 3_000 } else { 500 });
@@ -190,10 +191,187 @@ fn chart(drawing: &Drawing<'_>) -> Chart {
     Chart {
         lanes,
         ticks: scale.ticks(),
-        overlaps: violations::overlaps(run, scale, y),
+        overlaps: overlaps(run, scale, y),
         strikes: strikes.chain(phases).collect(),
         height: y + 4,
         from,
         to,
+    }
+}
+
+/// The largest number of violations in the list.
+const MOST_FINDINGS: usize = 20;
+
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ViolationView {
+    property: String,
+    certain: bool,
+    causes: Vec<(&'static str, &'static str)>,
+    expected: bool,
+    lines: Vec<String>,
+}
+
+fn findings<'r>(run: &Run<'r>) -> &'r [Violation] {
+    match &run.entry.ended {
+        Ended::Checked(verdict) => &verdict.findings,
+        _ => &[],
+    }
+}
+
+/// Whether the checkers checked the run and found no violation.
+fn none_found(run: &Run<'_>) -> bool {
+    matches!(&run.entry.ended, Ended::Checked(verdict) if verdict.findings.is_empty())
+}
+
+/// The violations, in the words of the checkers.
+pub(super) fn violation_views(entry: &Entry) -> (Vec<ViolationView>, usize) {
+    let Ended::Checked(verdict) = &entry.ended else { return (Vec::new(), 0) };
+    let mut findings: Vec<&Violation> = verdict.findings.iter().collect();
+    // Mutual exclusion comes first: the other violations usually follow from it.
+    findings.sort_by_key(|finding| (finding.property, finding.from));
+    let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
+        let causes = finding.causes.iter().map(|cause| (cause.name(), cause.about()));
+        ViolationView {
+            property: page::title(finding.property),
+            certain: finding.seen == Observed::Violated,
+            causes: causes.collect(),
+            expected: entry.expect.of(finding.property) == Wanted::Violated,
+            lines: finding.explanation.iter().map(|line| cut(line)).collect(),
+        }
+    });
+    (all.collect(), verdict.findings.len().saturating_sub(MOST_FINDINGS))
+}
+
+/// The first violation, and a short period around it.
+fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
+    let exclusion =
+        findings(run).iter().find(|finding| finding.property == Property::MutualExclusion);
+    let first = exclusion.or_else(|| findings(run).first())?;
+    let (from, to) = (scale.part(first.from), scale.part(first.to));
+    let around = ((to - from) * 0.5).max(0.002);
+    Some(((from - around).max(0.0), (to + around).min(1.0)))
+}
+
+/// The periods in which two clients believed at once that they hold the resource, drawn over all
+/// lanes.
+pub(super) fn overlaps(run: &Run<'_>, scale: Scale, height: u32) -> Vec<Bar> {
+    let certain = findings(run).iter().filter(|finding| {
+        finding.property == Property::MutualExclusion && finding.seen == Observed::Violated
+    });
+    let bars = certain.take(200).map(|finding| {
+        let window = Window { from: finding.from, to: finding.to };
+        let title = cut(&finding.explanation.join("; "));
+        scale.bar(window, 20, height - 20, "overlap", "").titled(title)
+    });
+    bars.collect()
+}
+
+fn violation_lane(run: &Run<'_>, scale: Scale) -> Option<Lane> {
+    let findings = findings(run);
+    if findings.is_empty() {
+        return None;
+    }
+    let mut lane = Lane::new("violations", "violations");
+    let some = &findings[..findings.len().min(200)];
+    let windows: Vec<Window> =
+        some.iter().map(|finding| Window { from: finding.from, to: finding.to }).collect();
+    let (rows, count) = pack(scale, &windows, 0.2);
+    for ((finding, window), row) in some.iter().zip(&windows).zip(rows) {
+        let certain = finding.seen == Observed::Violated;
+        let verb = if certain { "violated" } else { "perhaps violated" };
+        let text = format!("✗ {} {verb}", page::title(finding.property));
+        let class = if certain { "violation" } else { "violation open" };
+        let title = format!(
+            "{text}, {}: {}",
+            scale.span_text(*window),
+            cut(&finding.explanation.join("; "))
+        );
+        // The text may go beyond its bar: the row is free there.
+        let bar = Bar { text, ..scale.bar(*window, 3 + row * ROW, ROW - 3, class, "") };
+        lane.bars.push(bar.titled(title));
+    }
+    lane.height = 6 + count * ROW;
+    Some(lane)
+}
+
+/// Fewer values are no distribution.
+const FEW: usize = 5;
+/// The heights of the histogram's bars.
+const HEIGHTS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const BARS: usize = 24;
+
+/// The distribution of a time or of a number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Figure {
+    what: &'static str,
+    count: usize,
+    least: String,
+    median: String,
+    most_of: String,
+    most: String,
+    /// The number of values in equal parts of the range, as bars.
+    histogram: String,
+}
+
+/// The figures of a run with many leases: how long acquires and hand-overs took, and how many
+/// commands an acquisition took.
+fn figures_of(case: &Case<'_>) -> Vec<Figure> {
+    let (acquires, hand_overs) = times(case);
+    let figures = [
+        figure("time to acquire", acquires, ms),
+        figure("time from the end of a lease to the grant of a waiter", hand_overs, ms),
+        figure("commands per acquisition", commands_per_acquisition(case), |count| {
+            count.to_string()
+        }),
+    ];
+    figures.into_iter().flatten().collect()
+}
+
+fn figure(what: &'static str, mut values: Vec<i64>, text: fn(i64) -> String) -> Option<Figure> {
+    if values.len() < FEW {
+        return None;
+    }
+    values.sort_unstable();
+    let at = |part: usize| text(values[(values.len() - 1) * part / 10]);
+    Some(Figure {
+        what,
+        count: values.len(),
+        least: at(0),
+        median: at(5),
+        most_of: at(9),
+        most: at(10),
+        histogram: histogram(&values),
+    })
+}
+
+/// A bar for each part of the range of sorted values. A part with a value has a visible bar.
+fn histogram(values: &[i64]) -> String {
+    let (least, most) = (values[0], values[values.len() - 1]);
+    let mut counts = [0; BARS];
+    for value in values {
+        let part = i128::from(value - least) * BARS as i128 / i128::from((most - least).max(1));
+        counts[usize::try_from(part).unwrap_or(0).min(BARS - 1)] += 1;
+    }
+    let highest = counts.into_iter().max().unwrap_or(1);
+    counts
+        .map(|count: usize| HEIGHTS[(count * (HEIGHTS.len() - 1)).div_ceil(highest)])
+        .iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_distribution_takes_a_few_values() {
+        let ms = |values: &[i64]| {
+            figure("x", values.iter().map(|value| value * 1_000_000).collect(), ms)
+        };
+        assert_eq!(ms(&[1, 2, 3, 4]), None);
+        let figure = ms(&[25, 1, 1, 1, 2, 1]).unwrap();
+        assert_eq!((&*figure.least, &*figure.median, &*figure.most), ("1 ms", "1 ms", "25 ms"));
+        assert_eq!(figure.histogram, format!("█▂{}▂", "·".repeat(21)));
+        assert_eq!(ms(&[7; 5]).unwrap().histogram, format!("█{}", "·".repeat(23)));
     }
 }
