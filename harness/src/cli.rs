@@ -2,31 +2,28 @@
 //! `report.rs` prints the progress and results of a run.
 
 use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use crate::report::{Code, EXIT_CODES};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
 
-mod check;
-mod choose;
 mod doctor;
-mod list;
 mod model_check;
-mod new;
-mod options;
 mod run;
+mod scenarios;
 mod search;
-mod watch;
-mod words;
 mod work;
 
-pub use choose::{Chosen, Selection};
-pub use options::{Backend, RunOptions};
-pub use work::{Plan, run_all};
-
 pub use crate::real::ScenarioRunner;
-use crate::report::{Code, EXIT_CODES};
+pub use run::{Backend, RunOptions};
+pub use scenarios::{Chosen, Selection};
+pub use work::{Plan, run_all};
 
 /// Breaks Redis masters as scenarios describe, and checks the behaviour of a lock on them.
 ///
@@ -47,7 +44,7 @@ enum Command {
     #[command(after_help = EXIT_CODES)]
     Run(Box<RunOptions>),
     /// Show the scenarios and the expectation of each
-    List(list::ListOptions),
+    List(scenarios::ListOptions),
     /// Look for runs in which the lock violates its guarantees
     ///
     /// Runs random scenarios, in virtual time, on all cores. It uses only faults that the lock must
@@ -57,7 +54,7 @@ enum Command {
     ///
     /// Runs no scenario: the history contains everything that the checkers need, including the
     /// scenario and its expectation. Exit codes are those of `run`.
-    Check(check::CheckOptions),
+    Check(run::CheckOptions),
     /// Write a new scenario to start from
     ///
     /// Writes scenarios/NAME.toml if that folder exists, else NAME.toml. The scenario can run as it
@@ -147,21 +144,21 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         None => run::main(&cli.run),
         Some(Command::Run(options)) => run::main(&options),
         Some(Command::Search(options)) => search::main(&options),
-        Some(Command::List(options)) => list::main(&options),
-        Some(Command::Check(options)) => check::main(&options),
-        Some(Command::New { name }) => new::main(&name),
+        Some(Command::List(options)) => scenarios::list(&options),
+        Some(Command::Check(options)) => run::check(&options),
+        Some(Command::New { name }) => scenarios::new(&name),
         Some(Command::Doctor(options)) => doctor::main(&options),
         Some(Command::ModelCheck(options)) => model_check::main(&options),
-        Some(Command::Schema) => words::say_json(&redquorum_scenario::schema()),
+        Some(Command::Schema) => say_json(&redquorum_scenario::schema()),
         Some(Command::Completions { shell }) => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "redquorum-chaos", &mut text);
-            words::say(String::from_utf8_lossy(&text).trim_end())
+            say(String::from_utf8_lossy(&text).trim_end())
         }
         Some(Command::Man) => {
             let mut text = Vec::new();
             clap_mangen::Man::new(Cli::command()).render(&mut text).expect("it grows as needed");
-            words::say(String::from_utf8_lossy(&text).trim_end())
+            say(String::from_utf8_lossy(&text).trim_end())
         }
         Some(Command::Client) => return crate::client::main(),
         Some(Command::ClientCheck { quorum, command }) => client_check(&command, quorum.into()),
@@ -176,7 +173,7 @@ fn client_check(command: &str, quorum: usize) -> Result<Code, Code> {
         Ok(false) => Ok(Code::Differs),
         Err(why) => {
             let fix = "the masters of the check are redis-server processes";
-            Err(words::complain(Code::Environment, &why, fix))
+            Err(complain(Code::Environment, &why, fix))
         }
     }
 }
@@ -184,4 +181,73 @@ fn client_check(command: &str, quorum: usize) -> Result<Code, Code> {
 /// The names of the commands, for suggestions after a misspelled one.
 fn commands() -> Vec<String> {
     Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// As readable text.
+    #[default]
+    Human,
+    /// As JSON.
+    Json,
+}
+
+/// Prints an error and its remedy on standard error. Returns the exit code.
+fn complain(code: Code, wrong: &str, fix: &str) -> Code {
+    // If standard error is closed, the message is dropped.
+    drop(writeln!(io::stderr(), "error: {wrong}\n  = help: {fix}"));
+    code
+}
+
+/// Prints why something cannot be written, if it cannot.
+fn unwritten<T>(written: io::Result<T>, what: &str, path: &Path, fix: &str) -> Result<T, Code> {
+    written.map_err(|error| {
+        let wrong = format!("{what} cannot be written to {}: {error}", path.display());
+        complain(Code::Environment, &wrong, fix)
+    })
+}
+
+/// Prints a line. A closed pipe is not an error.
+fn say(text: &str) -> Result<Code, Code> {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let wrong = format!("standard output cannot be written: {error}");
+            Err(complain(Code::Environment, &wrong, "look where it leads"))
+        }
+        _ => Ok(Code::AsExpected),
+    }
+}
+
+/// Prints a value as JSON.
+fn say_json(value: &impl Serialize) -> Result<Code, Code> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| {
+        complain(Code::Internal, &format!("this is no JSON: {error}"), "please report it")
+    })?;
+    say(&text)
+}
+
+/// Reads the time of an option, which is not zero.
+fn time(text: &str) -> Result<Duration, &'static str> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("write a number with a unit, such as 100ms, 90s or 10m"),
+    }
+}
+
+/// A seed that is short enough to type, and that every JSON reader keeps exactly.
+fn new_seed() -> u64 {
+    u64::from(rand::random::<u32>())
+}
+
+/// The folder for results without an option for it: in Cargo's target folder if there is a Cargo
+/// project, else in the current folder.
+fn usual_folder() -> PathBuf {
+    let project = Path::new("target").is_dir() || Path::new("Cargo.toml").is_file();
+    PathBuf::from(if project { "target/chaos" } else { "chaos-out" })
+}
+
+/// This program, in commands for the user to repeat. In a Cargo project the alias works.
+fn program() -> &'static str {
+    if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use redquorum_protocol::{Drift, Fingerprint, Guard, MAX_NODES};
 
-use super::words::{Shape, complain, say, say_json, time, unwritten};
+use super::{Shape, complain, say, say_json, time, unwritten};
 use crate::doctor::{Address, Diagnosis, ExamineOptions, Finding, Level, examine};
 use crate::report::{self, Code};
 use redquorum_checker::named as masters;

@@ -6,11 +6,10 @@ use std::time::Instant;
 
 use clap::{Args, Subcommand};
 
-use super::words::{complain, say};
+use super::{complain, say};
 use crate::report::Code;
-use redquorum_model_check::fencing;
 use redquorum_model_check::machines::{self, Scope};
-use redquorum_model_check::{Counterexample, Explored};
+use redquorum_model_check::{Counterexample, Explored, fencing};
 use redquorum_scenario::Mutant;
 
 /// The largest number of states of one run.

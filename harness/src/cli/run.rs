@@ -1,18 +1,99 @@
 //! `run`: turns the command line into a plan, a backend and reports. `work.rs` executes the plan.
+//! `check`: runs the checkers again on a recorded run.
 
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::{Duration, SystemTime};
 
+use super::scenarios::folder;
+use super::{
+    Chosen, Plan, ScenarioRunner, Selection, Shape, complain, new_seed, run_all, say, say_json,
+    unwritten, usual_folder,
+};
+use crate::real::{self, Failure, RealBackend, Setup};
+use crate::report::{
+    self, Code, Ended, Entry, Format, Out, Reports, Session, Tally, human, shell_word,
+};
+use clap::Args;
+use redquorum_checker;
+use redquorum_checker::Verdict;
+use redquorum_scenario::history::{History, Unreadable};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::words::{complain, new_seed, unwritten, usual_folder};
-use super::{Backend, Chosen, Plan, RunOptions, ScenarioRunner, run_all, watch};
-use crate::real::{self, Failure, RealBackend, Setup};
-use crate::report::{Code, Out, Reports, Session, shell_word};
+pub use crate::real::Backend;
+
+/// The scenarios to run, the backend, and the output.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunOptions {
+    /// The scenarios to run.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// What runs the masters
+    #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
+    pub backend: Backend,
+    /// The seed of all random choices of the simulation; grows by one with each of --repeat. Real
+    /// masters and clients do not follow it; it is only recorded with their results. Default: a
+    /// random one
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// How many scenarios run at once. Their masters share this machine, and delays show in the
+    /// record: use more than one only on an idle machine with many cores
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub jobs: u16,
+    /// Run each scenario twice and compare the two results, byte by byte; only with --backend sim
+    /// or library
+    #[arg(long)]
+    pub check_determinism: bool,
+    /// Where report.html, result.json, junit.xml and the histories go. Default: target/chaos in a
+    /// Cargo project, else chaos-out
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Stop at the first run that does not come out as expected
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// The clients: a command, as for a shell, that conforms to the client protocol (`client-check`
+    /// checks it). Default: this project's lock
+    #[arg(long, value_name = "CMD")]
+    pub client: Option<String>,
+    /// How long the clients of a run may take until they are ready: fifty interpreters on two cores
+    /// need more than the default, 10s
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub ready_timeout: Option<Duration>,
+    /// How many masters must grant a lock: clients know only the first 2N - 1 masters. 1 checks a
+    /// lock of a single server by its own promise. Leaves out scenarios whose clients have lists of
+    /// masters of their own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub quorum: Option<u8>,
+    /// The image of the masters; only with containers
+    #[arg(long, value_name = "NAME")]
+    pub image: Option<String>,
+    /// How to print it; github adds annotations and a summary of the job
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub format: Format,
+    /// Run everything this many times, each with the next seed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub repeat: u32,
+    /// Leave the n-th fault out, counted from 1: shows that the scenario would detect its absence
+    /// (exit code 2 is then the good result)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub without_fault: Option<u32>,
+    /// Run again whenever one of these files changes, or one is added to these folders, until
+    /// Ctrl-C
+    #[arg(long, requires = "paths")]
+    pub watch: bool,
+    /// Print the reasons and the timeline of expected violations too
+    #[arg(long)]
+    pub explain: bool,
+}
 
 pub(super) fn main(options: &RunOptions) -> Result<Code, Code> {
     listen();
-    if options.watch { watch::main(options, once) } else { once(options) }
+    if options.watch { watch(options, once) } else { once(options) }
 }
 
 fn once(options: &RunOptions) -> Result<Code, Code> {
@@ -153,4 +234,180 @@ pub(super) fn listen() {
             real::interrupt();
         }
     });
+}
+
+/// The time between two looks at the files. A file that an editor is still writing changes within
+/// it.
+const PERIOD: Duration = Duration::from_millis(150);
+
+/// When each file was written, and its size. A file that does not exist is missing.
+type Files = BTreeMap<PathBuf, (SystemTime, u64)>;
+
+/// `run --watch`: runs the scenarios until an interrupt: at once, and after each change of one of
+/// their files. It compares the modification times and sizes of the files; scenarios are few and
+/// small.
+///
+/// A run that fails, for example because of an error in a file, does not end the program.
+pub(super) fn watch(
+    options: &RunOptions,
+    run: impl Fn(&RunOptions) -> Result<Code, Code>,
+) -> Result<Code, Code> {
+    let paths = &options.selection.paths;
+    if let Some(path) = paths.iter().find(|path| !path.exists()) {
+        let wrong = format!("there is no file or folder {} to watch", path.display());
+        let fix = "name scenario files, or folders of them; `new` writes one";
+        return Err(complain(Code::Usage, &wrong, fix));
+    }
+    // Every run has the same seed, so that a result changes only if a scenario does.
+    let seed = options.seed.unwrap_or_else(new_seed);
+    let options = RunOptions { seed: Some(seed), ..options.clone() };
+    loop {
+        let files = look(paths);
+        if matches!(run(&options), Ok(Code::Interrupted) | Err(Code::Interrupted)) {
+            return Ok(Code::Interrupted);
+        }
+        note("waiting for a change; Ctrl-C ends");
+        let Some(changes) = next_change(paths, &files) else { return Ok(Code::Interrupted) };
+        if io::stdout().is_terminal() {
+            // Clears the screen and the lines that have scrolled off it.
+            drop(io::stdout().write_all(b"\x1b[H\x1b[2J\x1b[3J"));
+        }
+        changes.iter().for_each(|change| note(change));
+    }
+}
+
+/// Standard output may be JSON.
+fn note(text: &str) {
+    drop(writeln!(io::stderr(), "{text}"));
+}
+
+fn look(paths: &[PathBuf]) -> Files {
+    let mut files = Files::new();
+    for path in paths {
+        let all = if path.is_dir() { folder(path).unwrap_or_default() } else { vec![path.clone()] };
+        for file in all {
+            let state = file.metadata().and_then(|data| Ok((data.modified()?, data.len())));
+            files.extend(state.ok().map(|state| (file, state)));
+        }
+    }
+    files
+}
+
+/// Waits until files differ from `before` and no longer change. Describes each change. Returns
+/// nothing after an interrupt.
+fn next_change(paths: &[PathBuf], before: &Files) -> Option<Vec<String>> {
+    let mut last = before.clone();
+    loop {
+        if real::interrupted() {
+            return None;
+        }
+        thread::sleep(PERIOD);
+        let now = look(paths);
+        if now == last && now != *before {
+            return Some(changes(before, &now, SystemTime::now()));
+        }
+        last = now;
+    }
+}
+
+/// `2026-11-23T15:51:03Z  scenarios/calm.toml changed`.
+fn changes(before: &Files, now: &Files, seen: SystemTime) -> Vec<String> {
+    let line = |at: SystemTime, path: &Path, what: &str| {
+        format!("{}  {} {what}", humantime::format_rfc3339_seconds(at), path.display())
+    };
+    let written = now.iter().filter(|(path, state)| before.get(*path) != Some(state));
+    let written = written.map(|(path, (at, _))| {
+        line(*at, path, if before.contains_key(path) { "changed" } else { "is new" })
+    });
+    let removed = before.keys().filter(|path| !now.contains_key(*path));
+    written.chain(removed.map(|path| line(seen, path, "is gone"))).collect()
+}
+
+/// The run to check.
+#[derive(Debug, Args)]
+pub(super) struct CheckOptions {
+    /// The recorded run: a `history.jsonl`
+    #[arg(value_name = "HISTORY.jsonl")]
+    history: PathBuf,
+    /// Write its timeline to this file, as HTML
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Write its timeline to this file, in the Trace Event format that Perfetto opens
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<PathBuf>,
+    /// How to print the verdict
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Shape,
+}
+
+/// `check`: runs the checkers again on a recorded run.
+pub(super) fn check(options: &CheckOptions) -> Result<Code, Code> {
+    let path = options.history.display();
+    let file = File::open(&options.history).map_err(|error| {
+        let fix = "name the history.jsonl of a run; runs leave theirs under target/chaos";
+        complain(Code::Usage, &format!("{path} cannot be read: {error}"), fix)
+    })?;
+    let history = History::read(BufReader::new(file)).map_err(|why| {
+        let (what, fix) = match why {
+            Unreadable::OtherSchema { .. } => {
+                ("cannot be checked", "check it with the program that wrote it, or run it again")
+            }
+            Unreadable::Defect(_) => {
+                ("is no history", "name the history.jsonl of a run, whole and unchanged")
+            }
+        };
+        complain(Code::Usage, &format!("{path} {what}: {why}"), fix)
+    })?;
+    // The history may come from any program, so a panic of the checkers must not end this one.
+    let verdict =
+        catch_unwind(AssertUnwindSafe(|| redquorum_checker::check(&history))).map_err(|_| {
+            let wrong =
+                format!("the checker failed on {path} (`{}`)", history.header.scenario.name);
+            complain(Code::Internal, &wrong, "please report it with the file")
+        })?;
+    let mut tally = Tally::default();
+    tally.count(verdict.outcome);
+    let printed = match options.format {
+        Shape::Json => say_json(&verdict),
+        Shape::Human => say(&human::verdict(&history, &verdict)),
+    };
+    if let Some(page) = &options.report {
+        let text = render(page, &options.history, &history, &verdict);
+        let written = text.and_then(|text| fs::write(page, text));
+        unwritten(written, "the report", page, "make room, or name another file with --report")?;
+    }
+    if let Some(file) = &options.trace {
+        let written = fs::write(file, report::trace(&history).to_string());
+        unwritten(written, "the trace", file, "make room, or name another file with --trace")?;
+    }
+    printed?;
+    Ok(tally.code())
+}
+
+/// The report of this run alone, with its timeline.
+fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io::Result<String> {
+    let header = &history.header;
+    let session = Session {
+        seed: header.seed,
+        backend: header.backend.clone(),
+        ground: header.masters.clone(),
+        runs: 1,
+        ..Session::default()
+    };
+    let entry = Entry {
+        name: header.scenario.name.clone(),
+        backend: header.backend.clone(),
+        seed: header.seed,
+        time: 0,
+        expect: header.scenario.expect.clone(),
+        ended: Ended::Checked(Box::new(verdict.clone())),
+        took: history.length().unwrap_or_default(),
+        history: Some(path.to_owned()),
+        file: None,
+        line: 1,
+        again: format!("redquorum-chaos check {}", shell_word(&path.display().to_string())),
+        repeated: Vec::new(),
+    };
+    let folder = page.parent().unwrap_or_else(|| Path::new(""));
+    report::render(&session, &[entry], folder, Some(history))
 }

@@ -6,8 +6,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Instant;
 
-use super::words::program;
-use super::{Chosen, ScenarioRunner};
+use super::{Chosen, ScenarioRunner, program};
 use crate::real::{self, Failure};
 use crate::report::{Ended, Entry, Out, Reports, Tally, shell_word};
 use redquorum_checker::{self, Observed, Outcome, Verdict};

@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::finds;
+use super::super::{say, search, unwritten};
 use super::{SearchOptions, Shape};
-use crate::cli::words::{say, unwritten};
 use crate::real::interrupted;
 use crate::report::{Code, Out};
-use redquorum_scenario::Mutant;
-use redquorum_scenario::Scenario;
+use redquorum_scenario::{Mutant, Scenario};
 use redquorum_search::exhaustive::{
     Class, Plan, SEED, Tally, defences, listing, protection, table,
 };
@@ -82,7 +80,7 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Result<
 }
 
 fn search(options: &SearchOptions, plan: &Plan, start: Instant) -> Tally {
-    let bar = finds::bar(0, "{spinner} {bar:24} {pos} of {len}, {eta} left");
+    let bar = search::bar(0, "{spinner} {bar:24} {pos} of {len}, {eta} left");
     let tally = plan.search(&|done, all| {
         bar.set_length(wide(all));
         bar.set_position(wide(done));
@@ -149,7 +147,7 @@ fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code
             true => format!("defended-{}", class.name()),
             false => class.name().to_owned(),
         };
-        let file = finds::write(&name, &found, &kind, out)?;
+        let file = search::write_find(&name, &found, &kind, out)?;
         if options.format == Shape::Human {
             let names = found.scenario.faults.iter().map(|fault| fault.kind.name());
             let names: Vec<&str> = names.collect();
@@ -175,7 +173,7 @@ fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
         // instant of a client's action matters, that instant stays: on real masters a fault cannot
         // strike between two steps of a client.
         let shrinks = class.forgets() || class == Class::NodeLists;
-        let small = shrinks.then(|| finds::shrunk(&found, &kind));
+        let small = shrinks.then(|| search::shrunk(&found, &kind));
         let small = small.and_then(|small| steady(class, &small.scenario));
         let (found, kind) = small.unwrap_or((found, kind));
         let size = found.scenario.faults.len();
@@ -216,7 +214,7 @@ fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code>
         say(&format!("✗ {inside}: {}", wrong.lines.join("\n  ")))?;
         match (found, kind) {
             (Some(found), Some(kind)) => {
-                let find = finds::keep(&found, &kind, out)?;
+                let find = search::keep(&found, &kind, out)?;
                 say(&format!("  {}", find.again))?;
                 kinds.push(kind);
             }

@@ -1,16 +1,18 @@
-//! Selects the scenarios to run: from files, from folders, or by name from those that come with the
-//! program.
+//! The scenarios on the command line: selects those to run, from files, from folders, or by name
+//! from those that come with the program; `list` and `new`.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-
-use super::commands;
-use super::words::complain;
+use super::{Shape, commands, complain, say, say_json};
 use crate::report::{Code, colourful, github};
-use redquorum_scenario::{self, Problems, Scenario, near};
+use clap::Args;
+use redquorum_scenario;
+use redquorum_scenario::{
+    Cause, FaultKind, Problems, Property, Scenario, Wanted, is_name_char, near,
+};
+use serde::Serialize;
 
 /// The scenarios to run.
 #[derive(Clone, Debug, Default, Args)]
@@ -227,4 +229,130 @@ pub(super) fn folder(path: &Path) -> io::Result<Vec<PathBuf>> {
     files.retain(|path| path.extension().is_some_and(|end| end == "toml"));
     files.sort();
     Ok(files)
+}
+
+/// What to list.
+#[derive(Debug, Args)]
+pub(super) struct ListOptions {
+    #[command(flatten)]
+    selection: Selection,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Shape,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    name: &'a str,
+    about: &'a str,
+    source: Option<&'a str>,
+    file: Option<String>,
+    clients: Vec<&'a str>,
+    faults: Vec<&'a str>,
+    violated: Vec<Property>,
+    because: &'a [Cause],
+}
+
+/// `list`: prints the scenarios, and what each of them expects.
+pub(super) fn list(options: &ListOptions) -> Result<Code, Code> {
+    let chosen = options.selection.runs()?;
+    let rows = chosen.iter().map(|chosen| {
+        let (run, violated) =
+            (&chosen.run, |of: &Property| chosen.run.expect.of(*of) == Wanted::Violated);
+        Row {
+            name: &run.name,
+            about: &run.about,
+            source: run.source.as_deref(),
+            file: chosen.file.as_ref().map(|file| file.display().to_string()),
+            clients: run.clients.iter().map(|client| client.id.as_str()).collect(),
+            faults: run.faults.iter().map(|fault| fault.kind.name()).collect(),
+            violated: Property::ALL.into_iter().filter(violated).collect(),
+            because: &run.expect.because,
+        }
+    });
+    let rows: Vec<Row<'_>> = rows.collect();
+    match options.format {
+        Shape::Json => say_json(&rows),
+        Shape::Human => say(&list_table(&rows)),
+    }
+}
+
+fn list_table(rows: &[Row<'_>]) -> String {
+    let expectation = |row: &Row<'_>| {
+        let violated: Vec<&str> = row.violated.iter().map(|property| property.name()).collect();
+        if violated.is_empty() {
+            "safe".to_owned()
+        } else {
+            format!("{} violated", violated.join(", "))
+        }
+    };
+    let name = rows.iter().map(|row| row.name.len()).max().unwrap_or_default();
+    let wide = rows.iter().map(|row| expectation(row).len()).max().unwrap_or_default();
+    let lines = rows
+        .iter()
+        .map(|row| format!("{:name$}  {:wide$}  {}", row.name, expectation(row), row.about));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// `new`: writes a scenario to start from, which can run as it is.
+pub(super) fn new(name: &str) -> Result<Code, Code> {
+    if name.is_empty() || !name.chars().all(is_name_char) {
+        let fix = "use lower-case letters, digits and `-`, as in `two-masters-restart`";
+        return Err(complain(Code::Usage, &format!("`{name}` is no name for a scenario"), fix));
+    }
+    let folder = Path::new(if Path::new("scenarios").is_dir() { "scenarios" } else { "" });
+    let path = folder.join(format!("{name}.toml"));
+    // Creates the file only if it does not exist, so that it overwrites nothing.
+    let file = OpenOptions::new().write(true).create_new(true).open(&path);
+    let written = file.and_then(|mut file| file.write_all(new_text(name).as_bytes()));
+    let path = path.display();
+    match written {
+        Ok(()) => say(&format!("{path} is written; run it: redquorum-chaos {path}")),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let fix = "choose another name, or edit that file";
+            Err(complain(Code::Usage, &format!("{path} exists already"), fix))
+        }
+        Err(error) => {
+            let wrong = format!("{path} cannot be written: {error}");
+            Err(complain(Code::Environment, &wrong, "look at the folder's permissions"))
+        }
+    }
+}
+
+/// The text of a new scenario.
+fn new_text(name: &str) -> String {
+    let names = FaultKind::names();
+    let group = |name: &&str| name.split_once('.').map(|(group, _)| group.to_owned());
+    let groups = names.chunk_by(|one, next| group(one) == group(next));
+    let faults: Vec<String> = groups.flat_map(lines).collect();
+    include_str!("template.toml").replace("#   FAULTS\n", &faults.concat()).replace("NAME", name)
+}
+
+/// The names of faults in lines of a comment.
+fn lines(names: &[&str]) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let word = if index + 1 < names.len() { format!("{name}, ") } else { (*name).to_owned() };
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() <= 96 => line.push_str(&word),
+            _ => lines.push(format!("#   {word}")),
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_scenario_names_all_faults_and_can_be_read() {
+        let text = new_text("mine");
+        for name in FaultKind::names() {
+            let is_name = |word: &str| word.trim_end_matches(',') == name;
+            assert!(text.split_whitespace().any(is_name), "{name}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(redquorum_scenario::read("mine.toml", &text).is_ok());
+    }
 }
