@@ -1,5 +1,5 @@
-//! Doctor: looks at real masters and reports what would hurt a lock on them. Called by
-//! `cli/doctor.rs`.
+//! Doctor: looks at real masters and reports what would hurt a lock on them. `cli/doctor.rs` has
+//! its command line.
 //!
 //! ```text
 //! address ─▶ visit: queries one master ─▶ server info: its replies ─▶ checks ─▶ findings
@@ -17,21 +17,84 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use line::Line;
+use redis::Value;
 use redquorum_protocol::Guard;
+use redquorum_protocol::wire::Command;
 use serde::Serialize;
+use server_info::{Info, Init, ServerInfo, Unreached, Visit, reply};
 
-mod address;
 mod checks;
-mod finding;
-mod init;
 mod line;
 mod permissions;
 mod server_info;
-mod visit;
 
-pub(crate) use address::Address;
-pub(crate) use finding::{Finding, Level};
-use server_info::{ServerInfo, Unreached};
+pub(crate) use line::Address;
+
+/// The severity.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// As it should be.
+    Ok,
+    /// Limits the lock, which may be intended.
+    Warn,
+    /// The lock does not work, or an assumption of its promise does not hold or is about to break.
+    Error,
+}
+
+impl Level {
+    /// The name of the level.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// See the [module](self).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Finding {
+    /// The severity.
+    pub(crate) level: Level,
+    /// The master that it concerns. `None` means all of them together.
+    pub(crate) master: Option<String>,
+    /// The name of the check, for programs.
+    pub(crate) check: &'static str,
+    /// The result, in one line.
+    pub(crate) text: String,
+    /// How to fix it, for every level but `Ok`.
+    pub(crate) fix: Option<String>,
+}
+
+impl Finding {
+    /// A check that passed.
+    fn ok(check: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Ok, master: None, check, text: text.into(), fix: None }
+    }
+
+    /// A check that failed, and its fix.
+    fn bad(
+        level: Level,
+        check: &'static str,
+        text: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
+        Self { level, master: None, check, text: text.into(), fix: Some(fix.into()) }
+    }
+
+    /// A warning.
+    fn warn(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::bad(Level::Warn, check, text, fix)
+    }
+
+    /// An error.
+    fn error(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::bad(Level::Error, check, text, fix)
+    }
+}
 
 /// Timeout of a visit: nothing else bounds the resolution of names.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -178,7 +241,7 @@ pub(crate) fn examine(addresses: &[Address], options: &ExamineOptions) -> Diagno
     for (index, address) in addresses.iter().enumerate() {
         let (sender, address, options) = (sender.clone(), address.clone(), options.clone());
         // Not joined: a thread that hangs in a resolver would delay the other masters' findings.
-        thread::spawn(move || drop(sender.send((index, visit::visit(&address, &options)))));
+        thread::spawn(move || drop(sender.send((index, visit(&address, &options)))));
     }
     drop(sender);
     let mut visits: Vec<_> = addresses.iter().map(|_| None).collect();
@@ -199,9 +262,69 @@ pub(crate) fn examine(addresses: &[Address], options: &ExamineOptions) -> Diagno
         })
         .collect();
     if let (true, Some(guard)) = (options.init, options.guard) {
-        init::mark_all(addresses, &mut all, guard);
+        mark_all(addresses, &mut all, guard);
     }
     Diagnosis::of(&all, options)
+}
+
+/// Visits a master: sends it all requests, over one line, and opens others to test them.
+fn visit(address: &Address, options: &ExamineOptions) -> Result<Visit, Unreached> {
+    let mut line = Line::open(address)?;
+    let start = Instant::now();
+    let info = reply(line.info())?;
+    let settings = reply(line.settings())?;
+    let first = reply(line.look(start))?;
+    let pings = reply(line.pings())?;
+    let second = reply(line.look(start))?;
+    let clock = first.and_then(|first| Ok([first, second?]));
+    let marker = reply(line.marker())?;
+    let is_master = info.as_ref().map_or(true, Info::is_master);
+    let mut visit = Visit { info, settings, pings, clock, marker, init: None, trials: Vec::new() };
+    if is_master {
+        visit.trials = permissions::attempt(&mut line, &visit, &options.prefix)?;
+    }
+    Ok(visit)
+}
+
+/// Marks each master that has no marker, or none of them, like the library's `initialize_masters`.
+///
+/// Nothing is written before all masters were looked at. A marker that belongs to other locks shows
+/// that the list is wrong, or the guard: then none is marked. Otherwise the masters that are marked
+/// would refuse the clients that use them now.
+fn mark_all(addresses: &[Address], all: &mut [ServerInfo], guard: Guard) {
+    let obstacle = checks::obstacle_to_init(all, guard);
+    for (address, server) in addresses.iter().zip(all) {
+        let Ok(visit) = &mut server.visit else { continue };
+        let done = match &obstacle {
+            Some(why) if visit.marker == Ok(None) => Ok(Init::Withheld(why.clone())),
+            _ => mark(address, guard, visit),
+        };
+        match done {
+            Ok(init) => visit.init = Some(init),
+            Err(why) => server.visit = Err(why),
+        }
+    }
+}
+
+/// Sets the boot marker of a master. Writes nothing if the marker's key holds anything.
+fn mark(address: &Address, guard: Guard, visit: &mut Visit) -> Result<Init, Unreached> {
+    let impossible = |why: &str| Ok(Init::Impossible(why.to_owned()));
+    match (&visit.info, &visit.marker) {
+        (Err(text), _) | (_, Err(text)) => return impossible(text),
+        (Ok(info), _) if !Info::is_master(info) => return impossible("it is not a master"),
+        (_, Ok(Some(_))) => return Ok(Init::Had),
+        (Ok(_), Ok(None)) => {}
+    }
+    let Some(run_id) = visit.run_id() else { return impossible("its INFO has no run_id") };
+    let mut line = Line::open(address)?;
+    let command = Command::Initialize { marker: guard.marker(&run_id, visit.durable()) };
+    let done = match reply(line.run(&command))? {
+        Ok(Value::Okay) => Init::Marked,
+        Ok(_) => Init::Had,
+        Err(text) => Init::Impossible(text),
+    };
+    visit.marker = reply(line.marker())?;
+    Ok(done)
 }
 
 #[cfg(test)]

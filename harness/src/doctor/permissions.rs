@@ -8,9 +8,9 @@ use redquorum_protocol::wire::{
 };
 use redquorum_protocol::{Fence, Key, Position, TOKEN_LEN, Token, Waiter, WaiterId, WakeUp};
 
-use super::finding::{Finding, Level};
 use super::line::{Line, words};
 use super::server_info::{QueryError, QueryResult, Requirement, Trial, Unreached, Visit, reply};
+use super::{Finding, Level};
 
 /// The TTL of keys that a trial sets, in milliseconds, in case they cannot be removed.
 const TTL_MS: u64 = 10_000;

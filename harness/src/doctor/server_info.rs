@@ -224,7 +224,7 @@ pub(super) struct Settings {
     /// `always`, `everysec` or `no`.
     pub(super) syncs: String,
     /// Whether the server goes on syncing while it rewrites its file.
-    pub(super) syncs_on_rewrite: bool,
+    syncs_on_rewrite: bool,
 }
 
 impl Settings {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{Fingerprint, RunId, masters_id_of, quorum};
 
-use super::{clocks, marker};
-use crate::doctor::finding::Finding;
+use super::super::{Finding, checks};
 use crate::doctor::server_info::{Look, ServerInfo, Visit};
 
 /// The findings that concern all masters.
@@ -103,8 +102,8 @@ fn apart(all: &[ServerInfo]) -> Option<Finding> {
     }
     let apart = Duration::from_micros(last.ahead.abs_diff(first.ahead));
     let sure = apart.saturating_sub(first.slack).saturating_sub(last.slack);
-    let text = format!("the clock of {fast} is {} ahead of {slow}'s", clocks::seconds(apart));
-    Some(clocks::finding_of("clock-spread", sure, text))
+    let text = format!("the clock of {fast} is {} ahead of {slow}'s", checks::seconds(apart));
+    Some(checks::finding_of("clock-spread", sure, text))
 }
 
 /// The name of a master, and what its marker says.
@@ -126,7 +125,7 @@ fn markers(all: &[ServerInfo]) -> Option<Finding> {
     if all.iter().all(|server| server.visit.is_err()) {
         return None;
     }
-    let Some(((name, length), other)) = compare(all, marker::max_ttl) else {
+    let Some(((name, length), other)) = compare(all, checks::max_ttl) else {
         let none = all.iter().all(|server| server.marker().is_none());
         let text = "no master has a marker: a lock without a guard needs none";
         return none.then(|| Finding::ok("markers", text));
@@ -159,7 +158,7 @@ fn markers(all: &[ServerInfo]) -> Option<Finding> {
 
 /// Whether all markers belong to locks with the same clock guard.
 fn clock_guards(all: &[ServerInfo]) -> Option<Finding> {
-    let ((name, bound), other) = compare(all, |marker| Some(marker::clock_bound(marker)))?;
+    let ((name, bound), other) = compare(all, |marker| Some(checks::clock_bound(marker)))?;
     let (else_name, other) = other?;
     let words = |bound: Option<Duration>| match bound {
         Some(bound) => format!("a clock guard of {bound:?}"),
