@@ -8,13 +8,10 @@
 //! than `docs/waiting.md` says. In the end nothing may be left, neither on a master nor in a
 //! client, and the memory of a client may not have grown.
 //!
-//! - `client.rs` has the client processes.
-//! - `forks.rs` forks them.
-//! - `proxies.rs` has the proxies.
+//! - `client.rs` has the client processes, and their forks.
 //! - `sections.rs` passes their requests and critical sections to the checker, which detects
-//!   overlaps and long waits.
-//! - `faults.rs` strikes masters and clients.
-//! - `figures.rs` counts, and reports findings.
+//!   overlaps and long waits; it counts, and reports findings.
+//! - `faults.rs` strikes masters and clients, and has the proxies.
 //!
 //! Exit codes: 0 no finding, 1 a finding, 3 no server program, 64 wrong usage.
 
@@ -22,12 +19,6 @@
 mod client;
 #[cfg(unix)]
 mod faults;
-#[cfg(unix)]
-mod figures;
-#[cfg(unix)]
-mod forks;
-#[cfg(unix)]
-mod proxies;
 #[cfg(unix)]
 mod sections;
 
@@ -55,10 +46,10 @@ mod parent {
     use redquorum_rig::{Masters, Persistence, RespValue, RigError};
     use redquorum_scenario::units::nanos;
 
+    use super::faults::Proxies;
+    use super::sections::Figures;
     use crate::client::{self, Task};
     use crate::faults::{Processes, strike};
-    use crate::figures::Figures;
-    use crate::proxies::Proxies;
 
     /// The TTL of a lease. After this time, nothing is left of a killed client's leases.
     pub(crate) const TTL: Duration = Duration::from_secs(3);
