@@ -5,15 +5,15 @@
 //! protocol of [`client_protocol`](redquorum_scenario::client_protocol). Each check prints one
 //! line: `ok`, `wrong`, or `skipped` if the driver does not announce the feature.
 //!
-//! This file has the order of the checks. `peer.rs` has the client protocol with the driver,
-//! bounded against any driver; `keys.rs` the keys on the masters; the other files the checks.
+//! This file has the order of the checks. `checks.rs` has them, `peer.rs` the client protocol with
+//! the driver, bounded against any driver, and the keys on the masters.
 
 use std::io::Write;
 
 use redquorum_rig::Masters;
 
-use self::keys::Keys;
 use self::peer::{Fault, Peer};
+use peer::Keys;
 use redquorum_scenario::client_protocol::{Capability, ClientReply, Op, Options};
 
 /// Ends a check with a fault of the driver: its output, the expected output, and how to fix it.
@@ -30,11 +30,7 @@ macro_rules! ensure {
     };
 }
 
-mod conformance;
-mod fair;
-mod grant;
-mod hold;
-mod keys;
+mod checks;
 mod peer;
 
 /// The options that the driver gets in its environment. A master on this machine replies within a
@@ -83,29 +79,29 @@ struct Grant {
 
 /// The checks in their order, with the features without which they are skipped.
 const CHECKS: [(&str, &[Capability], Check); 23] = [
-    ("ready", &[], conformance::ready),
-    ("acquire", &[], grant::acquire),
-    ("stamps", &[], grant::stamps),
-    ("deadline", &[], grant::deadline),
-    ("keys", &[], grant::keys),
-    ("token", &[], grant::token),
-    ("taken", &[], grant::taken),
-    ("step", &[], conformance::step),
-    ("checked step", &[], hold::checked_step),
-    ("release", &[], hold::release),
-    ("fence", &[Capability::Fence], grant::fence),
-    ("extend", &[Capability::Extend], hold::extend),
-    ("keep alive", &[Capability::KeepAlive], hold::keep_alive),
-    ("again", &[Capability::Reenter], hold::again),
-    ("lost", &[], hold::lost),
-    ("expired lease", &[], hold::expired),
-    ("wait", &[Capability::Wait], grant::wait),
-    ("cancel", &[Capability::Wait, Capability::Cancel], conformance::cancel),
-    ("fair", &[Capability::Fair, Capability::Wait], fair::fair),
-    ("unknown op", &[], conformance::unknown),
-    ("no quorum", &[], conformance::no_quorum),
-    ("recovery", &[], conformance::recovery),
-    ("end of input", &[], conformance::end),
+    ("ready", &[], checks::ready),
+    ("acquire", &[], checks::acquire),
+    ("stamps", &[], checks::stamps),
+    ("deadline", &[], checks::deadline),
+    ("keys", &[], checks::keys),
+    ("token", &[], checks::token),
+    ("taken", &[], checks::taken),
+    ("step", &[], checks::step),
+    ("checked step", &[], checks::checked_step),
+    ("release", &[], checks::release),
+    ("fence", &[Capability::Fence], checks::fence),
+    ("extend", &[Capability::Extend], checks::extend),
+    ("keep alive", &[Capability::KeepAlive], checks::keep_alive),
+    ("again", &[Capability::Reenter], checks::again),
+    ("lost", &[], checks::lost),
+    ("expired lease", &[], checks::expired),
+    ("wait", &[Capability::Wait], checks::wait),
+    ("cancel", &[Capability::Wait, Capability::Cancel], checks::cancel),
+    ("fair", &[Capability::Fair, Capability::Wait], checks::fair),
+    ("unknown op", &[], checks::unknown),
+    ("no quorum", &[], checks::no_quorum),
+    ("recovery", &[], checks::recovery),
+    ("end of input", &[], checks::end),
 ];
 
 /// Checks a driver on as many masters as make this quorum, and writes each result as a line.
