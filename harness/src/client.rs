@@ -2,39 +2,33 @@
 //! protocol](redquorum_scenario::client_protocol) with the library `redquorum`.
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
-//! of any other lock. This file starts the client and reads its input. The submodules have the
-//! rest:
-//!
-//! - `settings.rs`: the settings in the environment
-//! - `output.rs`: the writer of all output
-//! - `requests.rs`: the handler of requests
-//! - `several.rs`: requests for several resources
-//! - `limited.rs`: futures that are dropped at some poll, or not polled for a while
-//! - `owner.rs`: the task that owns a lease
+//! of any other lock. This file starts the client, reads its settings and its input, and writes its
+//! output. `requests.rs` has the handler of requests, `owner.rs` the task that owns a lease.
 //!
 //! The client ends when its standard input ends, at once and without clean-up. Then either the
 //! harness is gone, or a scenario examines the keys that a dying client leaves behind.
 
-use std::io::{BufRead, stdin};
+use std::future::poll_fn;
+use std::io::{BufRead, Write, stdin, stdout};
+use std::pin::pin;
 use std::process::{ExitCode, exit};
-use std::thread;
+use std::task::Poll;
 use std::time::Duration;
+use std::{env, thread};
 
-use redquorum::{Builder, Redlock};
-use tokio::sync::mpsc;
-
-use self::output::Output;
 use self::requests::RequestHandler;
+use crate::stamp;
+use redquorum::{Builder, Redlock};
 use redquorum_scenario::client_protocol::{
-    Capability, FENCING_COUNTER_TTL, Notice, Options, PROTOCOL,
+    Capability, ClientLine, ClientReply, FENCING_COUNTER_TTL, FailureReason, NODES_VARIABLE,
+    Notice, OPTIONS_VARIABLE, Options, PROTOCOL,
 };
+use redquorum_scenario::units::nanos;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
-pub mod limited;
-pub(crate) mod output;
 mod owner;
 pub(crate) mod requests;
-pub(crate) mod settings;
-mod several;
 
 /// The exit code if the client was not started as the protocol requires.
 const USAGE: u8 = 64;
@@ -54,7 +48,7 @@ pub fn main() -> ExitCode {
 }
 
 fn start() -> Result<std::convert::Infallible, String> {
-    let (nodes, options) = settings::read()?;
+    let (nodes, options) = read_settings()?;
     // Few threads, since several clients run on one machine and each has little to do at a time.
     // Two, so that urgent notifications (a loss) do not wait behind other work.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -125,4 +119,147 @@ fn read_lines() -> mpsc::UnboundedReceiver<String> {
         exit(0);
     });
     lines
+}
+
+/// The URLs of the masters, and the options of the lock, from the environment.
+///
+/// # Errors
+/// A variable is missing or wrong.
+pub(crate) fn read_settings() -> Result<(Vec<String>, Options), String> {
+    let nodes = variable(NODES_VARIABLE)?;
+    let nodes = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());
+    let options = serde_json::from_str(&variable(OPTIONS_VARIABLE)?)
+        .map_err(|why| format!("{OPTIONS_VARIABLE} is not understood: {why}"))?;
+    Ok((nodes.map(str::to_owned).collect(), options))
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|why| {
+        format!("{name}: {why}; this command is started by the harness, which sets it")
+    })
+}
+
+/// The only writer of messages to the harness, and the clock of their stamps. The mutants use it,
+/// too.
+#[derive(Clone)]
+pub(crate) enum Output {
+    /// Writes whole lines to standard output, at once. Stamps are of `CLOCK_MONOTONIC`.
+    Stdout,
+    /// Sends messages to the harness in the same process. Stamps are of Tokio's clock, counted from
+    /// this instant.
+    Channel(mpsc::UnboundedSender<ClientLine>, Instant),
+}
+
+impl Output {
+    /// The current time, as a stamp.
+    pub(crate) fn now(&self) -> i64 {
+        match self {
+            Self::Stdout => stamp::now(),
+            Self::Channel(_, origin) => nanos(origin.elapsed()),
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) fn tell(&self, message: ClientLine) {
+        match self {
+            Self::Stdout => write(&message),
+            // The send fails only if the run is over.
+            Self::Channel(to, _) => drop(to.send(message)),
+        }
+    }
+
+    /// Answers a request.
+    pub(crate) fn reply(&self, reply: ClientReply) {
+        self.tell(ClientLine::Reply(reply));
+    }
+
+    /// Answers a request that succeeded at once.
+    pub(crate) fn done(&self, id: u64) {
+        self.reply(ClientReply::stamped(id, None, self.now(), Ok(())));
+    }
+
+    /// Answers a request that failed.
+    pub(crate) fn refuse(&self, id: u64, why: FailureReason, text: impl Into<String>) {
+        self.reply(ClientReply::stamped(id, None, self.now(), Err((why, text.into()))));
+    }
+
+    /// Sends a notice, which answers no request.
+    pub(crate) fn notify(&self, notice: Notice) {
+        self.tell(ClientLine::Notice(notice));
+    }
+
+    /// Answers a line that is not a valid request, if it contains at least the number of a request.
+    pub(crate) fn refuse_line(&self, line: &str, error: &serde_json::Error) {
+        /// The part of a request that a reply needs.
+        #[derive(serde::Deserialize)]
+        struct Numbered {
+            id: u64,
+            #[serde(default)]
+            op: String,
+        }
+        match serde_json::from_str::<Numbered>(line) {
+            Ok(Numbered { id, op }) if error.to_string().starts_with("unknown variant") => {
+                self.refuse(id, FailureReason::Unsupported, format!("there is no op {op:?} here"));
+            }
+            Ok(Numbered { id, .. }) => {
+                let why = format!("the request is not understood: {error}");
+                self.refuse(id, FailureReason::Error, why);
+            }
+            Err(_) => eprintln!("no request: {error}: {line}"),
+        }
+    }
+}
+
+fn write(message: &ClientLine) {
+    let mut line = serde_json::to_vec(message)
+        .unwrap_or_else(|why| unreachable!("numbers, texts and enums are always JSON, but: {why}"));
+    line.push(b'\n');
+    // The lock covers both calls, so that lines do not mix.
+    let mut out = stdout().lock();
+    if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+        // The harness no longer reads.
+        exit(0);
+    }
+}
+
+/// How a caller neglects the future of a request: it drops the future instead of a poll, or leaves
+/// it alone for a while, as in a `select!` that runs another branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neglect {
+    /// How often the caller polls the future before.
+    pub polls: u32,
+    /// How long the caller leaves it alone.
+    pub idle: Duration,
+    /// Whether the caller then drops the future. Otherwise it polls it to its end.
+    pub drops: bool,
+}
+
+/// Chooses for each request whether and how its caller neglects it.
+pub(crate) type ChooseNeglect = dyn Fn() -> Option<Neglect> + Send + Sync;
+
+/// Awaits a future, and neglects it if told so. When the future is woken once more than it may be
+/// polled, it is left alone, and `tell` is called if that takes any time. `None`: the future was
+/// dropped. It may have had a result then that it did not return.
+pub async fn limited<F: Future>(
+    neglect: Option<Neglect>,
+    future: F,
+    tell: impl FnOnce(Duration),
+) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let Some(Neglect { mut polls, idle, drops }) = neglect else { return Some(future.await) };
+    let polled = poll_fn(|context| {
+        if polls == 0 {
+            return Poll::Ready(None);
+        }
+        polls -= 1;
+        future.as_mut().poll(context).map(Some)
+    });
+    if let Some(result) = polled.await {
+        return Some(result);
+    }
+    if !idle.is_zero() {
+        tell(idle);
+        sleep(idle).await;
+    }
+    if drops { None } else { Some(future.await) }
 }

@@ -29,8 +29,8 @@
 //!
 //! # What is deliberately absent
 //!
-//! - **The checker reads nothing but the history**: no clock, no master, no memory of the run.
-//!   You can check a recorded run again, elsewhere.
+//! - **The checker reads nothing but the history**: no clock, no master, no memory of the run. You
+//!   can check a recorded run again, elsewhere.
 //! - **The orchestrator opens no socket, starts no process and reads no clock.** Its caller passes
 //!   the time.
 //! - **No wall clock decides anything** in a run. Stamps are of `CLOCK_MONOTONIC`. The wall clocks
@@ -44,13 +44,14 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub mod cli;
 pub mod client;
 pub mod client_check;
 mod doctor;
 pub mod library;
 pub mod mutants;
-mod mutex;
 pub mod process;
 pub mod real;
 pub mod report;
@@ -60,3 +61,9 @@ pub mod stamp;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/from-redisson.md")]
 struct FromRedisson;
+
+/// Locks a mutex, also after a panic in another thread. Nothing in this crate panics halfway
+/// through a change, and a run must come to its end after any failure.
+pub(crate) fn unpoisoned<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

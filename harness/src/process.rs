@@ -7,26 +7,20 @@
 //!
 //! A process that leaves the group by `setsid` is out of reach: a driver must not make daemons.
 //!
-//! This file has the process. `watch.rs` reads its output and waits for its end, `lines.rs` cuts
-//! its output into lines, and `reaper.rs` kills it if the harness dies. This module does not
-//! interpret the lines.
+//! Three threads watch it: one waits for its end, one reads its standard output, and one keeps its
+//! standard error. This module does not interpret the lines.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
-use std::thread;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
+use crate::unpoisoned;
+use redquorum_scenario::client_protocol::LONGEST_LINE;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
-
-use self::watch::{ENDING, Shared};
-
-mod lines;
-mod reaper;
-mod watch;
 
 /// The process waits for its first line, which is written only when the reaper knows the process.
 /// So it never runs unknown to the reaper. `read` reads one byte at a time, so it takes no input
@@ -112,7 +106,7 @@ impl ClientProcess {
         let shared = Arc::new(Shared::new(Box::new(receive)));
         let mut process = Self { child, group, stdin: Some(stdin), shared };
         // If this fails, the drop kills a process that has not begun.
-        reaper::add(process.pid())?;
+        add(process.pid())?;
         process.let_go()?;
         process.shared.watch(group, stdout, stderr);
         Ok(process)
@@ -233,7 +227,7 @@ impl Drop for ClientProcess {
         // The id stays in use until the process is reaped, so no other process can be killed under
         // it. A process that lives on after this time is left to the reaper.
         if self.wait(5 * ENDING).is_some() {
-            reaper::drop(self.pid());
+            drop(self.pid());
             let _ = self.child.wait();
         }
         // No further events, except one that `receive` is handling now.
@@ -244,5 +238,262 @@ impl Drop for ClientProcess {
 impl fmt::Debug for ClientProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientProcess").field("pid", &self.pid()).finish_non_exhaustive()
+    }
+}
+
+/// Cuts bytes into lines of bounded length. A line that is too long is reported once; its rest is
+/// read and discarded. So neither side blocks, and memory stays bounded.
+struct Lines<R> {
+    from: BufReader<R>,
+    /// Whether the rest of the current line is to be discarded.
+    skipping: bool,
+}
+
+impl<R: Read> Lines<R> {
+    fn new(from: R) -> Self {
+        Self { from: BufReader::with_capacity(64 * 1024, from), skipping: false }
+    }
+
+    /// The next line. `None` at the end. The rest after the last end of a line counts as a line. A
+    /// read that fails counts as the end.
+    fn next(&mut self) -> Option<OutputEvent> {
+        if std::mem::take(&mut self.skipping) {
+            self.from.skip_until(b'\n').ok()?;
+        }
+        let mut line = Vec::new();
+        let mut bounded = self.from.by_ref().take(LONGEST_LINE as u64 + 1);
+        // What was read before a failure is a line like any other rest.
+        let _read = bounded.read_until(b'\n', &mut line);
+        if line.pop_if(|last| *last == b'\n').is_some() {
+            line.pop_if(|last| *last == b'\r');
+        } else if line.is_empty() {
+            return None;
+        } else if line.len() > LONGEST_LINE {
+            self.skipping = true;
+            return Some(OutputEvent::TooLong);
+        }
+        Some(String::from_utf8(line).map_or(OutputEvent::NotUtf8, OutputEvent::Line))
+    }
+}
+
+/// How many bytes of standard error are kept.
+const COMPLAINTS: usize = 4 * 1024;
+
+/// How long an ended process's output may stay open, or a process may outlive its output, before
+/// the end is reported in any case.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// The state that the process and its watching threads share.
+struct Shared {
+    ended: Mutex<Ended>,
+    changed: Condvar,
+    complaints: Mutex<Vec<u8>>,
+    receive: Mutex<Option<MessageHandler>>,
+}
+
+type MessageHandler = Box<dyn FnMut(ReceivedMessage) + Send>;
+
+#[derive(Default)]
+struct Ended {
+    /// How the process ended, once it has.
+    exit: Option<String>,
+    /// Its output has ended, or the threads no longer wait for it.
+    silent: bool,
+    /// Its standard error has ended.
+    done_complaining: bool,
+}
+
+impl Shared {
+    fn new(receive: MessageHandler) -> Self {
+        Self {
+            ended: Mutex::default(),
+            changed: Condvar::new(),
+            complaints: Mutex::default(),
+            receive: Mutex::new(Some(receive)),
+        }
+    }
+
+    /// Watches a process that leads this group, in threads that end when it does.
+    fn watch(self: &Arc<Self>, group: Pid, stdout: ChildStdout, stderr: ChildStderr) {
+        let (waiter, reader, listener) = (self.clone(), self.clone(), self.clone());
+        thread::spawn(move || waiter.wait(group));
+        thread::spawn(move || reader.read_stdout(stdout));
+        thread::spawn(move || listener.read_stderr(stderr));
+    }
+
+    /// How the process ended. `None` if it has not ended in time.
+    fn exit(&self, within: Duration) -> Option<String> {
+        self.wait_for(within, |ended| ended.exit.clone())
+    }
+
+    /// The end of its standard error.
+    fn complaints(&self) -> String {
+        String::from_utf8_lossy(&unpoisoned(&self.complaints)).trim().to_owned()
+    }
+
+    /// Reports no more events, except one that `receive` is handling now.
+    fn stop_reporting(&self) {
+        if let Ok(mut receive) = self.receive.try_lock() {
+            *receive = None;
+        }
+    }
+
+    /// Waits until the process ends, and then kills the rest of its group. A child that lives on
+    /// may hold the pipes open.
+    fn wait(&self, group: Pid) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let exit = loop {
+            match waitid(WaitId::Pid(group), options) {
+                Ok(Some(status)) => {
+                    break match (status.exit_status(), status.terminating_signal()) {
+                        (Some(0), _) => "it ended with exit code 0".to_owned(),
+                        (Some(code), _) => format!("it ended with exit code {code}"),
+                        (_, Some(signal)) => format!("it was ended by signal {signal}"),
+                        _ => "it ended".to_owned(),
+                    };
+                }
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Err(why) => break format!("it cannot be waited for: {why}"),
+            }
+        };
+        // An error means that no process is left, which is fine.
+        let _ = kill_process_group(group, Signal::KILL);
+        self.change(|ended| ended.exit = Some(exit.clone()));
+        // Its output comes before its end.
+        let _ =
+            self.wait_for(ENDING, |ended| (ended.silent && ended.done_complaining).then_some(()));
+        self.close(exit);
+    }
+
+    fn read_stdout(&self, stdout: impl Read) {
+        let mut lines = Lines::new(stdout);
+        while let Some(event) = lines.next() {
+            self.report(event);
+        }
+        self.change(|ended| ended.silent = true);
+        if self.wait_for(ENDING, |ended| ended.exit.clone()).is_none() {
+            self.close("it closed its standard output and goes on".to_owned());
+        }
+    }
+
+    fn read_stderr(&self, mut stderr: impl Read) {
+        let mut chunk = [0; 1024];
+        while let Ok(count @ 1..) = stderr.read(&mut chunk) {
+            let mut kept = unpoisoned(&self.complaints);
+            kept.extend_from_slice(&chunk[..count]);
+            let surplus = kept.len().saturating_sub(COMPLAINTS);
+            kept.drain(..surplus);
+        }
+        self.change(|ended| ended.done_complaining = true);
+    }
+
+    fn report(&self, what: OutputEvent) {
+        if let Some(receive) = &mut *unpoisoned(&self.receive) {
+            receive(ReceivedMessage { at: Instant::now(), what });
+        }
+    }
+
+    /// Reports the end, once.
+    fn close(&self, exit: String) {
+        let mut receive = unpoisoned(&self.receive);
+        if let Some(mut receive) = receive.take() {
+            receive(ReceivedMessage { at: Instant::now(), what: OutputEvent::Closed(exit) });
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Ended)) {
+        change(&mut unpoisoned(&self.ended));
+        self.changed.notify_all();
+    }
+
+    fn wait_for<T>(&self, within: Duration, look: impl Fn(&Ended) -> Option<T>) -> Option<T> {
+        let ended = unpoisoned(&self.ended);
+        let waited = self.changed.wait_timeout_while(ended, within, |ended| look(ended).is_none());
+        let (ended, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        look(&ended)
+    }
+}
+
+/// One small shell for all client processes of the harness. It outlives the harness just long
+/// enough to kill them. `reaper.sh` has its code; here is the harness's end of its pipes.
+///
+/// A shell is needed, since `Drop` is not enough: no code of the harness runs after `kill -9`,
+/// `exit` or `abort`. The kernel then closes the harness's end of the reaper's input, and the
+/// reaper notices. Clients see the end of their own input, too, but a client that is stopped, hangs
+/// or ignores its input cannot react.
+struct Reaper {
+    stdin: ChildStdin,
+    replies: BufReader<ChildStdout>,
+}
+
+/// The reaper lives as long as this process, and no thread waits for it.
+static REAPER: Mutex<Option<Reaper>> = Mutex::new(None);
+
+/// From now on, the reaper kills this group when the harness ends.
+fn add(group: u32) -> io::Result<()> {
+    send("add", group)
+}
+
+/// The group has ended, and its number can soon be reused.
+fn drop(group: u32) {
+    // If the reaper has ended, it kills no group.
+    let _ = send("drop", group);
+}
+
+fn send(word: &str, group: u32) -> io::Result<()> {
+    let mut reaper = unpoisoned(&REAPER);
+    let reaper = match &mut *reaper {
+        Some(reaper) => reaper,
+        none => none.insert(Reaper::start()?),
+    };
+    reaper.stdin.write_all(format!("{word} {group}\n").as_bytes())?;
+    let mut reply = String::new();
+    if reaper.replies.read_line(&mut reply)? == 0 {
+        return Err(io::Error::other("the shell that watches over the clients is gone"));
+    }
+    Ok(())
+}
+
+impl Reaper {
+    fn start() -> io::Result<Self> {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(include_str!("process/reaper.sh")).arg("redquorum-reaper");
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Not in the terminal's foreground group: Ctrl-C is for the harness, not for the reaper.
+        shell.process_group(0);
+        let mut child = shell.spawn()?;
+        let (Some(stdin), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for as pipes")
+        };
+        Ok(Self { stdin, replies: BufReader::new(replies) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(bytes: &[u8]) -> Vec<OutputEvent> {
+        let mut lines = Lines::new(bytes);
+        std::iter::from_fn(|| lines.next()).collect()
+    }
+
+    fn line(text: &str) -> OutputEvent {
+        OutputEvent::Line(text.to_owned())
+    }
+
+    #[test]
+    fn lines_end_with_a_line_feed_or_with_the_input() {
+        assert_eq!(cut(b"a\n\nb\r\nc"), [line("a"), line(""), line("b"), line("c")]);
+        assert_eq!(cut(b""), []);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_reported_once_and_the_next_line_is_read() {
+        let mut bytes = vec![b'x'; 5 * LONGEST_LINE];
+        bytes.extend_from_slice(b"\nnext\n");
+        assert_eq!(cut(&bytes), [OutputEvent::TooLong, line("next")]);
+        bytes.truncate(2 * LONGEST_LINE);
+        assert_eq!(cut(&bytes), [OutputEvent::TooLong]);
     }
 }

@@ -2,41 +2,29 @@
 //! there are none.
 //!
 //! `run.rs` is one run: it passes the orchestrator's orders to the parts, and the parts' events to
-//! the orchestrator. The other files:
-//!
-//! - `start.rs` gets clients ready, and `received.rs` interprets their messages.
-//! - `inject.rs` carries out faults.
-//! - `tap.rs` and `wire.rs` interpret the traffic on the network.
-//! - `clock.rs` is the time of a run.
-//! - `keys.rs` looks at the masters when the run is over.
+//! the orchestrator. It gets clients ready, has the time of a run, and looks at the masters when
+//! the run is over. `inject.rs` carries out faults, and `wire.rs` interprets the traffic on the
+//! network.
 //!
 //! This module decides nothing, and it checks no property of the lock.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
+use crate::process::ReceivedMessage;
 use clap::ValueEnum;
 use redquorum_rig::{Masters, clocks_supported, containers, find_server};
-
-use self::lateness::Lateness;
-use crate::process::ReceivedMessage;
-use redquorum_scenario::Mutant;
 use redquorum_scenario::history::History;
 use redquorum_scenario::name::Name;
-use redquorum_scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
+use redquorum_scenario::{ClientFault, FaultKind, Mutant, NodeFault, Persistence, Scenario};
 use redquorum_simulator::orchestrator::Input;
 
-mod clock;
 mod inject;
-pub(crate) mod keys;
-mod lateness;
-mod received;
-mod run;
-mod start;
-mod tap;
+pub(crate) mod run;
 mod wire;
 
 /// How often the run checks whether Ctrl-C was pressed.
@@ -178,7 +166,7 @@ impl RealBackend {
                 vec![own.into(), "client".into()]
             }
         };
-        let ready_timeout = setup.ready_timeout.unwrap_or(start::READY);
+        let ready_timeout = setup.ready_timeout.unwrap_or(run::READY);
         let (client, image) = (setup.client.clone(), setup.image.clone());
         Ok(Self { kind, image, why, client, command, ready_timeout })
     }
@@ -374,4 +362,58 @@ pub fn interrupted() -> bool {
 /// Records that Ctrl-C was pressed.
 pub fn interrupt() {
     INTERRUPTED.store(true, Ordering::Release);
+}
+
+/// How long the watching thread sleeps each time.
+const STEP: Duration = Duration::from_millis(5);
+
+/// Whether this machine ran everything in time during a run: a thread sleeps again and again, and
+/// notes how late it wakes up.
+///
+/// Clients and masters of a run are processes of this machine. The machine may stall for longer
+/// than a reply may take, because of other virtual machines or of a build beside the run. Then
+/// acquires fail although no fault of the scenario touches them.
+struct Lateness {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    done: AtomicBool,
+    worst_ns: AtomicU64,
+}
+
+impl Lateness {
+    /// Starts the watching thread.
+    fn watch() -> Self {
+        let state = Arc::new(State::default());
+        let watched = Arc::clone(&state);
+        let thread = thread::spawn(move || {
+            while !watched.done.load(Ordering::Relaxed) {
+                let before = Instant::now();
+                thread::sleep(STEP);
+                let late = before.elapsed().saturating_sub(STEP).as_nanos();
+                watched
+                    .worst_ns
+                    .fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+            }
+        });
+        Self { state, thread: Some(thread) }
+    }
+
+    /// The largest delay so far.
+    fn worst(&self) -> Duration {
+        Duration::from_nanos(self.state.worst_ns.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Lateness {
+    fn drop(&mut self) {
+        self.state.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // The thread ends within one step.
+            drop(thread.join());
+        }
+    }
 }

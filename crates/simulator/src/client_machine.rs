@@ -2,7 +2,7 @@
 //! It reads no clock and opens no socket.
 //!
 //! It does the work of the Tokio shell and the built-in client, without Tokio. The simulation runs
-//! it in virtual time, and `mutants/shell.rs` runs mutants of it on real masters. It decides
+//! it in virtual time, and `harness/src/mutants.rs` runs mutants of it on real masters. It decides
 //! nothing about the lock: it passes requests to the client, and answers them by the results of its
 //! claims.
 //!

@@ -10,9 +10,8 @@ use redquorum::{Deadline, ExtendError, Lease, Outcome};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::limited::{Neglect, limited};
-use super::output::Output;
 use super::requests::told;
+use super::{Neglect, Output, limited};
 use crate::stamp;
 use redquorum_scenario::client_protocol::{ClientReply, FailureReason, Notice};
 use redquorum_scenario::name::Name;

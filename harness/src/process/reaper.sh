@@ -1,4 +1,4 @@
-# The reaper of a harness's client processes. Started by reaper.rs as
+# The reaper of a harness's client processes. Started by process.rs as
 #     sh -c THIS redquorum-reaper
 # Reads `add GROUP` and `drop GROUP`, a line each, and answers each with a line. The end of its input
 # means that the harness is gone, in whatever way: then it kills every group that was added and not

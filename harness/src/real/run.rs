@@ -1,32 +1,37 @@
 //! One run on real parts. All events come through one channel, and the run handles them in the
 //! order of arrival. Slow work runs on a thread of its own.
 //!
-//! This file has the course of a run, from its parts to its history. `start.rs` gets the clients
-//! ready, `received.rs` interprets their messages, and `inject.rs` carries out faults. The
-//! orchestrator makes all decisions.
+//! This file has the course of a run, from its parts to its history: it starts a process for each
+//! client process of the scenario, behind proxies of its own, interprets their messages, and passes
+//! orders and events. `inject.rs` carries out faults. The orchestrator makes all decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fs, io, thread};
 
-use redquorum_rig::network::{Network, Traffic, TrafficEvent};
-
-use super::clock::RunClock;
 use super::inject::{Gates, Injector, Processes};
-use super::tap::Tap;
-use super::wire::Scripts;
-use super::{Failure, GLANCE, RealBackend, ScenarioRunner, Signal, interrupted, start};
-use crate::mutex::unpoisoned;
-use redquorum_scenario::Scenario;
-use redquorum_scenario::client_protocol::{Capability, Request};
-use redquorum_scenario::history::{Header, History, Phase, Record};
+use super::wire::{Scripts, Tap};
+use super::{Failure, GLANCE, RealBackend, ScenarioRunner, Signal, interrupted};
+use crate::process::{ClientProcess, OutputEvent};
+use crate::{stamp, unpoisoned};
+use redquorum_protocol::wire::{RESERVED, is_queue};
+use redquorum_rig::network::{Network, Traffic, TrafficEvent};
+use redquorum_rig::{Clock, Masters, RespValue, RigError};
+use redquorum_scenario::client_protocol::{
+    Capability, ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options,
+    PROTOCOL, Request, shown,
+};
+use redquorum_scenario::history::{Header, History, Ns, Phase, Record};
 use redquorum_scenario::name::Name;
-use redquorum_simulator::orchestrator::{Input, Orchestrator, Order};
+use redquorum_scenario::units::nanos;
+use redquorum_scenario::{Fault, Scenario, SetsClock};
+use redquorum_simulator::orchestrator::{Input, Orchestrator, Order, processes_of};
 
-/// See the [module](self).
+/// The clock of a run: nanoseconds since its start. Only here do instants and the stamps of clients
+/// become times of a history.
 pub(super) fn run(
     ground: &RealBackend,
     scenario: &Scenario,
@@ -46,12 +51,12 @@ pub(super) fn run(
     for node in 1..=scenario.cluster.nodes {
         network.upstream(node, Some(cluster.address(node)));
     }
-    start::initialize(scenario, &cluster).map_err(Failure::Environment)?;
+    initialize(scenario, &cluster).map_err(Failure::Environment)?;
     progress("starting clients");
-    let (processes, client_clocks) = start::clients(ground, scenario, &cluster, &network, &signals)
+    let (processes, client_clocks) = clients(ground, scenario, &cluster, &network, &signals)
         .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
-    let can = start::all_ready(ground.ready_timeout, &inbox, &processes)?;
+    let can = all_ready(ground.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
     if let Some(why) = orchestrator.missing(&can) {
         return Err(Failure::Skipped(why));
@@ -123,7 +128,7 @@ pub(super) struct Run {
     /// The open requests, with their processes.
     pub(super) asked: BTreeMap<u64, Name>,
     /// The processes that a fault kills.
-    pub(super) expected_to_die: BTreeSet<Name>,
+    expected_to_die: BTreeSet<Name>,
     pub(super) clock: RunClock,
     pub(super) orchestrator: Orchestrator,
 }
@@ -237,4 +242,262 @@ const fn doing(phase: Option<Phase>) -> &'static str {
         Some(Phase::Drain) => "looking at what is left",
         Some(Phase::End) => "over",
     }
+}
+
+/// Timeout for a client to become ready.
+pub(super) const READY: Duration = Duration::from_secs(10);
+
+/// The wall clocks of client processes that have one of their own.
+type Clocks = BTreeMap<Name, Clock>;
+
+/// Starts each process that the scenario names, behind proxies of its own.
+pub(super) fn clients(
+    ground: &RealBackend,
+    scenario: &Scenario,
+    cluster: &Masters,
+    network: &Network,
+    signals: &Sender<Signal>,
+) -> io::Result<(Processes, Clocks)> {
+    let (mut processes, mut clocks) = (BTreeMap::new(), BTreeMap::new());
+    for name in scenario.processes() {
+        let options = serde_json::to_string(&Options::of(scenario, name))?;
+        let mut urls = Vec::new();
+        // A client that lists a master under two names gets two addresses for it.
+        for node in scenario.list_of(name).addresses() {
+            urls.push(format!("redis://{}", network.listen(name, *node)?));
+        }
+        let mut env: Vec<(&str, OsString)> =
+            vec![(NODES_VARIABLE, urls.join(",").into()), (OPTIONS_VARIABLE, options.into())];
+        if needs_clock(scenario, name) {
+            let dir = cluster.dir(1).join(format!("clock-of-{name}"));
+            fs::create_dir(&dir)?;
+            let clock = Clock::create(&dir).map_err(io::Error::other)?;
+            env.extend(clock.env());
+            clocks.insert(name.to_owned(), clock);
+        }
+        let (to, of) = (signals.clone(), name.to_owned());
+        let receive = move |message| drop(to.send(Signal::ReceivedMessage(of.clone(), message)));
+        let process = ClientProcess::spawn(&ground.command, env, receive)?;
+        processes.insert(name.to_owned(), Mutex::new(process));
+    }
+    Ok((processes, clocks))
+}
+
+/// Sets the boot markers of the masters for guarded clients, so that the clients trust them. Does
+/// nothing if the scenario wants the masters new.
+fn initialize(scenario: &Scenario, cluster: &Masters) -> Result<(), String> {
+    let failed = |node| move |error: RigError| format!("master {node} cannot be marked: {error}");
+    if scenario.lock.guard.is_none() || !scenario.lock.initialized {
+        return Ok(());
+    }
+    let nodes = 1..=scenario.cluster.nodes;
+    for node in nodes.clone() {
+        let info = cluster.info(node, "server").map_err(failed(node))?;
+        let run_id = info.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
+        let marker = scenario.marker(node, run_id.unwrap_or_default()).unwrap_or_default();
+        let set: [&[u8]; 3] = [b"SET", redquorum_protocol::wire::BOOT, marker.as_bytes()];
+        cluster.command(node, &set).map_err(failed(node))?;
+    }
+    // Without this, a replica that is to lag would catch up first, and a fault would strike late.
+    for node in nodes.filter(|_| scenario.cluster.replicas) {
+        cluster.catch_up(node).map_err(failed(node))?;
+    }
+    Ok(())
+}
+
+/// Whether a fault sets the wall clock of this process.
+fn needs_clock(scenario: &Scenario, process: &str) -> bool {
+    let sets = |fault: &Fault| {
+        fault.kind.row().clock == SetsClock::OfClient
+            && processes_of(fault, scenario).iter().any(|hit| hit == process)
+    };
+    scenario.faults.iter().any(sets)
+}
+
+/// Waits for the first message of each client.
+fn all_ready(
+    timeout: Duration,
+    inbox: &Receiver<Signal>,
+    processes: &Processes,
+) -> Result<BTreeMap<Name, Vec<Capability>>, Failure> {
+    let until = Instant::now() + timeout;
+    let mut ready = BTreeMap::new();
+    while ready.len() < processes.len() {
+        if interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        let signal = match inbox.recv_timeout(GLANCE) {
+            Ok(Signal::ReceivedMessage(process, message)) => Some((process, message)),
+            _ => None,
+        };
+        match signal {
+            Some((process, message)) => {
+                let can = capabilities(&message.what)
+                    .map_err(|why| not_ready(processes, &process, &why))?;
+                ready.insert(process, can);
+            }
+            None if Instant::now() >= until => {
+                let late = processes.keys().find(|name| !ready.contains_key(*name));
+                let late = late.map_or("", Name::as_str);
+                let why = format!(
+                    "it sends nothing for {} (--ready-timeout)",
+                    humantime::format_duration(timeout)
+                );
+                return Err(not_ready(processes, late, &why));
+            }
+            None => {}
+        }
+    }
+    Ok(ready)
+}
+
+fn not_ready(processes: &Processes, process: &str, why: &str) -> Failure {
+    let complaints = processes.get(process).map(|process| unpoisoned(process).complaints());
+    let complaints = complaints.filter(|text| !text.is_empty());
+    let behind = complaints.map(|text| format!("; it complains:\n{text}")).unwrap_or_default();
+    Failure::Environment(format!(
+        "the client of process {process} does not get ready: {why} (`client-check` reports what \
+         is wrong with a driver){behind}"
+    ))
+}
+
+/// The capabilities of a client, read from its first message.
+fn capabilities(event: &OutputEvent) -> Result<Vec<Capability>, String> {
+    let line = event.line()?;
+    match ClientLine::read(line) {
+        Ok(ClientLine::Notice(Notice::Ready { protocol: PROTOCOL, can, .. })) => Ok(can),
+        Ok(ClientLine::Notice(Notice::Ready { protocol, .. })) => {
+            Err(format!("it has protocol {protocol}, and this harness {PROTOCOL}"))
+        }
+        Ok(_) => Err(format!("its first line is not `ready` but `{}`", shown(line))),
+        Err(why) => Err(format!("its first line is `{}`: {why}", shown(line))),
+    }
+}
+
+impl Run {
+    /// Converts a message of a client process to an input for the orchestrator.
+    pub(super) fn received(&mut self, process: &Name, event: &OutputEvent) -> Option<Input> {
+        let broken = |why: String| Some(Input::Broken { process: process.clone(), why });
+        let line = match event.line() {
+            Ok(line) => line,
+            Err(_)
+                if matches!(event, OutputEvent::Closed(_))
+                    && self.expected_to_die.contains(process) =>
+            {
+                return None;
+            }
+            Err(why) => return broken(why),
+        };
+        let line = match ClientLine::read(line) {
+            Ok(line) => line,
+            Err(why) => return broken(format!("it wrote `{}`: {why}", shown(line))),
+        };
+        if let ClientLine::Reply(ClientReply { id, .. }) = &line
+            && self.asked.remove(id).as_ref() != Some(process)
+        {
+            return broken(format!(
+                "it answered request {id}, which is not open: it was never asked, or is answered \
+                 twice"
+            ));
+        }
+        Input::of_client(line, |stamp| self.clock.stamp(stamp))
+            .or_else(|| broken("it reported `ready` twice".to_owned()))
+    }
+}
+
+/// Later than the end of any run.
+const FAR: Duration = Duration::from_secs(3600);
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunClock {
+    origin: Instant,
+    /// `CLOCK_MONOTONIC` at the origin, for the stamps of clients.
+    origin_ns: i64,
+}
+
+impl RunClock {
+    /// Starts the clock of a run.
+    ///
+    /// Reads both clocks many times and keeps the pair of readings that lie closest together. A
+    /// thread that is preempted between two readings therefore does no harm.
+    pub(super) fn start() -> Self {
+        let read = || {
+            let before = stamp::now();
+            let origin = Instant::now();
+            let apart = stamp::now().saturating_sub(before);
+            (apart, Self { origin, origin_ns: before.saturating_add(apart / 2) })
+        };
+        let mut best = read();
+        for _ in 0..50 {
+            let next = read();
+            if next.0 < best.0 {
+                best = next;
+            }
+        }
+        best.1
+    }
+
+    pub(super) fn at(&self, instant: Instant) -> Ns {
+        match instant.checked_duration_since(self.origin) {
+            Some(after) => nanos(after),
+            None => -nanos(self.origin.duration_since(instant)),
+        }
+    }
+
+    pub(super) fn now(&self) -> Ns {
+        self.at(Instant::now())
+    }
+
+    /// Converts a client's stamp.
+    pub(super) fn stamp(&self, monotonic_ns: i64) -> Ns {
+        monotonic_ns.saturating_sub(self.origin_ns)
+    }
+
+    /// The instant at which the run has this time.
+    fn instant(&self, at: Ns) -> Instant {
+        let after = Duration::from_nanos(u64::try_from(at).unwrap_or(0));
+        self.origin.checked_add(after).unwrap_or_else(|| self.origin + FAR)
+    }
+}
+
+/// A key on a master, read directly, past the proxies that inject faults. Call this only when no
+/// property is checked yet, or any more: a read lets a master notice that a key has expired.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) name: Vec<u8>,
+    /// `None`: the value is not a string.
+    pub(crate) value: Option<Vec<u8>>,
+    /// `None`: the key never expires.
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+/// All keys of a master, or why the master could not be asked. Leaves out the lock's own keys that
+/// stay by design, but not the queues in which its clients wait.
+pub(crate) fn keys_of(cluster: &Masters, node: usize) -> Result<Vec<Key>, String> {
+    let ask = |words: &[&[u8]]| cluster.command(node, words).map_err(|error| error.to_string());
+    let names = match ask(&[b"KEYS", b"*"])? {
+        RespValue::Array(names) => names,
+        other => return Err(format!("master {node} answers {other:?} to KEYS")),
+    };
+    let mut keys = Vec::new();
+    for name in names {
+        let RespValue::Bulk(name) = name else { continue };
+        if name.starts_with(RESERVED) && !is_queue(&name) {
+            continue;
+        }
+        let ttl_ms = match ask(&[b"PTTL", &name])? {
+            // The key expired after `KEYS`. It may also expire before `GET`.
+            RespValue::Integer(-2) => continue,
+            RespValue::Integer(ms) => u64::try_from(ms).ok(),
+            _ => None,
+        };
+        let value = match ask(&[b"GET", &name])? {
+            RespValue::Bulk(value) => Some(value),
+            RespValue::Nil => continue,
+            _ => None,
+        };
+        keys.push(Key { name, value, ttl_ms });
+    }
+    Ok(keys)
 }
