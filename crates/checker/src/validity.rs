@@ -201,7 +201,7 @@ fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         return None;
     }
     let deadline = lease.deadline.to;
-    let mut by = deadline.saturating_add(NOTIFIED_WITHIN);
+    let mut by = may_last(case, lease, deadline).saturating_add(NOTIFIED_WITHIN);
     // A paused process receives nothing.
     for pause in case.faults.pauses(lease.process) {
         let span = pause.span();
@@ -225,6 +225,25 @@ fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         None => format!("it was never notified of its loss, at least not by {}", Ms(over)),
     };
     Some(bug(lease, text, deadline, lease.lost.unwrap_or(by)))
+}
+
+/// Until when a lease may last that has this deadline as far as its client knows. An extension
+/// under way at the deadline may have moved it, by at most a TTL from the call: its caller may not
+/// look at the result.
+fn may_last(case: &Case<'_>, lease: &Lease<'_>, deadline: Ns) -> Ns {
+    let requests = case.requests[lease.request..].iter();
+    let under_way = requests.filter(|request| {
+        matches!(request.op, Op::Extend { .. })
+            && (request.client, request.resource) == (lease.client, Some(lease.resource))
+            && request.asked <= deadline
+            && deadline < request.replied()
+    });
+    let usual = time::of(case.world.scenario.lock.ttl.0);
+    let moved = under_way.map(|request| {
+        let ttl = request.op.ttl_ms().map_or(usual, time::of_ms);
+        request.asked.saturating_add(ttl).min(request.replied())
+    });
+    moved.max().map_or(deadline, |moved| moved.max(deadline))
 }
 
 /// A lease that was handed out before a quorum had granted it.
