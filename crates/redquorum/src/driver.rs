@@ -105,10 +105,10 @@ impl Shared {
     /// Runs one turn of the driver, until there is nothing left to do.
     fn drive(&self, node: NodeId, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
         let socket = &self.sockets[node.index()];
+        if self.is_forked() {
+            return Poll::Ready(());
+        }
         loop {
-            if self.is_forked() {
-                return Poll::Ready(());
-            }
             let mut after = After::default();
             let mut io = socket.lock();
             // Register the waker first: bytes that are queued from here on wake this task again.

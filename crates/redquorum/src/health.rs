@@ -73,11 +73,14 @@ pub(crate) async fn ask(
     }
     let replies = lock_state.shared.ask(question);
     let end = lock_state.clock.timer(start.plus(lock_state.config.node_timeout()));
-    for (node, reply) in NodeId::all(nodes).zip(replies) {
-        if let Ok(Ok(reply)) = tokio::time::timeout_at(end, reply).await {
-            votes.record(lock_state.clock.now(), node, reply);
+    let answered = async {
+        for (node, reply) in NodeId::all(nodes).zip(replies) {
+            if let Ok(Ok(reply)) = tokio::time::timeout_at(end, reply).await {
+                votes.record(lock_state.clock.now(), node, reply);
+            }
         }
-    }
+    };
+    let _ = lock_state.shared.unless_forked(answered).await;
     votes.close(lock_state.clock.now());
     votes
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Extension, Hold, Input, LockConfig, Loss, Outcome, Time, Votes};
+use redquorum_protocol::{
+    Claim, Client, Extension, Hold, Input, LockConfig, Loss, Outcome, Time, Votes,
+};
 
 use crate::clock::Deadline;
 use crate::error::{About, ExtendError, Lost};
@@ -67,14 +69,14 @@ impl Lease {
         let counters = &claim.lock_state.shared.counters;
         counters.waits[0].record(waited);
         counters.acquired.add();
-        if claim.hold(Hold::certifications) > 0 {
+        let (certifications, fencing_token, report) = claim
+            .hold(|hold| (hold.certifications(), hold.fencing_token(), claim.report(hold.votes())));
+        if certifications > 0 {
             counters.certified.add();
         }
-        let lease = Self { claim, given_back: false };
-        let granted = || Granted { at: now, fencing_token: lease.fencing_token() };
-        lease.claim.granted.get_or_init(granted);
-        crate::trace::acquired(lease.claim.shown(), waited, lease.report());
-        lease
+        claim.granted.get_or_init(|| Granted { at: now, fencing_token });
+        crate::trace::acquired(claim.shown(), waited, claim.grant.get_or_init(|| report));
+        Self { claim, given_back: false }
     }
 
     /// Opens the span of the lease, in the span of its holder.
@@ -190,7 +192,8 @@ impl Lease {
         if self.claim.is_forked() {
             return self.lost_by(Loss::Forked);
         }
-        self.lost_by(self.claim.until(|claim| claim.hold()?.lost()).await)
+        let lost = self.claim.until(|claim| claim.hold()?.lost()).await;
+        self.lost_by(lost.unwrap_or(Loss::Forked))
     }
 
     /// A signal that notifies tasks and threads when the lease is over. It borrows nothing, so that
@@ -288,7 +291,9 @@ impl Lease {
             let (result, votes) = kept.or_else(|| hold.ended(round)).or(lost)?;
             Some((result, votes.clone()))
         });
-        let (result, votes) = ended.await;
+        let Some((result, votes)) = ended.await else {
+            return Err(ExtendError::Lost(self.lost_by(Loss::Forked)));
+        };
         match (result, self.loss()) {
             // The lease may have been lost since the last vote: then the extension is no success.
             (_, Some(lost)) => Err(ExtendError::Lost(lost)),
@@ -378,9 +383,12 @@ impl Lease {
 
     async fn give_back(mut self) -> Released {
         let resource = self.claim.resource();
-        if self.claim.is_forked() {
+        let of_another_process = |resource| {
             let report = Report::default();
-            return Released { resource, outcome: Outcome::AlreadyGone, report };
+            Released { resource, outcome: Outcome::AlreadyGone, report }
+        };
+        if self.claim.is_forked() {
+            return of_another_process(resource);
         }
         let is_lost = |hold: &Hold| hold.lost().is_some() || hold.had_gap();
         // While other handles are out, the claim still holds.
@@ -401,9 +409,9 @@ impl Lease {
             }
             _ => None,
         });
-        let (outcome, report) = released.await;
+        let Some((outcome, report)) = released.await else { return of_another_process(resource) };
         self.given_back = true;
-        self.claim.end();
+        self.claim.end(Client::cancel);
         Released { resource, outcome, report }
     }
 }

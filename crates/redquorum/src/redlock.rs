@@ -169,26 +169,28 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future leaves the lock shut down, and the clean-ups go on.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
-        if self.lock_state.shared.is_forked() {
+        let shared = &self.lock_state.shared;
+        if shared.is_forked() {
             // This process holds nothing, and deletes nothing of the other one.
             return Ok(());
         }
-        self.lock_state.shared.shut_down();
+        shared.shut_down();
         let cleaned_up = async {
             loop {
-                let mut changed = std::pin::pin!(self.lock_state.shared.changed.notified());
+                let mut changed = std::pin::pin!(shared.changed.notified());
                 changed.as_mut().enable();
-                if self.lock_state.shared.ledger() == (0, 0) {
+                if shared.ledger() == (0, 0) {
                     return;
                 }
                 // Nothing notifies when a key expires on a master that does not answer.
                 let _ = tokio::time::timeout(NAP, changed).await;
             }
         };
-        if tokio::time::timeout(timeout, cleaned_up).await.is_ok() {
+        let ended = shared.unless_forked(tokio::time::timeout(timeout, cleaned_up)).await;
+        if ended.is_none_or(|ended| ended.is_ok()) {
             return Ok(());
         }
-        match self.lock_state.shared.ledger() {
+        match shared.ledger() {
             (0, 0) => Ok(()),
             (pending_cleanups, held) => Err(Unfinished { pending_cleanups, held, waited: timeout }),
         }
@@ -197,7 +199,8 @@ impl Redlock {
     pub(crate) async fn tried(&self) {
         let shared = &self.lock_state.shared;
         let dials = |client: &Client| client.links().iter().any(Link::is_first_dial);
-        shared.until(|| !shared.view(dials)).await;
+        // A fork gets the lock as it is: its requests are refused.
+        let _ = shared.unless_forked(shared.until(|| !shared.view(dials))).await;
     }
 }
 

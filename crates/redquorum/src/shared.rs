@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
 use std::mem::{Discriminant, discriminant};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{self, Poll, Waker};
@@ -232,9 +232,28 @@ impl Shared {
 
     /// Whether this process is a fork of the one that built the lock. Every method of a public type
     /// asks this before it touches anything else: the sockets are those of the other process, and a
-    /// thread that is not here may have locked any of the mutexes for ever. It costs a system call.
+    /// thread that is not here may have locked any of the mutexes for ever. A future asks at each
+    /// poll ([`unless_forked`](Self::unless_forked)). It costs a system call.
     pub(crate) fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        self.is_not_of(std::process::id())
+    }
+
+    /// Whether another process than this one has built the lock.
+    pub(crate) fn is_not_of(&self, process: u32) -> bool {
+        self.process != process
+    }
+
+    /// Waits for `work`; `None` as soon as it is polled in a forked process. The caller has asked
+    /// [`is_forked`](Self::is_forked) just before the first poll.
+    pub(crate) async fn unless_forked<F: Future>(&self, work: F) -> Option<F::Output> {
+        let (mut work, mut asked) = (pin!(work), true);
+        poll_fn(|cx| {
+            if !std::mem::take(&mut asked) && self.is_forked() {
+                return Poll::Ready(None);
+            }
+            work.as_mut().poll(cx).map(Some)
+        })
+        .await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -107,7 +107,7 @@ impl LossSignal {
     pub async fn lost(&self) -> Lost {
         self.lost_by(match self.claim.upgrade() {
             Some(claim) if claim.is_forked() => Loss::Forked,
-            Some(claim) => claim.until(|claim| self.over(claim)).await,
+            Some(claim) => claim.until(|claim| self.over(claim)).await.unwrap_or(Loss::Forked),
             None => self.last_cause(),
         })
     }

@@ -42,9 +42,10 @@ mod linux {
 
     type Scenario = (&'static str, fn() -> u8);
 
-    const FORKS: [Scenario; 5] = [
+    const FORKS: [Scenario; 6] = [
         ("fork::a_child_that_ends_takes_nothing_from_its_parent", || done(ends)),
         ("fork::a_child_asks_nothing_and_is_told_why", || done(asks)),
+        ("fork::what_a_parent_waits_for_ends_in_a_child", || done(waits)),
         ("fork::no_blocking_call_hangs_in_a_child", || done(blocks)),
         ("fork::a_child_builds_a_lock_of_its_own", || done(builds)),
         ("fork::no_mutex_of_another_thread_stops_a_child", || done(any_moment)),
@@ -252,6 +253,58 @@ mod linux {
             two.extend().await.expect("the connections still work");
             assert_eq!(connects(&lock), [1, 1, 1]);
             assert_eq!(lease.release().await.outcome, Outcome::Released);
+        });
+    }
+
+    fn waits() {
+        let masters = Masters::start(3).unwrap();
+        let runtime = runtime();
+        let (lock, other) =
+            runtime.block_on(async { (built(&masters).await, built(&masters).await) });
+        let acquire = |name| runtime.block_on(lock.acquire(name).into_future()).unwrap();
+        let [released, extended, held] = ["released", "extended", "held"].map(acquire);
+        let kept = runtime.block_on(other.acquire("kept").into_future()).unwrap();
+        let signal = held.loss_signal();
+        let mut release = pin!(released.release());
+        let mut extend = pin!(extended.extend());
+        let mut lost = pin!(held.lost());
+        let mut signalled = pin!(signal.lost());
+        let mut endangered = pin!(held.endangered());
+        let mut run = pin!(held.run(pending::<()>()));
+        let mut health = pin!(lock.health());
+        let mut shutdown = pin!(other.shutdown(TTL));
+        (1..=3).for_each(|node| masters.pause(node).unwrap());
+        {
+            let _context = runtime.enter();
+            let mut cx = Context::from_waker(Waker::noop());
+            assert!(release.as_mut().poll(&mut cx).is_pending());
+            assert!(extend.as_mut().poll(&mut cx).is_pending());
+            assert!(lost.as_mut().poll(&mut cx).is_pending());
+            assert!(signalled.as_mut().poll(&mut cx).is_pending());
+            assert!(endangered.as_mut().poll(&mut cx).is_pending());
+            assert!(run.as_mut().poll(&mut cx).is_pending());
+            assert!(health.as_mut().poll(&mut cx).is_pending());
+            assert!(shutdown.as_mut().poll(&mut cx).is_pending());
+        }
+        in_a_child(|| {
+            let is_forked = |lost: &Lost| lost.cause == Loss::Forked;
+            assert!(at_once(release.as_mut()).was_lost());
+            let error = at_once(extend.as_mut()).unwrap_err();
+            assert!(matches!(&error, ExtendError::Lost(lost) if is_forked(lost)), "{error}");
+            assert!(is_forked(&at_once(lost.as_mut())));
+            assert!(is_forked(&at_once(signalled.as_mut())));
+            assert!(at_once(endangered.as_mut()).is_none());
+            assert!(is_forked(&at_once(run.as_mut()).unwrap_err()));
+            assert_eq!(at_once(health.as_mut()).alive, 0);
+            at_once(shutdown.as_mut()).unwrap();
+        });
+        (1..=3).for_each(|node| masters.resume(node).unwrap());
+        runtime.block_on(async {
+            assert_eq!(release.await.outcome, Outcome::Released);
+            extend.await.expect("the connections still work");
+            assert!(!held.is_lost() && health.await.has_quorum());
+            drop(kept);
+            shutdown.await.unwrap();
         });
     }
 

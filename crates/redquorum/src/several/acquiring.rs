@@ -84,13 +84,11 @@ impl Future for AcquiringAll {
 
 impl AcquiringAll {
     fn advance(&mut self, cx: &mut Context<'_>) -> Poll<Result<Leases, AcquireError>> {
+        let here = std::process::id();
+        let is_forked = |lock_state: &LockState| lock_state.shared.is_not_of(here);
         let is_forked = match &self.stage {
-            Stage::Ready(request) => {
-                request.parts.iter().any(|part| part.lock_state.shared.is_forked())
-            }
-            Stage::Trying(attempt) => {
-                attempt.members.iter().any(|member| member.lock_state.shared.is_forked())
-            }
+            Stage::Ready(request) => request.parts.iter().any(|it| is_forked(&it.lock_state)),
+            Stage::Trying(attempt) => attempt.members.iter().any(|it| is_forked(&it.lock_state)),
             Stage::Done => false,
         };
         if is_forked {
@@ -282,7 +280,9 @@ impl Member {
 
     fn undo(&mut self) {
         if let Some(claim) = self.claim.take() {
-            claim.end_by(Client::undo);
+            if !claim.is_forked() {
+                claim.end(Client::undo);
+            }
         }
     }
 }

@@ -229,13 +229,9 @@ impl ClaimCell {
         Some(held)
     }
 
-    /// Ends the claim: its caller is gone.
-    pub(crate) fn end(&self) {
-        self.end_by(Client::cancel);
-    }
-
-    pub(crate) fn end_by(&self, end: EndClaim) {
-        if !self.over.swap(true, Ordering::AcqRel) && !self.is_forked() {
+    /// Ends the claim, in the process of its lock: its caller is gone.
+    pub(crate) fn end(&self, end: EndClaim) {
+        if !self.over.swap(true, Ordering::AcqRel) {
             self.lock_state.shared.forget(self.id, end);
         }
     }
@@ -297,12 +293,17 @@ impl ClaimCell {
         })
     }
 
-    /// Waits until `look` returns a value, and wakes the claim when it is due.
+    /// Waits until `look` returns a value, and wakes the claim when it is due; `None` in a process
+    /// that was forked meanwhile.
     ///
     /// The lock's own task wakes all leases too, but it ends, or sleeps, with the runtime in which
     /// the lock was built. This timer runs in the runtime of its caller (R7). It does not start
     /// renewals: the lock's task batches these, because it knows the other leases.
-    pub(crate) async fn until<R>(&self, look: impl Fn(&Claim) -> Option<R>) -> R {
+    pub(crate) async fn until<R>(&self, look: impl Fn(&Claim) -> Option<R>) -> Option<R> {
+        self.lock_state.shared.unless_forked(self.seen(look)).await
+    }
+
+    async fn seen<R>(&self, look: impl Fn(&Claim) -> Option<R>) -> R {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the look, so no later change is missed.
@@ -356,6 +357,7 @@ impl ClaimCell {
             None => Some(None),
         })
         .await
+        .flatten()
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
@@ -369,6 +371,8 @@ impl ClaimCell {
 
 impl Drop for ClaimCell {
     fn drop(&mut self) {
-        self.end();
+        if !*self.over.get_mut() && !self.is_forked() {
+            self.end(Client::cancel);
+        }
     }
 }
