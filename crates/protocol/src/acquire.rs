@@ -520,8 +520,11 @@ impl Acquire {
     /// must have enough time to succeed in the end.
     fn round_ends(&self) -> Time {
         let (opened, timeout) = (self.votes().opened(), self.config.node_timeout());
-        let longer = self.wait.stretched(timeout).min(self.config.validity() / 4).max(timeout);
-        opened.plus(longer).min(self.give_up.max(opened).plus(timeout))
+        let mut round = self.wait.stretched(timeout);
+        if round > timeout {
+            round = round.min(self.config.validity() / 4).max(timeout);
+        }
+        opened.plus(round).min(self.give_up.max(opened).plus(timeout))
     }
 
     /// When to look at the votes again at the latest. This is soon while only the first master is

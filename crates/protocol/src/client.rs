@@ -51,6 +51,7 @@ pub use types::{
     AcquireRequest, ClaimId, ClientConfig, ClientEffect, OwnerId, Progress, Reentry, Refusal,
     ReplyTo, RequestState, VoteCounts,
 };
+use unpolled::Leeway;
 use wait_queues::WaitQueues;
 
 /// Everything that one process does with one set of masters.
@@ -64,6 +65,7 @@ use wait_queues::WaitQueues;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
+    leeway: Leeway,
     links: Vec<Link<ReplyTo>>,
     /// The server to which each link leads, as far as it is known. Two addresses can lead to one
     /// server (`localhost` and `127.0.0.1`, two names, a proxy). If it counted twice, a quorum
@@ -151,6 +153,7 @@ impl<C: ClaimMachine> Client<C> {
     pub fn start(config: ClientConfig, out: &mut Vec<ClientEffect>) -> Self {
         let mut client = Self {
             config,
+            leeway: Leeway::of(config.node_timeout),
             links: Vec::with_capacity(config.nodes),
             servers: alloc::vec![None; config.nodes],
             claims: BTreeMap::new(),

@@ -46,7 +46,7 @@ use core::time::Duration;
 
 use crate::effect::{Key, QueueEvent, VoteRequest, WakeUp};
 use crate::guard::{Distrust, Guard, RunId};
-use crate::time::Time;
+use crate::time::{Time, doubled};
 use crate::token::Token;
 use crate::vote::{Cause, Holder, Reply};
 use crate::waiter::WaiterId;
@@ -357,7 +357,8 @@ impl<T> Link<T> {
 
     /// Takes the next step of the subscription, if the link may send requests.
     fn subscribe(&mut self, cx: &mut Context<'_, T>) {
-        if self.refusal(None).is_none()
+        if self.inbox.len() > 0
+            && self.refusal(None).is_none()
             && let Some(command) = self.inbox.next_command(cx.now)
         {
             self.write(command, None, cx);
@@ -511,7 +512,7 @@ impl<T> Link<T> {
         // A trusted connection needs no kill if it holds only commands that cannot create a key or
         // a position: the master may execute those.
         if let Some(identity) = old.identity
-            && (!trusted || old.unanswered.iter().any(|sent| sent.creates))
+            && (!trusted || old.unanswered.iter().any(|sent| sent.purpose.creates()))
         {
             if self.to_kill.len() == MAX_TO_KILL {
                 self.to_kill.remove(0);
@@ -529,7 +530,8 @@ impl<T> Link<T> {
             // There are more replies than commands, so nothing on this connection can be trusted.
             return self.give_up("a reply to no command", cx);
         };
-        if cx.now.since(sent.at) < self.bounds.stall / 2 {
+        let took = cx.now.since(sent.at);
+        if took.saturating_add(took) < self.bounds.stall {
             self.slow = self.slow.saturating_sub(1);
         }
         let (mut reply, clock) = match reply {
@@ -539,7 +541,7 @@ impl<T> Link<T> {
             }
             reply => (reply, None),
         };
-        if matches!(sent.purpose, Purpose::VoteRequest | Purpose::CleanUp(..)) {
+        if sent.purpose.is_request() || matches!(sent.purpose, Purpose::CleanUp(..)) {
             let was_useless = open.refusals.useless().is_some();
             open.refusals.heard(sent.expect, &reply);
             if was_useless && open.refusals.useless().is_none() {
@@ -571,7 +573,7 @@ impl<T> Link<T> {
         let alive = reply == Reply::Alive;
         let mut refused_to_leave = false;
         match sent.purpose {
-            Purpose::VoteRequest => {
+            Purpose::Claim(_) | Purpose::Enqueue | Purpose::Ask => {
                 if let Some(guard) = &mut self.restart_guard {
                     let cause = clock.as_ref().and_then(|(_, cause)| cause.clone());
                     reply = guard.vote(cx.now, reply, cause);
@@ -697,14 +699,15 @@ impl<T> Link<T> {
         // Where the link refuses requests, the next reply makes it go on.
         let step = self.inbox.next().filter(|_| self.refusal(None).is_none());
         let stalls = open.stalls(self.stall());
-        let times = [dial, self.ledger.next(), stalls, look, step, self.idle_from()];
-        times.into_iter().flatten().min().unwrap_or(Time::NEVER)
+        let others = [self.ledger.next(), stalls, look, step, self.idle_from()];
+        let earliest = |first: Time, other: Option<Time>| first.min(other.unwrap_or(Time::NEVER));
+        others.into_iter().fold(dial.unwrap_or(Time::NEVER), earliest)
     }
 
     /// How long commands may stay unanswered, with nothing received, before the connection counts
     /// as stalled. It doubles each time that a stalled connection turns out to be good.
     fn stall(&self) -> Duration {
-        self.bounds.stall.saturating_mul(1 << self.slow)
+        doubled(self.bounds.stall, self.slow)
     }
 
     /// What the oldest unanswered command expects, by which its reply is decoded, and when it was

@@ -54,6 +54,15 @@ impl fmt::Debug for Time {
     }
 }
 
+/// A length, doubled this many times. Doubled not at all, the usual case, it costs no
+/// multiplication, which takes divisions: each reply of a master asks for several lengths.
+pub(crate) fn doubled(length: Duration, times: u32) -> Duration {
+    if times == 0 {
+        return length;
+    }
+    length.saturating_mul(1_u32.checked_shl(times).unwrap_or(u32::MAX))
+}
+
 /// A length in milliseconds, rounded down; the largest number if it does not fit.
 pub(crate) fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)

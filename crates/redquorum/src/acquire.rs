@@ -294,14 +294,13 @@ impl Acquiring {
             return Poll::Ready(Err(AcquireError::Forked));
         }
         if let Stage::Ready(request) = &self.stage {
-            self.asked = request.lock_state.clock.now();
             match request.check() {
                 Ok((key, asked)) => {
                     let (lock_state, owner) = (&request.lock_state, request.owner.clone());
-                    let (claim, found) =
+                    let (claim, found, now) =
                         ClaimCell::start(lock_state, key, asked, owner, cx.waker());
                     self.stage = Stage::Claiming(claim);
-                    first = Some(found);
+                    (first, self.asked) = (Some(found), now);
                 }
                 Err(error) => {
                     self.stage = Stage::Done;
@@ -321,10 +320,7 @@ impl Acquiring {
             self.queued = queued;
             let result = match found {
                 // From here on the lease ends the claim.
-                Found::Granted => {
-                    let now = claim.lock_state.clock.now();
-                    Ok(Lease::new(claim, now, self.asked))
-                }
+                Found::Granted(now) => Ok(Lease::new(claim, now, self.asked)),
                 Found::Reentered(of) => Ok(Lease::again(of)),
                 Found::Refused(error) => Err(error),
                 Found::Won(_) | Found::Pending { .. } | Found::Extending(..) if shut_down => {

@@ -75,9 +75,29 @@ impl Clock {
 
     /// The instant of Tokio's clock at which a timer for `time` should fire.
     pub(crate) fn timer(self, time: Time) -> tokio::time::Instant {
+        self.read().timer(time)
+    }
+
+    /// Reads both clocks. Tokio's is read first: a thread that is preempted in between gets timers
+    /// that fire too early, which is harmless.
+    pub(crate) fn read(self) -> Reading {
+        let tokio = tokio::time::Instant::now();
+        Reading { tokio, now: self.now() }
+    }
+}
+
+/// The readings of Tokio's clock, by which timers fire, and of the lock's.
+pub(crate) struct Reading {
+    tokio: tokio::time::Instant,
+    pub(crate) now: Time,
+}
+
+impl Reading {
+    /// The instant of Tokio's clock at which a timer for `time` should fire.
+    pub(crate) fn timer(&self, time: Time) -> tokio::time::Instant {
         /// Long enough to mean "never", short enough to be added to any instant.
         const LONGEST: Duration = Duration::from_secs(60 * 60 * 24 * 30);
-        tokio::time::Instant::now() + time.since(self.now()).min(LONGEST)
+        self.tokio + time.since(self.now).min(LONGEST)
     }
 }
 
@@ -297,9 +317,9 @@ impl Naps {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         if self.armed > until || self.armed == Time::NEVER {
-            let now = clock.now();
-            self.armed = until.min(now.plus(nap));
-            let fires = tokio::time::Instant::now() + self.armed.since(now);
+            let reading = clock.read();
+            self.armed = until.min(reading.now.plus(nap));
+            let fires = reading.timer(self.armed);
             match &mut self.timer {
                 Some(timer) => timer.as_mut().reset(fires),
                 None => self.timer = Some(Box::pin(tokio::time::sleep_until(fires))),

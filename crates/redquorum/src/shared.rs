@@ -45,6 +45,9 @@ pub(crate) use lock_state::LockState;
 /// If the task for leases is this late, the process, or its runtime, stood still.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
+/// The largest buffer that is kept for encoding: names may be long, and are short in most programs.
+const KEPT_BYTES: usize = 16 << 10;
+
 /// The protocol client of one lock. Drivers keep it alive until no clean-up is pending.
 pub(crate) struct Shared {
     /// The id of the process that built the lock.
@@ -91,6 +94,8 @@ pub(crate) struct State {
     standstill: Option<(Time, Time)>,
     /// Always empty between turns; kept for its allocation.
     effects: Vec<ClientEffect>,
+    /// An empty buffer for one encoded command, kept for its allocation.
+    bytes: Vec<u8>,
 }
 
 pub(crate) struct Master {
@@ -209,6 +214,7 @@ impl Shared {
             latest_turn: clock.now(),
             standstill: None,
             effects,
+            bytes: Vec::new(),
         };
         let shared = Self {
             process: std::process::id(),
@@ -627,11 +633,17 @@ impl Turn<'_> {
 
     fn carry_out(&mut self) {
         let mut effects = std::mem::take(&mut self.state.effects);
+        // Most commands go to all masters, one after the other: they are encoded once.
+        let (mut latest, mut bytes) = (None, std::mem::take(&mut self.state.bytes));
         for effect in effects.drain(..) {
             match effect {
                 ClientEffect::Write { node, epoch, command } => {
+                    if latest.as_ref() != Some(&command) {
+                        bytes.clear();
+                        latest.insert(command).encode(&mut bytes);
+                    }
                     let mut outbox = self.shared.sockets[node.index()].outbox();
-                    command.encode(outbox.bytes(Some(epoch)));
+                    outbox.bytes(Some(epoch)).extend_from_slice(&bytes);
                     outbox.epoch = epoch;
                     self.state.masters[node.index()].writes += 1;
                     self.touched.insert(node);
@@ -654,6 +666,9 @@ impl Turn<'_> {
             }
         }
         self.state.effects = effects;
+        if bytes.capacity() <= KEPT_BYTES {
+            self.state.bytes = bytes;
+        }
     }
 
     /// Wakes the caller of a claim. Counts and logs the changes of a held lease.

@@ -23,7 +23,7 @@ use super::watch::Watch;
 use super::{Acquire, Context, State, Turn, WaitPolicy};
 use crate::effect::{Effect, QueueEvent, Rng};
 use crate::quorum::{NodeId, NodeSet};
-use crate::time::{Time, nanos};
+use crate::time::{Time, doubled, nanos};
 use crate::vote::{Cause, Reply, Votes};
 use crate::wire::LAPSE_MS;
 
@@ -102,7 +102,7 @@ impl Wait {
 
     /// A time, doubled for each attempt in a row that too many masters left unanswered.
     pub(super) fn stretched(&self, time: Duration) -> Duration {
-        time.saturating_mul(1 << self.silence.min(DOUBLINGS))
+        doubled(time, self.silence.min(DOUBLINGS))
     }
 
     /// Drops what was known, and all times that it waits for.

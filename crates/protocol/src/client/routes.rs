@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use super::unpolled::leeway;
 use super::{ClaimId, ClaimMachine, Client, ClientEffect, Context, ReplyTo, State};
 use crate::claim::{Claim, Input};
 use crate::effect::{Effect, Key, QueueEvent, RoundId};
@@ -169,13 +168,13 @@ impl<C: ClaimMachine> Client<C> {
     /// Whether the caller of a waiting request has not looked at it for a long time.
     fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
         let Some(entry) = self.claims.get(&id) else { return false };
-        !entry.waits && cx.now() >= entry.changed.plus(leeway(self.config.node_timeout))
+        !entry.waits && cx.now() >= self.leeway.after(entry.changed)
     }
 
     /// Updates the turns, the subscriptions and the timers after an input.
     fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
-        self.timers.set(id, entry, self.config.node_timeout, cx);
+        self.timers.set(id, entry, self.leeway, cx);
         let State::Claim(claim) = &entry.state else { return };
         let claim = claim.claim();
         let holds = claim.hold().is_some_and(|hold| hold.lost().is_none());

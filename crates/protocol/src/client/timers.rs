@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::pacing::renewal_moment;
+use super::unpolled::Leeway;
 use super::{ClaimId, ClaimMachine, Client, Context, Entry, State};
 use crate::claim::{Claim, Input};
 use crate::hold::Hold;
@@ -71,10 +72,10 @@ impl Timers {
         &mut self,
         id: ClaimId,
         entry: &mut Entry<C, C::Seed>,
-        node_timeout: Duration,
+        leeway: Leeway,
         cx: &Context<'_, C>,
     ) {
-        let mut wanted = Timer { end: entry.ends_at(node_timeout, cx.clocks), renewal: None };
+        let mut wanted = Timer { end: entry.ends_at(leeway, cx.clocks), renewal: None };
         if let State::Claim(claim) = &entry.state {
             // A timer that fires early only looks again, so it does not move.
             let mut keep = match claim.claim() {

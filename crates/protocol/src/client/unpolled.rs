@@ -30,9 +30,27 @@ use crate::wire::LAPSE_MS;
 /// unresponsive.
 const LEEWAY: Duration = Duration::from_millis(500);
 
-/// How late a caller may look at its request and still count as responsive.
-pub(super) fn leeway(node_timeout: Duration) -> Duration {
-    node_timeout.saturating_mul(4).max(LEEWAY)
+/// How late a caller may look at its request and still count as responsive. Computed once: each
+/// reply asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Leeway {
+    half: Duration,
+    whole: Duration,
+}
+
+impl Leeway {
+    pub(super) fn of(node_timeout: Duration) -> Self {
+        let whole = node_timeout.saturating_mul(4).max(LEEWAY);
+        Self { half: whole / 2, whole }
+    }
+
+    pub(super) fn after(self, time: Time) -> Time {
+        time.plus(self.whole)
+    }
+
+    fn half_after(self, time: Time) -> Time {
+        time.plus(self.half)
+    }
 }
 
 impl<C: ClaimMachine> Entry<C, C::Seed> {
@@ -45,13 +63,12 @@ impl<C: ClaimMachine> Entry<C, C::Seed> {
     }
 
     /// The instant at which the client acts on this request by itself. `None` at rest.
-    pub(super) fn ends_at(&self, node_timeout: Duration, clocks: C::Clocks) -> Option<Time> {
-        let leeway = leeway(node_timeout);
+    pub(super) fn ends_at(&self, leeway: Leeway, clocks: C::Clocks) -> Option<Time> {
         let end = match &self.state {
             State::Extending(..) | State::Reentered(_) => {
                 let since =
                     if self.waits { self.changed.max(C::now(clocks)) } else { self.changed };
-                since.plus(leeway)
+                leeway.after(since)
             }
             State::Claim(claim) => match claim.claim() {
                 Claim::Holding(hold) if hold.lost().is_none() => {
@@ -61,11 +78,11 @@ impl<C: ClaimMachine> Entry<C, C::Seed> {
                 Claim::Acquiring(acquire) if acquire.is_waiting() => {
                     let waits = self.queued || acquire.waiter().is_some();
                     let looks = claim.next_wake(clocks).max(C::now(clocks));
-                    if waits { looks.plus(leeway) } else { Time::NEVER }
+                    if waits { leeway.after(looks) } else { Time::NEVER }
                 }
                 Claim::Acquiring(acquire) if acquire.failure().is_none() => {
                     // In two steps: a process that stood still gives its callers time to look.
-                    self.overdue.unwrap_or_else(|| claim.next_wake(clocks).plus(leeway / 2))
+                    self.overdue.unwrap_or_else(|| leeway.half_after(claim.next_wake(clocks)))
                 }
                 _ => Time::NEVER,
             },
@@ -122,13 +139,13 @@ impl<C: ClaimMachine> Client<C> {
     /// Sets the timers of a request.
     pub(super) fn set_timers(&mut self, id: ClaimId, cx: &Context<'_, C>) {
         if let Some(entry) = self.claims.get_mut(&id) {
-            self.timers.set(id, entry, self.config.node_timeout, cx);
+            self.timers.set(id, entry, self.leeway, cx);
         }
     }
 
     /// The instant of a request has come: see [`Entry::ends_at`].
     pub(super) fn end_is_due(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let (now, leeway) = (cx.now(), leeway(self.config.node_timeout));
+        let (now, leeway) = (cx.now(), self.leeway);
         let Some(entry) = self.claims.get_mut(&id) else { return };
         entry.timer.end = None;
         let next_wake = match &entry.state {
@@ -138,7 +155,7 @@ impl<C: ClaimMachine> Client<C> {
         match &entry.state {
             State::Extending(lease, _) | State::Reentered(lease) => {
                 let lease = *lease;
-                if !entry.waits && now >= next_wake.plus(leeway) {
+                if !entry.waits && now >= leeway.after(next_wake) {
                     return self.return_handle(id, lease, State::Waiting, cx);
                 }
             }
@@ -151,14 +168,14 @@ impl<C: ClaimMachine> Client<C> {
                 }
                 Claim::Acquiring(acquire) if acquire.is_waiting() => {
                     let lapsed = now >= next_wake.plus(Duration::from_millis(LAPSE_MS));
-                    let late = now >= next_wake.plus(leeway) && self.others_wait(id);
+                    let late = now >= leeway.after(next_wake) && self.others_wait(id);
                     if lapsed || late {
                         return self.set_aside(id, cx);
                     }
                 }
                 Claim::Acquiring(_) => match entry.overdue {
-                    _ if now < next_wake.plus(leeway / 2) => entry.overdue = None,
-                    None => entry.overdue = Some(now.plus(leeway / 2)),
+                    _ if now < leeway.half_after(next_wake) => entry.overdue = None,
+                    None => entry.overdue = Some(leeway.half_after(now)),
                     Some(until) if now < until => {}
                     Some(_) => return self.set_aside(id, cx),
                 },

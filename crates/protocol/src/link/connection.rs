@@ -54,10 +54,6 @@ pub(super) struct Sent<T> {
     pub(super) at: Time,
     bytes: usize,
     pub(super) expect: Expect,
-    /// Whether the command may create a lock's key, or keep it, or enter a queue.
-    pub(super) creates: bool,
-    /// The token of that key.
-    token: Option<Token>,
     pub(super) runs_script: bool,
     pub(super) purpose: Purpose,
     pub(super) tag: Option<T>,
@@ -65,8 +61,12 @@ pub(super) struct Sent<T> {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Purpose {
-    /// Collects a vote, or asks the master about itself or its queue.
-    VoteRequest,
+    /// Collects a vote, and may create the key of this token, or keep it.
+    Claim(Token),
+    /// Enters a queue.
+    Enqueue,
+    /// Asks the master about a key or about itself.
+    Ask,
     /// Deletes a key. The waiter, if there is one, leaves the queue.
     CleanUp(Token, Option<Waiter>),
     Leave(Waiter),
@@ -78,9 +78,19 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
+    /// Whether the reply is one that a caller asked for.
+    pub(super) const fn is_request(&self) -> bool {
+        matches!(self, Self::Claim(_) | Self::Enqueue | Self::Ask)
+    }
+
     /// Whether a claim wants it: its vote, its position, or its clean-up.
     pub(super) const fn is_of_a_claim(&self) -> bool {
-        matches!(self, Self::VoteRequest | Self::CleanUp(..) | Self::Leave(_))
+        self.is_request() || matches!(self, Self::CleanUp(..) | Self::Leave(_))
+    }
+
+    /// Whether the command may create a lock's key, or keep it, or enter a queue.
+    pub(super) const fn creates(&self) -> bool {
+        matches!(self, Self::Claim(_) | Self::Enqueue)
     }
 
     fn of(command: &Command) -> Self {
@@ -92,7 +102,11 @@ impl Purpose {
             Command::Watch { .. } => Self::Watch,
             Command::Initialize { marker } => Self::Initialize(marker.clone()),
             Command::Hello | Command::Subscribe { .. } => Self::Subscribe,
-            _ => Self::VoteRequest,
+            Command::Enqueue { .. } => Self::Enqueue,
+            _ => match command.key_effect() {
+                KeyEffect::Set { token, .. } | KeyEffect::Keep { token, .. } => Self::Claim(token),
+                _ => Self::Ask,
+            },
         }
     }
 }
@@ -141,11 +155,6 @@ impl<T> Connection<T> {
             at: cx.now,
             bytes,
             expect: command.expect(),
-            creates: command.creates() || matches!(command, Command::Enqueue { .. }),
-            token: match command.key_effect() {
-                KeyEffect::Set { token, .. } | KeyEffect::Keep { token, .. } => Some(token),
-                _ => None,
-            },
             runs_script: command.script().is_some(),
             purpose,
             tag,
@@ -163,7 +172,7 @@ impl<T> Connection<T> {
 
     /// Whether a command that may create the key of this token is unanswered.
     pub(super) fn may_create(&self, token: Token) -> bool {
-        self.unanswered.iter().any(|sent| sent.token == Some(token))
+        self.unanswered.iter().any(|sent| sent.purpose == Purpose::Claim(token))
     }
 
     /// When the connection will count as stalled, unless a reply or a wake-up arrives before.

@@ -173,7 +173,7 @@ impl Ledger {
     /// Whether the claim is done with the key: the link must write no more command that may create
     /// it.
     pub(super) fn is_given_up(&self, token: Token) -> bool {
-        self.contains(token) && !self.is_claimed(token)
+        self.entries.get(&token).is_some_and(|entry| entry.state != State::Claimed)
     }
 
     /// Leaves the key alone until `until`; its clean-up becomes pending then. Does nothing for a

@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use super::types::{Bounds, LinkEffect};
 use crate::effect::{Key, QueueEvent};
-use crate::time::Time;
+use crate::time::{Time, doubled};
 use crate::vote::{Cause, Reply};
 use crate::waiter::{Waiter, WaiterId};
 use crate::wire::{Command, ErrorKind};
@@ -142,7 +142,7 @@ impl Subscription {
 
     /// The pause after an error that is no denial.
     fn pause(&mut self, bounds: &Bounds) -> Duration {
-        let pause = bounds.retry_max.saturating_mul(1 << self.errors.min(MAX_DOUBLINGS));
+        let pause = doubled(bounds.retry_max, self.errors.min(MAX_DOUBLINGS));
         self.errors = self.errors.saturating_add(1);
         pause
     }

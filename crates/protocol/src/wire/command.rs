@@ -176,11 +176,6 @@ impl Command {
         }
     }
 
-    /// Whether the command may create a lock's key, or keep it (R5).
-    pub(crate) const fn creates(&self) -> bool {
-        matches!(self.key_effect(), KeyEffect::Set { .. } | KeyEffect::Keep { .. })
-    }
-
     /// About how many bytes the command has on the wire.
     pub fn size_hint(&self) -> usize {
         match self {

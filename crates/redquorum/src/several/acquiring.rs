@@ -279,10 +279,8 @@ impl Member {
     }
 
     fn undo(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            if !claim.is_forked() {
-                claim.end(Client::undo);
-            }
+        if let Some(claim) = self.claim.take().filter(|claim| !claim.is_forked()) {
+            claim.end(Client::undo);
         }
     }
 }

@@ -51,7 +51,8 @@ pub(crate) struct Granted {
 pub(crate) type EndedRound = OnceLock<(Extension, Votes)>;
 
 pub(crate) enum Found {
-    Granted,
+    /// At this time.
+    Granted(Time),
     /// Another handle of this claim's lease, which the owner of the request holds.
     Reentered(Arc<ClaimCell>),
     /// The request has a handle of this claim's lease, which is extended for it until this time.
@@ -77,12 +78,12 @@ impl ClaimCell {
         request: AcquireRequest,
         owner: Option<Owner>,
         waker: &Waker,
-    ) -> (Arc<Self>, Found) {
+    ) -> (Arc<Self>, Found, Time) {
         let mut turn = lock_state.shared.turn();
         let cell = Self::open(lock_state, &mut turn, key, request, owner);
-        let found = cell.look(&mut turn, waker, false);
+        let (found, now) = (cell.look(&mut turn, waker, false), turn.now);
         turn.finish(Writer::Idle);
-        (cell, found)
+        (cell, found, now)
     }
 
     /// Starts to acquire, but only queues the commands: the caller starts other claims too, and
@@ -163,7 +164,7 @@ impl ClaimCell {
             RequestState::Extending(of) => Found::Extending(turn.cell(of), until),
             RequestState::Refused(why) => Found::Refused(self.refused(why)),
             _ => match standing.progress() {
-                Progress::Held => Found::Granted,
+                Progress::Held => Found::Granted(turn.now),
                 Progress::Won(deadline) => Found::Won(deadline),
                 Progress::Failed(why, votes, attempts) => {
                     Found::Failed(why, self.report(votes), attempts)
@@ -308,13 +309,13 @@ impl ClaimCell {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Registered before the look, so no later change is missed.
             changed.as_mut().enable();
-            let now = self.lock_state.clock.now();
+            let reading = self.lock_state.clock.read();
             let seen = self.lock_state.shared.view(|client| {
-                look(self.of(client)).ok_or_else(|| client.look_again_at(self.id, now))
+                look(self.of(client)).ok_or_else(|| client.look_again_at(self.id, reading.now))
             });
             let due = match seen {
                 Ok(found) => return found,
-                Err(due) => self.lock_state.clock.timer(due),
+                Err(due) => reading.timer(due),
             };
             if tokio::time::timeout_at(due, changed).await.is_err() {
                 self.apply(Input::Wake, |_| ());
