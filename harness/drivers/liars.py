@@ -149,7 +149,7 @@ class Redlock(Library):
     """The lock without a mistake. Each mistake overrides a method."""
 
     name = "Redlock"
-    can = ["deadline", "extend", "lost", "wait"]
+    can = ["deadline", "extend", "fresh_tokens", "lost", "wait"]
 
     def __init__(self):
         self.masters = [self.master(url) for url in NODES]

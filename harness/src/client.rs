@@ -76,7 +76,7 @@ fn start() -> Result<std::convert::Infallible, String> {
 pub(crate) fn ready() -> Notice {
     Notice::Ready {
         protocol: PROTOCOL,
-        can: Capability::ALL.to_vec(),
+        can: Capability::of_this_lock(),
         name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
     }
 }

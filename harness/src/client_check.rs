@@ -14,7 +14,7 @@ use redquorum_rig::Masters;
 
 use self::peer::{Fault, Peer};
 use peer::Keys;
-use redquorum_scenario::client_protocol::{Capability, ClientReply, Op, Options};
+use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op, Options};
 
 /// Ends a check with a fault of the driver: its output, the expected output, and how to fix it.
 macro_rules! wrong {
@@ -78,7 +78,7 @@ struct Grant {
 }
 
 /// The checks in their order, with the features without which they are skipped.
-const CHECKS: [(&str, &[Capability], Check); 23] = [
+const CHECKS: [(&str, &[Capability], Check); 25] = [
     ("ready", &[], checks::ready),
     ("acquire", &[], checks::acquire),
     ("stamps", &[], checks::stamps),
@@ -89,9 +89,11 @@ const CHECKS: [(&str, &[Capability], Check); 23] = [
     ("step", &[], checks::step),
     ("checked step", &[], checks::checked_step),
     ("release", &[], checks::release),
+    ("fresh tokens", &[Capability::FreshTokens], checks::fresh_tokens),
     ("fence", &[Capability::Fence], checks::fence),
     ("extend", &[Capability::Extend], checks::extend),
     ("keep alive", &[Capability::KeepAlive], checks::keep_alive),
+    ("renews", &[Capability::Renews], checks::renews),
     ("again", &[Capability::Reenter], checks::again),
     ("lost", &[], checks::lost),
     ("expired lease", &[], checks::expired),
@@ -180,6 +182,10 @@ impl Session {
         let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0, again: false };
         let asked = self.peer.ask("c1", op)?;
         let (reply, received) = self.peer.reply(asked)?;
+        if reply.why == Some(FailureReason::Unsupported) {
+            let why = format!("an acquire for {ttl_ms} ms was answered {reply}");
+            return Err(Fault::Skipped(why));
+        }
         ensure!(reply.ok, "a free resource was not granted, with all masters up: {reply}");
         Ok(Grant { resource, ttl_ms, asked: asked.at, received, reply, value: None })
     }

@@ -96,7 +96,7 @@ impl Shell {
                 let name = Some(format!("mutant {}", self.mutant));
                 Output::Stdout.notify(Notice::Ready {
                     protocol: PROTOCOL,
-                    can: Capability::ALL.to_vec(),
+                    can: Capability::of_this_lock(),
                     name,
                 });
             }

@@ -70,6 +70,9 @@ pub struct Setup {
     pub image: Option<String>,
     /// How long all clients of a run may take until they are ready. `None` means ten seconds.
     pub ready_timeout: Option<Duration>,
+    /// How long a client may take for a reply, in addition to the wait of its request. `None` means
+    /// five seconds.
+    pub answer_timeout: Option<Duration>,
 }
 
 /// Why a scenario did not run to its end.
@@ -143,6 +146,7 @@ pub struct RealBackend {
     client: Option<String>,
     command: Vec<OsString>,
     ready_timeout: Duration,
+    answer_timeout: Option<Duration>,
 }
 
 impl RealBackend {
@@ -168,7 +172,8 @@ impl RealBackend {
         };
         let ready_timeout = setup.ready_timeout.unwrap_or(run::READY);
         let (client, image) = (setup.client.clone(), setup.image.clone());
-        Ok(Self { kind, image, why, client, command, ready_timeout })
+        let answer_timeout = setup.answer_timeout;
+        Ok(Self { kind, image, why, client, command, ready_timeout, answer_timeout })
     }
 
     /// The same backend with another command for the clients, given word by word.

@@ -41,6 +41,7 @@ pub(crate) fn may_lock(act: &Act) -> bool {
 pub struct Command<'a> {
     pub process: &'a str,
     pub node: usize,
+    pub connection: u64,
     pub act: &'a Act,
     pub token: Option<usize>,
     pub result: Outcome,
@@ -111,6 +112,7 @@ pub(crate) fn of<'a>(
         all.entry((*node, key)).or_default().push(Command {
             process,
             node: *node,
+            connection: *connection,
             act,
             token: act.token().map(|token| tokens.of(token)),
             result,

@@ -4,7 +4,7 @@
 //! Every key has two spans: the time for which it was certainly there, and the time for which it
 //! may have been there. The truth lies between the two.
 
-use redquorum_scenario::history::{Ns, Window};
+use redquorum_scenario::history::{Ns, Outcome, Window};
 
 use super::Case;
 use super::clocks::Clocks;
@@ -92,7 +92,12 @@ pub struct Keys<'a> {
 struct Delete<'a> {
     token: usize,
     process: &'a str,
-    sent: Ns,
+    node: usize,
+    key: Option<&'a str>,
+    connection: u64,
+    /// The window in which it took effect, if it did.
+    when: Window,
+    result: Outcome,
 }
 
 /// A reply of a master that it prolonged a token.
@@ -196,8 +201,29 @@ impl<'a> Keys<'a> {
     pub fn first_delete(&self, process: &str, token: &str, from: Ns) -> Option<Ns> {
         let token = self.tokens.known(token)?;
         let own = |delete: &&Delete<'_>| delete.token == token && delete.process == process;
-        let sent = self.deletes.iter().filter(own).map(|delete| delete.sent);
+        let sent = self.deletes.iter().filter(own).map(|delete| delete.when.from);
         sent.filter(|sent| *sent >= from).min()
+    }
+
+    /// When a deletion of a token was sent that may still take the key away from a master at an
+    /// instant, although it was sent before. A deletion on the same connection comes before what is
+    /// sent at that instant.
+    pub fn late_delete(
+        &self,
+        token: &str,
+        (node, key): (usize, &str),
+        connection: u64,
+        within: Window,
+    ) -> Option<Ns> {
+        let token = self.tokens.known(token)?;
+        let late = self.deletes.iter().filter(|delete| {
+            (delete.token, delete.node, delete.key) == (token, node, Some(key))
+                && delete.connection != connection
+                && delete.result != Outcome::Error
+                && within.contains(delete.when.from)
+                && delete.when.to >= within.to
+        });
+        late.map(|delete| delete.when.from).min()
     }
 
     /// Whether a process sent a command for the key of a resource that the checker cannot

@@ -102,6 +102,11 @@ impl<'a> Lease<'a> {
         self.holds.iter().map(|hold| hold.inner)
     }
 
+    /// The deadline with which the lease was handed out.
+    pub fn first_deadline(&self) -> Window {
+        self.extensions.first().map_or(self.deadline, |first| first.before)
+    }
+
     /// The last deadline while the records are read.
     fn latest_deadline(&self) -> Window {
         self.extensions.last().map_or(self.deadline, |last| last.deadline)
@@ -189,6 +194,10 @@ pub(crate) fn of<'a>(
     // the two.
     let mut next: Map<(&str, &str), Ns> = Map::default();
     for (index, lease) in leases.iter_mut().enumerate().rev() {
+        if world.renews_silently(lease.process) {
+            let until = Window::new(lease.latest_deadline().from, Ns::MAX);
+            lease.extend(None, until, None);
+        }
         let replaced = next.insert((lease.client, lease.resource), lease.reply.ns);
         let released = lease.release.map(|release| released(&requests[release], lease.token, keys));
         let ends = [
@@ -239,7 +248,7 @@ fn settle(index: usize, lease: &mut Lease<'_>, ends: [(Option<Window>, Ending); 
 fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Window {
     let reply = release.reply;
     // A client that does not support release goes on with its lease.
-    if reply.is_some_and(|reply| reply.why == Some(FailureReason::Unsupported)) {
+    if release.failed_as(FailureReason::Unsupported) {
         return Window::at(Ns::MAX);
     }
     if let Some(from) = reply.and_then(|reply| reply.from_ns) {
@@ -292,7 +301,10 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                             leases.push(granted(index, request, resource, reply, world, keys));
                         }
                         (Op::Extend { .. }, Some(reply), Some(lease)) => {
-                            if let Some(deadline) = promised(request, reply) {
+                            let promised = promised(request, reply);
+                            let sent = || first_keep(keys, lease.token?, request, reply);
+                            let on_masters = || Some(of_algorithm(sent()?, request, world));
+                            if let Some(deadline) = promised.or_else(on_masters) {
                                 lease.extend(reply.at_ns, deadline, Some(index));
                             }
                         }
@@ -334,6 +346,19 @@ fn promised(request: &Request<'_>, reply: Reply<'_>) -> Option<Window> {
     Some(Window::new(from, to))
 }
 
+/// The deadline of a lease whose library reveals none, as the algorithm has it: its TTL from the
+/// first command of the attempt, less the drift.
+fn of_algorithm(sent: Ns, request: &Request<'_>, world: &World<'_>) -> Window {
+    let ttl = request.op.ttl_ms().map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
+    Window::at(sent.saturating_add(ttl).saturating_sub(world.deducted_from(ttl)))
+}
+
+/// When the first command was sent that extended a lease for a request.
+fn first_keep(keys: &Keys<'_>, token: &str, request: &Request<'_>, reply: Reply<'_>) -> Option<Ns> {
+    let kept = keys.kept(request.process, token, request.asked);
+    kept.iter().map(|kept| kept.sent).filter(|sent| *sent <= reply.ns).min()
+}
+
 fn granted<'a>(
     index: usize,
     request: &Request<'a>,
@@ -362,8 +387,13 @@ fn granted<'a>(
         || Window::new(quorum().unwrap_or(request.asked).min(reply.ns), reply.ns),
         Window::at,
     );
-    let deadline = promised(request, reply).unwrap_or_else(|| {
-        // A lock without deadlines: its lease is good for one TTL at most.
+    let first_set = || {
+        let granted = keys.of_token(token?, resource, during).filter(|key| key.granted);
+        granted.map(|key| key.made.from).min()
+    };
+    let on_masters = || Some(of_algorithm(first_set()?, request, world));
+    let deadline = promised(request, reply).or_else(on_masters).unwrap_or_else(|| {
+        // Nothing is known of its keys: the lease is good for one TTL at most.
         let ttl = request.op.ttl_ms().map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
         Window::new(request.asked.saturating_add(ttl), reply.ns.saturating_add(ttl))
     });

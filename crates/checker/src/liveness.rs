@@ -36,8 +36,9 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     for request in final_acquires {
         let Some(resource) = request.resource else { continue };
         let (granted, last) = asked.entry((request.process, resource)).or_default();
-        // A caller that does not poll its request can be too late.
-        *granted |= request.granted() || request.unpolled.is_some();
+        // A caller that does not poll its request can be too late. What the client does not support
+        // says nothing about its lock.
+        *granted |= request.granted() || request.unpolled.is_some() || request.is_given_up();
         replies += usize::from(request.reply.is_some());
         *last = match request.reply {
             Some(reply) => format!("was refused at {}", Ms(reply.ns)),

@@ -343,8 +343,9 @@ impl Run {
 
     /// A reply, with the fields that the client sends: `unstamped`, `stamped 9`, `until 1988`, ….
     fn reply(&mut self, at: f64, client: &str, id: u64, ok: bool, words: &Words<'_>) {
-        let why = ["no-quorum", "late", "cancelled", "unsupported"];
+        let why = ["no-quorum", "late", "cancelled", "unsupported", "no-reason"];
         let why = why.into_iter().find(|why| words.has(why)).unwrap_or("taken");
+        let why = if why == "no-reason" { "refused" } else { why };
         let stamp = words.time("stamped").unwrap_or(ns(at));
         let stamped = !words.has("unstamped");
         let token = words.0.get(3).filter(|_| words.has("gets") && !words.has("unreported"));
@@ -369,7 +370,8 @@ impl Run {
         );
     }
 
-    /// A command to each master, with the reply after 0.2 ms if the words say nothing else.
+    /// A command to each master, with the reply after 0.2 ms if the words say nothing else. Each
+    /// master has one connection, unless the words name another one: `via 8`.
     fn commands(&mut self, sent: f64, process: &str, act: &Act, words: &Words<'_>) {
         let silent = words.has("silent");
         let replied = (!silent).then(|| words.number("replied").unwrap_or(sent + 0.2));
@@ -380,7 +382,7 @@ impl Run {
             let command = Event::Command {
                 process: process.into(),
                 node,
-                connection: node as u64,
+                connection: words.number("via").unwrap_or(node as u64),
                 number: self.next,
                 act: act.clone(),
                 sent: ns(sent),

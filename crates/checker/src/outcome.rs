@@ -60,9 +60,23 @@ pub(crate) fn of(
     let worst = lines.all.iter().map(|(outcome, _)| *outcome).max();
     let outcome = match worst.unwrap_or(Outcome::AsExpected) {
         Outcome::Differs if lines.unseen && !lines.unexpected => Outcome::NotSeen,
-        worst => worst,
+        Outcome::Differs => Outcome::Differs,
+        // The rest of the scenario is without meaning.
+        worst => match unsupported(case) {
+            Some(why) => return (Outcome::Skipped, vec![why]),
+            None => worst,
+        },
     };
     (outcome, lines.all.into_iter().map(|(_, line)| line).collect())
+}
+
+/// The first request that its client does not support, and why.
+fn unsupported(case: &Case<'_>) -> Option<String> {
+    let mut all = case.requests.iter();
+    let request = all.find(|request| request.failed_as(FailureReason::Unsupported))?;
+    let text = request.reply.and_then(|reply| reply.explanation());
+    let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+    Some(format!("the client does not support this {}{text}", request.verb()))
 }
 
 fn properties(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &mut Lines) {
@@ -133,7 +147,11 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
         let all = acquires_of(case, name);
         let granted = all.iter().filter(|request| request.granted()).count();
         let replies: Vec<Reply<'_>> = all.iter().filter_map(|request| request.reply).collect();
-        let failed = |reason| granted == 0 && replies.iter().any(|reply| reply.why == Some(reason));
+        // A library that does not say why may have had this reason.
+        let failed = |reason| {
+            let reasons = [Some(reason), Some(FailureReason::Refused)];
+            granted == 0 && replies.iter().any(|reply| reasons.contains(&reply.why))
+        };
         let names_distrust = |reply: &Reply<'_>| {
             !reply.ok && reply.explanation().is_some_and(|text| text.contains(DISTRUSTED))
         };

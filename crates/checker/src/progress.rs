@@ -137,7 +137,8 @@ fn cleaned_up_silently(case: &Case<'_>, request: &Request<'_>, resource: &str, e
     let refused = |key: &Presence<'_>| {
         case.requests.iter().any(|other| {
             let is_refused = other.reply.is_some_and(|reply| {
-                matches!(reply.why, Some(FailureReason::Taken | FailureReason::NoQuorum))
+                use FailureReason::{NoQuorum, Refused, Taken};
+                matches!(reply.why, Some(Taken | NoQuorum | Refused))
             });
             is_refused
                 && other.is_acquire()

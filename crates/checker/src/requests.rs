@@ -82,10 +82,14 @@ impl<'a> Request<'a> {
         Window::new(self.asked, self.replied())
     }
 
+    /// Whether it failed for a reason.
+    pub fn failed_as(&self, reason: FailureReason) -> bool {
+        self.reply.is_some_and(|reply| !reply.ok && reply.why == Some(reason))
+    }
+
     /// Whether the client does not support the request, or was asked to give it up.
     pub fn is_given_up(&self) -> bool {
-        let why = self.reply.and_then(|reply| reply.why);
-        matches!(why, Some(FailureReason::Unsupported | FailureReason::Cancelled))
+        self.failed_as(FailureReason::Unsupported) || self.failed_as(FailureReason::Cancelled)
     }
 
     /// Whether it succeeded; none: no reply came.

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use redquorum_scenario::client_protocol::{FailureReason, Op};
-use redquorum_scenario::history::{Act, Event, Ns, Phase, Window};
+use redquorum_scenario::client_protocol::{Capability, FailureReason, Op};
+use redquorum_scenario::history::{Act, Event, Ns, Outcome, Phase, Window};
 use redquorum_scenario::{Cause, Property};
 
 use super::causes;
@@ -30,6 +30,7 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
         case.requests.iter().filter_map(|request| late(case, request)).collect();
     findings.extend(case.requests.iter().filter_map(|request| too_long(case, request)));
     for lease in &case.leases {
+        findings.extend(late_by_the_masters(case, lease));
         findings.extend(untrue(case, lease));
         findings.extend(over_a_gap(case, lease));
         findings.extend(not_notified(case, lease));
@@ -70,7 +71,10 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
     if case.paused_before_stamp(request, at).is_some() {
         return None;
     }
-    let deadline = reply.deadline_ns.unwrap_or(at);
+    Some(nothing_left(request, at, reply.deadline_ns.unwrap_or(at)))
+}
+
+fn nothing_left(request: &Request<'_>, at: Ns, deadline: Ns) -> Violation {
     let lines = vec![format!(
         "{} was given {} at {}, until {}: nothing was left of it",
         request.client,
@@ -78,7 +82,19 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
         Ms(at),
         Ms(deadline)
     )];
-    Some(Violation::bug(Property::Validity, lines, deadline.min(at), at))
+    Violation::bug(Property::Validity, lines, deadline.min(at), at)
+}
+
+/// A lease without a deadline that was handed out when its keys had to be over.
+fn late_by_the_masters(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
+    let request = &case.requests[lease.request];
+    let reply = lease.reply;
+    if reply.deadline_ns.is_some() || reply.valid_ms.is_some() {
+        return None;
+    }
+    let (at, deadline) = (reply.returned(), lease.first_deadline().to);
+    (at >= deadline && case.paused_before_stamp(request, at).is_none())
+        .then(|| nothing_left(request, at, deadline))
 }
 
 /// A lease that promises more than its TTL from the grant on. No master keeps a key for longer, so
@@ -197,7 +213,7 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
 
 /// A lease that ended at its deadline without a timely notice to its owner.
 fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
-    if !case.world.tells_losses(lease.process) || lease.ending == Ending::Death {
+    if !case.world.promises(lease.process, Capability::Lost) || lease.ending == Ending::Death {
         return None;
     }
     let deadline = lease.deadline.to;
@@ -357,9 +373,16 @@ fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<
     let lost = lease.lost.unwrap_or(Ns::MAX);
     let over = extension.before.to.min(lost);
     (called > over).then(|| {
+        let gap = Window::new(over, reply.returned());
+        let is_whole = |there: &Window| there.from <= gap.from && gap.to <= there.to;
+        let why = if case.surely_supported(lease).iter().any(is_whole) {
+            "its keys were still there, but a lease that is over stays over"
+        } else {
+            "another client may have held it meanwhile"
+        };
         let text = format!(
             "{} asked at {} to extend it, when it was over since {}, and the extension succeeded: \
-             another client may have held it meanwhile",
+             {why}",
             lease.client,
             Ms(called),
             Ms(over)
@@ -373,18 +396,26 @@ fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<
 type FirstSet<'a> = (usize, &'a str, Ns, (u64, u64));
 
 /// Two attempts with the same token. The token proves the ownership of one attempt: a late clean-up
-/// of the first attempt would otherwise delete the key of the second.
+/// of the first attempt deletes the key of the second. Many locks keep one token for their life, so
+/// this is a bug only where such a clean-up is on its way, or where a lock promises that its tokens
+/// are fresh.
 fn same_token(case: &Case<'_>) -> Vec<Violation> {
     let mut numbers = Numbers::default();
     let mut first: Vec<Vec<FirstSet<'_>>> = Vec::new();
     let mut reported = HashSet::new();
     let mut findings = Vec::new();
     for record in case.world.records {
-        let Event::Command { process, node, connection, number, act, sent, .. } = &record.event
+        let Event::Command { process, node, connection, number, act, sent, result, .. } =
+            &record.event
         else {
             continue;
         };
         let Act::Set { key, token, .. } = act else { continue };
+        // A master that answers with an error has set nothing: `NOSCRIPT`, for example, after which
+        // the client sends the text of the script.
+        if *result == Outcome::Error {
+            continue;
+        }
         // If the network duplicates a command, both copies have the same position.
         let place = (*connection, *number);
         let number = numbers.of(token);
@@ -394,16 +425,29 @@ fn same_token(case: &Case<'_>) -> Vec<Violation> {
             first[number].push((*node, key, *sent, place));
             continue;
         };
-        if *earlier != place && reported.insert((key, token)) {
-            let lines = vec![format!(
-                "{process} set {} for {key} on master {node} at {}, and in another attempt at {}: \
-                 a late clean-up of one takes away the key of the other",
-                short(token),
-                Ms(*at.min(sent)),
-                Ms(*at.max(sent)),
-            )];
-            findings.push(Violation::bug(Property::Validity, lines, *at, *sent));
+        if *earlier == place || reported.contains(&(key, token)) {
+            continue;
         }
+        let (one, other) = (*at.min(sent), *at.max(sent));
+        let between = Window::new(one, other);
+        let why = match case.keys.late_delete(token, (*node, key), *connection, between) {
+            Some(delete) => format!(
+                "the clean-up of the first one, sent at {}, may take away the key of the other",
+                Ms(delete)
+            ),
+            None if case.world.promises(process, Capability::FreshTokens) => {
+                "a late clean-up of one takes away the key of the other".to_owned()
+            }
+            None => continue,
+        };
+        reported.insert((key, token));
+        let lines = vec![format!(
+            "{process} set {} for {key} on master {node} at {}, and in another attempt at {}: {why}",
+            short(token),
+            Ms(one),
+            Ms(other),
+        )];
+        findings.push(Violation::bug(Property::Validity, lines, one, other));
     }
     findings
 }

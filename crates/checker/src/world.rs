@@ -52,6 +52,8 @@ pub struct World<'a> {
     phases: Vec<(Phase, Ns)>,
     /// What each process supports.
     can: Set<(&'a str, Capability)>,
+    /// The processes that report extensions of their watchdogs.
+    extending: Set<&'a str>,
     /// When each process last sent a message.
     signs: Map<&'a str, Ns>,
 }
@@ -73,6 +75,7 @@ impl<'a> World<'a> {
             resources: Vec::new(),
             phases: Vec::new(),
             can: Set::default(),
+            extending: Set::default(),
             signs: Map::default(),
         };
         for client in &scenario.clients {
@@ -95,9 +98,12 @@ impl<'a> World<'a> {
                     request.op.resources().iter().for_each(|resource| world.know(resource));
                 }
                 Event::Broken { process, why } => world.broken.push((process, *ns, why)),
-                Event::Replied { client, .. }
-                | Event::Lost { client, .. }
-                | Event::Extended { client, .. } => {
+                Event::Extended { client, .. } => {
+                    let process = world.process(client);
+                    world.extending.insert(process);
+                    world.signs.insert(process, *ns);
+                }
+                Event::Replied { client, .. } | Event::Lost { client, .. } => {
                     let process = world.process(client);
                     world.signs.insert(process, *ns);
                 }
@@ -162,15 +168,20 @@ impl<'a> World<'a> {
         self.began(phase).unwrap_or(self.end)
     }
 
-    /// Whether a process reports the loss of its leases.
-    pub fn tells_losses(&self, process: &str) -> bool {
-        self.can.contains(&(process, Capability::Lost))
+    /// Whether a process has announced a capability, and so has to keep what it promises.
+    pub fn promises(&self, process: &str, what: Capability) -> bool {
+        self.can.contains(&(process, what))
+    }
+
+    /// Whether a process extends all its leases and does not report it, so that the record does not
+    /// show when they end.
+    pub fn renews_silently(&self, process: &str) -> bool {
+        self.promises(process, Capability::Renews) && !self.extending.contains(process)
     }
 
     /// Whether the leases of a process must have fencing tokens.
     pub fn is_fenced(&self, process: &str) -> bool {
-        self.can.contains(&(process, Capability::Fence))
-            && self.scenario.options_of(process).fencing
+        self.promises(process, Capability::Fence) && self.scenario.options_of(process).fencing
     }
 
     /// When a process that broke last sent a message, and when it was found broken.

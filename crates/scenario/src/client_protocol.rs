@@ -225,7 +225,7 @@ impl Op {
 
 named! {
     /// A feature of a client beyond acquire, release and step. The built-in client and the clients
-    /// of the simulation have all of them.
+    /// of the simulation have those of [`Capability::of_this_lock`].
     pub enum Capability {
         /// The client stamps deadlines (`deadline_ns`); otherwise it sends `valid_ms`.
         Deadline = "deadline",
@@ -254,6 +254,18 @@ named! {
         Several = "several",
         /// The client cancels a request in progress, and gives up what that request may have set.
         Cancel = "cancel",
+        /// The client never sets the token of an earlier attempt.
+        FreshTokens = "fresh_tokens",
+        /// The client extends every lease by itself until its release, and cannot do otherwise. Its
+        /// leases end at their deadlines only if it sends `extended`.
+        Renews = "renews",
+    }
+}
+
+impl Capability {
+    /// What the lock of this repository can do: all but what only other locks need.
+    pub fn of_this_lock() -> Vec<Self> {
+        Self::ALL.into_iter().filter(|can| *can != Self::Renews).collect()
     }
 }
 
@@ -262,6 +274,8 @@ named! {
     pub enum FailureReason {
         Taken = "taken", "another client holds the resource";
         NoQuorum = "no-quorum", "too few masters answer";
+        /// The library does not say which of the other reasons it has.
+        Refused = "refused", "the lock refuses";
         Late = "late", "nothing is left of the TTL";
         Lost = "lost", "the lease is no longer held";
         Cancelled = "cancelled", "the request was cancelled";

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use orchestrator::Place;
 use process::AnyProcess;
+use redquorum_scenario::client_protocol::Capability;
 use redquorum_scenario::history::{History, Phase};
 use redquorum_scenario::{EventKind, Fault, Mutant, Scenario};
 use rustc_hash::FxHasher;
@@ -104,9 +105,7 @@ impl<P: ClientProcess> World<P> {
     pub(crate) fn begin(&mut self) {
         self.began = true;
         self.origin = self.now;
-        let can = self.actors.iter().map(|actor| {
-            (actor.name.clone(), redquorum_scenario::client_protocol::Capability::ALL.to_vec())
-        });
+        let can = self.actors.iter().map(|actor| (actor.name.clone(), Capability::of_this_lock()));
         let can = can.collect();
         for order in self.orchestrator.gates() {
             self.carry_out(order);

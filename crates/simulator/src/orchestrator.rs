@@ -161,6 +161,8 @@ pub struct Orchestrator {
     asked: Vec<(u64, Name)>,
     /// When the run is healed, even if requests are in flight.
     limit: Ns,
+    /// After the healing: until when clients that were late may answer.
+    leave_until: Option<Ns>,
     drain: Drain,
     /// The next time at which an action is due, as of the latest input.
     wake: Option<Ns>,
@@ -187,6 +189,7 @@ impl Orchestrator {
             next_id: 1,
             asked: Vec::new(),
             limit: limit(&scenario),
+            leave_until: None,
             drain: Drain::default(),
             wake: None,
             follows_messages: Faults::follow_messages(&scenario.faults),
@@ -194,6 +197,14 @@ impl Orchestrator {
             records: Vec::with_capacity(2048),
             scenario,
         }
+    }
+
+    /// Sets how long a client may take for a reply, in addition to the wait of its request. The
+    /// default is 5 s.
+    #[must_use]
+    pub fn answers_within(mut self, answer: Duration) -> Self {
+        self.players.iter_mut().for_each(|player| player.answers_within(answer));
+        self
     }
 
     /// Whether the orchestrator uses [`Input::Passed`]. If not, the backend may omit it.
@@ -255,6 +266,12 @@ impl Orchestrator {
             let mut needs = of_lock.chain(client.script.iter().flat_map(needs));
             if let Some(needed) = needs.find(|needed| !known.contains(needed)) {
                 return Some(format!("the client cannot `{}`", needed.name()));
+            }
+            if known.contains(&Capability::Renews) && outlives_lease(client, lock.ttl.0) {
+                return Some(format!(
+                    "the client `renews` its leases, and here one must end ({})",
+                    client.id
+                ));
             }
         }
         None
@@ -450,6 +467,23 @@ fn limit(scenario: &Scenario) -> Ns {
     nanos(longest.saturating_add(TIMEOUT))
 }
 
+/// Whether a client works for longer than its lease lasts, and does not ask to keep it.
+fn outlives_lease(client: &Client, usual: Duration) -> bool {
+    let (mut left, mut kept) = (None, false);
+    client.script.iter().any(|step| {
+        match step {
+            Step::Acquire { ttl, .. } | Step::Extend { ttl, .. } => {
+                left = Some(ttl.map_or(usual, |ttl| ttl.0));
+            }
+            Step::Keep { .. } => kept = true,
+            Step::Release { .. } => (left, kept) = (None, false),
+            Step::Work(length) => left = left.map(|left| left.saturating_sub(length.0)),
+            Step::Touch { .. } => {}
+        }
+        !kept && left.is_some_and(|left| left.is_zero())
+    })
+}
+
 /// The features that a client needs for the step, beyond acquire, release and step.
 fn needs(step: &Step) -> impl Iterator<Item = Capability> {
     let kind = match step {
@@ -465,14 +499,23 @@ fn needs(step: &Step) -> impl Iterator<Item = Capability> {
 }
 
 impl Orchestrator {
-    fn ask(&mut self, now: Ns, client: Name, op: Op, orders: &mut Vec<Order>) -> u64 {
+    /// Sends a request. `recorded`: the operation as the history has it, unless the history has the
+    /// request already.
+    fn ask(
+        &mut self,
+        now: Ns,
+        client: Name,
+        (op, recorded): (Op, Option<Op>),
+        orders: &mut Vec<Order>,
+    ) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.asked.push((id, client.clone()));
         let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();
-        let request = Request { id, client, op };
-        self.record(now, Event::Requested(request.clone()));
-        orders.push(Order::Request { process, request });
+        if let Some(op) = recorded {
+            self.record(now, Event::Requested(Request { id, client: client.clone(), op }));
+        }
+        orders.push(Order::Request { process, request: Request { id, client, op } });
         id
     }
 
@@ -481,7 +524,11 @@ impl Orchestrator {
         let Some(place) = self.asked.iter().position(|(id, _)| *id == reply.id) else { return };
         let (_, client) = self.asked.swap_remove(place);
         let player = self.players.iter().position(|player| player.awaits(reply.id));
-        self.record(now, Event::Replied { client, reply: reply.clone() });
+        let asking = player.map(|index| &self.players[index]);
+        if !asking.is_some_and(|player| player.asks_again(now, &reply)) {
+            let id = asking.map_or(reply.id, |player| player.recorded(reply.id));
+            self.record(now, Event::Replied { client, reply: ClientReply { id, ..reply.clone() } });
+        }
         if let Some(index) = player {
             if reply.ok && self.players[index].is_acquiring() {
                 let player = &self.players[index];

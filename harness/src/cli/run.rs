@@ -22,6 +22,7 @@ use clap::Args;
 use redquorum_checker;
 use redquorum_checker::Verdict;
 use redquorum_scenario::history::{History, Unreadable};
+use redquorum_scenario::{Fault, Heals, Nodes, OnLinks, Role, Scenario};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -64,6 +65,10 @@ pub struct RunOptions {
     /// need more than the default, 10s
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub ready_timeout: Option<Duration>,
+    /// How long a client may take for an answer, in addition to the wait of its request. Default:
+    /// 5s
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub answer_timeout: Option<Duration>,
     /// How many masters must grant a lock: clients know only the first 2N - 1 masters. 1 checks a
     /// lock of a single server by its own promise. Leaves out scenarios whose clients have lists of
     /// masters of their own
@@ -121,6 +126,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         client: options.client.clone(),
         image: options.image.clone(),
         ready_timeout: options.ready_timeout,
+        answer_timeout: options.answer_timeout,
     };
     let runs = chosen.len().saturating_mul(usize::try_from(plan.repeat).unwrap_or(usize::MAX));
     let session = |backend: &str, ground: String, backends: usize| Session {
@@ -172,11 +178,12 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
 
 /// The options that a repetition needs in addition to scenario, seed and backend.
 fn again(options: &RunOptions) -> String {
-    let timeout = options.ready_timeout.map(|time| humantime::format_duration(time).to_string());
+    let time = |time: Duration| humantime::format_duration(time).to_string();
     [
         ("--client", options.client.clone()),
         ("--image", options.image.clone()),
-        ("--ready-timeout", timeout),
+        ("--ready-timeout", options.ready_timeout.map(time)),
+        ("--answer-timeout", options.answer_timeout.map(time)),
         ("--quorum", options.quorum.map(|quorum| quorum.to_string())),
         ("--without-fault", options.without_fault.map(|number| number.to_string())),
     ]
@@ -213,13 +220,43 @@ fn limit(chosen: &mut Vec<Chosen>, quorum: usize) -> Result<(), Code> {
         let fix = format!("it takes clients that know all masters, and masters: {nodes}");
         return Err(complain(Code::Usage, &wrong, &fix));
     }
-    for Chosen { run, .. } in chosen {
+    for Chosen { run, skip, .. } in chosen {
+        *skip = without_quorum(run, nodes, quorum);
         run.expect.margin.clear();
         for client in &mut run.clients {
             client.nodes = Some((1..=nodes).collect());
         }
     }
     Ok(())
+}
+
+/// Why a scenario says nothing about clients that know only the first `nodes` masters: a fault
+/// spares a majority of all masters, but these clients cannot reach a quorum.
+fn without_quorum(run: &Scenario, nodes: usize, quorum: usize) -> Option<String> {
+    if run.expect.any_violation() {
+        return None;
+    }
+    let all = run.cluster.nodes;
+    let bars = |fault: &Fault| {
+        let row = fault.kind.row();
+        matches!(row.heals, Heals::StartsAgain | Heals::Undone)
+            && !matches!(row.links, OnLinks::Untouched | OnLinks::Copied)
+    };
+    run.faults.iter().enumerate().filter(|(_, fault)| bars(fault)).find_map(|(index, fault)| {
+        let (hit, known) = match fault.nodes.as_ref()? {
+            Nodes::Some(hit) => (hit.len(), hit.iter().filter(|node| **node <= nodes).count()),
+            Nodes::Role(Role { granted: true, first: Some(first), .. }) => (*first, *first),
+            Nodes::All | Nodes::Role(_) => return None,
+        };
+        (hit + all / 2 < all && known + quorum > nodes).then(|| {
+            format!(
+                "fault {} ({}) leaves no quorum of the masters that clients know with --quorum \
+                 {quorum}",
+                index + 1,
+                fault.kind.name()
+            )
+        })
+    })
 }
 
 /// The first Ctrl-C ends the run in order; the second ends the program.

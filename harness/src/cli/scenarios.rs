@@ -36,6 +36,8 @@ pub struct Chosen {
     pub file: Option<PathBuf>,
     /// The line of its expectation in that file.
     pub line: usize,
+    /// Why it is skipped, if it is.
+    pub skip: Option<String>,
 }
 
 impl Selection {
@@ -69,7 +71,7 @@ impl Selection {
                 let is_named = |name: &&str| *name == scenario.name || *name == run.name;
                 if file.is_some() || self.paths.is_empty() || names.iter().any(is_named) {
                     let line = redquorum_scenario::line_of(text, &run.name);
-                    all.push(Chosen { run, file: file.clone(), line });
+                    all.push(Chosen { run, file: file.clone(), line, skip: None });
                 }
             }
         }

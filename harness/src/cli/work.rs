@@ -192,7 +192,10 @@ impl Work<'_> {
         let seed = self.plan.seed.wrapping_add(u64::try_from(time).unwrap_or_default());
         let start = Instant::now();
         let (mut history_file, mut virtual_time) = (None, None);
-        let result = self.history(run, seed, sender).and_then(|history| {
+        let skip =
+            chosen.skip.clone().map_or(Ok(()), |why| Err(Failed::Run(Failure::Skipped(why))));
+        let played = skip.and_then(|()| self.history(run, seed, sender));
+        let result = played.and_then(|history| {
             if (self.plan.interrupted)() {
                 return Err(Failed::Run(Failure::Interrupted));
             }
@@ -208,6 +211,9 @@ impl Work<'_> {
             caught("the checker panicked", || (self.plan.check)(&history))
         });
         let ended = match result {
+            Ok(verdict) if verdict.outcome == Outcome::Skipped => {
+                Ended::Skipped(verdict.differences.join("; "))
+            }
             Ok(verdict) => Ended::Checked(Box::new(verdict)),
             Err(Failed::Panic(why)) => Ended::Internal(why),
             Err(Failed::Run(Failure::Skipped(why))) => Ended::Skipped(why),

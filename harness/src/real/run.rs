@@ -58,6 +58,10 @@ pub(super) fn run(
     let processes = Arc::new(processes);
     let can = all_ready(ground.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
+    let orchestrator = match ground.answer_timeout {
+        Some(answer) => orchestrator.answers_within(answer),
+        None => orchestrator,
+    };
     if let Some(why) = orchestrator.missing(&can) {
         return Err(Failure::Skipped(why));
     }

@@ -105,6 +105,13 @@ fn a_quorum_of_one_is_checked_on_one_master() {
     ] {
         assert!(stdout.contains(part), "{part:?} is not in\n{stdout}");
     }
+    // The only master of the clients is one of two of five that are out of memory.
+    let words = ["masters-full", "--backend", "sim", "--quorum", "1"];
+    let (code, stdout, _) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}");
+    let why = "skipped: fault 1 (node.full) leaves no quorum of the masters that clients know with \
+               --quorum 1 (masters-full/two)";
+    assert!(stdout.contains(why), "{stdout}");
 }
 
 #[test]

@@ -179,7 +179,9 @@ impl<'a> OneKey<'_, 'a> {
     fn delete(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, token: Option<&'a str>) {
         let (when, process) = (command.when, command.process);
         if let Some(token) = command.token {
-            keys.deletes.push(Delete { token, process, sent: when.from });
+            let Command { node, connection, act, result, .. } = *command;
+            let key = act.key();
+            keys.deletes.push(Delete { token, process, node, key, connection, when, result });
         }
         match (command.result, token) {
             (Outcome::Error, _) => {}

@@ -189,6 +189,11 @@ impl Faults {
         Some(fault)
     }
 
+    /// Whether any fault has begun to strike.
+    pub(super) fn any_struck(&self) -> bool {
+        self.all.iter().any(|it| !matches!(it.state, State::Waiting | State::Due(_)))
+    }
+
     pub(super) fn has_struck(&self, fault: usize) -> bool {
         matches!(self.all[fault].state, State::Struck(_) | State::Curing | State::Over)
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::faults::{clients_of, nodes_of, process_of, processes_of};
 use super::{Orchestrator, Order, Player, TIMEOUT, gained, longest_key};
-use redquorum_scenario::Scenario;
 use redquorum_scenario::client_protocol::{Capability, ClientReply, Op};
 use redquorum_scenario::history::{Event, LeftKey, Ns, Phase, Window};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::{millis, nanos};
+use redquorum_scenario::{Length, Scenario, Step};
 
 impl Orchestrator {
     /// When the backend must send [`Input::Wake`](super::Input::Wake), at the latest.
@@ -26,7 +26,10 @@ impl Orchestrator {
                 let players = players.iter().filter_map(Player::next_wake);
                 players.chain(self.faults.next_wake()).chain([self.limit]).min()
             }
-            Some(Phase::Heal) => Some(self.limit),
+            Some(Phase::Heal) => {
+                let leaving = self.players.iter().filter(|player| player.is_leaving());
+                leaving.filter_map(Player::next_wake).chain([self.limit]).min()
+            }
             Some(Phase::FinalAcquire) => self.final_acquire.next_wake(),
             Some(Phase::Drain) => self.drain.next_wake(),
             Some(Phase::End) | None => None,
@@ -42,6 +45,9 @@ impl Orchestrator {
         match self.phase {
             Some(Phase::Run) => self.go_on_running(now, orders),
             Some(Phase::Heal) if self.faults.all_healed() || now >= self.limit => {
+                if !self.all_left(now, orders) {
+                    return;
+                }
                 let alive = |process: &&Name| !self.gone.contains(*process);
                 let processes = self.scenario.processes().into_iter().filter(alive);
                 self.final_acquire = FinalAcquire::new(&self.scenario, processes);
@@ -51,7 +57,8 @@ impl Orchestrator {
             Some(Phase::FinalAcquire) => {
                 if let Some((process, op)) = self.final_acquire.next(now, &self.gone, &self.can) {
                     let client = clients_of(&self.scenario, &process).remove(0);
-                    let id = self.ask(now, client, op, orders);
+                    let recorded = Some(op.clone());
+                    let id = self.ask(now, client, (op, recorded), orders);
                     self.final_acquire.asked(now, id);
                 } else if self.final_acquire.is_done(&self.gone) {
                     let longest = longest_key(&self.scenario);
@@ -67,13 +74,16 @@ impl Orchestrator {
 
     fn go_on_running(&mut self, now: Ns, orders: &mut Vec<Order>) {
         self.let_arrive(now, now);
-        let late = |player: &Player| {
-            let step = player.is_overdue(now)?;
-            let why = format!("it does not answer to `{step}` ({})", player.id());
-            Some((player.process().clone(), why))
-        };
-        for (process, why) in self.players.iter().filter_map(late).collect::<Vec<_>>() {
-            self.broken(now, process, why, orders);
+        for index in 0..self.players.len() {
+            let player = &mut self.players[index];
+            let Some(step) = player.is_overdue(now) else { continue };
+            if self.faults.any_struck() {
+                player.is_late();
+            } else {
+                let why = no_answer(player, step);
+                let process = player.process().clone();
+                self.broken(now, process, why, orders);
+            }
         }
         // All faults of the start strike before any client acts.
         if self.faults.are_set_up() {
@@ -91,10 +101,31 @@ impl Orchestrator {
             self.let_arrive(now, Ns::MAX);
             self.enter(now, Phase::Heal);
             self.limit = now.saturating_add(nanos(TIMEOUT));
+            self.players.iter_mut().for_each(Player::leave);
             orders.extend(self.faults.heal_all().into_iter().map(Order::Heal));
             orders.extend(self.faults.open_all().into_iter().map(Order::Open));
             self.go_on(now, orders);
         }
+    }
+
+    /// Lets the clients that were late give back what they hold, now that all faults are healed.
+    /// Returns whether none of them is left.
+    fn all_left(&mut self, now: Ns, orders: &mut Vec<Order>) -> bool {
+        let answer = self.players.iter().map(Player::answer).max().unwrap_or_default();
+        let until = *self.leave_until.get_or_insert(now.saturating_add(nanos(answer)));
+        self.limit = self.limit.max(until);
+        self.play(now, orders);
+        if now < until {
+            return self.players.iter().all(|player| player.leaves_with().is_none());
+        }
+        let late = |player: &Player| {
+            let why = no_answer(player, player.leaves_with()?);
+            Some((player.process().clone(), why + ", not even after the healing"))
+        };
+        for (process, why) in self.players.iter().filter_map(late).collect::<Vec<_>>() {
+            self.broken(now, process, why, orders);
+        }
+        true
     }
 
     /// Requests to registers that have arrived by the time `by` take effect.
@@ -108,9 +139,13 @@ impl Orchestrator {
         }
     }
 
-    /// Each client takes the steps that it can take now.
+    /// Each client takes the steps that it can take now. After the healing, only those that leave
+    /// do.
     fn play(&mut self, now: Ns, orders: &mut Vec<Order>) {
         for index in 0..self.players.len() {
+            if self.phase != Some(Phase::Run) && !self.players[index].is_leaving() {
+                continue;
+            }
             while let Some(op) = self.players[index].next(now, &mut self.faults, &self.can) {
                 let client = self.players[index].id().clone();
                 let id = self.ask(now, client, op, orders);
@@ -157,6 +192,12 @@ impl Orchestrator {
             self.enter(now, Phase::End);
         }
     }
+}
+
+/// The report on a client that is late with the answer to a step.
+fn no_answer(player: &Player, step: &Step) -> String {
+    let answer = Length(player.answer());
+    format!("it does not answer to `{step}` within {answer} ({})", player.id())
 }
 
 /// How long a task may exceed the time that may be left of a TTL: reconnecting backs off to one

@@ -14,8 +14,8 @@ use redquorum_scenario::{AccessKind, Client, EventKind, Length, Lock, Rounds, St
 /// How long the orchestrator waits before it asks a client again that cannot wait by itself.
 const ASK_AGAIN: Duration = Duration::from_millis(40);
 
-/// How long a client may take for a reply, in addition to the wait of its request. Most steps have
-/// no such wait.
+/// How long a client may take for a reply by default, in addition to the wait of its request. Most
+/// steps have no such wait.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// A client, and its position in its script.
@@ -27,10 +27,16 @@ pub(super) struct Player {
     /// The number of finished rounds.
     rounds: u32,
     state: State,
-    /// When the current acquire must be over, if the harness waits in place of the client.
+    /// If the harness waits in place of the client: when the current acquire must be over, and the
+    /// number of its first request. The history has them as one request, with that number.
     wait_until: Option<Ns>,
+    first: Option<u64>,
     /// The request to cancel, and when.
     cancel: Option<(u64, Ns)>,
+    /// How long the client may take for a reply.
+    answer: Duration,
+    /// Whether all faults are healed, and the client only gives back what it still holds.
+    leaving: bool,
     /// When the reply to the current request is overdue.
     overdue: Ns,
     /// Whether the client's process stands still.
@@ -72,6 +78,8 @@ enum State {
     Resting(Ns),
     /// The client gets its next request as soon as this fault has struck.
     Parked(usize),
+    /// The client has this request, and has not answered in time. It goes on when it answers.
+    Late(u64),
     /// The client has this request, and has not answered.
     Asked(u64),
     /// The client waits for a register.
@@ -88,7 +96,10 @@ impl Player {
             rounds: 0,
             state: State::Resting(nanos(client.start.0)),
             wait_until: None,
+            first: None,
             cancel: None,
+            answer: ANSWER,
+            leaving: false,
             overdue: Ns::MAX,
             paused: false,
             slow: false,
@@ -127,8 +138,14 @@ impl Player {
         self.client.process()
     }
 
+    /// Sets how long the client may take for a reply.
+    pub(super) fn answers_within(&mut self, answer: Duration) {
+        self.answer = answer;
+    }
+
+    /// Whether the run need not wait for the client: its script is over, or it does not answer.
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Done && self.sent.is_none()
+        matches!(self.state, State::Done | State::Late(_)) && self.sent.is_none()
     }
 
     /// Whether the current step is an acquire.
@@ -137,7 +154,57 @@ impl Player {
     }
 
     pub(super) fn awaits(&self, id: u64) -> bool {
-        self.state == State::Asked(id)
+        matches!(self.state, State::Asked(asked) | State::Late(asked) if asked == id)
+    }
+
+    /// The number that the history has for a request.
+    pub(super) fn recorded(&self, id: u64) -> u64 {
+        self.first.unwrap_or(id)
+    }
+
+    /// Whether the harness asks again after this reply, in place of a client that cannot wait.
+    pub(super) fn asks_again(&self, now: Ns, reply: &ClientReply) -> bool {
+        use FailureReason::{Cancelled, Unsupported};
+        let is_over = reply.ok || matches!(reply.why, Some(Cancelled | Unsupported));
+        let again = now.saturating_add(nanos(ASK_AGAIN));
+        !is_over && self.is_acquiring() && self.wait_until.is_some_and(|until| again < until)
+    }
+
+    /// The client has not answered in time. It may hang at a master, so it is waited for until all
+    /// faults are healed.
+    pub(super) fn is_late(&mut self) {
+        if let State::Asked(id) = self.state {
+            self.state = State::Late(id);
+        }
+    }
+
+    /// All faults are healed. Of the script of a client that is late, only the release is left of
+    /// what it may hold.
+    pub(super) fn leave(&mut self) {
+        if !matches!(self.state, State::Late(_)) {
+            return;
+        }
+        let rest = &self.client.script[self.at..];
+        let is_release = |step: &&Step| matches!(step, Step::Release { .. });
+        let release = rest.iter().skip(1).find(is_release);
+        self.client.script = rest.iter().take(1).chain(release).cloned().collect();
+        self.steps = self.client.script.iter().map(|step| step.to_string().into()).collect();
+        (self.at, self.client.rounds, self.wait_until) = (0, None, None);
+        self.leaving = true;
+    }
+
+    /// The step of a client that leaves and has not done so yet.
+    pub(super) fn leaves_with(&self) -> Option<&Step> {
+        let is_left = self.leaving && self.state != State::Done;
+        self.client.script.get(self.at).filter(|_| is_left)
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    pub(super) fn answer(&self) -> Duration {
+        self.answer
     }
 
     /// The client will never answer again. A request that it has sent to a register still arrives.
@@ -152,22 +219,25 @@ impl Player {
             State::Asked(_) => Some(self.overdue),
             _ => None,
         };
+        let cancel = self.cancel.filter(|_| matches!(self.state, State::Asked(_)));
         let sent = self.sent.as_ref().map(|sent| sent.arrives);
-        rest.into_iter().chain(self.cancel.map(|(_, at)| at)).chain(sent).min()
+        rest.into_iter().chain(cancel.map(|(_, at)| at)).chain(sent).min()
     }
 
-    /// The next request to the client, if it is due now.
+    /// The next request to the client, if it is due now, and the operation as the history has it.
+    /// None: it repeats a request that the history has already.
     pub(super) fn next(
         &mut self,
         now: Ns,
         faults: &mut Faults,
         can: &BTreeMap<Name, Vec<Capability>>,
-    ) -> Option<Op> {
-        if let Some((request, at)) = self.cancel
+    ) -> Option<(Op, Option<Op>)> {
+        if let (Some((request, at)), State::Asked(_)) = (self.cancel, self.state)
             && now >= at
         {
             self.cancel = None;
-            return Some(Op::Cancel { request });
+            let recorded = Op::Cancel { request: self.recorded(request) };
+            return Some((Op::Cancel { request }, Some(recorded)));
         }
         loop {
             match self.state {
@@ -184,8 +254,12 @@ impl Player {
                 self.at += 1;
                 continue;
             }
+            let step = step.clone();
+            if self.first.is_some() {
+                return Some((self.op(step, false), None));
+            }
             // If a fault must strike before this step, the step is held back.
-            let moment = moment_before(step);
+            let moment = moment_before(&step);
             if let Some(moment) = &moment
                 && let Some(fault) = faults.before(now, &self.client.id, moment)
             {
@@ -200,19 +274,21 @@ impl Player {
             }
             let waits =
                 can.get(self.client.process()).is_some_and(|can| can.contains(&Capability::Wait));
-            let step = step.clone();
-            return Some(self.op(now, step, waits));
+            if let Step::Acquire { wait, .. } = &step
+                && !waits
+            {
+                self.wait_until = Some(now.saturating_add(nanos(wait.0)));
+            }
+            let recorded = self.op(step.clone(), true);
+            return Some((self.op(step, waits), Some(recorded)));
         }
     }
 
-    fn op(&mut self, now: Ns, step: Step, waits: bool) -> Op {
+    fn op(&self, step: Step, waits: bool) -> Op {
         let ttl_ms = |ttl: Option<Length>| millis(ttl.unwrap_or(self.ttl).0);
         match step {
             Step::Acquire { resource, also, wait, ttl, again, .. } => {
                 let wait_ms = if waits { millis(wait.0) } else { 0 };
-                if !waits && self.wait_until.is_none() {
-                    self.wait_until = Some(now.saturating_add(nanos(wait.0)));
-                }
                 // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
                 let ttl_ms = if again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
                 if also.is_empty() {
@@ -241,8 +317,15 @@ impl Player {
             return;
         }
         self.state = State::Asked(id);
-        if let Some(Step::Acquire { cancel: Some(after), .. }) = self.client.script.get(self.at) {
+        if let Some((request, _)) = &mut self.cancel {
+            *request = id;
+        } else if let Some(Step::Acquire { cancel: Some(after), .. }) =
+            self.client.script.get(self.at)
+        {
             self.cancel = Some((id, now.saturating_add(nanos(after.0))));
+        }
+        if self.wait_until.is_some() {
+            self.first.get_or_insert(id);
         }
         self.give_time(now);
     }
@@ -262,7 +345,7 @@ impl Player {
         self.overdue = if self.paused || self.slow {
             Ns::MAX
         } else {
-            now.saturating_add(nanos(wait.saturating_add(ANSWER)))
+            now.saturating_add(nanos(wait.saturating_add(self.answer)))
         };
     }
 
@@ -282,7 +365,11 @@ impl Player {
         faults: &mut Faults,
         registers: &mut BTreeMap<Name, Register>,
     ) -> Option<Event> {
-        self.cancel = None;
+        if self.asks_again(now, reply) {
+            self.state = State::Resting(now.saturating_add(nanos(ASK_AGAIN)));
+            return None;
+        }
+        (self.cancel, self.first, self.wait_until) = (None, None, None);
         self.state = State::Resting(now);
         let step = self.client.script.get(self.at)?.clone();
         let delay = match step {
@@ -293,7 +380,6 @@ impl Player {
         let mut touched = None;
         match step {
             Step::Acquire { .. } if reply.ok => {
-                self.wait_until = None;
                 for (place, resource) in step.acquires().enumerate() {
                     match reply.of(place).fence {
                         Some(token) => drop(self.fences.insert(resource.clone(), token)),
@@ -304,13 +390,6 @@ impl Player {
             }
             Step::Acquire { ref resource, .. } => {
                 step.acquires().cloned().map(EventKind::Refused).for_each(&mut happened);
-                let again = now.saturating_add(nanos(ASK_AGAIN));
-                let is_cancelled = reply.why == Some(FailureReason::Cancelled);
-                if !is_cancelled && self.wait_until.is_some_and(|until| again < until) {
-                    self.state = State::Resting(again);
-                    return None;
-                }
-                self.wait_until = None;
                 // Skip to the release and past it: these steps need the lock, and there is nothing
                 // to release.
                 let rest = &self.client.script[self.at..];

@@ -241,6 +241,14 @@ fn a_client_without_a_needed_capability_is_refused() {
         assert_eq!(missing(lock, script, &[Capability::Wait, can]), None, "{lock} {script}");
     }
     assert_eq!(missing("", "\"acquire L\", \"release L\"", &[]), None);
+    // Where a lease must end, a lock that always extends it has nothing to show.
+    let (keep, renews) = (Capability::KeepAlive, Capability::Renews);
+    let held =
+        |rest: &str| missing("ttl = \"1s\"", &format!("\"acquire L\", {rest}"), &[keep, renews]);
+    let why = "the client `renews` its leases, and here one must end (c1)".to_owned();
+    assert_eq!(held("\"work 600ms\", \"work 400ms\", \"release L\""), Some(why));
+    assert_eq!(held("\"work 999ms\", \"release L\", \"work 9s\""), None);
+    assert_eq!(held("\"keep L for 9s\", \"work 3s\", \"release L\""), None);
 }
 
 #[test]
@@ -272,6 +280,118 @@ fn a_cancelled_acquire_is_not_asked_again() {
     };
     assert_eq!(acquires(FailureReason::Cancelled), 1);
     assert!(acquires(FailureReason::Taken) > 1);
+}
+
+/// Plays a run with a client whose answers come after these milliseconds, or never. Returns the
+/// records.
+fn delayed(scenario: &Scenario, delay: impl Fn(u64, &Op) -> Option<(Ns, bool)>) -> Vec<Record> {
+    let mut orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
+    let can = scenario.processes().into_iter().map(|name| (name.to_owned(), Vec::new()));
+    let mut inputs = vec![(0, Input::Begin(can.collect()))];
+    let mut now = 0;
+    while orchestrator.phase() != Some(Phase::End) {
+        let place = inputs.iter().position(|(at, _)| *at <= now);
+        let input = place.map_or(Input::Wake, |place| inputs.remove(place).1);
+        let mut orders = Vec::new();
+        orchestrator.handle(now, input, &mut orders);
+        let at = Window { from: now, to: now };
+        for order in orders {
+            match order {
+                Order::Request { request, .. } => {
+                    let Some((after, ok)) = delay(request.id, &request.op) else { continue };
+                    let why = (!ok).then_some(FailureReason::Taken);
+                    let reply = ClientReply { id: request.id, ok, why, ..ClientReply::default() };
+                    inputs.push((now + after * MS, Input::Replied(reply)));
+                }
+                Order::Strike { fault, .. } => {
+                    inputs.push((now, Input::Struck { fault, at, failed: None }));
+                }
+                Order::Heal(fault) => inputs.push((now, Input::Healed { fault, at, failed: None })),
+                Order::Look => inputs.extend(
+                    (1..=scenario.cluster.nodes)
+                        .map(|node| (now, Input::Keys { node, keys: Some(Vec::new()) })),
+                ),
+                Order::Kill { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        if inputs.iter().all(|(at, _)| *at > now) {
+            now += MS;
+        }
+    }
+    orchestrator.into_records()
+}
+
+/// The requests and replies of a history as text: `0 asks acquire 1`, `80 replies 1 true`.
+fn requests(records: &[Record]) -> Vec<String> {
+    let text = |record: &Record| {
+        let at = record.ns / MS;
+        Some(match &record.event {
+            Event::Requested(request) => {
+                let (op, wait) = (request.op.name(), request.op.wait_ms());
+                format!("{at} asks {op} {} wait {wait}", request.id)
+            }
+            Event::Replied { reply, .. } => format!("{at} replies {} {}", reply.id, reply.ok),
+            Event::Broken { why, .. } => format!("{at} {why}"),
+            Event::Phase { phase: phase @ (Phase::Heal | Phase::FinalAcquire) } => {
+                format!("{at} {phase:?}")
+            }
+            _ => return None,
+        })
+    };
+    records.iter().filter_map(text).collect()
+}
+
+#[test]
+fn an_acquire_that_the_harness_repeats_is_one_request() {
+    let scenario = scenario(
+        r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L wait 1s", "release L"]
+        "#,
+    );
+    // Each attempt takes 1 ms, and the third is granted.
+    let records = delayed(&scenario, |id, _| Some((1, id >= 3)));
+    let all = [
+        "0 asks acquire 1 wait 1000",
+        "83 replies 1 true",
+        "83 asks release 4 wait 0",
+        "84 replies 4 true",
+        "84 Heal",
+    ];
+    assert_eq!(requests(&records)[..5], all);
+    // The wait is over.
+    let records = delayed(&scenario, |id, _| Some((1, id > 25)));
+    assert_eq!(requests(&records)[1], "985 replies 1 false");
+}
+
+#[test]
+fn a_client_that_hangs_at_a_fault_is_waited_for_after_the_healing() {
+    let script = r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L", "work 10ms", "release L"]
+        "#;
+    let fault = "[[fault]]\nat = \"0s\"\nnode.pause = { nodes = [1] }";
+    let faulty = scenario(&format!("{script}{fault}"));
+    let records = delayed(&faulty, |id, _| Some((if id == 1 { 7_000 } else { 1 }, true)));
+    let all = [
+        "0 asks acquire 1 wait 0",
+        "5000 Heal",
+        "7000 replies 1 true",
+        "7000 asks release 2 wait 0",
+        "7001 replies 2 true",
+        "7001 FinalAcquire",
+    ];
+    assert_eq!(requests(&records)[..6], all);
+    let silent = delayed(&faulty, |_, _| None);
+    let why = "it does not answer to `acquire L` within 5s (c1)";
+    let after = format!("10000 {why}, not even after the healing");
+    assert_eq!(requests(&silent)[1..], ["5000 Heal", &after, "10000 FinalAcquire"]);
+    // Without a fault there is nothing to wait for.
+    let silent = delayed(&scenario(script), |_, _| None);
+    assert_eq!(requests(&silent)[1], format!("5000 {why}"));
 }
 
 #[test]
