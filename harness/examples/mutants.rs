@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use redquorum_checker::{Outcome, check};
-use redquorum_harness::real::{Backend, RealBackend, ScenarioRunner, Setup};
+use redquorum_harness::real::{Backend, BackendKind, ScenarioRunner, Setup};
 use redquorum_model_check::broken_by;
 use redquorum_scenario::Mutant;
 use redquorum_scenario::history::History;
@@ -52,8 +52,8 @@ fn table() -> Result<bool, String> {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
     let real = asked.iter().any(|word| word == "--real");
     asked.retain(|word| word != "--real");
-    let ground = if real { Some(masters()?) } else { None };
-    let can = |run: &Scenario| ground.as_ref().is_none_or(|ground| ground.can(run).is_ok());
+    let backend = if real { Some(masters()?) } else { None };
+    let can = |run: &Scenario| backend.as_ref().is_none_or(|backend| backend.can(run).is_ok());
     let runs: Vec<Scenario> = embedded_runs().filter(can).collect();
     let mut all_well = true;
     println!(
@@ -70,8 +70,8 @@ fn table() -> Result<bool, String> {
             progress(&format!("{mutant}: {}", run.name));
             // A mutation that shows only under rare timing may need another seed.
             for seed in 1..=if real { 1 } else { 3 } {
-                let history = match &ground {
-                    Some(ground) => played(ground, run, mutant)?,
+                let history = match &backend {
+                    Some(backend) => played(backend, run, mutant)?,
                     None => redquorum_simulator::run(run, seed, mutant),
                 };
                 let verdict = check(&history);
@@ -152,14 +152,14 @@ fn searched() -> Result<bool, String> {
     Ok(all_well && honest.kinds.is_empty())
 }
 
-fn masters() -> Result<RealBackend, String> {
-    let setup = Setup { backend: Backend::Process, ..Setup::default() };
-    RealBackend::prepare(&setup).map_err(|why| why.to_string())
+fn masters() -> Result<Backend, String> {
+    let setup = Setup { backend: BackendKind::Process, ..Setup::default() };
+    Backend::prepare(&setup).map_err(|why| why.to_string())
 }
 
-fn played(ground: &RealBackend, run: &Scenario, mutant: Mutant) -> Result<History, String> {
+fn played(backend: &Backend, run: &Scenario, mutant: Mutant) -> Result<History, String> {
     let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), mutant.name().into()];
-    let liars = ground.clone().with_command(mutant.name(), words.to_vec());
+    let liars = backend.clone().with_command(mutant.name(), words.to_vec());
     liars.run(run, 1, &mut |_| {}).map_err(|why| why.to_string())
 }
 

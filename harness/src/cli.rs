@@ -21,7 +21,7 @@ mod search;
 mod work;
 
 pub use crate::real::ScenarioRunner;
-pub use run::{Backend, RunOptions};
+pub use run::{BackendKind, RunOptions};
 pub use scenarios::{Chosen, Selection};
 pub use work::{Plan, run_all};
 

@@ -30,7 +30,7 @@ use redquorum_scenario::client_protocol::{ClientLine, Notice, Options, Request};
 use redquorum_scenario::history::History;
 use redquorum_scenario::{Mutant, Scenario};
 use redquorum_simulator::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
-use redquorum_simulator::{ClientProcess, run_with};
+use redquorum_simulator::{SimulatedProcess, run_with};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -67,7 +67,7 @@ struct Library<const NEGLECTS: bool> {
     repeatable: Repeatable,
 }
 
-impl<const NEGLECTS: bool> ClientProcess for Library<NEGLECTS> {
+impl<const NEGLECTS: bool> SimulatedProcess for Library<NEGLECTS> {
     fn start(options: Options, nodes: usize, _: Mutant, context: &mut InputContext<'_>) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_time()

@@ -78,12 +78,12 @@ pub fn run(mutant: Mutant) -> Result<Infallible, String> {
     });
     let limit = CONNECT.max(Duration::from_millis(options.node_timeout_ms));
     let mut effects = Vec::new();
-    let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut effects };
-    let process = Process::start(options, urls.len(), mutant, &mut around);
+    let mut context = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut effects };
+    let process = Process::start(options, urls.len(), mutant, &mut context);
     process.fits().map_err(|bad| bad.to_string())?;
     let wires = urls.iter().map(|_| Vec::new()).collect();
     let mut shell = Shell { mutant, urls, limit, process, wires, events: out };
-    shell.grant(effects);
+    shell.carry_out(effects);
     shell.turn(&events)
 }
 
@@ -145,14 +145,14 @@ impl Shell {
     }
 
     /// Passes an event to the process and carries out its effects.
-    fn tell(&mut self, happening: ProcessEvent) {
+    fn tell(&mut self, event: ProcessEvent) {
         let mut effects = Vec::new();
-        let mut around = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut effects };
-        self.process.handle(happening, &mut around);
-        self.grant(effects);
+        let mut context = InputContext { clocks: clocks(), rng: &mut SystemRng, out: &mut effects };
+        self.process.handle(event, &mut context);
+        self.carry_out(effects);
     }
 
-    fn grant(&mut self, effects: Vec<ProcessEffect>) {
+    fn carry_out(&mut self, effects: Vec<ProcessEffect>) {
         for effect in effects {
             match effect {
                 ProcessEffect::Tell(message) => Output::Stdout.tell(message),

@@ -40,7 +40,7 @@ enum Signal {
 
 /// What runs the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
+pub enum BackendKind {
     /// Containers if an engine answers and they are built in, else processes if there is a server,
     /// else the simulation.
     #[default]
@@ -61,9 +61,9 @@ pub enum Backend {
 /// The options of an invocation.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The requested backend. [`RealBackend::prepare`] takes [`Backend::All`] for
-    /// [`Backend::Auto`].
-    pub backend: Backend,
+    /// The requested backend. [`Backend::prepare`] takes [`BackendKind::All`] for
+    /// [`BackendKind::Auto`].
+    pub backend: BackendKind,
     /// The shell command of the clients. `None` means the built-in client.
     pub client: Option<String>,
     /// The image of the masters, if they are containers.
@@ -138,9 +138,9 @@ pub trait ScenarioRunner: Sync {
 
 /// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
-pub struct RealBackend {
-    /// Neither [`Backend::Auto`] nor [`Backend::All`].
-    kind: Backend,
+pub struct Backend {
+    /// Neither [`BackendKind::Auto`] nor [`BackendKind::All`].
+    kind: BackendKind,
     image: Option<String>,
     why: String,
     client: Option<String>,
@@ -149,7 +149,7 @@ pub struct RealBackend {
     answer_timeout: Option<Duration>,
 }
 
-impl RealBackend {
+impl Backend {
     /// Looks at the environment and chooses a backend.
     ///
     /// # Errors
@@ -186,14 +186,16 @@ impl RealBackend {
 
     /// All backends that are available here, the simulation first, and why the others are missing.
     pub fn all(setup: &Setup) -> (Vec<Self>, Vec<String>) {
-        let (mut grounds, mut missing) = (Vec::new(), Vec::new());
-        for backend in [Backend::Sim, Backend::Library, Backend::Process, Backend::Container] {
+        let (mut backends, mut missing) = (Vec::new(), Vec::new());
+        for backend in
+            [BackendKind::Sim, BackendKind::Library, BackendKind::Process, BackendKind::Container]
+        {
             match Self::prepare(&Setup { backend, ..setup.clone() }) {
-                Ok(ground) => grounds.push(ground),
+                Ok(backend) => backends.push(backend),
                 Err(why) => missing.push(why.to_string()),
             }
         }
-        (grounds, missing)
+        (backends, missing)
     }
 
     /// Starts the masters of a scenario.
@@ -204,7 +206,7 @@ impl RealBackend {
         let replicas = scenario.cluster.replicas;
         let builder = Masters::builder().count(nodes).persistence(scenario.cluster.persistence);
         let builder = match self.kind {
-            Backend::Container => builder.containers(self.image.as_deref()),
+            BackendKind::Container => builder.containers(self.image.as_deref()),
             _ => builder,
         };
         let builder = if clocks { builder.clocks() } else { builder };
@@ -214,7 +216,7 @@ impl RealBackend {
     }
 }
 
-impl ScenarioRunner for RealBackend {
+impl ScenarioRunner for Backend {
     /// `redis-server 7.0.15 (/usr/bin/redis-server), because no container engine answers`.
     fn describe(&self) -> String {
         self.why.clone()
@@ -222,10 +224,10 @@ impl ScenarioRunner for RealBackend {
 
     fn backend(&self) -> &str {
         match self.kind {
-            Backend::Sim => "sim",
-            Backend::Library => "library",
-            Backend::Process => "process",
-            Backend::Container | Backend::Auto | Backend::All => "container",
+            BackendKind::Sim => "sim",
+            BackendKind::Library => "library",
+            BackendKind::Process => "process",
+            BackendKind::Container | BackendKind::Auto | BackendKind::All => "container",
         }
     }
 
@@ -236,7 +238,7 @@ impl ScenarioRunner for RealBackend {
         }
         let unable = |fault: &redquorum_scenario::Fault| match fault.kind {
             FaultKind::Client(ClientFault::Suspend) if is_real => Some(inject::NO_SUSPEND),
-            FaultKind::Client(ClientFault::Suspend) if self.kind == Backend::Library => {
+            FaultKind::Client(ClientFault::Suspend) if self.kind == BackendKind::Library => {
                 Some(NO_OTHER_TIMERS)
             }
             FaultKind::Client(ClientFault::Rate { .. }) if is_real => Some(inject::NO_RATE),
@@ -254,14 +256,14 @@ impl ScenarioRunner for RealBackend {
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
-            Backend::Sim => Ok(redquorum_simulator::run(scenario, seed, Mutant::None)),
-            Backend::Library => Ok(crate::library::run(scenario, seed)),
+            BackendKind::Sim => Ok(redquorum_simulator::run(scenario, seed, Mutant::None)),
+            BackendKind::Library => Ok(crate::library::run(scenario, seed)),
             _ => run::run(self, scenario, seed, progress),
         }
     }
 
     fn is_virtual(&self) -> bool {
-        matches!(self.kind, Backend::Sim | Backend::Library)
+        matches!(self.kind, BackendKind::Sim | BackendKind::Library)
     }
 
     fn lateness(&self) -> Box<dyn Fn() -> Duration> {
@@ -290,29 +292,32 @@ fn needs_syncs(scenario: &Scenario) -> bool {
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }
 
-fn choose(setup: &Setup) -> Result<(Backend, String), Failure> {
+fn choose(setup: &Setup) -> Result<(BackendKind, String), Failure> {
     match setup.backend {
-        Backend::Sim | Backend::Library if setup.client.is_some() => Err(Failure::Environment(
-            "a client of your own needs real masters: use --backend process or container".into(),
-        )),
-        Backend::Sim => Ok(simulation("")),
-        Backend::Library => {
+        BackendKind::Sim | BackendKind::Library if setup.client.is_some() => {
+            Err(Failure::Environment(
+                "a client of your own needs real masters: use --backend process or container"
+                    .into(),
+            ))
+        }
+        BackendKind::Sim => Ok(simulation("")),
+        BackendKind::Library => {
             let what = "the library and a model of Redis, in virtual time";
-            Ok((Backend::Library, what.to_owned()))
+            Ok((BackendKind::Library, what.to_owned()))
         }
-        Backend::Process => processes("").map_err(Failure::Environment),
-        Backend::Container => {
+        BackendKind::Process => processes("").map_err(Failure::Environment),
+        BackendKind::Container => {
             let what = prepare_containers(setup).map_err(Failure::Environment)?;
-            Ok((Backend::Container, what))
+            Ok((BackendKind::Container, what))
         }
-        Backend::Auto | Backend::All if cfg!(not(feature = "containers")) => {
+        BackendKind::Auto | BackendKind::All if cfg!(not(feature = "containers")) => {
             processes_or_simulation(setup, "containers are not built in")
         }
         // The reason why containers are unavailable is reported, even if another backend is
         // available.
-        Backend::Auto | Backend::All => match prepare_containers(setup) {
+        BackendKind::Auto | BackendKind::All => match prepare_containers(setup) {
             Ok(what) => {
-                Ok((Backend::Container, format!("{what}, because a container engine answers")))
+                Ok((BackendKind::Container, format!("{what}, because a container engine answers")))
             }
             Err(why) if setup.image.is_some() => Err(Failure::Environment(why)),
             Err(why) => processes_or_simulation(setup, &format!("containers cannot be had: {why}")),
@@ -339,7 +344,7 @@ fn prepare_containers(setup: &Setup) -> Result<String, String> {
 
 /// Chooses between processes and the simulation, since containers are unavailable for the reason
 /// `why`.
-fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Backend, String), Failure> {
+fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(BackendKind, String), Failure> {
     match processes(&format!(", because {why}")) {
         Err(missing) if setup.client.is_none() => {
             Ok(simulation(&format!(", because {why}, and {missing}")))
@@ -348,13 +353,13 @@ fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Backend, String)
     }
 }
 
-fn simulation(why: &str) -> (Backend, String) {
-    (Backend::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}"))
+fn simulation(why: &str) -> (BackendKind, String) {
+    (BackendKind::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}"))
 }
 
-fn processes(why: &str) -> Result<(Backend, String), String> {
+fn processes(why: &str) -> Result<(BackendKind, String), String> {
     let server = find_server().map_err(|error| error.to_string())?;
-    Ok((Backend::Process, format!("{server}{why}")))
+    Ok((BackendKind::Process, format!("{server}{why}")))
 }
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);

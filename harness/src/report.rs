@@ -56,7 +56,7 @@ pub struct Session {
     /// `process`, `container`, ….
     pub backend: String,
     /// What runs the masters, and why.
-    pub ground: String,
+    pub masters: String,
     /// How many runs there will be.
     pub runs: usize,
     /// The length of the longest name.

@@ -5,7 +5,7 @@
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
     use redquorum_checker::{Outcome, check};
-    use redquorum_harness::real::{Backend, RealBackend, ScenarioRunner, Setup};
+    use redquorum_harness::real::{Backend, BackendKind, ScenarioRunner, Setup};
     use redquorum_rig::trials::{run, thrice, with_masters};
     use redquorum_scenario::Mutant;
     use redquorum_scenario::embedded_runs;
@@ -14,9 +14,9 @@ fn main() -> std::process::ExitCode {
     let mut cases = Vec::new();
     for run in embedded_runs().chain(found()) {
         cases.push(with_masters(&run.name.clone(), move || {
-            let setup = Setup { backend: Backend::Process, ..Setup::default() };
+            let setup = Setup { backend: BackendKind::Process, ..Setup::default() };
             let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
-            let backend = RealBackend::prepare(&setup).unwrap();
+            let backend = Backend::prepare(&setup).unwrap();
             let backend = backend.with_command("built-in", client.into());
             if let Err(why) = backend.can(&run) {
                 // Printed, and not counted as agreement: only the simulation can run this scenario.

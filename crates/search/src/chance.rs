@@ -5,7 +5,7 @@
 //! that number alone. The report does not depend on the order of runs: it keeps the least number
 //! that showed each [`Kind`], and how often the search saw each kind and each [`Goal`]. So the same
 //! seed and number of runs give the same report on any number of threads. `goals.rs` lists the
-//! situations that a search should reach.
+//! coverage goals that a search should reach.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

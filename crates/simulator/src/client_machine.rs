@@ -152,12 +152,12 @@ impl<K: Conduct> Process<K> {
         options: Options,
         nodes: usize,
         conduct: K,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) -> Self {
         let options = conduct.options(options);
         // Drawn only with a guard: without one, all other random numbers stay the same.
         let guard = guard(&options, || {
-            let token = around.rng.token();
+            let token = context.rng.token();
             let (salt, _) = token.as_bytes().split_first_chunk().expect("a token has 20 bytes");
             u64::from_le_bytes(*salt)
         });
@@ -169,7 +169,7 @@ impl<K: Conduct> Process<K> {
             wake_ups: options.wake_ups,
             fair: options.fair,
             guard,
-            inbox: if options.wake_ups { around.rng.random().max(1) } else { 0 },
+            inbox: if options.wake_ups { context.rng.random().max(1) } else { 0 },
         };
         let mut effects = Vec::new();
         let client = Client::start(config, &mut effects);
@@ -186,7 +186,7 @@ impl<K: Conduct> Process<K> {
             former: Vec::new(),
             effects,
         };
-        process.carry_out(around);
+        process.carry_out(context);
         process
     }
 
@@ -238,9 +238,9 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Handles an event and adds its effects.
-    pub fn handle(&mut self, happening: ProcessEvent, around: &mut InputContext<'_>) {
-        match happening {
-            ProcessEvent::Requested(request) => self.request(request, around),
+    pub fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>) {
+        match event {
+            ProcessEvent::Requested(request) => self.request(request, context),
             ProcessEvent::Connected { node, epoch, greeting } => {
                 let master = NodeId::new(node);
                 let greeting = self.conduct.greeting(master, greeting);
@@ -248,82 +248,82 @@ impl<K: Conduct> Process<K> {
                 let greeted = |client: &mut Client<K::Claim>, cx: &mut Context<'_, K::Claim>| {
                     client.connected(master, epoch, greeting, cx)
                 };
-                if awaited && let Err(duplicate) = self.client(around, greeted) {
+                if awaited && let Err(duplicate) = self.client(context, greeted) {
                     let why = format!(
                         "it is the same server as {duplicate}, and one server must not vote twice"
                     );
-                    around.out.push(ProcessEffect::Refuse { node, epoch, why: why.into() });
+                    context.out.push(ProcessEffect::Refuse { node, epoch, why: why.into() });
                 }
             }
             ProcessEvent::Closed { node, epoch, why, random } => {
-                self.client(around, |client, cx| {
+                self.client(context, |client, cx| {
                     client.closed(NodeId::new(node), epoch, why, random, cx);
                 });
             }
             ProcessEvent::Replied { node, epoch, reply, .. } => {
-                self.client(around, |client, cx| {
+                self.client(context, |client, cx| {
                     client.replied(NodeId::new(node), epoch, reply, cx);
                 });
             }
             ProcessEvent::Woken { node, epoch, waiter_id } => {
-                self.client(around, |client, cx| {
+                self.client(context, |client, cx| {
                     client.woken(NodeId::new(node), epoch, waiter_id, cx);
                 });
             }
-            ProcessEvent::Wake => self.wake(around),
+            ProcessEvent::Wake => self.wake(context),
         }
-        self.carry_out(around);
+        self.carry_out(context);
     }
 
-    fn wake(&mut self, around: &mut InputContext<'_>) {
+    fn wake(&mut self, context: &mut InputContext<'_>) {
         for node in NodeId::all(self.client.links().len()) {
-            self.client(around, |client, cx| client.wake_link(node, cx));
+            self.client(context, |client, cx| client.wake_link(node, cx));
         }
-        self.client(around, |client, cx| client.wake_leases(cx));
-        let now = around.clocks.monotonic;
-        let due = |lease: &&Lease| self.looks_at(lease.id, around.clocks) <= now;
+        self.client(context, |client, cx| client.wake_leases(cx));
+        let now = context.clocks.monotonic;
+        let due = |lease: &&Lease| self.looks_at(lease.id, context.clocks) <= now;
         let due: Vec<ClaimId> = self.leases.iter().filter(due).map(|lease| lease.id).collect();
         for id in due {
             if self.client.hold(id).is_some() {
-                self.advance(id, Input::Wake, around);
+                self.advance(id, Input::Wake, context);
             }
-            self.attend(id, around);
+            self.attend(id, context);
         }
-        self.wake_groups(around);
+        self.wake_groups(context);
     }
 
     /// Passes an input to the client.
     fn client<R>(
         &mut self,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
         act: impl FnOnce(&mut Client<K::Claim>, &mut Context<'_, K::Claim>) -> R,
     ) -> R {
-        let clocks = around.clocks.into();
-        let mut cx = Context { clocks, rng: around.rng, out: &mut self.effects };
+        let clocks = context.clocks.into();
+        let mut cx = Context { clocks, rng: context.rng, out: &mut self.effects };
         act(&mut self.client, &mut cx)
     }
 
     /// Carries out the effects of the client, and answers the requests whose claims have changed.
-    fn carry_out(&mut self, around: &mut InputContext<'_>) {
+    fn carry_out(&mut self, context: &mut InputContext<'_>) {
         while !self.effects.is_empty() {
             for effect in std::mem::take(&mut self.effects) {
                 match effect {
                     ClientEffect::Write { node, epoch, command } => {
-                        around.out.push(ProcessEffect::Write {
+                        context.out.push(ProcessEffect::Write {
                             node: node.index(),
                             epoch,
                             command,
                         });
                     }
                     ClientEffect::Dial { node, epoch } => {
-                        around.out.push(ProcessEffect::Dial { node: node.index(), epoch });
+                        context.out.push(ProcessEffect::Dial { node: node.index(), epoch });
                     }
                     ClientEffect::Close { node, epoch } => {
-                        around.out.push(ProcessEffect::Close { node: node.index(), epoch });
+                        context.out.push(ProcessEffect::Close { node: node.index(), epoch });
                     }
                     // No timer needed: the process looks at all links at each instant.
                     ClientEffect::Rearm { .. } => {}
-                    ClientEffect::Changed(id) => self.attend(id, around),
+                    ClientEffect::Changed(id) => self.attend(id, context),
                     other => unreachable!("an effect that this process does not know: {other:?}"),
                 }
             }
@@ -331,64 +331,64 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Passes one input to a claim.
-    fn advance(&mut self, id: ClaimId, input: Input, around: &mut InputContext<'_>) {
-        self.client(around, |client, cx| client.handle(id, input, cx));
+    fn advance(&mut self, id: ClaimId, input: Input, context: &mut InputContext<'_>) {
+        self.client(context, |client, cx| client.handle(id, input, cx));
     }
 
     /// Releases a lease.
-    fn give_back(&mut self, id: ClaimId, input: Input, around: &mut InputContext<'_>) {
-        self.client(around, |client, cx| client.give_back(id, input, cx));
+    fn give_back(&mut self, id: ClaimId, input: Input, context: &mut InputContext<'_>) {
+        self.client(context, |client, cx| client.give_back(id, input, cx));
     }
 
-    fn request(&mut self, Request { id, client, op }: Request, around: &mut InputContext<'_>) {
+    fn request(&mut self, Request { id, client, op }: Request, context: &mut InputContext<'_>) {
         match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
-                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), around);
+                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), context);
             }
             Op::AcquireAll { resources, ttl_ms, wait_ms } => {
-                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, around);
+                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, context);
             }
-            Op::ReleaseAll { resources } => self.release_all(id, &client, resources, around),
-            Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, around),
+            Op::ReleaseAll { resources } => self.release_all(id, &client, resources, context),
+            Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, context),
             Op::KeepAlive { resource, max_ms } => {
-                let Some(claim) = self.find(id, &(client, resource), around) else { return };
+                let Some(claim) = self.find(id, &(client, resource), context) else { return };
                 let most = Duration::from_millis(max_ms);
-                self.advance(claim, Input::KeepAlive(most), around);
+                self.advance(claim, Input::KeepAlive(most), context);
                 let deadline = self.client.hold(claim).map(redquorum_protocol::Hold::deadline);
                 if let Some(lease) = self.lease(claim) {
                     lease.watch(deadline);
                 }
-                around.done(id);
-                self.attend(claim, around);
+                context.done(id);
+                self.attend(claim, context);
             }
             Op::Release { resource } => {
                 let whose = (client, resource);
-                let Some(claim) = self.find(id, &whose, around) else { return };
-                if self.count_down(id, claim, around) {
+                let Some(claim) = self.find(id, &whose, context) else { return };
+                if self.count_down(id, claim, context) {
                     return;
                 }
                 self.held.retain(|(held, _)| *held != whose);
                 if let Some(lease) = self.lease(claim) {
-                    lease.release(id, around);
+                    lease.release(id, context);
                 }
-                self.give_back(claim, Input::Release, around);
-                self.attend(claim, around);
+                self.give_back(claim, Input::Release, context);
+                self.attend(claim, context);
             }
             Op::Cancel { request } => {
-                around.done(id);
-                self.cancel_group(request, around);
+                context.done(id);
+                self.cancel_group(request, context);
                 let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
                 if let Some(claim) = found.map(|lease| lease.id) {
-                    self.cancel(request, claim, around);
+                    self.cancel(request, claim, context);
                 }
             }
-            Op::Step { check: None, .. } => around.done(id),
+            Op::Step { check: None, .. } => context.done(id),
             Op::Step { check: Some(resource), .. } => {
-                let Some(claim) = self.find(id, &(client, resource), around) else { return };
-                if self.is_held(claim, around) {
-                    around.done(id);
+                let Some(claim) = self.find(id, &(client, resource), context) else { return };
+                if self.is_held(claim, context) {
+                    context.done(id);
                 } else {
-                    around.refuse(id, FailureReason::Lost);
+                    context.refuse(id, FailureReason::Lost);
                 }
             }
         }
@@ -396,10 +396,10 @@ impl<K: Conduct> Process<K> {
 
     /// The claim by which a client holds, or held, a resource. Refuses the request if there is
     /// none.
-    fn find(&self, id: u64, whose: &LeaseKey, around: &mut InputContext<'_>) -> Option<ClaimId> {
+    fn find(&self, id: u64, whose: &LeaseKey, context: &mut InputContext<'_>) -> Option<ClaimId> {
         let claim = self.held.iter().find(|(held, _)| held == whose).map(|(_, claim)| *claim);
         if claim.is_none() {
-            around.refuse(id, FailureReason::Lost);
+            context.refuse(id, FailureReason::Lost);
         }
         claim
     }
@@ -411,18 +411,18 @@ impl<K: Conduct> Process<K> {
         id: u64,
         whose: LeaseKey,
         (ttl_ms, wait_ms, again): (u64, u64, bool),
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         let extend = ttl_ms != 0;
         let Ok(config) = self.config(if extend { ttl_ms } else { self.options.ttl_ms }) else {
-            return around.refuse(id, FailureReason::Error);
+            return context.refuse(id, FailureReason::Error);
         };
-        let seed = self.seed(&whose, around);
+        let seed = self.seed(&whose, context);
         let wait = Duration::from_millis(wait_ms);
         let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
         let request = AcquireRequest { config, wait, explain: true, fair: true, reentry, seed };
-        let asked = (id, around.stamp());
-        self.claim(whose, request, Some(asked), around);
+        let asked = (id, context.stamp());
+        self.claim(whose, request, Some(asked), context);
     }
 
     /// Starts a claim. A multi-lock request is answered once for all its claims.
@@ -431,11 +431,11 @@ impl<K: Conduct> Process<K> {
         whose: LeaseKey,
         request: AcquireRequest<<K::Claim as ClaimMachine>::Seed>,
         asked: Option<(u64, i64)>,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) -> ClaimId {
         let key: Key = Arc::from(whose.1.as_bytes());
         let owner = request.reentry.map(|reentry| reentry.owner);
-        let id = self.client(around, |client, cx| client.acquire(key, request, cx));
+        let id = self.client(context, |client, cx| client.acquire(key, request, cx));
         self.leases.push(Lease::new(id, whose, owner, asked));
         id
     }
@@ -443,14 +443,14 @@ impl<K: Conduct> Process<K> {
     fn seed(
         &mut self,
         whose: &LeaseKey,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) -> <K::Claim as ClaimMachine>::Seed {
         let Self { conduct, roots, former, .. } = self;
         let mut root = || {
             if let Some((_, root)) = roots.iter().find(|(client, _)| *client == whose.0) {
                 return *root;
             }
-            let root = around.rng.token();
+            let root = context.rng.token();
             roots.push((whose.0.clone(), root));
             root
         };
@@ -458,70 +458,70 @@ impl<K: Conduct> Process<K> {
         conduct.seed(&mut root, former)
     }
 
-    fn extend(&mut self, id: u64, whose: LeaseKey, ttl_ms: u64, around: &mut InputContext<'_>) {
-        let Some(claim) = self.find(id, &whose, around) else { return };
+    fn extend(&mut self, id: u64, whose: LeaseKey, ttl_ms: u64, context: &mut InputContext<'_>) {
+        let Some(claim) = self.find(id, &whose, context) else { return };
         let Ok(config) = self.config(ttl_ms) else {
-            return around.refuse(id, FailureReason::Error);
+            return context.refuse(id, FailureReason::Error);
         };
-        let from = around.stamp();
+        let from = context.stamp();
         if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
-            return around.refuse(id, FailureReason::Error);
+            return context.refuse(id, FailureReason::Error);
         }
-        self.advance(claim, Input::extend(config), around);
+        self.advance(claim, Input::extend(config), context);
         let rounds = self.rounds(claim);
         if let Some(lease) = self.lease(claim) {
             lease.extend((id, from), rounds);
         }
-        self.attend(claim, around);
+        self.attend(claim, context);
     }
 
     /// Answers the request that waits for a claim, if the claim has reached the awaited state.
-    fn attend(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+    fn attend(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
         // Its caller looks at every change.
-        self.client(around, |client, cx| _ = client.look(id, cx));
-        if self.attend_group(id, around) {
+        self.client(context, |client, cx| _ = client.look(id, cx));
+        if self.attend_group(id, context) {
             return;
         }
         let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
         let Self { client, leases, conduct, .. } = self;
         let lease = &mut leases[place];
-        let Some(standing) = client.standing(id) else { return self.end(id, around) };
+        let Some(standing) = client.standing(id) else { return self.end(id, context) };
         match (standing.progress(), standing) {
             (Progress::Pending, _) | (_, RequestState::Extending(_)) => {}
             (Progress::Won(_), _) => {
-                self.advance(id, Input::Collect, around);
-                self.attend(id, around);
+                self.advance(id, Input::Collect, context);
+                self.attend(id, context);
             }
             (Progress::Failed(why, votes, _), _) => {
-                lease.fail(why, votes, around);
-                self.end(id, around);
+                lease.fail(why, votes, context);
+                self.end(id, context);
             }
             (_, RequestState::Refused(refusal)) => {
-                lease.refuse(refusal, around);
-                self.end(id, around);
+                lease.refuse(refusal, context);
+                self.end(id, context);
             }
-            (_, RequestState::Reentered(_)) => self.take_handle(id, around),
+            (_, RequestState::Reentered(_)) => self.take_handle(id, context),
             (_, RequestState::Claim(claim)) => match claim.claim() {
                 Claim::Holding(_) => {
-                    if lease.hold(*conduct, claim, around) {
-                        self.granted(id, around);
+                    if lease.hold(*conduct, claim, context) {
+                        self.granted(id, context);
                     }
                 }
                 Claim::Releasing(release) => {
                     if let Some(outcome) = release.outcome() {
-                        lease.released(outcome, around);
-                        self.end(id, around);
-                        self.parted(id, outcome, around);
+                        lease.released(outcome, context);
+                        self.end(id, context);
+                        self.parted(id, outcome, context);
                     }
                 }
-                _ => self.end(id, around),
+                _ => self.end(id, context),
             },
             _ => unreachable!("a request that is queued or over has that for its progress"),
         }
     }
 
     /// Records that a claim was collected: its client holds the resource.
-    fn granted(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+    fn granted(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
         let Some(whose) = self.lease(id).map(|lease| lease.whose.clone()) else { return };
         if K::REMEMBERS
             && let Some(claim) = self.client.claim(id).cloned()
@@ -529,20 +529,20 @@ impl<K: Conduct> Process<K> {
             self.former.retain(|(of, _)| *of != whose);
             self.former.push((whose.clone(), claim));
         }
-        self.replace(whose, id, around);
+        self.replace(whose, id, context);
     }
 
     /// Replaces a lease that was lost and never released by its client's next one.
-    fn replace(&mut self, whose: LeaseKey, id: ClaimId, around: &mut InputContext<'_>) {
+    fn replace(&mut self, whose: LeaseKey, id: ClaimId, context: &mut InputContext<'_>) {
         let old = self.held.iter_mut().find(|(held, _)| *held == whose);
         match old {
             Some((_, of)) => {
                 let old = std::mem::replace(of, id);
                 // Once for each of its handles.
                 for _ in 0..self.handles(old) {
-                    self.give_back(old, Input::Abandon, around);
+                    self.give_back(old, Input::Abandon, context);
                 }
-                self.end(old, around);
+                self.end(old, context);
             }
             None => self.held.push((whose, id)),
         }
@@ -552,8 +552,8 @@ impl<K: Conduct> Process<K> {
         self.leases.iter_mut().find(|lease| lease.id == id)
     }
 
-    fn is_held(&mut self, id: ClaimId, around: &InputContext<'_>) -> bool {
-        let (conduct, clocks) = (self.conduct, around.clocks);
+    fn is_held(&mut self, id: ClaimId, context: &InputContext<'_>) -> bool {
+        let (conduct, clocks) = (self.conduct, context.clocks);
         let Some(claim) = self.client.claim(id) else { return false };
         let Claim::Holding(hold) = claim.claim() else { return false };
         let seems_held = conduct.seems_held(claim, hold, clocks);
@@ -571,9 +571,9 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Ends a claim: no request waits for it any more.
-    fn end(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
+    fn end(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
         self.leases.retain(|lease| lease.id != id);
-        self.client(around, |client, cx| client.cancel(id, cx));
+        self.client(context, |client, cx| client.cancel(id, cx));
     }
 
     /// The lock config of a request.

@@ -8,7 +8,7 @@ use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of};
 use redquorum_redis_model::{Server, Wall};
 
 use super::TURN;
-use super::process::ClientProcess;
+use super::process::SimulatedProcess;
 use super::rules::Rule;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
@@ -28,7 +28,7 @@ pub(super) struct FaultContext {
     rules: Vec<u64>,
 }
 
-impl<P: ClientProcess> World<P> {
+impl<P: SimulatedProcess> World<P> {
     /// Opens the gate of a fault.
     pub(super) fn open(&mut self, fault: usize) {
         if let Some(rule) = self.rules.gate_of(fault) {
@@ -52,10 +52,10 @@ impl<P: ClientProcess> World<P> {
         }
         match kind {
             FaultKind::Node(node) => match node {
-                NodeFault::Kill => nodes.iter().for_each(|node| self.fell(*node, false)),
-                NodeFault::Stop => nodes.iter().for_each(|node| self.fell(*node, true)),
+                NodeFault::Kill => nodes.iter().for_each(|node| self.kill(*node, false)),
+                NodeFault::Stop => nodes.iter().for_each(|node| self.kill(*node, true)),
                 NodeFault::Restart => {
-                    nodes.iter().for_each(|node| self.fell(*node, false));
+                    nodes.iter().for_each(|node| self.kill(*node, false));
                     let since = self.now;
                     let up = Up { fault, nodes, since, healed: false };
                     return self.enter(self.now + self.restart, WorldEvent::Up(Box::new(up)));
@@ -182,15 +182,15 @@ impl<P: ClientProcess> World<P> {
 
     fn struck_or(&mut self, fault: usize, since: Instant, failed: Option<String>) {
         let at = Window { from: self.ns(since), to: self.ns(self.now) };
-        self.direct(Input::Struck { fault, at, failed });
+        self.handle_input(Input::Struck { fault, at, failed });
     }
 
     fn healed(&mut self, fault: usize, since: Instant) {
         let at = Window { from: self.ns(since), to: self.ns(self.now) };
-        self.direct(Input::Healed { fault, at, failed: None });
+        self.handle_input(Input::Healed { fault, at, failed: None });
     }
 
-    fn fell(&mut self, node: usize, in_order: bool) {
+    fn kill(&mut self, node: usize, in_order: bool) {
         let mut events = Vec::new();
         let server = &mut self.masters[node].server;
         if in_order {
@@ -198,7 +198,7 @@ impl<P: ClientProcess> World<P> {
         } else {
             server.kill(&mut events);
         }
-        self.heed(node, &mut events);
+        self.handle_server_events(node, &mut events);
     }
 
     fn set_out_of_memory(&mut self, nodes: &[usize], is_out: bool) {
@@ -247,7 +247,7 @@ impl<P: ClientProcess> World<P> {
         };
         let mut events = Vec::new();
         self.masters[node].server.power_loss(&mut events);
-        self.heed(node, &mut events);
+        self.handle_server_events(node, &mut events);
         self.kept(fault, node, until);
     }
 
@@ -259,7 +259,7 @@ impl<P: ClientProcess> World<P> {
         let mut events = Vec::new();
         master.server.fail_over(replica, &mut events);
         master.failed_over = true;
-        self.heed(node, &mut events);
+        self.handle_server_events(node, &mut events);
         let until = self.about(since);
         self.kept(fault, node, until);
     }
@@ -271,7 +271,7 @@ impl<P: ClientProcess> World<P> {
     }
 
     fn kept(&mut self, fault: usize, node: usize, until: Window) {
-        self.direct(Input::Recorded(Event::Kept { fault: fault + 1, node: node + 1, until }));
+        self.handle_input(Input::Recorded(Event::Kept { fault: fault + 1, node: node + 1, until }));
     }
 
     /// Resumes a master. It serves its connections in random order.
@@ -288,7 +288,7 @@ impl<P: ClientProcess> World<P> {
         let clock = self.masters[node].clock.changed(signed(self.now), fault);
         self.masters[node].clock = clock;
         let at = self.ns(self.now);
-        self.direct(Input::Recorded(clock.event(node + 1, Window { from: at, to: at })));
+        self.handle_input(Input::Recorded(clock.event(node + 1, Window { from: at, to: at })));
     }
 
     fn rule(&mut self, fault: usize, rule: Rule) {
@@ -314,7 +314,7 @@ impl<P: ClientProcess> World<P> {
     pub(super) fn look(&mut self) {
         for node in 0..self.masters.len() {
             let keys = self.keys(node);
-            self.direct(Input::Keys { node: node + 1, keys });
+            self.handle_input(Input::Keys { node: node + 1, keys });
         }
     }
 

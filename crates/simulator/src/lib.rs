@@ -40,7 +40,7 @@ mod rules;
 mod wires;
 pub mod world;
 
-pub use process::ClientProcess;
+pub use process::SimulatedProcess;
 pub use rng::Latency;
 
 /// Latency of a message between the harness and a process, in nanoseconds.
@@ -81,7 +81,7 @@ pub fn run_with_slow_starts(scenario: &Scenario, seed: u64, start: Duration) -> 
 
 /// Runs one of a scenario's [runs](Scenario::runs) with client processes of another kind. The
 /// history names them as its `backend`.
-pub fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64, backend: &str) -> History {
+pub fn run_with<P: SimulatedProcess>(scenario: &Scenario, seed: u64, backend: &str) -> History {
     let mut world = World::<P>::new(scenario, seed, Latency::Chance, Mutant::None);
     world.start();
     while world.step() {}
@@ -100,7 +100,7 @@ pub fn trace_hash(history: &History) -> u64 {
     hash.finish()
 }
 
-impl<P: ClientProcess> World<P> {
+impl<P: SimulatedProcess> World<P> {
     /// Begins the run. All clients are ready.
     pub(crate) fn begin(&mut self) {
         self.began = true;
@@ -110,7 +110,7 @@ impl<P: ClientProcess> World<P> {
         for order in self.orchestrator.gates() {
             self.carry_out(order);
         }
-        self.direct(crate::orchestrator::Input::Begin(can));
+        self.handle_input(crate::orchestrator::Input::Begin(can));
     }
 
     fn handle(&mut self, what: WorldEvent) {
@@ -130,14 +130,14 @@ impl<P: ClientProcess> World<P> {
             WorldEvent::Wake(actor) => self.wake(actor),
             WorldEvent::Tell => {
                 if let Some(input) = self.inputs.pop_front() {
-                    self.direct(input);
+                    self.handle_input(input);
                 }
             }
-            WorldEvent::Gated(fault) => self.direct(crate::orchestrator::Input::Gated(fault)),
+            WorldEvent::Gated(fault) => self.handle_input(crate::orchestrator::Input::Gated(fault)),
             WorldEvent::Direct => {
                 if self.now >= self.direct_at {
                     self.direct_at = u64::MAX;
-                    self.direct(crate::orchestrator::Input::Wake);
+                    self.handle_input(crate::orchestrator::Input::Wake);
                 }
             }
             WorldEvent::Do(order) => self.do_order(*order),

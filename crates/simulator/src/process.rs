@@ -8,7 +8,7 @@ use redquorum_scenario::Mutant;
 use redquorum_scenario::client_protocol::Options;
 
 /// A client process: gets events and returns effects, and reads no clock.
-pub trait ClientProcess {
+pub trait SimulatedProcess {
     /// Starts a process with so many masters, which it dials.
     fn start(
         options: Options,
@@ -34,7 +34,7 @@ pub enum AnyProcess {
     Mutant(Process<Mutant>),
 }
 
-impl ClientProcess for AnyProcess {
+impl SimulatedProcess for AnyProcess {
     fn start(
         options: Options,
         nodes: usize,

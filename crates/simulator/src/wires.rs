@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::client_machine::ProcessEvent;
 use crate::mutants;
 use crate::orchestrator::Input;
-use crate::process::ClientProcess;
+use crate::process::SimulatedProcess;
 use crate::rules::Delivery;
 use crate::world::{Instant, World, WorldEvent};
 use redquorum_protocol::wire::{Command, Expect};
@@ -55,7 +55,7 @@ pub(super) struct Wire {
     /// Commands that the master has received, or will receive, and has not replied to.
     awaiting: VecDeque<Pending>,
     /// The rules that reset this connection when they are healed.
-    suffers: Vec<u64>,
+    resets_on_heal: Vec<u64>,
     /// The rule that prevents this connection from being established.
     apart: Option<u64>,
 }
@@ -179,7 +179,7 @@ impl Lane {
 
     /// Lets all messages under way arrive by `by`, since no rule slows them any more. Returns how
     /// many moved.
-    fn hasten(&mut self, by: Instant) -> usize {
+    fn deliver_sooner(&mut self, by: Instant) -> usize {
         self.last = self.last.min(by);
         let late = self.under_way.iter_mut().filter(|(at, _)| *at > by);
         late.map(|(at, _)| *at = by).count()
@@ -198,7 +198,7 @@ fn arrival(side: Side, id: WireId) -> WorldEvent {
     if side == Side::Reply { WorldEvent::AtClient(id) } else { WorldEvent::AtMaster(id) }
 }
 
-impl<P: ClientProcess> World<P> {
+impl<P: SimulatedProcess> World<P> {
     /// Sends a command of a process.
     pub(super) fn write(&mut self, id: WireId, command: Command) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
@@ -229,12 +229,12 @@ impl<P: ClientProcess> World<P> {
         match delivery.struck {
             Some((rule, MessageFault::Drop)) => {
                 lane.lost = true;
-                wire.suffers.push(rule);
+                wire.resets_on_heal.push(rule);
                 self.lose(id, message);
             }
             Some((rule, MessageFault::Hold)) => {
                 lane.held = Some((rule, VecDeque::from([message])));
-                self.knock(&delivery);
+                self.report_at_gate(&delivery);
             }
             Some((_, MessageFault::Reset)) => {
                 self.lose(id, message);
@@ -320,12 +320,12 @@ impl<P: ClientProcess> World<P> {
         let mut events = std::mem::take(&mut self.events);
         self.masters[node].server.serve(wall, connection, &mut events);
         self.sync(node, wall);
-        self.heed(node, &mut events);
+        self.handle_server_events(node, &mut events);
         self.events = events;
     }
 
     /// Handles the events of a master: replies, push messages and dropped connections.
-    pub(super) fn heed(&mut self, node: usize, events: &mut Vec<server::Event>) {
+    pub(super) fn handle_server_events(&mut self, node: usize, events: &mut Vec<server::Event>) {
         for event in events.drain(..) {
             match event {
                 server::Event::Message(connection, message) => {
@@ -360,7 +360,7 @@ impl<P: ClientProcess> World<P> {
             of.act.as_ref().filter(|_| self.began && self.orchestrator.follows_grants())
         {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
-            self.direct(Input::MasterReplied { process, node: node + 1, act, result });
+            self.handle_input(Input::MasterReplied { process, node: node + 1, act, result });
         }
         self.pass(id, Side::Reply, Message { of, payload: Payload::Reply { raw, reply, result } });
     }
@@ -411,7 +411,7 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Reports that a message waits at a gate.
-    fn knock(&mut self, delivery: &Delivery) {
+    fn report_at_gate(&mut self, delivery: &Delivery) {
         if let Some(fault) = delivery.gate {
             self.enter(self.now, WorldEvent::Gated(fault));
         }
@@ -420,7 +420,7 @@ impl<P: ClientProcess> World<P> {
     fn passed(&mut self, actor: usize, side: Side, class: Class) {
         if self.began && self.orchestrator.follows_messages() {
             let process = self.actors[actor].name.clone();
-            self.direct(Input::Passed { process, side, class });
+            self.handle_input(Input::Passed { process, side, class });
         }
     }
 

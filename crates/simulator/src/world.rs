@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::process::ClientProcess;
+use super::process::SimulatedProcess;
 use super::rng::{Latency, LinkRng, ProcessRng, Seed, Stream};
 use super::rules::Rules;
 use super::wires::{Texts, WireId, Wires};
@@ -162,7 +162,7 @@ pub(super) struct World<P> {
     pub(super) effects: Vec<ProcessEffect>,
 }
 
-impl<P: ClientProcess> World<P> {
+impl<P: SimulatedProcess> World<P> {
     pub(super) fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
         let seed = Seed::new(seed, latency);
         let nodes = scenario.cluster.nodes;
@@ -252,7 +252,7 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Passes an input to the orchestrator and carries out its orders.
-    pub(super) fn direct(&mut self, input: Input) {
+    pub(super) fn handle_input(&mut self, input: Input) {
         if !self.began {
             return;
         }
@@ -358,7 +358,7 @@ impl<T> Queue<T> {
 
 /// The client processes of a run. A process gets its inputs unless it is paused or dead, and its
 /// effects are carried out.
-impl<P: ClientProcess> World<P> {
+impl<P: SimulatedProcess> World<P> {
     /// Starts the processes.
     pub(super) fn start(&mut self) {
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
@@ -388,7 +388,7 @@ impl<P: ClientProcess> World<P> {
                 suspended: 0,
                 wake: Instant::MAX,
             });
-            self.grant(number, &mut effects);
+            self.carry_out_effects(number, &mut effects);
         }
         self.enter(TICK, WorldEvent::Tick);
     }
@@ -429,12 +429,12 @@ impl<P: ClientProcess> World<P> {
         rng.claims.wall = clocks.wall;
         let mut context = InputContext { clocks, rng: &mut rng.claims, out: &mut effects };
         process.handle(event, &mut context);
-        self.grant(number, &mut effects);
+        self.carry_out_effects(number, &mut effects);
         self.effects = effects;
     }
 
     /// Carries out the effects of a process, and schedules its next wake-up.
-    fn grant(&mut self, number: usize, effects: &mut Vec<ProcessEffect>) {
+    fn carry_out_effects(&mut self, number: usize, effects: &mut Vec<ProcessEffect>) {
         let mut refused = Vec::new();
         for effect in effects.drain(..) {
             match effect {
@@ -497,7 +497,7 @@ impl<P: ClientProcess> World<P> {
         actor.lease_clock = actor.lease_clock.paced(now, factor);
         // The wake-up moves to another time.
         actor.wake = Instant::MAX;
-        self.grant(number, &mut Vec::new());
+        self.carry_out_effects(number, &mut Vec::new());
     }
 
     /// Resumes a process. It gets all pending events at once. Its timers fire before or after them,

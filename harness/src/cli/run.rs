@@ -14,7 +14,7 @@ use super::{
     Chosen, Plan, ScenarioRunner, Selection, Shape, complain, new_seed, run_all, say, say_json,
     unwritten, usual_folder,
 };
-use crate::real::{self, Failure, RealBackend, Setup};
+use crate::real::{self, Backend, Failure, Setup};
 use crate::report::{
     self, Code, Ended, Entry, Format, Out, Reports, Session, Tally, human, shell_word,
 };
@@ -26,7 +26,7 @@ use redquorum_scenario::{Fault, Heals, Nodes, OnLinks, Role, Scenario};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-pub use crate::real::Backend;
+pub use crate::real::BackendKind;
 
 /// The scenarios to run, the backend, and the output.
 #[derive(Clone, Debug, Default, Args)]
@@ -36,7 +36,7 @@ pub struct RunOptions {
     pub selection: Selection,
     /// What runs the masters
     #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
-    pub backend: Backend,
+    pub backend: BackendKind,
     /// The seed of all random choices of the simulation; grows by one with each of --repeat. Real
     /// masters and clients do not follow it; it is only recorded with their results. Default: a
     /// random one
@@ -129,33 +129,33 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         answer_timeout: options.answer_timeout,
     };
     let runs = chosen.len().saturating_mul(usize::try_from(plan.repeat).unwrap_or(usize::MAX));
-    let session = |backend: &str, ground: String, backends: usize| Session {
+    let session = |backend: &str, masters: String, backends: usize| Session {
         seed: plan.seed,
         backend: backend.to_owned(),
-        ground,
+        masters,
         runs: runs * backends,
         widest: chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default(),
         explain: options.explain,
     };
-    if options.backend != Backend::All {
-        let ground = RealBackend::prepare(&setup).map_err(|failure| match failure {
+    if options.backend != BackendKind::All {
+        let backend = Backend::prepare(&setup).map_err(|failure| match failure {
             Failure::Interrupted => Code::Interrupted,
             Failure::Environment(why) | Failure::Skipped(why) => {
                 let fix = "see `redquorum-chaos run --help` for --backend, --client and --image";
                 complain(Code::Environment, &why, fix)
             }
         })?;
-        if plan.twice && !ground.is_virtual() {
+        if plan.twice && !backend.is_virtual() {
             let fix = "add --backend sim to --check-determinism";
             return Err(complain(Code::Usage, "real masters are not deterministic", fix));
         }
-        let session = session(ground.backend(), ground.describe(), 1);
+        let session = session(backend.backend(), backend.describe(), 1);
         let mut reports = Reports::new(options.format, session, out);
-        return Ok(run_all(&[&ground], &chosen, &plan, &mut reports).code());
+        return Ok(run_all(&[&backend], &chosen, &plan, &mut reports).code());
     }
 
-    let (grounds, missing) = RealBackend::all(&setup);
-    if plan.twice || grounds.len() < 2 {
+    let (backends, missing) = Backend::all(&setup);
+    if plan.twice || backends.len() < 2 {
         let (code, fix) = match missing.first() {
             _ if plan.twice => (Code::Usage, "add --backend sim to --check-determinism"),
             Some(why) => (Code::Environment, why.as_str()),
@@ -163,12 +163,12 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         };
         return Err(complain(code, "there are not several backends to compare", fix));
     }
-    let described = grounds.iter().map(|one| format!("{}: {}", one.backend(), one.describe()));
+    let described = backends.iter().map(|one| format!("{}: {}", one.backend(), one.describe()));
     let described = described.chain(missing.iter().map(|why| format!("not at hand: {why}")));
     let described = described.collect::<Vec<_>>().join("; ");
-    let mut reports = Reports::new(options.format, session("all", described, grounds.len()), out);
+    let mut reports = Reports::new(options.format, session("all", described, backends.len()), out);
     let stages: Vec<&dyn ScenarioRunner> =
-        grounds.iter().map(|ground| ground as &dyn ScenarioRunner).collect();
+        backends.iter().map(|backend| backend as &dyn ScenarioRunner).collect();
     let code = run_all(&stages, &chosen, &plan, &mut reports).code();
     let agree = reports.compare();
     // Two backends that both come out as expected cannot differ. If one does not come out as
@@ -427,7 +427,7 @@ fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
     let session = Session {
         seed: header.seed,
         backend: header.backend.clone(),
-        ground: header.masters.clone(),
+        masters: header.masters.clone(),
         runs: 1,
         ..Session::default()
     };

@@ -91,7 +91,7 @@ pub(super) struct SearchOptions {
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Shape,
-    /// Exit with 2 if the search never reached a situation that it should reach
+    /// Exit with 2 if the search never reached a coverage goal that it should reach
     #[arg(long)]
     require_coverage: bool,
 }
@@ -102,7 +102,7 @@ Each kind of violation is shrunk to what it takes and written as a scenario file
 Exit codes:
   0    no violation; with --outside: no violation without a cause
   1    something went wrong
-  2    with --require-coverage: a situation never occurred
+  2    with --require-coverage: a coverage goal was never reached
   3    the environment: nowhere to write
   64   the command line is wrong
   70   a fault of this program
@@ -390,7 +390,8 @@ fn end_text(end: &End<'_>) -> String {
     let library = *through == Through::Library;
     let all = Goal::all(library).count();
     let reached = all - report.missed(library).count();
-    let _ = write!(text, "{reached} of {all} situations occurred; the number of runs with each:");
+    let _ =
+        write!(text, "{reached} of {all} coverage goals reached; the number of runs with each:");
     for goal in Goal::all(library) {
         match report.goals.get(&goal) {
             Some(runs) => {

@@ -14,7 +14,7 @@ use std::{fs, io, thread};
 
 use super::inject::{Gates, Injector, Processes};
 use super::wire::{Scripts, Tap};
-use super::{Failure, GLANCE, RealBackend, ScenarioRunner, Signal, interrupted};
+use super::{Backend, Failure, GLANCE, ScenarioRunner, Signal, interrupted};
 use crate::process::{ClientProcess, OutputEvent};
 use crate::{stamp, unpoisoned};
 use redquorum_protocol::wire::{RESERVED, is_queue};
@@ -33,14 +33,14 @@ use redquorum_simulator::orchestrator::{Input, Orchestrator, Order, processes_of
 /// The clock of a run: nanoseconds since its start. Only here do instants and the stamps of clients
 /// become times of a history.
 pub(super) fn run(
-    ground: &RealBackend,
+    backend: &Backend,
     scenario: &Scenario,
     seed: u64,
     progress: &mut dyn FnMut(&str),
 ) -> Result<History, Failure> {
     let wrong = |what: &str, error: io::Error| Failure::Environment(format!("{what}: {error}"));
     progress("starting masters");
-    let cluster = ground.masters(scenario)?;
+    let cluster = backend.masters(scenario)?;
     let (signals, inbox) = channel();
     let scripts = Arc::new(Scripts::default());
     let started = Arc::new(OnceLock::new());
@@ -53,10 +53,10 @@ pub(super) fn run(
     }
     initialize(scenario, &cluster).map_err(Failure::Environment)?;
     progress("starting clients");
-    let (processes, client_clocks) = clients(ground, scenario, &cluster, &network, &signals)
+    let (processes, client_clocks) = clients(backend, scenario, &cluster, &network, &signals)
         .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
-    let can = all_ready(ground.ready_timeout, &inbox, &processes)?;
+    let can = all_ready(backend.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
     let orchestrator = match ground.answer_timeout {
         Some(answer) => orchestrator.answers_within(answer),
@@ -90,8 +90,8 @@ pub(super) fn run(
     let (asked, expected_to_die) = (BTreeMap::new(), BTreeSet::new());
     let mut run = Run { inbox, processes, asked, expected_to_die, clock, orchestrator };
     run.play_with(injector, can, progress)?;
-    let header = Header::new(scenario.clone(), seed, ground.backend(), cluster.describe());
-    let header = Header { client: ground.client.clone(), ..header };
+    let header = Header::new(scenario.clone(), seed, backend.backend(), cluster.describe());
+    let header = Header { client: backend.client.clone(), ..header };
     Ok(header.with(run.into_records(&mut unpoisoned(&tap))))
 }
 
@@ -256,7 +256,7 @@ type Clocks = BTreeMap<Name, Clock>;
 
 /// Starts each process that the scenario names, behind proxies of its own.
 pub(super) fn clients(
-    ground: &RealBackend,
+    backend: &Backend,
     scenario: &Scenario,
     cluster: &Masters,
     network: &Network,
@@ -281,7 +281,7 @@ pub(super) fn clients(
         }
         let (to, of) = (signals.clone(), name.to_owned());
         let receive = move |message| drop(to.send(Signal::ReceivedMessage(of.clone(), message)));
-        let process = ClientProcess::spawn(&ground.command, env, receive)?;
+        let process = ClientProcess::spawn(&backend.command, env, receive)?;
         processes.insert(name.to_owned(), Mutex::new(process));
     }
     Ok((processes, clocks))

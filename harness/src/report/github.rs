@@ -45,7 +45,7 @@ fn table(session: &Session, entries: &[Entry]) -> String {
          | | outcome | scenario | observed |\n|---|---|---|---|\n",
         session.seed,
         session.backend,
-        cell(&session.ground)
+        cell(&session.masters)
     );
     for entry in entries {
         let sign = if entry.is_good() { "✅" } else { "❌" };

@@ -94,7 +94,7 @@ impl ResultFile {
             schema: SCHEMA,
             backend: session.backend.clone(),
             seed: session.seed,
-            masters: session.ground.clone(),
+            masters: session.masters.clone(),
             harness: env!("CARGO_PKG_VERSION").to_owned(),
             runs: session.runs,
             finished: false,

@@ -13,7 +13,7 @@ pub(super) fn text(session: &Session, entries: &[Entry]) -> io::Result<String> {
     let mut suite = TestSuite::new(NAME);
     suite.add_property(("seed", session.seed.to_string().as_str()));
     suite.add_property(("backend", session.backend.as_str()));
-    suite.add_property(("masters", session.ground.as_str()));
+    suite.add_property(("masters", session.masters.as_str()));
     suite.set_time(entries.iter().map(|entry| entry.took).sum());
     for entry in entries {
         let mut case = TestCase::new(entry.name.as_str(), status(entry));

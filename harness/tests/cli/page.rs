@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 
 use redquorum_harness::cli::{Plan, Selection, run_all};
-use redquorum_harness::real::{Backend, RealBackend, Setup};
+use redquorum_harness::real::{Backend, BackendKind, Setup};
 use redquorum_harness::report::{Code, Format, Out, Reports, Session};
 
 use crate::program::ask;
@@ -20,17 +20,17 @@ fn every_scenario_has_a_section_and_no_text_of_it_is_markup() {
         one.run.about = format!("{MARKUP} {}", "x".repeat(10_000));
         one.run.source = Some(MARKUP.to_owned());
     }
-    let setup = Setup { backend: Backend::Sim, ..Setup::default() };
-    let ground = RealBackend::prepare(&setup).unwrap();
+    let setup = Setup { backend: BackendKind::Sim, ..Setup::default() };
+    let backend = Backend::prepare(&setup).unwrap();
     let mut plan = Plan::default();
     plan.seed = 1;
     plan.again = format!(" --client \'{MARKUP}\'");
     plan.interrupted = || false;
     let session =
-        Session { seed: 1, ground: MARKUP.to_owned(), runs: chosen.len(), ..Session::default() };
+        Session { seed: 1, masters: MARKUP.to_owned(), runs: chosen.len(), ..Session::default() };
     let out = Out::create(&folder).unwrap();
     let mut reports = Reports::to(Box::new(std::io::sink()), Format::Human, session, out);
-    let tally = run_all(&[&ground], &chosen, &plan, &mut reports);
+    let tally = run_all(&[&backend], &chosen, &plan, &mut reports);
     assert_eq!(tally.code(), Code::AsExpected);
 
     let page = fs::read_to_string(folder.join("report.html")).unwrap();

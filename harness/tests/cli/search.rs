@@ -12,7 +12,7 @@ fn inside_the_assumptions_nothing_is_found() {
     assert_eq!(code, 0, "{stdout}{stderr}");
     assert!(stdout.starts_with("seed     1, "), "{stdout}");
     assert!(stdout.contains("no violation in 100 runs"), "{stdout}");
-    // A hundred runs are too few for some situation, and the report shows that.
+    // A hundred runs are too few for some coverage goal, and the report shows that.
     assert!(stdout.contains("     never  "), "{stdout}");
     let words = ["search", "--runs", "100", "--seed", "1", "--require-coverage"];
     assert_eq!(ask(&folder, &words).0, 2);

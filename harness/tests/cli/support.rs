@@ -179,7 +179,7 @@ pub(crate) fn reports(folder: &Path, runs: usize, format: Format) -> (Reports, P
     let session = Session {
         seed: 7,
         backend: "fake".to_owned(),
-        ground: "a fake, for tests".to_owned(),
+        masters: "a fake, for tests".to_owned(),
         runs,
         widest: 12,
         ..Session::default()

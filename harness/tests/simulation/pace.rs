@@ -29,21 +29,21 @@ fn the_clock_of_a_client_measures_its_wait() {
         });
         replies.min().expect("it is refused") / 1_000_000
     };
-    let around = |ms: i64, fault: &str| {
+    let context = |ms: i64, fault: &str| {
         let at = refused(fault);
         assert!((ms..ms + 60).contains(&at), "{at} instead of {ms}: {fault}");
     };
     let rate = |factor: f64| {
         format!("[[fault]]\nat = \"0s\"\nclient.rate = {{ client = \"c2\", factor = {factor} }}\n")
     };
-    around(1_100, "");
-    around(2_100, &rate(0.5));
-    around(600, &rate(2.0));
+    context(1_100, "");
+    context(2_100, &rate(0.5));
+    context(600, &rate(2.0));
     // Half of the wait at one rate, half at the other: a change of rate sets earlier timers anew.
     let since =
         |at: &str, rest: &str| rate(0.5).replace("at = \"0s\"", &format!("at = \"{at}\"{rest}"));
-    around(1_600, &since("600ms", ""));
-    around(1_350, &since("0s", "\nfor = \"600ms\""));
+    context(1_600, &since("600ms", ""));
+    context(1_350, &since("0s", "\nfor = \"600ms\""));
 }
 
 #[test]

@@ -195,7 +195,7 @@ impl Scope {
     pub const ALL: [Self; 21] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
-        Self { name: "rivals, one of whom dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
+        Self { name: "rivals, a client dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
         Self {
             name: "rivals on one master",
             masters: 1,
@@ -235,7 +235,7 @@ impl Scope {
             ..Self::WAKES
         },
         Self {
-            name: "waiter who misses a wake-up",
+            name: "waiter that misses a wake-up",
             masters: 1,
             start: Start::Awaited,
             still: true,
@@ -244,14 +244,14 @@ impl Scope {
             ..Self::WAKES
         },
         Self {
-            name: "waiter whose position lapses",
+            name: "waiter with a position that lapses",
             masters: 1,
             start: Start::Awaited,
             lapses: 1,
             ..Self::WAKES
         },
         Self {
-            name: "waiter who meets an error",
+            name: "waiter that meets an error",
             masters: 1,
             start: Start::Held,
             fresh: true,

@@ -1,5 +1,5 @@
-//! The situations that a search must reach; otherwise it has shown little. Locks go wrong in these
-//! situations, whether or not this one does. The search detects them in the history, as the
+//! The coverage goals: states and events in which locks go wrong, whether or not this one does. A
+//! search that does not reach them has shown little. It detects them in the history, as the
 //! checkers see it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -279,7 +279,7 @@ fn note<'a>(
 }
 
 named! {
-    /// A situation.
+    /// A coverage goal.
     pub enum Goal {
         /// A lease was granted by as few masters as possible, of three or more.
         BareQuorum = "bare-quorum", "a grant by the smallest possible quorum";
@@ -339,7 +339,7 @@ named! {
 }
 
 impl Goal {
-    /// The situations that a search with the library can see, or one with the machines.
+    /// The coverage goals that a search with the library can see, or one with the machines.
     pub fn all(library: bool) -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(move |goal| match goal {
             // The library does not report its tokens.
@@ -556,8 +556,8 @@ fn tries<'a>(
 /// How long a fair queue waits for a silent waiter.
 const TURN: Ns = TURN_MS.cast_signed() * 1_000_000;
 
-/// Situations in the life of a deployment: silent waiters, recycled connections, demoted masters,
-/// and callers that do not poll.
+/// Coverage goals in the life of a deployment: silent waiters, recycled connections, demoted
+/// masters, and callers that do not poll.
 fn deployment_reached(seen: &RunView<'_, '_>) -> Vec<Goal> {
     let has = |goal, occurred: bool| occurred.then_some(goal);
     let goals = [

@@ -115,7 +115,7 @@ pub fn vocabulary(base: &BaseScenario, symmetry: Symmetry) -> Vec<Fault> {
     if base.parted {
         return Vec::new();
     }
-    let words = Words { base, symmetry };
+    let words = FaultWriter { base, symmetry };
     let places = words.places();
     let places = places.iter().map(|(place, early)| (place.as_str(), *early));
     let mut all = Vec::new();
@@ -175,12 +175,12 @@ fn add(all: &mut Vec<Fault>, place: &str, sets: &[String], kinds: &[&str]) {
     }
 }
 
-struct Words<'a> {
+struct FaultWriter<'a> {
     base: &'a BaseScenario,
     symmetry: Symmetry,
 }
 
-impl Words<'_> {
+impl FaultWriter<'_> {
     fn nodes(&self) -> usize {
         self.base.scenario.cluster.nodes
     }

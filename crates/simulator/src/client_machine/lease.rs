@@ -67,19 +67,19 @@ impl Lease {
         self.extending = Some((asked, round));
     }
 
-    pub(super) fn release(&mut self, id: u64, around: &mut InputContext<'_>) {
-        self.releasing = Some((id, around.stamp()));
-        self.part(around);
+    pub(super) fn release(&mut self, id: u64, context: &mut InputContext<'_>) {
+        self.releasing = Some((id, context.stamp()));
+        self.part(context);
     }
 
-    pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, around: &mut InputContext<'_>) {
+    pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, context: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        around.reply(asked, Err(why(failure)), |reply| reply.text = distrust(votes));
+        context.reply(asked, Err(why(failure)), |reply| reply.text = distrust(votes));
     }
 
-    pub(super) fn refuse(&mut self, refusal: &Refusal, around: &mut InputContext<'_>) {
+    pub(super) fn refuse(&mut self, refusal: &Refusal, context: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        around.reply(asked, Err(refused(refusal)), |_| ());
+        context.reply(asked, Err(refused(refusal)), |_| ());
     }
 
     /// Reports all news about a held lease. Returns whether it was granted just now.
@@ -87,10 +87,10 @@ impl Lease {
         &mut self,
         conduct: K,
         claim: &K::Claim,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) -> bool {
         let Claim::Holding(hold) = claim.claim() else { return false };
-        let deadline = deadline(conduct, claim, hold, around.clocks);
+        let deadline = deadline(conduct, claim, hold, context.clocks);
         let (lost, moved) = (hold.lost().is_some(), hold.deadline());
         let ended = self
             .extending
@@ -98,7 +98,7 @@ impl Lease {
         let granted = self.acquiring.take();
         if let Some(asked) = granted {
             let fence = hold.fencing_token();
-            around.reply(asked, Ok(()), |reply| {
+            context.reply(asked, Ok(()), |reply| {
                 reply.token = value(conduct, hold);
                 reply.deadline_ns = Some(deadline);
                 reply.fence = fence;
@@ -106,17 +106,17 @@ impl Lease {
         }
         if let Some((asked, result)) = ended {
             self.extending = None;
-            self.extended(conduct, asked, (result, deadline), around);
+            self.extended(conduct, asked, (result, deadline), context);
         }
         if lost {
-            self.lose(conduct, around);
+            self.lose(conduct, context);
         }
         if self.seen.is_some_and(|seen| moved != seen) {
             self.seen = Some(moved);
             let (client, resource) = self.whose.clone();
-            let at_ns = Some(around.stamp());
+            let at_ns = Some(context.stamp());
             let deadline_ns = deadline;
-            around.notify(Notice::Extended { client, resource, at_ns, deadline_ns });
+            context.notify(Notice::Extended { client, resource, at_ns, deadline_ns });
         }
         granted.is_some()
     }
@@ -126,7 +126,7 @@ impl Lease {
         conduct: K,
         asked: RequestStamp,
         (extension, deadline): (Extension, i64),
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         let result = match extension {
             Extension::Extended => Ok(()),
@@ -135,32 +135,32 @@ impl Lease {
             }
             _ => Err(FailureReason::NoQuorum),
         };
-        around.reply(asked, result, |reply| {
+        context.reply(asked, result, |reply| {
             reply.deadline_ns = result.is_ok().then_some(deadline);
         });
         if result == Err(FailureReason::Lost) {
-            self.lose(conduct, around);
+            self.lose(conduct, context);
         }
     }
 
-    fn lose<K: Conduct>(&mut self, conduct: K, around: &mut InputContext<'_>) {
+    fn lose<K: Conduct>(&mut self, conduct: K, context: &mut InputContext<'_>) {
         if !std::mem::replace(&mut self.over, true) && conduct.reports_loss() {
             let (client, resource) = self.whose.clone();
-            let at_ns = around.stamp();
-            around.notify(Notice::Lost { client, resource, at_ns });
+            let at_ns = context.stamp();
+            context.notify(Notice::Lost { client, resource, at_ns });
         }
     }
 
     /// Refuses the extension under way, since the lease is released, alone or with others.
-    pub(super) fn part(&mut self, around: &mut InputContext<'_>) {
+    pub(super) fn part(&mut self, context: &mut InputContext<'_>) {
         if let Some(((extension, _), _)) = self.extending.take() {
-            around.refuse(extension, FailureReason::Cancelled);
+            context.refuse(extension, FailureReason::Cancelled);
         }
     }
 
-    pub(super) fn released(&mut self, outcome: Outcome, around: &mut InputContext<'_>) {
+    pub(super) fn released(&mut self, outcome: Outcome, context: &mut InputContext<'_>) {
         let Some(asked) = self.releasing.take() else { return };
-        around.reply(asked, ended(outcome), |_| ());
+        context.reply(asked, ended(outcome), |_| ());
     }
 }
 
@@ -169,13 +169,13 @@ pub(super) fn reentered<K: Conduct>(
     conduct: K,
     claim: &K::Claim,
     asked: RequestStamp,
-    around: &mut InputContext<'_>,
+    context: &mut InputContext<'_>,
 ) {
     let Claim::Holding(hold) = claim.claim() else { return };
-    let deadline = deadline(conduct, claim, hold, around.clocks);
+    let deadline = deadline(conduct, claim, hold, context.clocks);
     // At least the earlier handle and this one, whatever a mutant counts.
     let handles = hold.handles().max(2);
-    around.reply(asked, Ok(()), |reply| {
+    context.reply(asked, Ok(()), |reply| {
         reply.token = value(conduct, hold);
         reply.deadline_ns = Some(deadline);
         reply.fence = hold.fencing_token();
@@ -251,27 +251,29 @@ impl<K: Conduct> Process<K> {
     }
 
     /// Takes the handle that a request has got, and answers the request.
-    pub(super) fn take_handle(&mut self, id: ClaimId, around: &mut InputContext<'_>) {
-        let Some(of) = self.client(around, |client, cx| client.take_handle(id, cx)) else { return };
+    pub(super) fn take_handle(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
+        let Some(of) = self.client(context, |client, cx| client.take_handle(id, cx)) else {
+            return;
+        };
         let asked = self.lease(id).and_then(|lease| lease.acquiring.take());
         self.leases.retain(|lease| lease.id != id);
         let conduct = self.conduct;
         if let (Some(asked), Some(claim)) = (asked, self.client.claim(of)) {
-            reentered(conduct, claim, asked, around);
+            reentered(conduct, claim, asked, context);
         }
     }
 
     /// Cancels a request. If a lease is extended for it, the round goes on, and no reply reports
     /// the deadline.
-    pub(super) fn cancel(&mut self, request: u64, id: ClaimId, around: &mut InputContext<'_>) {
+    pub(super) fn cancel(&mut self, request: u64, id: ClaimId, context: &mut InputContext<'_>) {
         if let Some(RequestState::Extending(of)) = self.client.standing(id) {
             let deadline = self.client.hold(of).map(Hold::deadline);
             if let Some(lease) = self.lease(of) {
                 lease.watch(deadline);
             }
         }
-        self.end(id, around);
-        around.refuse(request, FailureReason::Cancelled);
+        self.end(id, context);
+        context.refuse(request, FailureReason::Cancelled);
     }
 
     /// Releases one handle of several. Returns `false` if there is no other handle.
@@ -279,17 +281,17 @@ impl<K: Conduct> Process<K> {
         &mut self,
         request: u64,
         id: ClaimId,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) -> bool {
         if self.handles(id) < 2 {
             return false;
         }
-        let from = around.stamp();
-        self.advance(id, Input::Release, around);
+        let from = context.stamp();
+        self.advance(id, Input::Release, context);
         let left = self.handles(id);
-        let result = if self.is_held(id, around) { Ok(()) } else { Err(FailureReason::Lost) };
-        around.reply((request, from), result, |reply| reply.handles = Some(left.into()));
-        self.attend(id, around);
+        let result = if self.is_held(id, context) { Ok(()) } else { Err(FailureReason::Lost) };
+        context.reply((request, from), result, |reply| reply.handles = Some(left.into()));
+        self.attend(id, context);
         true
     }
 }

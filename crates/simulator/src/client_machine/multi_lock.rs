@@ -52,10 +52,10 @@ impl<K: Conduct> Process<K> {
         (client, resources): (Name, Vec<Name>),
         ttl_ms: u64,
         wait_ms: u64,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         let Ok(config) = self.config(ttl_ms) else {
-            return around.refuse(id, FailureReason::Error);
+            return context.refuse(id, FailureReason::Error);
         };
         let places = resources.into_iter().enumerate();
         let member = |(place, resource)| Member { resource, place, claim: None };
@@ -63,47 +63,47 @@ impl<K: Conduct> Process<K> {
         members.sort_by(|one, other| one.resource.as_bytes().cmp(other.resource.as_bytes()));
         let twice = members.windows(2).any(|two| two[0].resource == two[1].resource);
         if members.is_empty() || twice {
-            return around.refuse(id, FailureReason::Error);
+            return context.refuse(id, FailureReason::Error);
         }
         let mut orders = Vec::new();
-        let now = self.conduct.clock(around.clocks);
+        let now = self.conduct.clock(context.clocks);
         let wait = Duration::from_millis(wait_ms);
         let several = MultiLock::start(now, members.len(), wait, &mut orders);
-        let asked = (id, around.stamp());
+        let asked = (id, context.stamp());
         self.groups.push(Group { asked, client, config, several, members, distrust: None });
-        self.carry_out_orders(id, orders, around);
+        self.carry_out_orders(id, orders, context);
     }
 
     fn group(&mut self, id: u64) -> Option<&mut Group> {
         self.groups.iter_mut().find(|group| group.asked.0 == id)
     }
 
-    fn report(&mut self, id: u64, event: MemberEvent, around: &mut InputContext<'_>) {
+    fn report(&mut self, id: u64, event: MemberEvent, context: &mut InputContext<'_>) {
         let mut orders = Vec::new();
         let now = match event {
-            MemberEvent::Collected { .. } => self.conduct.clock_to_collect(around.clocks),
-            _ => self.conduct.clock(around.clocks),
+            MemberEvent::Collected { .. } => self.conduct.clock_to_collect(context.clocks),
+            _ => self.conduct.clock(context.clocks),
         };
         let Some(group) = self.group(id) else { return };
-        group.several.handle(now, event, around.rng, &mut orders);
-        self.carry_out_orders(id, orders, around);
+        group.several.handle(now, event, context.rng, &mut orders);
+        self.carry_out_orders(id, orders, context);
     }
 
     fn carry_out_orders(
         &mut self,
         id: u64,
         orders: Vec<MemberAction>,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         for order in orders {
             match order {
                 MemberAction::Try { member, .. } if self.keeps(id, member) => {}
                 MemberAction::Try { member, wait, explain } => {
-                    self.try_one(id, member, (wait, explain), around);
+                    self.try_one(id, member, (wait, explain), context);
                 }
-                MemberAction::Collect { member } => self.collect(id, member, around),
+                MemberAction::Collect { member } => self.collect(id, member, context),
                 MemberAction::Undo { member } if self.keeps(id, member) => {}
-                MemberAction::Undo { member } => self.undo(id, member, around),
+                MemberAction::Undo { member } => self.undo(id, member, context),
                 _ => {}
             }
         }
@@ -114,14 +114,14 @@ impl<K: Conduct> Process<K> {
         id: u64,
         member: usize,
         (wait, explain): (Duration, bool),
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         let Some(group) = self.group(id) else { return };
         let whose = (group.client.clone(), group.members[member].resource.clone());
         let config = group.config;
-        let seed = self.seed(&whose, around);
+        let seed = self.seed(&whose, context);
         let request = AcquireRequest::for_member(config, wait, explain, seed);
-        let claim = self.claim(whose, request, None, around);
+        let claim = self.claim(whose, request, None, context);
         if let Some(group) = self.group(id) {
             group.members[member].claim = Some(claim);
         }
@@ -134,20 +134,20 @@ impl<K: Conduct> Process<K> {
         claim.and_then(|claim| self.client.claim(claim)).is_some_and(|claim| conduct.keeps(claim))
     }
 
-    fn undo(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
+    fn undo(&mut self, id: u64, member: usize, context: &mut InputContext<'_>) {
         let claim = self.group(id).and_then(|group| group.members[member].claim.take());
         let Some(claim) = claim else { return };
         self.leases.retain(|lease| lease.id != claim);
-        self.client(around, |client, cx| client.undo(claim, cx));
+        self.client(context, |client, cx| client.undo(claim, cx));
     }
 
-    fn undo_all(&mut self, id: u64, around: &mut InputContext<'_>) {
+    fn undo_all(&mut self, id: u64, context: &mut InputContext<'_>) {
         let members = self.group(id).map_or(0, |group| group.members.len());
-        (0..members).for_each(|member| self.undo(id, member, around));
+        (0..members).for_each(|member| self.undo(id, member, context));
     }
 
     /// Reports the result of a claim to its multi-lock. Returns whether the claim belongs to one.
-    pub(super) fn attend_group(&mut self, claim: ClaimId, around: &mut InputContext<'_>) -> bool {
+    pub(super) fn attend_group(&mut self, claim: ClaimId, context: &mut InputContext<'_>) -> bool {
         let of = |group: &Group| {
             let member = group.members.iter().position(|member| member.claim == Some(claim))?;
             Some((group.asked.0, member))
@@ -155,16 +155,16 @@ impl<K: Conduct> Process<K> {
         let Some((id, member)) = self.groups.iter().find_map(of) else { return false };
         let Some(standing) = self.client.standing(claim) else { return true };
         if let Some(event) = MemberEvent::result(member, standing.progress()) {
-            self.inform(id, claim, event, around);
-            self.remind(id, around);
-            self.conclude(id, around);
+            self.inform(id, claim, event, context);
+            self.remind(id, context);
+            self.conclude(id, context);
         }
         true
     }
 
     /// Reports members that were kept against the action as won, since the machine asks for them
     /// again.
-    fn remind(&mut self, id: u64, around: &mut InputContext<'_>) {
+    fn remind(&mut self, id: u64, context: &mut InputContext<'_>) {
         let members = self.group(id).map_or(0, |group| group.members.len());
         for member in 0..members {
             if !self.keeps(id, member) {
@@ -174,7 +174,7 @@ impl<K: Conduct> Process<K> {
             let Some(claim) = claim.and_then(|claim| self.client.claim(claim)) else { continue };
             if let Claim::Acquiring(acquire) = claim.claim() {
                 let deadline = acquire.deadline();
-                self.report(id, MemberEvent::Won { member, deadline }, around);
+                self.report(id, MemberEvent::Won { member, deadline }, context);
             }
         }
     }
@@ -185,54 +185,54 @@ impl<K: Conduct> Process<K> {
         id: u64,
         claim: ClaimId,
         event: MemberEvent,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         let progress = self.client.standing(claim).map(|standing| standing.progress());
         let refused = progress.and_then(Progress::refused_by).map(distrust);
         if let (Some(distrust), Some(group)) = (refused, self.group(id)) {
             group.distrust = distrust;
         }
-        self.report(id, event, around);
+        self.report(id, event, context);
     }
 
-    fn collect(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
+    fn collect(&mut self, id: u64, member: usize, context: &mut InputContext<'_>) {
         let claim = self.group(id).and_then(|group| group.members[member].claim);
         let Some(claim) = claim else { return };
-        self.advance(claim, Input::Collect, around);
+        self.advance(claim, Input::Collect, context);
         let Some(standing) = self.client.standing(claim) else { return };
         let event = MemberEvent::of_collect(member, standing.progress());
-        self.inform(id, claim, event, around);
+        self.inform(id, claim, event, context);
     }
 
     /// Answers a request that is decided.
-    fn conclude(&mut self, id: u64, around: &mut InputContext<'_>) {
+    fn conclude(&mut self, id: u64, context: &mut InputContext<'_>) {
         let Some(place) = self.groups.iter().position(|group| group.asked.0 == id) else { return };
         if self.groups[place].several.is_held() {
             let group = self.groups.remove(place);
-            self.hand_out(group, around);
+            self.hand_out(group, context);
         } else if let Some((_, failure)) = self.groups[place].several.failure() {
-            self.undo_all(id, around);
+            self.undo_all(id, context);
             let group = self.groups.remove(place);
-            around.reply(group.asked, Err(why(failure)), |reply| reply.text = group.distrust);
+            context.reply(group.asked, Err(why(failure)), |reply| reply.text = group.distrust);
         }
     }
 
-    fn hand_out(&mut self, mut group: Group, around: &mut InputContext<'_>) {
+    fn hand_out(&mut self, mut group: Group, context: &mut InputContext<'_>) {
         // In the order of the request.
         group.members.sort_by_key(|member| member.place);
         let claims: Vec<ClaimId> = group.members.iter().filter_map(|it| it.claim).collect();
         let mut all = Vec::new();
         for claim in &claims {
-            self.granted(*claim, around);
+            self.granted(*claim, context);
             let (conduct, claim) = (self.conduct, self.client.claim(*claim));
-            all.extend(claim.and_then(|claim| each(conduct, claim, around.clocks)));
+            all.extend(claim.and_then(|claim| each(conduct, claim, context.clocks)));
         }
-        around.reply(group.asked, Ok(()), |reply| {
+        context.reply(group.asked, Ok(()), |reply| {
             reply.deadline_ns = all.iter().filter_map(|each| each.deadline_ns).min();
             reply.each = all;
         });
         // A loss may have happened meanwhile.
-        claims.into_iter().for_each(|claim| self.attend(claim, around));
+        claims.into_iter().for_each(|claim| self.attend(claim, context));
     }
 
     /// When to wake the multi-locks, by the monotonic clock.
@@ -244,20 +244,20 @@ impl<K: Conduct> Process<K> {
         })
     }
 
-    pub(super) fn wake_groups(&mut self, around: &mut InputContext<'_>) {
-        let now = self.conduct.clock(around.clocks);
+    pub(super) fn wake_groups(&mut self, context: &mut InputContext<'_>) {
+        let now = self.conduct.clock(context.clocks);
         let due = self.groups.iter().filter(|group| group.several.next_wake() <= now);
         let due: Vec<u64> = due.map(|group| group.asked.0).collect();
-        due.into_iter().for_each(|id| self.report(id, MemberEvent::Wake, around));
+        due.into_iter().for_each(|id| self.report(id, MemberEvent::Wake, context));
     }
 
     /// Cancels a request, if it is a multi-lock request.
-    pub(super) fn cancel_group(&mut self, request: u64, around: &mut InputContext<'_>) {
+    pub(super) fn cancel_group(&mut self, request: u64, context: &mut InputContext<'_>) {
         if self.group(request).is_some() {
-            self.report(request, MemberEvent::Abandon, around);
-            self.undo_all(request, around);
+            self.report(request, MemberEvent::Abandon, context);
+            self.undo_all(request, context);
             self.groups.retain(|group| group.asked.0 != request);
-            around.refuse(request, FailureReason::Cancelled);
+            context.refuse(request, FailureReason::Cancelled);
         }
     }
 
@@ -266,9 +266,9 @@ impl<K: Conduct> Process<K> {
         id: u64,
         client: &Name,
         resources: Vec<Name>,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
-        let asked = (id, around.stamp());
+        let asked = (id, context.stamp());
         let mut multi_release = MultiRelease { asked, open: Vec::new(), worst: Ok(()) };
         for resource in resources {
             let whose = (client.clone(), resource);
@@ -279,15 +279,15 @@ impl<K: Conduct> Process<K> {
         }
         let claims = multi_release.open.clone();
         if claims.is_empty() {
-            return around.reply(asked, multi_release.worst, |_| ());
+            return context.reply(asked, multi_release.worst, |_| ());
         }
         self.multi_releases.push(multi_release);
         for claim in claims {
             if let Some(lease) = self.lease(claim) {
-                lease.part(around);
+                lease.part(context);
             }
-            self.give_back(claim, Input::Release, around);
-            self.attend(claim, around);
+            self.give_back(claim, Input::Release, context);
+            self.attend(claim, context);
         }
     }
 
@@ -296,7 +296,7 @@ impl<K: Conduct> Process<K> {
         &mut self,
         claim: ClaimId,
         outcome: Outcome,
-        around: &mut InputContext<'_>,
+        context: &mut InputContext<'_>,
     ) {
         let found = self
             .multi_releases
@@ -315,7 +315,7 @@ impl<K: Conduct> Process<K> {
         };
         if multi_release.open.is_empty() {
             let multi_release = self.multi_releases.remove(place);
-            around.reply(multi_release.asked, multi_release.worst, |_| ());
+            context.reply(multi_release.asked, multi_release.worst, |_| ());
         }
     }
 }

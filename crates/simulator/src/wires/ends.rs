@@ -8,7 +8,7 @@ use redquorum_redis_model::{Close, Request};
 
 use super::{Lane, Message, Payload, Pending, Wire, WireId, arrival};
 use crate::client_machine::ProcessEvent;
-use crate::process::ClientProcess;
+use crate::process::SimulatedProcess;
 use crate::rules::{Delivery, Rule};
 use crate::world::{Instant, World, WorldEvent};
 use crate::{CONNECT, GREETING};
@@ -45,13 +45,13 @@ impl Wire {
             up: Lane::new(now),
             down: Lane::new(now),
             awaiting: VecDeque::new(),
-            suffers: Vec::new(),
+            resets_on_heal: Vec::new(),
             apart: None,
         }
     }
 }
 
-impl<P: ClientProcess> World<P> {
+impl<P: SimulatedProcess> World<P> {
     /// Opens a connection for a process.
     pub(crate) fn dial(&mut self, actor: usize, link: usize, epoch: u64) {
         let node = self.actors[actor].nodes[link];
@@ -60,7 +60,7 @@ impl<P: ClientProcess> World<P> {
         let mut wire = Wire::new(actor, (link, node), epoch, id, self.now);
         wire.requests = GREETING;
         wire.apart = apart;
-        wire.suffers.extend(apart);
+        wire.resets_on_heal.extend(apart);
         self.wires.add(wire);
         self.actors[actor].wires.push((link, epoch, id));
         if apart.is_none() {
@@ -115,7 +115,7 @@ impl<P: ClientProcess> World<P> {
         }
         match self.rules.keeps_end(actor, node, Side::Request) {
             // The master's end learns of it when the rule is healed.
-            Some((rule, false)) => return wire.suffers.push(rule),
+            Some((rule, false)) => return wire.resets_on_heal.push(rule),
             Some((rule, true)) => {
                 wire.up.held.get_or_insert((rule, VecDeque::new()));
             }
@@ -157,7 +157,7 @@ impl<P: ClientProcess> World<P> {
         let (actor, node) = (wire.actor, wire.node);
         if wire.client_open && !wire.down.lost {
             match self.rules.keeps_end(actor, node, Side::Reply) {
-                Some((rule, false)) => wire.suffers.push(rule),
+                Some((rule, false)) => wire.resets_on_heal.push(rule),
                 Some((rule, true)) => {
                     wire.down.held.get_or_insert((rule, VecDeque::new()));
                     wire.down.close_waits = true;
@@ -228,7 +228,7 @@ impl<P: ClientProcess> World<P> {
     /// Resets one end. The other end learns nothing until the rule is healed.
     pub(crate) fn half_open(&mut self, id: WireId, end: End, rule: u64) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        wire.suffers.push(rule);
+        wire.resets_on_heal.push(rule);
         wire.up.lost = true;
         wire.down.lost = true;
         let at = self.now + self.links.of_mut(wire.actor, wire.link).latency(Side::Reply);
@@ -242,14 +242,14 @@ impl<P: ClientProcess> World<P> {
     /// reset.
     pub(crate) fn heal_rule(&mut self, rule: u64) {
         if let Some(healed) = self.rules.heal(rule).filter(|rule| rule.slows()) {
-            self.hasten(&healed);
+            self.deliver_sooner(&healed);
         }
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
             if wire.apart == Some(rule) && wire.up.held.is_none() {
                 wire.apart = None;
             }
-            if wire.suffers.contains(&rule) {
+            if wire.resets_on_heal.contains(&rule) {
                 self.reset(id);
                 continue;
             }
@@ -269,7 +269,7 @@ impl<P: ClientProcess> World<P> {
     }
 
     /// Lets messages that a healed rule had slowed move on at once.
-    fn hasten(&mut self, healed: &Rule) {
+    fn deliver_sooner(&mut self, healed: &Rule) {
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
             if !healed.is_about(wire.actor, wire.node) {
@@ -280,7 +280,7 @@ impl<P: ClientProcess> World<P> {
                 let Some(wire) = self.wires.get_mut(id) else { break };
                 let at = self.now + self.links.of_mut(wire.actor, wire.link).latency(side);
                 let lane = wire.lane(side);
-                let (many, closes) = (lane.hasten(at), lane.closes);
+                let (many, closes) = (lane.deliver_sooner(at), lane.closes);
                 (0..many).for_each(|_| self.enter(at, arrival(side, id)));
                 if closes {
                     self.enter(at, arrival_of_close(side, id));

@@ -248,8 +248,8 @@ fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
         findings(run).iter().find(|finding| finding.property == Property::MutualExclusion);
     let first = exclusion.or_else(|| findings(run).first())?;
     let (from, to) = (scale.part(first.from), scale.part(first.to));
-    let around = ((to - from) * 0.5).max(0.002);
-    Some(((from - around).max(0.0), (to + around).min(1.0)))
+    let context = ((to - from) * 0.5).max(0.002);
+    Some(((from - context).max(0.0), (to + context).min(1.0)))
 }
 
 /// The periods in which two clients believed at once that they hold the resource, drawn over all
