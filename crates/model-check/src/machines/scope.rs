@@ -292,7 +292,7 @@ impl Scope {
             ..Self::WAIT
         },
         Self {
-            name: "two waiters who are new",
+            name: "two waiters that are new",
             masters: 1,
             clocks: false,
             fresh: true,
