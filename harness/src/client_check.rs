@@ -8,13 +8,19 @@
 //! This file has the order of the checks. `checks.rs` has them, `peer.rs` the client protocol with
 //! the driver, bounded against any driver, and the keys on the masters.
 
-use std::io::Write;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
 use redquorum_rig::Masters;
+use redquorum_rig::network::Network;
 
 use self::peer::{Fault, Peer};
+use crate::real::wire::Scripts;
+use crate::unpoisoned;
 use peer::Keys;
 use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op, Options};
+use redquorum_scenario::history::{Act, Outcome};
 
 /// Ends a check with a fault of the driver: its output, the expected output, and how to fix it.
 macro_rules! wrong {
@@ -60,10 +66,17 @@ struct Session {
     command: String,
     peer: Peer,
     keys: Keys,
+    readings: Readings,
+    /// The proxies between the driver and the masters.
+    _network: Network,
     can: Vec<Capability>,
     /// The lease that several checks examine.
     grant: Option<Grant>,
 }
+
+/// What the harness has read from the commands of the driver: the master, the effect on a key, and
+/// the outcome.
+type Readings = Arc<Mutex<Vec<(usize, Act, Outcome)>>>;
 
 /// A granted acquire.
 struct Grant {
@@ -78,7 +91,7 @@ struct Grant {
 }
 
 /// The checks in their order, with the features without which they are skipped.
-const CHECKS: [(&str, &[Capability], Check); 25] = [
+const CHECKS: [(&str, &[Capability], Check); 26] = [
     ("ready", &[], checks::ready),
     ("acquire", &[], checks::acquire),
     ("stamps", &[], checks::stamps),
@@ -89,6 +102,7 @@ const CHECKS: [(&str, &[Capability], Check); 25] = [
     ("step", &[], checks::step),
     ("checked step", &[], checks::checked_step),
     ("release", &[], checks::release),
+    ("reading", &[], checks::reading),
     ("fresh tokens", &[Capability::FreshTokens], checks::fresh_tokens),
     ("fence", &[Capability::Fence], checks::fence),
     ("extend", &[Capability::Extend], checks::extend),
@@ -106,6 +120,23 @@ const CHECKS: [(&str, &[Capability], Check); 25] = [
     ("end of input", &[], checks::end),
 ];
 
+/// Puts proxies in front of the masters, as in a run, which read the commands. Returns their
+/// addresses, too.
+fn proxies(masters: &Masters, readings: &Readings) -> io::Result<(Network, Vec<String>)> {
+    let (scripts, readings) = (Scripts::default(), Arc::clone(readings));
+    let network = Network::start(move |traffic| {
+        if let Some((act, outcome)) = scripts.reading(&traffic.event) {
+            unpoisoned(&readings).push((traffic.node, act, outcome));
+        }
+    })?;
+    let urls = (1..=masters.len()).map(|node| {
+        network.upstream(node, Some(masters.address(node)));
+        Ok(format!("redis://{}", network.listen("driver", node)?))
+    });
+    let urls = urls.collect::<io::Result<Vec<String>>>()?;
+    Ok((network, urls))
+}
+
 /// Checks a driver on as many masters as make this quorum, and writes each result as a line.
 /// Returns whether all is well.
 ///
@@ -114,10 +145,15 @@ const CHECKS: [(&str, &[Capability], Check); 25] = [
 /// to.
 pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, String> {
     let masters = Masters::start(2 * quorum - 1).map_err(|error| error.to_string())?;
-    let peer = Peer::start(command, &masters.urls(), &OPTIONS)?;
+    let readings = Readings::default();
+    let (network, urls) = proxies(&masters, &readings)
+        .map_err(|error| format!("no proxy can be started: {error}"))?;
+    let peer = Peer::start(command, &urls, &OPTIONS)?;
     let keys = Keys::new(masters);
     let command = command.to_owned();
-    let mut session = Session { command, peer, keys, can: Vec::new(), grant: None };
+    let can = Vec::new();
+    let mut session =
+        Session { command, peer, keys, readings, _network: network, can, grant: None };
     let mut page = Page { out, all_well: true };
     let mut whole = true;
     for (number, (name, needs, check)) in CHECKS.iter().enumerate() {
@@ -193,6 +229,13 @@ impl Session {
     /// The lease that several checks examine.
     fn lease(&self) -> Result<&Grant, Fault> {
         self.grant.as_ref().ok_or_else(no_lease)
+    }
+
+    /// On how many masters the harness has read this from a command since the last call.
+    fn read(&self, is: impl Fn(&Act, Outcome) -> bool) -> usize {
+        let all = std::mem::take(&mut *unpoisoned(&self.readings));
+        let found = all.iter().filter(|(_, act, outcome)| is(act, *outcome));
+        found.map(|(node, ..)| *node).collect::<BTreeSet<usize>>().len()
     }
 
     fn can(&self, what: Capability) -> bool {

@@ -3,8 +3,8 @@
 //!
 //! `run.rs` is one run: it passes the orchestrator's orders to the parts, and the parts' events to
 //! the orchestrator. It gets clients ready, has the time of a run, and looks at the masters when
-//! the run is over. `inject.rs` carries out faults, and `wire.rs` interprets the traffic on the
-//! network.
+//! the run is over. `inject.rs` carries out faults. `wire.rs` interprets the traffic on the
+//! network, and `script.rs` the scripts of other locks.
 //!
 //! This module decides nothing, and it checks no property of the lock.
 
@@ -25,7 +25,8 @@ use redquorum_simulator::orchestrator::Input;
 
 mod inject;
 pub(crate) mod run;
-mod wire;
+mod script;
+pub(crate) mod wire;
 
 /// How often the run checks whether Ctrl-C was pressed.
 const GLANCE: Duration = Duration::from_millis(50);

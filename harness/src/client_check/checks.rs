@@ -2,6 +2,7 @@
 //! acquire, and of the data in the reply; of a lease's life: its release, its extensions, its
 //! re-entry and its end; of the fair queue.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::stamp;
 use redquorum_scenario::client_protocol::{
     Capability, ClientReply, FailureReason, Notice, Op, Options, PROTOCOL, shown,
 };
-use redquorum_scenario::history::text_of;
+use redquorum_scenario::history::{Act, Outcome, text_of};
 
 /// The time limit for a reply that needs no master. A scenario needs it sooner; the rest is for
 /// busy machines.
@@ -203,6 +204,61 @@ pub(super) fn stamps(session: &mut Session) -> CheckResult {
          is called"
     );
     fine("both lie within the call")
+}
+
+/// Compares what the harness reads from the commands of the lock with the keys on the masters. What
+/// it cannot read is not the driver's fault.
+pub(super) fn reading(session: &mut Session) -> CheckResult {
+    use Outcome::{Created, Done};
+    const RESOURCE: &str = "check-reading";
+    let (ttl_ms, quorum) = (OPTIONS.ttl_ms, session.keys.quorum());
+    let mut unclear = Vec::new();
+    session.read(|_, _| false);
+    session.acquire(RESOURCE, ttl_ms)?;
+    let on = session.keys.of(RESOURCE)?;
+    let values: Vec<_> =
+        on.iter().flatten().filter_map(|key| key.value.as_deref().map(text_of)).collect();
+    let sets = session.read(|act, outcome| {
+        let token = act.token().is_some_and(|token| values.iter().any(|value| *value == token));
+        let sets = matches!(act, Act::Set { .. } | Act::Keep { .. });
+        sets && token && matches!(outcome, Done | Created)
+    });
+    if sets < quorum {
+        unclear.push("sets");
+    }
+    if session.can(Capability::Extend) {
+        session.peer.pass(Duration::from_millis(400))?;
+        session.read(|_, _| false);
+        session.request("c1", Op::Extend { resource: RESOURCE.into(), ttl_ms })?;
+        let left = longest(session, RESOURCE)?;
+        let ttl = Cell::new(None);
+        let keeps = session.read(|act, outcome| match act {
+            Act::Keep { token: Some(_), ttl_ms, .. } if matches!(outcome, Done | Created) => {
+                ttl.set(*ttl_ms);
+                true
+            }
+            _ => false,
+        });
+        if keeps < quorum || ttl.get().is_none_or(|ttl| ttl.abs_diff(left) > 200) {
+            unclear.push("extends");
+        }
+    }
+    session.read(|_, _| false);
+    session.release("c1", RESOURCE)?;
+    session.keys.gone(RESOURCE)?;
+    let deletes = session
+        .read(|act, outcome| matches!(act, Act::Delete { token: Some(_), .. }) && outcome == Done);
+    if deletes < quorum {
+        unclear.push("deletes");
+    }
+    if unclear.is_empty() {
+        return fine("the harness understands the commands that set, extend and delete the key");
+    }
+    Err(Fault::Skipped(format!(
+        "the harness does not understand by which commands this lock {} its key, so that what rests \
+         on them is inconclusive: docs/scenarios.md says what it understands",
+        unclear.join(" and ")
+    )))
 }
 
 /// Checks that two leases of one resource have different values on the masters.

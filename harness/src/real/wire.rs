@@ -2,16 +2,16 @@
 //! language. The tap and the rules of the network use this.
 //!
 //! Commands of this library and of its mutants say it themselves ([`KeyEffect`](wire::KeyEffect)),
-//! and so do commands such as `SET … NX`. Scripts of other clients do not: this module searches
-//! their text, as seen on the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That
-//! is a guess. It suffices for compare-and-delete and compare-and-expire, of which locks consist.
-//! All other scripts are [`Act::Other`], and the checker draws no conclusions from them.
+//! and so do commands such as `SET … NX`. Scripts of other clients do not: `script.rs` reads their
+//! text, as seen on the wire (`EVAL`, `SCRIPT LOAD`). A script whose effect is not clear is
+//! [`Act::Other`], and the checker draws no conclusions from it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use super::run::RunClock;
+use super::script::{Kind, Script};
 use crate::unpoisoned;
 use redquorum_protocol::wire;
 use redquorum_redis_model::{Request, ScriptMutant};
@@ -22,19 +22,10 @@ use redquorum_scenario::name::Name;
 use redquorum_scenario::{Class, Side};
 use redquorum_simulator::orchestrator::Input;
 
-/// The scripts that were seen, by their SHA-1.
+/// The scripts that were seen, by their SHA-1. `None`: the effect is not clear.
 #[derive(Debug, Default)]
-pub(super) struct Scripts {
-    known: Mutex<HashMap<String, Kind>>,
-}
-
-/// What a script does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Set,
-    Keep { compares: bool },
-    Delete { compares: bool },
-    Other,
+pub(crate) struct Scripts {
+    known: Mutex<HashMap<String, Option<Script>>>,
 }
 
 impl Scripts {
@@ -82,7 +73,7 @@ impl Scripts {
                 Act::Keep { key: key(), token: None, ttl_ms }
             }
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" => {
-                scripted(self.kind_in(&name, words), words, &name)
+                scripted(self.script(&name, words), words, &name)
             }
             // Reads and housekeeping change nothing.
             "GET" | "GETRANGE" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT"
@@ -101,38 +92,67 @@ impl Scripts {
         {
             unpoisoned(&self.known)
                 .entry(sha1_smol::Sha1::from(text).digest().to_string())
-                .or_insert_with(|| kind_of(text));
+                .or_insert_with(|| Script::read(text));
         }
         if let [script, load, text] = command
             && script.eq_ignore_ascii_case(b"SCRIPT")
             && load.eq_ignore_ascii_case(b"LOAD")
             && let Some(sha) = reply.text()
         {
-            unpoisoned(&self.known).insert(sha.to_ascii_lowercase(), kind_of(text));
+            unpoisoned(&self.known).insert(sha.to_ascii_lowercase(), Script::read(text));
         }
     }
 
-    /// What the script does that a command names or carries.
-    fn kind_in(&self, name: &str, words: &[Vec<u8>]) -> Kind {
-        let Some(script) = words.first() else { return Kind::Other };
-        match name {
-            "EVAL" | "EVAL_RO" => kind_of(script),
-            _ => self.kind(script),
+    /// The outcome of a command for its key, according to the reply. `None`: the master has queued
+    /// the command in a transaction.
+    pub(super) fn outcome(
+        &self,
+        command: &[Vec<u8>],
+        act: &Act,
+        reply: &RespValue,
+    ) -> Option<Outcome> {
+        if matches!(reply, RespValue::Status(status) if status == "QUEUED") {
+            return None;
         }
+        let words = command.iter().map(Vec::as_slice).collect::<Vec<_>>();
+        let script = match (act, command.split_first()) {
+            (Act::Other { .. }, _) | (_, None) => None,
+            _ if Request::of_lock(&words).is_some() => None,
+            (_, Some((name, words))) => self.script(&String::from_utf8_lossy(name), words),
+        };
+        Some(script.map_or_else(|| outcome(act, reply), |script| script.outcome(reply)))
     }
 
-    fn kind(&self, sha: &[u8]) -> Kind {
-        let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
-        unpoisoned(&self.known).get(&sha).copied().unwrap_or(Kind::Other)
+    /// What a reply shows of a key: the effect of its command, and the outcome.
+    pub(crate) fn reading(&self, event: &TrafficEvent) -> Option<(Act, Outcome)> {
+        let TrafficEvent::Replied { command, reply, .. } = event else { return None };
+        self.learn(command, reply);
+        let (_, act) = self.read(command);
+        let act = act?;
+        let outcome = self.outcome(command, &act, reply)?;
+        Some((act, outcome))
+    }
+
+    /// The script that a command names or carries, if it is one and its effect is clear.
+    fn script(&self, name: &str, words: &[Vec<u8>]) -> Option<Script> {
+        let script = words.first()?;
+        match name.to_ascii_uppercase().as_str() {
+            "EVAL" | "EVAL_RO" => Script::read(script),
+            "EVALSHA" | "EVALSHA_RO" => {
+                let sha = String::from_utf8_lossy(script).to_ascii_lowercase();
+                unpoisoned(&self.known).get(&sha).copied().flatten()
+            }
+            _ => None,
+        }
     }
 }
 
-/// The outcome of a command for its key, according to the reply. `None` if the master has queued
-/// the command in a transaction.
-pub(super) fn outcome(act: &Act, reply: &RespValue) -> Option<Outcome> {
-    Some(match (act, reply) {
-        (_, RespValue::Status(status)) if status == "QUEUED" => return None,
+/// The outcome of a command whose reply means what it does in Redis, or in this library's scripts.
+fn outcome(act: &Act, reply: &RespValue) -> Outcome {
+    match (act, reply) {
         (_, RespValue::Error(_)) => Outcome::Error,
+        // Whatever it replied, its effect is unknown.
+        (Act::Other { .. }, _) => Outcome::Done,
         (Act::Keep { .. }, RespValue::Integer(2)) => Outcome::Created,
         (_, RespValue::Integer(number)) if *number > 0 => Outcome::Done,
         // A guarded lock's reply: the number and the time.
@@ -144,7 +164,7 @@ pub(super) fn outcome(act: &Act, reply: &RespValue) -> Option<Outcome> {
         (_, RespValue::Status(_)) => Outcome::Done,
         (Act::Set { .. }, RespValue::Bulk(_)) => Outcome::Done,
         _ => Outcome::Refused,
-    })
+    }
 }
 
 fn set(words: &[Vec<u8>]) -> Act {
@@ -171,48 +191,33 @@ fn set(words: &[Vec<u8>]) -> Act {
 }
 
 /// `SHA numkeys key… arg…`
-fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
+fn scripted(script: Option<Script>, words: &[Vec<u8>], name: &str) -> Act {
     let keys = words.get(1).and_then(|word| number(word)).and_then(|n| usize::try_from(n).ok());
     let key = words.get(2).filter(|_| keys.is_some_and(|keys| keys > 0)).map(|key| text_of(key));
     let args = words.get(keys.unwrap_or(0).saturating_add(2)..).unwrap_or_default();
-    // The token is the argument that is not a number, since times and flags are numbers. A token
-    // that looks like a number comes first.
-    let place = args.iter().position(|arg| number(arg).is_none()).unwrap_or(0);
+    let (Some(script), Some(key)) = (script, key.clone()) else {
+        return Act::Other { key, command: name.into() };
+    };
+    // If the text does not show which argument is the token: the one that is not a number, since
+    // times and flags are numbers. A token that looks like a number comes first.
+    let place = || args.iter().position(|arg| number(arg).is_none()).unwrap_or(0);
+    let place = script.token.unwrap_or_else(place);
     let token = args.get(place).map(|arg| text_of(arg));
     let others = args.iter().enumerate().filter(|(at, _)| *at != place);
-    let ttl_ms = others.filter_map(|(_, arg)| number(arg)).next();
-    match (kind, key, token) {
-        (Kind::Set, Some(key), Some(token)) => Act::Set { key, token, ttl_ms },
-        (Kind::Keep { compares }, Some(key), token) => {
+    let ttl = match script.ttl {
+        Some(ttl) => args.get(ttl).and_then(|arg| number(arg)),
+        None => others.filter_map(|(_, arg)| number(arg)).next(),
+    };
+    let ttl_ms = ttl.map(|ttl| if script.seconds { ttl.saturating_mul(1000) } else { ttl });
+    match (script.kind, token) {
+        (Kind::Set, Some(token)) => Act::Set { key, token, ttl_ms },
+        (Kind::Set, None) => Act::Other { key: Some(key), command: name.into() },
+        (Kind::Keep { compares }, token) => {
             Act::Keep { key, token: token.filter(|_| compares), ttl_ms }
         }
-        (Kind::Delete { compares }, Some(key), token) => {
+        (Kind::Delete { compares }, token) => {
             Act::Delete { key, token: token.filter(|_| compares) }
         }
-        (_, key, _) => Act::Other { key, command: name.into() },
-    }
-}
-
-/// The effect of a script, by the commands that it runs.
-fn kind_of(text: &[u8]) -> Kind {
-    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
-    let calls = |command: &str| {
-        ["'", "\""].iter().any(|quote| {
-            text.contains(&format!("call({quote}{command}{quote}"))
-                || text.contains(&format!("call( {quote}{command}{quote}"))
-        })
-    };
-    let compares = calls("get");
-    if calls("pexpire") || calls("expire") {
-        Kind::Keep { compares }
-    } else if calls("del") || calls("unlink") {
-        Kind::Delete { compares }
-    } else if calls("set") && (text.contains("nx") || calls("exists")) {
-        Kind::Set
-    } else if calls("set") {
-        Kind::Keep { compares }
-    } else {
-        Kind::Other
     }
 }
 
@@ -264,7 +269,9 @@ impl Tap {
                 let Some(pending) = self.open.get_mut(&key) else { return };
                 // A command that is queued in a transaction has not been executed yet. The reply to
                 // `EXEC` has its outcome, which the tap does not look for.
-                let Some(result) = outcome(&pending.act, &reply) else { return };
+                let Some(result) = self.scripts.outcome(&command, &pending.act, &reply) else {
+                    return;
+                };
                 pending.replied = Some((at, result));
                 report(Input::MasterReplied {
                     process: pending.process.clone(),
@@ -430,23 +437,8 @@ mod tests {
             (&set, of_guarded(number(1)), Outcome::Done),
             (&set, of_guarded(number(1_700_000_000_000_000)), Outcome::Done),
         ] {
-            assert_eq!(outcome(act, &reply), Some(expected), "{act:?} {reply:?}");
+            assert_eq!(outcome(act, &reply), expected, "{act:?} {reply:?}");
         }
-    }
-
-    #[test]
-    fn other_scripts_are_classified_by_their_calls() {
-        let compare =
-            r#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("XXX", KEYS[1]"#;
-        for (call, kind) in [
-            ("del", Kind::Delete { compares: true }),
-            ("pexpire", Kind::Keep { compares: true }),
-            ("incr", Kind::Other),
-        ] {
-            assert_eq!(kind_of(compare.replace("XXX", call).as_bytes()), kind, "{call}");
-        }
-        assert_eq!(kind_of(b"return redis.call('DEL', KEYS[1])"), Kind::Delete { compares: false });
-        assert_eq!(kind_of(b"return redis.call('set', KEYS[1], ARGV[1], 'NX')"), Kind::Set);
     }
 
     #[test]
@@ -489,8 +481,33 @@ mod tests {
     #[test]
     fn a_command_in_a_transaction_is_not_done_when_it_is_queued() {
         let act = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: None };
-        assert_eq!(outcome(&act, &RespValue::Status("QUEUED".to_owned())), None);
-        assert_eq!(outcome(&act, &RespValue::Status("OK".to_owned())), Some(Outcome::Done));
+        let outcome = |status: &str| {
+            Scripts::default().outcome(
+                &words("SET L t NX"),
+                &act,
+                &RespValue::Status(status.into()),
+            )
+        };
+        assert_eq!(outcome("QUEUED"), None);
+        assert_eq!(outcome("OK"), Some(Outcome::Done));
+    }
+
+    #[test]
+    fn scripts_of_other_locks_are_read_from_their_text() {
+        let scripts = Scripts::default();
+        let text = r#"if redis.call("get", KEYS[1]) ~= ARGV[1] then return 1
+            else redis.call("expire", KEYS[1], ARGV[2]) return 0 end"#;
+        let command: Vec<Vec<u8>> =
+            ["EVAL", text, "1", "L", "t", "2"].map(|word| word.as_bytes().to_vec()).into();
+        let keep = Act::Keep { key: "L".into(), token: Some("t".into()), ttl_ms: Some(2000) };
+        assert_eq!(scripts.read(&command).1, Some(keep.clone()));
+        let outcome = |act: &Act, reply| scripts.outcome(&command, act, &RespValue::Integer(reply));
+        assert_eq!(outcome(&keep, 0), Some(Outcome::Done));
+        assert_eq!(outcome(&keep, 1), Some(Outcome::Refused));
+        // Nothing is known of a script that was never seen, so no reply of it is a refusal.
+        let unknown = scripts.read(&words("EVALSHA 0f 1 L t 2")).1.unwrap();
+        assert!(matches!(unknown, Act::Other { .. }));
+        assert_eq!(super::outcome(&unknown, &RespValue::Integer(0)), Outcome::Done);
     }
 
     #[test]
