@@ -58,7 +58,7 @@ pub(super) fn run(
     let processes = Arc::new(processes);
     let can = all_ready(backend.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
-    let orchestrator = match ground.answer_timeout {
+    let orchestrator = match backend.answer_timeout {
         Some(answer) => orchestrator.answers_within(answer),
         None => orchestrator,
     };
