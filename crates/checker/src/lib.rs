@@ -110,6 +110,10 @@ pub struct Violation {
 }
 
 impl Violation {
+    fn is_violation_of(&self, property: Property) -> bool {
+        self.property == property && self.seen == Observed::Violated
+    }
+
     /// A certain violation, for these causes.
     fn certain(
         property: Property,
@@ -222,7 +226,7 @@ pub fn verdict(case: &Case<'_>) -> Verdict {
         *seen = Observed::NotUsed;
     }
     let because = maps::sorted(because);
-    let (outcome, differences) = outcome::of(case, &observed, &because);
+    let (outcome, differences) = outcome::of(case, &observed, &findings, &because);
     let measures = measures::of(case);
     Verdict { outcome, observed, differences, findings, because, measures }
 }

@@ -9,7 +9,7 @@ use redquorum_scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
 
 use super::requests::{Reply, Request};
 use super::time::{self, Ms, SKEW};
-use super::{Case, Observed, Outcome, overtaken};
+use super::{Case, Observed, Outcome, Violation, overtaken};
 
 /// The deviations from the expectation.
 #[derive(Default)]
@@ -39,10 +39,12 @@ impl Lines {
 pub(crate) fn of(
     case: &Case<'_>,
     observed: &BTreeMap<Property, Observed>,
+    findings: &[Violation],
     because: &[Cause],
 ) -> (Outcome, Vec<String>) {
     let mut lines = Lines::default();
-    properties(case, observed, &mut lines);
+    properties(case, observed, findings, &mut lines);
+    known(case, findings, &mut lines);
     causes(case, because, &mut lines);
     acquires(case, &mut lines);
     margins(case, &mut lines);
@@ -79,7 +81,20 @@ fn unsupported(case: &Case<'_>) -> Option<String> {
     Some(format!("the client does not support this {}{text}", request.verb()))
 }
 
-fn properties(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &mut Lines) {
+fn properties(
+    case: &Case<'_>,
+    observed: &BTreeMap<Property, Observed>,
+    findings: &[Violation],
+    lines: &mut Lines,
+) {
+    let expect = &case.world.scenario.expect;
+    let is_known = |property: Property| {
+        let mut all = findings.iter().filter(|finding| finding.is_violation_of(property));
+        all.all(|finding| {
+            let causes = &finding.causes;
+            !causes.is_empty() && causes.iter().all(|it| expect.known(property, *it).is_some())
+        })
+    };
     for property in Property::ALL {
         let wanted = case.world.scenario.expect.of(property);
         let seen = observed.get(&property).copied().unwrap_or(Observed::Safe);
@@ -88,6 +103,7 @@ fn properties(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &
         match (wanted, seen) {
             (Wanted::Safe, Observed::Safe | Observed::NotUsed)
             | (Wanted::Violated, Observed::Violated) => {}
+            (Wanted::Safe, Observed::Violated) if is_known(property) => {}
             (Wanted::Safe, Observed::Violated) => lines.unexpected(line("violated")),
             (Wanted::Violated, Observed::Safe | Observed::NotUsed) => {
                 lines.unseen = true;
@@ -98,6 +114,23 @@ fn properties(case: &Case<'_>, observed: &BTreeMap<Property, Observed>, lines: &
                 lines.unclear |= wanted == Wanted::Violated;
                 lines.add(Outcome::Inconclusive, line("inconclusive"));
             }
+        }
+    }
+}
+
+/// Known violations that did not show.
+fn known(case: &Case<'_>, findings: &[Violation], lines: &mut Lines) {
+    for known in case.world.scenario.expect.known.iter().filter(|known| !known.sometimes) {
+        let shows = |finding: &Violation| {
+            finding.is_violation_of(known.property) && finding.causes.contains(&known.because)
+        };
+        if !findings.iter().any(shows) {
+            let line = format!(
+                "known: {} because of {} does not show: if the lock was mended, remove it from \
+                 what is known; if it shows in some runs only, say `sometimes = true`",
+                known.property, known.because
+            );
+            lines.add(Outcome::NotSeen, line);
         }
     }
 }
@@ -116,7 +149,8 @@ fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
         return;
     }
     for cause in [Cause::Bug, Cause::Unknown] {
-        if because.contains(&cause) && !expect.because.contains(&cause) {
+        let is_known = expect.known.iter().any(|known| known.because == cause);
+        if because.contains(&cause) && !expect.because.contains(&cause) && !is_known {
             let line = format!("because: observed {cause}, which was not expected");
             lines.add(Outcome::Differs, line);
         }

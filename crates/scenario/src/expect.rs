@@ -89,6 +89,26 @@ pub struct Expect {
     /// was in the fair queue.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub overtaken: BTreeMap<String, Overtaken>,
+    /// Violations that are known, of a lock that is under test as it is: they make no run fail. A
+    /// new one does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<Known>,
+}
+
+/// A violation that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Known {
+    /// The property that is violated.
+    pub property: Property,
+    /// The cause, as reports name it.
+    pub because: Cause,
+    /// Why the violation is accepted: a link to the issue, or words of the lock's documentation.
+    pub reason: String,
+    /// Whether it shows in some runs only. If not, a run without it is reported, so that the row is
+    /// removed when the lock is mended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sometimes: bool,
 }
 
 impl Expect {
@@ -104,6 +124,11 @@ impl Expect {
             Property::Hygiene => self.hygiene,
         };
         wanted.unwrap_or_default()
+    }
+
+    /// The known violation with this property and cause.
+    pub fn known(&self, property: Property, because: Cause) -> Option<&Known> {
+        self.known.iter().find(|known| (known.property, known.because) == (property, because))
     }
 
     /// Whether any violation is expected.

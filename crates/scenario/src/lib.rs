@@ -48,7 +48,7 @@ mod words;
 
 pub use embedded::{embedded, embedded_runs};
 
-pub use expect::{Acquires, Cause, Count, Expect, Overtaken, Property, Wanted};
+pub use expect::{Acquires, Cause, Count, Expect, Known, Overtaken, Property, Wanted};
 pub use fault::{
     Assumed, ClientFault, Clients, ClockFault, Fault, FaultKind, FaultRow, FaultTime, FieldMut,
     Heals, Loses, Messages, NetworkFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster,

@@ -22,7 +22,8 @@ use clap::Args;
 use redquorum_checker;
 use redquorum_checker::Verdict;
 use redquorum_scenario::history::{History, Unreadable};
-use redquorum_scenario::{Fault, Heals, Nodes, OnLinks, Role, Scenario};
+use redquorum_scenario::{Fault, Heals, Known, Nodes, OnLinks, Role, Scenario, near};
+use serde::Deserialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -69,6 +70,13 @@ pub struct RunOptions {
     /// 5s
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub answer_timeout: Option<Duration>,
+    /// A file of violations that are known: they make no run fail, and new ones do
+    #[arg(long, value_name = "FILE.toml")]
+    pub known: Option<PathBuf>,
+    /// With --client: fail, too, if a run does not show what its scenario is about (`not-seen`), as
+    /// for this project's own lock
+    #[arg(long)]
+    pub strict: bool,
     /// How many masters must grant a lock: clients know only the first 2N - 1 masters. 1 checks a
     /// lock of a single server by its own promise. Leaves out scenarios whose clients have lists of
     /// masters of their own
@@ -109,6 +117,10 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     if let Some(quorum) = options.quorum {
         limit(&mut chosen, quorum.into())?;
     }
+    if let Some(file) = &options.known {
+        known(&mut chosen, file)?;
+    }
+    let lenient = options.client.is_some() && !options.strict;
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
@@ -116,6 +128,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         seed: options.seed.unwrap_or_else(new_seed),
         fail_fast: options.fail_fast,
         again: again(options),
+        lenient,
         ..Plan::default()
     };
     let folder = options.out.clone().unwrap_or_else(usual_folder);
@@ -181,6 +194,7 @@ fn again(options: &RunOptions) -> String {
     let time = |time: Duration| humantime::format_duration(time).to_string();
     [
         ("--client", options.client.clone()),
+        ("--known", options.known.as_ref().map(|file| file.display().to_string())),
         ("--image", options.image.clone()),
         ("--ready-timeout", options.ready_timeout.map(time)),
         ("--answer-timeout", options.answer_timeout.map(time)),
@@ -190,6 +204,58 @@ fn again(options: &RunOptions) -> String {
     .into_iter()
     .filter_map(|(option, value)| Some(format!(" {option} {}", shell_word(&value?))))
     .collect()
+}
+
+/// The violations of a lock that are known.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnownFile {
+    #[serde(default)]
+    known: Vec<KnownRow>,
+}
+
+#[derive(Deserialize)]
+struct KnownRow {
+    /// The full name of a run, as `list` shows it.
+    scenario: String,
+    #[serde(flatten)]
+    violation: Known,
+}
+
+/// Adds the violations of a file to what the chosen runs know. Rows for other runs have no effect.
+fn known(chosen: &mut [Chosen], path: &Path) -> Result<(), Code> {
+    let shown = path.display();
+    let usage = |wrong: &str, fix: &str| Err(complain(Code::Usage, wrong, fix));
+    let rows = match fs::read_to_string(path).map(|text| toml::from_str::<KnownFile>(&text)) {
+        Ok(Ok(file)) => file.known,
+        Ok(Err(error)) => {
+            let fix = "a row is [[known]] with scenario, property, because and reason, as in \
+                       docs/test-your-own-lock.md";
+            return usage(&format!("{shown}: {}", error.to_string().trim_end()), fix);
+        }
+        Err(error) => return usage(&format!("{shown} cannot be read: {error}"), "name it anew"),
+    };
+    let embedded = Selection::default().runs()?;
+    let names = || chosen.iter().chain(&embedded).map(|one| one.run.name.as_str());
+    for KnownRow { scenario, violation } in &rows {
+        if !names().any(|name| name == scenario) {
+            let fix = match near(scenario, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "`redquorum-chaos list` shows the names, with their variants".to_owned(),
+            };
+            return usage(&format!("{shown}: there is no run `{scenario}`"), &fix);
+        }
+        if violation.reason.trim().is_empty() {
+            let fix = "say why it is accepted, for example by a link to the lock's issue";
+            return usage(&format!("{shown}: a row of `{scenario}` has no reason"), fix);
+        }
+    }
+    for KnownRow { scenario, violation } in rows {
+        for Chosen { run, .. } in chosen.iter_mut().filter(|one| one.run.name == scenario) {
+            run.expect.known.push(violation.clone());
+        }
+    }
+    Ok(())
 }
 
 /// Removes the fault with this number. Leaves out runs that have no such fault.
@@ -442,6 +508,7 @@ fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         history: Some(path.to_owned()),
         file: None,
         line: 1,
+        lenient: false,
         again: format!("redquorum-chaos check {}", shell_word(&path.display().to_string())),
         repeated: Vec::new(),
     };

@@ -30,6 +30,9 @@ pub struct Plan {
     pub twice: bool,
     /// Whether to stop at the first run that does not come out as expected.
     pub fail_fast: bool,
+    /// Whether a run may miss what its scenario is about: not every lock can do all that the
+    /// scenarios need.
+    pub lenient: bool,
     /// The command-line options that a repetition needs in addition to scenario and seed.
     pub again: String,
     /// The function that checks a history.
@@ -46,6 +49,7 @@ impl Default for Plan {
             seed: 0,
             twice: false,
             fail_fast: false,
+            lenient: false,
             again: String::new(),
             check: redquorum_checker::check,
             interrupted: real::interrupted,
@@ -60,7 +64,7 @@ pub fn run_all(
     plan: &Plan,
     reports: &mut Reports,
 ) -> Tally {
-    let mut tally = Tally::default();
+    let mut tally = Tally { lenient: plan.lenient, ..Tally::default() };
     reports.begin();
     for stage in stages {
         let out = match stages {
@@ -231,6 +235,7 @@ impl Work<'_> {
             history: history_file,
             file: chosen.file.clone(),
             line: chosen.line,
+            lenient: self.plan.lenient,
             again: self.command(chosen, seed),
             repeated: Vec::new(),
         })

@@ -1,6 +1,6 @@
 //! The text output: one line for each run, and details below a run that needs attention.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -54,6 +54,9 @@ pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     if !entry.is_good() || (session.explain && violated) {
         text.push('\n');
         text += &details(entry, colour);
+    } else if matches!(&entry.ended, Ended::Checked(_)) {
+        // What a run missed, and may.
+        entry.differences().iter().for_each(|line| _ = write!(text, "\n    {line}"));
     }
     text.trim_end().to_owned()
 }
@@ -94,6 +97,11 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
         let causes =
             if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
         parts.push(format!("{violated} violated{causes}"));
+        let known = verdict.findings.iter().flat_map(|finding| {
+            finding.causes.iter().filter_map(|cause| expect.known(finding.property, *cause))
+        });
+        let reasons: BTreeSet<&str> = known.map(|known| known.reason.as_str()).collect();
+        parts.extend(reasons.into_iter().map(|reason| format!("known: {reason}")));
     }
     if !open.is_empty() {
         parts.push(format!("{open} not certain"));

@@ -14,6 +14,7 @@ use redquorum_scenario::{Cause, Property, Wanted};
 /// skipped, or that have no verdict, follow at the end.
 pub(crate) fn totals(entries: &[Entry]) -> String {
     let (mut hold, mut holds, mut fail, mut failed, mut open) = (0, 0, 0, 0, 0);
+    let mut known = 0;
     for entry in entries {
         let Ended::Checked(verdict) = &entry.ended else {
             open += 1;
@@ -25,7 +26,12 @@ pub(crate) fn totals(entries: &[Entry]) -> String {
             failed += good;
         } else {
             hold += 1;
-            holds += good;
+            if verdict.observed.values().any(|seen| *seen == Observed::Violated) {
+                // It is as expected only if all that it violates is known.
+                known += good;
+            } else {
+                holds += good;
+            }
         }
     }
     // A scenario that runs on several backends, or several times, counts as several runs.
@@ -40,8 +46,10 @@ pub(crate) fn totals(entries: &[Entry]) -> String {
         (false, _) => "runs",
     };
     let does = if holds == 1 { "does" } else { "do" };
+    let known = if known > 0 { format!(", {known} with known violations") } else { String::new() };
     let mut text = format!(
-        "{hold} {noun} must hold: {holds} {does}. {fail} must break: {failed} did, for the named cause."
+        "{hold} {noun} must hold: {holds} {does}{known}. {fail} must break: {failed} did, for the \
+         named cause."
     );
     if open > 0 {
         _ = write!(text, " {open} not checked.");
@@ -89,7 +97,11 @@ fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
         }
         match &finding.causes[..] {
             [] => cells.push((finding.property, None)),
-            causes => cells.extend(causes.iter().map(|cause| (finding.property, Some(*cause)))),
+            causes => {
+                let new =
+                    causes.iter().filter(|it| entry.expect.known(finding.property, **it).is_none());
+                cells.extend(new.map(|cause| (finding.property, Some(*cause))));
+            }
         }
     }
     cells.sort_unstable();

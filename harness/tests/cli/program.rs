@@ -265,3 +265,50 @@ fn a_closed_pipe_is_no_error() {
         assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""), "{words:?}");
     }
 }
+
+#[test]
+fn known_violations_make_no_run_fail_and_new_ones_do() {
+    let folder = folder("known");
+    let scenario = include_str!("../../../scenarios/clock-step-one-holder.toml");
+    let (scenario, _) = scenario.split_once("[expect]").unwrap();
+    fs::write(folder.join("steps.toml"), scenario.replace("clock-step-one-holder", "steps"))
+        .unwrap();
+    let row = |scenario: &str, property: &str, more: &str| {
+        format!(
+            "[[known]]\nscenario = '{scenario}'\nproperty = '{property}'\nbecause = 'clock.step'\n\
+             {more}\n"
+        )
+    };
+    let reason = "reason = 'Kleppmann 2016'";
+    let exclusion = row("steps", "mutual-exclusion", reason);
+    let both = exclusion.clone() + &row("steps", "unfenced-resource", reason);
+    let run = |known: &str, more: &[&str]| {
+        fs::write(folder.join("known.toml"), known).unwrap();
+        let words = ["steps.toml", "--backend", "sim", "--seed", "1", "--known", "known.toml"];
+        ask(&folder, &[&words[..], more].concat())
+    };
+    let (code, out, _) = run("", &[]);
+    assert!(code == 1 && out.contains("mutual-exclusion, clock.step, 1: steps"), "{out}");
+    let (code, out, _) = run(&both, &[]);
+    assert!(code == 0 && out.contains("known: Kleppmann 2016"), "{out}");
+    assert!(out.contains("must hold: 0 do, 1 with known violations"), "{out}");
+    let (code, out, _) = run(&exclusion, &[]);
+    assert!(code == 1 && out.contains("unfenced-resource, clock.step, 1: steps"), "{out}");
+    assert!(!out.contains("mutual-exclusion, clock.step, 1: steps"), "{out}");
+    let more = both.clone() + &row("steps", "hygiene", reason);
+    let (code, out, _) = run(&more, &[]);
+    assert!(code == 2 && out.contains("known: hygiene because of clock.step does not"), "{out}");
+    assert_eq!(run(&(more + "sometimes = true"), &[]).0, 0);
+    // The fault is left out, so nothing shows.
+    assert_eq!(run(&both, &["--without-fault", "2"]).0, 2);
+    for (wrong, fix) in [
+        (row("step", "hygiene", reason), "did you mean `steps`?"),
+        (row("steps", "hygiene", "reason = ' '"), "has no reason"),
+        (row("steps", "hygiene", ""), "missing field `reason`"),
+        (row("steps", "safety", reason), "unknown variant `safety`"),
+        ("[[unknown]]".to_owned(), "unknown field `unknown`"),
+    ] {
+        let (code, _, err) = run(&wrong, &[]);
+        assert!(code == 64 && err.contains(fix), "{err}");
+    }
+}

@@ -38,6 +38,26 @@ fn each_outcome_has_its_exit_code_and_every_scenario_runs() {
 }
 
 #[test]
+fn another_lock_may_miss_what_a_scenario_is_about_if_some_run_shows_it() {
+    let table: [(&[&str], Code); 5] = [
+        (&["blind", "good"], Code::AsExpected),
+        (&["blind"], Code::NotSeen),
+        (&["unsure", "good"], Code::NotSeen),
+        (&["blind", "differs", "good"], Code::Differs),
+        (&["blind", "skip"], Code::NotSeen),
+    ];
+    for (number, (names, code)) in table.into_iter().enumerate() {
+        let folder = folder(&format!("lenient-{number}"));
+        let mut plan = plan();
+        plan.lenient = true;
+        let (tally, _) = play(&folder, names, &plan);
+        assert_eq!(tally.code(), code, "{names:?}");
+        let junit = fs::read_to_string(folder.join("out/junit.xml")).unwrap();
+        assert!(!names.contains(&"blind") || junit.contains("not seen: "), "{junit}");
+    }
+}
+
+#[test]
 fn a_panic_is_reported_with_the_name_of_the_scenario() {
     let folder = folder("panics");
     play(&folder, &["panic", "injudicable"], &plan());

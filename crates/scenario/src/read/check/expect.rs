@@ -3,7 +3,7 @@
 
 use super::Run;
 use crate::read::tree::Place;
-use crate::{Acquires, Cause, NodeList, Step};
+use crate::{Acquires, Cause, NodeList, Step, Wanted};
 
 impl Run<'_> {
     pub(super) fn expectation(&mut self) {
@@ -20,6 +20,16 @@ impl Run<'_> {
                 self.wrong(&at, format!("`{cause}` is there twice"), "name it once");
             }
             self.cause(&at, *cause);
+        }
+        for (index, known) in expect.known.iter().enumerate() {
+            let at = place.key("known").index(index);
+            if expect.of(known.property) == Wanted::Violated {
+                let message = format!("a violation of `{}` is expected and known", known.property);
+                self.wrong(&at, message, "leave one of the two out");
+            }
+            if known.reason.trim().is_empty() {
+                self.wrong(&at, "a known violation has no reason", "say why it is accepted");
+            }
         }
         let granted = |name: &str| {
             let wanted = expect.acquires.get(name);
