@@ -137,6 +137,9 @@ fn proxies(masters: &Masters, readings: &Readings) -> io::Result<(Network, Vec<S
     Ok((network, urls))
 }
 
+/// The quorum of the masters that a driver is checked on if it is not said.
+pub const USUAL_QUORUM: usize = 2;
+
 /// Checks a driver on as many masters as make this quorum, and writes each result as a line.
 /// Returns whether all is well.
 ///

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use super::scenarios::folder;
+use super::scenarios::{Profile, folder};
 use super::{
     Chosen, Plan, ScenarioRunner, Selection, Shape, complain, new_seed, run_all, say, say_json,
     unwritten, usual_folder,
 };
+use crate::client_check;
 use crate::real::{self, Backend, Failure, Setup};
 use crate::report::{
     self, Code, Ended, Entry, Format, Out, Reports, Session, Tally, human, shell_word,
@@ -114,7 +115,9 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     if let Some(number) = options.without_fault {
         leave_out(&mut chosen, number)?;
     }
-    if let Some(quorum) = options.quorum {
+    let single = options.selection.profile == Some(Profile::Single);
+    let quorum = options.quorum.or(single.then_some(1));
+    if let Some(quorum) = quorum {
         limit(&mut chosen, quorum.into())?;
     }
     if let Some(file) = &options.known {
@@ -127,7 +130,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         twice: options.check_determinism,
         seed: options.seed.unwrap_or_else(new_seed),
         fail_fast: options.fail_fast,
-        again: again(options),
+        again: again(&RunOptions { quorum, ..options.clone() }),
         lenient,
         ..Plan::default()
     };
@@ -162,9 +165,11 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
             let fix = "add --backend sim to --check-determinism";
             return Err(complain(Code::Usage, "real masters are not deterministic", fix));
         }
+        let conforms = conforms(options, quorum)?;
         let session = session(backend.backend(), backend.describe(), 1);
         let mut reports = Reports::new(options.format, session, out);
-        return Ok(run_all(&[&backend], &chosen, &plan, &mut reports).code());
+        let code = run_all(&[&backend], &chosen, &plan, &mut reports).code();
+        return Ok(if code == Code::AsExpected && !conforms { Code::Differs } else { code });
     }
 
     let (backends, missing) = Backend::all(&setup);
@@ -187,6 +192,30 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     // Two backends that both come out as expected cannot differ. If one does not come out as
     // expected, the report says so.
     Ok(if code == Code::AsExpected && !agree { Code::Differs } else { code })
+}
+
+/// With a profile, checks the client before its scenarios: `client-check` finds the mistakes of a
+/// driver sooner, and says more clearly what they are. Prints what is wrong, and returns whether
+/// all is well.
+fn conforms(options: &RunOptions, quorum: Option<u8>) -> Result<bool, Code> {
+    let (Some(command), Some(_)) = (&options.client, options.selection.profile) else {
+        return Ok(true);
+    };
+    note("client-check: the driver, before its scenarios");
+    let mut page = Vec::new();
+    let usual = client_check::USUAL_QUORUM;
+    let quorum = quorum.map_or(usual, usize::from);
+    let well = client_check::check(command, quorum, &mut page).map_err(|why| {
+        complain(Code::Environment, &why, "the masters of the check are redis-server processes")
+    })?;
+    let page = String::from_utf8_lossy(&page);
+    page.lines().filter(|_| !well).for_each(note);
+    note(if well {
+        "client-check: all is well"
+    } else {
+        "client-check: something is wrong; the exit code will not be 0"
+    });
+    Ok(well)
 }
 
 /// The options that a repetition needs in addition to scenario, seed and backend.

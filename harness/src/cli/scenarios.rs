@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Shape, commands, complain, say, say_json};
 use crate::report::{Code, colourful, github};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use redquorum_scenario;
 use redquorum_scenario::{
     Cause, FaultKind, Problems, Property, Scenario, Wanted, is_name_char, near,
@@ -24,6 +24,69 @@ pub struct Selection {
     /// Only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
+    /// Only those that say something about this kind of lock without options of its own, in about
+    /// two minutes
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with = "paths")]
+    pub profile: Option<Profile>,
+}
+
+/// A kind of lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Profile {
+    /// A lock over several masters.
+    Redlock,
+    /// A lock on a single server. `run` sets `--quorum 1`.
+    Single,
+}
+
+/// The runs for a lock on a single server.
+const SINGLE: [&str; 19] = [
+    "calm",
+    "cancelled-acquire",
+    "client-wall-clock",
+    "client-wall-clock/forward",
+    "clock-steps-back",
+    "connections-reset",
+    "duplicated-set",
+    "extend-too-late",
+    "herd",
+    "holder-cut-off",
+    "holder-dies",
+    "pause-in-critical-section",
+    "pause-in-flight",
+    "pause-then-check",
+    "release-lost",
+    "reply-lost",
+    "slow-grant",
+    "slow-replies",
+    "zombie-set",
+];
+
+/// The further runs for a lock over several masters.
+const REDLOCK: [&str; 17] = [
+    "clock-step-one-holder",
+    "clock-step-one-holder/full-grant",
+    "crash-restart-forgets",
+    "even-masters",
+    "extend-needs-a-quorum",
+    "flushall",
+    "majority-killed",
+    "masters-full",
+    "masters-full/two",
+    "minority-killed",
+    "minority-partitioned",
+    "minority-partitioned/replies-only",
+    "one-master-hung",
+    "restart-delayed-by-ttl",
+    "rolling-kills",
+    "split-votes",
+    "waiter-cut-off",
+];
+
+impl Profile {
+    fn has(self, run: &str) -> bool {
+        SINGLE.contains(&run) || self == Self::Redlock && REDLOCK.contains(&run)
+    }
 }
 
 /// A selected run.
@@ -74,6 +137,9 @@ impl Selection {
                     all.push(Chosen { run, file: file.clone(), line, skip: None });
                 }
             }
+        }
+        if let Some(profile) = self.profile {
+            all.retain(|chosen| profile.has(&chosen.run.name));
         }
         let Some(filter) = &self.filter else { return Ok(all) };
         let names: Vec<String> = all.iter().map(|chosen| chosen.run.name.clone()).collect();
@@ -346,6 +412,16 @@ fn lines(names: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_runs_of_a_profile_exist() {
+        for (profile, runs) in
+            [(Profile::Single, SINGLE.len()), (Profile::Redlock, SINGLE.len() + REDLOCK.len())]
+        {
+            let selection = Selection { profile: Some(profile), ..Selection::default() };
+            assert_eq!(selection.runs().unwrap().len(), runs, "{profile:?}");
+        }
+    }
 
     #[test]
     fn a_new_scenario_names_all_faults_and_can_be_read() {

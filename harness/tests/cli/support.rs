@@ -35,7 +35,7 @@ pub(crate) fn chosen(folder: &Path, names: &[&str]) -> Vec<Chosen> {
         fs::write(&path, text(name)).unwrap();
         paths.push(path);
     }
-    Selection { paths, filter: None }.runs().unwrap()
+    Selection { paths, ..Selection::default() }.runs().unwrap()
 }
 
 /// A backend that records runs. It follows the name: `skip…`, `nothing…` (the environment fails),

@@ -12,7 +12,7 @@ use crate::support::named;
 
 /// One that holds, one that breaks, the watchdog, the fair queue, and wake-ups that are lost.
 const NAMES: [&str; 5] =
-    ["calm", "clock-step-one-holder", "watchdog", "fair/words-lost", "wake-up-lost/late"];
+    ["calm", "clock-step-one-holder", "watchdog", "fair/wake-ups-lost", "wake-up-lost/late"];
 
 #[test]
 fn scenarios_come_out_as_expected_and_a_seed_repeats_them() {

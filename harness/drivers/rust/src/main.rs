@@ -1,7 +1,7 @@
 //! rslock, a Redlock for Rust: <https://github.com/hexcowboy/rslock>
 //!
 //! This is also the template of a driver in Rust: replace the calls of rslock with those of your
-//! library, and check the result with `redquorum-chaos client-check target/debug/rslock-driver`.
+//! library, and check the result with `redquorum-chaos client-check target/release/rslock-driver`.
 
 use std::time::Duration;
 
