@@ -10,6 +10,7 @@
 //! histories. The checker and the reports read them; the checker reads nothing else. This module
 //! checks nothing and reads no clock.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
@@ -51,13 +52,16 @@ pub struct Header {
     pub client: Option<String>,
     /// The version of the harness.
     pub harness: String,
+    /// The number of lines that follow in the file, so that a missing one shows.
+    pub records: Option<usize>,
 }
 
 impl Header {
     /// The header of a run of this version of the harness.
     pub fn new(scenario: Scenario, seed: u64, backend: &str, masters: String) -> Self {
         let (backend, harness) = (backend.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        Self { schema: SCHEMA, scenario, seed, backend, masters, client: None, harness }
+        let (client, records) = (None, None);
+        Self { schema: SCHEMA, scenario, seed, backend, masters, client, harness, records }
     }
 
     /// Combines this header with the records of the run.
@@ -156,7 +160,8 @@ impl History {
     /// # Errors
     /// Returns the errors of the writer.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer(&mut *to, &self.header)?;
+        let header = Header { records: Some(self.records.len()), ..self.header.clone() };
+        serde_json::to_writer(&mut *to, &header)?;
         for record in &self.records {
             to.write_all(b"\n")?;
             serde_json::to_writer(&mut *to, record)?;
@@ -164,32 +169,112 @@ impl History {
         to.write_all(b"\n")
     }
 
-    /// Reads a history.
+    /// Reads a history. If its last line was cut in half, the line is dropped, and the history has
+    /// no end: it broke off.
     ///
     /// # Errors
-    /// Returns why this program cannot read the file.
-    pub fn read(from: impl BufRead) -> Result<Self, Unreadable> {
-        let defect = |number: usize| {
-            move |why: &dyn fmt::Display| Unreadable::Defect(format!("line {number}: {why}"))
+    /// Returns why this program cannot read the file: it is not the whole and unchanged record of a
+    /// run, or a run that broke off.
+    pub fn read(mut from: impl BufRead) -> Result<Self, Unreadable> {
+        let mut number = 0;
+        let mut next = || {
+            number += 1;
+            let mut line = String::new();
+            let defect =
+                |why: &dyn fmt::Display| Unreadable::Defect(format!("line {number}: {why}"));
+            let read = from.read_line(&mut line).map_err(|why| defect(&why))?;
+            Ok((number, line, read > 0))
         };
-        let mut lines = from.lines().enumerate();
-        let Some((_, first)) = lines.next() else {
+        let (_, first, any) = next()?;
+        if !any {
             return Err(Unreadable::Defect("it is empty".to_owned()));
-        };
-        let first = first.map_err(|why| defect(1)(&why))?;
+        }
         let no_header = |why| Unreadable::Defect(format!("line 1 is no header: {why}"));
         // The schema comes first: the rest of an old header may be different, too.
         let Version { schema, harness } = serde_json::from_str(&first).map_err(no_header)?;
         if schema != SCHEMA {
             return Err(Unreadable::OtherSchema { schema, harness });
         }
-        let header = serde_json::from_str(&first).map_err(no_header)?;
-        let mut records = Vec::new();
-        for (index, line) in lines {
-            let line = line.map_err(|why| defect(index + 1)(&why))?;
-            records.push(serde_json::from_str(&line).map_err(|why| defect(index + 1)(&why))?);
+        let header: Header = serde_json::from_str(&first).map_err(no_header)?;
+        let mut course = Course::default();
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let (number, line, any) = next()?;
+            if !any {
+                break;
+            }
+            let defect =
+                |why: &dyn fmt::Display| Unreadable::Defect(format!("line {number}: {why}"));
+            let record: Record = match serde_json::from_str(&line) {
+                Ok(record) => record,
+                Err(_) if !line.ends_with('\n') => {
+                    records.retain(|record| !record.event.is_end());
+                    return Ok(Self { header, records });
+                }
+                Err(why) => return Err(defect(&why)),
+            };
+            course.take(&record).map_err(|why| defect(&why))?;
+            records.push(record);
         }
-        Ok(Self { header, records })
+        let ended = records.iter().any(|record| record.event.is_end());
+        match header.records {
+            Some(all) if all < records.len() || all > records.len() && ended => {
+                let found = records.len();
+                let why = format!("it has {found} of {all} lines after the header");
+                Err(Unreadable::Defect(why))
+            }
+            _ => Ok(Self { header, records }),
+        }
+    }
+}
+
+/// The course of a run while its lines are read. A line that cannot come where it stands was moved,
+/// or others are missing before it.
+#[derive(Default)]
+struct Course {
+    now: Ns,
+    phase: Option<Phase>,
+    last_request: u64,
+    open: HashSet<u64>,
+}
+
+impl Course {
+    /// Takes the next record, or returns what is wrong with it.
+    fn take(&mut self, record: &Record) -> Result<(), String> {
+        let Record { ns, event } = record;
+        if *ns < 0 {
+            return Err(format!("its time is {ns}, before the run began"));
+        }
+        if *ns < self.now {
+            return Err("it is earlier than the line before".to_owned());
+        }
+        self.now = *ns;
+        match event {
+            Event::Phase { phase } => {
+                if self.phase.is_some_and(|before| before >= *phase) {
+                    return Err("this phase is over".to_owned());
+                }
+                self.phase = Some(*phase);
+            }
+            Event::Requested(request) => {
+                if request.id <= self.last_request {
+                    return Err(format!("request {} was made before", request.id));
+                }
+                self.last_request = request.id;
+                self.open.insert(request.id);
+            }
+            Event::Replied { reply, .. } if !self.open.remove(&reply.id) => {
+                return Err(format!("it answers request {}, which is not open", reply.id));
+            }
+            Event::Command { sent, replied, delivered, .. } => {
+                let times = [Some(*sent), *replied, *delivered];
+                if !times.iter().flatten().is_sorted() {
+                    return Err("its reply is earlier than its command".to_owned());
+                }
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }
 
@@ -225,5 +310,80 @@ impl fmt::Display for Unreadable {
             ),
             Self::Defect(why) => f.write_str(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_protocol::{ClientReply, Op, Request};
+
+    /// A run with one request, as a file.
+    fn file() -> String {
+        let text =
+            "name = \"x\"\nabout = \"A test.\"\n[[client]]\nid = \"c1\"\nscript = [\"acquire L\"]";
+        let op = Op::Release { resource: "L".into() };
+        let reply = ClientReply { id: 1, ok: true, ..ClientReply::default() };
+        let events = [
+            Event::Phase { phase: Phase::Run },
+            Event::Requested(Request { id: 1, client: "c1".into(), op }),
+            Event::Replied { client: "c1".into(), reply },
+            Event::Phase { phase: Phase::End },
+        ];
+        let records = events.into_iter().zip(0..).map(|(event, ns)| Record { ns, event });
+        let header = Header::new(crate::read("x.toml", text).unwrap(), 0, "sim", String::new());
+        let mut file = Vec::new();
+        header.with(records.collect()).write(&mut file).unwrap();
+        String::from_utf8(file).unwrap()
+    }
+
+    fn read(lines: &[&str]) -> Result<usize, String> {
+        let file = lines.join("\n") + "\n";
+        let read = History::read(file.as_bytes());
+        read.map(|history| history.records.len()).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn only_the_whole_record_of_a_run_is_read() {
+        let file = file();
+        let lines: Vec<&str> = file.lines().collect();
+        let [header, run, asks, replies, end] = lines[..] else { panic!("{file}") };
+        assert_eq!(read(&lines), Ok(4));
+        let of = |lines: &[&str]| read(lines).unwrap_err();
+        assert_eq!(of(&[header, run, asks, end]), "it has 3 of 4 lines after the header");
+        assert_eq!(
+            of(&[header, run, replies, end]),
+            "line 3: it answers request 1, which is not open"
+        );
+        assert_eq!(
+            of(&[header, run, replies, asks, end]),
+            "line 3: it answers request 1, which is not open"
+        );
+        assert_eq!(
+            of(&[header, asks, run, replies, end]),
+            "line 3: it is earlier than the line before"
+        );
+        assert_eq!(
+            of(&[header, run, asks, asks, replies, end]),
+            "line 4: request 1 was made before"
+        );
+        let negative = run.replace("\"ns\":0", "\"ns\":-1");
+        assert_eq!(of(&[header, &negative]), "line 2: its time is -1, before the run began");
+        let other = header.replace("\"schema\":4", "\"schema\":3");
+        assert!(of(&[&other]).contains("it has schema 3, from redquorum-chaos "));
+    }
+
+    #[test]
+    fn a_last_line_that_was_cut_in_half_is_dropped() {
+        let file = file();
+        let cut = |bytes: usize| {
+            let history = History::read(&file.as_bytes()[..file.len() - bytes]).unwrap();
+            let ended = history.records.iter().any(|record| record.event.is_end());
+            (history.records.len(), ended)
+        };
+        assert_eq!((cut(1), cut(2)), ((4, true), (3, false)));
+        // A run that broke off, with whole lines.
+        let end = file.lines().next_back().unwrap().len() + 1;
+        assert_eq!(cut(end), (3, false));
     }
 }

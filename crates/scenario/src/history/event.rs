@@ -183,6 +183,13 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whether the run is over.
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::Phase { phase: Phase::End })
+    }
+}
+
 /// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

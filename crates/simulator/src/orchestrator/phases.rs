@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::faults::{clients_of, nodes_of, process_of, processes_of};
 use super::{Orchestrator, Order, Player, TIMEOUT, gained, longest_key};
-use redquorum_scenario::client_protocol::{Capability, ClientReply, Op};
+use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
 use redquorum_scenario::history::{Event, LeftKey, Ns, Phase, Window};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::{millis, nanos};
@@ -321,6 +321,11 @@ impl FinalAcquire {
         match self.state {
             AcquireState::Acquiring(id, _) if id == reply.id && reply.ok => {
                 self.state = AcquireState::Granted;
+            }
+            AcquireState::Acquiring(id, _)
+                if id == reply.id && reply.why == Some(FailureReason::Unsupported) =>
+            {
+                self.done();
             }
             AcquireState::Acquiring(id, until) if id == reply.id => {
                 let again = now.saturating_add(nanos(ASK_AGAIN));
