@@ -25,6 +25,7 @@ from driver import NODES, OPTIONS, Lease, Library, Refused, now_ns, serve
 CHECK = "client-check"  # the command, in place of a scenario
 # In the folder `scenarios` beside this file:
 FRACTION, REPEATED = "ttl-of-a-fraction", "release-repeated"
+CLOCK_BACK, REUSED = "clock-back-in-acquire", "token-reused"
 
 # The name of a mistake, what it does wrong, the scenario that shows it, and the property or other
 # expectation that differs. With `client-check`, that is the name of the check.
@@ -39,6 +40,8 @@ MISTAKES = [
     ("only-reads", "grants if no master has the key, and sets none", "calm", "validity"),
     ("other-token", "names another token than the one that it sets", CHECK, "token"),
     ("one-token", "uses one token for all attempts", "calm", "validity"),
+    ("retries-with-its-token", "has one token, and a connection for each command", REUSED,
+     "mutual-exclusion"),
     ("ignores-refusals", "takes refusals for grants, and names no token", "calm",
      "mutual-exclusion"),
     ("errors-are-grants", "takes errors for grants", "masters-full", "validity"),
@@ -56,6 +59,7 @@ MISTAKES = [
     ("no-drift", "leaves out the drift", "clock-within-drift/by-a-hair", "validity"),
     ("wall-clock", "compares the deadline with the wall clock", "client-wall-clock",
      "unfenced-resource"),
+    ("wall-clock-attempt", "measures its attempt by the wall clock", CLOCK_BACK, "validity"),
     ("grants-late", "waits for replies, and grants whenever they come", "pause-in-flight",
      "validity"),
     ("whole-seconds", "cuts the TTL on the masters to whole seconds", FRACTION, "validity"),
@@ -394,6 +398,29 @@ class OneToken(Redlock):
         return "one-token-for-all"
 
 
+class RetriesWithItsToken(Redlock):
+    can = ["deadline", "extend", "lost", "wait"]
+    own = secrets.token_hex(10)
+
+    class Reconnecting(Master):
+        def __init__(self, url):
+            self.url = url
+
+        async def ask(self, *words):
+            once = Master(self.url)
+            try:
+                return await once.ask(*words)
+            finally:
+                if once.writer is not None:
+                    once.writer.close()
+
+    def master(self, url):
+        return self.Reconnecting(url)
+
+    def token(self):
+        return self.own
+
+
 class IgnoresRefusals(Redlock):
     def named(self, _token):
         return None
@@ -475,6 +502,14 @@ class WallClock(Redlock):
 
     def is_held(self, lease):
         return time.time_ns() < lease.wall_end
+
+
+class WallClockAttempt(Redlock):
+    async def attempt(self, resource, ttl):
+        start = time.time_ns()
+        lease = await super().attempt(resource, ttl)
+        lease.deadline_ns = now_ns() + int(ttl * 990_000) - (time.time_ns() - start)
+        return lease
 
 
 class GrantsLate(Redlock):

@@ -71,6 +71,8 @@ SCENARIOS = """
     calm client-wall-clock connections-reset duplicated-set even-masters split-votes
     first-master majority-killed masters-full minority-killed minority-partitioned one-master-hung
     cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml
+    harness/drivers/scenarios/clock-back-in-acquire.toml
+    harness/drivers/scenarios/token-reused.toml
     pause-in-flight pause-then-check release-lost reply-lost slow-grant slow-replies zombie-set
     holder-dies
     extend-after-amnesia extend-needs-a-quorum extend-over-a-gap extend-too-late
