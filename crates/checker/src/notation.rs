@@ -395,6 +395,12 @@ impl Run {
     }
 }
 
+/// Whether a word is the name of a client or a process: `c1`, `p2`.
+fn is_process(word: &str) -> bool {
+    let number = word.strip_prefix(['c', 'p']);
+    number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// A fault from its words: a name, the masters, a client, and other fields with their values. Also
 /// the processes that it hits.
 fn fault(words: &[&str]) -> (Fault, Vec<Name>) {
@@ -404,7 +410,7 @@ fn fault(words: &[&str]) -> (Fault, Vec<Name>) {
     while let Some(word) = rest.next() {
         fields.push(match *word {
             "all" => "nodes = 'all'".to_owned(),
-            client if client.starts_with(['c', 'p']) => {
+            client if is_process(client) => {
                 processes.push(client.into());
                 format!("client = '{client}'")
             }
