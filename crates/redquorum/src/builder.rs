@@ -458,7 +458,8 @@ impl Builder {
     }
 
     /// Checks all options, and connects to all masters. It returns once each was tried: after at
-    /// most the connect timeout, whether or not they are up.
+    /// most the connect timeout, whether or not they are up. An acquire never waits for a
+    /// connection, so the first one behind a `build` that did not wait would find no quorum.
     ///
     /// # Errors
     /// * [`BuildError::Options`], [`Address`](BuildError::Address),
