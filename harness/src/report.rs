@@ -22,13 +22,12 @@ mod out;
 mod page;
 mod timeline;
 mod totals;
-mod trace;
 
 pub use json::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
 pub(crate) use out::{colourful, shell_word};
 pub(crate) use page::{render, render_diagnosis};
-pub(crate) use trace::trace;
+pub(crate) use timeline::trace;
 
 /// The file to open first.
 const PAGE: &str = "report.html";

@@ -17,7 +17,7 @@ use super::{
 use crate::client_check;
 use crate::real::{self, Backend, Failure, Setup};
 use crate::report::{
-    self, Code, Ended, Entry, Format, Out, Reports, Session, Tally, human, shell_word,
+    self, Code, Ended, Entry, Format, Out, Reports, Session, Tally, human, shell_word, trace,
 };
 use clap::Args;
 use redquorum_checker;
@@ -509,7 +509,7 @@ pub(super) fn check(options: &CheckOptions) -> Result<Code, Code> {
         unwritten(written, "the report", page, "make room, or name another file with --report")?;
     }
     if let Some(file) = &options.trace {
-        let written = fs::write(file, report::trace(&history).to_string());
+        let written = fs::write(file, trace(&history).to_string());
         unwritten(written, "the trace", file, "make room, or name another file with --trace")?;
     }
     printed?;

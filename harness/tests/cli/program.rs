@@ -1,15 +1,15 @@
-//! The program itself, where it runs no scenario.
+//! The program itself: where it runs no scenario, `search` from the command line to the files that
+//! it writes, and `run --watch` until Ctrl-C. The test of the latter waits for the program's lines.
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 
+use crate::{folder, history, text};
 use redquorum_harness::report::Out;
-
-use crate::support::{folder, history, text};
 
 pub(crate) fn program(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-chaos"));
@@ -310,5 +310,173 @@ fn known_violations_make_no_run_fail_and_new_ones_do() {
     ] {
         let (code, _, err) = run(&wrong, &[]);
         assert!(code == 64 && err.contains(fix), "{err}");
+
+fn inside_the_assumptions_nothing_is_found() {
+    let folder = folder("search-inside");
+    let (code, stdout, stderr) = ask(&folder, &["search", "--runs", "100", "--seed", "1"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    assert!(stdout.starts_with("seed     1, "), "{stdout}");
+    assert!(stdout.contains("no violation in 100 runs"), "{stdout}");
+    // A hundred runs are too few for some coverage goal, and the report shows that.
+    assert!(stdout.contains("     never  "), "{stdout}");
+    let words = ["search", "--runs", "100", "--seed", "1", "--require-coverage"];
+    assert_eq!(ask(&folder, &words).0, 2);
+}
+
+#[test]
+fn a_mutant_is_found_and_its_file_can_be_run() {
+    let folder = folder("search-lie");
+    let words = ["search", "--runs", "20", "--seed", "1", "--mutant", "plain-del", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    let found = fs::read_dir(folder.join("out/found")).unwrap();
+    let files: Vec<_> = found.map(|file| file.unwrap().path()).collect();
+    assert!(!files.is_empty(), "{stdout}");
+    for file in files {
+        let path = file.to_str().unwrap();
+        assert!(stdout.contains(file.file_name().unwrap().to_str().unwrap()), "{stdout}");
+        // An honest client passes.
+        let (code, stdout, stderr) =
+            ask(&folder, &["run", path, "--backend", "sim", "--seed", "0"]);
+        assert_eq!(code, 0, "{path}: {stdout}{stderr}");
+    }
+}
+
+#[test]
+fn a_find_that_blames_the_guard_of_the_only_client_can_be_run() {
+    let folder = folder("search-guard");
+    let words = ["search", "--outside", "--seed", "2443841125", "--runs", "1", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    let file = "out/found/liveness-max-ttl.toml";
+    let (code, stdout, stderr) = ask(&folder, &["run", file, "--backend", "sim", "--seed", "0"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
+#[test]
+fn json_has_a_line_for_each_find_on_any_number_of_threads() {
+    let folder = folder("search-json");
+    let lines = |jobs: &str| -> Vec<serde_json::Value> {
+        let words = "search --outside --runs 100 --seed 250 --format json --jobs";
+        let words: Vec<&str> = words.split(' ').chain([jobs]).collect();
+        let (code, stdout, stderr) = ask(&folder, &words);
+        assert_eq!(code, 0, "{stdout}{stderr}");
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = lines("1");
+    let (end, finds) = all.split_last().unwrap();
+    assert_eq!((end["event"].as_str(), end["runs"].as_u64()), (Some("end"), Some(100)));
+    assert!(!finds.is_empty());
+    for find in finds {
+        assert!(find["event"] == "find" && find["wrong"] == false, "{find}");
+        assert!(folder.join(find["file"].as_str().unwrap()).exists(), "{find}");
+    }
+    assert_eq!(lines("3").split_last().unwrap().1, finds);
+}
+
+#[test]
+fn an_exhaustive_search_prints_its_schedules_and_faults() {
+    let folder = folder("search-faults");
+    let words = ["search", "--nodes", "3", "--faults", "0"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    for part in ["after c1 granted L", "clock.step: ", "14 schedules of up to 0", "nothing was cut"]
+    {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    let mutants = ["--mutant", "small-quorum", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &[&words[..], &mutants[..]].concat());
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(fs::read_dir(folder.join("out/found")).unwrap().count() > 0, "{stdout}");
+    let words = ["search", "--nodes", "3", "--faults", "0", "--defended", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    for part in [
+        "without defences: 14 schedules",
+        "with all defences: 14 schedules",
+        "| nothing | 13 / 13 | 0 | 0 |",
+    ] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+}
+
+const WAITS: &str = "waiting for a change; Ctrl-C ends";
+
+/// The program, which ends with the test.
+struct Watching {
+    child: Child,
+    lines: BufReader<ChildStderr>,
+}
+
+impl Watching {
+    /// The lines of standard error until the program waits for a change.
+    fn until_it_waits(&mut self) -> String {
+        let mut text = String::new();
+        while !text.ends_with(&format!("{WAITS}\n")) {
+            let read = self.lines.read_line(&mut text).unwrap();
+            assert_ne!(read, 0, "it ended: {text}");
+        }
+        text
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn each_change_is_named_and_run_and_an_error_is_not_the_end() {
+    let folder = folder("watch");
+    let file = folder.join("one.toml");
+    fs::write(&file, text("one")).unwrap();
+    let words = ["run", "--watch", ".", "--backend", "sim", "--format", "json"];
+    let mut command: Command = program(&folder);
+    let output = fs::File::create(folder.join("stdout")).unwrap();
+    let mut child = command.args(words).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap());
+    let mut watching = Watching { child, lines };
+    let runs = || {
+        let text = fs::read_to_string(folder.join("stdout")).unwrap();
+        assert!(!text.contains('\x1b'), "standard output is no terminal: {text}");
+        let results = text.lines().filter(|line| line.contains(r#""type":"result""#));
+        results.count()
+    };
+
+    assert_eq!(watching.until_it_waits(), format!("{WAITS}\n"));
+    assert_eq!(runs(), 1);
+
+    fs::write(&file, "name = 1\n").unwrap();
+    let text_of_error = watching.until_it_waits();
+    assert!(text_of_error.contains("Z  ./one.toml changed\n"), "{text_of_error}");
+    assert!(text_of_error.contains("error: "), "{text_of_error}");
+    assert_eq!(runs(), 1, "nothing was run");
+
+    fs::remove_file(&file).unwrap();
+    fs::write(folder.join("two.toml"), text("two")).unwrap();
+    let mut changes = watching.until_it_waits();
+    while !changes.contains("two.toml is new") {
+        // The program may look between the two changes.
+        changes += &watching.until_it_waits();
+    }
+    assert!(changes.contains("Z  ./one.toml is gone\n"), "{changes}");
+    assert_eq!(runs(), 2);
+
+    let id = rustix::process::Pid::from_child(&watching.child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(watching.child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn a_missing_file_cannot_be_watched() {
+    let folder = folder("unwatched");
+    for (words, part) in [
+        (&["--watch", "calm"][..], "there is no file or folder calm to watch"),
+        (&["--watch"], "<PATH>"),
+    ] {
+        let (code, _, stderr) = ask(&folder, words);
+        assert!(code == 64 && stderr.contains(part), "{stderr}");
     }
 }

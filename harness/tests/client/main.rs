@@ -1,10 +1,8 @@
 //! Client processes: the handle of one, and the behaviour of one on real masters.
 //!
 //! - `processes.rs` starts, pauses and kills them, and checks that nothing is left behind.
-//! - `check.rs` runs `client-check` on correct and on faulty ones.
-//! - `clients.rs` checks the behaviour of the built-in client that scenarios rely on.
-//! - `mutants.rs` checks that each mutant does what its name says.
-//! - `protocol.rs` is the connection to a client that the last two use.
+//! - `check.rs` runs `client-check` on correct and on faulty ones, and checks the behaviour of the
+//!   built-in client that scenarios rely on, and that each mutant does what its name says.
 
 #[cfg(unix)]
 #[macro_use(cases)]
@@ -13,20 +11,14 @@ extern crate redquorum_rig;
 #[cfg(unix)]
 mod check;
 #[cfg(unix)]
-mod clients;
-#[cfg(unix)]
-mod mutants;
-#[cfg(unix)]
 mod processes;
-#[cfg(unix)]
-mod protocol;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
     if std::env::var_os(processes::PARENT).is_some() {
         return processes::parent();
     }
-    let cases = [processes::cases(), check::cases(), clients::cases(), mutants::cases()];
+    let cases = [processes::cases(), check::cases()];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }
 

@@ -13,7 +13,7 @@ use redquorum_harness::process::{ClientProcess, OutputEvent, ReceivedMessage};
 use redquorum_rig::trials::{Case, eventually, processes_with};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
-use crate::protocol::SOON;
+use crate::check::SOON;
 
 /// Set for a process that starts clients and is then killed.
 pub(crate) const PARENT: &str = "HARNESS_TEST_PARENT";

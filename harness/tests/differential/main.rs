@@ -3,30 +3,23 @@
 //! exactly.
 //!
 //! - `plan.rs` draws the steps.
-//! - `real.rs` plays them on a `redis-server`, `model.rs` on a model.
-//! - `world.rs` compares the results.
-//! - `run.rs` shrinks a plan that shows a difference.
-//! - `mutations.rs` has models with deliberate errors. The comparison must notice each of them.
+//! - `real.rs` plays them on a `redis-server`, `model.rs` on a model. It also has models with
+//!   deliberate errors. The comparison must notice each of them.
+//! - `compare.rs` compares the results, and finds the first difference.
 //! - `single.rs` covers what random steps do not reach.
 //!
 //! `REDQUORUM_SEED=N` plays other plans, `REDQUORUM_STEPS=N` a longer one.
 
 #[cfg(unix)]
-mod model;
+mod compare;
 #[cfg(unix)]
-mod mutations;
+mod model;
 #[cfg(unix)]
 mod plan;
 #[cfg(unix)]
 mod real;
 #[cfg(unix)]
-mod run;
-#[cfg(unix)]
 mod single;
-#[cfg(unix)]
-mod socket;
-#[cfg(unix)]
-mod world;
 
 #[cfg(unix)]
 mod cases {
@@ -34,8 +27,8 @@ mod cases {
     use redquorum_rig::clocks_supported;
     use redquorum_rig::trials::{Case, plain, with_masters};
 
-    use crate::mutations;
-    use crate::run::{Record, check};
+    use super::compare::{Record, check};
+    use super::model;
 
     /// Steps for each kind of persistence, which give more than 10 000 commands.
     const STEPS: usize = 7000;
@@ -55,7 +48,7 @@ mod cases {
         let (seed, record) = record(persistence);
         assert!(record.replies() * 2 > record.plan.len() * 3, "{}", record.replies());
         check(seed, &record);
-        mutations::all_noticed(&record);
+        model::all_noticed(&record);
     }
 
     pub(super) fn all() -> Vec<Case> {

@@ -49,7 +49,7 @@ pub(crate) const SLOTS: usize = 4;
 /// library.
 const LISTENERS: usize = 2;
 
-pub(crate) const KEYS: usize = 3;
+const KEYS: usize = 3;
 
 const MS: i64 = 1_000_000;
 

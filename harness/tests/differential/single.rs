@@ -10,10 +10,10 @@ use redquorum_redis_model::{Close, Event, Persistence, Request, Server, ServerRe
 use redquorum_rig::trials::{Case, Talk, eventually, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
+use crate::compare::alike;
 use crate::model::received;
 use crate::plan::{Leave, key};
-use crate::socket::Socket;
-use crate::world::alike;
+use crate::real::Socket;
 
 pub(crate) fn all() -> Vec<Case> {
     vec![

@@ -1,9 +1,24 @@
-//! The masters, the program, and its JSON output.
+//! The program, its command line and its JSON output, beside masters that are not there or have a
+//! problem: replicas, files, memory, clocks, ends. With the settings in `docs/deploy` it finds
+//! nothing wrong, keeps no key, and all files have the same settings.
 
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
-use redquorum_rig::{Masters, Persistence};
+use redquorum_rig::trials::{Case, eventually};
+use redquorum_rig::{ClockChange, Masters, Persistence, cases, clocks_supported};
 use serde::Deserialize;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: unreachable_masters_exit_with_3_and_each_is_named,
+        plain: wrong_usage_exits_with_64_and_repeats_no_password,
+        with_masters: a_replica_a_duplicate_and_masters_that_forget_are_reported,
+        with_masters: a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone,
+        with_masters: a_wrong_clock_and_a_fast_clock_are_reported,
+        with_masters: masters_with_the_documented_settings_have_no_finding_and_keep_no_key,
+    ]
+}
 
 /// Masters that sync every write.
 pub(crate) fn durable(count: usize) -> Masters {
@@ -12,7 +27,7 @@ pub(crate) fn durable(count: usize) -> Masters {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Diagnosis {
-    pub(crate) schema: u32,
+    schema: u32,
     pub(crate) masters: Vec<Master>,
     pub(crate) findings: Vec<Finding>,
 }
@@ -20,7 +35,7 @@ pub(crate) struct Diagnosis {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Master {
     pub(crate) name: String,
-    pub(crate) reached: bool,
+    reached: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -116,4 +131,159 @@ impl Finding {
 pub(crate) fn name(url: &str) -> String {
     let rest = url.split_once("://").unwrap().1;
     rest.rsplit_once('@').map_or(rest, |(_, host)| host).to_owned()
+}
+
+fn unreachable_masters_exit_with_3_and_each_is_named() {
+    // Ports that were free a moment ago.
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let urls = [free(), free()].map(|address| format!("redis://:hunter2@{address}"));
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 3, "{diagnosis:#?}");
+    let names: Vec<String> = diagnosis.masters.into_iter().map(|master| master.name).collect();
+    assert_eq!(names, urls.each_ref().map(|url| name(url)));
+
+    let page = std::env::temp_dir().join(format!("doctor-{}.html", std::process::id()));
+    let html = ["--html", page.to_str().unwrap()].map(str::to_owned);
+    let (code, text, _) = run(&[&urls[..], &html].concat());
+    let page = (std::fs::read_to_string(&page), std::fs::remove_file(&page)).0.unwrap();
+    assert_eq!(code, 3, "{text}");
+    // Both masters have the same finding.
+    assert_eq!(text.matches("  error  reachable     each master: it cannot be reached").count(), 1);
+    let verdict = "2 masters: 3 errors, 1 warning, 0 ok: a lock on them does not work";
+    assert!(text.lines().last().unwrap().starts_with(verdict), "{text}");
+    assert!(page.contains(verdict) && !page.contains("hunter2"), "{page}");
+}
+
+fn wrong_usage_exits_with_64_and_repeats_no_password() {
+    let good = "redis://:hunter2@127.0.0.1:1";
+    let table: [(&[&str], &str); 9] = [
+        (&[], "<URL>"),
+        (&[good, "--init"], "--max-ttl"),
+        (&[good, "--max-ttl", "30"], "with a unit"),
+        (&[good, "--max-ttl", "48h"], "at most 24h"),
+        (&[good, "--max-ttl", "1us"], "at least 1ms"),
+        (&[good, "--node-timeout", "0s"], "with a unit"),
+        (&[good, "redis://:hunter2@host:port"], "URL 2: not a Redis URL"),
+        (&["rediss://:hunter2@host"], "TLS is not built into this program"),
+        (&["redis://hunter2@host"], "a user without a password"),
+    ];
+    for (words, part) in table {
+        let (code, stdout, stderr) = run(words);
+        assert_eq!((code, stdout.as_str()), (64, ""), "{words:?}: {stderr}");
+        assert!(stderr.contains(part) && !stderr.contains("hunter2"), "{words:?}: {stderr}");
+    }
+    assert_eq!(run(&vec![good; 65]).0, 64);
+}
+
+/// One master with each problem. The unit tests of the checks have the other values.
+fn a_replica_a_duplicate_and_masters_that_forget_are_reported() {
+    let masters = durable(4);
+    let follow = format!("REPLICAOF 127.0.0.1 {}", masters.port(1));
+    masters.ask(2, &follow).unwrap();
+    eventually("the second master follows the first", || {
+        masters.info(1, "replication").unwrap().contains("state=online")
+    });
+    masters.ask(3, "CONFIG SET appendfsync everysec").unwrap();
+    masters.ask(3, "CONFIG SET maxmemory-policy volatile-lru").unwrap();
+    masters.ask(3, "CONFIG SET maxmemory 100mb").unwrap();
+    let again = format!("redis://localhost:{}", masters.port(4));
+    let urls = [masters.urls(), vec![again.clone()]].concat();
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    diagnosis.has("warn", "replicas", Some(&name(&urls[0])), "1 replica follows it", "detach");
+    diagnosis.has("error", "role", Some(&name(&urls[1])), "it is a replica", "REPLICAOF NO ONE");
+    let forgets = Some(name(&urls[2]));
+    let forgets = forgets.as_deref();
+    diagnosis.has("warn", "persistence", forgets, "`everysec`", "appendfsync always");
+    diagnosis.has("error", "eviction", forgets, "volatile-lru", "noeviction");
+    let both = format!("{} and {} are one", name(&urls[3]), name(&again));
+    diagnosis.has("error", "duplicates", None, &both, "one server has one vote");
+    // The other masters are enough for a quorum, and there is no other problem.
+    assert_eq!(diagnosis.bad().len(), 5, "{diagnosis:#?}");
+
+    let (code, diagnosis) = examine(&urls[..1], &["--node-timeout", "1ns"]);
+    assert_eq!(code, 1);
+    let timeout = "the node timeout is 1ns";
+    diagnosis.has("error", "latency", Some(&name(&urls[0])), timeout, "longer node timeout");
+}
+
+fn a_dead_and_a_hung_master_are_distinguished_and_the_quorum_is_gone() {
+    let masters = durable(3);
+    let urls = masters.urls();
+    masters.kill(1).unwrap();
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "reachable", Some(&name(&urls[0])), "refused", "start it");
+    assert_eq!(diagnosis.bad().len(), 1, "a quorum is left: {diagnosis:#?}");
+    masters.pause(2).unwrap();
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "quorum", None, "1 of 3 masters can vote", "fix the masters");
+    let hung = diagnosis.findings.iter().find(|found| {
+        found.check == "reachable" && found.master.as_deref() == Some(&name(&urls[1]))
+    });
+    assert!(hung.unwrap().text.contains("does not answer within"), "{diagnosis:#?}");
+    masters.resume(2).unwrap();
+}
+
+fn a_wrong_clock_and_a_fast_clock_are_reported() {
+    if clocks_supported().is_err() {
+        return;
+    }
+    let builder = Masters::builder().count(3).persistence(Persistence::AofAlways);
+    let masters = builder.clocks().start().unwrap();
+    let urls = masters.urls();
+    masters.set_clock(2, ClockChange::forward(Duration::from_secs(5))).unwrap();
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "clock", Some(&name(&urls[1])), "s ahead of this machine's", "NTP");
+    let spread = format!("the clock of {} is ", name(&urls[1]));
+    diagnosis.has("error", "clock-spread", None, &spread, "NTP");
+    masters.set_clock(3, ClockChange::Rate(1.5)).unwrap();
+    let (code, diagnosis) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    diagnosis.has("error", "clock-rate", Some(&name(&urls[2])), "beyond the drift", "NTP");
+}
+
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy");
+
+/// What a machine decides for itself.
+const LOCAL: [&str; 6] = ["port", "bind", "protected-mode", "tcp-keepalive", "aclfile", "dir"];
+
+fn masters_with_the_documented_settings_have_no_finding_and_keep_no_key() {
+    let read = |file| std::fs::read_to_string(format!("{DEPLOY}/{file}")).unwrap();
+    let text = read("master.conf");
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let settings: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(' ')).collect();
+    let shared = settings.iter().filter(|(name, _)| !LOCAL.contains(name));
+    let builder = shared.clone().fold(Masters::builder().count(5), |builder, (name, value)| {
+        builder.config(name, value.trim_matches('"'))
+    });
+    let masters = builder.start().unwrap();
+    // The user of the lock, as `users.acl` has it.
+    let users = read("users.acl");
+    let user = users.lines().find_map(|line| line.strip_prefix("user locks ")).unwrap();
+    let urls = (1..=5).map(|node| {
+        masters.ask(node, &format!("ACL SETUSER locks {user}")).unwrap();
+        format!("redis://locks:CHANGE-ME@127.0.0.1:{}", masters.port(node))
+    });
+    let urls: Vec<String> = urls.collect();
+    let (code, diagnosis) = examine(&urls, &["--prefix", "lock:"]);
+    assert_eq!((code, diagnosis.bad()), (0, vec![]), "{diagnosis:#?}");
+    assert_eq!((diagnosis.schema, diagnosis.masters.len()), (1, 5));
+    assert!(diagnosis.masters.iter().all(|master| master.reached));
+    for node in 1..=5 {
+        assert_eq!(masters.ask(node, "DBSIZE").unwrap(), redquorum_rig::RespValue::Integer(0));
+    }
+    let (code, printed, _) = run(&[&["--prefix".into(), "lock:".into()], &urls[..]].concat());
+    assert_eq!(code, 0, "{printed}");
+    assert!(printed.lines().last().unwrap().starts_with("5 masters: 0 errors, "), "{printed}");
+    let places: Vec<usize> = urls.iter().map(|url| printed.find(&name(url)).unwrap()).collect();
+    assert!(places.is_sorted(), "{printed}");
+    for file in ["compose.yaml", "kubernetes.yaml"] {
+        let text = read(file);
+        for (name, value) in shared.clone() {
+            assert!(text.contains(&format!("--{name} {value}")), "{file} lacks {name} {value}");
+        }
+    }
 }

@@ -4,20 +4,11 @@
 #[cfg(unix)]
 mod access;
 #[cfg(unix)]
-mod deploy;
-#[cfg(unix)]
 mod diagnosis;
-#[cfg(unix)]
-mod markers;
-#[cfg(unix)]
-mod masters;
-#[cfg(unix)]
-mod usage;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let all =
-        [access::cases(), deploy::cases(), masters::cases(), markers::cases(), usage::cases()];
+    let all = [access::cases(), diagnosis::cases()];
     redquorum_rig::trials::run(all.into_iter().flatten())
 }
 

@@ -2,34 +2,20 @@
 //! expectation, a key that is left, a client that misbehaves, and a mutant. It leaves nothing
 //! behind when it is killed.
 //!
-//! `tests/simulation/blindness.rs` shows that it notices a missing fault.
+//! `tests/simulation.rs` shows that it notices a missing fault.
 
 #[cfg(unix)]
 #[macro_use(cases)]
 extern crate redquorum_rig;
 
 #[cfg(unix)]
-mod clients;
-#[cfg(unix)]
 mod expectations;
 #[cfg(unix)]
-mod kills;
-#[cfg(unix)]
-mod mutants;
-#[cfg(unix)]
 mod program;
-#[cfg(unix)]
-mod support;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let all = [
-        program::cases(),
-        expectations::cases(),
-        clients::cases(),
-        mutants::cases(),
-        kills::cases(),
-    ];
+    let all = [program::cases(), expectations::cases()];
     redquorum_rig::trials::run(all.into_iter().flatten())
 }
 
