@@ -4,6 +4,7 @@
 //!
 //! All stamps are nanoseconds of `CLOCK_MONOTONIC`, which the processes of one machine share.
 
+use crate::named;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use crate::name::Name;
-use crate::named;
 use crate::units::millis;
 use crate::{Scenario, is_default, is_true};
 

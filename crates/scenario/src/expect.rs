@@ -1,6 +1,7 @@
 //! The expected result of a run: a verdict per property, the causes of violations, and the events
 //! without which the verdict means nothing.
 
+use crate::named;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -8,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
 use super::length::Length;
-use crate::named;
 
 named! {
     /// A property that the checker examines. Each text says how the property is violated.

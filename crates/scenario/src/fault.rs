@@ -6,11 +6,10 @@
 //! what a kind does reads its [`FaultRow`]. Code that carries a fault out, checks it or draws it
 //! matches every kind, so that the compiler finds the place that a new kind has forgotten.
 //!
-//! - `form.rs`: the form of a fault in TOML
-//! - `targets.rs`: the masters and clients that a fault hits
-//!
+//! `targets.rs` has the masters and clients that a fault hits, and the form of a fault in TOML.
 //! `read/check/faults.rs` checks whether a fault makes sense in its scenario.
 
+use crate::named;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -19,19 +18,17 @@ use serde::{Deserialize, Serialize};
 use crate::expect::Cause;
 use crate::length::{Ahead, Length, Shift};
 use crate::name::Name;
-use crate::named;
 use crate::words::{AccessKind, Class, Moment};
 use crate::{End, MessageFault, Side};
 
-mod form;
 mod targets;
 
 pub use targets::{Clients, Nodes, Role};
 
 /// A fault of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "form::Form", into = "form::Form")]
-#[schemars(with = "form::Form")]
+#[serde(try_from = "targets::Form", into = "targets::Form")]
+#[schemars(with = "targets::Form")]
 pub struct Fault {
     /// When the fault strikes.
     pub when: FaultTime,
@@ -187,7 +184,7 @@ pub enum Assumed {
 ///
 /// A group that `hits` one sort of target also gets its form in TOML, where the target is a field
 /// of the fault. `as "String"` is the type of a field in the JSON Schema. The other groups have
-/// their forms in `form.rs`.
+/// their forms in `targets.rs`.
 macro_rules! faults {
     (
         $(#[$meta:meta])*

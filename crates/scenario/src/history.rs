@@ -5,8 +5,8 @@
 //! ready. Earlier times are negative. A time that is not known exactly is a [`Window`]: it lies
 //! within.
 //!
-//! `event.rs` has the closed list of events, `command.rs` the effect of a command on a key, and
-//! `lock_command.rs` what the lock's own commands do. The orchestrator and the backend write
+//! [`Event`] is the closed list of events, [`Act`] the effect of a command on a key, also of the
+//! lock's own commands. The orchestrator and the backend write
 //! histories. The checker and the reports read them; the checker reads nothing else. This module
 //! checks nothing and reads no clock.
 
@@ -15,18 +15,15 @@ use std::fmt;
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
 
+use super::client_protocol::{Capability, ClientReply, Request};
+use super::name::Name;
+use super::{AccessKind, Class, is_default};
+use crate::Scenario;
+use redquorum_protocol::wire::KeyEffect;
+use redquorum_protocol::{Key, Token};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
-
-use crate::Scenario;
-
-mod command;
-mod event;
-mod lock_command;
-
-pub use command::{Act, LeftKey, Outcome, text_of};
-pub use event::{Event, Phase};
 
 /// The version of the history format.
 pub const SCHEMA: u32 = 4;
@@ -309,6 +306,370 @@ impl fmt::Display for Unreadable {
                 env!("CARGO_PKG_VERSION")
             ),
             Self::Defect(why) => f.write_str(why),
+        }
+    }
+}
+
+/// An event of a run. The list is closed: a reader needs to handle no others.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// A phase begins: `run`, `heal`, `final-acquire`, `drain`, `end`, in this order.
+    Phase {
+        /// The phase that begins.
+        phase: Phase,
+    },
+    /// A client process is ready.
+    Ready {
+        /// The process.
+        process: Name,
+        /// The features that it supports.
+        can: Vec<Capability>,
+    },
+    /// The harness sends a request to a client. Its number is unique in a run.
+    Requested(Request),
+    /// A client answers a request.
+    Replied {
+        /// The client.
+        client: Name,
+        /// The reply. Its stamps are times of the run.
+        #[serde(flatten)]
+        reply: ClientReply,
+    },
+    /// A client was notified that its lease is lost.
+    Lost {
+        /// The client.
+        client: Name,
+        /// The resource.
+        resource: Name,
+        /// When, by the client's own stamp.
+        at: Ns,
+    },
+    /// A client's watchdog extended its lease, or a cancelled request did.
+    Extended {
+        /// The client.
+        client: Name,
+        /// The resource.
+        resource: Name,
+        /// The new deadline.
+        deadline: Ns,
+    },
+    /// The caller of a request did not poll the future of its library for a while: as in a
+    /// `select!` that runs another branch. A request for several resources has the number of the
+    /// first.
+    Unpolled {
+        /// The client.
+        client: Name,
+        /// The number of the request.
+        id: u64,
+        /// When the caller stopped.
+        from: Ns,
+        /// When the caller polled the future again, or dropped it.
+        to: Ns,
+    },
+    /// A client accessed a register, exactly at the time of this record.
+    Touched {
+        /// The client.
+        client: Name,
+        /// The register.
+        register: Name,
+        /// The kind of access.
+        way: AccessKind,
+        /// For a write, the version that it was based on. For other accesses, the version that was
+        /// found.
+        seen: u64,
+        /// The version of the register after the access.
+        version: u64,
+        /// When the client sent the access, if it was delayed on the way.
+        sent: Option<Ns>,
+        /// The fencing token that came with the access.
+        fence: Option<u64>,
+        /// Whether the register refused: it had seen a larger token, or this token was never
+        /// presented to it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        refused: bool,
+    },
+    /// A master received a command that touches a key. If the command took effect at all, it did so
+    /// between `sent` and `replied`. Recorded when its result is known.
+    Command {
+        /// The client process that sent it.
+        process: Name,
+        /// The master.
+        node: usize,
+        /// The connection, unique in a run.
+        connection: u64,
+        /// The position of the command on the connection, from 1.
+        number: u64,
+        /// The effect of the command on a key.
+        #[serde(flatten)]
+        act: Act,
+        /// When the command was passed on to the master.
+        sent: Ns,
+        /// When the master's reply arrived. None: no reply arrived; the master may have executed
+        /// the command, or may still do so.
+        replied: Option<Ns>,
+        /// When the reply was passed on to the client; none: the reply was lost.
+        delivered: Option<Ns>,
+        /// The master's reply.
+        result: Outcome,
+    },
+    /// A fault struck, or failed to strike.
+    Struck {
+        /// The number of the fault in the scenario, from 1.
+        fault: usize,
+        /// The masters that the fault hit.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<usize>,
+        /// The processes that the fault hit.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        processes: Vec<Name>,
+        /// When the fault struck.
+        at: Window,
+        /// Why the fault failed to strike.
+        failed: Option<String>,
+    },
+    /// A fault is healed: the effect of the [`Event::Struck`] with the same number is undone.
+    Healed {
+        /// The number of the fault.
+        fault: usize,
+        /// When the fault was healed.
+        at: Window,
+        /// Why the healing failed.
+        failed: Option<String>,
+    },
+    /// The state that a master kept over a fault that may have made it forget. It has everything
+    /// that it executed before `until`, and nothing that it executed after. Recorded before
+    /// [`Event::Struck`].
+    Kept {
+        /// The number of the fault.
+        fault: usize,
+        /// The master.
+        node: usize,
+        /// The instant up to which the master's state was kept.
+        until: Window,
+    },
+    /// A setting of a master's wall clock. From `since` on, the clock shows
+    /// `real + ahead + (now - since) * (rate - 1)`. In every odd interval of `strobe_every` since
+    /// then, it shows `strobe_by` more. Real time passes at the rate of the run's clock.
+    Clock {
+        /// The master.
+        node: usize,
+        /// When the setting began.
+        since: Window,
+        /// How far the clock is ahead.
+        ahead: Ns,
+        /// The rate of the clock, in seconds per second.
+        rate: f64,
+        /// How far the clock jumps.
+        #[serde(default, skip_serializing_if = "is_default")]
+        strobe_by: Ns,
+        /// How long the clock stays there.
+        #[serde(default, skip_serializing_if = "is_default")]
+        strobe_every: Ns,
+    },
+    /// A client process ended without a request to do so, or violated the protocol.
+    Broken {
+        /// The process.
+        process: Name,
+        /// How the process failed.
+        why: String,
+    },
+    /// The keys of a master at the end of the run; none: the master could not be asked.
+    Keys {
+        /// The master.
+        node: usize,
+        /// The keys.
+        #[serialize_always]
+        keys: Option<Vec<LeftKey>>,
+    },
+}
+
+impl Event {
+    /// Whether the run is over.
+    pub const fn is_end(&self) -> bool {
+        matches!(self, Self::Phase { phase: Phase::End })
+    }
+}
+
+/// A phase of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The scripts and the faults run.
+    Run,
+    /// All faults are healed.
+    Heal,
+    /// Final acquires: each client process that lives acquires each resource once more.
+    FinalAcquire,
+    /// Drain: pending clean-ups complete, and keys that are left expire.
+    Drain,
+    /// The run is over.
+    End,
+}
+
+/// The effect of a command on a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "kebab-case")]
+pub enum Act {
+    /// Sets the key if it does not exist.
+    Set {
+        /// The key.
+        key: Name,
+        /// The value.
+        token: Name,
+        /// The TTL; none: the key never expires.
+        ttl_ms: Option<u64>,
+    },
+    /// Prolongs the key if it has this value; may create it.
+    Keep {
+        /// The key.
+        key: Name,
+        /// The value that the key must have; none: any.
+        token: Option<Name>,
+        /// The new TTL, from now on.
+        ttl_ms: Option<u64>,
+    },
+    /// Deletes the key if it has this value.
+    Delete {
+        /// The key.
+        key: Name,
+        /// The value that the key must have; none: any.
+        token: Option<Name>,
+    },
+    /// Raises the key's fencing counter if the key has this value, and leaves the key as it is.
+    Certify {
+        /// The key.
+        key: Name,
+        /// The value that the key must have; none: any.
+        token: Option<Name>,
+    },
+    /// Any other command: its effect is unknown.
+    Other {
+        /// The first key that the command names, if any.
+        key: Option<Name>,
+        /// The name of the command.
+        command: Name,
+    },
+}
+
+impl Act {
+    /// The key that the command touches.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Set { key, .. }
+            | Self::Keep { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Certify { key, .. } => Some(key),
+            Self::Other { key, .. } => key.as_deref(),
+        }
+    }
+
+    /// The value that the command sets or compares with.
+    pub fn token(&self) -> Option<&str> {
+        match self {
+            Self::Set { token, .. } => Some(token),
+            Self::Keep { token, .. } | Self::Delete { token, .. } | Self::Certify { token, .. } => {
+                token.as_deref()
+            }
+            Self::Other { .. } => None,
+        }
+    }
+}
+
+/// The reply of a master to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// The command took effect: the key is set, prolonged, deleted or certified.
+    Done,
+    /// `Keep` only: the key was missing and was created.
+    Created,
+    /// The command had no effect: the key exists, has another value, or is missing.
+    Refused,
+    /// The master replied with an error.
+    Error,
+    /// The master sent no reply.
+    Silent,
+}
+
+/// A key that is left at the end of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftKey {
+    /// The name of the key.
+    pub key: Name,
+    /// The value of the key, as in [`Event::Command`](Event::Command).
+    pub value: Name,
+    /// The rest of its TTL; none: it has no TTL.
+    pub ttl_ms: Option<u64>,
+}
+
+/// The text of a token or a key: the bytes themselves if they are plain text, else `hex:…`.
+pub fn text_of(bytes: &[u8]) -> Name {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.starts_with("hex:") && !text.chars().any(char::is_control) => text.into(),
+        _ => {
+            let mut hex = vec![0; 4 + 2 * bytes.len()];
+            hex[..4].copy_from_slice(b"hex:");
+            let (pairs, _) = hex[4..].as_chunks_mut();
+            for (pair, byte) in pairs.iter_mut().zip(bytes) {
+                *pair = [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]);
+            }
+            match std::str::from_utf8(&hex) {
+                Ok(hex) => hex.into(),
+                Err(_) => unreachable!("digits are text"),
+            }
+        }
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+impl Act {
+    /// The effect of a command of the lock on a key, if it has one. `key` and `token` give the
+    /// texts for the history.
+    pub fn of(
+        effect: KeyEffect<'_>,
+        key: impl FnOnce(&Key) -> Name,
+        token: impl FnOnce(Token) -> Name,
+    ) -> Option<Self> {
+        Some(match effect {
+            KeyEffect::None | KeyEffect::Queue => return None,
+            KeyEffect::Set { key: of, token: to, ttl_ms } => {
+                Self::Set { key: key(of), token: token(to), ttl_ms: Some(ttl_ms) }
+            }
+            KeyEffect::Keep { key: of, token: compared, ttl_ms } => {
+                Self::Keep { key: key(of), token: Some(token(compared)), ttl_ms: Some(ttl_ms) }
+            }
+            KeyEffect::Delete { key: of, token: compared } => {
+                Self::Delete { key: key(of), token: Some(token(compared)) }
+            }
+            KeyEffect::Certify { key: of, token: compared } => {
+                Self::Certify { key: key(of), token: Some(token(compared)) }
+            }
+        })
+    }
+
+    /// The same effect of a command that compares no value.
+    pub fn uncompared(mut self) -> Self {
+        if let Self::Keep { token, .. } | Self::Delete { token, .. } | Self::Certify { token, .. } =
+            &mut self
+        {
+            *token = None;
+        }
+        self
+    }
+}
+
+impl Class {
+    /// The class of a command of the lock with this effect.
+    pub const fn of(effect: KeyEffect<'_>) -> Self {
+        match effect {
+            KeyEffect::Set { .. } | KeyEffect::Certify { .. } => Self::Acquire,
+            KeyEffect::Keep { .. } => Self::Extend,
+            KeyEffect::Delete { .. } => Self::Release,
+            KeyEffect::Queue => Self::Queue,
+            KeyEffect::None => Self::Any,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | the root | a [`Scenario`]: masters, clients, faults, and the expected result |
-//! | `read`, `problem` | reads a file, and says what is wrong with it and where |
+//! | `read` | reads a file, and says what is wrong with it and where |
 //! | `words` | the small languages inside strings (`"acquire L wait 5s"`, `"c1 granted L"`) |
 //! | `fault`, `expect` | faults and the masters and clients that they hit; expectations |
 //! | [`client_protocol`] | the protocol between the harness and a client process |
@@ -21,32 +21,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::name::Name;
 use redquorum_protocol::{Drift, Fingerprint, Guard, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
-use crate::name::Name;
-
 pub mod client_protocol;
-mod embedded;
 mod expect;
 mod fault;
 pub mod history;
 mod length;
-mod list;
 mod mutant;
-pub mod name;
-pub mod named;
-mod near;
-mod problem;
 mod read;
-mod schema;
-pub mod units;
 pub mod wall;
 mod words;
-
-pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Count, Expect, Known, Overtaken, Property, Wanted};
 pub use fault::{
@@ -55,15 +44,10 @@ pub use fault::{
     ResourceFault, Role, SetsClock, Touches,
 };
 pub use length::{Ahead, Length, Shift};
-pub use list::NodeList;
 pub use mutant::Mutant;
-pub use near::near;
-pub use problem::{Problem, Problems};
-pub use read::makes_sense;
-pub use read::{line_of, read};
+pub use read::{Problem, Problems, line_of, makes_sense, near, read};
 pub use redquorum_redis_model::Persistence;
 pub use redquorum_redis_model::network::{End, MessageFault, Side};
-pub use schema::schema;
 pub use words::{AccessKind, Class, EventKind, Moment, Step};
 
 /// Whether the name of a scenario or of a variant may contain this character.
@@ -469,5 +453,218 @@ impl Client {
 
     fn spelled_out(&self) -> Vec<Self> {
         self.names().into_iter().map(|id| Self { id, count: 1, ..self.clone() }).collect()
+    }
+}
+
+/// The addresses of masters that a client knows, in its order; other clients may have other lists.
+/// A master may be in the list twice. The lock counts the entries of the list. The resource is held
+/// on the masters behind the entries, each counted once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeList(Vec<usize>);
+
+impl NodeList {
+    /// The first `nodes` masters.
+    pub fn all(nodes: usize) -> Self {
+        Self((1..=nodes).collect())
+    }
+
+    /// These masters, in this order.
+    pub fn named(addresses: &[usize]) -> Self {
+        Self(addresses.to_vec())
+    }
+
+    /// The master behind each address, counted from 1, in the order of the list.
+    pub fn addresses(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The name of the set, independent of the order: `1,2,3`.
+    pub fn name(&self) -> String {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let all: Vec<String> = sorted.iter().map(ToString::to_string).collect();
+        all.join(",")
+    }
+
+    /// The masters in the list, each once, in the order of their numbers.
+    pub fn masters(&self) -> Vec<usize> {
+        let mut masters = self.0.clone();
+        masters.sort_unstable();
+        masters.dedup();
+        masters
+    }
+
+    /// The number of addresses that must agree. Duplicates count, since the lock cannot know that
+    /// two addresses are one master.
+    pub fn quorum(&self) -> usize {
+        self.0.len() / 2 + 1
+    }
+
+    /// Whether a quorum of this list and one of the other can have no master in common. Then both
+    /// clients can be granted the same resource although no master forgets anything.
+    pub fn can_part_from(&self, other: &Self) -> bool {
+        let (own, others) = (self.masters(), other.masters());
+        let common = own.iter().filter(|node| others.contains(node)).count();
+        // To avoid common masters, a quorum first takes the masters that are not in the other list.
+        let of_common = |list: &Self, all: &[usize]| {
+            list.quorum().saturating_sub(all.len().saturating_sub(common))
+        };
+        let enough = |list: &Self, all: &[usize]| list.quorum() <= all.len();
+        enough(self, &own)
+            && enough(other, &others)
+            && of_common(self, &own) + of_common(other, &others) <= common
+    }
+}
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// The built-in scenarios: the name and the text of each, sorted by name.
+pub fn embedded() -> impl Iterator<Item = (&'static str, &'static str)> {
+    EMBEDDED.iter().copied()
+}
+
+/// The runs of all built-in scenarios: each scenario, and each variant as a scenario of its own.
+pub fn embedded_runs() -> impl Iterator<Item = Scenario> {
+    embedded().flat_map(|(name, text)| match toml::from_str::<Scenario>(text) {
+        Ok(scenario) => scenario.runs(),
+        // A test reads all of them.
+        Err(why) => unreachable!("{name} comes with the program and cannot be read: {why}"),
+    })
+}
+
+/// The JSON Schema of scenario files.
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::schema_for!(Scenario);
+    schema.insert(
+        "$id".to_owned(),
+        "https://github.com/redquorum/redquorum/scenario.schema.json".into(),
+    );
+    schema.insert("title".to_owned(), "A scenario of redquorum-chaos".into());
+    schema.into()
+}
+
+/// Defines an enum from a table, with Serde and the JSON Schema. A row has the name of a value, and
+/// its documentation: as comments, or as a description that the program can print too.
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)+ }
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash,
+            serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+        )]
+        pub enum $type { $($(#[$doc])* #[serde(rename = $name)] $variant,)+ }
+
+        impl $type {
+            /// All values, in the order of their definition.
+            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+
+            /// The name, as in files and in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident {
+            $($(#[$doc:meta])* $variant:ident = $name:literal, $about:literal;)+
+        }
+    ) => {
+        $crate::named! {
+            $(#[$meta])*
+            pub enum $type { $(#[doc = $about] #[doc = ""] $(#[$doc])* $variant = $name,)+ }
+        }
+
+        impl $type {
+            /// What it is, in a few words.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => $about,)+ }
+            }
+        }
+    };
+}
+
+/// Names of clients, processes, resources, keys and tokens: text that many records share.
+pub mod name {
+    /// An immutable text. A clone shares the text instead of copying it.
+    pub use arcstr::ArcStr as Name;
+}
+
+/// Conversions of lengths of time to numbers, for histories and for the client protocol, and of
+/// numbers to text. They do not overflow.
+pub mod units {
+    use std::fmt::Display;
+    use std::time::Duration;
+
+    /// Converts to nanoseconds, saturating.
+    pub fn nanos(length: Duration) -> i64 {
+        i64::try_from(length.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// A number of things of this name: `1 fault`, `2 faults`, `2 copies`.
+    pub fn plural(count: impl Display + PartialEq + From<u8>, name: &str) -> String {
+        if count == 1.into() {
+            return format!("{count} {name}");
+        }
+        let stem = name.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
+        stem.map_or_else(|| format!("{count} {name}s"), |stem| format!("{count} {stem}ies"))
+    }
+
+    /// Converts to whole milliseconds, rounded up, saturating.
+    pub fn millis(length: Duration) -> u64 {
+        u64::try_from(length.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quorum_is_of_addresses_and_masters_are_counted_once() {
+        let twice = NodeList::named(&[1, 1, 2]);
+        assert_eq!((twice.quorum(), twice.masters()), (2, vec![1, 2]));
+        assert_eq!(NodeList::all(4).quorum(), 3);
+    }
+
+    #[test]
+    fn quorums_of_lists_part_only_where_enough_masters_are_not_common() {
+        for (one, other, parts) in [
+            (&[1, 2, 3][..], &[1, 2, 3][..], false),
+            (&[1, 2, 3], &[3, 2, 1], false),
+            (&[1, 2, 3], &[3, 4, 5], true),
+            (&[1, 2, 3], &[2, 3, 4], true),
+            (&[1, 2, 3], &[1, 2, 3, 4, 5], true),
+            (&[1, 2, 3, 4], &[1, 2, 3, 4, 5], false),
+            (&[1, 2, 3, 4], &[2, 3, 4], false),
+            (&[1, 1, 2], &[1, 1, 2], false),
+            (&[1, 1, 2], &[2, 3, 4], true),
+            (&[1, 1], &[2], false),
+            (&[1], &[2], true),
+            (&[1], &[1], false),
+        ] {
+            let (one, other) = (NodeList::named(one), NodeList::named(other));
+            assert_eq!(one.can_part_from(&other), parts, "{one:?} and {other:?}");
+            assert_eq!(other.can_part_from(&one), parts, "{other:?} and {one:?}");
+        }
+    }
+
+    #[test]
+    fn one_thing_and_several_have_their_words() {
+        for (count, name, text) in
+            [(1, "copy", "1 copy"), (2, "copy", "2 copies"), (0, "key", "0 keys")]
+        {
+            assert_eq!(units::plural(count, name), text);
+        }
     }
 }

@@ -1,18 +1,17 @@
-//! The small languages inside strings, word by word. `step.rs` has the steps of a script,
-//! `moment.rs` the moments at which a fault strikes, `length.rs` the lengths of time. This module
+//! The small languages inside strings, word by word. [`Step`]s are the actions of a client,
+//! `"acquire L wait 5s"`, [`Moment`]s the events that a fault waits for, `"c1 granted L + 10ms"`;
+//! `length.rs` has the lengths of time. This module
 //! does not know whether the names exist in the scenario; `read/check` checks that.
 
 use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 use super::length::Length;
+use crate::Side;
+use crate::length::as_text;
 use crate::name::Name;
 use crate::named;
-
-mod moment;
-mod step;
-
-pub use moment::{EventKind, Moment};
-pub use step::{AccessKind, Step};
 
 named! {
     /// The purpose of a request, by its effect on a key.
@@ -90,4 +89,461 @@ impl<'a> Words<'a> {
 /// A time without spaces, so that it is one word: `1s500ms`.
 fn compact(length: Length) -> String {
     length.to_string().replace(' ', "")
+}
+
+/// One step of a client's script.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// `acquire L [and M]… [wait 5s] [ttl 2s] [cancel 100ms]`, or `reacquire L [wait 5s] …`:
+    /// acquire the resource.
+    ///
+    /// - `and`: acquire all of the resources, or none.
+    /// - `reacquire`: acquire as the owner of the lease that the client has, which yields another
+    ///   handle of it. Each handle has a `release` of its own.
+    /// - `wait`: wait at most this long. Default: one attempt.
+    /// - `ttl`: use this TTL in place of the lock's.
+    /// - `cancel`: give the request up after this time.
+    Acquire {
+        /// The resource to lock.
+        resource: Name,
+        /// Further resources.
+        also: Vec<Name>,
+        /// How long to wait while another client holds the resource.
+        wait: Length,
+        /// A TTL in place of the lock's.
+        ttl: Option<Length>,
+        /// When to give the request up.
+        cancel: Option<Length>,
+        /// Whether the client acquires as the owner of its existing lease.
+        again: bool,
+    },
+    /// `extend L [ttl 2s]`.
+    Extend {
+        /// The resource of the lease.
+        resource: Name,
+        /// A TTL in place of the lock's.
+        ttl: Option<Length>,
+    },
+    /// `keep L for 10s`: let the watchdog extend the lease, for at most this long.
+    Keep {
+        /// The resource of the lease.
+        resource: Name,
+        /// The longest time for which the watchdog extends it.
+        most: Length,
+    },
+    /// `release L [and M]…`.
+    Release {
+        /// The resource of the lease.
+        resource: Name,
+        /// Further resources to release at once.
+        also: Vec<Name>,
+    },
+    /// `read R` or `write R`: touch the register R that the lock protects.
+    ///
+    /// - `write R if L`: touch it only if the client finds that it still holds the lease.
+    /// - `present R under L`, `read R under L`: send the lease's fencing token with the request, so
+    ///   that the register can refuse it.
+    Touch {
+        /// The register.
+        register: Name,
+        /// Present, read or write.
+        way: AccessKind,
+        /// The lease whose fencing token is sent.
+        under: Option<Name>,
+        /// The lease that the client checks first.
+        held: Option<Name>,
+    },
+    /// `work 1s`: continue after this time.
+    Work(Length),
+}
+
+named! {
+    /// The kind of access to a register.
+    pub enum AccessKind {
+        /// Present a fencing token, which the register keeps if it is the largest.
+        Present = "present",
+        /// Read the version.
+        Read = "read",
+        /// Write a new version, based on the one that was read.
+        Write = "write",
+    }
+}
+
+const STEPS: &str = "one of `acquire L [and M] [wait 5s] [ttl 2s] [cancel 1s]`, \
+                     `reacquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
+                     `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
+                     [if L]`, `present R under L`, `release L [and M]`";
+
+impl Step {
+    /// The TTL that the step names, if any.
+    pub fn ttl(&self) -> Option<Duration> {
+        match self {
+            Self::Acquire { ttl, .. } | Self::Extend { ttl, .. } => ttl.map(|ttl| ttl.0),
+            _ => None,
+        }
+    }
+
+    /// The resource whose lease the step is about.
+    pub fn resource(&self) -> Option<&str> {
+        match self {
+            Self::Acquire { resource, .. }
+            | Self::Extend { resource, .. }
+            | Self::Keep { resource, .. }
+            | Self::Release { resource, .. } => Some(resource),
+            Self::Touch { under, held, .. } => under.as_deref().or(held.as_deref()),
+            Self::Work(_) => None,
+        }
+    }
+
+    /// The resources that the step acquires.
+    pub fn acquires(&self) -> impl Iterator<Item = &Name> {
+        let of = match self {
+            Self::Acquire { resource, also, .. } => Some((resource, also)),
+            _ => None,
+        };
+        of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
+    }
+
+    /// The resources that the step releases.
+    pub fn releases(&self) -> impl Iterator<Item = &Name> {
+        let of = match self {
+            Self::Release { resource, also } => Some((resource, also)),
+            _ => None,
+        };
+        of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
+    }
+
+    /// Whether the step is about several resources at once.
+    pub const fn is_of_several(&self) -> bool {
+        matches!(self, Self::Acquire { also, .. } | Self::Release { also, .. } if !also.is_empty())
+    }
+
+    /// All times of the step.
+    pub fn lengths_mut(&mut self) -> Vec<&mut Length> {
+        match self {
+            Self::Acquire { wait, ttl, cancel, .. } => {
+                std::iter::once(wait).chain(ttl).chain(cancel).collect()
+            }
+            Self::Extend { ttl, .. } => ttl.iter_mut().collect(),
+            Self::Keep { most: length, .. } | Self::Work(length) => vec![length],
+            Self::Release { .. } | Self::Touch { .. } => Vec::new(),
+        }
+    }
+}
+
+/// The names after `and`.
+fn also(words: &mut Words<'_>) -> Result<Vec<Name>, String> {
+    let next = || words.name_after("and", "the resource after `and`").transpose();
+    std::iter::from_fn(next).collect()
+}
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = Words::of(text, STEPS);
+        let step = match words.next("the verb")? {
+            verb @ ("acquire" | "reacquire") => {
+                let again = verb == "reacquire";
+                let resource = words.name("the resource")?;
+                let also = if again { Vec::new() } else { also(&mut words)? };
+                let (mut wait, mut ttl, mut cancel) = (None, None, None);
+                // Options come in any order, each at most once.
+                while let Some(word) = words.rest.peek().copied() {
+                    let option = match word {
+                        "again" => {
+                            return Err(words.wrong("`acquire L again` is `reacquire L` now"));
+                        }
+                        "wait" => &mut wait,
+                        "ttl" => &mut ttl,
+                        "cancel" => &mut cancel,
+                        _ => break,
+                    };
+                    if option.is_some() {
+                        return Err(words.wrong(format_args!("`{word}` is there twice")));
+                    }
+                    *option = words.option(word)?;
+                }
+                let wait = wait.unwrap_or_default();
+                Self::Acquire { resource, also, wait, ttl, cancel, again }
+            }
+            "extend" => {
+                let resource = words.name("the resource")?;
+                Self::Extend { resource, ttl: words.option("ttl")? }
+            }
+            "keep" => {
+                let resource = words.name("the resource")?;
+                let most = words.option("for")?;
+                let most = most.ok_or_else(|| words.wrong("`for` and a time are missing"))?;
+                Self::Keep { resource, most }
+            }
+            "release" => {
+                let resource = words.name("the resource")?;
+                Self::Release { resource, also: also(&mut words)? }
+            }
+            verb @ ("present" | "read" | "write") => {
+                let register = words.name("the register")?;
+                let under = words.name_after("under", "the lease after `under`")?;
+                if verb == "present" && under.is_none() {
+                    return Err(words.wrong("`under` and a lease are missing"));
+                }
+                let held = words.name_after("if", "the lease after `if`")?;
+                let way = match verb {
+                    "present" => AccessKind::Present,
+                    "read" => AccessKind::Read,
+                    _ => AccessKind::Write,
+                };
+                Self::Touch { register, way, under, held }
+            }
+            "work" => Self::Work(words.length("work")?),
+            verb => return Err(words.wrong(format_args!("`{verb}` is no step"))),
+        };
+        words.end(step)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let option = |word: &str, length: &Option<Length>| {
+            length.map_or_else(String::new, |length| format!(" {word} {}", compact(length)))
+        };
+        let names = |word: &str, names: &mut dyn Iterator<Item = &Name>| -> String {
+            names.map(|name| format!(" {word} {name}")).collect()
+        };
+        match self {
+            Self::Acquire { resource, also, wait, ttl, cancel, again } => {
+                let verb = if *again { "reacquire" } else { "acquire" };
+                let wait = option("wait", &Some(*wait).filter(|wait| !wait.is_zero()));
+                let (ttl, cancel) = (option("ttl", ttl), option("cancel", cancel));
+                write!(f, "{verb} {resource}{}{wait}{ttl}{cancel}", names("and", &mut also.iter()))
+            }
+            Self::Extend { resource, ttl } => write!(f, "extend {resource}{}", option("ttl", ttl)),
+            Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),
+            Self::Release { resource, also } => {
+                write!(f, "release {resource}{}", names("and", &mut also.iter()))
+            }
+            Self::Touch { register, way, under, held } => {
+                let (under, held) =
+                    (names("under", &mut under.iter()), names("if", &mut held.iter()));
+                write!(f, "{way} {register}{under}{held}")
+            }
+            Self::Work(length) => write!(f, "work {}", compact(*length)),
+        }
+    }
+}
+
+as_text!(
+    Step,
+    "a step of a client's script",
+    "acquire L wait 5s",
+    "read R",
+    "work 1s",
+    "write R if L",
+    "release L"
+);
+
+/// A moment of a run: an event, and a time after it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Moment {
+    /// The client of the event.
+    pub client: Name,
+    /// The event.
+    pub what: EventKind,
+    /// The time after the event.
+    pub plus: Length,
+}
+
+/// Defines the events of a resource or a register from a table: the word of each in a scenario, and
+/// what the name behind the word names. The events of messages have a number instead.
+macro_rules! events {
+    ($($(#[$doc:meta])* $event:ident = $verb:literal $what:literal,)+) => {
+        /// The event of a moment.
+        #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+        pub enum EventKind {
+            $($(#[$doc])* $event(Name),)+
+            /// `c1 request 3 [of extend]`: the client sends its third request of a class, counted
+            /// over all masters.
+            Request(u32, Class),
+            /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches the client.
+            Reply(u32, Class),
+        }
+
+        /// The events of a resource or a register.
+        const VERBS: &[(&str, &str, fn(Name) -> EventKind)] =
+            &[$(($verb, $what, EventKind::$event)),+];
+
+        impl fmt::Display for EventKind {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let (verb, number, class) = match self {
+                    $(Self::$event(name) => return write!(f, "{} {name}", $verb),)+
+                    Self::Request(number, class) => ("request", number, class),
+                    Self::Reply(number, class) => ("reply", number, class),
+                };
+                match class {
+                    Class::Acquire => write!(f, "{verb} {number}"),
+                    class => write!(f, "{verb} {number} of {class}"),
+                }
+            }
+        }
+    };
+}
+
+events! {
+    /// The harness tells the client to acquire.
+    Asks = "asks" "the resource",
+    /// The client's acquire returned a lease.
+    Granted = "granted" "the resource",
+    /// The client's acquire returned no lease.
+    Refused = "refused" "the resource",
+    /// The client or its watchdog extended a lease.
+    Extended = "extended" "the resource",
+    /// The client was notified of a loss.
+    Lost = "lost" "the resource",
+    /// The harness tells the client to release.
+    Releases = "releases" "the resource",
+    /// The client's release returned.
+    Released = "released" "the resource",
+    /// The client presents a fencing token.
+    Presents = "presents" "the register",
+    /// The client reads.
+    Reads = "reads" "the register",
+    /// The client writes.
+    Writes = "writes" "the register",
+}
+
+impl EventKind {
+    /// Whether the event can be held back until a fault has struck.
+    pub const fn can_wait(&self) -> bool {
+        matches!(
+            self,
+            Self::Asks(_)
+                | Self::Releases(_)
+                | Self::Presents(_)
+                | Self::Reads(_)
+                | Self::Writes(_)
+                | Self::Request(..)
+                | Self::Reply(..)
+        )
+    }
+
+    /// The event of the message with this number.
+    pub const fn of_message(side: Side, number: u32, class: Class) -> Self {
+        match side {
+            Side::Reply => Self::Reply(number, class),
+            Side::Request | Side::Both => Self::Request(number, class),
+        }
+    }
+
+    /// The message that the event is about, if any.
+    pub const fn message(&self) -> Option<(Side, u32, Class)> {
+        match self {
+            Self::Request(number, class) => Some((Side::Request, *number, *class)),
+            Self::Reply(number, class) => Some((Side::Reply, *number, *class)),
+            _ => None,
+        }
+    }
+}
+
+const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `refused`, \
+                       `extended`, `lost`, `releases`, `released` with a resource, `presents`, \
+                       `reads`, `writes` with a register, `c1 request 3`, `c1 reply 3` with `of \
+                       acquire`, `of extend`, `of release` or `of any`; behind it a time if you \
+                       like: `c1 granted L + 10ms`";
+
+impl Moment {
+    /// Whether the moment waits for this event of this client.
+    pub fn is_at(&self, client: &str, what: &EventKind) -> bool {
+        self.client == *client && self.what == *what
+    }
+}
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = Words::of(text, MOMENTS);
+        let client = words.name("the client")?;
+        let verb = words.next("what happens")?;
+        let what = match verb {
+            "request" | "reply" => {
+                let number = words.next("which one, counted from 1,")?;
+                let number = match number.parse() {
+                    Ok(number) if number > 0 => number,
+                    _ => return Err(words.wrong(format_args!("`{number}` is no count from 1"))),
+                };
+                let class = match words.rest.next_if_eq(&"of") {
+                    Some(_) => class(words.next("the class after `of`")?)?,
+                    None => Class::Acquire,
+                };
+                match verb {
+                    "reply" => EventKind::Reply(number, class),
+                    _ => EventKind::Request(number, class),
+                }
+            }
+            verb => {
+                let mut verbs = VERBS.iter();
+                let Some((_, what, of)) = verbs.find(|(known, ..)| *known == verb) else {
+                    return Err(words.wrong(format_args!("`{verb}` is nothing that happens")));
+                };
+                of(words.name(what)?)
+            }
+        };
+        let plus = words.option("+")?.unwrap_or_default();
+        words.end(Self { client, what, plus })
+    }
+}
+
+fn class(word: &str) -> Result<Class, String> {
+    let found = Class::ALL.into_iter().find(|class| class.name() == word);
+    found.ok_or_else(|| {
+        format!(
+            "`{word}` is no class of messages: write acquire, extend, release, queue, wake-up or any"
+        )
+    })
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.client, self.what)?;
+        if self.plus.is_zero() { Ok(()) } else { write!(f, " + {}", compact(self.plus)) }
+    }
+}
+
+as_text!(Moment, "a moment of a run", "c1 granted L", "c1 reply 3", "c1 writes R + 10ms");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_written_as_they_are_read() {
+        for text in [
+            "acquire L",
+            "acquire L wait 5s ttl 1s500ms cancel 10ms",
+            "acquire L and M",
+            "acquire L and M and N wait 5s ttl 1s500ms cancel 10ms",
+            "release L and M",
+            "reacquire L",
+            "reacquire L wait 5s ttl 3s",
+            "extend L",
+            "extend L ttl 3s",
+            "keep L for 10s",
+            "read R",
+            "write R if L",
+            "present R under L",
+            "read R under L",
+            "write R under L if L",
+            "work 1s",
+            "release L",
+        ] {
+            assert_eq!(text.parse::<Step>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn moments_are_written_as_they_are_read() {
+        for text in ["c1 granted L", "c1 reply 3", "c1 request 2 of extend", "c1 writes R + 10ms"] {
+            assert_eq!(text.parse::<Moment>().unwrap().to_string(), text);
+        }
+    }
 }

@@ -310,7 +310,10 @@ fn known_violations_make_no_run_fail_and_new_ones_do() {
     ] {
         let (code, _, err) = run(&wrong, &[]);
         assert!(code == 64 && err.contains(fix), "{err}");
+    }
+}
 
+#[test]
 fn inside_the_assumptions_nothing_is_found() {
     let folder = folder("search-inside");
     let (code, stdout, stderr) = ask(&folder, &["search", "--runs", "100", "--seed", "1"]);

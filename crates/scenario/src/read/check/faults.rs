@@ -1,9 +1,8 @@
 //! Checks faults: each can strike, hits a master or a client, and has an effect.
 
+use super::super::{Place, guess};
 use super::Run;
 use crate::name::Name;
-use crate::near::guess;
-use crate::read::tree::Place;
 use crate::{
     AccessKind, Client, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind, FaultTime,
     Heals, Moment, NetworkFault, NodeFault, Nodes, OnMaster, ResourceFault, SetsClock, Side, Step,
