@@ -1,18 +1,19 @@
-//! A history prepared for the checkers, with the queries that several of them share.
+//! A history prepared for the checkers, with the queries that several of them share: its setting
+//! ([`World`]), and the requests to clients, paired with their replies. Nothing here checks
+//! anything.
 
-use redquorum_scenario::client_protocol::Op;
-use redquorum_scenario::history::{History, Ns, Window};
+use std::ops::Deref;
 
-use super::clocks::Clocks;
-use super::commands;
+use super::clocks::{Clocks, Paces};
 use super::faults::{Faults, Strike};
-use super::keys::{Keys, Presence};
+use super::keys::{self, Keys, Presence};
 use super::leases::{self, Hold, Lease};
-use super::maps::{Map, Numbers, count, sorted};
-use super::pace::Paces;
-use super::requests::{self, Request};
+use super::maps::{Map, Numbers, Set, count, sorted};
 use super::time::{self, MS};
-use super::world::World;
+use redquorum_scenario::client_protocol::{Capability, ClientReply, FailureReason, Op};
+use redquorum_scenario::history::{Event, History, Ns, Phase, Record, Window};
+use redquorum_scenario::name::Name;
+use redquorum_scenario::{NodeList, Scenario};
 
 /// How long a client may need to clean up, in addition to node timeouts.
 pub(super) const CLEANS_UP: Ns = 100 * MS;
@@ -39,9 +40,9 @@ impl<'a> Case<'a> {
         let world = World::of(history);
         let faults = Faults::of(&world);
         let clocks = Clocks::of(&world);
-        let requests = requests::of(&world);
+        let requests = requests_of(&world);
         let mut tokens = Numbers::default();
-        let commands = commands::of(&world, &faults, &mut tokens);
+        let commands = keys::commands_of(&world, &faults, &mut tokens);
         let keys = Keys::of(&world, &faults, &clocks, &commands, tokens);
         let leases = leases::of(&world, &faults, &requests, &keys);
         let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
@@ -260,4 +261,363 @@ fn parts(span: Window, there: &[(usize, Window)], is_right: impl Fn(usize) -> bo
         }
     }
     parts
+}
+
+/// More masters than any scenario has. It bounds loops over masters when a header is garbled.
+const MOST_NODES: usize = 255;
+
+/// The masters of a process's lock. A master that the process knows by two names counts once.
+pub struct Lock {
+    list: NodeList,
+    /// The masters, without duplicates.
+    pub masters: Vec<usize>,
+    pub n: usize,
+    /// The quorum: how many masters must agree.
+    pub q: usize,
+}
+
+impl Lock {
+    fn new(list: NodeList) -> Self {
+        let (masters, q) = (list.masters(), list.quorum());
+        Self { list, n: masters.len(), masters, q }
+    }
+
+    /// Whether both locks can have a quorum with no master in common.
+    pub fn can_part_from(&self, other: &Self) -> bool {
+        self.list.can_part_from(&other.list)
+    }
+}
+
+pub struct World<'a> {
+    pub scenario: &'a Scenario,
+    pub records: &'a [Record],
+    /// The number of masters of the run. How many a client knows is in [`World::lock_of`].
+    pub n: usize,
+    pub node_timeout: Ns,
+    pub end: Ns,
+    /// The client processes that failed, when, and why.
+    pub broken: Vec<(&'a str, Ns, &'a str)>,
+    processes: Map<&'a str, &'a str>,
+    /// The locks of processes that have a master list of their own.
+    locks: Map<&'a str, Lock>,
+    usual: Lock,
+    resources: Vec<&'a str>,
+    phases: Vec<(Phase, Ns)>,
+    /// What each process supports.
+    can: Set<(&'a str, Capability)>,
+    /// The processes that report extensions of their watchdogs.
+    extending: Set<&'a str>,
+    /// When each process last sent a message.
+    signs: Map<&'a str, Ns>,
+}
+
+impl<'a> World<'a> {
+    pub fn of(history: &'a History) -> Self {
+        let scenario = &history.header.scenario;
+        let n = scenario.cluster.nodes.min(MOST_NODES);
+        let mut world = Self {
+            scenario,
+            records: &history.records,
+            n,
+            node_timeout: time::of(scenario.lock.node_timeout.0),
+            end: history.records.iter().map(|record| record.ns).max().unwrap_or(0),
+            broken: Vec::new(),
+            processes: Map::default(),
+            locks: Map::default(),
+            usual: Lock::new(NodeList::all(n)),
+            resources: Vec::new(),
+            phases: Vec::new(),
+            can: Set::default(),
+            extending: Set::default(),
+            signs: Map::default(),
+        };
+        for client in &scenario.clients {
+            world.processes.insert(&client.id, client.process());
+            if let Some(own) = client.nodes.as_ref().filter(|own| own.len() <= MOST_NODES) {
+                let list = NodeList::named(own);
+                world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
+            }
+            for step in &client.script {
+                step.acquires().for_each(|resource| world.know(resource));
+            }
+        }
+        for Record { ns, event } in world.records {
+            match event {
+                Event::Phase { phase } => world.phases.push((*phase, *ns)),
+                Event::Ready { process, can } => {
+                    world.can.extend(can.iter().map(|can| (process.as_str(), *can)));
+                }
+                Event::Requested(request) if request.op.is_acquire() => {
+                    request.op.resources().iter().for_each(|resource| world.know(resource));
+                }
+                Event::Broken { process, why } => world.broken.push((process, *ns, why)),
+                Event::Extended { client, .. } => {
+                    let process = world.process(client);
+                    world.extending.insert(process);
+                    world.signs.insert(process, *ns);
+                }
+                Event::Replied { client, .. } | Event::Lost { client, .. } => {
+                    let process = world.process(client);
+                    world.signs.insert(process, *ns);
+                }
+                _ => {}
+            }
+        }
+        world
+    }
+
+    fn know(&mut self, resource: &'a str) {
+        if !self.resources.contains(&resource) {
+            self.resources.push(resource);
+        }
+    }
+
+    /// The masters that a process knows, and its quorum.
+    pub fn lock_of(&self, process: &str) -> &Lock {
+        self.locks.get(process).unwrap_or(&self.usual)
+    }
+
+    /// Whether a guard may rightly refuse every request of a process, because one of its masters
+    /// also belongs to another set of masters. When the run begins, each master has the marker of
+    /// the first process that knows it. If some of those markers are `lost`, or masters start
+    /// without markers, it may have the marker of any process that knows it and has a guard.
+    pub fn is_of_two_sets(&self, process: &str, lost: bool) -> bool {
+        let guarded = |process: &str| self.scenario.options_of(process).guard.is_some();
+        if !guarded(process) {
+            return false;
+        }
+        let own = self.lock_of(process);
+        let is_other = |of: &Lock| of.list.name() != own.list.name();
+        own.masters.iter().any(|node| {
+            let all = self.scenario.processes().into_iter();
+            let mut knowing = all.filter(|of| self.lock_of(of).masters.contains(node));
+            let is_other = |process: &Name| is_other(self.lock_of(process));
+            let is_marked = self.scenario.lock.initialized;
+            (is_marked && knowing.clone().next().is_some_and(is_other))
+                || ((lost || !is_marked)
+                    && knowing.any(|process| guarded(process) && is_other(process)))
+        })
+    }
+
+    pub fn process(&self, client: &'a str) -> &'a str {
+        self.processes.get(client).copied().unwrap_or(client)
+    }
+
+    /// The resource that a key stands for. Drivers may put a prefix before the name.
+    pub fn resource(&self, key: &str) -> Option<&'a str> {
+        if let [only] = self.resources[..] {
+            return Some(only);
+        }
+        let fits = self.resources.iter().copied().filter(|name| key.ends_with(name));
+        fits.max_by_key(|name| name.len())
+    }
+
+    pub fn began(&self, phase: Phase) -> Option<Ns> {
+        self.phases.iter().find(|(which, _)| *which == phase).map(|(_, ns)| *ns)
+    }
+
+    /// When a phase began; if it never did, when the run ended.
+    pub fn until(&self, phase: Phase) -> Ns {
+        self.began(phase).unwrap_or(self.end)
+    }
+
+    /// Whether a process has announced a capability, and so has to keep what it promises.
+    pub fn promises(&self, process: &str, what: Capability) -> bool {
+        self.can.contains(&(process, what))
+    }
+
+    /// Whether a process extends all its leases and does not report it, so that the record does not
+    /// show when they end.
+    pub fn renews_silently(&self, process: &str) -> bool {
+        self.promises(process, Capability::Renews) && !self.extending.contains(process)
+    }
+
+    /// Whether the leases of a process must have fencing tokens.
+    pub fn is_fenced(&self, process: &str) -> bool {
+        self.promises(process, Capability::Fence) && self.scenario.options_of(process).fencing
+    }
+
+    /// When a process that broke last sent a message, and when it was found broken.
+    pub fn breakdown(&self, process: &str) -> Option<Window> {
+        let (_, ns, _) = self.broken.iter().find(|(which, ..)| *which == process)?;
+        Some(Window::new(self.signs.get(process).copied().unwrap_or(*ns).min(*ns), *ns))
+    }
+
+    /// How much a clock may gain within one TTL, by the assumptions.
+    pub fn deducted_from(&self, ttl: Ns) -> Ns {
+        let ttl = std::time::Duration::from_nanos(u64::try_from(ttl).unwrap_or(0));
+        time::of(self.scenario.lock.deducted_from(ttl))
+    }
+}
+
+pub struct Request<'a> {
+    pub client: &'a str,
+    pub process: &'a str,
+    pub op: &'a Op,
+    /// The position of the resource among those of the operation.
+    pub place: usize,
+    pub resource: Option<&'a str>,
+    pub asked: Ns,
+    /// The phase in which the harness sent the request.
+    pub phase: Phase,
+    /// The index of the request among the records.
+    pub record: usize,
+    /// When its caller last did not poll its future.
+    pub unpolled: Option<Window>,
+    pub reply: Option<Reply<'a>>,
+}
+
+/// A client's reply about one resource. If the request named several, the fields that can differ
+/// between them are those of this one; the rest is in the message.
+#[derive(Clone, Copy)]
+pub struct Reply<'a> {
+    pub ns: Ns,
+    pub record: usize,
+    pub token: Option<&'a str>,
+    pub deadline_ns: Option<Ns>,
+    pub fence: Option<u64>,
+    message: &'a ClientReply,
+}
+
+impl Deref for Reply<'_> {
+    type Target = ClientReply;
+
+    fn deref(&self) -> &ClientReply {
+        self.message
+    }
+}
+
+impl<'a> Reply<'a> {
+    fn new(ns: Ns, record: usize, place: usize, message: &'a ClientReply) -> Self {
+        let each = message.each.get(place);
+        let token = each.and_then(|each| each.token.as_ref()).or(message.token.as_ref());
+        Self {
+            ns,
+            record,
+            token: token.map(Name::as_str),
+            deadline_ns: each.and_then(|each| each.deadline_ns).or(message.deadline_ns),
+            fence: each.and_then(|each| each.fence).or(message.fence),
+            message,
+        }
+    }
+
+    /// When the client's library returned, as far as it is known.
+    pub fn returned(&self) -> Ns {
+        self.at_ns.unwrap_or(self.ns)
+    }
+
+    /// Why the request failed, as readable text.
+    pub fn explanation(&self) -> Option<&'a str> {
+        self.message.text.as_deref()
+    }
+}
+
+impl<'a> Request<'a> {
+    /// When the request was answered; without a reply, the end of time.
+    pub fn replied(&self) -> Ns {
+        self.reply.map_or(Ns::MAX, |reply| reply.ns)
+    }
+
+    pub fn span(&self) -> Window {
+        Window::new(self.asked, self.replied())
+    }
+
+    /// Whether it failed for a reason.
+    pub fn failed_as(&self, reason: FailureReason) -> bool {
+        self.reply.is_some_and(|reply| !reply.ok && reply.why == Some(reason))
+    }
+
+    /// Whether the client does not support the request, or was asked to give it up.
+    pub fn is_given_up(&self) -> bool {
+        self.failed_as(FailureReason::Unsupported) || self.failed_as(FailureReason::Cancelled)
+    }
+
+    /// Whether it succeeded; none: no reply came.
+    pub fn ok(&self) -> Option<bool> {
+        self.reply.map(|reply| reply.ok)
+    }
+
+    /// The other resources of the same request.
+    pub fn with(&self) -> impl Iterator<Item = &'a str> {
+        let all = self.op.resources().iter().enumerate();
+        let place = self.place;
+        all.filter(move |(other, _)| *other != place).map(|(_, name)| name.as_str())
+    }
+
+    /// Whether the operation is about more resources than this one.
+    pub fn is_of_several(&self) -> bool {
+        self.op.resources().len() > 1
+    }
+
+    /// What the client is asked to do with the resource.
+    pub const fn verb(&self) -> &'static str {
+        match self.op {
+            Op::AcquireAll { .. } => "acquire",
+            Op::ReleaseAll { .. } => "release",
+            op => op.name(),
+        }
+    }
+
+    pub const fn is_acquire(&self) -> bool {
+        self.op.is_acquire()
+    }
+
+    pub const fn is_extend(&self) -> bool {
+        matches!(self.op, Op::Extend { .. })
+    }
+
+    /// Whether it is an acquire of a client's script, not a final acquire.
+    pub fn is_acquire_of_run(&self) -> bool {
+        self.is_acquire() && self.phase == Phase::Run
+    }
+
+    pub fn granted(&self) -> bool {
+        self.is_acquire() && self.reply.is_some_and(|reply| reply.ok)
+    }
+}
+
+/// All requests, in the order in which they were sent. Those of one record are consecutive, in the
+/// order of their resources.
+pub(crate) fn requests_of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
+    let mut all: Vec<Request<'a>> = Vec::new();
+    // Where the requests of each record without a reply are.
+    let mut open: Map<u64, std::ops::Range<usize>> = Map::default();
+    let mut now = Phase::Run;
+    for (record, Record { ns, event }) in world.records.iter().enumerate() {
+        match event {
+            Event::Phase { phase } => now = *phase,
+            Event::Requested(request) => {
+                let resources = request.op.resources();
+                let first = all.len();
+                all.extend((0..resources.len().max(1)).map(|place| Request {
+                    client: &request.client,
+                    process: world.process(&request.client),
+                    op: &request.op,
+                    place,
+                    resource: resources.get(place).map(Name::as_str),
+                    asked: *ns,
+                    phase: now,
+                    record,
+                    unpolled: None,
+                    reply: None,
+                }));
+                open.insert(request.id, first..all.len());
+            }
+            Event::Unpolled { id, from, to, .. } => {
+                for request in
+                    open.get(id).cloned().and_then(|asked| all.get_mut(asked)).into_iter().flatten()
+                {
+                    request.unpolled = Some(Window::new(*from, *to));
+                }
+            }
+            Event::Replied { reply, .. } => {
+                let Some(asked) = open.remove(&reply.id) else { continue };
+                for (place, request) in all[asked].iter_mut().enumerate() {
+                    request.reply = Some(Reply::new(*ns, record, place, reply));
+                }
+            }
+            _ => {}
+        }
+    }
+    all
 }

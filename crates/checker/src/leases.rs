@@ -5,12 +5,11 @@
 use redquorum_scenario::client_protocol::{FailureReason, Op};
 use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
 
+use super::case::{Reply, Request, World};
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
 use super::maps::{Map, count, sorted};
-use super::requests::{Reply, Request};
 use super::time;
-use super::world::World;
 
 /// A span of time in which a client counted on a lease.
 #[derive(Clone, Copy, Debug)]

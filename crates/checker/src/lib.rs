@@ -15,48 +15,32 @@ use redquorum_scenario::history::{History, Ns};
 use redquorum_scenario::{Cause, Property};
 
 mod case;
-mod causes;
 mod clocks;
-mod commands;
 mod exclusion;
 mod faults;
 mod fencing;
-mod free;
-mod holds;
 mod hygiene;
 mod keys;
 mod leases;
-mod liveness;
-mod maps;
-mod measures;
 #[cfg(any(test, feature = "notation"))]
 pub mod notation;
 mod outcome;
-mod overtaken;
-mod pace;
 mod progress;
-mod register;
-mod requests;
 #[cfg(test)]
 mod tests;
-mod time;
 mod validity;
-mod world;
+mod waits;
 
-pub use case::Case;
-use causes::Reason;
-pub use exclusion::Overlaps;
-pub use exclusion::{believed, named};
+pub use case::{Case, Request};
+use clocks::Paces;
+use exclusion::Reason;
+pub use exclusion::{Overlaps, believed, named};
 pub use faults::Strike;
-pub use free::{FreeWaits, longest_wait};
-pub use holds::reason as reason_to_hold;
 pub use keys::Presence;
 pub use leases::Lease;
-pub use measures::{commands as commands_per_acquisition, times};
-pub use outcome::DISTRUSTED;
-use pace::Paces;
+pub use outcome::{DISTRUSTED, commands_per_acquisition, reason_to_hold, times};
 pub use progress::set_aside;
-pub use requests::Request;
+pub use waits::{FreeWaits, longest_wait};
 
 redquorum_scenario::named! {
     /// The result of the check of a property.
@@ -199,12 +183,12 @@ pub fn check(history: &History) -> Verdict {
 /// Runs all checks.
 pub fn verdict(case: &Case<'_>) -> Verdict {
     let clashes = exclusion::check(case);
-    let mut findings = register::check(case, &clashes);
+    let mut findings = fencing::check_registers(case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));
     findings.extend(fencing::check(case));
     findings.extend(validity::check(case));
     findings.extend(progress::check(case));
-    findings.extend(liveness::check(case));
+    findings.extend(hygiene::check_liveness(case));
     findings.extend(hygiene::check(case));
     findings.sort_by_key(|finding| (finding.from, finding.property));
 
@@ -227,6 +211,131 @@ pub fn verdict(case: &Case<'_>) -> Verdict {
     }
     let because = maps::sorted(because);
     let (outcome, differences) = outcome::of(case, &observed, &findings, &because);
-    let measures = measures::of(case);
+    let measures = outcome::measures(case);
     Verdict { outcome, observed, differences, findings, because, measures }
+}
+
+/// The arithmetic of time for the checkers. Nothing here overflows, for any history.
+mod time {
+    use std::fmt;
+
+    use redquorum_scenario::history::Ns;
+    pub(crate) use redquorum_scenario::units::nanos as of;
+
+    /// A millisecond.
+    pub(crate) const MS: Ns = 1_000_000;
+    /// Two readings of the same clock may appear in the wrong order by up to this much.
+    pub(crate) const SKEW: Ns = MS;
+
+    pub(crate) fn of_ms(ms: u64) -> Ns {
+        Ns::try_from(ms).unwrap_or(Ns::MAX).saturating_mul(MS)
+    }
+
+    /// Converts a number of nanoseconds, saturating. The fraction is cut off.
+    #[expect(clippy::cast_possible_truncation, reason = "from f64, `as` saturates; NaN becomes 0")]
+    pub(crate) fn of_float(nanos: f64) -> Ns {
+        nanos as Ns
+    }
+
+    /// The median. Of an even number of values, it is the lower of the middle two.
+    pub(crate) fn median(mut values: Vec<Ns>) -> Option<Ns> {
+        let middle = values.len().checked_sub(1)? / 2;
+        Some(*values.select_nth_unstable(middle).1)
+    }
+
+    /// An instant or a length of time in a report: `12.3 ms`.
+    pub(crate) struct Ms(pub Ns);
+
+    impl fmt::Display for Ms {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let sign = if self.0 < 0 { "-" } else { "" };
+            let tenths = (self.0.unsigned_abs() + 50_000) / 100_000;
+            if tenths.is_multiple_of(10) {
+                write!(f, "{sign}{} ms", tenths / 10)
+            } else {
+                write!(f, "{sign}{}.{} ms", tenths / 10, tenths % 10)
+            }
+        }
+    }
+
+    /// The first characters of a token: enough to distinguish it from others in a report.
+    pub(crate) fn short(token: &str) -> String {
+        let token = token.strip_prefix("hex:").unwrap_or(token);
+        let mut first: String = token.chars().take(8).collect();
+        if first.len() < token.len() {
+            first.push('…');
+        }
+        first
+    }
+}
+
+/// Hash maps and sets for histories: of tokens, names and numbers. There are many of these and none
+/// is hostile, so a fast hash is better than one that withstands an attack. The hash is the same in
+/// every run of the program.
+mod maps {
+    pub(crate) use rustc_hash::{FxHashMap as Map, FxHashSet as Set};
+
+    /// Numbers for texts, in the order in which each text first occurs.
+    #[derive(Default)]
+    pub struct Numbers<'a> {
+        all: Map<&'a str, usize>,
+        latest: Option<(&'a str, usize)>,
+    }
+
+    impl<'a> Numbers<'a> {
+        /// The number of a text. A new text gets the next number.
+        pub fn of(&mut self, text: &'a str) -> usize {
+            // The text is usually that of the previous call: the same command goes to every master.
+            if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == text) {
+                return number;
+            }
+            let next = self.all.len();
+            let number = *self.all.entry(text).or_insert(next);
+            self.latest = Some((text, number));
+            number
+        }
+
+        pub fn known(&self, text: &str) -> Option<usize> {
+            self.all.get(text).copied()
+        }
+
+        pub fn count(&self) -> usize {
+            self.all.len()
+        }
+    }
+
+    /// The values in their order, each once.
+    pub(crate) fn sorted<T: Ord>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+        let mut values: Vec<T> = values.into_iter().collect();
+        values.sort_unstable();
+        values.dedup();
+        values
+    }
+
+    /// How many different masters there are among these.
+    pub(crate) fn count(nodes: impl Iterator<Item = usize>) -> usize {
+        let mut few: u64 = 0;
+        let mut others = Vec::new();
+        for node in nodes {
+            if node < 64 {
+                few |= 1 << node;
+            } else {
+                others.push(node);
+            }
+        }
+        others.sort_unstable();
+        others.dedup();
+        few.count_ones() as usize + others.len()
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_master_counts_once() {
+            assert_eq!(count([3, 1, 3, 700, 64, 700, 1].into_iter()), 4);
+            assert_eq!(count(std::iter::empty()), 0);
+        }
+    }
 }

@@ -1,15 +1,22 @@
 //! The comparison with the expectation, in either direction. An expected violation that does not
 //! show means that the harness has gone blind.
+//!
+//! Also the measurements, which do not affect the verdict, and why a run without a violation holds
+//! although faults struck.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redquorum_scenario::client_protocol::FailureReason;
-use redquorum_scenario::history::{Event, Phase, Record};
-use redquorum_scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
-
-use super::requests::{Reply, Request};
+use super::case::{Reply, Request};
+use super::exclusion::named;
+use super::keys::{BOOKS, Presence};
+use super::leases::Lease;
+use super::maps::{Map, Set, sorted};
 use super::time::{self, Ms, SKEW};
-use super::{Case, Observed, Outcome, Violation, overtaken};
+use super::waits::most_overtaken;
+use super::{Case, Measures, Observed, Outcome, Violation};
+use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::history::{Event, Ns, Phase, Record, Window};
+use redquorum_scenario::{Acquires, Cause, Count, Overtaken, Property, Wanted};
 
 /// The deviations from the expectation.
 #[derive(Default)]
@@ -268,7 +275,7 @@ fn commands(case: &Case<'_>, lines: &mut Lines) {
 
 fn overtaken(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.overtaken {
-        let Some(worst) = overtaken::most(case, &acquires_of(case, name)) else {
+        let Some(worst) = most_overtaken(case, &acquires_of(case, name)) else {
             let line = format!("overtaken: {name} was never in the fair queue");
             lines.add(Outcome::NotSeen, line);
             continue;
@@ -344,4 +351,308 @@ fn stamps(case: &Case<'_>, lines: &mut Lines) {
             report(case.world.process(client), what, *at);
         }
     }
+}
+
+/// The leases that count: not those of the final acquires.
+fn granted<'c, 'h>(case: &'c Case<'h>) -> Vec<&'c Lease<'h>> {
+    case.leases.iter().filter(|lease| lease.phase != Phase::FinalAcquire).collect()
+}
+
+/// The times of the granted acquires, and those from the end of a lease to the next grant.
+pub fn times(case: &Case<'_>) -> (Vec<Ns>, Vec<Ns>) {
+    let granted = granted(case);
+    let took = granted.iter().map(|lease| lease.reply.returned().saturating_sub(lease.called()));
+    (took.collect(), hand_overs(&granted))
+}
+
+/// When a command was sent, and its token.
+type SentCommand<'a> = (Ns, Option<&'a str>);
+
+/// The number of commands that a client sent for each granted acquire: those that touch the key of
+/// the resource, from the call to the grant. Clients that share a process do not count, because a
+/// command does not name its client.
+pub fn commands_per_acquisition(case: &Case<'_>) -> Vec<i64> {
+    let mut clients: Map<&str, usize> = Map::default();
+    for client in &case.world.scenario.clients {
+        *clients.entry(client.process()).or_default() += 1;
+    }
+    let mut sent_for: Map<(&str, &str), Vec<SentCommand<'_>>> = Map::default();
+    for record in case.world.records {
+        let Event::Command { process, act, sent, .. } = &record.event else { continue };
+        let key = act.key().filter(|key| !key.starts_with(BOOKS));
+        if let Some(resource) = key.and_then(|key| case.world.resource(key)) {
+            sent_for.entry((process, resource)).or_default().push((*sent, act.token()));
+        }
+    }
+    sent_for.values_mut().for_each(|commands| commands.sort_unstable());
+    // The clean-up of an earlier lease may still be in progress.
+    let tokens: Set<&str> = case.leases.iter().filter_map(|lease| lease.token).collect();
+    let alone = granted(case).into_iter().filter(|lease| clients.get(lease.process) == Some(&1));
+    let count = alone.filter_map(|lease| {
+        let commands = sent_for.get(&(lease.process, lease.resource))?;
+        let begin = commands.partition_point(|(sent, _)| *sent < lease.called());
+        let end = commands.partition_point(|(sent, _)| *sent <= lease.reply.returned());
+        let is_own = |token: Option<&str>| {
+            token == lease.token || token.is_none_or(|token| !tokens.contains(token))
+        };
+        let own = commands.get(begin..end)?.iter().filter(|(_, token)| is_own(*token)).count();
+        i64::try_from(own).ok()
+    });
+    count.collect()
+}
+
+pub(crate) fn measures(case: &Case<'_>) -> Measures {
+    let granted = granted(case);
+    let (took, hand_overs) = times(case);
+    let hollow = granted.iter().flat_map(|lease| case.hollow(lease));
+    Measures {
+        grants: granted.len(),
+        hollow_ns: hollow.map(|span| span.length()).fold(0, Ns::saturating_add),
+        margins: granted
+            .iter()
+            .filter(|lease| lease.token.is_some())
+            .map(|lease| case.margin(lease.process, lease.grants(&case.keys, true)))
+            // With fewer certain grants than a quorum there is no margin: `validity` says why.
+            .filter(|margin| *margin >= 0)
+            .collect(),
+        acquire_ns: time::median(took),
+        hand_over_ns: time::median(hand_overs),
+    }
+}
+
+/// The times from the end of a lease to the next grant of the same resource to another client that
+/// was already waiting.
+fn hand_overs(granted: &[&Lease<'_>]) -> Vec<Ns> {
+    let mut by_resource: BTreeMap<&str, Vec<&Lease<'_>>> = BTreeMap::new();
+    for lease in granted {
+        by_resource.entry(lease.resource).or_default().push(lease);
+    }
+    let mut times = Vec::new();
+    for leases in by_resource.values_mut() {
+        leases.sort_by_key(|lease| lease.start.to);
+        for pair in leases.windows(2) {
+            let end = pair[0].span().to;
+            let next = pair[1].start.to;
+            let waited = pair[1].asked <= end && next >= end;
+            if waited && pair[0].client != pair[1].client {
+                times.push(next.saturating_sub(end));
+            }
+        }
+    }
+    times
+}
+
+/// The reason, for a run without violations. None if no fault struck, or if the history does not
+/// show a reason.
+pub fn reason_to_hold(case: &Case<'_>) -> Option<String> {
+    if case.faults.strikes().iter().all(|strike| strike.failed) {
+        return None;
+    }
+    let leases: Vec<&Lease<'_>> =
+        case.leases.iter().filter(|lease| lease.phase == Phase::Run).collect();
+    let contests = Contest::all(case, &leases);
+    let reason = never_granted(case, &leases)
+        .or_else(|| kept(case, &contests))
+        .or_else(|| contests.iter().find_map(Contest::distrusted))
+        .or_else(|| refused_access(case))
+        .or_else(|| untouched(case, &leases))
+        .or_else(|| contests.is_empty().then_some(NOT_ASKED.to_owned()))?;
+    // The first word is never a name.
+    let (first, rest) = reason.split_at_checked(1)?;
+    Some(format!("{}{rest}.", first.to_uppercase()))
+}
+
+const NOT_ASKED: &str = "no client asked for a resource while another client held it, so no fault \
+                         could let a second client in";
+
+/// A lease, and the acquires of other clients that were open while its client believed in it.
+struct Contest<'c, 'a> {
+    lease: &'c Lease<'a>,
+    rivals: Vec<&'c Request<'a>>,
+    /// From the first of these acquires to the last, while the client believed in the lease.
+    span: Window,
+}
+
+impl<'c, 'a> Contest<'c, 'a> {
+    /// The contests of all leases, in the order of the leases.
+    fn all(case: &'c Case<'a>, leases: &[&'c Lease<'a>]) -> Vec<Self> {
+        // The acquires of each client, in the order in which it sent them.
+        let mut acquires: BTreeMap<(&str, &str), Vec<&Request<'_>>> = BTreeMap::new();
+        for request in case.requests.iter().filter(|request| request.is_acquire_of_run()) {
+            if let Some(resource) = request.resource {
+                acquires.entry((resource, request.client)).or_default().push(request);
+            }
+        }
+        let contest = |lease: &&'c Lease<'a>| {
+            let held = lease.span();
+            let rivals: Vec<&Request<'_>> = acquires
+                .range((lease.resource, "")..)
+                .take_while(|((resource, _), _)| *resource == lease.resource)
+                .filter(|((_, client), _)| *client != lease.client)
+                .flat_map(|(_, of_client)| {
+                    // A client has one acquire of a resource at a time.
+                    let before = of_client.partition_point(|request| request.asked < held.to);
+                    let latest = of_client[..before].iter().rev();
+                    latest.take_while(|request| request.replied() > held.from).copied()
+                })
+                .collect();
+            let spans = rivals.iter().filter_map(|rival| rival.span().meet(held));
+            let span = spans.reduce(Window::and_what_is_between)?;
+            Some(Contest { lease, rivals, span })
+        };
+        leases.iter().filter_map(contest).collect()
+    }
+
+    /// The report of a rival that does not count the grant of a master.
+    fn distrusted(&self) -> Option<String> {
+        let (rival, text) = self.rivals.iter().find_map(|rival| {
+            let text = rival.reply.filter(|reply| !reply.ok)?.explanation()?;
+            text.contains(DISTRUSTED).then_some((rival.client, text))
+        })?;
+        // `master 1: distrusted for another 1.8s: and so on`.
+        let parts: Vec<&str> = text.split(": ").take(2).collect();
+        let (client, resource) = (self.lease.client, self.lease.resource);
+        let parts = parts.join(": ");
+        Some(format!(
+            "while {client} held {resource}, {rival} was refused it and reported “{parts}”"
+        ))
+    }
+
+    /// Whether no rival has a quorum without the masters that kept the key of the lease.
+    fn is_kept_out(&self, case: &Case<'_>, kept: &[usize]) -> bool {
+        self.rivals.iter().all(|rival| {
+            let lock = case.world.lock_of(rival.process);
+            lock.masters.iter().filter(|node| !kept.contains(node)).count() < lock.q
+        })
+    }
+
+    /// The masters that certainly had the key while other clients asked for the resource.
+    fn kept(&self, case: &Case<'_>) -> Vec<usize> {
+        let through = |key: &&Presence<'_>| {
+            let there = key.surely();
+            there.from <= self.span.from && self.span.to <= there.to
+        };
+        sorted(self.lease.keys(&case.keys).filter(through).map(|key| key.node))
+    }
+
+    /// The masters on which the key was certainly gone before the end of its TTL, and before the
+    /// other clients stopped asking. A key that a client deleted does not count.
+    fn lost(&self, case: &Case<'_>) -> Vec<usize> {
+        let is_early = |key: &Presence<'_>| {
+            let end = key.life.ttl.map_or(Ns::MAX, |ttl| key.life.set.to.saturating_add(ttl));
+            key.deleted.is_none() && key.possible.to < self.span.to.min(end)
+        };
+        let is_lost = |node: &usize| {
+            let mut of_node = self.lease.keys(&case.keys).filter(|key| key.node == *node);
+            of_node.all(is_early)
+        };
+        self.lease.masters(&case.keys).into_iter().filter(is_lost).collect()
+    }
+
+    /// The masters that kept the key, for clients with the same `n` masters and quorum `q`.
+    fn sentence(&self, case: &Case<'_>, kept: &[usize], n: usize, q: usize) -> String {
+        let (client, resource) = (self.lease.client, self.lease.resource);
+        let kept_it = match &self.lost(case)[..] {
+            [] => format!("{} kept {client}'s key", named(kept)),
+            lost => {
+                format!("{} lost {client}'s key early, but {} kept it", named(lost), named(kept))
+            }
+        };
+        let mut rivals = self.rivals.iter().map(|rival| rival.client);
+        let first = rivals.next().unwrap_or_default();
+        let rival = if rivals.all(|other| other == first) { first } else { "another client" };
+        let could = match n.saturating_sub(kept.len()) {
+            0 => "it could not get any master".to_owned(),
+            free => format!("it could get at most {free} of {n} masters, and a quorum takes {q}"),
+        };
+        format!("{kept_it} while {rival} asked for {resource}: {could}")
+    }
+}
+
+/// Whether so many masters kept the key of each of these leases that the others were no quorum.
+fn kept(case: &Case<'_>, all: &[Contest<'_, '_>]) -> Option<String> {
+    let kept: Vec<Vec<usize>> = all.iter().map(|one| one.kept(case)).collect();
+    if all.is_empty() || !all.iter().zip(&kept).all(|(one, kept)| one.is_kept_out(case, kept)) {
+        return None;
+    }
+    let mut locks = all.iter().flat_map(|one| {
+        let rivals = one.rivals.iter().map(|rival| rival.process);
+        rivals.chain([one.lease.process]).map(|process| case.world.lock_of(process))
+    });
+    let first = locks.next()?;
+    if !locks.all(|lock| lock.masters == first.masters && lock.q == first.q) {
+        return Some(
+            "whenever a client asked for the resource of another one's lease, so many masters \
+             kept the key of the lease that the others were no quorum"
+                .to_owned(),
+        );
+    }
+    let (n, q) = (first.n, first.q);
+    if let ([one], [kept]) = (all, &kept[..]) {
+        return Some(one.sentence(case, kept, n, q));
+    }
+    let least = kept.iter().map(Vec::len).min()?;
+    Some(format!(
+        "another client asked for the resource during {} leases, and meanwhile at least {least} of \
+         {n} masters kept the key of each: at most {} could grant, and a quorum takes {q}",
+        all.len(),
+        n.saturating_sub(least)
+    ))
+}
+
+/// Whether no acquire was granted at all.
+fn never_granted(case: &Case<'_>, leases: &[&Lease<'_>]) -> Option<String> {
+    let asked = leases.is_empty() && case.requests.iter().any(Request::is_acquire_of_run);
+    asked.then(|| {
+        "no acquire was granted before the faults were healed, so there was no lease to break"
+            .to_owned()
+    })
+}
+
+/// The first access that a register refused because it had seen a larger fencing token.
+fn refused_access(case: &Case<'_>) -> Option<String> {
+    let mut largest: BTreeMap<&str, u64> = BTreeMap::new();
+    for record in case.world.records {
+        let Event::Touched { client, register, way, fence: Some(fence), refused, .. } =
+            &record.event
+        else {
+            continue;
+        };
+        let seen = largest.entry(register).or_default();
+        if *refused && *fence < *seen {
+            return Some(format!(
+                "the register {register} refused {client}'s {} under fencing token {fence} at {}: \
+                 it had seen token {seen}",
+                way.name(),
+                Ms(record.ns)
+            ));
+        }
+        if !*refused {
+            *seen = (*seen).max(*fence);
+        }
+    }
+    None
+}
+
+/// Whether every lease had a quorum among the masters that no fault hit.
+fn untouched(case: &Case<'_>, leases: &[&Lease<'_>]) -> Option<String> {
+    let strikes = case.faults.strikes();
+    // A fault that failed may have hit some of its masters.
+    if strikes.iter().any(|strike| strike.failed) {
+        return None;
+    }
+    let hit: Vec<usize> = sorted(strikes.iter().flat_map(|strike| strike.masters(case)));
+    let rest: Vec<usize> = (1..=case.world.n).filter(|node| !hit.contains(node)).collect();
+    let enough = |lease: &&Lease<'_>| {
+        let granted: Set<usize> = lease.masters(&case.keys).into_iter().collect();
+        let count = rest.iter().filter(|node| granted.contains(node)).count();
+        count >= case.world.lock_of(lease.process).q
+    };
+    (!hit.is_empty() && leases.iter().all(enough)).then(|| {
+        format!(
+            "faults hit only {}, and a quorum of {} granted every lease",
+            named(&hit),
+            named(&rest)
+        )
+    })
 }

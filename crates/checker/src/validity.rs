@@ -9,15 +9,13 @@ use redquorum_scenario::client_protocol::{Capability, FailureReason, Op};
 use redquorum_scenario::history::{Act, Event, Ns, Outcome, Phase, Window};
 use redquorum_scenario::{Cause, Property};
 
-use super::causes;
-use super::commands;
+use super::case::Request;
 use super::exclusion::believed;
 use super::keys::Presence;
 use super::leases::{Ending, Extension, Lease};
 use super::maps::{Numbers, count};
-use super::requests::Request;
 use super::time::{self, MS, Ms, SKEW, short};
-use super::{Case, Violation};
+use super::{Case, Violation, exclusion, keys};
 
 /// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
 /// locks.
@@ -139,7 +137,7 @@ fn too_long(case: &Case<'_>, request: &Request<'_>) -> Option<Violation> {
 /// A lease that was believed when it was no longer true, though no fault outside the assumptions
 /// took it away.
 fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
-    if let Some((_, text)) = causes::too_few(case, lease) {
+    if let Some((_, text)) = exclusion::too_few(case, lease) {
         return Some(bug(lease, text, lease.span().from, lease.span().to));
     }
     let hollow = case.hollow(lease);
@@ -161,7 +159,7 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         if key.possible.to > last.from {
             continue;
         }
-        let loss = causes::of_hollow(case, lease, key, key.possible.to);
+        let loss = exclusion::cause_of_hollow(case, lease, key, key.possible.to);
         if let Some((Cause::Bug, text)) = loss {
             found = true;
             lines.push(format!("master {}: {text}", key.node));
@@ -266,7 +264,7 @@ fn may_last(case: &Case<'_>, lease: &Lease<'_>, deadline: Ns) -> Ns {
 fn without_quorum(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
     lease.token?;
     // `untrue` reports this case already.
-    if causes::too_few(case, lease).is_some() {
+    if exclusion::too_few(case, lease).is_some() {
         return None;
     }
     let at = lease.reply.returned();
@@ -298,7 +296,7 @@ fn never_asked(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
         Event::Command { process, node, act, sent, delivered, .. } => {
             let may_be_of = |key| case.world.resource(key).is_none_or(|it| it == lease.resource);
             let is_vote = **process == *lease.process
-                && commands::may_lock(act)
+                && keys::may_lock(act)
                 && act.key().is_none_or(may_be_of)
                 && within.contains(*sent)
                 && delivered.is_some_and(|delivered| delivered <= within.to);

@@ -1,4 +1,5 @@
-//! Overtaking: how often other processes that came later get a resource before a waiter.
+//! Waits: how long a resource was free while a client waited for it, and how often a waiter was
+//! overtaken.
 //!
 //! A process serves its own clients in the order in which they ask. A request therefore begins to
 //! compete when the earlier requests of its own process are over. Three node timeouts later its
@@ -6,12 +7,73 @@
 //! first attempt; in the second, they give it numbers; in the third, they receive the largest of
 //! these.
 
-use redquorum_scenario::history::{Ns, Phase, Window};
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Case;
+use super::case::Request;
 use super::leases::Lease;
 use super::maps::Map;
-use super::requests::Request;
+use super::progress::{LOOKS, RESOLVES, SOON, rounds};
+use super::{Case, time};
+use redquorum_protocol::wire::TURN_MS;
+use redquorum_scenario::history::{Ns, Phase, Window};
+
+/// How long a resource may be free while a client waits for it, if masters reply at once: the time
+/// for the looks, a turn of a silent waiter where the lock is fair, and some rounds
+/// (`docs/waiting.md`).
+pub fn longest_wait(fair: bool, node_timeout: Ns) -> Ns {
+    let turn = if fair { time::of_ms(TURN_MS) + 2 * LOOKS + SOON } else { LOOKS };
+    turn.saturating_add(rounds(node_timeout)).saturating_add(RESOLVES)
+}
+
+/// The requests for one resource, and its holds. Events come in the order of their times.
+#[derive(Clone, Debug)]
+pub struct FreeWaits<Id> {
+    waiting: BTreeMap<Id, Ns>,
+    holds: BTreeSet<Id>,
+    /// Since when nothing is in the way but the holds.
+    free: Ns,
+}
+
+impl<Id> Default for FreeWaits<Id> {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), holds: BTreeSet::new(), free: Ns::MIN }
+    }
+}
+
+impl<Id: Ord + Copy> FreeWaits<Id> {
+    /// A request begins to wait.
+    pub fn asks(&mut self, id: Id, at: Ns) {
+        self.waiting.insert(id, at);
+    }
+
+    /// A request no longer waits. Returns how long it had waited for the free resource.
+    pub fn leaves(&mut self, id: Id, at: Ns) -> Ns {
+        let asked = self.waiting.remove(&id).unwrap_or(at);
+        if self.holds.is_empty() { at.saturating_sub(asked.max(self.free)).max(0) } else { 0 }
+    }
+
+    /// A request is granted. Returns how long any request had waited for the free resource.
+    pub fn granted(&mut self, id: Id, at: Ns) -> Ns {
+        let first = self.waiting.values().min().copied().unwrap_or(at);
+        let waited = at.saturating_sub(first.max(self.free)).max(0);
+        self.waiting.remove(&id);
+        let is_free = self.holds.is_empty();
+        self.holds.insert(id);
+        if is_free { waited } else { 0 }
+    }
+
+    /// The hold of a request ends.
+    pub fn ends(&mut self, id: Id, at: Ns) {
+        if self.holds.remove(&id) {
+            self.blocked_until(at);
+        }
+    }
+
+    /// Something may be in the way until an instant, such as the keys of a dead client.
+    pub fn blocked_until(&mut self, at: Ns) {
+        self.free = self.free.max(at);
+    }
+}
 
 /// A request that waited, and the process that came later and overtook it most often.
 pub(crate) struct Overtaken<'c> {
@@ -24,7 +86,10 @@ pub(crate) struct Overtaken<'c> {
 
 /// The most overtaken of some requests; none: no request waited long enough for a position in the
 /// fair queue.
-pub(crate) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Option<Overtaken<'c>> {
+pub(crate) fn most_overtaken<'c>(
+    case: &'c Case<'c>,
+    requests: &[&'c Request<'c>],
+) -> Option<Overtaken<'c>> {
     let turns = turns(case);
     let waited = requests.iter().filter(|request| request.op.wait_ms() > 0);
     let waited = waited.filter_map(|request| overtaken(case, &turns, request));
@@ -33,8 +98,8 @@ pub(crate) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Opti
 }
 
 /// When each request for a resource had no earlier request of its own process ahead of it: at the
-/// earliest, and at the latest. The key is the request's index among the
-/// records, and its place there.
+/// earliest, and at the latest. The key is the request's index among the records, and its place
+/// there.
 type Turns = Map<(usize, usize), Window>;
 
 fn turns(case: &Case<'_>) -> Turns {
@@ -102,4 +167,34 @@ fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool
         && other.asked <= request.asked.saturating_add(case.world.node_timeout)
         && other.reply.is_some()
         && other.replied() <= request.replied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_time_counts_in_which_the_resource_is_free_and_a_request_waits() {
+        let mut all = FreeWaits::default();
+        all.asks(1, 10);
+        assert_eq!(all.granted(1, 15), 5);
+        all.asks(2, 20);
+        assert_eq!(all.leaves(2, 40), 0, "it is held");
+        all.asks(3, 50);
+        all.ends(1, 60);
+        all.asks(4, 65);
+        assert_eq!(all.leaves(4, 70), 5);
+        all.asks(5, 75);
+        assert_eq!(all.granted(5, 80), 20, "the first request has waited since the end");
+        all.ends(5, 90);
+        all.blocked_until(120);
+        assert_eq!(all.leaves(3, 130), 10);
+        assert_eq!(all.leaves(3, 140), 0, "it does not wait");
+    }
+
+    #[test]
+    fn a_fair_lock_may_take_one_turn_longer() {
+        let bounds = [false, true].map(|fair| longest_wait(fair, 200_000_000) / 1_000_000);
+        assert_eq!(bounds, [3_100, 7_350]);
+    }
 }
