@@ -3,7 +3,7 @@
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
 //! of any other lock. This file starts the client, reads its settings and its input, and writes its
-//! output. `requests.rs` has the handler of requests, `owner.rs` the task that owns a lease.
+//! output. `requests.rs` has the handler of requests, and the tasks that own leases.
 //!
 //! The client ends when its standard input ends, at once and without clean-up. Then either the
 //! harness is gone, or a scenario examines the keys that a dying client leaves behind.
@@ -27,7 +27,6 @@ use redquorum_scenario::units::nanos;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
-mod owner;
 pub(crate) mod requests;
 
 /// The exit code if the client was not started as the protocol requires.

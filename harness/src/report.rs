@@ -14,16 +14,14 @@ use redquorum_checker::{Outcome, Verdict};
 use redquorum_scenario::Expect;
 use redquorum_scenario::history::History;
 
-pub(crate) mod github;
+pub(crate) mod files;
 pub(crate) mod human;
-mod json;
-mod junit;
 mod out;
 mod page;
 mod timeline;
 mod totals;
 
-pub use json::{ResultFile, ResultLine, result_schema};
+pub use files::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
 pub(crate) use out::{colourful, shell_word};
 pub(crate) use page::{render, render_diagnosis};
@@ -222,7 +220,7 @@ impl Reports {
     /// Reports that the runs begin.
     pub fn begin(&mut self) {
         match self.format {
-            Format::Json => self.screen.json(&json::Line::Session(&self.result)),
+            Format::Json => self.screen.json(&files::Line::Session(&self.result)),
             Format::Human | Format::Github => {
                 let text = human::begin(&self.session, self.out.folder());
                 self.screen.line(&text);
@@ -241,14 +239,14 @@ impl Reports {
     pub fn finished(&mut self, entry: &Entry) {
         let line = ResultLine::new(entry, self.out.folder());
         match self.format {
-            Format::Json => self.screen.json(&json::Line::Result(&line)),
+            Format::Json => self.screen.json(&files::Line::Result(&line)),
             Format::Human | Format::Github => {
                 let text = human::entry(entry, &self.session, self.screen.colour());
                 self.screen.line(&text);
             }
         }
         if self.format == Format::Github && !entry.is_good() {
-            self.screen.line(github::of(entry).trim_end());
+            self.screen.line(files::annotations(entry).trim_end());
         }
         self.result.scenarios.push(line);
         self.entries.push(entry.clone());
@@ -270,7 +268,7 @@ impl Reports {
         match self.format {
             Format::Json => self
                 .screen
-                .json(&json::Line::Summary { exit: tally.code() as u8, result: &self.result }),
+                .json(&files::Line::Summary { exit: tally.code() as u8, result: &self.result }),
             Format::Human | Format::Github => {
                 let text =
                     human::summary(&self.entries, tally, &self.session, self.began.elapsed());
@@ -281,7 +279,7 @@ impl Reports {
             }
         }
         if self.format == Format::Github {
-            self.note(github::summary(&self.session, &self.entries));
+            self.note(files::github_summary(&self.session, &self.entries));
         }
         self.broken.take().map_or(Ok(()), Err)
     }
@@ -301,7 +299,7 @@ impl Reports {
         let result = serde_json::to_vec_pretty(&self.result).map_err(io::Error::from);
         let result = result.and_then(|bytes| self.out.replace("result.json", &bytes));
         self.note(result);
-        let junit = junit::text(&self.session, &self.entries);
+        let junit = files::junit(&self.session, &self.entries);
         let junit = junit.and_then(|text| self.out.replace("junit.xml", text.as_bytes()));
         self.note(junit);
         (self.kept, self.keeping) = (Instant::now(), start.elapsed());

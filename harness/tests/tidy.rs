@@ -307,7 +307,7 @@ fn a_document_that_is_older_than_what_it_names_is_seen() {
         assert!(found.iter().any(|fault| fault.contains(seen)), "{text}: {found:?}");
     }
     let right = format!(
-        "`wires/ends.rs` just so, `just bench`, --example mutants, --test lock\n{}",
+        "`exhaustive/tally.rs` just so, `just bench`, --example mutants, --test lock\n{}",
         printed(&tables::digest(table))
     );
     assert_eq!(known.stale("a.md", &right), [""; 0]);

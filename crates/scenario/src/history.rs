@@ -6,9 +6,9 @@
 //! within.
 //!
 //! [`Event`] is the closed list of events, [`Act`] the effect of a command on a key, also of the
-//! lock's own commands. The orchestrator and the backend write
-//! histories. The checker and the reports read them; the checker reads nothing else. This module
-//! checks nothing and reads no clock.
+//! lock's own commands. The orchestrator and the backend write histories. The checker and the
+//! reports read them; the checker reads nothing else. This module checks nothing and reads no
+//! clock.
 
 use std::collections::HashSet;
 use std::fmt;

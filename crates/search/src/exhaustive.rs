@@ -3,9 +3,9 @@
 //!
 //! The walk through the schedules is depth first. The search simulates a run up to the place where
 //! the next fault strikes, clones it there, and continues with the fault. `base_scenarios.rs`
-//! defines the scenarios that are played, `vocabulary.rs` the faults that can occur in them,
-//! `tally.rs` the meaning of a run and the counts, `table.rs` the tables. Nothing here is random:
-//! the result is the same each time, on any number of threads.
+//! defines the scenarios that are played, and the faults that can occur in them, `tally.rs` the
+//! meaning of a run and the counts, `table.rs` the tables. Nothing here is random: the result is
+//! the same each time, on any number of threads.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +20,10 @@ mod table;
 mod tally;
 #[cfg(test)]
 mod tests;
-mod vocabulary;
 
-pub use base_scenarios::{BaseScenario, base_scenarios};
-pub use table::Row;
-pub use table::listing;
-pub use table::{defences, protection, table};
-pub use tally::Class;
-pub use tally::{Broken, FailedSchedule, Family, Found, Tally};
-pub use vocabulary::{Symmetry, vocabulary};
+pub use base_scenarios::{BaseScenario, Symmetry, base_scenarios, vocabulary};
+pub use table::{Row, defences, listing, protection, table};
+pub use tally::{Broken, Class, FailedSchedule, Family, Found, Tally};
 
 /// The search space.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Random scenarios: a number in, a scenario out.
 //!
-//! `clients.rs` draws the clients, `faults.rs` the faults, `deployment.rs` both of what happens in
-//! the life of a deployment.
+//! `clients.rs` draws the clients, and what happens in the life of a deployment; `faults.rs` draws
+//! the faults.
 //!
 //! Each family of faults is left out of every other scenario: where all happen at once, no client
 //! gets far enough to go wrong in an interesting way. Faults heal in the order of their random
@@ -24,7 +24,6 @@ use redquorum_scenario::{
 };
 
 mod clients;
-mod deployment;
 mod faults;
 #[cfg(test)]
 mod tests;
@@ -71,7 +70,7 @@ impl Space {
         clients::add_several(&mut Rng::of(number, "several"), &mut scenario);
         clients::add_reentry(&mut Rng::of(number, "again"), &mut scenario);
         let mut deployment = Rng::of(number, "deploy");
-        deployment::queues(&mut deployment, &mut scenario);
+        clients::add_queues(&mut deployment, &mut scenario);
         clients::add_fencing(&mut Rng::of(number, "fence"), &mut scenario);
         add_guards(&mut Rng::of(number, "guard"), &mut scenario, self.inside);
         let families = Families::draw(&mut rng, self.inside);
@@ -84,7 +83,7 @@ impl Space {
             // It comes before the clients' lists of masters, which limit the parts.
             faults::add_amnesia(&mut Rng::of(number, "forget"), &mut scenario, self.inside);
         }
-        deployment::faults(&mut deployment, &mut scenario);
+        clients::deployment_faults(&mut deployment, &mut scenario);
         faults::add_pace(&mut Rng::of(number, "paces"), &mut scenario, self.inside);
         if !self.inside {
             faults::add_late(&mut rng, &mut scenario);

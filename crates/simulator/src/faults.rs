@@ -7,11 +7,10 @@ use redquorum_protocol::MAX_NUMBER;
 use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of};
 use redquorum_redis_model::{Server, Wall};
 
-use super::TURN;
-use super::process::SimulatedProcess;
 use super::rules::Rule;
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
+use super::{SimulatedProcess, TURN};
 use crate::orchestrator::Input;
 use redquorum_scenario::client_protocol::FENCING_COUNTER_TTL;
 use redquorum_scenario::history::{Event, LeftKey, Ns, Window, text_of};

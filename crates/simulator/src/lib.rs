@@ -13,7 +13,8 @@
 //! - the crate `redquorum-redis-model`: the model of Redis
 //! - `wires.rs` with `rules.rs`: messages, and the faults of the network
 //! - `faults.rs`: how each kind of fault strikes and heals
-//! - `process.rs`: the kinds of client processes. The harness has one more: the library itself
+//! - [`SimulatedProcess`]: what a client process is. The shipped machines, honest or mutant, are
+//!   here; the harness has one more kind: the library itself
 
 #![forbid(unsafe_code)]
 #![expect(missing_docs, reason = "fields of events, effects and orders are what they are called")]
@@ -22,9 +23,10 @@ use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
 
+use client_machine::{Clocks, Honest, InputContext, Process, ProcessEvent};
 use orchestrator::Place;
-use process::AnyProcess;
-use redquorum_scenario::client_protocol::Capability;
+use redquorum_protocol::Time;
+use redquorum_scenario::client_protocol::{Capability, Options};
 use redquorum_scenario::history::{History, Phase};
 use redquorum_scenario::{EventKind, Fault, Mutant, Scenario};
 use rustc_hash::FxHasher;
@@ -34,13 +36,11 @@ pub mod client_machine;
 mod faults;
 pub mod mutants;
 pub mod orchestrator;
-pub mod process;
 mod rng;
 mod rules;
 mod wires;
 pub mod world;
 
-pub use process::SimulatedProcess;
 pub use rng::Latency;
 
 /// Latency of a message between the harness and a process, in nanoseconds.
@@ -257,3 +257,65 @@ impl Course {
 /// How many places had come: see [`Course::mark`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark(usize, usize);
+
+/// A client process: gets events and returns effects, and reads no clock.
+pub trait SimulatedProcess {
+    /// Starts a process with so many masters, which it dials.
+    fn start(
+        options: Options,
+        nodes: usize,
+        mutant: Mutant,
+        context: &mut InputContext<'_>,
+    ) -> Self;
+
+    /// Whether the process has tried every master.
+    fn is_ready(&self) -> bool;
+
+    /// Handles an event and adds its effects.
+    fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>);
+
+    /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
+    fn next_wake(&self, clocks: Clocks) -> Time;
+}
+
+/// The shipped machines, honest or mutant.
+#[derive(Clone, Debug)]
+pub enum AnyProcess {
+    Honest(Process<Honest>),
+    Mutant(Process<Mutant>),
+}
+
+impl SimulatedProcess for AnyProcess {
+    fn start(
+        options: Options,
+        nodes: usize,
+        mutant: Mutant,
+        context: &mut InputContext<'_>,
+    ) -> Self {
+        match mutant {
+            Mutant::None => Self::Honest(Process::start(options, nodes, Honest, context)),
+            mutant => Self::Mutant(Process::start(options, nodes, mutant, context)),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Honest(process) => process.is_ready(),
+            Self::Mutant(process) => process.is_ready(),
+        }
+    }
+
+    fn handle(&mut self, event: ProcessEvent, context: &mut InputContext<'_>) {
+        match self {
+            Self::Honest(process) => process.handle(event, context),
+            Self::Mutant(process) => process.handle(event, context),
+        }
+    }
+
+    fn next_wake(&self, clocks: Clocks) -> Time {
+        match self {
+            Self::Honest(process) => process.next_wake(clocks),
+            Self::Mutant(process) => process.next_wake(clocks),
+        }
+    }
+}

@@ -4,11 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::process::SimulatedProcess;
 use super::rng::{Latency, LinkRng, ProcessRng, Seed, Stream};
 use super::rules::Rules;
 use super::wires::{Texts, WireId, Wires};
-use super::{EPOCH, LONGEST, PIPE, TICK};
+use super::{EPOCH, LONGEST, PIPE, SimulatedProcess, TICK};
 use crate::client_machine::{Clocks, InputContext, ProcessEffect, ProcessEvent};
 use crate::orchestrator::{Input, Orchestrator, Order};
 use redquorum_protocol::Time;

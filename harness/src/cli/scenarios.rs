@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Shape, commands, complain, say, say_json};
-use crate::report::{Code, colourful, github};
+use crate::report::{Code, colourful, files};
 use clap::{Args, ValueEnum};
 use redquorum_scenario;
 use redquorum_scenario::{
@@ -283,7 +283,7 @@ fn show(problems: &Problems) {
     if std::env::var_os("GITHUB_ACTIONS").is_some() {
         let file = Some(Path::new(problems.file()));
         for problem in problems.list() {
-            let line = github::annotation(file, problem.line, &problem.message, &problem.fix);
+            let line = files::annotation(file, problem.line, &problem.message, &problem.fix);
             drop(io::stdout().write_all(line.as_bytes()));
         }
     }

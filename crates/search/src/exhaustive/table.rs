@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 
-use super::base_scenarios::BaseScenario;
+use super::base_scenarios::{BaseScenario, Symmetry, vocabulary};
 use super::tally::{Broken, Class, Family, Tally, is_assumed};
-use super::vocabulary::{Symmetry, vocabulary};
 use redquorum_scenario::history::{Event, History};
 use redquorum_scenario::units::plural;
 use redquorum_scenario::{ClockFault, Fault, FaultKind, FaultTime};

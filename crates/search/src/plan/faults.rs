@@ -41,7 +41,7 @@ enum Family {
     Paces,
     /// Requests to registers are late: [`add_late`].
     Late,
-    /// What a deployment does to its masters: `deployment.rs`.
+    /// What a deployment does to its masters: `clients.rs`.
     Deployment,
 }
 
