@@ -54,6 +54,8 @@ pub struct Session {
     pub backend: String,
     /// What runs the masters, and why.
     pub masters: String,
+    /// The lock under test: the command of its clients, or this project's lock with its version.
+    pub lock: String,
     /// How many runs there will be.
     pub runs: usize,
     /// The length of the longest name.

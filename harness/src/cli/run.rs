@@ -149,6 +149,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         seed: plan.seed,
         backend: backend.to_owned(),
         masters,
+        lock: lock(options.client.as_deref()),
         runs: runs * backends,
         widest: chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default(),
         explain: options.explain,
@@ -192,6 +193,12 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     // Two backends that both come out as expected cannot differ. If one does not come out as
     // expected, the report says so.
     Ok(if code == Code::AsExpected && !agree { Code::Differs } else { code })
+}
+
+/// The lock under test, for reports.
+fn lock(client: Option<&str>) -> String {
+    client
+        .map_or_else(|| concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned(), str::to_owned)
 }
 
 /// With a profile, checks the client before its scenarios: `client-check` finds the mistakes of a
@@ -523,6 +530,7 @@ fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         seed: header.seed,
         backend: header.backend.clone(),
         masters: header.masters.clone(),
+        lock: lock(header.client.as_deref()),
         runs: 1,
         ..Session::default()
     };

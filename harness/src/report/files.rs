@@ -8,7 +8,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::human::{self, observed};
-use super::{Ended, Entry, Session};
+use super::out::label;
+use super::{Ended, Entry, Session, totals};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use redquorum_checker::{Measures, Observed, Outcome, Violation};
 use redquorum_scenario::{Cause, Property, Wanted};
@@ -30,6 +31,9 @@ pub struct ResultFile {
     pub seed: u64,
     /// What ran the masters, as readable text.
     pub masters: String,
+    /// The lock under test: the command of its clients, or this project's lock with its version.
+    #[serde(default)]
+    pub lock: String,
     /// The version of the harness.
     pub harness: String,
     /// How many runs there are to be.
@@ -100,6 +104,7 @@ impl ResultFile {
             backend: session.backend.clone(),
             seed: session.seed,
             masters: session.masters.clone(),
+            lock: session.lock.clone(),
             harness: env!("CARGO_PKG_VERSION").to_owned(),
             runs: session.runs,
             finished: false,
@@ -149,6 +154,7 @@ pub(super) fn junit(session: &Session, entries: &[Entry]) -> io::Result<String> 
     suite.add_property(("seed", session.seed.to_string().as_str()));
     suite.add_property(("backend", session.backend.as_str()));
     suite.add_property(("masters", session.masters.as_str()));
+    suite.add_property(("lock", session.lock.as_str()));
     suite.set_time(entries.iter().map(|entry| entry.took).sum());
     for entry in entries {
         let mut case = TestCase::new(entry.name.as_str(), status(entry));
@@ -196,17 +202,28 @@ pub(crate) fn annotation(file: Option<&Path>, line: usize, title: &str, text: &s
     format!("::error {place}title={}::{}\n", property(title), data(text))
 }
 
-/// The annotation of a run that needs attention.
+/// The annotations of a run that needs attention: one for each kind of unexpected violation, or one
+/// for a run without any.
 pub(super) fn annotations(entry: &Entry) -> String {
     // The file of a scenario that comes with the program exists when the program runs in its own
     // repository.
     let base = entry.name.split('/').next().unwrap_or_default();
     let own = PathBuf::from(format!("scenarios/{base}.toml"));
     let file = entry.file.clone().or_else(|| Some(own).filter(|own| own.is_file()));
-    let mut text = entry.differences().join("\n");
-    _ = write!(text, "\nagain: {}", entry.again);
-    let title = format!("{}: {}", entry.name, entry.word());
-    annotation(file.as_deref(), entry.line, &title, &text)
+    let one = |title: &str, lines: &[String]| {
+        let title = format!("{}: {title}", entry.name);
+        let text = format!("{}\nagain: {}", lines.join("\n"), entry.again);
+        annotation(file.as_deref(), entry.line, &title, &text)
+    };
+    let found = totals::unexpected(entry);
+    if found.is_empty() {
+        return one(entry.word(), entry.differences());
+    }
+    let each = found.into_iter().map(|(property, cause, first)| {
+        let cause = cause.map_or("no known cause", label);
+        one(&format!("{property} violated, {cause}"), &first.explanation)
+    });
+    each.collect()
 }
 
 /// Appends to the job summary, if the environment names one.
@@ -221,8 +238,9 @@ pub(super) fn github_summary(session: &Session, entries: &[Entry]) -> io::Result
 fn github_table(session: &Session, entries: &[Entry]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', "<br>");
     let mut text = format!(
-        "### redquorum-chaos\n\nseed `{}`, {}: {}\n\n\
+        "### redquorum-chaos\n\nlock `{}`, seed `{}`, {}: {}\n\n\
          | | outcome | scenario | observed |\n|---|---|---|---|\n",
+        session.lock,
         session.seed,
         session.backend,
         cell(&session.masters)
@@ -252,12 +270,47 @@ fn property(text: &str) -> String {
 mod tests {
     use super::super::Ended;
     use super::*;
+    use redquorum_checker::Verdict;
 
     #[test]
     fn the_summary_is_a_table_that_no_text_breaks() {
         let entry = Entry::of("a/b", Ended::Skipped("this | that".to_owned()));
         let text = github_table(&Session::default(), &[entry]);
         assert!(text.ends_with("\n|---|---|---|---|\n| ✅ | skipped | `a/b` | this \\| that |\n"));
+    }
+
+    #[test]
+    fn each_kind_of_violation_has_an_annotation_and_a_run_without_one_has_its_own() {
+        let finding = |property, cause, line: &str| Violation {
+            property,
+            seen: Observed::Violated,
+            explanation: vec![line.to_owned()],
+            causes: vec![cause],
+            from: 0,
+            to: 0,
+        };
+        let bug = |line| finding(Property::Validity, Cause::Bug, line);
+        let findings = vec![
+            bug("first"),
+            bug("second"),
+            finding(Property::MutualExclusion, Cause::ClockStep, "third"),
+        ];
+        let verdict = |findings| Verdict {
+            outcome: Outcome::Differs,
+            observed: BTreeMap::new(),
+            differences: vec!["why".to_owned()],
+            findings,
+            because: Vec::new(),
+            measures: Measures::default(),
+        };
+        let text =
+            |findings| annotations(&Entry::of("a", Ended::Checked(Box::new(verdict(findings)))));
+        assert_eq!(
+            text(findings),
+            "::error title=a%3A mutual-exclusion violated%2C clock.step::third%0Aagain: \n\
+             ::error title=a%3A validity violated%2C a bug of the lock::first%0Aagain: \n"
+        );
+        assert_eq!(text(Vec::new()), "::error title=a%3A differs::why%0Aagain: \n");
     }
 
     #[test]

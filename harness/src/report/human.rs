@@ -19,10 +19,10 @@ const PLAIN: &str = "\x1b[0m";
 
 /// The header before the first run; the seed comes first.
 pub(super) fn begin(session: &Session, folder: &Path) -> String {
-    let Session { seed, backend, masters, runs, .. } = session;
+    let Session { seed, backend, masters, lock, runs, .. } = session;
     let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
     format!(
-        "seed     {seed}\nbackend  {backend} — {masters}\nresults  {}, {runs}\n",
+        "seed     {seed}\nlock     {lock}\nbackend  {backend} — {masters}\nresults  {}, {runs}\n",
         folder.display()
     )
 }

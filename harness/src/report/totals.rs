@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::human::observed;
 use super::out::label;
 use super::{Ended, Entry};
-use redquorum_checker::{Observed, Outcome};
+use redquorum_checker::{Observed, Outcome, Violation};
 use redquorum_scenario::{Cause, Property, Wanted};
 
 /// `130 scenarios must hold: 130 do. 58 must break: 58 did, for the named cause.` Runs that were
@@ -62,8 +62,8 @@ pub(crate) fn totals(entries: &[Entry]) -> String {
 pub(super) fn matrix(entries: &[Entry]) -> String {
     let mut cells: BTreeMap<(Property, Option<Cause>), BTreeMap<&str, usize>> = BTreeMap::new();
     for entry in entries {
-        for cell in unexpected(entry) {
-            *cells.entry(cell).or_default().entry(&entry.name).or_default() += 1;
+        for (property, cause, _) in unexpected(entry) {
+            *cells.entry((property, cause)).or_default().entry(&entry.name).or_default() += 1;
         }
     }
     let mut text = String::new();
@@ -87,26 +87,23 @@ pub(super) fn matrix(entries: &[Entry]) -> String {
     }
 }
 
-/// The properties that a run violated against the expectation, each with its causes, each once.
-fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
+/// The properties that a run violated against the expectation, each with its causes, each once, and
+/// the first violation of each.
+pub(super) fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>, &Violation)> {
     let Ended::Checked(verdict) = &entry.ended else { return Vec::new() };
-    let mut cells = Vec::new();
+    let mut cells: BTreeMap<(Property, Option<Cause>), &Violation> = BTreeMap::new();
     for finding in &verdict.findings {
-        if finding.seen != Observed::Violated || entry.expect.of(finding.property) != Wanted::Safe {
+        let property = finding.property;
+        if finding.seen != Observed::Violated || entry.expect.of(property) != Wanted::Safe {
             continue;
         }
-        match &finding.causes[..] {
-            [] => cells.push((finding.property, None)),
-            causes => {
-                let new =
-                    causes.iter().filter(|it| entry.expect.known(finding.property, **it).is_none());
-                cells.extend(new.map(|cause| (finding.property, Some(*cause))));
-            }
+        if finding.causes.is_empty() {
+            cells.entry((property, None)).or_insert(finding);
         }
+        let new = finding.causes.iter().filter(|it| entry.expect.known(property, **it).is_none());
+        new.for_each(|cause| _ = cells.entry((property, Some(*cause))).or_insert(finding));
     }
-    cells.sort_unstable();
-    cells.dedup();
-    cells
+    cells.into_iter().map(|((property, cause), first)| (property, cause, first)).collect()
 }
 
 /// The part of a verdict that is compared.

@@ -185,6 +185,7 @@ fn reports(folder: &Path, runs: usize, format: Format) -> (Reports, Printed) {
         seed: 7,
         backend: "fake".to_owned(),
         masters: "a fake, for tests".to_owned(),
+        lock: "a lock".to_owned(),
         runs,
         widest: 12,
         ..Session::default()

@@ -275,7 +275,8 @@ fn junit_xml_distinguishes_failures_errors_and_skipped_runs() {
 fn text_begins_with_the_seed_and_has_a_line_for_each_run() {
     let folder = folder("human");
     let text = printed(&folder, &NAMES, Format::Human);
-    assert!(text.starts_with("seed     7\nbackend  fake — a fake, for tests\nresults  "), "{text}");
+    let head = "seed     7\nlock     a lock\nbackend  fake — a fake, for tests\nresults  ";
+    assert!(text.starts_with(head), "{text}");
     for part in [
         ", 7 runs\n",
         "✓ as-expected   good  ",

@@ -37,7 +37,8 @@ fn a_scenario_comes_out_as_expected_and_again_from_its_history() {
     let words = ["clock-step-one-holder/full-grant", "--backend", "process", "--seed", "1"];
     let (code, output) = ended(program(&folder, &words));
     assert_eq!(code, Some(0), "{output}");
-    assert!(output.starts_with("seed     1\nbackend  process — redis-server "), "{output}");
+    let head = format!("seed     1\nlock     redquorum {}\n", env!("CARGO_PKG_VERSION"));
+    assert!(output.starts_with(&(head + "backend  process — redis-server ")), "{output}");
     let result = result(&folder.join("chaos-out")).unwrap();
     assert_eq!((result.scenarios.len(), result.finished), (1, true));
     assert_eq!(result.scenarios[0].outcome, "as-expected");
