@@ -47,8 +47,7 @@ pub struct ReceivedMessage {
 pub enum OutputEvent {
     /// A line, without its end.
     Line(String),
-    /// A line longer than [`LONGEST_LINE`](redquorum_scenario::client_protocol::LONGEST_LINE). It
-    /// is discarded.
+    /// A line longer than [`LONGEST_LINE`]. It is discarded.
     TooLong,
     /// A line that is not UTF-8.
     NotUtf8,

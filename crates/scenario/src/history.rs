@@ -598,7 +598,7 @@ pub enum Outcome {
 pub struct LeftKey {
     /// The name of the key.
     pub key: Name,
-    /// The value of the key, as in [`Event::Command`](Event::Command).
+    /// The value of the key, as in [`Event::Command`].
     pub value: Name,
     /// The rest of its TTL; none: it has no TTL.
     pub ttl_ms: Option<u64>,
