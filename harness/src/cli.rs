@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::client_check::{self, USUAL_QUORUM};
 use crate::report::{Code, EXIT_CODES};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -100,7 +101,7 @@ enum Command {
     ClientCheck {
         /// How many masters must grant a lock: the check starts 2N - 1 masters. 1 checks the driver
         /// of a lock on a single server
-        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=5))]
+        #[arg(long, value_name = "N", default_value_t = USUAL_QUORUM, value_parser = clap::value_parser!(u8).range(1..=5))]
         quorum: u8,
         /// The command, as for a shell, as `run --client` takes it
         #[arg(value_name = "CMD")]
@@ -161,21 +162,20 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             say(String::from_utf8_lossy(&text).trim_end())
         }
         Some(Command::Client) => return crate::client::main(),
-        Some(Command::ClientCheck { quorum, command }) => client_check(&command, quorum.into()),
+        Some(Command::ClientCheck { quorum, command }) => {
+            client_check(&command, quorum, &mut io::stdout())
+                .map(|well| if well { Code::AsExpected } else { Code::Differs })
+        }
     };
     ended.unwrap_or_else(|code| code).into()
 }
 
-/// Checks a client command, and prints each result as soon as it is known.
-fn client_check(command: &str, quorum: usize) -> Result<Code, Code> {
-    match crate::client_check::check(command, quorum, &mut std::io::stdout()) {
-        Ok(true) => Ok(Code::AsExpected),
-        Ok(false) => Ok(Code::Differs),
-        Err(why) => {
-            let fix = "the masters of the check are redis-server processes";
-            Err(complain(Code::Environment, &why, fix))
-        }
-    }
+/// Checks a client command, and writes each result as soon as it is known. Returns whether all is
+/// well.
+fn client_check(command: &str, quorum: u8, out: &mut dyn Write) -> Result<bool, Code> {
+    client_check::check(command, quorum, out).map_err(|why| {
+        complain(Code::Environment, &why, "the masters of the check are redis-server processes")
+    })
 }
 
 /// The names of the commands, for suggestions after a misspelled one.

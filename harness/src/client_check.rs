@@ -138,7 +138,7 @@ fn proxies(masters: &Masters, readings: &Readings) -> io::Result<(Network, Vec<S
 }
 
 /// The quorum of the masters that a driver is checked on if it is not said.
-pub const USUAL_QUORUM: usize = 2;
+pub const USUAL_QUORUM: u8 = 2;
 
 /// Checks a driver on as many masters as make this quorum, and writes each result as a line.
 /// Returns whether all is well.
@@ -146,8 +146,9 @@ pub const USUAL_QUORUM: usize = 2;
 /// # Errors
 /// The reason why the driver could not be checked: no server, no shell, or `out` cannot be written
 /// to.
-pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, String> {
-    let masters = Masters::start(2 * quorum - 1).map_err(|error| error.to_string())?;
+pub fn check(command: &str, quorum: u8, out: &mut dyn Write) -> Result<bool, String> {
+    let count = 2 * usize::from(quorum) - 1;
+    let masters = Masters::start(count).map_err(|error| error.to_string())?;
     let readings = Readings::default();
     let (network, urls) = proxies(&masters, &readings)
         .map_err(|error| format!("no proxy can be started: {error}"))?;

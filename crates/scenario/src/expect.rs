@@ -111,6 +111,19 @@ pub struct Known {
     pub sometimes: bool,
 }
 
+impl Known {
+    /// What makes no sense beside the result that the run must have, and the fix.
+    pub fn problem(&self, expect: &Expect) -> Option<(String, &'static str)> {
+        let Self { property, reason, .. } = self;
+        if expect.of(*property) == Wanted::Violated {
+            let message = format!("a violation of `{property}` is expected and known");
+            return Some((message, "leave one of the two out"));
+        }
+        let unexplained = reason.trim().is_empty();
+        unexplained.then(|| ("a known violation has no reason".into(), "say why it is accepted"))
+    }
+}
+
 impl Expect {
     /// The expected verdict on a property.
     pub fn of(&self, property: Property) -> Wanted {

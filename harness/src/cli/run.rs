@@ -11,10 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use super::scenarios::{Profile, folder};
 use super::{
-    Chosen, Plan, ScenarioRunner, Selection, Shape, complain, new_seed, run_all, say, say_json,
-    unwritten, usual_folder,
+    Chosen, Plan, ScenarioRunner, Selection, Shape, client_check, complain, new_seed, run_all, say,
+    say_json, unwritten, usual_folder,
 };
-use crate::client_check;
+use crate::client_check::USUAL_QUORUM;
 use crate::real::{self, Backend, Failure, Setup};
 use crate::report::{
     self, Code, Ended, Entry, Format, Out, Reports, Session, Tally, human, shell_word, trace,
@@ -130,7 +130,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         twice: options.check_determinism,
         seed: options.seed.unwrap_or_else(new_seed),
         fail_fast: options.fail_fast,
-        again: again(&RunOptions { quorum, ..options.clone() }),
+        again: again(options, quorum),
         lenient,
         ..Plan::default()
     };
@@ -145,38 +145,52 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         answer_timeout: options.answer_timeout,
     };
     let runs = chosen.len().saturating_mul(usize::try_from(plan.repeat).unwrap_or(usize::MAX));
-    let session = |backend: &str, masters: String, backends: usize| Session {
+    let compares = options.backend == BackendKind::All;
+    let (backends, masters) =
+        if compares { all(&setup, plan.twice)? } else { one(&setup, plan.twice)? };
+    let conforms = conforms(options, quorum)?;
+    let session = Session {
         seed: plan.seed,
-        backend: backend.to_owned(),
+        backend: if compares { "all" } else { backends[0].backend() }.to_owned(),
         masters,
         lock: lock(options.client.as_deref()),
-        runs: runs * backends,
+        runs: runs * backends.len(),
         widest: chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default(),
         explain: options.explain,
     };
-    if options.backend != BackendKind::All {
-        let backend = Backend::prepare(&setup).map_err(|failure| match failure {
-            Failure::Interrupted => Code::Interrupted,
-            Failure::Environment(why) | Failure::Skipped(why) => {
-                let fix = "see `redquorum-chaos run --help` for --backend, --client and --image";
-                complain(Code::Environment, &why, fix)
-            }
-        })?;
-        if plan.twice && !backend.is_virtual() {
-            let fix = "add --backend sim to --check-determinism";
-            return Err(complain(Code::Usage, "real masters are not deterministic", fix));
-        }
-        let conforms = conforms(options, quorum)?;
-        let session = session(backend.backend(), backend.describe(), 1);
-        let mut reports = Reports::new(options.format, session, out);
-        let code = run_all(&[&backend], &chosen, &plan, &mut reports).code();
-        return Ok(if code == Code::AsExpected && !conforms { Code::Differs } else { code });
-    }
+    let mut reports = Reports::new(options.format, session, out);
+    let stages: Vec<&dyn ScenarioRunner> =
+        backends.iter().map(|backend| backend as &dyn ScenarioRunner).collect();
+    let code = run_all(&stages, &chosen, &plan, &mut reports).code();
+    // Two backends that both come out as expected cannot differ. If one does not come out as
+    // expected, the report says so.
+    let agree = !compares || reports.compare();
+    Ok(if code == Code::AsExpected && !(conforms && agree) { Code::Differs } else { code })
+}
 
-    let (backends, missing) = Backend::all(&setup);
-    if plan.twice || backends.len() < 2 {
+/// The backend that runs the scenarios, and its description.
+fn one(setup: &Setup, twice: bool) -> Result<(Vec<Backend>, String), Code> {
+    let backend = Backend::prepare(setup).map_err(|failure| match failure {
+        Failure::Interrupted => Code::Interrupted,
+        Failure::Environment(why) | Failure::Skipped(why) => {
+            let fix = "see `redquorum-chaos run --help` for --backend, --client and --image";
+            complain(Code::Environment, &why, fix)
+        }
+    })?;
+    if twice && !backend.is_virtual() {
+        let fix = "add --backend sim to --check-determinism";
+        return Err(complain(Code::Usage, "real masters are not deterministic", fix));
+    }
+    let described = backend.describe();
+    Ok((vec![backend], described))
+}
+
+/// All available backends, whose verdicts are compared, and their description.
+fn all(setup: &Setup, twice: bool) -> Result<(Vec<Backend>, String), Code> {
+    let (backends, missing) = Backend::all(setup);
+    if twice || backends.len() < 2 {
         let (code, fix) = match missing.first() {
-            _ if plan.twice => (Code::Usage, "add --backend sim to --check-determinism"),
+            _ if twice => (Code::Usage, "add --backend sim to --check-determinism"),
             Some(why) => (Code::Environment, why.as_str()),
             None => (Code::Environment, "name one with --backend"),
         };
@@ -185,14 +199,7 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
     let described = backends.iter().map(|one| format!("{}: {}", one.backend(), one.describe()));
     let described = described.chain(missing.iter().map(|why| format!("not at hand: {why}")));
     let described = described.collect::<Vec<_>>().join("; ");
-    let mut reports = Reports::new(options.format, session("all", described, backends.len()), out);
-    let stages: Vec<&dyn ScenarioRunner> =
-        backends.iter().map(|backend| backend as &dyn ScenarioRunner).collect();
-    let code = run_all(&stages, &chosen, &plan, &mut reports).code();
-    let agree = reports.compare();
-    // Two backends that both come out as expected cannot differ. If one does not come out as
-    // expected, the report says so.
-    Ok(if code == Code::AsExpected && !agree { Code::Differs } else { code })
+    Ok((backends, described))
 }
 
 /// The lock under test, for reports.
@@ -210,11 +217,7 @@ fn conforms(options: &RunOptions, quorum: Option<u8>) -> Result<bool, Code> {
     };
     note("client-check: the driver, before its scenarios");
     let mut page = Vec::new();
-    let usual = client_check::USUAL_QUORUM;
-    let quorum = quorum.map_or(usual, usize::from);
-    let well = client_check::check(command, quorum, &mut page).map_err(|why| {
-        complain(Code::Environment, &why, "the masters of the check are redis-server processes")
-    })?;
+    let well = client_check(command, quorum.unwrap_or(USUAL_QUORUM), &mut page)?;
     let page = String::from_utf8_lossy(&page);
     page.lines().filter(|_| !well).for_each(note);
     note(if well {
@@ -226,19 +229,21 @@ fn conforms(options: &RunOptions, quorum: Option<u8>) -> Result<bool, Code> {
 }
 
 /// The options that a repetition needs in addition to scenario, seed and backend.
-fn again(options: &RunOptions) -> String {
+fn again(options: &RunOptions, quorum: Option<u8>) -> String {
     let time = |time: Duration| humantime::format_duration(time).to_string();
+    let strict = if options.strict { " --strict" } else { "" };
     [
         ("--client", options.client.clone()),
         ("--known", options.known.as_ref().map(|file| file.display().to_string())),
         ("--image", options.image.clone()),
         ("--ready-timeout", options.ready_timeout.map(time)),
         ("--answer-timeout", options.answer_timeout.map(time)),
-        ("--quorum", options.quorum.map(|quorum| quorum.to_string())),
+        ("--quorum", quorum.map(|quorum| quorum.to_string())),
         ("--without-fault", options.without_fault.map(|number| number.to_string())),
     ]
     .into_iter()
     .filter_map(|(option, value)| Some(format!(" {option} {}", shell_word(&value?))))
+    .chain([strict.to_owned()])
     .collect()
 }
 
@@ -272,18 +277,17 @@ fn known(chosen: &mut [Chosen], path: &Path) -> Result<(), Code> {
         Err(error) => return usage(&format!("{shown} cannot be read: {error}"), "name it anew"),
     };
     let embedded = Selection::default().runs()?;
-    let names = || chosen.iter().chain(&embedded).map(|one| one.run.name.as_str());
+    let all = chosen.iter().chain(&embedded).map(|one| &one.run);
     for KnownRow { scenario, violation } in &rows {
-        if !names().any(|name| name == scenario) {
-            let fix = match near(scenario, names()) {
+        let Some(run) = all.clone().find(|run| run.name == *scenario) else {
+            let fix = match near(scenario, all.map(|run| run.name.as_str())) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => "`redquorum-chaos list` shows the names, with their variants".to_owned(),
             };
             return usage(&format!("{shown}: there is no run `{scenario}`"), &fix);
-        }
-        if violation.reason.trim().is_empty() {
-            let fix = "say why it is accepted, for example by a link to the lock's issue";
-            return usage(&format!("{shown}: a row of `{scenario}` has no reason"), fix);
+        };
+        if let Some((wrong, fix)) = violation.problem(&run.expect) {
+            return usage(&format!("{shown}: `{scenario}`: {wrong}"), fix);
         }
     }
     for KnownRow { scenario, violation } in rows {

@@ -24,8 +24,8 @@ pub struct Selection {
     /// Only those whose name contains this
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
-    /// Only those that say something about this kind of lock without options of its own, in about
-    /// two minutes
+    /// Only those that say something about this kind of lock without options of its own, in about a
+    /// minute
     #[arg(long, value_enum, value_name = "KIND", conflicts_with = "paths")]
     pub profile: Option<Profile>,
 }

@@ -305,6 +305,7 @@ fn known_violations_make_no_run_fail_and_new_ones_do() {
         (row("step", "hygiene", reason), "did you mean `steps`?"),
         (row("steps", "hygiene", "reason = ' '"), "has no reason"),
         (row("steps", "hygiene", ""), "missing field `reason`"),
+        (row("clock-step-one-holder", "mutual-exclusion", reason), "is expected and known"),
         (row("steps", "safety", reason), "unknown variant `safety`"),
         ("[[unknown]]".to_owned(), "unknown field `unknown`"),
     ] {

@@ -236,7 +236,7 @@ pub(crate) fn cases() -> Vec<Case> {
 const READY: &str = r#"echo '{"event":"ready","protocol":1,"can":[]}'"#;
 
 /// Whether the check accepts a client, and its report.
-fn checked(command: &str, quorum: usize) -> (bool, String) {
+fn checked(command: &str, quorum: u8) -> (bool, String) {
     let mut page = Vec::new();
     let well = check(command, quorum, &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();

@@ -10,7 +10,7 @@ use super::{Place, guess};
 use crate::name::Name;
 use crate::{
     AccessKind, Acquires, Cause, Client, Cluster, Expect, Fault, Length, Lock, NodeList, OwnGuard,
-    Rounds, Scenario, Step, Variant, Wanted, is_name_char,
+    Rounds, Scenario, Step, Variant, is_name_char,
 };
 use redquorum_protocol::{BadOption, Drift, Guard, LockConfig};
 
@@ -606,13 +606,8 @@ impl Run<'_> {
             self.cause(&at, *cause);
         }
         for (index, known) in expect.known.iter().enumerate() {
-            let at = place.key("known").index(index);
-            if expect.of(known.property) == Wanted::Violated {
-                let message = format!("a violation of `{}` is expected and known", known.property);
-                self.wrong(&at, message, "leave one of the two out");
-            }
-            if known.reason.trim().is_empty() {
-                self.wrong(&at, "a known violation has no reason", "say why it is accepted");
+            if let Some((message, fix)) = known.problem(expect) {
+                self.wrong(&place.key("known").index(index), message, fix);
             }
         }
         let granted = |name: &str| {
