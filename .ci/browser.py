@@ -50,7 +50,7 @@ def scoreboard(report):
     skipped = {**result["scenarios"][0], "outcome": "skipped", "observed": {}, "findings": [],
                "differences": ["the client cannot `fence`"]}
     result["scenarios"].append(skipped)
-    lock = scoreboard_page.Library("lock", None, None, "defaults")
+    lock = scoreboard_page.Library("lock", None, "defaults")
     page = WORK / "scoreboard.html"
     page.write_text(scoreboard_page.render_html([lock], {"lock": result}, "today"))
     return page.resolve()

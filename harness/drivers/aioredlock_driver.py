@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from importlib import metadata
 
 from aioredlock import Aioredlock, LockError
 from aioredlock.errors import LockAcquiringError, LockRuntimeError
@@ -20,6 +21,7 @@ def call(coroutine):
 
 class Driver(Library):
     name = "aioredlock"
+    version = metadata.version("aioredlock")
     can = ["deadline", "extend", "cancel"]
     errors = {LockAcquiringError: "taken", LockRuntimeError: "no-quorum", LockError: "late"}
 

@@ -1,6 +1,7 @@
 """pottery, a Redlock for Python: https://github.com/brainix/pottery"""
 
 import sys
+from importlib import metadata
 
 from pottery import ExtendUnlockedLock, QuorumIsImpossible, Redlock, ReleaseUnlockedLock
 from redis import RedisError
@@ -11,6 +12,7 @@ from masters import masters
 
 class Pottery(Library):
     name = "pottery"
+    version = metadata.version("pottery")
     can = ["deadline", "extend"]
     errors = {ExtendUnlockedLock: "lost", ReleaseUnlockedLock: "lost",
               QuorumIsImpossible: "no-quorum", RedisError: "no-quorum"}

@@ -1,5 +1,7 @@
 """redlock-py, a Redlock for Python: https://github.com/SPSCommerce/redlock-py"""
 
+from importlib import metadata
+
 from redis import RedisError
 from redlock import MultipleRedlockException, Redlock
 
@@ -9,6 +11,7 @@ from masters import is_tuned, masters
 
 class RedlockPy(Library):
     name = "redlock-py"
+    version = metadata.version("redlock-py")
     errors = {MultipleRedlockException: "no-quorum", RedisError: "no-quorum"}
 
     def __init__(self):

@@ -48,20 +48,19 @@ NO_DEADLINE = ("it returns no deadline, so the driver counts the TTL from the st
                "its retries included")
 TIMEOUTS = "connections with the node timeout of the scenario, and without retries"
 
-# A name, the package, the command of the driver, the settings, and further options of `run`.
+# A name, the command of the driver, the settings, and further options of `run`.
 LIBRARIES = [
-    page.Library("rslock", "rslock", f"{WORK}/cargo/debug/rslock-driver", DEFAULTS),
-    page.Library("pottery", "pottery", f"{PYTHON} {DRIVERS}/pottery_driver.py", DEFAULTS),
-    page.Library("pottery-timeouts", "pottery",
-                 f"{PYTHON} {DRIVERS}/pottery_driver.py --timeouts", TIMEOUTS),
-    page.Library("redlock-py", "redlock-py", f"{PYTHON} {DRIVERS}/redlock_py_driver.py", DEFAULTS),
-    page.Library("redlock-py-timeouts", "redlock-py",
+    page.Library("rslock", f"{WORK}/cargo/debug/rslock-driver", DEFAULTS),
+    page.Library("pottery", f"{PYTHON} {DRIVERS}/pottery_driver.py", DEFAULTS),
+    page.Library("pottery-timeouts", f"{PYTHON} {DRIVERS}/pottery_driver.py --timeouts", TIMEOUTS),
+    page.Library("redlock-py", f"{PYTHON} {DRIVERS}/redlock_py_driver.py", DEFAULTS),
+    page.Library("redlock-py-timeouts",
                  f"{PYTHON} {DRIVERS}/redlock_py_driver.py --timeouts", TIMEOUTS),
-    page.Library("aioredlock", "aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py",
+    page.Library("aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py",
                  f"{DEFAULTS}; {NO_DEADLINE}"),
-    page.Library("redis-py", "redis", f"{PYTHON} {DRIVERS}/redis_py_driver.py",
+    page.Library("redis-py", f"{PYTHON} {DRIVERS}/redis_py_driver.py",
                  f"{DEFAULTS}, on one master", ["--quorum", "1"]),
-    page.Library("redquorum", None, None, DEFAULTS),
+    page.Library("redquorum", None, DEFAULTS),
 ]
 
 # The scenarios that check any lock whose drift allowance is that of the algorithm, 1 % and 2 ms.
@@ -79,17 +78,6 @@ SCENARIOS = """
     repair-beside-minority crash-restart-forgets
     fair-overtaken fenced-again reentry/waits several/one-taken watchdog/bound
 """.split()
-
-
-def version(library):
-    """The installed version of a library, or none for the lock of this repository."""
-    if library.package is None:
-        return None
-    if library.package == "rslock":
-        lock = (ROOT / DRIVERS / "rust/Cargo.lock").read_text()
-        return lock.split('name = "rslock"\nversion = "')[1].split('"')[0]
-    code = f"import importlib.metadata as m; print(m.version({library.package!r}))"
-    return sh(PYTHON, "-c", code, capture_output=True, text=True).stdout.strip()
 
 
 def run(library, chaos, scenarios, options, out):
@@ -113,7 +101,7 @@ def run(library, chaos, scenarios, options, out):
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
     if not result.exists():
-        return {"scenarios": [], "finished": False, "masters": "", "runs": 0}
+        return {"scenarios": [], "finished": False, "masters": "", "runs": 0, "lock": None}
     return json.loads(result.read_text())
 
 
@@ -150,7 +138,6 @@ def main():
         chosen = [one for one in chosen if (ROOT / folder / one.name / "result.json").exists()]
     results = {}
     for library in chosen:
-        library.version = version(library)
         out = folder / library.name
         results[library.name] = (json.loads((ROOT / out / "result.json").read_text())
                                  if options.results

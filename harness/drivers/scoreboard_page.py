@@ -39,16 +39,13 @@ ENOUGH = 3  # repetitions of one scenario that must show a finding
 @dataclasses.dataclass
 class Library:
     name: str
-    package: str | None
     command: str | None
     settings: str
     options: list = dataclasses.field(default_factory=list)
-    version: str | None = None
 
-    @property
-    def title(self):
-        package = f"{self.package} {self.version}" if self.package else "this repository"
-        return f"{package}; {self.settings}"
+    def title(self, result):
+        """The lock with its version, as its driver announces them, and the settings."""
+        return f"{result['lock'] or self.name}; {self.settings}"
 
     def replay(self, run):
         """The command that runs a scenario again, given its run in `result.json`."""
@@ -207,7 +204,7 @@ def incomplete(result):
 
 
 def library_section(library, result, kinds):
-    text = f"\n## {library.name}\n\n" + wrap(f"{library.title}. {runs_of(result)}")
+    text = f"\n## {library.name}\n\n" + wrap(f"{library.title(result)}. {runs_of(result)}")
     if incomplete(result):
         text += "\n" + wrap(incomplete(result))
     if not kinds:
@@ -312,7 +309,7 @@ def render_html(libraries, results, date, note=None):
                                **example(library, run, violation["explanation"])}
                               for run, violation in one.by_design]})
         columns.append({
-            "name": library.name, "title": library.title, "cells": cells,
+            "name": library.name, "title": library.title(result), "cells": cells,
             "runs": runs_of(result), "incomplete": incomplete(result),
             "checked": sorted({run["name"] for run in checked(result)}),
             "missing": {need: sorted(names) for need, names in sorted(missing(result).items())}})

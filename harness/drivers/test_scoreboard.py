@@ -4,7 +4,7 @@ import unittest
 
 from scoreboard_page import Library, cell, findings, missing, render, render_html
 
-LOCK = Library("lock", None, None, "defaults")
+LOCK = Library("lock", None, "defaults")
 
 
 def run(name, *found, outcome="differs", why=()):
@@ -17,7 +17,8 @@ def run(name, *found, outcome="differs", why=()):
 
 
 def result(*runs):
-    return {"scenarios": list(runs), "finished": True, "runs": len(runs), "masters": "redis (x)"}
+    return {"scenarios": list(runs), "finished": True, "runs": len(runs), "masters": "redis (x)",
+            "lock": "a lock 1.2"}
 
 
 def cell_of(property, *runs):
@@ -54,6 +55,7 @@ class Cells(unittest.TestCase):
         whole = result(*[run("a", self.slow)] * 3)
         page = render([LOCK], {"lock": whole}, ["a"], "today")
         self.assertIn("`just scoreboard --library lock --scenario a`", page)
+        self.assertIn("\na lock 1.2; defaults. ", page)
         self.assertNotIn("Not complete", page)
         page = render([LOCK], {"lock": {**whole, "finished": False, "runs": 9}}, ["a"], "today")
         self.assertIn("Not complete: 3 of 9 runs", page)

@@ -160,7 +160,7 @@ fn masters() -> Result<Backend, String> {
 fn played(backend: &Backend, run: &Scenario, mutant: Mutant) -> Result<History, String> {
     let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), mutant.name().into()];
     let liars = backend.clone().with_command(mutant.name(), words.to_vec());
-    liars.run(run, 1, &mut |_| {}).map_err(|why| why.to_string())
+    liars.run(run, 1, None, &mut |_| {}).map_err(|why| why.to_string())
 }
 
 fn chosen(asked: &[String], mutant: Mutant) -> bool {

@@ -76,7 +76,8 @@ pub(crate) fn ready() -> Notice {
     Notice::Ready {
         protocol: PROTOCOL,
         can: Capability::of_this_lock(),
-        name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
+        name: Some("redquorum".to_owned()),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }
 

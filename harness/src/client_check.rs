@@ -91,7 +91,7 @@ struct Grant {
 }
 
 /// The checks in their order, with the features without which they are skipped.
-const CHECKS: [(&str, &[Capability], Check); 26] = [
+const CHECKS: [(&str, &[Capability], Check); 27] = [
     ("ready", &[], checks::ready),
     ("acquire", &[], checks::acquire),
     ("stamps", &[], checks::stamps),
@@ -109,6 +109,7 @@ const CHECKS: [(&str, &[Capability], Check); 26] = [
     ("keep alive", &[Capability::KeepAlive], checks::keep_alive),
     ("renews", &[Capability::Renews], checks::renews),
     ("again", &[Capability::Reenter], checks::again),
+    ("several", &[Capability::Several], checks::several),
     ("lost", &[], checks::lost),
     ("expired lease", &[], checks::expired),
     ("wait", &[Capability::Wait], checks::wait),

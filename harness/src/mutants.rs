@@ -98,6 +98,7 @@ impl Shell {
                     protocol: PROTOCOL,
                     can: Capability::of_this_lock(),
                     name,
+                    version: None,
                 });
             }
             let clocks = clocks();

@@ -3,7 +3,8 @@
 //!
 //! The process runs in a process group of its own, and signals go to the group. So a process that a
 //! driver starts is paused and killed with the driver. Its standard output arrives as
-//! [`ReceivedMessage`], in bounded amounts. The end of its standard error is kept for messages.
+//! [`ReceivedMessage`], in bounded amounts. Its standard error goes to a file, and its end is kept
+//! for messages.
 //!
 //! A process that leaves the group by `setsid` is out of reach: a driver must not make daemons.
 //!
@@ -11,8 +12,10 @@
 //! standard error. This module does not interpret the lines.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -78,7 +81,8 @@ pub struct ClientProcess {
 
 impl ClientProcess {
     /// Starts `command` with `env` added to the harness's environment. Threads of this module call
-    /// `receive` in the order of the events. While `receive` blocks, they read nothing more.
+    /// `receive` in the order of the events. While `receive` blocks, they read nothing more. The
+    /// file `errors` is created with the first byte on standard error.
     ///
     /// # Errors
     /// There is no shell, or the system is out of processes. A command that does not exist is no
@@ -86,6 +90,7 @@ impl ClientProcess {
     pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         command: &[OsString],
         env: impl IntoIterator<Item = (K, V)>,
+        errors: Option<PathBuf>,
         receive: impl FnMut(ReceivedMessage) + Send + 'static,
     ) -> io::Result<Self> {
         if command.is_empty() {
@@ -107,7 +112,7 @@ impl ClientProcess {
         // If this fails, the drop kills a process that has not begun.
         add(process.pid())?;
         process.let_go()?;
-        process.shared.watch(group, stdout, stderr);
+        process.shared.watch(group, stdout, stderr, errors);
         Ok(process)
     }
 
@@ -229,6 +234,8 @@ impl Drop for ClientProcess {
             drop(self.pid());
             let _ = self.child.wait();
         }
+        // The file of its standard error is complete then.
+        let _ = self.shared.wait_for(ENDING, |ended| ended.done_complaining.then_some(()));
         // No further events, except one that `receive` is handling now.
         self.shared.stop_reporting();
     }
@@ -278,6 +285,31 @@ impl<R: Read> Lines<R> {
 /// How many bytes of standard error are kept.
 const COMPLAINTS: usize = 4 * 1024;
 
+/// The end of the names of files with the standard error of a client.
+const ERRORS: &str = ".stderr.txt";
+
+/// How many bytes of standard error a file takes.
+const MOST_ERRORS: usize = 4 << 20;
+
+/// The name of the file with the standard error of a process. A colon would be no character of a
+/// file name for some who keep these files, such as the artefacts of GitHub.
+pub(crate) fn errors_file(process: &str) -> String {
+    format!("{}{ERRORS}", process.replace(':', "-"))
+}
+
+/// The files with the standard error of clients in a folder, each with the name of its process.
+pub(crate) fn errors_files(folder: &Path) -> Vec<(String, PathBuf)> {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let mut files: Vec<(String, PathBuf)> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            Some((name.strip_suffix(ERRORS)?.to_owned(), entry.path()))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
 /// How long an ended process's output may stay open, or a process may outlive its output, before
 /// the end is reported in any case.
 const ENDING: Duration = Duration::from_secs(1);
@@ -313,11 +345,17 @@ impl Shared {
     }
 
     /// Watches a process that leads this group, in threads that end when it does.
-    fn watch(self: &Arc<Self>, group: Pid, stdout: ChildStdout, stderr: ChildStderr) {
+    fn watch(
+        self: &Arc<Self>,
+        group: Pid,
+        stdout: ChildStdout,
+        stderr: ChildStderr,
+        errors: Option<PathBuf>,
+    ) {
         let (waiter, reader, listener) = (self.clone(), self.clone(), self.clone());
         thread::spawn(move || waiter.wait(group));
         thread::spawn(move || reader.read_stdout(stdout));
-        thread::spawn(move || listener.read_stderr(stderr));
+        thread::spawn(move || listener.read_stderr(stderr, errors));
     }
 
     /// How the process ended. `None` if it has not ended in time.
@@ -375,13 +413,27 @@ impl Shared {
         }
     }
 
-    fn read_stderr(&self, mut stderr: impl Read) {
-        let mut chunk = [0; 1024];
+    /// Keeps the end of standard error, and writes its beginning to the file, and the end, too, if
+    /// there is more than the file takes. A file that cannot be written ends no run.
+    fn read_stderr(&self, mut stderr: impl Read, errors: Option<PathBuf>) {
+        let (mut chunk, mut file, mut room) = ([0; 1024], None, MOST_ERRORS);
         while let Ok(count @ 1..) = stderr.read(&mut chunk) {
+            let chunk = &chunk[..count];
+            if file.is_none() {
+                file = errors.as_ref().and_then(|path| File::create(path).ok());
+            }
+            if let Some(file) = &mut file {
+                let part = &chunk[..count.min(room)];
+                room -= part.len();
+                let _ = file.write_all(part);
+            }
             let mut kept = unpoisoned(&self.complaints);
-            kept.extend_from_slice(&chunk[..count]);
+            kept.extend_from_slice(chunk);
             let surplus = kept.len().saturating_sub(COMPLAINTS);
             kept.drain(..surplus);
+        }
+        if let Some(file) = file.as_mut().filter(|_| room == 0) {
+            let _ = write!(file, "\n… more is left out. It ends with:\n{}\n", self.complaints());
         }
         self.change(|ended| ended.done_complaining = true);
     }

@@ -10,6 +10,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -113,7 +114,8 @@ pub trait ScenarioRunner: Sync {
     /// Why it cannot.
     fn can(&self, scenario: &Scenario) -> Result<(), String>;
 
-    /// Runs one of a scenario's [runs](Scenario::runs) to its end, and reports its progress.
+    /// Runs one of a scenario's [runs](Scenario::runs) to its end, and reports its progress. If
+    /// there is a folder, the standard error of each client goes to a file there.
     ///
     /// # Errors
     ///
@@ -122,6 +124,7 @@ pub trait ScenarioRunner: Sync {
         &self,
         scenario: &Scenario,
         seed: u64,
+        folder: Option<&Path>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure>;
 
@@ -253,13 +256,14 @@ impl ScenarioRunner for Backend {
         &self,
         scenario: &Scenario,
         seed: u64,
+        folder: Option<&Path>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
             BackendKind::Sim => Ok(redquorum_simulator::run(scenario, seed, Mutant::None)),
             BackendKind::Library => Ok(crate::library::run(scenario, seed)),
-            _ => run::run(self, scenario, seed, progress),
+            _ => run::run(self, scenario, seed, folder, progress),
         }
     }
 

@@ -3,15 +3,17 @@
 //! once, after the last run has ended or was interrupted.
 
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::process::errors_files;
 use clap::ValueEnum;
 use out::Screen;
 use redquorum_checker::{Outcome, Verdict};
 use redquorum_scenario::Expect;
+use redquorum_scenario::client_protocol::shown;
 use redquorum_scenario::history::History;
 
 pub(crate) mod files;
@@ -23,7 +25,7 @@ mod totals;
 
 pub use files::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
-pub(crate) use out::{colourful, shell_word};
+pub(crate) use out::{colourful, shell_word, write_history};
 pub(crate) use page::{render, render_diagnosis};
 pub(crate) use timeline::trace;
 
@@ -32,6 +34,12 @@ const PAGE: &str = "report.html";
 
 /// The largest history for which a timeline is drawn.
 const MOST_HISTORY: u64 = 64 << 20;
+
+/// How many client processes show what they wrote on standard error, how many bytes of it are read,
+/// and how many lines are shown.
+const MOST_PROCESSES: usize = 4;
+const END_OF_ERRORS: u64 = 4 << 10;
+const LINES_OF_ERRORS: usize = 12;
 
 /// How to print what happens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -54,8 +62,10 @@ pub struct Session {
     pub backend: String,
     /// What runs the masters, and why.
     pub masters: String,
-    /// The lock under test: the command of its clients, or this project's lock with its version.
-    pub lock: String,
+    /// The command of the clients; none: this project's lock.
+    pub client: Option<String>,
+    /// The name and the version of the lock under test; none: its clients have announced none yet.
+    pub lock: Option<String>,
     /// How many runs there will be.
     pub runs: usize,
     /// The length of the longest name.
@@ -81,6 +91,8 @@ pub struct Entry {
     pub ended: Ended,
     /// How long it took.
     pub took: Duration,
+    /// The name and the version of the lock, as its clients announced them.
+    pub lock: Option<String>,
     /// The path of its history.
     pub history: Option<PathBuf>,
     /// The file of its scenario, or `None` if it comes with the program.
@@ -116,6 +128,23 @@ impl Entry {
         if size > MOST_HISTORY { None } else { History::read(BufReader::new(file)).ok() }
     }
 
+    /// The last lines that each client process wrote on standard error: the process, and its lines.
+    fn errors(&self) -> Vec<(String, Vec<String>)> {
+        let folder = self.history.as_ref().and_then(|history| history.parent());
+        let files = folder.map(errors_files).unwrap_or_default();
+        let files = files.into_iter().take(MOST_PROCESSES).filter_map(|(process, file)| {
+            let mut file = File::open(file).ok()?;
+            let size = file.metadata().ok()?.len();
+            file.seek(SeekFrom::Start(size.saturating_sub(END_OF_ERRORS))).ok()?;
+            let mut end = Vec::new();
+            file.read_to_end(&mut end).ok()?;
+            let end = String::from_utf8_lossy(&end);
+            let lines: Vec<String> = end.trim().lines().map(shown).collect();
+            Some((process, lines[lines.len().saturating_sub(LINES_OF_ERRORS)..].to_vec()))
+        });
+        files.collect()
+    }
+
     #[cfg(test)]
     fn of(name: &str, ended: Ended) -> Self {
         Self {
@@ -126,6 +155,7 @@ impl Entry {
             expect: Expect::default(),
             ended,
             took: Duration::ZERO,
+            lock: None,
             history: None,
             file: None,
             line: 1,
@@ -240,9 +270,17 @@ impl Reports {
     /// Reports a run that ended.
     pub fn finished(&mut self, entry: &Entry) {
         let line = ResultLine::new(entry, self.out.folder());
+        let is_named = self.session.lock.is_none() && entry.lock.is_some();
+        if is_named {
+            self.session.lock.clone_from(&entry.lock);
+            self.result.lock.clone_from(&entry.lock);
+        }
         match self.format {
             Format::Json => self.screen.json(&files::Line::Result(&line)),
             Format::Human | Format::Github => {
+                if is_named {
+                    self.screen.line(&human::lock(&self.session));
+                }
                 let text = human::entry(entry, &self.session, self.screen.colour());
                 self.screen.line(&text);
             }

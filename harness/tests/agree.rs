@@ -26,7 +26,7 @@ fn main() -> std::process::ExitCode {
             let virtual_ = check(&redquorum_simulator::run(&run, 1, Mutant::None));
             assert_eq!(virtual_.outcome, Outcome::AsExpected, "{:?}", virtual_.differences);
             thrice(|| {
-                let real = check(&backend.run(&run, 1, &mut |_| {}).unwrap());
+                let real = check(&backend.run(&run, 1, None, &mut |_| {}).unwrap());
                 assert_eq!(
                     (real.outcome, &real.observed, &real.because),
                     (virtual_.outcome, &virtual_.observed, &virtual_.because),

@@ -328,6 +328,13 @@ impl fmt::Display for ClientReply {
     }
 }
 
+/// The lock that a client announces with its [`ready`](Notice::Ready), if it names one:
+/// `redis-py Lock 5.2.1`.
+pub fn announced(name: Option<String>, version: Option<String>) -> Option<String> {
+    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+    name.map(|name| shown(&(name + &version)))
+}
+
 /// A client's output in a form that is safe to show: bounded, without control characters.
 pub fn shown(text: &str) -> String {
     const LONGEST: usize = 300;
@@ -393,8 +400,10 @@ pub enum Notice {
         /// The features of the client.
         #[serde(default)]
         can: Vec<Capability>,
-        /// The name of the client software, for reports.
+        /// The name of the lock, for reports.
         name: Option<String>,
+        /// The version of the lock, for reports.
+        version: Option<String>,
     },
     /// A lease ended without a release.
     Lost {

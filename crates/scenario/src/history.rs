@@ -47,6 +47,8 @@ pub struct Header {
     pub masters: String,
     /// The command that starts the clients; none: the built-in client.
     pub client: Option<String>,
+    /// The name and the version of the lock, as its clients announce them.
+    pub lock: Option<String>,
     /// The version of the harness.
     pub harness: String,
     /// The number of lines that follow in the file, so that a missing one shows.
@@ -57,8 +59,8 @@ impl Header {
     /// The header of a run of this version of the harness.
     pub fn new(scenario: Scenario, seed: u64, backend: &str, masters: String) -> Self {
         let (backend, harness) = (backend.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-        let (client, records) = (None, None);
-        Self { schema: SCHEMA, scenario, seed, backend, masters, client, harness, records }
+        let (client, lock, records) = (None, None, None);
+        Self { schema: SCHEMA, scenario, seed, backend, masters, client, lock, harness, records }
     }
 
     /// Combines this header with the records of the run.

@@ -159,7 +159,7 @@ func grant(request Request, start int64, held key, lease *Lease, err error, lock
 func main() {
 	lock := &Lock{address: address()}
 	ready, _ := json.Marshal(map[string]any{
-		"event": "ready", "protocol": 1, "name": "the template in Go",
+		"event": "ready", "protocol": 1, "name": "the template in Go", "version": "1",
 		"can": []string{"deadline", "extend", "cancel"},
 	})
 	fmt.Println(string(ready))

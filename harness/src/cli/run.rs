@@ -153,7 +153,8 @@ fn once(options: &RunOptions) -> Result<Code, Code> {
         seed: plan.seed,
         backend: if compares { "all" } else { backends[0].backend() }.to_owned(),
         masters,
-        lock: lock(options.client.as_deref()),
+        client: options.client.clone(),
+        lock: options.client.is_none().then(this_lock),
         runs: runs * backends.len(),
         widest: chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default(),
         explain: options.explain,
@@ -202,10 +203,9 @@ fn all(setup: &Setup, twice: bool) -> Result<(Vec<Backend>, String), Code> {
     Ok((backends, described))
 }
 
-/// The lock under test, for reports.
-fn lock(client: Option<&str>) -> String {
-    client
-        .map_or_else(|| concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned(), str::to_owned)
+/// The lock of this project, for reports.
+fn this_lock() -> String {
+    concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
 /// With a profile, checks the client before its scenarios: `client-check` finds the mistakes of a
@@ -534,7 +534,8 @@ fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         seed: header.seed,
         backend: header.backend.clone(),
         masters: header.masters.clone(),
-        lock: lock(header.client.as_deref()),
+        client: header.client.clone(),
+        lock: header.lock.clone().or_else(|| header.client.is_none().then(this_lock)),
         runs: 1,
         ..Session::default()
     };
@@ -546,6 +547,7 @@ fn render(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         expect: header.scenario.expect.clone(),
         ended: Ended::Checked(Box::new(verdict.clone())),
         took: history.length().unwrap_or_default(),
+        lock: header.lock.clone(),
         history: Some(path.to_owned()),
         file: None,
         line: 1,

@@ -14,7 +14,7 @@ use super::run::listen;
 use super::{Shape, complain, program, say, time, unwritten, usual_folder};
 use crate::library;
 use crate::real::interrupted;
-use crate::report::{Code, Out, shell_word};
+use crate::report::{Code, Out, shell_word, write_history};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use redquorum_checker::{Outcome, check};
@@ -242,7 +242,8 @@ fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
 fn keep_history(search: &Search, found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
     let number = found.seed;
     let name = scenario_file::name(kind, found.mutant);
-    let file = out.history(&name, 0, &search.history(number));
+    let folder = out.run(&name, 0);
+    let file = folder.and_then(|folder| write_history(&folder, &search.history(number)));
     let file = unwritten(file, &name, out.folder(), FIX)?;
     let outside = if search.space.inside { "" } else { " --outside" };
     let nodes = search.space.nodes.map(|nodes| format!(" --nodes {nodes}")).unwrap_or_default();

@@ -1,6 +1,8 @@
 //! Runs every selected run on its backend, checks its history, and reports it as soon as it ends.
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -8,7 +10,7 @@ use std::time::Instant;
 
 use super::{Chosen, ScenarioRunner, program};
 use crate::real::{self, Failure};
-use crate::report::{Ended, Entry, Out, Reports, Tally, shell_word};
+use crate::report::{Ended, Entry, Out, Reports, Tally, shell_word, write_history};
 use redquorum_checker::{self, Observed, Outcome, Verdict};
 use redquorum_scenario::history::History;
 use redquorum_scenario::{Property, Scenario, Wanted};
@@ -195,23 +197,30 @@ impl Work<'_> {
         let run = &chosen.run;
         let seed = self.plan.seed.wrapping_add(u64::try_from(time).unwrap_or_default());
         let start = Instant::now();
-        let (mut history_file, mut virtual_time) = (None, None);
-        let skip =
-            chosen.skip.clone().map_or(Ok(()), |why| Err(Failed::Run(Failure::Skipped(why))));
-        let played = skip.and_then(|()| self.history(run, seed, sender));
-        let result = played.and_then(|history| {
+        let (mut history_file, mut lock, mut virtual_time) = (None, None, None);
+        let unwritten = |what: &str, error: io::Error| {
+            let folder = out.folder().display();
+            let why = format!("its {what} cannot be written to {folder}: {error}");
+            Failed::Run(Failure::Environment(why))
+        };
+        let can = match &chosen.skip {
+            Some(why) => Err(why.clone()),
+            None => self.stage.can(run),
+        };
+        let can = can.map_err(|why| Failed::Run(Failure::Skipped(why)));
+        let folder =
+            can.and_then(|()| out.run(&run.name, time).map_err(|error| unwritten("files", error)));
+        let result = folder.and_then(|folder| {
+            let history = self.history(run, seed, &folder, sender)?;
             if (self.plan.interrupted)() {
                 return Err(Failed::Run(Failure::Interrupted));
             }
+            lock.clone_from(&history.header.lock);
             // A run in virtual time reports nothing else.
             virtual_time = history.length().filter(|_| self.stage.is_virtual());
             // Writes the history before the check, so that it remains if the checkers panic.
-            let file = out.history(&run.name, time, &history);
-            history_file = Some(file.map_err(|error| {
-                let folder = out.folder().display();
-                let why = format!("its history cannot be written to {folder}: {error}");
-                Failed::Run(Failure::Environment(why))
-            })?);
+            let file = write_history(&folder, &history);
+            history_file = Some(file.map_err(|error| unwritten("history", error))?);
             caught("the checker panicked", || (self.plan.check)(&history))
         });
         let ended = match result {
@@ -232,6 +241,7 @@ impl Work<'_> {
             expect: run.expect.clone(),
             ended,
             took: virtual_time.unwrap_or_else(|| start.elapsed()),
+            lock,
             history: history_file,
             file: chosen.file.clone(),
             line: chosen.line,
@@ -245,6 +255,7 @@ impl Work<'_> {
         &self,
         run: &Scenario,
         seed: u64,
+        folder: &Path,
         sender: &Sender<RunEvent>,
     ) -> Result<History, Failed> {
         let mut progress = |what: &str| {
@@ -252,10 +263,9 @@ impl Work<'_> {
         };
         progress("");
         let played = caught("it panicked", || {
-            self.stage.can(run).map_err(Failure::Skipped)?;
-            let history = self.stage.run(run, seed, &mut progress)?;
+            let history = self.stage.run(run, seed, Some(folder), &mut progress)?;
             if self.plan.twice {
-                let again = self.stage.run(run, seed, &mut progress)?;
+                let again = self.stage.run(run, seed, Some(folder), &mut progress)?;
                 assert!(
                     bytes_of(&history) == bytes_of(&again),
                     "the same seed gave another history the second time"

@@ -10,9 +10,10 @@ use super::peer::{ANSWER, Fault, Peer, PendingRequest};
 use super::{CheckResult, Grant, OPTIONS, Session, acquire_op, cannot, fine, no_lease, step_op};
 use crate::stamp;
 use redquorum_scenario::client_protocol::{
-    Capability, ClientReply, FailureReason, Notice, Op, Options, PROTOCOL, shown,
+    Capability, ClientReply, FailureReason, Notice, Op, Options, PROTOCOL, announced, shown,
 };
 use redquorum_scenario::history::{Act, Outcome, text_of};
+use redquorum_scenario::name::Name;
 
 /// The time limit for a reply that needs no master. A scenario needs it sooner; the rest is for
 /// busy machines.
@@ -63,8 +64,10 @@ pub(super) fn ready(session: &mut Session) -> CheckResult {
         shown(&unknown.join(", ")),
         words(&Capability::ALL)
     );
-    let name = value["name"].as_str().unwrap_or("it gives no name");
-    fine(format!("{}; can {}", shown(name), words(&session.can)))
+    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    let lock = announced(text("name"), text("version"));
+    let lock = lock.as_deref().unwrap_or("it gives no name");
+    fine(format!("{lock}; can {}", words(&session.can)))
 }
 
 pub(super) fn step(session: &mut Session) -> CheckResult {
@@ -607,6 +610,42 @@ pub(super) fn again(session: &mut Session) -> CheckResult {
 }
 
 /// Leaves an expired lease for the check [`expired`].
+/// A client acquires two resources at once, and then two of which one is taken.
+pub(super) fn several(session: &mut Session) -> CheckResult {
+    let names = ["check-one-of-two", "check-other-of-two"];
+    let resources: Vec<Name> = names.map(Name::from).to_vec();
+    let (ttl_ms, wait_ms) = (OPTIONS.ttl_ms, 0);
+    let acquire = Op::AcquireAll { resources: resources.clone(), ttl_ms, wait_ms };
+    let reply = session.request("c1", acquire.clone())?;
+    ensure!(reply.ok, "two free resources were not granted together: {reply}");
+    for name in names {
+        let on = session.keys.of(name)?.iter().filter(|keys| !keys.is_empty()).count();
+        ensure!(
+            on >= session.keys.quorum(),
+            "two resources were granted together, and the key of `{name}` is on {on} masters"
+        );
+    }
+    let released = session.request("c1", Op::ReleaseAll { resources })?;
+    for name in names {
+        ensure!(
+            released.ok && session.keys.gone(name)? == 0,
+            "two leases were released together, and a second later the key of `{name}` is still \
+             there, or the answer is not \"ok\": {released}"
+        );
+    }
+    session.acquire(names[1], ttl_ms)?;
+    let refused = session.request("c2", acquire)?;
+    let left = session.keys.gone(names[0])?;
+    session.release("c1", names[1])?;
+    ensure!(!refused.ok, "two resources were granted together, and one of them was taken");
+    ensure!(
+        left == 0,
+        "two resources were refused, because one was taken, and a second later the key of the \
+         other is on {left} masters: give back what was granted already"
+    );
+    fine("all or none, and all are released")
+}
+
 pub(super) fn lost(session: &mut Session) -> CheckResult {
     if session.can(Capability::Renews) {
         return Err(Fault::Skipped("it `renews`: no lease ends by itself".to_owned()));

@@ -71,7 +71,7 @@ impl Peer {
         // not in the way.
         let command = ["/bin/sh", "-c", command].map(OsString::from);
         let (out, received) = sync_channel(WAITING);
-        let process = ClientProcess::spawn(&command, env, move |word| {
+        let process = ClientProcess::spawn(&command, env, None, move |word| {
             // The check is over: no receiver is left.
             let _ = out.send(word);
         });

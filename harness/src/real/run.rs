@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,14 +16,14 @@ use std::{fs, io, thread};
 use super::inject::{Gates, Injector, Processes};
 use super::wire::{Scripts, Tap};
 use super::{Backend, Failure, GLANCE, ScenarioRunner, Signal, interrupted};
-use crate::process::{ClientProcess, OutputEvent};
+use crate::process::{ClientProcess, OutputEvent, errors_file};
 use crate::{stamp, unpoisoned};
 use redquorum_protocol::wire::{RESERVED, is_queue};
 use redquorum_rig::network::{Network, Traffic, TrafficEvent};
 use redquorum_rig::{Clock, Masters, RespValue, RigError};
 use redquorum_scenario::client_protocol::{
     Capability, ClientLine, ClientReply, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options,
-    PROTOCOL, Request, shown,
+    PROTOCOL, Request, announced, shown,
 };
 use redquorum_scenario::history::{Header, History, Ns, Phase, Record};
 use redquorum_scenario::name::Name;
@@ -36,6 +37,7 @@ pub(super) fn run(
     backend: &Backend,
     scenario: &Scenario,
     seed: u64,
+    folder: Option<&Path>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<History, Failure> {
     let wrong = |what: &str, error: io::Error| Failure::Environment(format!("{what}: {error}"));
@@ -53,10 +55,11 @@ pub(super) fn run(
     }
     initialize(scenario, &cluster).map_err(Failure::Environment)?;
     progress("starting clients");
-    let (processes, client_clocks) = clients(backend, scenario, &cluster, &network, &signals)
-        .map_err(|error| wrong("no client can be started", error))?;
+    let (processes, client_clocks) =
+        clients(backend, scenario, folder, &cluster, &network, &signals)
+            .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
-    let can = all_ready(backend.ready_timeout, &inbox, &processes)?;
+    let (can, lock) = all_ready(backend.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(Arc::new(scenario.clone()));
     let orchestrator = match backend.answer_timeout {
         Some(answer) => orchestrator.answers_within(answer),
@@ -91,7 +94,7 @@ pub(super) fn run(
     let mut run = Run { inbox, processes, asked, expected_to_die, clock, orchestrator };
     run.play_with(injector, can, progress)?;
     let header = Header::new(scenario.clone(), seed, backend.backend(), cluster.describe());
-    let header = Header { client: backend.client.clone(), ..header };
+    let header = Header { client: backend.client.clone(), lock, ..header };
     Ok(header.with(run.into_records(&mut unpoisoned(&tap))))
 }
 
@@ -142,7 +145,7 @@ impl Run {
     fn play_with(
         &mut self,
         mut injector: Injector,
-        can: BTreeMap<Name, Vec<Capability>>,
+        can: Capabilities,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         let (tasks, todo) = channel();
@@ -169,7 +172,7 @@ impl Run {
 
     fn play(
         &mut self,
-        can: BTreeMap<Name, Vec<Capability>>,
+        can: Capabilities,
         tasks: &Sender<Order>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
@@ -248,6 +251,9 @@ const fn doing(phase: Option<Phase>) -> &'static str {
     }
 }
 
+/// What each process can do.
+type Capabilities = BTreeMap<Name, Vec<Capability>>;
+
 /// Timeout for a client to become ready.
 pub(super) const READY: Duration = Duration::from_secs(10);
 
@@ -258,6 +264,7 @@ type Clocks = BTreeMap<Name, Clock>;
 pub(super) fn clients(
     backend: &Backend,
     scenario: &Scenario,
+    folder: Option<&Path>,
     cluster: &Masters,
     network: &Network,
     signals: &Sender<Signal>,
@@ -281,7 +288,8 @@ pub(super) fn clients(
         }
         let (to, of) = (signals.clone(), name.to_owned());
         let receive = move |message| drop(to.send(Signal::ReceivedMessage(of.clone(), message)));
-        let process = ClientProcess::spawn(&backend.command, env, receive)?;
+        let errors = folder.map(|folder| folder.join(errors_file(name)));
+        let process = ClientProcess::spawn(&backend.command, env, errors, receive)?;
         processes.insert(name.to_owned(), Mutex::new(process));
     }
     Ok((processes, clocks))
@@ -318,14 +326,15 @@ fn needs_clock(scenario: &Scenario, process: &str) -> bool {
     scenario.faults.iter().any(sets)
 }
 
-/// Waits for the first message of each client.
+/// Waits for the first message of each client. Returns what each process can do, and the lock that
+/// they announce.
 fn all_ready(
     timeout: Duration,
     inbox: &Receiver<Signal>,
     processes: &Processes,
-) -> Result<BTreeMap<Name, Vec<Capability>>, Failure> {
+) -> Result<(Capabilities, Option<String>), Failure> {
     let until = Instant::now() + timeout;
-    let mut ready = BTreeMap::new();
+    let (mut ready, mut lock) = (BTreeMap::new(), None);
     while ready.len() < processes.len() {
         if interrupted() {
             return Err(Failure::Interrupted);
@@ -336,9 +345,10 @@ fn all_ready(
         };
         match signal {
             Some((process, message)) => {
-                let can = capabilities(&message.what)
+                let (can, name) = first_message(&message.what)
                     .map_err(|why| not_ready(processes, &process, &why))?;
                 ready.insert(process, can);
+                lock = lock.or(name);
             }
             None if Instant::now() >= until => {
                 let late = processes.keys().find(|name| !ready.contains_key(*name));
@@ -352,7 +362,7 @@ fn all_ready(
             None => {}
         }
     }
-    Ok(ready)
+    Ok((ready, lock))
 }
 
 fn not_ready(processes: &Processes, process: &str, why: &str) -> Failure {
@@ -365,11 +375,13 @@ fn not_ready(processes: &Processes, process: &str, why: &str) -> Failure {
     ))
 }
 
-/// The capabilities of a client, read from its first message.
-fn capabilities(event: &OutputEvent) -> Result<Vec<Capability>, String> {
+/// What a client can do, and its lock, read from its first message.
+fn first_message(event: &OutputEvent) -> Result<(Vec<Capability>, Option<String>), String> {
     let line = event.line()?;
     match ClientLine::read(line) {
-        Ok(ClientLine::Notice(Notice::Ready { protocol: PROTOCOL, can, .. })) => Ok(can),
+        Ok(ClientLine::Notice(Notice::Ready { protocol: PROTOCOL, can, name, version })) => {
+            Ok((can, announced(name, version)))
+        }
         Ok(ClientLine::Notice(Notice::Ready { protocol, .. })) => {
             Err(format!("it has protocol {protocol}, and this harness {PROTOCOL}"))
         }

@@ -31,9 +31,10 @@ pub struct ResultFile {
     pub seed: u64,
     /// What ran the masters, as readable text.
     pub masters: String,
-    /// The lock under test: the command of its clients, or this project's lock with its version.
-    #[serde(default)]
-    pub lock: String,
+    /// The command of the clients; none: this project's lock.
+    pub client: Option<String>,
+    /// The name and the version of the lock under test; none: its clients have not announced them.
+    pub lock: Option<String>,
     /// The version of the harness.
     pub harness: String,
     /// How many runs there are to be.
@@ -104,6 +105,7 @@ impl ResultFile {
             backend: session.backend.clone(),
             seed: session.seed,
             masters: session.masters.clone(),
+            client: session.client.clone(),
             lock: session.lock.clone(),
             harness: env!("CARGO_PKG_VERSION").to_owned(),
             runs: session.runs,
@@ -154,7 +156,11 @@ pub(super) fn junit(session: &Session, entries: &[Entry]) -> io::Result<String> 
     suite.add_property(("seed", session.seed.to_string().as_str()));
     suite.add_property(("backend", session.backend.as_str()));
     suite.add_property(("masters", session.masters.as_str()));
-    suite.add_property(("lock", session.lock.as_str()));
+    for (name, value) in [("client", &session.client), ("lock", &session.lock)] {
+        if let Some(value) = value {
+            suite.add_property((name, value.as_str()));
+        }
+    }
     suite.set_time(entries.iter().map(|entry| entry.took).sum());
     for entry in entries {
         let mut case = TestCase::new(entry.name.as_str(), status(entry));
@@ -237,10 +243,13 @@ pub(super) fn github_summary(session: &Session, entries: &[Entry]) -> io::Result
 
 fn github_table(session: &Session, entries: &[Entry]) -> String {
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', "<br>");
+    let lock = [("lock", &session.lock), ("client", &session.client)];
+    let lock =
+        lock.map(|(what, of)| of.as_ref().map(|of| format!("{what} `{of}`, ")).unwrap_or_default());
     let mut text = format!(
-        "### redquorum-chaos\n\nlock `{}`, seed `{}`, {}: {}\n\n\
+        "### redquorum-chaos\n\n{}seed `{}`, {}: {}\n\n\
          | | outcome | scenario | observed |\n|---|---|---|---|\n",
-        session.lock,
+        lock.concat(),
         session.seed,
         session.backend,
         cell(&session.masters)

@@ -19,12 +19,21 @@ const PLAIN: &str = "\x1b[0m";
 
 /// The header before the first run; the seed comes first.
 pub(super) fn begin(session: &Session, folder: &Path) -> String {
-    let Session { seed, backend, masters, lock, runs, .. } = session;
+    let Session { seed, backend, masters, client, runs, .. } = session;
     let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    let client = match client {
+        Some(client) => format!("client   {client}"),
+        None => lock(session),
+    };
     format!(
-        "seed     {seed}\nlock     {lock}\nbackend  {backend} — {masters}\nresults  {}, {runs}\n",
+        "seed     {seed}\n{client}\nbackend  {backend} — {masters}\nresults  {}, {runs}\n",
         folder.display()
     )
+}
+
+/// The lock under test. Clients of other locks announce it only when they run.
+pub(super) fn lock(session: &Session) -> String {
+    format!("lock     {}", session.lock.as_deref().unwrap_or_default())
 }
 
 pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
@@ -139,6 +148,10 @@ pub(super) fn details(entry: &Entry, colour: bool) -> String {
         if let Some(history) = entry.read_history() {
             text += &drawing(&history, verdict);
         }
+    }
+    for (process, lines) in entry.errors() {
+        _ = writeln!(text, "    standard error of {process} ends with");
+        lines.iter().for_each(|line| _ = writeln!(text, "      {line}"));
     }
     let (on, off) = if colour { (GREY, PLAIN) } else { ("", "") };
     if let Some(history) = &entry.history {

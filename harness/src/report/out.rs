@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::process::errors_files;
 use indicatif::{ProgressBar, ProgressStyle};
 use redquorum_scenario::Cause;
 use redquorum_scenario::history::History;
@@ -65,13 +66,14 @@ impl Out {
         fs::rename(&new, self.folder.join(name))
     }
 
-    /// Writes the history of a run: `name/history.jsonl`, for a variant `name.variant/…`, for a
-    /// repetition `name@2/…`.
+    /// The folder of a run: `name`, for a variant `name.variant`, for a repetition `name@2`.
+    /// Creates it if it does not exist, and removes what clients of an earlier run wrote on
+    /// standard error: this run need not replace these files.
     ///
     /// # Errors
     ///
     /// Those of the file system.
-    pub fn history(&self, name: &str, time: usize, history: &History) -> io::Result<PathBuf> {
+    pub fn run(&self, name: &str, time: usize) -> io::Result<PathBuf> {
         // A name contains neither `.` nor `@`.
         let mut name = name.replace('/', ".");
         if time > 0 {
@@ -79,12 +81,20 @@ impl Out {
         }
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder)?;
-        let path = folder.join("history.jsonl");
-        let mut file = BufWriter::new(File::create(&path)?);
-        history.write(&mut file)?;
-        file.flush()?;
-        Ok(path)
+        for (_, file) in errors_files(&folder) {
+            fs::remove_file(file)?;
+        }
+        Ok(folder)
     }
+}
+
+/// Writes the history of a run to its folder.
+pub(crate) fn write_history(folder: &Path, history: &History) -> io::Result<PathBuf> {
+    let path = folder.join("history.jsonl");
+    let mut file = BufWriter::new(File::create(&path)?);
+    history.write(&mut file)?;
+    file.flush()?;
+    Ok(path)
 }
 
 /// Claims the folder for this run. The system ends the claim with the process, however that ends.

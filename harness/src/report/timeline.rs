@@ -3,6 +3,7 @@
 
 use super::page::line;
 use redquorum_checker::{Case, Observed, Verdict, prepare};
+use redquorum_scenario::client_protocol::{FailureReason, shown};
 use redquorum_scenario::history::{History, Ns, Window};
 use serde_json::{Value, json};
 
@@ -15,9 +16,16 @@ const HOLDS: char = '█';
 const BELIEVES: char = '░';
 const BREAKS: char = '^';
 
-/// The rows of the timeline; none if no client had a lease.
+/// The rows of the timeline, none if no client had a lease; and why requests were refused.
 pub(super) fn rows(history: &History, verdict: &Verdict) -> Vec<String> {
-    prepare(history, |case| drawn(history, case, verdict))
+    prepare(history, |case| {
+        let (mut rows, refusals) = (drawn(history, case, verdict), refusals(case));
+        if !refusals.is_empty() {
+            rows.push("refused:".to_owned());
+        }
+        rows.extend(refusals);
+        rows
+    })
 }
 
 fn drawn(history: &History, case: &Case<'_>, verdict: &Verdict) -> Vec<String> {
@@ -66,6 +74,34 @@ fn drawn(history: &History, case: &Case<'_>, verdict: &Verdict) -> Vec<String> {
         lines.push(format!("{more} more clients are left out"));
     }
     lines
+}
+
+/// The largest number of refusals that are listed.
+const MOST_REFUSALS: usize = 8;
+
+/// Why requests were refused, in the words of the client. Refusals with the same words are listed
+/// once, at the time of the first.
+pub(super) fn refusals(case: &Case<'_>) -> Vec<String> {
+    let mut all: Vec<(String, Ns, usize)> = Vec::new();
+    for request in &case.requests {
+        let Some(reply) = request.reply.filter(|reply| !reply.ok) else { continue };
+        let why = reply.why.map_or("refused", FailureReason::name);
+        let text = reply.text.as_deref().map(|text| format!(": {}", shown(text)));
+        let resource = request.resource.map(|of| format!(" {of}")).unwrap_or_default();
+        let (client, verb) = (request.client, request.verb());
+        let line = format!("{client}: {verb}{resource}: {why}{}", text.unwrap_or_default());
+        match all.iter_mut().find(|(known, ..)| *known == line) {
+            Some((.., count)) => *count += 1,
+            None => all.push((line, reply.ns, 1)),
+        }
+    }
+    let more = all.len().saturating_sub(MOST_REFUSALS);
+    let listed = all.into_iter().take(MOST_REFUSALS).map(|(line, at, count)| {
+        let times = if count > 1 { format!(" ({count} times)") } else { String::new() };
+        format!("{} ms  {line}{times}", at / 1_000_000)
+    });
+    let more = (more > 0).then(|| format!("{more} more refusals are left out"));
+    listed.chain(more).collect()
 }
 
 /// A row of the drawing.
@@ -133,6 +169,7 @@ fn trace_of(history: &History, case: &Case<'_>) -> Value {
         let args = json!({
             "ok": request.ok(),
             "why": request.reply.and_then(|reply| reply.why),
+            "text": request.reply.as_ref().and_then(|reply| reply.text.as_deref()),
             "line": line(request.record),
         });
         trace.bar(request.client, "requests", name.trim_end(), request.span(), args);

@@ -71,6 +71,7 @@ impl ScenarioRunner for Fake {
         &self,
         scenario: &Scenario,
         seed: u64,
+        folder: Option<&Path>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure> {
         progress("playing");
@@ -83,6 +84,9 @@ impl ScenarioRunner for Fake {
         let mut played = self.played.lock().unwrap();
         self.before.iter().for_each(|before| before(played.len()));
         played.push((scenario.name.clone(), seed));
+        if let Some(folder) = folder.filter(|_| scenario.name.starts_with("differs")) {
+            fs::write(folder.join("c1.stderr.txt"), "one\n\x1b[1mKeyError: 'L'\n").unwrap();
+        }
         Ok(history(scenario, seed))
     }
 
@@ -94,7 +98,8 @@ impl ScenarioRunner for Fake {
 
 fn history(scenario: &Scenario, seed: u64) -> History {
     let end = Record { ns: 0, event: Event::Phase { phase: Phase::End } };
-    Header::new(scenario.clone(), seed, "fake", "none".to_owned()).with(vec![end])
+    let header = Header::new(scenario.clone(), seed, "fake", "none".to_owned());
+    Header { lock: Some("a lock 1.2".to_owned()), ..header }.with(vec![end])
 }
 
 /// Gives the verdict that the name of the scenario asks for.
@@ -185,7 +190,7 @@ fn reports(folder: &Path, runs: usize, format: Format) -> (Reports, Printed) {
         seed: 7,
         backend: "fake".to_owned(),
         masters: "a fake, for tests".to_owned(),
-        lock: "a lock".to_owned(),
+        client: Some("a command".to_owned()),
         runs,
         widest: 12,
         ..Session::default()

@@ -181,6 +181,7 @@ fn result_json_fits_its_schema() {
     let result: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&result["schema"], &result["seed"]), (&1.into(), &7.into()));
     assert_eq!(result["backend"], "fake");
+    assert_eq!((&result["lock"], &result["client"]), (&"a lock 1.2".into(), &"a command".into()));
     let lines = result["scenarios"].as_array().unwrap();
     let outcomes: Vec<&str> = lines.iter().map(|line| line["outcome"].as_str().unwrap()).collect();
     let expected = "as-expected differs not-seen inconclusive skipped environment internal";
@@ -260,6 +261,7 @@ fn junit_xml_distinguishes_failures_errors_and_skipped_runs() {
             assert_eq!(ty.as_ref().unwrap().as_str(), "differs");
             let text = description.as_ref().unwrap().as_str();
             assert!(text.contains("c1 believed L") && text.contains("--seed 7"), "{text}");
+            assert!(text.contains("KeyError: 'L'"), "{text}");
         }
         other => panic!("{other:?}"),
     }
@@ -275,15 +277,17 @@ fn junit_xml_distinguishes_failures_errors_and_skipped_runs() {
 fn text_begins_with_the_seed_and_has_a_line_for_each_run() {
     let folder = folder("human");
     let text = printed(&folder, &NAMES, Format::Human);
-    let head = "seed     7\nlock     a lock\nbackend  fake — a fake, for tests\nresults  ";
+    let head = "seed     7\nclient   a command\nbackend  fake — a fake, for tests\nresults  ";
     assert!(text.starts_with(head), "{text}");
     for part in [
         ", 7 runs\n",
+        "\nlock     a lock 1.2\n",
+        "    standard error of c1 ends with\n      one\n       [1mKeyError: 'L'\n    history  ",
         "✓ as-expected   good  ",
         "mutual-exclusion violated (clock.step), as expected\n",
         "✗ differs       differs  ",
         "    differs is <not> & as expected\n      mutual-exclusion violated, because of clock.step\n",
-        "        c1 believed L from 1.0 to 9.0\n        so did c2\n    history  ",
+        "        c1 believed L from 1.0 to 9.0\n        so did c2\n    standard error ",
         "out/differs/history.jsonl\n    again    ",
         "differs.toml --seed 7 --backend fake\n",
         "? not-seen      blind  ",
@@ -383,6 +387,8 @@ fn the_sentence_that_explains_a_violation_is_in_the_page() {
         "differs.toml --seed 7 --backend fake",
         "it cannot be",
         "no verdict on this",
+        "<summary>The end of the standard error of c1</summary>\n<pre>one\n [1mKeyError: &#x27;L&#x27;",
+        "<dt>Lock</dt><dd>a lock 1.2</dd>",
         "0 scenarios must hold: 0 do. 2 must break: 1 did, for the named cause. 2 not checked.",
     ] {
         assert!(page.replace("&#x2f;", "/").contains(part), "{part}");

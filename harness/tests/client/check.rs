@@ -47,7 +47,7 @@ impl Client {
         let env = [(NODES_VARIABLE, nodes.as_str()), (OPTIONS_VARIABLE, OPTIONS)];
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let (out, received) = channel();
-        let process = ClientProcess::spawn(&command, env, move |word| {
+        let process = ClientProcess::spawn(&command, env, None, move |word| {
             let _ = out.send(word);
         });
         let (replies, notices) = (Vec::new(), Vec::new());
@@ -151,7 +151,7 @@ pub(crate) fn cases() -> Vec<Case> {
         (
             "a_silent_client_is_given_up",
             "sleep 1000",
-            &["wrong    ready: no line was printed", "25 checks"],
+            &["wrong    ready: no line was printed", "26 checks"],
         ),
         (
             "the_report_on_a_client_that_ends_at_once_has_its_standard_error",

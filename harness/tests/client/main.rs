@@ -11,6 +11,9 @@ extern crate redquorum_rig;
 #[cfg(unix)]
 mod check;
 #[cfg(unix)]
+#[path = "../support/folder.rs"]
+mod folder;
+#[cfg(unix)]
 mod processes;
 
 #[cfg(unix)]

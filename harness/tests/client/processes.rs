@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{park, sleep};
@@ -14,6 +15,7 @@ use redquorum_rig::trials::{Case, eventually, processes_with};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::check::SOON;
+use crate::folder::folder;
 
 /// Set for a process that starts clients and is then killed.
 pub(crate) const PARENT: &str = "HARNESS_TEST_PARENT";
@@ -21,6 +23,7 @@ pub(crate) const PARENT: &str = "HARNESS_TEST_PARENT";
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         plain: lines_arrive_in_order_and_the_end_arrives_last,
+        plain: standard_error_goes_to_a_file_up_to_a_size_and_the_end_is_always_there,
         plain: a_paused_client_is_silent_until_it_is_resumed,
         plain: a_client_that_is_starting_a_child_can_be_paused,
         plain: a_client_that_does_not_read_does_not_block_the_harness,
@@ -32,9 +35,14 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn start(script: &str) -> (ClientProcess, Receiver<ReceivedMessage>) {
+    start_with(script, None)
+}
+
+fn start_with(script: &str, errors: Option<&Path>) -> (ClientProcess, Receiver<ReceivedMessage>) {
     let command = ["sh", "-c", script].map(OsString::from);
     let (out, received) = channel();
-    let client = ClientProcess::spawn(&command, [("MOOD", "good")], move |word| {
+    let errors = errors.map(Path::to_owned);
+    let client = ClientProcess::spawn(&command, [("MOOD", "good")], errors, move |word| {
         let _ = out.send(word);
     });
     (client.unwrap(), received)
@@ -71,6 +79,26 @@ fn lines_arrive_in_order_and_the_end_arrives_last() {
     assert_eq!(client.complaints(), "oops");
     assert!(received.recv_timeout(SOON).is_err(), "nothing comes after the end");
     assert!(client.send("more").is_err());
+}
+
+fn standard_error_goes_to_a_file_up_to_a_size_and_the_end_is_always_there() {
+    let folder = folder("errors");
+    for (script, least, most) in [
+        ("echo begin >&2; echo end >&2", 10, 10),
+        ("echo begin >&2; yes | head -c 5000000 >&2; echo end >&2", 4_000_000, 4_300_000),
+    ] {
+        let file = folder.join("c1.stderr.txt");
+        let (client, received) = start_with(script, Some(&file));
+        assert!(matches!(next(&received), OutputEvent::Closed(_)));
+        drop(client);
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("begin\n") && text.ends_with("end\n"), "{script}");
+        assert!((least..=most).contains(&text.len()), "{script}: {}", text.len());
+    }
+    let (client, received) = start_with("echo out", Some(&folder.join("c2.stderr.txt")));
+    assert_eq!(next(&received), line("out"));
+    drop(client);
+    assert!(!folder.join("c2.stderr.txt").exists(), "nothing was written");
 }
 
 fn a_paused_client_is_silent_until_it_is_resumed() {

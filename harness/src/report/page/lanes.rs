@@ -153,7 +153,9 @@ fn texts(drawing: &Drawing<'_>, request: &Request<'_>) -> (String, String) {
         None => format!("line {asked}"),
     };
     let (client, when) = (name(request.client), drawing.scale.span_text(request.span()));
-    (format!("{symbol} {what}: {word}"), format!("{client}: {what}: {word}, {when}, {lines}"))
+    let text = request.reply.as_ref().and_then(|reply| reply.text.as_deref());
+    let text = text.map(|text| format!(" ({})", cut(text))).unwrap_or_default();
+    (format!("{symbol} {what}: {word}"), format!("{client}: {what}: {word}{text}, {when}, {lines}"))
 }
 
 fn step(drawing: &Drawing<'_>, request: &Request<'_>, y: u32) -> Mark {

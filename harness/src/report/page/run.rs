@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::super::{Ended, Entry, page};
+use super::super::{Ended, Entry, page, timeline};
 use super::Run;
 use super::chart::{Bar, Chart, Drawing, Lane, Names, ROW, Scale, Tick, cut, line, ms, name, pack};
 use super::lanes::{self, granted};
@@ -32,6 +32,10 @@ pub(super) struct Section {
     notes: Vec<String>,
     pub(super) chart: Option<Chart>,
     leases: Vec<LeaseRow>,
+    /// Why requests were refused.
+    refusals: Vec<String>,
+    /// What client processes wrote on standard error.
+    errors: Vec<(String, String)>,
     figures: Vec<Figure>,
     /// The position of the first violation on the axis, from 0 to 1.
     focus: Option<(f64, f64)>,
@@ -62,6 +66,7 @@ impl Section {
             source: scenario.source.as_deref().map(cut),
             setting: setting(run),
             notes: run.entry.repeated.clone(),
+            errors: errors(run.entry),
             ..Self::default()
         };
         let with_note = |mut section: Self, note: &str| {
@@ -95,6 +100,7 @@ impl Section {
             self.reason = reason_to_hold(case).map(|reason| cut(&reason));
         }
         self.leases = leases(&drawing);
+        self.refusals = timeline::refusals(case);
         self.figures = figures_of(case);
         if case.leases.len() > MOST_LEASES {
             let more = case.leases.len() - MOST_LEASES;
@@ -103,6 +109,12 @@ impl Section {
         self.chart = Some(chart(&drawing));
         self
     }
+}
+
+/// What the client processes of a run that needs an explanation wrote on standard error.
+fn errors(entry: &Entry) -> Vec<(String, String)> {
+    let all = if page::is_needed(entry) { entry.errors() } else { Vec::new() };
+    all.into_iter().map(|(process, lines)| (process, lines.join("\n"))).collect()
 }
 
 /// What a lease requires in this run.
