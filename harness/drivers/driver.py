@@ -51,19 +51,39 @@ class Library:
     """The calls of a lock. Times are in milliseconds."""
 
     name = "a lock"
+    version = None  # of the lock, as text
     can = []  # such as "extend"; see docs/scenarios.md
     errors = {}  # exception type: reason
 
     def acquire(self, resource, ttl):
-        """Tries to acquire, and returns a `Lease`. Raises `Refused` if it is taken."""
+        """Tries to acquire, and returns a `Lease`. Raises `Refused` if it is taken.
+
+        With "wait" in `can`, it waits for at most `wait_ms()`.
+        """
         raise NotImplementedError
 
+    def acquire_all(self, resources, ttl):
+        """Acquires all of these or none, and returns a `Lease` for each; with "several" in `can`.
+
+        Waits as `acquire` does.
+        """
+        raise Refused("unsupported")
+
     def extend(self, lease, ttl):
-        """Extends a lease, and returns it with its new deadline."""
+        """Extends a lease, and returns it with its new deadline; with "extend" in `can`."""
+        raise Refused("unsupported")
+
+    def keep_alive(self, lease, most):
+        """Goes on extending a lease in the background, for at most this time, and returns at once;
+        with "keep_alive" in `can`. Calls `extended(lease)` after each time."""
         raise Refused("unsupported")
 
     def release(self, lease):
         raise NotImplementedError
+
+    def release_all(self, leases):
+        for lease in leases:
+            self.release(lease)
 
     def is_held(self, lease):
         """What the documentation tells a holder to check before it acts."""
@@ -98,11 +118,20 @@ def wait_ms():
 
 def lost(lease):
     """Reports that a lease ended that was not released; with "lost" in `can`."""
+    _notify("lost", lease)
+
+
+def extended(lease):
+    """Reports the new deadline of a lease that was extended in the background."""
+    _notify("extended", lease, deadline_ns=lease.deadline_ns)
+
+
+def _notify(event, lease, **fields):
     for (client, resource), held in list(_leases.items()):
         if held is lease:
             with _out:
-                _write({"event": "lost", "client": client, "resource": resource,
-                        "at_ns": now_ns()})
+                _write({"event": event, "client": client, "resource": resource,
+                        "at_ns": now_ns(), **fields})
 
 
 def _write(message):
@@ -133,10 +162,34 @@ def _acquire(library, request):
         library.release(_leases.pop(key))  # The request was cancelled meanwhile.
 
 
+def _acquire_all(library, request):
+    start, keys = now_ns(), [(request["client"], one) for one in request["resources"]]
+    leases = library.acquire_all(request["resources"], request["ttl_ms"])
+    _leases.update(zip(keys, leases))
+    each = [{"token": lease.token, "deadline_ns": lease.deadline_ns} for lease in leases]
+    each = [{key: value for key, value in one.items() if value is not None} for one in each]
+    # A field of the whole answer holds for each lease: the one that ends first says how long.
+    valid = [lease.valid_ms for lease in leases if lease.valid_ms is not None]
+    if not _answer(request, ok=True, from_ns=start, at_ns=leases[0].at_ns, each=each,
+                   valid_ms=min(valid, default=None)):
+        library.release_all([_leases.pop(key) for key in keys])
+
+
 def _extend(library, request):
     start, key = now_ns(), (request["client"], request["resource"])
     _leases[key] = library.extend(_leases[key], request["ttl_ms"])
     _granted(request, start, _leases[key])
+
+
+def _keep_alive(library, request):
+    library.keep_alive(_leases[request["client"], request["resource"]], request["max_ms"])
+    _answer(request, ok=True, at_ns=now_ns())
+
+
+def _release_all(library, request):
+    start = now_ns()
+    library.release_all([_leases.pop((request["client"], one)) for one in request["resources"]])
+    _answer(request, ok=True, from_ns=start, at_ns=now_ns())
 
 
 def _release(library, request):
@@ -160,8 +213,9 @@ def _cancel(library, request):
     _answer(request, ok=True)
 
 
-_OPS = {"acquire": _acquire, "extend": _extend, "release": _release, "step": _step,
-        "cancel": _cancel}
+_OPS = {"acquire": _acquire, "acquire_all": _acquire_all, "extend": _extend,
+        "keep_alive": _keep_alive, "release": _release, "release_all": _release_all,
+        "step": _step, "cancel": _cancel}
 
 
 def _handle(library, request):
@@ -182,7 +236,8 @@ def _handle(library, request):
 
 def serve(library):
     """Answers the requests of standard input, each on a thread of its own, until it ends."""
-    _write({"event": "ready", "protocol": 1, "can": library.can, "name": library.name})
+    _write({"event": "ready", "protocol": 1, "can": library.can, "name": library.name,
+            "version": library.version})
     for line in sys.stdin:
         threading.Thread(target=_handle, args=(library, json.loads(line)), daemon=True).start()
     os._exit(0)  # At once: threads may hang in calls of the library.

@@ -23,9 +23,8 @@ import driver
 from driver import NODES, OPTIONS, Lease, Library, Refused, now_ns, serve
 
 CHECK = "client-check"  # the command, in place of a scenario
-# In the folder `scenarios` beside this file:
-FRACTION, REPEATED = "ttl-of-a-fraction", "release-repeated"
-CLOCK_BACK, REUSED = "clock-back-in-acquire", "token-reused"
+REPEATED = "release-repeated"  # in the folder `scenarios` beside this file
+FRACTION, CLOCK_BACK, REUSED = "ttl-of-a-fraction", "clock-back-in-acquire", "token-reused"
 
 # The name of a mistake, what it does wrong, the scenario that shows it, and the property or other
 # expectation that differs. With `client-check`, that is the name of the check.
@@ -153,7 +152,7 @@ class Redlock(Library):
     """The lock without a mistake. Each mistake overrides a method."""
 
     name = "Redlock"
-    can = ["deadline", "extend", "fresh_tokens", "lost", "wait"]
+    can = ["deadline", "extend", "fresh_tokens", "keep_alive", "lost", "several", "wait"]
 
     def __init__(self):
         self.masters = [self.master(url) for url in NODES]
@@ -173,11 +172,21 @@ class Redlock(Library):
     # What a client does.
 
     def acquire(self, resource, ttl):
+        return self.acquire_all([resource], ttl)[0]
+
+    def acquire_all(self, resources, ttl):
         end = LOOP.time() + driver.wait_ms() / 1000
         while True:
+            leases = []
             try:
-                return self.run(self.attempt(resource, ttl))
+                for resource in resources:
+                    leases.append(self.run(self.attempt(resource, ttl)))
+                    leases[-1].ttl = ttl
+                if len(leases) > 1 and leases[0].is_over():
+                    raise Refused("late")
+                return leases
             except Refused:
+                self.release_all(leases)
                 pause = random.uniform(0.005, 0.05)
                 if LOOP.time() + pause >= end:
                     raise
@@ -186,7 +195,24 @@ class Redlock(Library):
     def extend(self, lease, ttl):
         return self.run(self.extension(lease, ttl))
 
+    def keep_alive(self, lease, most):
+        lease.kept_until = LOOP.time() + most / 1000
+        LOOP.call_soon_threadsafe(lambda: LOOP.create_task(self.keep(lease)))
+
+    async def keep(self, lease):
+        """Extends a lease at each third of its TTL, until it is released, lost, or kept enough."""
+        while True:
+            await asyncio.sleep(lease.ttl / 3000)
+            left = int((lease.kept_until - LOOP.time()) * 1000)
+            if left <= 0 or lease.is_over():
+                return
+            try:
+                driver.extended(await self.extension(lease, min(left, lease.ttl)))
+            except Refused:
+                pass  # The next round may succeed, or the lease ends.
+
     def release(self, lease):
+        lease.kept_until = 0
         self.run(self.removal(*lease.lock))
 
     def is_held(self, lease):
@@ -399,7 +425,7 @@ class OneToken(Redlock):
 
 
 class RetriesWithItsToken(Redlock):
-    can = ["deadline", "extend", "lost", "wait"]
+    can = [can for can in Redlock.can if can != "fresh_tokens"]
     own = secrets.token_hex(10)
 
     class Reconnecting(Master):

@@ -5,16 +5,18 @@ library, and check the result with
 `redquorum-chaos client-check --quorum 1 "python3 redis_py_driver.py"`.
 """
 
+import redis
 from redis import RedisError
 from redis.exceptions import LockError
 
-from driver import Lease, Library, Refused, deadline, now_ns, serve
+from driver import Lease, Library, Refused, serve, wait_ms
 from masters import masters
 
 
 class RedisPy(Library):
     name = "redis-py Lock"
-    can = ["deadline", "extend"]
+    version = redis.__version__
+    can = ["extend", "wait"]
     errors = {LockError: "lost", RedisError: "no-quorum"}
 
     def __init__(self):
@@ -23,15 +25,14 @@ class RedisPy(Library):
     def acquire(self, resource, ttl):
         # Requests of one client may arrive on different threads.
         lock = self.master.lock(resource, timeout=ttl / 1000, thread_local=False)
-        start = now_ns()
-        if not lock.acquire(blocking=False):
+        if not lock.acquire(blocking_timeout=wait_ms() / 1000):
             raise Refused("taken")
-        return Lease(lock, token=lock.local.token, deadline_ns=deadline(start, ttl))
+        # The library does not say how long the lease is valid, so the driver says nothing either.
+        return Lease(lock, token=lock.local.token)
 
     def extend(self, lease, ttl):
-        start = now_ns()
         lease.lock.extend(ttl / 1000, replace_ttl=True)
-        return Lease(lease.lock, token=lease.token, deadline_ns=deadline(start, ttl))
+        return Lease(lease.lock, token=lease.token)
 
     def release(self, lease):
         lease.lock.release()

@@ -408,9 +408,9 @@ pub(super) fn taken(session: &mut Session) -> CheckResult {
          same"
     );
     ensure!(
-        reply.why == Some(FailureReason::Taken),
+        matches!(reply.why, Some(FailureReason::Taken | FailureReason::Refused)),
         "a resource of another holder was refused as {reply}; that is no error: say \
-         \"why\":\"taken\""
+         \"why\":\"taken\", or \"refused\" if the library does not say why"
     );
     fine("a second client of the process is refused")
 }
@@ -652,7 +652,13 @@ pub(super) fn lost(session: &mut Session) -> CheckResult {
     }
     let grant = session.acquire(EXPIRING, EXPIRING_TTL_MS)?;
     let ttl = Duration::from_millis(EXPIRING_TTL_MS);
-    let end = grant.reply.deadline_ns.unwrap_or_else(|| stamp::later(grant.received, ttl));
+    let ClientReply { deadline_ns, at_ns, valid_ms, .. } = grant.reply;
+    let valid = valid_ms.map(Duration::from_millis);
+    let of_valid = at_ns.zip(valid).map(|(at, valid)| stamp::later(at, valid));
+    // Without a deadline, the lease ends a TTL, less the drift, after its first command.
+    let drift = Duration::from_micros(EXPIRING_TTL_MS * u64::from(OPTIONS.drift_ppm) / 1000);
+    let least = ttl.saturating_sub(drift + Duration::from_millis(OPTIONS.drift_ms));
+    let end = deadline_ns.or(of_valid).unwrap_or_else(|| stamp::later(grant.asked, least));
     session.grant = Some(grant);
     let notice = session.peer.notice(ttl + LATE, |notice| {
         matches!(notice, Notice::Lost { client, resource, .. }

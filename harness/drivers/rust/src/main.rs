@@ -2,14 +2,17 @@
 //!
 //! This is also the template of a driver in Rust: replace the calls of rslock with those of your
 //! library, and check the result with `redquorum-chaos client-check target/release/rslock-driver`.
+//! `examples/redquorum.rs` is a driver of a lock that also waits, keeps leases alive, reports their
+//! loss, and acquires several resources at once.
 
 use std::time::Duration;
 
 use rslock::{Lock, LockError, LockManager};
 
-use crate::protocol::{Lease, Library, Refused, nodes, serve};
+use protocol::{Lease, Library, Refused, nodes, serve};
 
-mod protocol;
+/// The versions that this program is built with.
+const LOCKED: &str = include_str!("../Cargo.lock");
 
 struct Rslock(LockManager);
 
@@ -19,7 +22,17 @@ impl Library for Rslock {
     const NAME: &'static str = "rslock";
     const CAN: &'static [&'static str] = &["extend", "cancel"];
 
-    async fn acquire(&self, resource: &str, ttl: Duration) -> Result<Lease<Lock>, Refused> {
+    fn version() -> String {
+        let (_, rest) = LOCKED.split_once("name = \"rslock\"\nversion = \"").unwrap_or_default();
+        rest.split('"').next().unwrap_or_default().to_owned()
+    }
+
+    async fn acquire(
+        &self,
+        resource: &str,
+        ttl: Duration,
+        _wait: Duration,
+    ) -> Result<Lease<Lock>, Refused> {
         self.0.lock(resource, ttl).await.map(lease).map_err(refused)
     }
 

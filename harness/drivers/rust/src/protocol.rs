@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader, stdin};
 use tokio::task::AbortHandle;
 
-/// The calls of a lock.
+/// The calls of a lock. A driver without one of those that have a body leaves it out.
 pub trait Library: Send + Sync + 'static {
     /// The library's own object of a lease.
     type Lock: Send + Sync + 'static;
@@ -25,25 +25,82 @@ pub trait Library: Send + Sync + 'static {
     /// What the library can do, such as `extend`: see `docs/scenarios.md`.
     const CAN: &'static [&'static str];
 
-    /// Tries to acquire. If the future is dropped, the request is cancelled.
+    /// The version of the library, for reports.
+    fn version() -> String;
+
+    /// Tries to acquire. With `wait` in `CAN`, waits for at most this time. If the future is
+    /// dropped, the request is cancelled.
     fn acquire(
         &self,
         resource: &str,
         ttl: Duration,
+        wait: Duration,
     ) -> impl Future<Output = Result<Lease<Self::Lock>, Refused>> + Send;
 
-    /// Extends a lease, and returns it with its new end.
+    /// Acquires all of these or none, with `several` in `CAN`. Waits as `acquire` does.
+    fn acquire_all(
+        &self,
+        _resources: &[String],
+        _ttl: Duration,
+        _wait: Duration,
+    ) -> impl Future<Output = Result<Vec<Lease<Self::Lock>>, Refused>> + Send {
+        async { Err(UNSUPPORTED) }
+    }
+
+    /// Extends a lease, with `extend` in `CAN`, and returns it with its new end.
     fn extend(
         &self,
-        lease: &Lease<Self::Lock>,
-        ttl: Duration,
-    ) -> impl Future<Output = Result<Lease<Self::Lock>, Refused>> + Send;
+        _lease: &Lease<Self::Lock>,
+        _ttl: Duration,
+    ) -> impl Future<Output = Result<Lease<Self::Lock>, Refused>> + Send {
+        async { Err(UNSUPPORTED) }
+    }
+
+    /// Goes on extending a lease in the background, for at most this time, with `keep_alive` in
+    /// `CAN`. Reports each extension to the [`Holder`] of the lease.
+    fn keep_alive(
+        &self,
+        _lease: &Lease<Self::Lock>,
+        _most: Duration,
+        _holder: Holder,
+    ) -> impl Future<Output = Result<(), Refused>> + Send {
+        async { Err(UNSUPPORTED) }
+    }
+
+    /// Called for each lease that was granted. With `lost` in `CAN`, reports its loss to its
+    /// [`Holder`], from a task of its own.
+    fn watch(&self, _lease: &Lease<Self::Lock>, _holder: Holder) {}
 
     /// Releases a lease.
     fn release(
         &self,
         lease: &Lease<Self::Lock>,
     ) -> impl Future<Output = Result<(), Refused>> + Send;
+}
+
+/// The client that holds a lease, for reports about the lease.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    client: String,
+    resource: String,
+}
+
+impl Holder {
+    /// Reports that the lease was extended in the background, and is valid for this long from now.
+    pub fn extended(&self, valid: Duration) {
+        let (now, valid) = (now_ns(), i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
+        write(&json!({
+            "event": "extended", "client": self.client, "resource": self.resource, "at_ns": now,
+            "deadline_ns": now.saturating_add(valid),
+        }));
+    }
+
+    /// Reports that the lease ended and was not released.
+    pub fn lost(&self) {
+        write(&json!({
+            "event": "lost", "client": self.client, "resource": self.resource, "at_ns": now_ns(),
+        }));
+    }
 }
 
 /// A granted lock.
@@ -75,6 +132,9 @@ pub struct Refused {
     pub text: Option<String>,
 }
 
+/// The library cannot do what is asked.
+pub const UNSUPPORTED: Refused = Refused { why: "unsupported", text: None };
+
 /// The URLs of the masters.
 pub fn nodes() -> Vec<String> {
     let nodes = env::var("REDQUORUM_NODES").unwrap_or_default();
@@ -95,11 +155,28 @@ struct Request {
     #[serde(default)]
     resource: String,
     #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
     ttl_ms: u64,
+    #[serde(default)]
+    wait_ms: u64,
+    #[serde(default)]
+    max_ms: u64,
     #[serde(default)]
     again: bool,
     check: Option<String>,
     request: Option<u64>,
+}
+
+impl Request {
+    /// The TTL, and how long the request may wait.
+    fn times(&self) -> (Duration, Duration) {
+        (Duration::from_millis(self.ttl_ms), Duration::from_millis(self.wait_ms))
+    }
+
+    fn holder(&self, resource: &str) -> Holder {
+        Holder { client: self.client.clone(), resource: resource.to_owned() }
+    }
 }
 
 type Leases<L> = HashMap<(String, String), Arc<Lease<L>>>;
@@ -120,7 +197,10 @@ pub async fn serve<B: Library>(library: B) {
         running: Mutex::default(),
         answered: Mutex::default(),
     });
-    write(&json!({"event": "ready", "protocol": 1, "can": B::CAN, "name": B::NAME}));
+    let (can, name, version) = (B::CAN, B::NAME, B::version());
+    write(&json!({
+        "event": "ready", "protocol": 1, "can": can, "name": name, "version": version,
+    }));
     let mut lines = BufReader::new(stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(request) = serde_json::from_str::<Request>(&line) else { continue };
@@ -143,11 +223,13 @@ impl<B: Library> Driver<B> {
         let from_ns = now_ns();
         let result = match request.op.as_str() {
             "acquire" if !request.again => self.acquire(request).await,
-            "extend" if B::CAN.contains(&"extend") => self.extend(request).await,
-            "release" => self.release(request).await,
+            "acquire_all" => self.acquire_all(request).await,
+            "extend" => self.extend(request).await,
+            "keep_alive" => self.keep_alive(request).await,
+            "release" | "release_all" => self.release(request).await,
             "step" => self.step(request),
             "cancel" if B::CAN.contains(&"cancel") => self.cancel(request),
-            _ => Err(Refused { why: "unsupported", text: None }),
+            _ => Err(UNSUPPORTED),
         };
         let mut answer = match result {
             Ok(fields) => fields,
@@ -156,8 +238,8 @@ impl<B: Library> Driver<B> {
             }
         };
         answer["from_ns"] = json!(from_ns);
-        let is_acquire = request.op == "acquire";
-        if !self.answer(request.id, answer) && is_acquire {
+        let is_granted = request.op.starts_with("acquire") && answer["ok"] == true;
+        if !self.answer(request.id, answer) && is_granted {
             // The request was cancelled meanwhile.
             drop(self.release(request).await);
         }
@@ -177,35 +259,72 @@ impl<B: Library> Driver<B> {
     }
 
     async fn acquire(&self, request: &Request) -> Result<Value, Refused> {
-        let ttl = Duration::from_millis(request.ttl_ms);
-        let lease = self.library.acquire(&request.resource, ttl).await?;
-        Ok(self.keep(request, lease))
+        let (ttl, wait) = request.times();
+        let lease = self.library.acquire(&request.resource, ttl, wait).await?;
+        self.library.watch(&lease, request.holder(&request.resource));
+        Ok(self.keep(request, &request.resource, lease))
+    }
+
+    async fn acquire_all(&self, request: &Request) -> Result<Value, Refused> {
+        let (ttl, wait) = request.times();
+        let leases = self.library.acquire_all(&request.resources, ttl, wait).await?;
+        let each = request.resources.iter().zip(leases).map(|(resource, lease)| {
+            self.library.watch(&lease, request.holder(resource));
+            let mut grant = self.keep(request, resource, lease);
+            // A grant of several has deadlines.
+            let valid_ns = grant["valid_ms"].as_i64().unwrap_or(i64::MAX).saturating_mul(1_000_000);
+            let deadline_ns = grant["at_ns"].as_i64().unwrap_or(0).saturating_add(valid_ns);
+            json!({"token": grant["token"].take(), "deadline_ns": deadline_ns})
+        });
+        let each: Vec<Value> = each.collect();
+        Ok(json!({"ok": true, "at_ns": now_ns(), "each": each}))
+    }
+
+    async fn keep_alive(&self, request: &Request) -> Result<Value, Refused> {
+        let lease = self.lease(request, &request.resource)?;
+        let (most, holder) =
+            (Duration::from_millis(request.max_ms), request.holder(&request.resource));
+        self.library.keep_alive(&lease, most, holder).await?;
+        Ok(json!({"ok": true, "at_ns": now_ns()}))
     }
 
     async fn extend(&self, request: &Request) -> Result<Value, Refused> {
         let lease = self.lease(request, &request.resource)?;
         let ttl = Duration::from_millis(request.ttl_ms);
         let lease = self.library.extend(&lease, ttl).await?;
-        Ok(self.keep(request, lease))
+        Ok(self.keep(request, &request.resource, lease))
     }
 
-    fn keep(&self, request: &Request, lease: Lease<B::Lock>) -> Value {
+    fn keep(&self, request: &Request, resource: &str, lease: Lease<B::Lock>) -> Value {
         let grant = json!({
             "ok": true,
             "token": lease.token,
             "at_ns": lease.returned_ns,
             "valid_ms": lease.valid_ms,
         });
-        let key = (request.client.clone(), request.resource.clone());
+        let key = (request.client.clone(), resource.to_owned());
         locked(&self.leases).insert(key, Arc::new(lease));
         grant
     }
 
+    /// Releases the lease or the leases. The first that is not held any more is the result.
     async fn release(&self, request: &Request) -> Result<Value, Refused> {
-        let lease = self.lease(request, &request.resource)?;
-        locked(&self.leases).remove(&(request.client.clone(), request.resource.clone()));
-        self.library.release(&lease).await?;
-        Ok(json!({"ok": true, "at_ns": now_ns()}))
+        let mut result = Ok(());
+        let resources = match &request.resources[..] {
+            [] => std::slice::from_ref(&request.resource),
+            several => several,
+        };
+        for resource in resources {
+            let released = match self.lease(request, resource) {
+                Ok(lease) => {
+                    locked(&self.leases).remove(&(request.client.clone(), resource.clone()));
+                    self.library.release(&lease).await
+                }
+                Err(lost) => Err(lost),
+            };
+            result = result.and(released);
+        }
+        result.map(|()| json!({"ok": true, "at_ns": now_ns()}))
     }
 
     fn step(&self, request: &Request) -> Result<Value, Refused> {
