@@ -1,13 +1,15 @@
 //! Reads a scenario file: first as TOML, then piece by piece into the types. Finally, it checks the
-//! sense of the whole. Each problem has its place and its fix, and one read reports as many
-//! problems as it can find, rendered as a compiler does. `read/check.rs` has the checks.
+//! sense of the whole, as far as its pieces are right. Each problem has its place and its fix, and
+//! one read reports as many problems as it can find, rendered as a compiler does. `read/check.rs`
+//! has the checks.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use super::Scenario;
-use crate::{Client, Cluster, Expect, Fault, Lock, Step, Variant};
+use crate::{Client, Cluster, Expect, Fault, Lock, Variant};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -39,12 +41,25 @@ pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
         list.truncate(MOST_SYNTAX);
         return Err(problems(list));
     }
-    let scenario = read_shape(text, &root).map_err(problems)?;
-    let found = check::check(file, &scenario);
-    if found.is_empty() {
+    let mut shape = Shape { text, problems: Vec::new() };
+    let wrong = shape.fields(root.as_ref(), &FIELDS, &["name", "about", "client"], 0..0);
+    let sound = Spanned::new(root.span(), without(file, root.as_ref().clone(), &wrong));
+    let scenario = match Scenario::deserialize(sound.into_deserializer()) {
+        Ok(scenario) => scenario,
+        Err(why) => {
+            // The error is known already, unless the pieces are right and only the whole is wrong.
+            if shape.problems.is_empty() {
+                shape.problem(&why, 0..0);
+            }
+            return Err(problems(shape.problems));
+        }
+    };
+    let mut found = check::check(file, &scenario);
+    found.retain(|found| found.place.is_before(&wrong));
+    if found.is_empty() && shape.problems.is_empty() {
         return Ok(scenario);
     }
-    let list = found.into_iter().map(|found| {
+    let found = found.into_iter().map(|found| {
         let place = |place: &Place| place.span(text, root.as_ref());
         let problem = Problem::new(text, place(&found.place), found.message, found.fix);
         match &found.also {
@@ -52,7 +67,7 @@ pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
             None => problem,
         }
     });
-    Err(problems(list.collect()))
+    Err(problems(shape.problems.into_iter().chain(found).collect()))
 }
 
 /// Whether a scenario that was not read from a file makes sense.
@@ -85,25 +100,28 @@ const FIELDS: [&str; 9] =
     ["name", "about", "source", "cluster", "lock", "client", "fault", "expect", "variant"];
 const OF_VARIANTS: [&str; 7] = ["name", "about", "cluster", "lock", "client", "fault", "expect"];
 
-/// Reads the scenario, or reports the problem of every wrong piece. Each client, step, fault and
-/// table is read on its own, so that a wrong piece does not hide the others.
-fn read_shape(text: &str, root: &Spanned<DeTable<'_>>) -> Result<Scenario, Vec<Problem>> {
-    let mut shape = Shape { text, problems: Vec::new() };
-    shape.fields(root.as_ref(), &FIELDS, &["name", "about", "client"], 0..0);
-    let whole = Scenario::deserialize(root.clone().into_deserializer());
-    match whole {
-        Ok(scenario) if shape.problems.is_empty() => Ok(scenario),
-        Ok(_) => Err(shape.problems),
-        Err(why) => {
-            // The error is known already, unless the pieces are right and only the whole is wrong.
-            if shape.problems.is_empty() {
-                shape.problem(&why, 0..0);
-            }
-            Err(shape.problems)
+/// The parts that checks compare: the check of each looks at itself and at those before it.
+const PARTS: [&str; 6] = ["cluster", "lock", "client", "fault", "expect", "variant"];
+
+/// The scenario without its wrong pieces, so that what does not rest on them can be checked.
+fn without<'i>(file: &str, mut root: DeTable<'i>, wrong: &[String]) -> DeTable<'i> {
+    for key in wrong {
+        root.remove(key.as_str());
+    }
+    let stem = Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    for (key, value) in [
+        ("name", DeValue::String(stem.into())),
+        ("about", DeValue::String("…".into())),
+        ("client", DeValue::Array(DeArray::new())),
+    ] {
+        if wrong.iter().any(|wrong| wrong == key) {
+            root.insert(Spanned::new(0..0, key.into()), Spanned::new(0..0, value));
         }
     }
+    root
 }
 
+/// Reads each client, fault and table on its own, so that a wrong piece does not hide the others.
 struct Shape<'a> {
     text: &'a str,
     problems: Vec<Problem>,
@@ -121,15 +139,23 @@ impl Shape<'_> {
         self.problems.push(Problem::new(self.text, span, message, fix));
     }
 
-    /// The pieces of a scenario or of a variant.
-    fn fields(&mut self, table: &DeTable<'_>, known: &[&str], needed: &[&str], span: Range<usize>) {
+    /// The pieces of a scenario or of a variant. Returns the keys of those that are wrong. A key
+    /// that does not exist is a wrong piece of the name that it may stand for.
+    fn fields(
+        &mut self,
+        table: &DeTable<'_>,
+        known: &[&str],
+        needed: &[&str],
+        span: Range<usize>,
+    ) -> Vec<String> {
+        let mut wrong = Vec::new();
         for (key, value) in table {
-            let name = key.get_ref().as_ref();
+            let (name, before) = (key.get_ref().as_ref(), self.problems.len());
             match name {
                 _ if !known.contains(&name) => {
                     self.explained(unknown_field(name, known), key.span());
                 }
-                "client" => self.each(key, value, Self::client),
+                "client" => self.each(key, value, Self::piece::<Client>),
                 "fault" => self.each(key, value, Self::piece::<Fault>),
                 "variant" => self.each(key, value, Self::variant),
                 "cluster" => self.piece::<Cluster>(value),
@@ -137,17 +163,33 @@ impl Shape<'_> {
                 "expect" => self.piece::<Expect>(value),
                 _ => self.piece::<String>(value),
             }
+            if self.problems.len() > before {
+                wrong.push(name.to_owned());
+                wrong.extend(near(name, known.iter().copied()).map(str::to_owned));
+            }
         }
         for name in needed {
             if !table.keys().any(|key| key.get_ref() == name) {
                 self.explained(shape(&format!("missing field `{name}`")), span.clone());
+                wrong.push((*name).to_owned());
             }
         }
+        wrong
     }
 
+    /// Serde reports the first error. Its part is taken out, and the rest is read again. An error
+    /// of a whole from which a part was taken is no news: the whole may lack that part.
     fn piece<T: DeserializeOwned>(&mut self, value: &Spanned<DeValue<'_>>) {
-        if let Err(why) = T::deserialize(value.clone().into_deserializer()) {
+        let (mut rest, mut wholes) = (value.clone(), Vec::new());
+        while let Err(why) = T::deserialize(rest.clone().into_deserializer()) {
+            let part = why.span().unwrap_or_else(|| value.span());
+            if wholes.contains(&part) {
+                return;
+            }
             self.problem(&why, value.span());
+            if !take_out(&mut rest, &part, &mut wholes) {
+                return;
+            }
         }
     }
 
@@ -168,17 +210,6 @@ impl Shape<'_> {
         }
     }
 
-    fn client(&mut self, value: &Spanned<DeValue<'_>>) {
-        let before = self.problems.len();
-        let script = value.as_ref().as_table().and_then(|table| table.get("script"));
-        if let Some(steps) = script.and_then(|script| script.as_ref().as_array()) {
-            steps.iter().for_each(|step| self.piece::<Step>(step));
-        }
-        if self.problems.len() == before {
-            self.piece::<Client>(value);
-        }
-    }
-
     fn variant(&mut self, value: &Spanned<DeValue<'_>>) {
         match value.as_ref().as_table() {
             Some(table) => {
@@ -187,6 +218,38 @@ impl Shape<'_> {
             None => self.piece::<Variant>(value),
         }
     }
+}
+
+/// Takes the part with this span out of a value. Adds the spans of all that it was in. Returns
+/// whether there was such a part.
+fn take_out(
+    value: &mut Spanned<DeValue<'_>>,
+    part: &Range<usize>,
+    wholes: &mut Vec<Range<usize>>,
+) -> bool {
+    let whole = value.span();
+    let found = match value.get_mut() {
+        DeValue::Table(table) => {
+            let is_it = |(key, value): &(&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+                key.span() == *part || value.span() == *part
+            };
+            match table.iter().find(is_it).map(|(key, _)| key.get_ref().to_string()) {
+                Some(key) => table.remove(key.as_str()).is_some(),
+                None => table.iter_mut().any(|(_, value)| take_out(value, part, wholes)),
+            }
+        }
+        DeValue::Array(list) => {
+            let before = list.len();
+            let all = std::mem::replace(list, DeArray::new());
+            *list = all.into_iter().filter(|one| one.span() != *part).collect();
+            list.len() < before || list.iter_mut().any(|one| take_out(one, part, wholes))
+        }
+        _ => false,
+    };
+    if found {
+        wholes.push(whole);
+    }
+    found
 }
 
 /// A path into a scenario file, such as `fault[1].net.drop.nodes[2]`, and the part of the value at
@@ -229,6 +292,14 @@ impl Place {
     /// A word of the string at this path.
     fn word(&self, word: impl AsRef<str>) -> Self {
         Self { word: Some(word.as_ref().to_owned()), ..self.clone() }
+    }
+
+    /// Whether this is a part of a scenario whose check does not rest on these wrong pieces.
+    fn is_before(&self, wrong: &[String]) -> bool {
+        let part = |key: &str| PARTS.iter().position(|part| *part == key);
+        let Some(PlaceStep::Key(own)) = self.steps.first() else { return wrong.is_empty() };
+        let first = wrong.iter().filter_map(|wrong| part(wrong)).min();
+        !wrong.contains(own) && part(own).is_none_or(|own| first.is_none_or(|first| own < first))
     }
 
     fn is_within(&self, outer: &Self) -> bool {
