@@ -67,11 +67,10 @@ LIBRARIES = [
 # Left out: other drift allowances, masters that are listed twice, further faults that no Redlock
 # tolerates. The last line has one scenario for each optional capability.
 SCENARIOS = """
-    calm client-wall-clock connections-reset duplicated-set even-masters split-votes
+    calm client-wall-clock clock-back-in-acquire connections-reset duplicated-set even-masters
+    split-votes token-reused ttl-of-a-fraction
     first-master majority-killed masters-full minority-killed minority-partitioned one-master-hung
     cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml
-    harness/drivers/scenarios/clock-back-in-acquire.toml
-    harness/drivers/scenarios/token-reused.toml
     pause-in-flight pause-then-check release-lost reply-lost slow-grant slow-replies zombie-set
     holder-dies
     extend-after-amnesia extend-needs-a-quorum extend-over-a-gap extend-too-late

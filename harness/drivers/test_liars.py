@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("REDQUORUM_OPTIONS", "{}")
 
-from liars import CHECK, MISTAKES, Redlock, liar  # noqa: E402
+from liars import CHECK, CLOCK_BACK, MISTAKES, REUSED, Redlock, liar  # noqa: E402
 
 CHAOS = os.environ.get("REDQUORUM_CHAOS")
 HERE = Path(__file__).resolve().parent
@@ -42,25 +42,26 @@ def check(*name):
     return done.returncode, done.stdout + done.stderr
 
 
-def run(scenarios, *name, jobs=1):
+def run(scenarios, *name, jobs=1, options=()):
     """Runs scenarios: the exit code, the runs by their names, and the output."""
     with tempfile.TemporaryDirectory() as out:
         done = subprocess.run(
             [CHAOS, "run", "--backend", "process", "--jobs", str(jobs), "--out", out,
-             "--ready-timeout", "60s", "--client", client(*name), *map(scenario, scenarios)],
+             "--ready-timeout", "60s", "--client", client(*name), *options,
+             *map(scenario, scenarios)],
             capture_output=True, text=True, timeout=WITHIN, env={**os.environ, "TMPDIR": out})
         result = Path(out, "result.json")
         runs = json.loads(result.read_text())["scenarios"] if result.exists() else []
     return done.returncode, {it["name"]: it for it in runs}, done.stdout + done.stderr
 
 
-def missed(name, where, shown):
+def missed(name, where, shown, *options):
     """Why a mistake counts as not found, or `None`."""
     if where == CHECK:
         code, text = check(name)
         found = any(line.startswith("wrong") and f" {shown}:" in line for line in text.split("\n"))
     else:
-        code, runs, text = run([where], name)
+        code, runs, text = run([where], name, options=options)
         differences = runs[where]["differences"] if where in runs else []
         found = any(line.startswith(f"{shown}:") for line in differences)
     return None if code == 1 and found else f"{name}: exit code {code}, no {shown}\n{text}"
@@ -120,6 +121,14 @@ class OnRealMasters(unittest.TestCase):
         with ThreadPoolExecutor(JOBS) as pool:
             found = list(pool.map(finds, MISTAKES))
         self.assertEqual([why for why in found if why], [])
+
+    def test_a_mistake_is_not_found_without_the_fault_that_shows_it(self):
+        for name, where, shown, fault in [
+            ("retries-with-its-token", REUSED, "mutual-exclusion", 2),
+            ("wall-clock-attempt", CLOCK_BACK, "validity", 1),
+        ]:
+            why = missed(name, where, shown, "--without-fault", str(fault))
+            self.assertIsNotNone(why, f"{name} is found without fault {fault}")
 
 
 if __name__ == "__main__":

@@ -255,6 +255,15 @@ fn some_scenario_catches_every_mutant() {
     }
 }
 
+/// A wall clock means nothing to this project's lock, so only a mutant shows whether it was set.
+#[test]
+fn a_wall_clock_that_stands_shows_no_mutant() {
+    let mut run = named("clock-back-in-acquire");
+    run.faults.clear();
+    let verdict = check(&redquorum_simulator::run(&run, 1, Mutant::WallClock));
+    assert_eq!(verdict.outcome, Outcome::AsExpected, "{:?}", verdict.differences);
+}
+
 /// How a run shows a mutant: it violates a property, or a difference starts with these words.
 enum Sign {
     Violated(Property),
@@ -278,6 +287,7 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
         ("fair/patient", Mutant::LosesPlace, Line("overtaken: ")),
         ("reentry/released-once", Mutant::FirstReleaseFrees, Violated(Property::MutualExclusion)),
         ("reentry", Mutant::ReentersDead, Violated(Property::Validity)),
+        ("clock-back-in-acquire", Mutant::WallClock, Violated(Property::MutualExclusion)),
     ] {
         for seed in 0..10 {
             let verdict = check(&redquorum_simulator::run(&named(name), seed, mutant));

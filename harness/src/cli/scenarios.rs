@@ -40,11 +40,12 @@ pub enum Profile {
 }
 
 /// The runs for a lock on a single server.
-const SINGLE: [&str; 19] = [
+const SINGLE: [&str; 21] = [
     "calm",
     "cancelled-acquire",
     "client-wall-clock",
     "client-wall-clock/forward",
+    "clock-back-in-acquire",
     "clock-steps-back",
     "connections-reset",
     "duplicated-set",
@@ -59,11 +60,12 @@ const SINGLE: [&str; 19] = [
     "reply-lost",
     "slow-grant",
     "slow-replies",
+    "ttl-of-a-fraction",
     "zombie-set",
 ];
 
 /// The further runs for a lock over several masters.
-const REDLOCK: [&str; 17] = [
+const REDLOCK: [&str; 18] = [
     "clock-step-one-holder",
     "clock-step-one-holder/full-grant",
     "crash-restart-forgets",
@@ -80,6 +82,7 @@ const REDLOCK: [&str; 17] = [
     "restart-delayed-by-ttl",
     "rolling-kills",
     "split-votes",
+    "token-reused",
     "waiter-cut-off",
 ];
 
