@@ -21,6 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DRIVERS = pathlib.Path("harness/drivers")
 WORK = pathlib.Path("target/scoreboard")
 PYTHON = WORK / "venv/bin/python"
+OLDER_PYTHON = WORK / "venv-pyredlock/bin/python"
 
 
 def sh(*command, **options):
@@ -31,10 +32,12 @@ def enter_environment():
     """Goes on in the private environment, with all that drivers and pages need."""
     if pathlib.Path(sys.prefix) == ROOT / WORK / "venv":
         return
-    if not (ROOT / PYTHON).exists():
-        venv.create(ROOT / WORK / "venv", with_pip=True)
-    sh(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-       "-r", DRIVERS / "requirements.txt")
+    for python, requirements in [(PYTHON, "requirements.txt"),
+                                 (OLDER_PYTHON, "requirements-pyredlock.txt")]:
+        if not (ROOT / python).exists():
+            venv.create(ROOT / python.parents[1], with_pip=True)
+        sh(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+           "-r", DRIVERS / requirements)
     os.execv(ROOT / PYTHON, [str(ROOT / PYTHON), *sys.argv])
 
 
@@ -44,13 +47,15 @@ if __name__ == "__main__":
 import scoreboard_page as page  # noqa: E402: it needs the environment
 
 DEFAULTS = "defaults"
+RUST = f"{WORK}/cargo/release"
 NO_DEADLINE = ("it returns no deadline, so the driver counts the TTL from the start of the call, "
                "its retries included")
 TIMEOUTS = "connections with the node timeout of the scenario, and without retries"
 
 # A name, the command of the driver, the settings, and further options of `run`.
 LIBRARIES = [
-    page.Library("rslock", f"{WORK}/cargo/debug/rslock-driver", DEFAULTS),
+    page.Library("rslock", f"{RUST}/rslock-driver", DEFAULTS),
+    page.Library("redlock", f"{RUST}/redlock-driver", DEFAULTS),
     page.Library("pottery", f"{PYTHON} {DRIVERS}/pottery_driver.py", DEFAULTS),
     page.Library("pottery-timeouts", f"{PYTHON} {DRIVERS}/pottery_driver.py --timeouts", TIMEOUTS),
     page.Library("redlock-py", f"{PYTHON} {DRIVERS}/redlock_py_driver.py", DEFAULTS),
@@ -60,6 +65,11 @@ LIBRARIES = [
                  f"{DEFAULTS}; {NO_DEADLINE}"),
     page.Library("redis-py", f"{PYTHON} {DRIVERS}/redis_py_driver.py",
                  f"{DEFAULTS}, on one master", ["--quorum", "1"]),
+    page.Library("pyredlock", f"{OLDER_PYTHON} {DRIVERS}/pyredlock_driver.py", DEFAULTS),
+    page.Library("python-redis-lock", f"{PYTHON} {DRIVERS}/python_redis_lock_driver.py",
+                 f"{DEFAULTS}, on one master", ["--quorum", "1"]),
+    page.Library("async-redis-lock", f"{RUST}/async-redis-lock-driver",
+                 "extends at each third of the TTL, on one master", ["--quorum", "1"]),
     page.Library("redquorum", None, DEFAULTS),
 ]
 
@@ -128,9 +138,10 @@ def main():
     (ROOT / folder).mkdir(parents=True, exist_ok=True)
     chaos = options.chaos or "target/debug/redquorum-chaos"
     if not options.results:
-        if any("rslock" in (library.command or "") for library in chosen):
-            sh("cargo", "build", "--quiet", "--locked", "--manifest-path",
-               DRIVERS / "rust/Cargo.toml", "--target-dir", WORK / "cargo")
+        if any(RUST in (library.command or "") for library in chosen):
+            sh("cargo", "build", "--release", "--quiet", "--locked", "--bins",
+               "--features", "others", "--manifest-path", DRIVERS / "rust/Cargo.toml",
+               "--target-dir", WORK / "cargo")
         if not options.chaos:
             sh("cargo", "build", "--quiet", "-p", "redquorum-harness", "--bin", "redquorum-chaos")
     else:

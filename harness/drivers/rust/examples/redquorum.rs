@@ -51,7 +51,7 @@ impl Library for Redquorum {
         let held = lease.lock.lock().await;
         let Some(inner) = &*held else { return Err(lost()) };
         match inner.extend_to(ttl).await {
-            Ok(_) => Ok(Lease::new(Arc::clone(&lease.lock), None, millis(inner.validity()))),
+            Ok(_) => Ok(Lease::new(Arc::clone(&lease.lock), None, Some(millis(inner.validity())))),
             Err(ExtendError::Lost { .. }) => Err(lost()),
             Err(error) => Err(Refused { why: "no-quorum", text: Some(error.to_string()) }),
         }
@@ -111,7 +111,7 @@ impl Library for Redquorum {
 
 fn granted(lease: redquorum::Lease) -> Lease<Held> {
     let valid_ms = millis(lease.validity());
-    Lease::new(Arc::new(Mutex::new(Some(lease))), None, valid_ms)
+    Lease::new(Arc::new(Mutex::new(Some(lease))), None, Some(valid_ms))
 }
 
 fn millis(time: Duration) -> u64 {

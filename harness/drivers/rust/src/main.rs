@@ -11,9 +11,6 @@ use rslock::{Lock, LockError, LockManager};
 
 use protocol::{Lease, Library, Refused, nodes, serve};
 
-/// The versions that this program is built with.
-const LOCKED: &str = include_str!("../Cargo.lock");
-
 struct Rslock(LockManager);
 
 impl Library for Rslock {
@@ -23,8 +20,7 @@ impl Library for Rslock {
     const CAN: &'static [&'static str] = &["extend", "cancel"];
 
     fn version() -> String {
-        let (_, rest) = LOCKED.split_once("name = \"rslock\"\nversion = \"").unwrap_or_default();
-        rest.split('"').next().unwrap_or_default().to_owned()
+        protocol::locked_version(include_str!("../Cargo.lock"), "rslock")
     }
 
     async fn acquire(
@@ -49,7 +45,7 @@ impl Library for Rslock {
 fn lease(lock: Lock) -> Lease<Lock> {
     let token: String = lock.val.iter().map(|byte| format!("{byte:02x}")).collect();
     let valid_ms = lock.validity_time as u64;
-    Lease::new(lock, Some(format!("hex:{token}")), valid_ms)
+    Lease::new(lock, Some(format!("hex:{token}")), Some(valid_ms))
 }
 
 fn refused(error: LockError) -> Refused {

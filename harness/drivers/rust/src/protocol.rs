@@ -67,6 +67,12 @@ pub trait Library: Send + Sync + 'static {
         async { Err(UNSUPPORTED) }
     }
 
+    /// What the documentation tells a holder to check before it acts. A library that does not say
+    /// how long a lease is valid checks it here.
+    fn is_held(&self, lease: &Lease<Self::Lock>) -> bool {
+        lease.is_valid()
+    }
+
     /// Called for each lease that was granted. With `lost` in `CAN`, reports its loss to its
     /// [`Holder`], from a task of its own.
     fn watch(&self, _lease: &Lease<Self::Lock>, _holder: Holder) {}
@@ -108,22 +114,35 @@ pub struct Lease<L> {
     pub lock: L,
     /// The value on the masters, if the library reveals it.
     pub token: Option<String>,
-    /// How long the lease lives from the moment at which the library returned it.
-    pub valid_ms: u64,
+    /// How long the lease lives from the moment at which the library returned it. `None`: the
+    /// library does not say.
+    pub valid_ms: Option<u64>,
     returned_ns: i64,
 }
 
 impl<L> Lease<L> {
     /// A lease that the library returned just now.
-    pub fn new(lock: L, token: Option<String>, valid_ms: u64) -> Self {
+    pub fn new(lock: L, token: Option<String>, valid_ms: Option<u64>) -> Self {
         Self { lock, token, valid_ms, returned_ns: now_ns() }
     }
 
-    /// What the documentation tells a holder to check before it acts.
-    fn is_held(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let passed = u64::try_from(now_ns() - self.returned_ns).unwrap_or(0);
-        passed < self.valid_ms.saturating_mul(1_000_000)
+        self.valid_ms.is_none_or(|valid| passed < valid.saturating_mul(1_000_000))
     }
+
+    /// The deadline, if the library says how long the lease is valid.
+    fn deadline_ns(&self) -> Option<i64> {
+        let valid = i64::try_from(self.valid_ms?.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+        Some(self.returned_ns.saturating_add(valid))
+    }
+}
+
+/// The version of a package in the text of a `Cargo.lock`.
+pub fn locked_version(lock: &str, package: &str) -> String {
+    let (_, rest) =
+        lock.split_once(&format!("name = \"{package}\"\nversion = \"")).unwrap_or_default();
+    rest.split('"').next().unwrap_or_default().to_owned()
 }
 
 /// Why a request failed: `why` is a word of the protocol, such as `taken`.
@@ -270,10 +289,9 @@ impl<B: Library> Driver<B> {
         let leases = self.library.acquire_all(&request.resources, ttl, wait).await?;
         let each = request.resources.iter().zip(leases).map(|(resource, lease)| {
             self.library.watch(&lease, request.holder(resource));
-            let mut grant = self.keep(request, resource, lease);
             // A grant of several has deadlines.
-            let valid_ns = grant["valid_ms"].as_i64().unwrap_or(i64::MAX).saturating_mul(1_000_000);
-            let deadline_ns = grant["at_ns"].as_i64().unwrap_or(0).saturating_add(valid_ns);
+            let deadline_ns = lease.deadline_ns();
+            let mut grant = self.keep(request, resource, lease);
             json!({"token": grant["token"].take(), "deadline_ns": deadline_ns})
         });
         let each: Vec<Value> = each.collect();
@@ -329,7 +347,7 @@ impl<B: Library> Driver<B> {
 
     fn step(&self, request: &Request) -> Result<Value, Refused> {
         if let Some(check) = &request.check
-            && !self.lease(request, check)?.is_held()
+            && !self.library.is_held(&*self.lease(request, check)?)
         {
             return Err(Refused { why: "lost", text: None });
         }
