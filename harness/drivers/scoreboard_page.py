@@ -30,6 +30,10 @@ TITLES = [
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
     ("nothing was left of it", "An acquire returns a lease that has already ended"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
+    ("both believed that they hold", "Two clients believe at once that they hold"),
+    ("no master keeps its key for longer", "A lease is promised for longer than its TTL"),
+    ("it was not true from", "A lease ends on the masters before its deadline"),
+    ("what came between is lost", "An update of the protected resource is lost"),
 ]
 # The capability without which a property cannot be checked, and the scenarios that check it.
 NEEDS = {"fenced-resource": ("fence", "fenced-")}
