@@ -25,6 +25,7 @@ TITLES = [
     (r"was refused at .*\(no-quorum\)", "An acquire fails although a majority replies"),
     (r"was refused at .*\(taken\)",
      "An acquire fails as taken although no client holds the resource"),
+    (r"was refused at .*\(refused\)", "An acquire is refused although nothing is in its way"),
     ("no client process lives", "A request does not return within five seconds"),
     ("to extend it, when it was over", "An extension succeeds after the end of the lease"),
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
