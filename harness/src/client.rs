@@ -3,7 +3,7 @@
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
 //! of any other lock. This file starts the client, reads its settings and its input, and writes its
-//! output. `requests.rs` has the handler of requests, and the tasks that own leases.
+//! output. `requests.rs` has the handler of requests.
 //!
 //! The client ends when its standard input ends, at once and without clean-up. Then either the
 //! harness is gone, or a scenario examines the keys that a dying client leaves behind.
@@ -20,8 +20,8 @@ use self::requests::RequestHandler;
 use crate::stamp;
 use redquorum::{Builder, Redlock};
 use redquorum_scenario::client_protocol::{
-    Capability, ClientLine, ClientReply, FENCING_COUNTER_TTL, FailureReason, NODES_VARIABLE,
-    Notice, OPTIONS_VARIABLE, Options, PROTOCOL,
+    Call, Capability, ClientLine, FENCING_COUNTER_TTL, FailureReason, NODES_VARIABLE, Notice,
+    OPTIONS_VARIABLE, Options, PROTOCOL, RequestError,
 };
 use redquorum_scenario::units::nanos;
 use tokio::sync::mpsc;
@@ -60,7 +60,7 @@ fn start() -> Result<std::convert::Infallible, String> {
     let mut lines = read_lines();
     runtime.block_on(async {
         let lock = build(Redlock::builder().masters(&nodes), &options).await?;
-        Output::Stdout.notify(ready());
+        Output::Stdout.tell(ready());
         let handler = RequestHandler::new(Output::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
             handler.take(&line);
@@ -160,7 +160,8 @@ impl Output {
     }
 
     /// Sends a message.
-    pub(crate) fn tell(&self, message: ClientLine) {
+    pub(crate) fn tell(&self, message: impl Into<ClientLine>) {
+        let message = message.into();
         match self {
             Self::Stdout => write(&message),
             // The send fails only if the run is over.
@@ -168,27 +169,18 @@ impl Output {
         }
     }
 
-    /// Answers a request.
-    pub(crate) fn reply(&self, reply: ClientReply) {
-        self.tell(ClientLine::Reply(reply));
+    /// A call of the library that begins now.
+    pub(crate) fn call(&self, id: u64) -> Call {
+        Call { id, from_ns: self.now() }
     }
 
-    /// Answers a request that succeeded at once.
-    pub(crate) fn done(&self, id: u64) {
-        self.reply(ClientReply::stamped(id, None, self.now(), Ok(())));
+    /// Replies to a request that needs no call of the library, or failed before it.
+    pub(crate) fn done(&self, id: u64, result: Result<(), RequestError>) {
+        let call = self.call(id);
+        self.tell(call.reply(call.from_ns, result));
     }
 
-    /// Answers a request that failed.
-    pub(crate) fn refuse(&self, id: u64, why: FailureReason, text: impl Into<String>) {
-        self.reply(ClientReply::stamped(id, None, self.now(), Err((why, text.into()))));
-    }
-
-    /// Sends a notice, which answers no request.
-    pub(crate) fn notify(&self, notice: Notice) {
-        self.tell(ClientLine::Notice(notice));
-    }
-
-    /// Answers a line that is not a valid request, if it contains at least the number of a request.
+    /// Replies to a line that is not a valid request, if it has at least the number of one.
     pub(crate) fn refuse_line(&self, line: &str, error: &serde_json::Error) {
         /// The part of a request that a reply needs.
         #[derive(serde::Deserialize)]
@@ -199,11 +191,12 @@ impl Output {
         }
         match serde_json::from_str::<Numbered>(line) {
             Ok(Numbered { id, op }) if error.to_string().starts_with("unknown variant") => {
-                self.refuse(id, FailureReason::Unsupported, format!("there is no op {op:?} here"));
+                let why = format!("there is no op {op:?} here");
+                self.done(id, Err(RequestError::new(FailureReason::Unsupported, why)));
             }
             Ok(Numbered { id, .. }) => {
                 let why = format!("the request is not understood: {error}");
-                self.refuse(id, FailureReason::Error, why);
+                self.done(id, Err(RequestError::new(FailureReason::Error, why)));
             }
             Err(_) => eprintln!("no request: {error}: {line}"),
         }

@@ -190,7 +190,7 @@ async fn serve(
     let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
     let lock = build(addresses.fold(builder, redquorum::Builder::master), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
-    output.notify(ready());
+    output.tell(ready());
     let handler = RequestHandler::new(output, lock, options.fencing, neglect);
     while let Some(request) = requests.recv().await {
         handler.handle(request);

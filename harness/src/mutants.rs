@@ -94,7 +94,7 @@ impl Shell {
             if !ready && self.process.is_ready() {
                 ready = true;
                 let name = Some(format!("mutant {}", self.mutant));
-                Output::Stdout.notify(Notice::Ready {
+                Output::Stdout.tell(Notice::Ready {
                     protocol: PROTOCOL,
                     can: Capability::of_this_lock(),
                     name,

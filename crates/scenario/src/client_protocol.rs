@@ -8,6 +8,7 @@ use crate::named;
 use std::fmt;
 use std::time::Duration;
 
+use redquorum_protocol::BadOption;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
@@ -359,18 +360,6 @@ pub struct Each {
 }
 
 impl ClientReply {
-    /// A reply with the stamps before and after the call of the library, or only of the reply.
-    pub fn stamped(
-        id: u64,
-        from_ns: Option<i64>,
-        at_ns: i64,
-        result: Result<(), (FailureReason, String)>,
-    ) -> Self {
-        let ok = result.is_ok();
-        let (why, text) = result.err().unzip();
-        Self { id, ok, from_ns, at_ns: Some(at_ns), why, text, ..Self::default() }
-    }
-
     /// All stamps in the reply.
     pub fn stamps(&mut self) -> impl Iterator<Item = &mut Option<i64>> {
         let each = self.each.iter_mut().map(|each| &mut each.deadline_ns);
@@ -385,6 +374,66 @@ impl ClientReply {
             deadline_ns: of.deadline_ns.or(self.deadline_ns),
             fence: of.fence.or(self.fence),
         }
+    }
+}
+
+/// A call of the library for a request. A request that needs none has one all the same, which
+/// returns at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The number of the request.
+    pub id: u64,
+    /// See [`ClientReply::from_ns`].
+    pub from_ns: i64,
+}
+
+impl Call {
+    /// The reply to the request, when the call has returned.
+    pub fn reply(self, at_ns: i64, result: Result<(), RequestError>) -> ClientReply {
+        let ok = result.is_ok();
+        let (why, text) = result.err().map(|error| (error.why, error.text)).unzip();
+        let (id, from_ns, at_ns, text) = (self.id, Some(self.from_ns), Some(at_ns), text.flatten());
+        ClientReply { id, ok, from_ns, at_ns, why, text, ..ClientReply::default() }
+    }
+
+    /// The reply to a request that was granted one resource. `handles` is for a re-entry.
+    pub fn granted(self, at_ns: i64, grant: Each, handles: Option<u64>) -> ClientReply {
+        let Each { token, deadline_ns, fence } = grant;
+        ClientReply { token, deadline_ns, fence, handles, ..self.reply(at_ns, Ok(())) }
+    }
+
+    /// The reply to a request that was granted several resources.
+    pub fn granted_all(self, at_ns: i64, each: Vec<Each>) -> ClientReply {
+        let deadline_ns = each.iter().filter_map(|each| each.deadline_ns).min();
+        ClientReply { deadline_ns, each, ..self.reply(at_ns, Ok(())) }
+    }
+}
+
+/// Why a client did not do what a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestError {
+    /// See [`ClientReply::why`].
+    pub why: FailureReason,
+    /// See [`ClientReply::text`].
+    pub text: Option<String>,
+}
+
+impl RequestError {
+    /// An error with a readable reason.
+    pub fn new(why: FailureReason, text: impl Into<String>) -> Self {
+        Self { why, text: Some(text.into()) }
+    }
+}
+
+impl From<BadOption> for RequestError {
+    fn from(bad: BadOption) -> Self {
+        Self::new(FailureReason::Error, bad.to_string())
+    }
+}
+
+impl From<FailureReason> for RequestError {
+    fn from(why: FailureReason) -> Self {
+        Self { why, text: None }
     }
 }
 
@@ -447,6 +496,18 @@ pub enum ClientLine {
     Reply(ClientReply),
     /// A notice.
     Notice(Notice),
+}
+
+impl From<ClientReply> for ClientLine {
+    fn from(reply: ClientReply) -> Self {
+        Self::Reply(reply)
+    }
+}
+
+impl From<Notice> for ClientLine {
+    fn from(notice: Notice) -> Self {
+        Self::Notice(notice)
+    }
 }
 
 impl ClientLine {

@@ -8,6 +8,7 @@
 //! | `words` | the small languages inside strings (`"acquire L wait 5s"`, `"c1 granted L"`) |
 //! | `fault`, `expect` | faults and the masters and clients that they hit; expectations |
 //! | [`client_protocol`] | the protocol between the harness and a client process |
+//! | [`client_leases`] | what a client process knows about its leases, and says about them |
 //! | [`history`] | the record of a run |
 //! | [`wall`] | how far a clock is ahead, after the faults on it |
 //! | [`Mutant`] | the list of mutants: clients with one deliberate bug |
@@ -27,6 +28,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 
+pub mod client_leases;
 pub mod client_protocol;
 mod expect;
 mod fault;

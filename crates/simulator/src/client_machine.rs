@@ -6,24 +6,26 @@
 //! nothing about the lock: it passes requests to the client, and answers them by the results of its
 //! claims.
 //!
-//! [`Conduct`] is the seam for mutants. `lease.rs` has the requests that wait for one claim and the
-//! handles of a lease, `multi_lock.rs` the requests for several resources.
+//! [`Conduct`] is the seam for mutants. [`ClientLeases`] has the rules for leases that all client
+//! processes follow, `lease.rs` the requests that wait for one claim, `multi_lock.rs` the requests
+//! for several resources.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::lease::{Lease, LeaseKey};
+use self::lease::{Lease, PendingClaim, each};
 use self::multi_lock::{Group, MultiRelease};
 use redquorum_protocol::wire::{Command, Expect, Greeting};
 use redquorum_protocol::{
-    AcquireRequest, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect,
-    Context, Drift, Fingerprint, Guard, Hold, Input, Key, Link, LockConfig, NodeId, Progress,
-    Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
+    AcquireRequest, BadOption, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
+    ClientEffect, Context, Drift, Fingerprint, Guard, Hold, Input, Key, Link, LockConfig, NodeId,
+    Progress, Reentry, Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
 };
 use redquorum_redis_model::Value;
+use redquorum_scenario::client_leases::{ClientLeases, LeaseKey};
 use redquorum_scenario::client_protocol::{
-    ClientLine, ClientReply, FENCING_COUNTER_TTL, FailureReason, Notice, Op, Options, Request,
+    Call, ClientLine, Each, FENCING_COUNTER_TTL, FailureReason, Op, Options, Request, RequestError,
 };
 use redquorum_scenario::name::Name;
 
@@ -85,10 +87,9 @@ pub struct Process<K: Conduct> {
     conduct: K,
     options: Options,
     client: Client<K::Claim>,
-    /// In the order of their requests.
-    leases: Vec<Lease>,
-    /// The claim by which each client holds a resource.
-    held: Vec<(LeaseKey, ClaimId)>,
+    /// All claims, in the order of their requests.
+    claims: Vec<PendingClaim>,
+    leases: ClientLeases<Lease, Time>,
     /// How many owners there have been.
     owners: usize,
     /// Multi-lock requests under way.
@@ -115,34 +116,21 @@ impl InputContext<'_> {
         i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
     }
 
-    fn reply(
-        &mut self,
-        (id, from): (u64, i64),
-        result: Result<(), FailureReason>,
-        more: impl FnOnce(&mut ClientReply),
-    ) {
-        let mut reply = ClientReply {
-            id,
-            ok: result.is_ok(),
-            from_ns: Some(from),
-            at_ns: Some(self.stamp()),
-            why: result.err(),
-            ..ClientReply::default()
-        };
-        more(&mut reply);
-        self.out.push(ProcessEffect::Tell(ClientLine::Reply(reply)));
+    fn call(&self, id: u64) -> Call {
+        Call { id, from_ns: self.stamp() }
     }
 
-    fn notify(&mut self, notice: Notice) {
-        self.out.push(ProcessEffect::Tell(ClientLine::Notice(notice)));
+    fn tell(&mut self, message: impl Into<ClientLine>) {
+        self.out.push(ProcessEffect::Tell(message.into()));
     }
 
-    fn done(&mut self, id: u64) {
-        self.reply((id, self.stamp()), Ok(()), |_| ());
+    fn reply(&mut self, call: Call, result: Result<(), RequestError>) {
+        self.tell(call.reply(self.stamp(), result));
     }
 
-    fn refuse(&mut self, id: u64, why: FailureReason) {
-        self.reply((id, self.stamp()), Err(why), |_| ());
+    /// Replies to a request that needed no command, or failed before it.
+    fn done(&mut self, id: u64, result: Result<(), RequestError>) {
+        self.reply(self.call(id), result);
     }
 }
 
@@ -177,8 +165,8 @@ impl<K: Conduct> Process<K> {
             conduct,
             options,
             client,
-            leases: Vec::new(),
-            held: Vec::new(),
+            claims: Vec::new(),
+            leases: ClientLeases::default(),
             owners: 0,
             groups: Vec::new(),
             multi_releases: Vec::new(),
@@ -195,7 +183,7 @@ impl<K: Conduct> Process<K> {
     /// # Errors
     ///
     /// The first incompatible option.
-    pub fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
+    pub fn fits(&self) -> Result<(), BadOption> {
         self.config(self.options.ttl_ms).map(drop)
     }
 
@@ -222,7 +210,7 @@ impl<K: Conduct> Process<K> {
     /// When to report [`ProcessEvent::Wake`], by the monotonic clock.
     pub fn next_wake(&self, clocks: Clocks) -> Time {
         let links = self.client.links().iter().map(Link::next_wake);
-        let looks = self.leases.iter().map(|lease| self.looks_at(lease.id, clocks));
+        let looks = self.claims.iter().map(|claim| self.looks_at(claim.id, clocks));
         let next = links.chain(looks).min().unwrap_or(Time::NEVER);
         next.min(self.client.leases_wake_at()).min(self.groups_wake(clocks))
     }
@@ -281,8 +269,8 @@ impl<K: Conduct> Process<K> {
         }
         self.client(context, |client, cx| client.wake_leases(cx));
         let now = context.clocks.monotonic;
-        let due = |lease: &&Lease| self.looks_at(lease.id, context.clocks) <= now;
-        let due: Vec<ClaimId> = self.leases.iter().filter(due).map(|lease| lease.id).collect();
+        let due = |claim: &&PendingClaim| self.looks_at(claim.id, context.clocks) <= now;
+        let due: Vec<ClaimId> = self.claims.iter().filter(due).map(|claim| claim.id).collect();
         for id in due {
             if self.client.hold(id).is_some() {
                 self.advance(id, Input::Wake, context);
@@ -341,67 +329,45 @@ impl<K: Conduct> Process<K> {
     }
 
     fn request(&mut self, Request { id, client, op }: Request, context: &mut InputContext<'_>) {
-        match op {
+        let begun = match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
-                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), context);
+                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), context)
             }
             Op::AcquireAll { resources, ttl_ms, wait_ms } => {
-                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, context);
+                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, context)
             }
-            Op::ReleaseAll { resources } => self.release_all(id, &client, resources, context),
-            Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, context),
+            Op::ReleaseAll { resources } => {
+                self.release_all(id, &client, resources, context);
+                Ok(())
+            }
+            Op::Extend { resource, ttl_ms } => {
+                self.extend(id, &(client, resource), ttl_ms, context)
+            }
             Op::KeepAlive { resource, max_ms } => {
-                let Some(claim) = self.find(id, &(client, resource), context) else { return };
-                let most = Duration::from_millis(max_ms);
-                self.advance(claim, Input::KeepAlive(most), context);
-                let deadline = self.client.hold(claim).map(redquorum_protocol::Hold::deadline);
-                if let Some(lease) = self.lease(claim) {
-                    lease.watch(deadline);
-                }
-                context.done(id);
-                self.attend(claim, context);
+                self.keep_alive(id, &(client, resource), max_ms, context)
             }
-            Op::Release { resource } => {
-                let whose = (client, resource);
-                let Some(claim) = self.find(id, &whose, context) else { return };
-                if self.count_down(id, claim, context) {
-                    return;
-                }
-                self.held.retain(|(held, _)| *held != whose);
-                if let Some(lease) = self.lease(claim) {
-                    lease.release(id, context);
-                }
-                self.give_back(claim, Input::Release, context);
-                self.attend(claim, context);
-            }
+            Op::Release { resource } => self.release(id, &(client, resource), context),
             Op::Cancel { request } => {
-                context.done(id);
+                context.done(id, Ok(()));
                 self.cancel_group(request, context);
-                let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
-                if let Some(claim) = found.map(|lease| lease.id) {
-                    self.cancel(request, claim, context);
+                let mut claims = self.claims.iter();
+                if let Some(claim) = claims.find(|claim| claim.is_acquiring(request)) {
+                    self.cancel(request, claim.id, context);
                 }
+                Ok(())
             }
-            Op::Step { check: None, .. } => context.done(id),
+            Op::Step { check: None, .. } => {
+                context.done(id, Ok(()));
+                Ok(())
+            }
             Op::Step { check: Some(resource), .. } => {
-                let Some(claim) = self.find(id, &(client, resource), context) else { return };
-                if self.is_held(claim, context) {
-                    context.done(id);
-                } else {
-                    context.refuse(id, FailureReason::Lost);
-                }
+                let held = self.leases.find(&(client, resource)).map(|record| record.lease.id);
+                held.and_then(|claim| self.held(claim, context)).map(|()| context.done(id, Ok(())))
             }
+        };
+        if let Err(error) = begun {
+            context.done(id, Err(error));
         }
-    }
-
-    /// The claim by which a client holds, or held, a resource. Refuses the request if there is
-    /// none.
-    fn find(&self, id: u64, whose: &LeaseKey, context: &mut InputContext<'_>) -> Option<ClaimId> {
-        let claim = self.held.iter().find(|(held, _)| held == whose).map(|(_, claim)| *claim);
-        if claim.is_none() {
-            context.refuse(id, FailureReason::Lost);
-        }
-        claim
     }
 
     /// Acquires, with a TTL of 0 for the configured one. A request that acquires `again` extends a
@@ -412,17 +378,16 @@ impl<K: Conduct> Process<K> {
         whose: LeaseKey,
         (ttl_ms, wait_ms, again): (u64, u64, bool),
         context: &mut InputContext<'_>,
-    ) {
+    ) -> Result<(), RequestError> {
         let extend = ttl_ms != 0;
-        let Ok(config) = self.config(if extend { ttl_ms } else { self.options.ttl_ms }) else {
-            return context.refuse(id, FailureReason::Error);
-        };
+        let config = self.config(if extend { ttl_ms } else { self.options.ttl_ms })?;
         let seed = self.seed(&whose, context);
         let wait = Duration::from_millis(wait_ms);
         let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
         let request = AcquireRequest { config, wait, explain: true, fair: true, reentry, seed };
-        let asked = (id, context.stamp());
-        self.claim(whose, request, Some(asked), context);
+        let call = context.call(id);
+        self.claim(whose, request, Some(call), context);
+        Ok(())
     }
 
     /// Starts a claim. A multi-lock request is answered once for all its claims.
@@ -430,13 +395,13 @@ impl<K: Conduct> Process<K> {
         &mut self,
         whose: LeaseKey,
         request: AcquireRequest<<K::Claim as ClaimMachine>::Seed>,
-        asked: Option<(u64, i64)>,
+        acquiring: Option<Call>,
         context: &mut InputContext<'_>,
     ) -> ClaimId {
         let key: Key = Arc::from(whose.1.as_bytes());
         let owner = request.reentry.map(|reentry| reentry.owner);
         let id = self.client(context, |client, cx| client.acquire(key, request, cx));
-        self.leases.push(Lease::new(id, whose, owner, asked));
+        self.claims.push(PendingClaim { id, whose, owner, acquiring, releasing: None });
         id
     }
 
@@ -458,23 +423,6 @@ impl<K: Conduct> Process<K> {
         conduct.seed(&mut root, former)
     }
 
-    fn extend(&mut self, id: u64, whose: LeaseKey, ttl_ms: u64, context: &mut InputContext<'_>) {
-        let Some(claim) = self.find(id, &whose, context) else { return };
-        let Ok(config) = self.config(ttl_ms) else {
-            return context.refuse(id, FailureReason::Error);
-        };
-        let from = context.stamp();
-        if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
-            return context.refuse(id, FailureReason::Error);
-        }
-        self.advance(claim, Input::extend(config), context);
-        let rounds = self.rounds(claim);
-        if let Some(lease) = self.lease(claim) {
-            lease.extend((id, from), rounds);
-        }
-        self.attend(claim, context);
-    }
-
     /// Answers the request that waits for a claim, if the claim has reached the awaited state.
     fn attend(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
         // Its caller looks at every change.
@@ -482,9 +430,8 @@ impl<K: Conduct> Process<K> {
         if self.attend_group(id, context) {
             return;
         }
-        let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
-        let Self { client, leases, conduct, .. } = self;
-        let lease = &mut leases[place];
+        let Self { client, claims, .. } = self;
+        let Some(pending) = claims.iter_mut().find(|claim| claim.id == id) else { return };
         let Some(standing) = client.standing(id) else { return self.end(id, context) };
         match (standing.progress(), standing) {
             (Progress::Pending, _) | (_, RequestState::Extending(_)) => {}
@@ -493,23 +440,19 @@ impl<K: Conduct> Process<K> {
                 self.attend(id, context);
             }
             (Progress::Failed(why, votes, _), _) => {
-                lease.fail(why, votes, context);
+                pending.fail(why, votes, context);
                 self.end(id, context);
             }
             (_, RequestState::Refused(refusal)) => {
-                lease.refuse(refusal, context);
+                pending.refuse(refusal, context);
                 self.end(id, context);
             }
             (_, RequestState::Reentered(_)) => self.take_handle(id, context),
             (_, RequestState::Claim(claim)) => match claim.claim() {
-                Claim::Holding(_) => {
-                    if lease.hold(*conduct, claim, context) {
-                        self.granted(id, context);
-                    }
-                }
+                Claim::Holding(_) => self.hold(id, context),
                 Claim::Releasing(release) => {
                     if let Some(outcome) = release.outcome() {
-                        lease.released(outcome, context);
+                        pending.released(outcome, context);
                         self.end(id, context);
                         self.parted(id, outcome, context);
                     }
@@ -520,44 +463,43 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Records that a claim was collected: its client holds the resource.
-    fn granted(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
-        let Some(whose) = self.lease(id).map(|lease| lease.whose.clone()) else { return };
-        if K::REMEMBERS
-            && let Some(claim) = self.client.claim(id).cloned()
-        {
+    /// Records that a claim was collected: its client holds the resource. Returns the grant.
+    fn granted(&mut self, id: ClaimId, context: &mut InputContext<'_>) -> Option<Each> {
+        let pending = self.claims.iter().find(|claim| claim.id == id)?;
+        let (whose, owner) = (pending.whose.clone(), pending.owner);
+        let claim = self.client.claim(id)?;
+        let grant = each(self.conduct, claim, context.clocks)?;
+        if K::REMEMBERS {
             self.former.retain(|(of, _)| *of != whose);
-            self.former.push((whose.clone(), claim));
+            self.former.push((whose.clone(), claim.clone()));
         }
-        self.replace(whose, id, context);
-    }
-
-    /// Replaces a lease that was lost and never released by its client's next one.
-    fn replace(&mut self, whose: LeaseKey, id: ClaimId, context: &mut InputContext<'_>) {
-        let old = self.held.iter_mut().find(|(held, _)| *held == whose);
-        match old {
-            Some((_, of)) => {
-                let old = std::mem::replace(of, id);
-                // Once for each of its handles.
-                for _ in 0..self.handles(old) {
-                    self.give_back(old, Input::Abandon, context);
-                }
-                self.end(old, context);
+        let reported = (self.client.hold(id)?.deadline(), grant.deadline_ns?);
+        if let Some(old) = self.leases.insert(whose, Lease { id, owner, round: 0 }, reported) {
+            // Once for each of its handles.
+            for _ in 0..self.handles(old.id) {
+                self.give_back(old.id, Input::Abandon, context);
             }
-            None => self.held.push((whose, id)),
+            self.end(old.id, context);
         }
+        Some(grant)
     }
 
-    fn lease(&mut self, id: ClaimId) -> Option<&mut Lease> {
-        self.leases.iter_mut().find(|lease| lease.id == id)
+    fn pending(&mut self, id: ClaimId) -> Option<&mut PendingClaim> {
+        self.claims.iter_mut().find(|claim| claim.id == id)
     }
 
-    fn is_held(&mut self, id: ClaimId, context: &InputContext<'_>) -> bool {
+    /// Whether a lease is held, as its holder finds it.
+    fn held(&mut self, id: ClaimId, context: &InputContext<'_>) -> Result<(), RequestError> {
         let (conduct, clocks) = (self.conduct, context.clocks);
-        let Some(claim) = self.client.claim(id) else { return false };
-        let Claim::Holding(hold) = claim.claim() else { return false };
-        let seems_held = conduct.seems_held(claim, hold, clocks);
-        self.lease(id).is_some_and(|it| seems_held && (!it.is_over() || !conduct.reports_loss()))
+        let claim = self.client.claim(id);
+        let seems_held = claim.is_some_and(|claim| match claim.claim() {
+            Claim::Holding(hold) => conduct.seems_held(claim, hold, clocks),
+            _ => false,
+        });
+        match self.leases.find_by(|lease| lease.id == id) {
+            Some(record) if seems_held => record.held(),
+            _ => Err(FailureReason::Lost.into()),
+        }
     }
 
     /// How many handles of a lease are out, as far as the machine counts.
@@ -565,19 +507,14 @@ impl<K: Conduct> Process<K> {
         self.client.hold(id).map_or(1, redquorum_protocol::Hold::handles)
     }
 
-    /// How many extension rounds there have been.
-    fn rounds(&self, id: ClaimId) -> u32 {
-        self.client.hold(id).map_or(0, |hold| hold.extension().0)
-    }
-
     /// Ends a claim: no request waits for it any more.
     fn end(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
-        self.leases.retain(|lease| lease.id != id);
+        self.claims.retain(|claim| claim.id != id);
         self.client(context, |client, cx| client.cancel(id, cx));
     }
 
     /// The lock config of a request.
-    fn config(&self, ttl_ms: u64) -> Result<LockConfig, redquorum_protocol::BadOption> {
+    fn config(&self, ttl_ms: u64) -> Result<LockConfig, BadOption> {
         let options = &self.options;
         let fixed = Duration::from_millis(options.drift_ms);
         let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });

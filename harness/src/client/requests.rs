@@ -1,54 +1,70 @@
-//! The request handler, and the tasks that own leases. Requests run concurrently. An acquire and
-//! its cancel must stay in order, so this module registers them in the order in which they were
-//! read.
+//! The request handler. Requests run concurrently, each in a task of its own. A lease has a task
+//! that reports its loss, and one that reports the moves of its deadline while it is kept alive.
+//!
+//! [`ClientLeases`] has the rules for leases. The handler locks it until the harness has been told
+//! what changed, so messages are in the order of the changes.
 
 use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::{ChooseNeglect, Neglect, Output, limited};
+use super::{ChooseNeglect, Output, limited};
 use crate::{stamp, unpoisoned};
-use redquorum::{AcquireError, Deadline, ExtendError, Lease, Outcome, Owner, Redlock};
-use redquorum_scenario::client_protocol::{ClientReply, Each, FailureReason, Notice, Op, Request};
+use redquorum::{AcquireError, Deadline, ExtendError, Lease, Owner, Redlock};
+use redquorum_scenario::client_leases::{
+    ClientLeases, LeaseKey, LeaseRecord, release_result, worse,
+};
+use redquorum_scenario::client_protocol::{
+    Call, ClientReply, Each, FailureReason, Notice, Op, Request, RequestError,
+};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::units::nanos;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval};
 
 /// The requests in flight, and the leases.
 pub(crate) struct RequestHandler {
-    pub(super) output: Output,
-    pub(super) lock: Redlock,
-    pub(super) fencing: bool,
-    pub(super) table: Arc<Mutex<RequestTable>>,
-    pub(super) neglect: Box<ChooseNeglect>,
+    output: Output,
+    lock: Redlock,
+    fencing: bool,
+    neglect: Box<ChooseNeglect>,
+    state: Mutex<HandlerState>,
 }
 
 #[derive(Default)]
-pub(super) struct RequestTable {
+struct HandlerState {
     /// Acquires in flight, by the number of their request.
     acquiring: HashMap<u64, oneshot::Sender<()>>,
-    /// The owner task of each client's lease of a resource. A lease stays here, held or lost, until
-    /// it is released.
-    owners: HashMap<(Name, Name), Entry>,
+    leases: ClientLeases<Held, Deadline>,
 }
 
-pub(super) struct Entry {
-    /// The channel to the owner task.
-    pub(super) orders: mpsc::UnboundedSender<Order>,
+/// The handles of a lease.
+struct Held {
+    lease: Arc<Lease>,
+    /// The handles from re-entries.
+    others: Vec<Lease>,
     /// The owner that acquired the lease. A re-entry acquires as the same owner.
-    pub(super) owner: Owner,
+    owner: Owner,
+    /// The tasks that use the lease. They end with this value.
+    tasks: JoinSet<()>,
+    /// The task of the extension in flight.
+    extension: Option<AbortHandle>,
 }
 
-/// The parameters of an acquire.
-struct Wanted {
-    /// `None`: the TTL of the options, and the deadline of a lease that is held stays.
-    ttl: Option<Duration>,
-    wait: Duration,
-    again: bool,
+impl Held {
+    /// The lease, once no task uses it. The other handles are dropped.
+    async fn into_lease(mut self) -> Lease {
+        self.tasks.shutdown().await;
+        Arc::into_inner(self.lease).expect("only tasks have clones")
+    }
 }
+
+/// How often the deadline of a lease is polled while it may move. The library does not report an
+/// extension that no caller awaits, so the notice of an extension may be late by this time. A loss
+/// is reported at once.
+const LOOK: Duration = Duration::from_millis(2);
 
 impl RequestHandler {
     pub(crate) fn new(
@@ -56,12 +72,12 @@ impl RequestHandler {
         lock: Redlock,
         fencing: bool,
         neglect: Box<ChooseNeglect>,
-    ) -> Self {
-        Self { output, lock, fencing, table: Arc::default(), neglect }
+    ) -> Arc<Self> {
+        Arc::new(Self { output, lock, fencing, neglect, state: Mutex::default() })
     }
 
     /// Handles a line from the harness, and returns at once.
-    pub(super) fn take(&self, line: &str) {
+    pub(super) fn take(self: &Arc<Self>, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
             Err(why) => self.output.refuse_line(line, &why),
@@ -69,137 +85,120 @@ impl RequestHandler {
     }
 
     /// Handles a request, and returns at once.
-    pub(crate) fn handle(&self, Request { id, client, op }: Request) {
-        match op {
+    pub(crate) fn handle(self: &Arc<Self>, Request { id, client, op }: Request) {
+        let begun = match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
                 let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
-                let wanted = Wanted { ttl, wait: Duration::from_millis(wait_ms), again };
-                self.acquire(id, (client, resource), &wanted);
+                self.acquire(id, (client, resource), (ttl, Duration::from_millis(wait_ms)), again);
+                Ok(())
             }
             Op::AcquireAll { resources, ttl_ms, wait_ms } => {
                 let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
                 self.acquire_all(id, (client, resources), ttl, wait);
+                Ok(())
             }
-            Op::ReleaseAll { resources } => self.release_all(id, client, resources),
+            Op::ReleaseAll { resources } => {
+                self.release_all(id, &client, resources);
+                Ok(())
+            }
             Op::Extend { resource, ttl_ms } => {
-                let ttl = Duration::from_millis(ttl_ms);
-                let neglect = (self.neglect)();
-                self.order((client, resource), id, Order::Extend { id, ttl, neglect });
+                self.extend(id, &(client, resource), Duration::from_millis(ttl_ms))
             }
             Op::KeepAlive { resource, max_ms } => {
-                let max_hold = Duration::from_millis(max_ms);
-                self.order((client, resource), id, Order::KeepAlive { id, max_hold });
+                self.keep_alive(id, &(client, resource), Duration::from_millis(max_ms))
             }
-            Op::Release { resource } => {
-                self.order((client, resource), id, Order::Release { id });
-            }
+            Op::Release { resource } => self.release(id, &(client, resource)),
             Op::Cancel { request } => {
-                // Reply first: this only confirms that the cancel arrived. A request that has
-                // ended meanwhile counts as cancelled.
-                self.output.done(id);
-                let mut table = self.table();
-                if let Some(cancel) = table.acquiring.remove(&request) {
-                    // The send fails if the acquire has ended meanwhile. The sends below fail if
-                    // the owner task has ended.
-                    let _ = cancel.send(());
-                }
-                for entry in table.owners.values() {
-                    let _ = entry.orders.send(Order::Cancel { request });
-                }
+                self.cancel(id, request);
+                Ok(())
             }
-            Op::Step { check: None, .. } => self.output.done(id),
-            Op::Step { check: Some(resource), .. } => {
-                self.order((client, resource), id, Order::Check { id });
+            Op::Step { check: None, .. } => {
+                self.output.done(id, Ok(()));
+                Ok(())
             }
-        }
-    }
-
-    fn order(&self, whose: (Name, Name), id: u64, order: Order) {
-        let refused = match self.table().owners.get(&whose) {
-            Some(entry) => entry.orders.send(order).is_err(),
-            None => true,
+            Op::Step { check: Some(resource), .. } => self.check(id, &(client, resource)),
         };
-        if refused {
-            let why = format!("{} has no lease of {}", whose.0, whose.1);
-            self.output.refuse(id, FailureReason::Lost, why);
+        if let Err(error) = begun {
+            self.output.done(id, Err(error));
         }
     }
 
-    fn acquire(&self, id: u64, whose: (Name, Name), wanted: &Wanted) {
-        let table = self.table();
-        let held = table.owners.get(&whose).filter(|_| wanted.again);
-        // Any other acquire has a new owner, so that a second acquire of the same resource is
-        // refused.
-        let owner = held.map_or_else(Owner::new, |entry| entry.owner.clone());
-        drop(table);
-        let request = self.lock.acquire(whose.1.as_str()).owner(&owner).wait(wanted.wait);
-        let request = match wanted.ttl {
+    fn state(&self) -> MutexGuard<'_, HandlerState> {
+        unpoisoned(&self.state)
+    }
+
+    /// A deadline with its stamp. The clock is read before the remaining time, so that the stamp is
+    /// early rather than late.
+    fn stamped(&self, deadline: Deadline) -> (Deadline, i64) {
+        let now = self.output.now();
+        (deadline, stamp::later(now, deadline.remaining()))
+    }
+
+    fn acquire(
+        self: &Arc<Self>,
+        id: u64,
+        key: LeaseKey,
+        (ttl, wait): (Option<Duration>, Duration),
+        again: bool,
+    ) {
+        let owner = self.state().leases.reentered(&key, again).map(|held| held.owner.clone());
+        let owner = owner.unwrap_or_default();
+        let request = self.lock.acquire(key.1.as_str()).owner(&owner).wait(wait);
+        let request = match ttl {
             Some(ttl) => request.ttl(ttl),
             None => request,
         };
         let request = if self.fencing { request.fenced() } else { request };
-        let (table, again) = (self.table.clone(), wanted.again);
-        let told = told(&self.output, id, &whose.0);
-        let orders = self.table().owners.get(&whose).map(|entry| entry.orders.clone());
+        let (unpolled, handler, whose) = (self.unpolled(id, &key.0), self.clone(), key.clone());
         let attempt = self.attempt(id, request.into_future(), move |idle| {
-            told(idle);
-            // Its round goes on, and may extend the lease. There may be no lease any more.
-            drop(orders.filter(|_| again).map(|orders| orders.send(Order::Watch)));
+            unpolled(idle);
+            handler.give_up(&mut handler.state(), &whose, again);
         });
-        let output = self.output.clone();
+        let handler = self.clone();
         tokio::spawn(async move {
-            let Some((result, (from_ns, at_ns))) = attempt.await else {
-                if let Some(entry) = unpoisoned(&table).owners.get(&whose).filter(|_| again) {
-                    // The send fails if the owner task has ended. Then there is no lease.
-                    let _ = entry.orders.send(Order::Watch);
+            let (call, at_ns, result) = attempt.await;
+            let mut state = handler.state();
+            let reply = match result {
+                Some(Ok(lease)) if lease.handles() > 1 => {
+                    handler.reenter(&mut state, call, at_ns, (&key, lease))
                 }
-                return output.refuse(id, FailureReason::Cancelled, "cancelled");
+                Some(Ok(lease)) => {
+                    call.granted(at_ns, handler.hold(&mut state, key, owner, lease), None)
+                }
+                Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
+                None => {
+                    handler.give_up(&mut state, &key, again);
+                    call.reply(at_ns, Err(FailureReason::Cancelled.into()))
+                }
             };
-            let mut table = unpoisoned(&table);
-            match result {
-                Ok(lease) if lease.handles() > 1 => {
-                    let stamps = (from_ns, at_ns);
-                    let entry = table.owners.get(&whose);
-                    let reported = entry.map(|e| e.orders.send(Order::Again { id, stamps, lease }));
-                    drop(table);
-                    if !matches!(reported, Some(Ok(()))) {
-                        output.refuse(id, FailureReason::Lost, "released meanwhile");
-                    }
-                }
-                Ok(lease) => {
-                    let reported = deadline_ns(&output, lease.deadline());
-                    let fence = lease.fencing_token();
-                    // Register the lease before the reply, since the next request may be about it.
-                    // It replaces a lease that was lost and never released.
-                    let orders = spawn(output.clone(), lease, whose.clone(), reported);
-                    table.owners.insert(whose, Entry { orders, owner });
-                    drop(table);
-                    let reply = ClientReply::stamped(id, Some(from_ns), at_ns, Ok(()));
-                    output.reply(ClientReply { deadline_ns: Some(reported), fence, ..reply });
-                }
-                Err(error) => {
-                    drop(table);
-                    let why = Err((why(&error), error.to_string()));
-                    output.reply(ClientReply::stamped(id, Some(from_ns), at_ns, why));
-                }
-            }
+            handler.output.tell(reply);
+            drop(state);
         });
     }
 
+    /// Notes that the caller of an acquire leaves it alone. The round of a re-entry goes on, and
+    /// may extend the lease, if there still is one.
+    fn give_up(self: &Arc<Self>, state: &mut HandlerState, key: &LeaseKey, again: bool) {
+        if again && let Ok(record) = state.leases.find(key) {
+            self.watch(record);
+        }
+    }
+
     /// Awaits an acquire that can be cancelled. `tell` is called if it is left alone, and for how
-    /// long. Returns its result, and the stamps before and after the call. `None`: it was cancelled
-    /// or dropped.
-    pub(super) fn attempt<F: Future, T: FnOnce(Duration)>(
-        &self,
+    /// long. Returns the call, the stamp of its end, and its result: `None` if it was cancelled or
+    /// dropped.
+    fn attempt<F: Future, T: FnOnce(Duration)>(
+        self: &Arc<Self>,
         id: u64,
         request: F,
         tell: T,
-    ) -> impl Future<Output = Option<(F::Output, (i64, i64))>> + use<F, T> {
+    ) -> impl Future<Output = (Call, i64, Option<F::Output>)> + use<F, T> {
+        // Registered in the order in which requests are read, so that a cancel finds its request.
         let (cancel, cancelled) = oneshot::channel();
-        self.table().acquiring.insert(id, cancel);
-        let (output, table, neglect) = (self.output.clone(), self.table.clone(), (self.neglect)());
+        self.state().acquiring.insert(id, cancel);
+        let (handler, neglect) = (self.clone(), (self.neglect)());
         async move {
-            let from_ns = output.now();
+            let call = handler.output.call(id);
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
@@ -207,44 +206,222 @@ impl RequestHandler {
                 _ = cancelled => None,
             };
             // The request has been dropped by now.
-            let at_ns = output.now();
-            unpoisoned(&table).acquiring.remove(&id);
-            Some((result?, (from_ns, at_ns)))
+            let at_ns = handler.output.now();
+            handler.state().acquiring.remove(&id);
+            (call, at_ns, result)
         }
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, RequestTable> {
-        unpoisoned(&self.table)
+    /// Tells the harness that the caller of a request leaves it alone for some time.
+    fn unpolled(&self, request: u64, client: &Name) -> impl FnOnce(Duration) + use<> {
+        let (output, client) = (self.output.clone(), client.clone());
+        move |idle| {
+            let from_ns = output.now();
+            let to_ns = from_ns.saturating_add(nanos(idle));
+            output.tell(Notice::Unpolled { client, request, from_ns, to_ns });
+        }
     }
-}
 
-/// Notifies the harness that the caller of a request leaves it alone for some time.
-pub(super) fn told(output: &Output, request: u64, client: &Name) -> impl FnOnce(Duration) + use<> {
-    let (output, client) = (output.clone(), client.clone());
-    move |idle| {
-        let from_ns = output.now();
-        let to_ns = from_ns.saturating_add(nanos(idle));
-        output.notify(Notice::Unpolled { client, request, from_ns, to_ns });
+    /// Adds a lease that was granted, and returns the grant.
+    fn hold(
+        self: &Arc<Self>,
+        state: &mut HandlerState,
+        key: LeaseKey,
+        owner: Owner,
+        lease: Lease,
+    ) -> Each {
+        let deadline = self.stamped(lease.deadline());
+        let fence = lease.fencing_token();
+        let (lease, mut tasks) = (Arc::new(lease), JoinSet::new());
+        let (handler, held) = (self.clone(), lease.clone());
+        tasks.spawn(async move {
+            let lost = held.lost().await.to_string();
+            handler.report(&held, |record, at_ns| record.lose(at_ns, Some(lost)));
+        });
+        let held = Held { lease, others: Vec::new(), owner, tasks, extension: None };
+        state.leases.insert(key, held, deadline);
+        Each { token: None, deadline_ns: Some(deadline.1), fence }
     }
-}
 
-pub(super) fn why(error: &AcquireError) -> FailureReason {
-    match error {
-        AcquireError::Taken { .. } => FailureReason::Taken,
-        AcquireError::NoQuorum { .. } => FailureReason::NoQuorum,
-        AcquireError::TooLate { .. } => FailureReason::Late,
-        AcquireError::NotExtended(
-            ExtendError::NoQuorum { .. } | ExtendError::QuorumGone { .. },
-        ) => FailureReason::NoQuorum,
-        _ => FailureReason::Error,
-    }
-}
-
-/// Requests for several resources at once. Each lease then has an owner task of its own, as if it
-/// had been requested alone.
-impl RequestHandler {
-    fn acquire_all(
+    /// Adds another handle of a lease, and returns the reply.
+    fn reenter(
         &self,
+        state: &mut HandlerState,
+        call: Call,
+        at_ns: i64,
+        (key, lease): (&LeaseKey, Lease),
+    ) -> ClientReply {
+        let record = match state.leases.find(key) {
+            Ok(record) => record,
+            Err(released_meanwhile) => return call.reply(at_ns, Err(released_meanwhile)),
+        };
+        let deadline_ns = Some(record.report(self.stamped(lease.deadline())));
+        let grant = Each { token: None, deadline_ns, fence: lease.fencing_token() };
+        let handles = lease.handles();
+        record.lease.others.push(lease);
+        call.granted(at_ns, grant, Some(handles.into()))
+    }
+
+    /// Sends the notice about a lease, if it was not released or replaced.
+    fn report(
+        &self,
+        lease: &Arc<Lease>,
+        notice: impl FnOnce(&mut LeaseRecord<Held, Deadline>, i64) -> Option<Notice>,
+    ) {
+        let mut state = self.state();
+        let record = state.leases.find_by(|held| Arc::ptr_eq(&held.lease, lease));
+        if let Some(notice) = record.and_then(|record| notice(record, self.output.now())) {
+            self.output.tell(notice);
+        }
+    }
+
+    /// From now on, reports each move of the deadline.
+    fn watch(self: &Arc<Self>, record: &mut LeaseRecord<Held, Deadline>) {
+        if !record.watch() {
+            return;
+        }
+        let (handler, lease) = (self.clone(), record.lease.lease.clone());
+        record.lease.tasks.spawn(async move {
+            let mut look = interval(LOOK);
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                look.tick().await;
+                // A lost lease has no deadline: the loss was reported, or is about to be.
+                if lease.is_lost() {
+                    return;
+                }
+                let deadline = handler.stamped(lease.deadline());
+                handler.report(&lease, |record, at_ns| record.moved(at_ns, deadline));
+            }
+        });
+    }
+
+    fn extend(
+        self: &Arc<Self>,
+        id: u64,
+        key: &LeaseKey,
+        ttl: Duration,
+    ) -> Result<(), RequestError> {
+        let (neglect, unpolled) = ((self.neglect)(), self.unpolled(id, &key.0));
+        let mut state = self.state();
+        let record = state.leases.find(key)?;
+        record.extend(self.output.call(id))?;
+        let (handler, lease) = (self.clone(), record.lease.lease.clone());
+        let task = record.lease.tasks.spawn(async move {
+            match limited(neglect, lease.extend_to(ttl), unpolled).await {
+                Some(result) => handler.extended(id, result),
+                None => handler.cancel_extension(id),
+            }
+        });
+        record.lease.extension = Some(task);
+        Ok(())
+    }
+
+    /// Reports the result of an extension, unless it was cancelled meanwhile.
+    fn extended(&self, id: u64, result: Result<Deadline, ExtendError>) {
+        let at_ns = self.output.now();
+        let result = result.map(|deadline| self.stamped(deadline)).map_err(|error| {
+            let why = match error {
+                ExtendError::NoQuorum { .. } => FailureReason::NoQuorum,
+                ExtendError::QuorumGone { .. } | ExtendError::Lost(_) => FailureReason::Lost,
+                _ => FailureReason::Error,
+            };
+            RequestError::new(why, error.to_string())
+        });
+        let mut state = self.state();
+        let record = state.leases.extending(id);
+        if let Some((reply, notice)) = record.and_then(|record| record.extended(at_ns, result)) {
+            self.output.tell(reply);
+            notice.into_iter().for_each(|notice| self.output.tell(notice));
+        }
+    }
+
+    /// Cancels the extension of this request, if it is in flight. Its round goes on, or is over and
+    /// nobody has reported the result.
+    fn cancel_extension(self: &Arc<Self>, request: u64) {
+        let mut state = self.state();
+        let Some(record) = state.leases.extending(request) else { return };
+        let cancelled = record.cancel_extension(self.output.now());
+        cancelled.into_iter().for_each(|reply| self.output.tell(reply));
+        if let Some(task) = record.lease.extension.take() {
+            task.abort();
+        }
+        self.watch(record);
+    }
+
+    fn cancel(self: &Arc<Self>, id: u64, request: u64) {
+        // Reply first: this only confirms that the cancel arrived. A request that has ended
+        // meanwhile counts as cancelled.
+        self.output.done(id, Ok(()));
+        if let Some(cancel) = self.state().acquiring.remove(&request) {
+            // The send fails if the acquire has ended meanwhile.
+            let _ = cancel.send(());
+        }
+        self.cancel_extension(request);
+    }
+
+    fn keep_alive(
+        self: &Arc<Self>,
+        id: u64,
+        key: &LeaseKey,
+        max_hold: Duration,
+    ) -> Result<(), RequestError> {
+        let mut state = self.state();
+        let record = state.leases.find(key)?;
+        record.held()?;
+        record.lease.lease.keep_alive(max_hold);
+        self.output.done(id, Ok(()));
+        self.watch(record);
+        Ok(())
+    }
+
+    fn check(&self, id: u64, key: &LeaseKey) -> Result<(), RequestError> {
+        let mut state = self.state();
+        let record = state.leases.find(key)?;
+        record.held()?;
+        // Ask the library, too: the deadline decides, not whether its timer has fired.
+        if let Some(lost) = record.lease.lease.loss() {
+            return Err(RequestError::new(FailureReason::Lost, lost.to_string()));
+        }
+        self.output.done(id, Ok(()));
+        Ok(())
+    }
+
+    /// Releases a handle, and reports the number of handles that are left, if any.
+    fn release(self: &Arc<Self>, id: u64, key: &LeaseKey) -> Result<(), RequestError> {
+        let mut state = self.state();
+        let record = state.leases.find(key)?;
+        let other = record.lease.others.pop().map(|other| (other, record.lease.others.len() + 1));
+        let held = match other {
+            Some(_) => None,
+            None => Some(self.remove(&mut state, key)?),
+        };
+        drop(state);
+        let handler = self.clone();
+        tokio::spawn(async move {
+            let (lease, handles) = match (other, held) {
+                (Some((other, left)), _) => (other, Some(left as u64)),
+                (None, Some(held)) => (held.into_lease().await, None),
+                (None, None) => return,
+            };
+            let call = handler.output.call(id);
+            let released = lease.release().await;
+            let result = release_result(released.outcome, Some(released.to_string()));
+            let reply = call.reply(handler.output.now(), result);
+            handler.output.tell(ClientReply { handles, ..reply });
+        });
+        Ok(())
+    }
+
+    /// Removes a lease that is to be released.
+    fn remove(&self, state: &mut HandlerState, key: &LeaseKey) -> Result<Held, RequestError> {
+        let (held, cancelled) = state.leases.remove(key, self.output.now())?;
+        cancelled.into_iter().for_each(|reply| self.output.tell(reply));
+        Ok(held)
+    }
+
+    fn acquire_all(
+        self: &Arc<Self>,
         id: u64,
         (client, resources): (Name, Vec<Name>),
         ttl: Duration,
@@ -252,379 +429,64 @@ impl RequestHandler {
     ) {
         let request = self.lock.acquire_all(resources.iter().map(Name::as_str)).ttl(ttl).wait(wait);
         let request = if self.fencing { request.fenced() } else { request };
-        let (output, table) = (self.output.clone(), self.table.clone());
-        let attempt = self.attempt(id, request.into_future(), told(&self.output, id, &client));
+        let attempt = self.attempt(id, request.into_future(), self.unpolled(id, &client));
+        let handler = self.clone();
         tokio::spawn(async move {
-            let Some((result, (from_ns, at_ns))) = attempt.await else {
-                return output.refuse(id, FailureReason::Cancelled, "cancelled");
-            };
-            let stamped = |result| ClientReply::stamped(id, Some(from_ns), at_ns, result);
-            let mut table = unpoisoned(&table);
+            let (call, at_ns, result) = attempt.await;
+            let mut state = handler.state();
             let reply = match result {
-                Ok(leases) => {
-                    let mut reply = stamped(Ok(()));
-                    for (lease, resource) in leases.into_iter().zip(resources) {
-                        let deadline = deadline_ns(&output, lease.deadline());
-                        let first = reply.deadline_ns.map_or(deadline, |first| first.min(deadline));
-                        reply.deadline_ns = Some(first);
-                        let (deadline_ns, fence) = (Some(deadline), lease.fencing_token());
-                        reply.each.push(Each { token: None, deadline_ns, fence });
-                        // Register the lease before the reply, since the next request may be about
-                        // it. It replaces a lease that was lost and never released.
-                        let whose = (client.clone(), resource);
-                        let orders = spawn(output.clone(), lease, whose.clone(), deadline);
-                        let owner = redquorum::Owner::new();
-                        table.owners.insert(whose, Entry { orders, owner });
-                    }
-                    reply
+                Some(Ok(leases)) => {
+                    let grants = leases.into_iter().zip(resources).map(|(lease, resource)| {
+                        let key = (client.clone(), resource);
+                        handler.hold(&mut state, key, Owner::new(), lease)
+                    });
+                    call.granted_all(at_ns, grants.collect())
                 }
-                Err(error) => stamped(Err((why(&error), error.to_string()))),
+                Some(Err(error)) => call.reply(at_ns, Err(failure(&error))),
+                None => call.reply(at_ns, Err(FailureReason::Cancelled.into())),
             };
-            drop(table);
-            output.reply(reply);
+            handler.output.tell(reply);
+            drop(state);
         });
     }
 
-    fn release_all(&self, id: u64, client: Name, resources: Vec<Name>) {
-        let mut handed = Vec::new();
+    fn release_all(self: &Arc<Self>, id: u64, client: &Name, resources: Vec<Name>) {
+        let (mut all, mut worst) = (Vec::new(), Ok(()));
+        let mut state = self.state();
         for resource in resources {
-            let (to, lease) = oneshot::channel();
-            let whose = (client.clone(), resource);
-            if let Some(owner) = self.table().owners.get(&whose) {
-                // The send fails if the owner task has ended. The code below then finds no lease.
-                let _ = owner.orders.send(Order::HandOver { to });
+            match self.remove(&mut state, &(client.clone(), resource)) {
+                Ok(held) => all.push(held),
+                Err(error) => worst = worse(worst, Err(error)),
             }
-            handed.push((whose.1, lease));
         }
-        let output = self.output.clone();
+        drop(state);
+        let handler = self.clone();
         tokio::spawn(async move {
-            let (mut leases, mut missing) = (Vec::new(), Vec::new());
-            for (resource, lease) in handed {
-                match lease.await {
-                    Ok(lease) => leases.push(lease),
-                    Err(_) => missing.push(resource),
-                }
-            }
-            let from = output.now();
-            let released: Vec<_> =
-                leases.into_iter().map(|lease: Lease| tokio::spawn(lease.release())).collect();
-            let mut worst = None;
+            let call = handler.output.call(id);
+            let released: Vec<_> = all
+                .into_iter()
+                .map(|held| tokio::spawn(async { held.into_lease().await.release().await }))
+                .collect();
             for one in released {
                 let Ok(released) = one.await else { continue };
-                // A loss is worse than an unknown result.
-                if let Some(why) = release_failure(released.outcome)
-                    && (worst.is_none() || why == FailureReason::Lost)
-                {
-                    worst = Some((why, released.to_string()));
-                }
+                let result = release_result(released.outcome, Some(released.to_string()));
+                worst = worse(worst, result);
             }
-            if let Some(resource) = missing.first() {
-                worst = Some((FailureReason::Lost, format!("{client} has no lease of {resource}")));
-            }
-            let result = worst.map_or(Ok(()), Err);
-            output.reply(ClientReply::stamped(id, Some(from), output.now(), result));
+            handler.output.tell(call.reply(handler.output.now(), worst));
         });
     }
 }
 
-/// How often the task polls the deadline of a lease. It polls while the watchdog extends the lease,
-/// and after a re-entry was given up, since its round may go on. The library does not report an
-/// extension that no caller awaits, so the notice of an extension may be late by this time. A loss
-/// is reported at once.
-const LOOK: Duration = Duration::from_millis(2);
-
-/// A command to the owner task.
-pub(super) enum Order {
-    /// Extend it.
-    Extend {
-        id: u64,
-        ttl: Duration,
-        /// How its future is neglected.
-        neglect: Option<Neglect>,
-    },
-    /// Keep it alive.
-    KeepAlive { id: u64, max_hold: Duration },
-    /// Check whether it is held now.
-    Check { id: u64 },
-    /// Poll its deadline from now on: a re-entry for a longer time was given up, but its round goes
-    /// on and may extend the lease.
-    Watch,
-    /// Cancel this request, if this task is processing it.
-    Cancel { request: u64 },
-    /// Keep another handle of the lease, and report the grant.
-    Again {
-        id: u64,
-        /// The stamps before and after the call of the library.
-        stamps: (i64, i64),
-        lease: Lease,
-    },
-    /// Release one handle. The release of the last handle ends the task.
-    Release { id: u64 },
-    /// Hand the lease over to a request that releases several at once. This ends the task.
-    HandOver { to: oneshot::Sender<Lease> },
-}
-
-/// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
-/// or when its channel closes. `reported` is the deadline that the client reported to the harness.
-///
-/// The task reports a loss at once, but keeps the lost lease. So a holder that does not check can
-/// go on with its steps and its release as if nothing had happened. Scenarios exist to show the
-/// effects of that.
-pub(super) fn spawn(
-    output: Output,
-    lease: Lease,
-    whose: (Name, Name),
-    reported: i64,
-) -> mpsc::UnboundedSender<Order> {
-    let (orders, inbox) = mpsc::unbounded_channel();
-    tokio::spawn(own(output, lease, whose, reported, inbox));
-    orders
-}
-
-/// The deadline as a stamp. The clock is read before the remaining time, so that the stamp is early
-/// rather than late.
-pub(super) fn deadline_ns(output: &Output, deadline: Deadline) -> i64 {
-    let now = output.now();
-    stamp::later(now, deadline.remaining())
-}
-
-/// An extension in flight: the request, the time of the call, and its future.
-type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + 'a>>);
-/// `None`: it was dropped.
-type Extended = Option<Result<Deadline, ExtendError>>;
-
-async fn own(
-    output: Output,
-    lease: Lease,
-    (client, resource): (Name, Name),
-    reported: i64,
-    mut inbox: mpsc::UnboundedReceiver<Order>,
-) {
-    let last = {
-        let mut extending: Option<Extending<'_>> = None;
-        let seen = (lease.deadline(), reported);
-        let mut watch =
-            Watch { output: output.clone(), client, resource, over: None, seen, look: None };
-        let mut lost = std::pin::pin!(lease.lost());
-        let mut others: Vec<Lease> = Vec::new();
-        loop {
-            tokio::select! {
-                biased;
-                why = &mut lost, if watch.over.is_none() => watch.lose(why.to_string()),
-                result = ended(&mut extending), if extending.is_some() => {
-                    let at_ns = output.now();
-                    match (result, extending.take()) {
-                        (Some(result), Some((id, from_ns, _))) => {
-                            watch.extended(id, (from_ns, at_ns), result);
-                        }
-                        (_, extending) => {
-                            // Its round goes on, or is over and no caller has reported the result.
-                            watch.look(&lease);
-                            watch.start();
-                            cancel(&output, extending);
-                        }
-                    }
-                }
-                order = inbox.recv() => match order {
-                    Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        output.refuse(id, FailureReason::Error, "an extension is under way: await its reply");
-                    }
-                    Some(Order::Extend { id, ttl, neglect }) => {
-                        let from_ns = output.now();
-                        let tell = told(&output, id, &watch.client);
-                        let extending_to = limited(neglect, lease.extend_to(ttl), tell);
-                        extending = Some((id, from_ns, Box::pin(extending_to)));
-                    }
-                    Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
-                    Some(Order::Check { id }) => watch.check(id, &lease),
-                    Some(Order::Watch) => watch.start(),
-                    Some(Order::Cancel { request }) => {
-                        let which = |under_way: &mut Extending<'_>| under_way.0 == request;
-                        cancel(&output, extending.take_if(which));
-                    }
-                    Some(Order::HandOver { to }) => {
-                        cancel(&output, extending);
-                        break Last::HandOver(to);
-                    }
-                    Some(Order::Again { id, stamps, lease }) => {
-                        others.push(lease);
-                        watch.again(id, stamps, &others[others.len() - 1]);
-                    }
-                    Some(Order::Release { id }) => match others.pop() {
-                        // This returns at once: no master takes part.
-                        Some(other) => release(&output, id, other, Some(others.len() as u64 + 1)).await,
-                        None => {
-                            cancel(&output, extending);
-                            break Last::Release(id);
-                        }
-                    },
-                    // Another lease of the same resource has replaced this one.
-                    None => return,
-                },
-                () = due(&mut watch.look) => watch.look(&lease),
-            }
-        }
+/// Why an acquire failed.
+fn failure(error: &AcquireError) -> RequestError {
+    let why = match error {
+        AcquireError::Taken { .. } => FailureReason::Taken,
+        AcquireError::NoQuorum { .. } => FailureReason::NoQuorum,
+        AcquireError::TooLate { .. } => FailureReason::Late,
+        AcquireError::NotExtended(
+            ExtendError::NoQuorum { .. } | ExtendError::QuorumGone { .. },
+        ) => FailureReason::NoQuorum,
+        _ => FailureReason::Error,
     };
-    match last {
-        Last::Release(id) => release(&output, id, lease, None).await,
-        // The request waits for the lease. If the request has gone, the lease is dropped, and so
-        // released.
-        Last::HandOver(to) => drop(to.send(lease)),
-    }
-}
-
-/// How a lease ends.
-enum Last {
-    Release(u64),
-    HandOver(oneshot::Sender<Lease>),
-}
-
-fn cancel(output: &Output, extending: Option<Extending<'_>>) {
-    if let Some((id, _, future)) = extending {
-        drop(future);
-        output.refuse(id, FailureReason::Cancelled, "cancelled");
-    }
-}
-
-async fn ended(extending: &mut Option<Extending<'_>>) -> Extended {
-    match extending {
-        Some((_, _, future)) => future.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn due(look: &mut Option<Interval>) {
-    match look {
-        Some(look) => drop(look.tick().await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Releases a handle, and reports the number of handles that are left, if any.
-async fn release(output: &Output, id: u64, lease: Lease, handles: Option<u64>) {
-    let from = output.now();
-    let released = lease.release().await;
-    let result =
-        release_failure(released.outcome).map_or(Ok(()), |why| Err((why, released.to_string())));
-    let reply = ClientReply::stamped(id, Some(from), output.now(), result);
-    output.reply(ClientReply { handles, ..reply });
-}
-
-/// The reason in the reply to a release that did not fully succeed.
-pub(super) const fn release_failure(outcome: Outcome) -> Option<FailureReason> {
-    match outcome {
-        Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
-        Outcome::AlreadyGone => Some(FailureReason::Lost),
-        _ => Some(FailureReason::NoQuorum),
-    }
-}
-
-/// The state of a lease, as known and as reported.
-struct Watch {
-    output: Output,
-    client: Name,
-    resource: Name,
-    /// Why the lease is no longer held. A loss is final.
-    over: Option<String>,
-    /// The last deadline that was reported, and its stamp.
-    seen: (Deadline, i64),
-    /// Ticks while the deadline may change without a request.
-    look: Option<Interval>,
-}
-
-impl Watch {
-    fn lose(&mut self, why: String) {
-        let (client, resource) = (self.client.clone(), self.resource.clone());
-        self.output.notify(Notice::Lost { client, resource, at_ns: self.output.now() });
-        self.over = Some(why);
-        self.look = None;
-    }
-
-    /// Another handle was granted.
-    fn again(&mut self, id: u64, (from_ns, at_ns): (i64, i64), lease: &Lease) {
-        let deadline_ns = Some(self.reported(lease.deadline()));
-        let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
-        let reply = ClientReply::stamped(id, Some(from_ns), at_ns, Ok(()));
-        self.output.reply(ClientReply { deadline_ns, fence, handles, ..reply });
-    }
-
-    /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
-    /// seem to move.
-    fn reported(&mut self, deadline: Deadline) -> i64 {
-        if deadline != self.seen.0 {
-            self.seen = (deadline, deadline_ns(&self.output, deadline));
-        }
-        self.seen.1
-    }
-
-    fn check(&mut self, id: u64, lease: &Lease) {
-        // Ask the library, too: the deadline decides, not whether its timer has fired.
-        let over = self.over.clone().or_else(|| lease.loss().map(|lost| lost.to_string()));
-        match over {
-            Some(why) => self.output.refuse(id, FailureReason::Lost, why),
-            None => self.output.done(id),
-        }
-    }
-
-    fn extended(
-        &mut self,
-        id: u64,
-        (from_ns, at_ns): (i64, i64),
-        result: Result<Deadline, ExtendError>,
-    ) {
-        let stamped = |result| ClientReply::stamped(id, Some(from_ns), at_ns, result);
-        let reply = match result {
-            Ok(deadline) => {
-                ClientReply { deadline_ns: Some(self.reported(deadline)), ..stamped(Ok(())) }
-            }
-            Err(error) => {
-                let why = match error {
-                    ExtendError::NoQuorum { .. } => FailureReason::NoQuorum,
-                    ExtendError::QuorumGone { .. } | ExtendError::Lost(_) => FailureReason::Lost,
-                    _ => FailureReason::Error,
-                };
-                if matches!(error, ExtendError::QuorumGone { .. }) && self.over.is_none() {
-                    // The library leaves it to its caller to stop at this point. A correct caller
-                    // stops.
-                    self.lose(error.to_string());
-                }
-                stamped(Err((why, error.to_string())))
-            }
-        };
-        self.output.reply(reply);
-    }
-
-    fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
-        if let Some(why) = &self.over {
-            return self.output.refuse(id, FailureReason::Lost, why.clone());
-        }
-        lease.keep_alive(max_hold);
-        self.start();
-        self.output.done(id);
-    }
-
-    /// From now on, polls the deadline until the lease is lost.
-    fn start(&mut self) {
-        if self.over.is_none() {
-            let mut look = interval(LOOK);
-            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            self.look = Some(look);
-        }
-    }
-
-    /// Reports the deadline if it moved. A lost lease has no deadline: the loss was reported, or is
-    /// about to be.
-    fn look(&mut self, lease: &Lease) {
-        let deadline = lease.deadline();
-        if deadline == self.seen.0 || lease.is_lost() {
-            return;
-        }
-        let deadline_ns = self.reported(deadline);
-        self.output.notify(Notice::Extended {
-            client: self.client.clone(),
-            resource: self.resource.clone(),
-            at_ns: Some(self.output.now()),
-            deadline_ns,
-        });
-    }
+    RequestError::new(why, error.to_string())
 }

@@ -2,188 +2,59 @@
 //! replies to its owner, which acquires it again and releases it once for each handle. The client
 //! decides whether the owner gets one.
 
+use std::time::Duration;
+
 use super::{Clocks, Conduct, InputContext, Process};
 use redquorum_protocol::{
     Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, Input, NodeId, Outcome, OwnerId,
-    Refusal, Reply as Vote, RequestState, Time, Votes,
+    Refusal, Reply as Vote, RequestState, Votes,
 };
-use redquorum_scenario::client_protocol::{Each, FailureReason, Notice};
+use redquorum_scenario::client_leases::{LeaseKey, release_result};
+use redquorum_scenario::client_protocol::{Call, ClientReply, Each, FailureReason, RequestError};
 use redquorum_scenario::history::text_of;
 use redquorum_scenario::name::Name;
 
-/// A client and a resource.
-pub(super) type LeaseKey = (Name, Name);
-
-/// A request under way: its id, and the stamp of the call.
-type RequestStamp = (u64, i64);
-
-/// See the [module](self).
+/// A claim, and the request that waits for it. A multi-lock request waits for several.
 #[derive(Clone, Debug)]
-pub(super) struct Lease {
+pub(super) struct PendingClaim {
     pub(super) id: ClaimId,
     pub(super) whose: LeaseKey,
     pub(super) owner: Option<OwnerId>,
-    acquiring: Option<RequestStamp>,
-    /// An extension under way, with the number of its round.
-    extending: Option<(RequestStamp, u32)>,
-    releasing: Option<RequestStamp>,
-    /// Whether the lease is over and that was reported.
-    over: bool,
-    /// The deadline that was last reported, if the deadline may move by itself.
-    seen: Option<Time>,
+    pub(super) acquiring: Option<Call>,
+    pub(super) releasing: Option<Call>,
 }
 
-impl Lease {
-    pub(super) const fn new(
-        id: ClaimId,
-        whose: LeaseKey,
-        owner: Option<OwnerId>,
-        acquiring: Option<RequestStamp>,
-    ) -> Self {
-        let (extending, releasing) = (None, None);
-        let (over, seen) = (false, None);
-        Self { id, whose, owner, acquiring, extending, releasing, over, seen }
-    }
-
+impl PendingClaim {
     pub(super) fn is_acquiring(&self, request: u64) -> bool {
-        self.acquiring.is_some_and(|(id, _)| id == request)
-    }
-
-    pub(super) const fn is_extending(&self) -> bool {
-        self.extending.is_some()
-    }
-
-    /// Whether the lease is over and that was reported.
-    pub(super) const fn is_over(&self) -> bool {
-        self.over
-    }
-
-    /// From now on, the deadline moves by itself, and each move is reported.
-    pub(super) fn watch(&mut self, deadline: Option<Time>) {
-        self.seen = deadline.or(self.seen);
-    }
-
-    pub(super) const fn extend(&mut self, asked: RequestStamp, round: u32) {
-        self.extending = Some((asked, round));
-    }
-
-    pub(super) fn release(&mut self, id: u64, context: &mut InputContext<'_>) {
-        self.releasing = Some((id, context.stamp()));
-        self.part(context);
+        self.acquiring.is_some_and(|call| call.id == request)
     }
 
     pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, context: &mut InputContext<'_>) {
-        let Some(asked) = self.acquiring.take() else { return };
-        context.reply(asked, Err(why(failure)), |reply| reply.text = distrust(votes));
+        let Some(call) = self.acquiring.take() else { return };
+        context.reply(call, Err(RequestError { why: why(failure), text: distrust(votes) }));
     }
 
     pub(super) fn refuse(&mut self, refusal: &Refusal, context: &mut InputContext<'_>) {
-        let Some(asked) = self.acquiring.take() else { return };
-        context.reply(asked, Err(refused(refusal)), |_| ());
-    }
-
-    /// Reports all news about a held lease. Returns whether it was granted just now.
-    pub(super) fn hold<K: Conduct>(
-        &mut self,
-        conduct: K,
-        claim: &K::Claim,
-        context: &mut InputContext<'_>,
-    ) -> bool {
-        let Claim::Holding(hold) = claim.claim() else { return false };
-        let deadline = deadline(conduct, claim, hold, context.clocks);
-        let (lost, moved) = (hold.lost().is_some(), hold.deadline());
-        let ended = self
-            .extending
-            .and_then(|(asked, round)| hold.ended(round).map(|(result, _)| (asked, result)));
-        let granted = self.acquiring.take();
-        if let Some(asked) = granted {
-            let fence = hold.fencing_token();
-            context.reply(asked, Ok(()), |reply| {
-                reply.token = value(conduct, hold);
-                reply.deadline_ns = Some(deadline);
-                reply.fence = fence;
-            });
-        }
-        if let Some((asked, result)) = ended {
-            self.extending = None;
-            self.extended(conduct, asked, (result, deadline), context);
-        }
-        if lost {
-            self.lose(conduct, context);
-        }
-        if self.seen.is_some_and(|seen| moved != seen) {
-            self.seen = Some(moved);
-            let (client, resource) = self.whose.clone();
-            let at_ns = Some(context.stamp());
-            let deadline_ns = deadline;
-            context.notify(Notice::Extended { client, resource, at_ns, deadline_ns });
-        }
-        granted.is_some()
-    }
-
-    fn extended<K: Conduct>(
-        &mut self,
-        conduct: K,
-        asked: RequestStamp,
-        (extension, deadline): (Extension, i64),
-        context: &mut InputContext<'_>,
-    ) {
-        let result = match extension {
-            Extension::Extended => Ok(()),
-            Extension::QuorumGone | Extension::Lost(_) if conduct.reports_loss() => {
-                Err(FailureReason::Lost)
-            }
-            _ => Err(FailureReason::NoQuorum),
-        };
-        context.reply(asked, result, |reply| {
-            reply.deadline_ns = result.is_ok().then_some(deadline);
-        });
-        if result == Err(FailureReason::Lost) {
-            self.lose(conduct, context);
-        }
-    }
-
-    fn lose<K: Conduct>(&mut self, conduct: K, context: &mut InputContext<'_>) {
-        if !std::mem::replace(&mut self.over, true) && conduct.reports_loss() {
-            let (client, resource) = self.whose.clone();
-            let at_ns = context.stamp();
-            context.notify(Notice::Lost { client, resource, at_ns });
-        }
-    }
-
-    /// Refuses the extension under way, since the lease is released, alone or with others.
-    pub(super) fn part(&mut self, context: &mut InputContext<'_>) {
-        if let Some(((extension, _), _)) = self.extending.take() {
-            context.refuse(extension, FailureReason::Cancelled);
-        }
+        let Some(call) = self.acquiring.take() else { return };
+        context.reply(call, Err(refused(refusal).into()));
     }
 
     pub(super) fn released(&mut self, outcome: Outcome, context: &mut InputContext<'_>) {
-        let Some(asked) = self.releasing.take() else { return };
-        context.reply(asked, ended(outcome), |_| ());
+        let Some(call) = self.releasing.take() else { return };
+        context.reply(call, release_result(outcome, None));
     }
 }
 
-/// Answers the owner of a lease, which now has another handle of it.
-pub(super) fn reentered<K: Conduct>(
-    conduct: K,
-    claim: &K::Claim,
-    asked: RequestStamp,
-    context: &mut InputContext<'_>,
-) {
-    let Claim::Holding(hold) = claim.claim() else { return };
-    let deadline = deadline(conduct, claim, hold, context.clocks);
-    // At least the earlier handle and this one, whatever a mutant counts.
-    let handles = hold.handles().max(2);
-    context.reply(asked, Ok(()), |reply| {
-        reply.token = value(conduct, hold);
-        reply.deadline_ns = Some(deadline);
-        reply.fence = hold.fencing_token();
-        reply.handles = Some(handles.into());
-    });
+/// A lease that a client has.
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) id: ClaimId,
+    pub(super) owner: Option<OwnerId>,
+    /// The number of the latest extension round that the client asked for.
+    pub(super) round: u32,
 }
 
-/// The report of a lease that was granted together with others.
+/// The grant of a lease, as a reply describes it.
 pub(super) fn each<K: Conduct>(conduct: K, claim: &K::Claim, clocks: Clocks) -> Option<Each> {
     let Claim::Holding(hold) = claim.claim() else { return None };
     let token = value(conduct, hold);
@@ -229,25 +100,117 @@ pub(super) const fn why(failure: Failure) -> FailureReason {
     }
 }
 
-/// The result of a release.
-pub(super) const fn ended(outcome: Outcome) -> Result<(), FailureReason> {
-    match outcome {
-        Outcome::Released | Outcome::Left => Ok(()),
-        Outcome::AlreadyGone => Err(FailureReason::Lost),
-        _ => Err(FailureReason::NoQuorum),
-    }
-}
-
 impl<K: Conduct> Process<K> {
     /// The owner of a request. Only a request that acquires `again` has the owner of the lease that
     /// its client holds.
     pub(super) fn owner(&mut self, whose: &LeaseKey, again: bool) -> OwnerId {
-        let held = self.held.iter().find(|(held, _)| again && held == whose).map(|(_, id)| *id);
-        let owner = held.and_then(|id| self.lease(id)?.owner);
+        let owner = self.leases.reentered(whose, again).and_then(|lease| lease.owner);
         owner.unwrap_or_else(|| {
             self.owners += 1;
             OwnerId(self.owners)
         })
+    }
+
+    /// Reports all news about a claim that is held.
+    pub(super) fn hold(&mut self, id: ClaimId, context: &mut InputContext<'_>) {
+        if let Some(call) = self.pending(id).and_then(|pending| pending.acquiring.take())
+            && let Some(grant) = self.granted(id, context)
+        {
+            context.tell(call.granted(context.stamp(), grant, None));
+        }
+        let Self { client, leases, conduct, .. } = self;
+        let Some(record) = leases.find_by(|lease| lease.id == id) else { return };
+        let Some(claim) = client.claim(id) else { return };
+        let Claim::Holding(hold) = claim.claim() else { return };
+        let at_ns = context.stamp();
+        let deadline = (hold.deadline(), deadline(*conduct, claim, hold, context.clocks));
+        if let Some((extension, _)) = hold.ended(record.lease.round) {
+            let result = match extension {
+                Extension::Extended => Ok(deadline),
+                Extension::QuorumGone | Extension::Lost(_) if conduct.reports_loss() => {
+                    Err(FailureReason::Lost.into())
+                }
+                _ => Err(FailureReason::NoQuorum.into()),
+            };
+            if let Some((reply, notice)) = record.extended(at_ns, result) {
+                context.tell(reply);
+                notice.into_iter().for_each(|notice| context.tell(notice));
+            }
+        }
+        if hold.lost().is_some() && conduct.reports_loss() {
+            record.lose(at_ns, None).into_iter().for_each(|notice| context.tell(notice));
+        }
+        record.moved(at_ns, deadline).into_iter().for_each(|notice| context.tell(notice));
+    }
+
+    pub(super) fn extend(
+        &mut self,
+        id: u64,
+        whose: &LeaseKey,
+        ttl_ms: u64,
+        context: &mut InputContext<'_>,
+    ) -> Result<(), RequestError> {
+        let config = self.config(ttl_ms);
+        let record = self.leases.find(whose)?;
+        let (claim, config) = (record.lease.id, config?);
+        record.extend(context.call(id))?;
+        self.advance(claim, Input::extend(config), context);
+        let round = self.client.hold(claim).map_or(0, |hold| hold.extension().0);
+        self.leases.find(whose)?.lease.round = round;
+        self.attend(claim, context);
+        Ok(())
+    }
+
+    pub(super) fn keep_alive(
+        &mut self,
+        id: u64,
+        whose: &LeaseKey,
+        max_ms: u64,
+        context: &mut InputContext<'_>,
+    ) -> Result<(), RequestError> {
+        let record = self.leases.find(whose)?;
+        record.held()?;
+        record.watch();
+        let claim = record.lease.id;
+        self.advance(claim, Input::KeepAlive(Duration::from_millis(max_ms)), context);
+        context.done(id, Ok(()));
+        self.attend(claim, context);
+        Ok(())
+    }
+
+    /// Releases one handle. Only the last one gives the resource back.
+    pub(super) fn release(
+        &mut self,
+        id: u64,
+        whose: &LeaseKey,
+        context: &mut InputContext<'_>,
+    ) -> Result<(), RequestError> {
+        let (call, claim) = (context.call(id), self.leases.find(whose)?.lease.id);
+        if self.handles(claim) > 1 {
+            self.advance(claim, Input::Release, context);
+            let (handles, held) = (self.handles(claim), self.held(claim, context));
+            let reply = call.reply(context.stamp(), held);
+            context.tell(ClientReply { handles: Some(handles.into()), ..reply });
+        } else {
+            self.remove(whose, context)?;
+            if let Some(pending) = self.pending(claim) {
+                pending.releasing = Some(call);
+            }
+            self.give_back(claim, Input::Release, context);
+        }
+        self.attend(claim, context);
+        Ok(())
+    }
+
+    /// Removes a lease that is to be released.
+    pub(super) fn remove(
+        &mut self,
+        whose: &LeaseKey,
+        context: &mut InputContext<'_>,
+    ) -> Result<ClaimId, RequestError> {
+        let (lease, cancelled) = self.leases.remove(whose, context.stamp())?;
+        cancelled.into_iter().for_each(|reply| context.tell(reply));
+        Ok(lease.id)
     }
 
     /// Takes the handle that a request has got, and answers the request.
@@ -255,43 +218,30 @@ impl<K: Conduct> Process<K> {
         let Some(of) = self.client(context, |client, cx| client.take_handle(id, cx)) else {
             return;
         };
-        let asked = self.lease(id).and_then(|lease| lease.acquiring.take());
-        self.leases.retain(|lease| lease.id != id);
-        let conduct = self.conduct;
-        if let (Some(asked), Some(claim)) = (asked, self.client.claim(of)) {
-            reentered(conduct, claim, asked, context);
+        let call = self.pending(id).and_then(|pending| pending.acquiring.take());
+        self.claims.retain(|claim| claim.id != id);
+        let (Some(call), Some(claim)) = (call, self.client.claim(of)) else { return };
+        let Claim::Holding(hold) = claim.claim() else { return };
+        let Some(grant) = each(self.conduct, claim, context.clocks) else { return };
+        if let (Some(record), Some(deadline_ns)) =
+            (self.leases.find_by(|lease| lease.id == of), grant.deadline_ns)
+        {
+            record.report((hold.deadline(), deadline_ns));
         }
+        // At least the earlier handle and this one, whatever a mutant counts.
+        let handles = hold.handles().max(2);
+        context.tell(call.granted(context.stamp(), grant, Some(handles.into())));
     }
 
     /// Cancels a request. If a lease is extended for it, the round goes on, and no reply reports
     /// the deadline.
     pub(super) fn cancel(&mut self, request: u64, id: ClaimId, context: &mut InputContext<'_>) {
-        if let Some(RequestState::Extending(of)) = self.client.standing(id) {
-            let deadline = self.client.hold(of).map(Hold::deadline);
-            if let Some(lease) = self.lease(of) {
-                lease.watch(deadline);
-            }
+        if let Some(RequestState::Extending(of)) = self.client.standing(id)
+            && let Some(record) = self.leases.find_by(|lease| lease.id == of)
+        {
+            record.watch();
         }
         self.end(id, context);
-        context.refuse(request, FailureReason::Cancelled);
-    }
-
-    /// Releases one handle of several. Returns `false` if there is no other handle.
-    pub(super) fn count_down(
-        &mut self,
-        request: u64,
-        id: ClaimId,
-        context: &mut InputContext<'_>,
-    ) -> bool {
-        if self.handles(id) < 2 {
-            return false;
-        }
-        let from = context.stamp();
-        self.advance(id, Input::Release, context);
-        let left = self.handles(id);
-        let result = if self.is_held(id, context) { Ok(()) } else { Err(FailureReason::Lost) };
-        context.reply((request, from), result, |reply| reply.handles = Some(left.into()));
-        self.attend(id, context);
-        true
+        context.done(request, Err(FailureReason::Cancelled.into()));
     }
 }

@@ -9,16 +9,16 @@ use redquorum_protocol::{
     MultiLock, Outcome, Progress, Time,
 };
 
-use super::lease::{distrust, each, ended, why};
+use super::lease::{distrust, why};
 use super::{Clocks, Conduct, InputContext, Process};
-use redquorum_scenario::client_protocol::FailureReason;
+use redquorum_scenario::client_leases::{release_result, worse};
+use redquorum_scenario::client_protocol::{Call, FailureReason, RequestError};
 use redquorum_scenario::name::Name;
 
 /// A multi-lock request under way.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// The request id, and the time of the call.
-    asked: (u64, i64),
+    call: Call,
     client: Name,
     config: LockConfig,
     several: MultiLock,
@@ -40,9 +40,9 @@ struct Member {
 /// Several leases that one request releases.
 #[derive(Clone, Debug)]
 pub(super) struct MultiRelease {
-    asked: (u64, i64),
+    call: Call,
     open: Vec<ClaimId>,
-    worst: Result<(), FailureReason>,
+    worst: Result<(), RequestError>,
 }
 
 impl<K: Conduct> Process<K> {
@@ -53,29 +53,28 @@ impl<K: Conduct> Process<K> {
         ttl_ms: u64,
         wait_ms: u64,
         context: &mut InputContext<'_>,
-    ) {
-        let Ok(config) = self.config(ttl_ms) else {
-            return context.refuse(id, FailureReason::Error);
-        };
+    ) -> Result<(), RequestError> {
+        let config = self.config(ttl_ms)?;
         let places = resources.into_iter().enumerate();
         let member = |(place, resource)| Member { resource, place, claim: None };
         let mut members: Vec<Member> = places.map(member).collect();
         members.sort_by(|one, other| one.resource.as_bytes().cmp(other.resource.as_bytes()));
         let twice = members.windows(2).any(|two| two[0].resource == two[1].resource);
         if members.is_empty() || twice {
-            return context.refuse(id, FailureReason::Error);
+            return Err(FailureReason::Error.into());
         }
         let mut orders = Vec::new();
         let now = self.conduct.clock(context.clocks);
         let wait = Duration::from_millis(wait_ms);
         let several = MultiLock::start(now, members.len(), wait, &mut orders);
-        let asked = (id, context.stamp());
-        self.groups.push(Group { asked, client, config, several, members, distrust: None });
+        let call = context.call(id);
+        self.groups.push(Group { call, client, config, several, members, distrust: None });
         self.carry_out_orders(id, orders, context);
+        Ok(())
     }
 
     fn group(&mut self, id: u64) -> Option<&mut Group> {
-        self.groups.iter_mut().find(|group| group.asked.0 == id)
+        self.groups.iter_mut().find(|group| group.call.id == id)
     }
 
     fn report(&mut self, id: u64, event: MemberEvent, context: &mut InputContext<'_>) {
@@ -137,7 +136,7 @@ impl<K: Conduct> Process<K> {
     fn undo(&mut self, id: u64, member: usize, context: &mut InputContext<'_>) {
         let claim = self.group(id).and_then(|group| group.members[member].claim.take());
         let Some(claim) = claim else { return };
-        self.leases.retain(|lease| lease.id != claim);
+        self.claims.retain(|pending| pending.id != claim);
         self.client(context, |client, cx| client.undo(claim, cx));
     }
 
@@ -150,7 +149,7 @@ impl<K: Conduct> Process<K> {
     pub(super) fn attend_group(&mut self, claim: ClaimId, context: &mut InputContext<'_>) -> bool {
         let of = |group: &Group| {
             let member = group.members.iter().position(|member| member.claim == Some(claim))?;
-            Some((group.asked.0, member))
+            Some((group.call.id, member))
         };
         let Some((id, member)) = self.groups.iter().find_map(of) else { return false };
         let Some(standing) = self.client.standing(claim) else { return true };
@@ -206,14 +205,15 @@ impl<K: Conduct> Process<K> {
 
     /// Answers a request that is decided.
     fn conclude(&mut self, id: u64, context: &mut InputContext<'_>) {
-        let Some(place) = self.groups.iter().position(|group| group.asked.0 == id) else { return };
+        let Some(place) = self.groups.iter().position(|group| group.call.id == id) else { return };
         if self.groups[place].several.is_held() {
             let group = self.groups.remove(place);
             self.hand_out(group, context);
         } else if let Some((_, failure)) = self.groups[place].several.failure() {
             self.undo_all(id, context);
             let group = self.groups.remove(place);
-            context.reply(group.asked, Err(why(failure)), |reply| reply.text = group.distrust);
+            let error = RequestError { why: why(failure), text: group.distrust };
+            context.reply(group.call, Err(error));
         }
     }
 
@@ -221,16 +221,8 @@ impl<K: Conduct> Process<K> {
         // In the order of the request.
         group.members.sort_by_key(|member| member.place);
         let claims: Vec<ClaimId> = group.members.iter().filter_map(|it| it.claim).collect();
-        let mut all = Vec::new();
-        for claim in &claims {
-            self.granted(*claim, context);
-            let (conduct, claim) = (self.conduct, self.client.claim(*claim));
-            all.extend(claim.and_then(|claim| each(conduct, claim, context.clocks)));
-        }
-        context.reply(group.asked, Ok(()), |reply| {
-            reply.deadline_ns = all.iter().filter_map(|each| each.deadline_ns).min();
-            reply.each = all;
-        });
+        let grants = claims.iter().filter_map(|claim| self.granted(*claim, context)).collect();
+        context.tell(group.call.granted_all(context.stamp(), grants));
         // A loss may have happened meanwhile.
         claims.into_iter().for_each(|claim| self.attend(claim, context));
     }
@@ -247,7 +239,7 @@ impl<K: Conduct> Process<K> {
     pub(super) fn wake_groups(&mut self, context: &mut InputContext<'_>) {
         let now = self.conduct.clock(context.clocks);
         let due = self.groups.iter().filter(|group| group.several.next_wake() <= now);
-        let due: Vec<u64> = due.map(|group| group.asked.0).collect();
+        let due: Vec<u64> = due.map(|group| group.call.id).collect();
         due.into_iter().for_each(|id| self.report(id, MemberEvent::Wake, context));
     }
 
@@ -256,8 +248,8 @@ impl<K: Conduct> Process<K> {
         if self.group(request).is_some() {
             self.report(request, MemberEvent::Abandon, context);
             self.undo_all(request, context);
-            self.groups.retain(|group| group.asked.0 != request);
-            context.refuse(request, FailureReason::Cancelled);
+            self.groups.retain(|group| group.call.id != request);
+            context.done(request, Err(FailureReason::Cancelled.into()));
         }
     }
 
@@ -268,24 +260,19 @@ impl<K: Conduct> Process<K> {
         resources: Vec<Name>,
         context: &mut InputContext<'_>,
     ) {
-        let asked = (id, context.stamp());
-        let mut multi_release = MultiRelease { asked, open: Vec::new(), worst: Ok(()) };
+        let call = context.call(id);
+        let (mut open, mut worst) = (Vec::new(), Ok(()));
         for resource in resources {
-            let whose = (client.clone(), resource);
-            match self.held.iter().position(|(held, _)| *held == whose) {
-                Some(place) => multi_release.open.push(self.held.remove(place).1),
-                None => multi_release.worst = Err(FailureReason::Lost),
+            match self.remove(&(client.clone(), resource), context) {
+                Ok(claim) => open.push(claim),
+                Err(error) => worst = worse(worst, Err(error)),
             }
         }
-        let claims = multi_release.open.clone();
-        if claims.is_empty() {
-            return context.reply(asked, multi_release.worst, |_| ());
+        if open.is_empty() {
+            return context.reply(call, worst);
         }
-        self.multi_releases.push(multi_release);
-        for claim in claims {
-            if let Some(lease) = self.lease(claim) {
-                lease.part(context);
-            }
+        self.multi_releases.push(MultiRelease { call, open: open.clone(), worst });
+        for claim in open {
             self.give_back(claim, Input::Release, context);
             self.attend(claim, context);
         }
@@ -305,17 +292,11 @@ impl<K: Conduct> Process<K> {
         let Some(place) = found else { return };
         let multi_release = &mut self.multi_releases[place];
         multi_release.open.retain(|open| *open != claim);
-        // Lost is worse than unknown.
-        multi_release.worst = match (multi_release.worst, ended(outcome)) {
-            (Err(FailureReason::Lost), _) | (_, Err(FailureReason::Lost)) => {
-                Err(FailureReason::Lost)
-            }
-            (Err(why), _) | (_, Err(why)) => Err(why),
-            _ => Ok(()),
-        };
+        let worst = std::mem::replace(&mut multi_release.worst, Ok(()));
+        multi_release.worst = worse(worst, release_result(outcome, None));
         if multi_release.open.is_empty() {
             let multi_release = self.multi_releases.remove(place);
-            context.reply(multi_release.asked, multi_release.worst, |_| ());
+            context.reply(multi_release.call, multi_release.worst);
         }
     }
 }
