@@ -307,23 +307,25 @@ impl<T> Link<T> {
         tag: T,
         cx: &mut Context<'_, T>,
     ) {
-        if let Some(cause) = self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
+        let cause = match self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
             // No command for this token was ever sent, so no clean-up is pending, and a master in
             // trouble gets no further command.
-            cx.unknown(tag, cause);
-            leave.into_iter().for_each(|it| self.leave_queue(key.clone(), it, true, cx));
-        } else if self.open.is_some() {
-            // The clean-up is queued behind every command for this token. The link asks a healthy
-            // master even if there was no such command: the caller needs the reply.
-            self.ledger.start(token, key.clone(), cx.now, wake_up);
-            let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
-            let leave = leave.map(|waiter| self.queue_ledger.start(&key, waiter));
-            self.write(Command::Delete { key, token, wake_up, leave }, Some(tag), cx);
-        } else {
-            self.ledger.enqueue(token, wake_up);
-            leave.into_iter().for_each(|it| self.leave_queue(key.clone(), it, true, cx));
-            cx.unknown(tag, Cause::Down(self.down.clone()));
-        }
+            Some(cause) => cause,
+            None if self.open.is_some() => {
+                // The clean-up is queued behind every command for this token. The link asks a
+                // healthy master even if there was no such command: the caller needs the reply.
+                self.ledger.start(token, key.clone(), cx.now, wake_up);
+                let leave = leave.map(|waiter_id| self.inbox.waiter(waiter_id));
+                let leave = leave.map(|waiter| self.queue_ledger.start(&key, waiter));
+                return self.write(Command::Delete { key, token, wake_up, leave }, Some(tag), cx);
+            }
+            None => {
+                self.ledger.enqueue(token, wake_up);
+                Cause::Down(self.down.clone())
+            }
+        };
+        cx.unknown(tag, cause);
+        leave.into_iter().for_each(|it| self.leave_queue(key.clone(), it, true, cx));
     }
 
     /// The waiter leaves the queue. The link sends this also where it refuses requests: after a
