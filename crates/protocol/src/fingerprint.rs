@@ -23,12 +23,11 @@ impl Fingerprint {
         Self::of(b"name", core::iter::once(name))
     }
 
-    /// FNV-1a, 64 bits. Each part ends with a byte that no text contains, so that parts do not run
-    /// together.
+    /// A hash of all parts. Each part ends with a byte that no text contains, so that parts do not
+    /// run together.
     fn of<'a>(kind: &[u8], parts: impl Iterator<Item = &'a str>) -> Self {
-        let feed = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let end = |hash, part: &[u8]| feed(part.iter().fold(hash, feed), &0xff);
-        Self(parts.fold(end(0xcbf2_9ce4_8422_2325, kind), |hash, part| end(hash, part.as_bytes())))
+        let end = |hash, part: &[u8]| fnv_1a(fnv_1a(hash, part), &[0xff]);
+        Self(parts.fold(end(FNV_1A, kind), |hash, part| end(hash, part.as_bytes())))
     }
 
     /// Reads what [`Display`](fmt::Display) writes.
@@ -36,6 +35,15 @@ impl Fingerprint {
         let plain = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         u64::from_str_radix(text, 16).ok().filter(|_| plain).map(Self)
     }
+}
+
+/// The FNV-1a hash, 64 bits, of no bytes.
+pub(crate) const FNV_1A: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// The FNV-1a hash of more bytes, behind those of this hash.
+pub(crate) fn fnv_1a(hash: u64, bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(hash, step)
 }
 
 impl fmt::Display for Fingerprint {

@@ -17,6 +17,7 @@ use core::time::Duration;
 
 use crate::acquire::Turn;
 use crate::effect::Key;
+use crate::fingerprint::{FNV_1A, fnv_1a};
 use crate::time::Time;
 
 /// How many leases in a row one process may have while others wait.
@@ -110,10 +111,8 @@ impl<T: Clone + Ord> Queue<T> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct RecentReleases(BTreeMap<u64, Time>);
 
-/// FNV-1a.
 fn hash(key: &Key) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    key.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    fnv_1a(FNV_1A, key)
 }
 
 /// How long a resource counts as just given back.
