@@ -1,7 +1,7 @@
 //! ClaimCell: a caller's handle of one claim of the client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use redquorum_protocol::{
 };
 use tokio::sync::Notify;
 
-use super::{After, EndClaim, LockState, Turn, Writer};
+use super::{After, EndClaim, LockState, Turn, Writer, lock};
 use crate::error::{AcquireError, ExtendError};
 use crate::owner::Owner;
 use crate::report::Report;
@@ -271,7 +271,7 @@ impl ClaimCell {
         config: Option<LockConfig>,
     ) -> Option<(u32, Arc<EndedRound>)> {
         self.lock_state.shared.act(|client, cx| {
-            let mut latest = self.extending.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut latest = lock(&self.extending);
             let hold = self.of(client).hold();
             let caller = latest.1.upgrade();
             let is_abandoned = |hold: &Hold| hold.extension().0 == latest.0 && caller.is_none();
