@@ -8,7 +8,7 @@
 //!
 //! `options.rs` has the options, `contest.rs` the order of the runs. `run.rs` makes one run of a
 //! strategy (`strategy.rs`) under a workload (`workload.rs`) and a fault (`fault.rs`), on a
-//! database (`database.rs`) and masters (`masters.rs`), with latency by `network.rs`. `tally.rs`
+//! database (`database.rs`) and masters (`masters.rs`), with the network in between (`network.rs`). `tally.rs`
 //! collects what applicants saw, `table.rs` prints the figures.
 
 #![forbid(unsafe_code)]

@@ -127,11 +127,10 @@ async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
             join_all(&mut applicants).await
         }
         Some(_) => {
-            let proxy = setup.database_proxy.as_ref();
-            let proxy = proxy.ok_or("there is no proxy in front of the database")?;
-            proxy.lose_reply_of_commit(10);
+            let network = setup.network.as_ref().ok_or("there is no network to break")?;
+            network.lose_reply_of_a_commit();
             join_all(&mut rush(setup, 1..=shape.applicants)).await?;
-            if proxy.has_lost_reply() {
+            if network.has_lost_reply() {
                 Ok(())
             } else {
                 Err("no reply of a commit was lost: the fault did not happen".to_owned())

@@ -19,6 +19,12 @@
 //! faults are those that a TCP network can cause: within a connection no message overtakes another,
 //! no data is lost in the middle, and a close comes behind the data that was sent before it.
 //!
+//! [`listen_opaque`](Network::listen_opaque) is for servers that do not speak RESP. Each piece that
+//! arrives at once is a message: a request is one word, and a reply, a [`Bulk`], answers the latest
+//! request of its connection. `Duplicate` has no use there.
+//!
+//! [`Bulk`]: crate::RespValue::Bulk
+//!
 //! # Limits
 //!
 //! - A connection always *seems* to be accepted: the kernel accepts it on behalf of this process. A
@@ -28,10 +34,10 @@
 //!   the connection is passed on like data that is not RESP.
 //! - The waiting data in one direction of a connection is bounded (16 MiB). Beyond that the network
 //!   stops reading, and the sender is stuck.
-//! - A message that was struck by a `Delay` waits up to about a millisecond longer.
 //!
 //! `rule.rs` and `traffic.rs` are the public interface. `engine.rs` is the thread, `connection.rs`
-//! one connection, `lane.rs` one direction of it, `table.rs` the living rules.
+//! one connection, `lane.rs` one direction of it, `table.rs` the living rules, `timer.rs` a second
+//! thread, which makes delays exact.
 
 mod connection;
 mod copies;
@@ -42,6 +48,7 @@ mod lane;
 mod rule;
 mod socket;
 mod table;
+mod timer;
 mod traffic;
 
 use std::{
@@ -55,7 +62,9 @@ use std::{
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use engine::{Order, Shared};
+use framing::Protocol;
 pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
+use timer::Timer;
 pub use traffic::{Traffic, TrafficEvent};
 
 /// The proxies between all clients and all masters. A drop closes everything and ends the thread.
@@ -79,11 +88,11 @@ impl Network {
     pub fn start(observer: impl FnMut(Traffic) + Send + 'static) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, mut receiver) = unbounded_channel();
-        let observer = Box::new(observer);
+        let (observer, timer) = (Box::new(observer), Timer::start()?);
         let thread = thread::Builder::new().name("network".to_owned());
         let thread = thread.spawn(move || {
-            let run = AssertUnwindSafe(|| runtime.block_on(engine::run(&mut receiver, observer)));
-            let ended = catch_unwind(run);
+            let run = engine::run(&mut receiver, observer, timer);
+            let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
             // An order that is sent meanwhile is dropped here, so its caller does not wait for
             // ever. A drop of the receiver would miss one that is half sent.
             receiver.close();
@@ -100,13 +109,27 @@ impl Network {
     ///
     /// Those of the system: no more ports, no more files.
     pub fn listen(&self, client: &str, node: usize) -> io::Result<SocketAddr> {
+        self.listen_for(Protocol::Resp, client, node)
+    }
+
+    /// Like [`listen`](Self::listen), for a server whose protocol is not RESP: each piece of bytes
+    /// that arrives is a message.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system: no more ports, no more files.
+    pub fn listen_opaque(&self, client: &str, node: usize) -> io::Result<SocketAddr> {
+        self.listen_for(Protocol::Opaque, client, node)
+    }
+
+    fn listen_for(&self, protocol: Protocol, client: &str, node: usize) -> io::Result<SocketAddr> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let client = client.into();
         self.order(move |engine| {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let accept = engine::accept(engine.clone(), listener, client, node);
+            let accept = engine::accept(engine.clone(), listener, client, node, protocol);
             engine.borrow().start(accept);
             Ok(address)
         })

@@ -1,4 +1,4 @@
-//! What a run needs: connections, masters, proxies in front of both, and the strategy.
+//! What a run needs: connections, masters, the network in front of both, and the strategy.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use crate::{
     database::{Database, Pool, Target, create_recruitments},
     fault::{TIMEOUT, TTL},
     masters::{MasterSet, Source, redirected},
-    network::Proxy,
+    network::Network,
     results::Fault,
     strategy::{Application, Context, Kind, Pause, Strategy},
     tally::Tally,
@@ -49,9 +49,8 @@ pub(super) struct Setup {
     pub(super) timeout: Duration,
     /// Masters of this run alone.
     own: Option<MasterSet>,
-    pub(super) database_proxy: Option<Proxy>,
-    /// In front of the masters, in their order.
-    proxies: Vec<Proxy>,
+    /// In front of the servers, if it changes something.
+    pub(super) network: Option<Network>,
 }
 
 impl Setup {
@@ -63,27 +62,24 @@ impl Setup {
             .await
             .map_err(|error| format!("the recruitment cannot be created: {error}"))?;
         let delay = Duration::from_millis(u64::from(plan.network_ms));
-        let failed = |error: std::io::Error| format!("a proxy does not start: {error}");
+        let replicas = plan.fault == Some(Fault::ReplicaPromoted);
+        let needed = !delay.is_zero() || replicas || plan.fault == Some(Fault::CommitReplyLost);
+        let failed = |error: std::io::Error| format!("the network does not start: {error}");
+        let network = needed.then(|| Network::start(delay)).transpose().map_err(failed)?;
         let mut target = environment.database.target.clone();
-        let mut database_proxy = None;
-        if let Some(address) = target.address()
-            && (!delay.is_zero() || plan.fault == Some(Fault::CommitReplyLost))
-        {
-            let proxy = Proxy::start(address, delay).map_err(failed)?;
-            target = target.through(proxy.address());
-            database_proxy = Some(proxy);
+        if let (Some(network), Some(address)) = (&network, target.address()) {
+            target = target.through(network.before_database(address).map_err(failed)?);
         }
         let mut context = Context {
             masters: Vec::new(),
             ttl: plan.fault.map_or(TTL, Fault::ttl),
             prefix: format!("redquorum-contest:{:08x}:", rand::random::<u32>()),
         };
-        let (mut own, mut proxies) = (None, Vec::new());
+        let mut own = None;
         if plan.kind.needs().uses_redis() {
             let breaks = plan.fault.is_some_and(|fault| {
                 !matches!(fault, Fault::PausePastTtl | Fault::CommitReplyLost)
             });
-            let replicas = plan.fault == Some(Fault::ReplicaPromoted);
             let masters = if breaks {
                 own.insert(MasterSet::start(&environment.source, replicas).await?)
             } else if let Some(shared) = &mut environment.shared {
@@ -92,8 +88,12 @@ impl Setup {
                 environment.shared.insert(MasterSet::start(&environment.source, false).await?)
             };
             context.masters.clone_from(&masters.urls);
-            if replicas || !delay.is_zero() {
-                proxies = proxied(masters, delay, &mut context.masters)?;
+            if let Some(network) = &network {
+                for (number, upstream) in (1..).zip(masters.sockets()?) {
+                    let address = network.before_master(number, upstream).map_err(failed)?;
+                    let url = &mut context.masters[number - 1];
+                    *url = redirected(url, address)?;
+                }
             }
         }
         let pool = Pool::connect(&target, CONNECTIONS).await;
@@ -113,8 +113,7 @@ impl Setup {
             target,
             timeout: plan.fault.map_or(TIMEOUT, Fault::timeout),
             own,
-            database_proxy,
-            proxies,
+            network,
         })
     }
 
@@ -135,25 +134,11 @@ impl Setup {
         self.own.as_ref().ok_or_else(|| "there are no masters to break".to_owned())
     }
 
-    /// Promotes the replica of the first master, to which its proxy then leads.
+    /// Promotes the replica of the first master, to which the network then leads.
     pub(super) fn fail_over(&self) -> Result<(), String> {
-        if let (Some(address), Some(proxy)) = (self.masters()?.fail_over()?, self.proxies.first()) {
-            proxy.move_to(address);
+        if let (Some(address), Some(network)) = (self.masters()?.fail_over()?, &self.network) {
+            network.lead_to(1, address);
         }
         Ok(())
     }
-}
-
-fn proxied(
-    masters: &MasterSet,
-    delay: Duration,
-    urls: &mut [String],
-) -> Result<Vec<Proxy>, String> {
-    let mut proxies = Vec::new();
-    for (url, upstream) in urls.iter_mut().zip(masters.sockets()?) {
-        let proxy = Proxy::start(upstream, delay).map_err(|error| error.to_string())?;
-        *url = redirected(url, proxy.address())?;
-        proxies.push(proxy);
-    }
-    Ok(proxies)
 }

@@ -2,6 +2,12 @@
 //!
 //! Masters in memory reply in no time and allow everything. The proxy charges each command to its
 //! master, which executes one command after the other, as Redis does.
+//!
+//! The rig's network cannot do this. It passes bytes between sockets in a thread of its own, in
+//! real time. These tests run on a paused clock, which jumps to the next timer while a socket is
+//! waited for, so every reply would come after its timeout. And the proxy decides about commands,
+//! which it prices, forbids and answers in place of the master: the rig's rules decide about
+//! messages.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;

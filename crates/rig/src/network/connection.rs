@@ -7,16 +7,17 @@
 
 use std::{future::pending, rc::Rc, time::Instant};
 
-use tokio::{io::Interest, net::TcpStream, sync::Notify, time::sleep_until};
+use tokio::{io::Interest, net::TcpStream, sync::Notify};
 
 use super::{
     dialogue::{Dialogue, Label},
     engine::{Peer, World},
-    framing::Piece,
+    framing::{Piece, Protocol},
     lane::{Cargo, Item, Lane},
     rule::{End, Message, MessageFault, RuleId, Side},
     socket::Socket,
     table::{Gate, Verdict},
+    timer::Timer,
     traffic::TrafficEvent,
 };
 use crate::RespValue;
@@ -52,7 +53,7 @@ pub(super) struct Wait {
 }
 
 impl Wait {
-    pub(super) async fn until_something_changes(self) {
+    pub(super) async fn until_something_changes(self, timer: &Timer) {
         if self.more {
             return tokio::task::yield_now().await;
         }
@@ -60,28 +61,28 @@ impl Wait {
             Some((stream, interest)) => drop(stream.ready(*interest).await),
             None => pending().await,
         };
-        let timer = async {
+        let due = async {
             match self.timer {
-                Some(at) => sleep_until(at.into()).await,
+                Some(at) => timer.until(at).await,
                 None => pending().await,
             }
         };
         tokio::select! {
             () = ready(CLIENT) => {}
             () = ready(MASTER) => {}
-            () = timer => {}
+            () = due => {}
             () = self.changed.notified() => {}
         }
     }
 }
 
 impl Connection {
-    pub(super) fn new(peer: Peer, client: Socket) -> Self {
+    pub(super) fn new(peer: Peer, client: Socket, protocol: Protocol) -> Self {
         Self {
             peer,
             ends: [Some(client), None],
-            lanes: [Lane::new(Side::Request), Lane::new(Side::Reply)],
-            dialogue: Dialogue::default(),
+            lanes: [Side::Request, Side::Reply].map(|side| Lane::new(side, protocol)),
+            dialogue: Dialogue::new(protocol),
             waiting: true,
             over: false,
             more: false,

@@ -10,7 +10,7 @@ use tokio::{
 use super::{
     dialogue::{Label, Session},
     engine::{Peer, Shared},
-    framing::{Framing, Piece},
+    framing::{Framing, Piece, Protocol},
     rule::Side,
     traffic::TrafficEvent,
 };
@@ -38,7 +38,7 @@ pub(super) async fn send(
     stream.write_all(&request).await?;
     let forwarded = TrafficEvent::Forwarded { number, command: command.clone(), duplicate: true };
     engine.borrow_mut().world.report(at, &peer, forwarded);
-    let (mut framing, mut before) = (Framing::new(Side::Reply), session.requests);
+    let (mut framing, mut before) = (Framing::new(Side::Reply, Protocol::Resp), session.requests);
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let count = stream.read(&mut bytes).await?;

@@ -1,8 +1,10 @@
 //! Matches replies to requests. RESP has no message ids: replies come in the order of requests, and
-//! this file knows the exceptions. Called by `connection.rs`.
+//! this file knows the exceptions. Of a protocol that the network does not parse, everything that
+//! a server sends answers what its client sent last. Called by `connection.rs`.
 
 use std::{collections::VecDeque, sync::Arc};
 
+use super::framing::Protocol;
 use crate::RespValue;
 
 /// The largest total size of repeated `AUTH`, `HELLO` or `SELECT` requests. Beyond it none are
@@ -40,8 +42,9 @@ pub(super) struct Session {
 }
 
 /// The requests of a connection, and which of them wait for a reply.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Dialogue {
+    protocol: Protocol,
     requests: u64,
     unanswered: VecDeque<Label>,
     /// Whether replies cannot be distinguished from push messages any more.
@@ -50,6 +53,11 @@ pub(super) struct Dialogue {
 }
 
 impl Dialogue {
+    pub(super) fn new(protocol: Protocol) -> Self {
+        let (unanswered, session) = (VecDeque::new(), Session::default());
+        Self { protocol, requests: 0, unanswered, unmatched: false, session }
+    }
+
     /// Handles a request.
     pub(super) fn request(&mut self, words: Vec<Vec<u8>>) -> Label {
         self.requests += 1;
@@ -59,6 +67,10 @@ impl Dialogue {
     /// Records that the request was not lost: the master will answer it.
     pub(super) fn expect(&mut self, label: &Label, frame: &[u8]) {
         if self.unmatched {
+            return;
+        }
+        if self.protocol == Protocol::Opaque {
+            self.unanswered = [label.clone()].into();
             return;
         }
         if is(&label.command, &["AUTH", "HELLO", "SELECT"])
@@ -72,6 +84,9 @@ impl Dialogue {
 
     /// Handles a reply, and returns the label of its request. `push`: it is a RESP3 push.
     pub(super) fn answered(&mut self, reply: &RespValue, push: bool) -> Label {
+        if self.protocol == Protocol::Opaque {
+            return self.unanswered.front().cloned().unwrap_or_else(Label::none);
+        }
         let Some(command) = self.unanswered.front().map(|label| &label.command) else {
             return if push { Label::push(reply) } else { Label::none() };
         };
@@ -130,7 +145,7 @@ mod tests {
             ("CLIENT REPLY OFF", &ok, [0, 0, 0]),
             ("client reply skip", &ok, [0, 0, 0]),
         ] {
-            let mut dialogue = Dialogue::default();
+            let mut dialogue = Dialogue::new(Protocol::Resp);
             ask(&mut dialogue, words);
             ask(&mut dialogue, "GET k");
             let found = [first, &ok, &ok].map(|reply| dialogue.answered(reply, false).number);

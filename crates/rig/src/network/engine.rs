@@ -21,9 +21,11 @@ use super::{
     connection::Connection,
     copies::{self, Duplicate},
     dialogue::Label,
+    framing::Protocol,
     rule::{Rule, RuleId, Side},
     socket::Socket,
     table::{Link, Table},
+    timer::Timer,
     traffic::{Traffic, TrafficEvent},
 };
 
@@ -52,10 +54,11 @@ pub(super) struct Engine {
 pub(super) async fn run(
     orders: &mut UnboundedReceiver<Order>,
     observer: Box<dyn FnMut(Traffic) + Send>,
+    timer: Timer,
 ) {
     let (tasks, mut started) = unbounded_channel();
     let (rules, upstreams, duplicates) = (Table::default(), HashMap::new(), Vec::new());
-    let world = World { rules, observer, upstreams, duplicates };
+    let world = World { rules, observer, upstreams, duplicates, timer };
     let (connections, scratch) = (BTreeMap::new(), vec![0; 64 * 1024]);
     let engine = Rc::new(RefCell::new(Engine { world, connections, last: 0, tasks, scratch }));
     let mut running = FuturesUnordered::new();
@@ -76,7 +79,13 @@ pub(super) async fn run(
     }
 }
 
-pub(super) async fn accept(engine: Shared, listener: TcpListener, client: Arc<str>, node: usize) {
+pub(super) async fn accept(
+    engine: Shared,
+    listener: TcpListener,
+    client: Arc<str>,
+    node: usize,
+    protocol: Protocol,
+) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN).await;
@@ -86,13 +95,15 @@ pub(super) async fn accept(engine: Shared, listener: TcpListener, client: Arc<st
         this.last += 1;
         let peer = Peer { client: Arc::clone(&client), node, connection: this.last };
         this.world.report_now(&peer, TrafficEvent::Opened);
-        this.connections.insert(this.last, Connection::new(peer, Socket::accepted(stream)));
+        let connection = Connection::new(peer, Socket::accepted(stream), protocol);
+        this.connections.insert(this.last, connection);
         this.start(attend(Rc::clone(&engine), this.last));
     }
 }
 
 /// Serves a connection until it is over.
 async fn attend(engine: Shared, id: u64) {
+    let timer = engine.borrow().world.timer.clone();
     loop {
         let wait = {
             let Engine { world, connections, scratch, .. } = &mut *engine.borrow_mut();
@@ -102,7 +113,7 @@ async fn attend(engine: Shared, id: u64) {
         };
         Engine::send_duplicates(&engine);
         match wait {
-            Some(wait) => wait.until_something_changes().await,
+            Some(wait) => wait.until_something_changes(&timer).await,
             None => break,
         }
     }
@@ -156,6 +167,7 @@ pub(super) struct World {
     pub(super) upstreams: HashMap<usize, SocketAddr>,
     /// Requests to be sent once more.
     pub(super) duplicates: Vec<Duplicate>,
+    timer: Timer,
 }
 
 impl World {

@@ -1,10 +1,18 @@
-//! Cuts one direction's bytes into frames. Called by `connection.rs` and `copies.rs`.
+//! Cuts one direction's bytes into messages. Called by `connection.rs` and `copies.rs`.
 
 use super::rule::Side;
 use crate::{
     RespValue,
     resp::{self, Unparsed},
 };
+
+/// What the network knows of the bytes that pass a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Resp,
+    /// Nothing: each piece that arrives is a message.
+    Opaque,
+}
 
 /// A larger frame is passed on like bytes that are not RESP.
 const LARGE: usize = 4 * 1024 * 1024;
@@ -22,6 +30,7 @@ pub(super) enum Piece {
 #[derive(Debug)]
 pub(super) struct Framing {
     side: Side,
+    protocol: Protocol,
     buffer: Vec<u8>,
     /// The start of the next frame in the buffer, so that many frames are cut out at the cost of
     /// one move.
@@ -30,8 +39,8 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    pub(super) fn new(side: Side) -> Self {
-        Self { side, buffer: Vec::new(), start: 0, strange: false }
+    pub(super) fn new(side: Side, protocol: Protocol) -> Self {
+        Self { side, protocol, buffer: Vec::new(), start: 0, strange: false }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
@@ -46,6 +55,9 @@ impl Framing {
         if self.strange {
             return (!rest.is_empty()).then(|| Piece::Bytes(self.rest()));
         }
+        if self.protocol == Protocol::Opaque {
+            return (!rest.is_empty()).then(|| self.opaque());
+        }
         let parsed = if self.side == Side::Request {
             resp::request(rest).map(|(words, length)| Piece::Request(words, self.take(length)))
         } else {
@@ -58,6 +70,14 @@ impl Framing {
                 self.strange = true;
                 Some(Piece::Bytes(self.rest()))
             }
+        }
+    }
+
+    fn opaque(&mut self) -> Piece {
+        let bytes = self.rest();
+        match self.side {
+            Side::Request => Piece::Request(vec![bytes.clone()], bytes),
+            _ => Piece::Reply(RespValue::Bulk(bytes.clone()), bytes),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     copies::Duplicate,
     dialogue::{Label, Session},
     engine::{Peer, World},
-    framing::Framing,
+    framing::{Framing, Protocol},
     rule::{RuleId, Side},
     socket::Socket,
     table::{Gate, Table},
@@ -27,6 +27,9 @@ const ITEM: usize = 200;
 
 /// How many messages are written with one call.
 const SLICES: usize = 64;
+
+/// How often a trickle writes: a fast one would else be served for each byte.
+const TRICKLE_PERIOD: Duration = Duration::from_millis(1);
 
 /// How much a late trickle catches up, so that an idle one does not send a burst.
 const TRICKLE_LAG: Duration = Duration::from_millis(10);
@@ -66,15 +69,15 @@ pub(super) struct Lane {
     pub(super) ended: bool,
     /// When a trickle passes the next byte.
     next_byte: Option<Instant>,
-    /// When it can write again, if a rule keeps it from it until then.
+    /// The instant from which a rule lets this lane write again, if a rule holds it back.
     pub(super) timer: Option<Instant>,
 }
 
 impl Lane {
-    pub(super) fn new(side: Side) -> Self {
+    pub(super) fn new(side: Side, protocol: Protocol) -> Self {
         Self {
             side,
-            framing: Framing::new(side),
+            framing: Framing::new(side, protocol),
             queue: VecDeque::new(),
             waiting: 0,
             written: 0,
@@ -127,7 +130,7 @@ impl Lane {
             let result = if let Some(rate) = rate {
                 let next = self.next_byte.map_or(now, |next| next.max(now - TRICKLE_LAG));
                 if next > now {
-                    self.timer = Some(next);
+                    self.timer = Some(next.max(now + TRICKLE_PERIOD));
                     return false;
                 }
                 let due = bytes_due(now - next, rate).min(rest.len());

@@ -10,7 +10,7 @@ use redquorum_rig::{
     network::{Message, MessageFault::*, Network, Rule, Side::*},
 };
 
-use crate::support::{Half, PING, Wire, about, on, ping, request};
+use crate::support::{Half, PING, Wire, about, both_are_reset, on, ping, request};
 
 #[test]
 fn a_rule_counts_over_all_its_links() {
@@ -134,4 +134,37 @@ fn a_panic_of_the_observer_is_not_a_hang() {
     let call = || network.upstream(1, None);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err());
     drop(network);
+}
+
+#[test]
+fn a_rule_counts_replies_of_a_protocol_that_is_not_parsed() {
+    let mut wire = Wire::new();
+    wire.address = wire.network.listen_opaque("c1", 1).unwrap();
+    let commit = |message: &Message<'_>| message.command.iter().any(|it| it.ends_with(b"COMMIT"));
+    let matches = Some(Arc::new(commit) as Arc<_>);
+    wire.network.strike(Rule { matches, from: 2, count: Some(1), ..on(Reply, Reset) });
+    let (mut client, mut master) = wire.pair();
+    // RESP would wait for the rest of the line.
+    master.send(b"+greeting");
+    client.gets(b"+greeting");
+    for request in [b"\x03 BEGIN", b"\x03COMMIT", b"\x03 BEGIN"] {
+        client.send(request);
+        master.gets(request);
+        master.send(b"ok");
+        client.gets(b"ok");
+    }
+    client.send(b"\x03COMMIT");
+    master.gets(b"\x03COMMIT");
+    master.send(b"ok");
+    both_are_reset(&mut client, &mut master);
+    wire.seen.wait_for("closed", 1);
+    let opaque = ["replied 0", "replied 1 \x03 BEGIN", "replied 2 \x03COMMIT"];
+    assert_eq!(wire.seen.replied()[..3], opaque);
+    wire.seen.wait_for("forwarded 4 \x03COMMIT", 1);
+    wire.seen.wait_for("lost reply 4 \x03COMMIT", 1);
+    let (mut client, mut master) = wire.pair();
+    client.send(b"\x03COMMIT");
+    master.gets(b"\x03COMMIT");
+    master.send(b"ok");
+    client.gets(b"ok");
 }
