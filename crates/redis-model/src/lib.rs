@@ -11,7 +11,8 @@
 //! - `connections` has the sockets' buffers, client ids and subscriptions.
 //! - `request` and `value` have the messages on the wire, with their bytes.
 //! - [`Server`] has the process: its life, its persistence, its replica.
-//! - [`network`] has what a network can do to messages: words for the drivers of the model.
+//! - [`network`] has what a network can do to messages, and rules that choose them: for the drivers
+//!   of the model.
 //! - [`ScriptMutant`] has scripts that leave something out, to test that their checks are needed.
 //!
 //! ```

@@ -63,7 +63,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use engine::{Order, Shared};
 use framing::Protocol;
-pub use rule::{End, Matches, Message, MessageFault, Rule, RuleId, Side};
+pub use rule::{End, Matches, Message, MessageFault, MessageRule, Rule, RuleId, Side};
 use timer::Timer;
 pub use traffic::{Traffic, TrafficEvent};
 

@@ -7,7 +7,7 @@ use redquorum_protocol::MAX_NUMBER;
 use redquorum_protocol::wire::{LAPSE_MS, RESERVED, counter_of};
 use redquorum_redis_model::{Server, Wall};
 
-use super::rules::Rule;
+use super::rules::{self, Rule};
 use super::wires::WireId;
 use super::world::{Instant, Up, World, WorldEvent, signed};
 use super::{SimulatedProcess, TURN};
@@ -45,8 +45,8 @@ impl<P: SimulatedProcess> World<P> {
             FaultContext { nodes: nodes.clone(), actors: actors.clone(), rules: Vec::new() },
         );
         if let Some((which, effect)) = kind.strikes_messages() {
-            let actors = clients.map(|_| actors);
-            self.rule(fault, Rule { nodes: Some(nodes), actors, ..Rule::of(&which, effect) });
+            let (clients, nodes) = (clients.map(|_| actors), Some(nodes));
+            self.rule(fault, Rule { nodes, clients, ..rules::rule(&which, effect, None) });
             return self.struck(fault, self.now);
         }
         match kind {
@@ -298,11 +298,11 @@ impl<P: SimulatedProcess> World<P> {
         }
         let Some(rule) = at_once else { return };
         let open = self.wires.iter().filter(|(_, wire)| {
-            rule.is_about(wire.actor, wire.node) && wire.client_open && wire.master_open
+            rule.is_about(&wire.actor, wire.node) && wire.client_open && wire.master_open
         });
         let open: Vec<WireId> = open.map(|(id, _)| id).collect();
         for wire in open {
-            match rule.effect {
+            match rule.fault {
                 MessageFault::HalfOpen(end) => self.half_open(wire, end, id),
                 _ => self.reset(wire),
             }

@@ -562,7 +562,7 @@ impl<P: SimulatedProcess> World<P> {
     pub(crate) fn dial(&mut self, actor: usize, link: usize, epoch: u64) {
         let node = self.actors[actor].nodes[link];
         let id = self.wires.next();
-        let apart = self.rules.apart(actor, node);
+        let apart = self.rules.keeps(actor, node, Side::Both).map(|(rule, _)| rule);
         let mut wire = Wire::new(actor, (link, node), epoch, id, self.now);
         wire.requests = GREETING;
         wire.apart = apart;
@@ -619,7 +619,7 @@ impl<P: SimulatedProcess> World<P> {
         if wire.up.lost {
             return;
         }
-        match self.rules.keeps_end(actor, node, Side::Request) {
+        match self.rules.keeps(actor, node, Side::Request) {
             // The master's end learns of it when the rule is healed.
             Some((rule, false)) => return wire.resets_on_heal.push(rule),
             Some((rule, true)) => {
@@ -662,7 +662,7 @@ impl<P: SimulatedProcess> World<P> {
         wire.master_open = false;
         let (actor, node) = (wire.actor, wire.node);
         if wire.client_open && !wire.down.lost {
-            match self.rules.keeps_end(actor, node, Side::Reply) {
+            match self.rules.keeps(actor, node, Side::Reply) {
                 Some((rule, false)) => wire.resets_on_heal.push(rule),
                 Some((rule, true)) => {
                     wire.down.held.get_or_insert((rule, VecDeque::new()));
@@ -747,7 +747,9 @@ impl<P: SimulatedProcess> World<P> {
     /// Heals a rule: held messages move on, and the connections that suffered from the rule are
     /// reset.
     pub(crate) fn heal_rule(&mut self, rule: u64) {
-        if let Some(healed) = self.rules.heal(rule).filter(|rule| rule.slows()) {
+        if let Some(healed) = self.rules.heal(rule)
+            && matches!(healed.fault, MessageFault::Delay(_) | MessageFault::Trickle(_))
+        {
             self.deliver_sooner(&healed);
         }
         for id in 0..self.wires.next() {
@@ -778,7 +780,7 @@ impl<P: SimulatedProcess> World<P> {
     fn deliver_sooner(&mut self, healed: &Rule) {
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
-            if !healed.is_about(wire.actor, wire.node) {
+            if !healed.is_about(&wire.actor, wire.node) {
                 continue;
             }
             for side in [Side::Request, Side::Reply].into_iter().filter(|side| healed.is_on(*side))

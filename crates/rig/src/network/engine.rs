@@ -143,7 +143,8 @@ impl Engine {
     pub(super) fn strike(&mut self, rule: Rule) -> RuleId {
         let id = self.world.rules.strike(rule.clone());
         for connection in self.connections.values_mut() {
-            if rule.strikes_connections(connection.peer.link()) {
+            let (client, node) = connection.peer.link();
+            if rule.strikes_connections() && rule.is_about(client, node) {
                 connection.struck(id, rule.fault, &mut self.world);
             }
             connection.changed.notify_one();
@@ -201,6 +202,6 @@ pub(super) struct Peer {
 
 impl Peer {
     pub(super) fn link(&self) -> Link<'_> {
-        Link { client: &self.client, node: self.node }
+        (&self.client, self.node)
     }
 }
