@@ -1,12 +1,14 @@
-//! The order of the runs, what is printed, and how the contest ends.
+//! The program: starts what the options say, makes the runs in order, and prints how they ended.
 
 use std::{
     fmt::Display,
     fs, io,
     path::Path,
+    process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
 
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -14,14 +16,63 @@ use crate::{
     database::Database,
     fault::{Verdict, expectation},
     masters::Source,
-    options::{Options, code},
+    options::{Command, Options, code},
     results::{Contest, Fault, Machine, Outcome, Run, Server, Workload},
     run::{self, Environment, Plan},
+    strategy::Kind,
     table,
 };
 
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            // Help and version go to standard output.
+            let _printed = error.print();
+            return ExitCode::from(if error.use_stderr() { code::USAGE } else { 0 });
+        }
+    };
+    if options.list {
+        list();
+        return ExitCode::SUCCESS;
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("contest: the runtime does not start: {error}");
+            return ExitCode::from(code::INTERNAL);
+        }
+    };
+    let exit = runtime.block_on(async {
+        match &options.command {
+            Some(Command::Applicant { socket }) => match run::child(socket).await {
+                Ok(()) => 0,
+                Err(error) => {
+                    eprintln!("applicant: {error}");
+                    code::INTERNAL
+                }
+            },
+            None => contest(&options).await,
+        }
+    });
+    // A server that hangs does not keep the process.
+    runtime.shutdown_timeout(std::time::Duration::from_millis(500));
+    ExitCode::from(exit)
+}
+
+fn list() {
+    let print = |heading: &str, names: &[(&str, &str)]| {
+        println!("{heading}:");
+        names.iter().for_each(|(name, title)| println!("  {name:<18} {title}"));
+    };
+    print("strategies", &Kind::ALL.map(|kind| (kind.name(), kind.title())));
+    print("\nworkloads", &Workload::ALL.map(|workload| (workload.name(), workload.title())));
+    print("\nfaults", &Fault::ALL.map(|fault| (fault.name(), fault.title())));
+}
+
 /// Runs the contest; returns the exit code.
-pub(crate) async fn run(options: &Options) -> u8 {
+async fn contest(options: &Options) -> u8 {
     let mut signals = match signals() {
         Ok(signals) => signals,
         Err(error) => return fail(code::INTERNAL, &format!("signals cannot be caught: {error}")),
@@ -168,7 +219,8 @@ async fn all(
         let verdict = match &outcome {
             Outcome::Measured(figures) => {
                 let product = environment.database.target.product;
-                expectation(plan.kind, plan.workload, plan.fault, product).verdict(figures)
+                expectation(plan.kind, plan.workload, plan.fault, product)
+                    .verdict(plan.workload, figures)
             }
             Outcome::NotOffered { .. } => Verdict::Expected,
             Outcome::Failed { .. } => Verdict::Wrong,

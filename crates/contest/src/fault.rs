@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::{
     database::Product,
     masters::Source,
+    recommend::Violations,
     results::{Fault, Figures, Needs, Workload},
     strategy::Kind,
 };
@@ -107,14 +108,12 @@ pub(crate) enum Verdict {
 }
 
 impl Expectation {
-    pub(crate) fn verdict(self, figures: &Figures) -> Verdict {
-        let violation = figures.lost_updates > 0 || figures.oversold > 0;
-        let exact = figures.rows == figures.places && figures.counter == figures.places;
+    pub(crate) fn verdict(self, workload: Workload, figures: &Figures) -> Verdict {
+        let violations = Violations::of(workload, figures);
         match self {
-            Self::Anything => Verdict::Expected,
-            Self::Exact if violation || !exact => Verdict::Wrong,
-            Self::Safe if violation => Verdict::Wrong,
-            Self::Violation if !violation => Verdict::NotCaught,
+            Self::Exact if !violations.is_none() => Verdict::Wrong,
+            Self::Safe if violations.corrupts() => Verdict::Wrong,
+            Self::Violation if !violations.corrupts() => Verdict::NotCaught,
             Self::ViolationAndDeadlocks if figures.lost_updates == 0 || figures.deadlocks == 0 => {
                 Verdict::NotCaught
             }

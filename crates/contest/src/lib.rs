@@ -2,14 +2,14 @@
 //!
 //! [`results`] is what a contest measured: the content of `contest.json`. [`recommend`] derives
 //! from its figures which strategy fits which situation. [`page`] renders both as one HTML file.
-//! With the feature `databases`, `cli` is the program that measures it.
+//! With the feature `databases`, `main` is the program that measures it.
 //!
 //! # Reading order
 //!
 //! `options.rs` has the options, `contest.rs` the order of the runs. `run.rs` makes one run of a
-//! strategy (`strategy.rs`) under a workload (`workload.rs`) and a fault (`fault.rs`), on a
-//! database (`database.rs`) and masters (`masters.rs`), with the network in between (`network.rs`). `tally.rs`
-//! collects what applicants saw, `table.rs` prints the figures.
+//! strategy (`strategy.rs`) under a workload and a fault (`fault.rs`), on a database
+//! (`database.rs`) and masters (`masters.rs`), with the rig's network in between (`network.rs`).
+//! `tally.rs` collects what applicants saw, `table.rs` prints the figures.
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +18,6 @@ pub mod page;
 pub mod recommend;
 pub mod results;
 
-#[cfg(feature = "databases")]
-pub mod cli;
 #[cfg(feature = "databases")]
 mod contest;
 #[cfg(feature = "databases")]
@@ -40,5 +38,6 @@ mod strategy;
 mod table;
 #[cfg(feature = "databases")]
 mod tally;
+
 #[cfg(feature = "databases")]
-mod workload;
+pub use contest::main;

@@ -1,5 +1,5 @@
 //! The program `redquorum-contest`.
 
 fn main() -> std::process::ExitCode {
-    redquorum_contest::cli::main()
+    redquorum_contest::main()
 }

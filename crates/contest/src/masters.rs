@@ -1,17 +1,20 @@
-//! The Redis masters under test: processes of the rig, servers of the user, or masters in memory,
-//! which `memory.rs` serves over TCP.
-
-mod memory;
+//! The Redis masters under test: processes of the rig, servers of the user, or masters in memory.
 
 use std::{
-    env,
+    env, io,
     net::{SocketAddr, ToSocketAddrs},
+    sync::Arc,
     time::Duration,
 };
 
 use redis::{Client, ConnectionAddr, IntoConnectionInfo};
+use redquorum::{connect::Node, memory};
 use redquorum_rig::{SERVER_VARIABLE, find_server};
-use tokio::task::block_in_place;
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpListener, TcpStream},
+    task::{AbortHandle, JoinSet, block_in_place},
+};
 use url::Url;
 
 use crate::results::Server;
@@ -91,7 +94,7 @@ async fn check(urls: &[String]) -> Result<String, String> {
     first.ok_or_else(|| "--masters needs at least one URL".to_owned())
 }
 
-/// The address of a master, for a proxy.
+/// The address of a master, for the network.
 fn socket_address(url: &str) -> Result<SocketAddr, String> {
     let info = url.into_connection_info().map_err(|error| error.to_string())?;
     let ConnectionAddr::Tcp(host, port) = info.addr() else {
@@ -129,7 +132,7 @@ pub(crate) enum Verb {
 
 enum Inner {
     Processes(redquorum_rig::Masters),
-    Memory(memory::Served),
+    Memory(Served),
     Remote,
 }
 
@@ -148,8 +151,7 @@ impl MasterSet {
                 (Inner::Processes(masters), urls)
             }
             Source::Memory => {
-                let served =
-                    memory::Served::start(COUNT).await.map_err(|error| error.to_string())?;
+                let served = Served::start(COUNT).await.map_err(|error| error.to_string())?;
                 let urls = served.urls();
                 (Inner::Memory(served), urls)
             }
@@ -195,6 +197,61 @@ impl MasterSet {
             Inner::Processes(masters) => Some(([127, 0, 0, 1], masters.port(1)).into()),
             _ => None,
         })
+    }
+}
+
+/// The library's masters in memory, served on ports of loopback: child processes and the network
+/// reach them as they reach servers.
+struct Served {
+    masters: memory::Masters,
+    ports: Vec<SocketAddr>,
+    listeners: Vec<AbortHandle>,
+}
+
+impl Served {
+    async fn start(count: usize) -> io::Result<Self> {
+        let masters = memory::Masters::new(count);
+        let (mut ports, mut listeners) = (Vec::new(), Vec::new());
+        for number in 1..=count {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            ports.push(listener.local_addr()?);
+            let node: Arc<dyn Node> = Arc::new(masters.node(number));
+            listeners.push(listen(listener, move |client| forward(client, node.clone())));
+        }
+        Ok(Self { masters, ports, listeners })
+    }
+
+    fn urls(&self) -> Vec<String> {
+        self.ports.iter().map(|address| format!("redis://{address}")).collect()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.listeners.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Serves each connection to a listener in a task, which ends with the listener.
+fn listen<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F + Send + 'static) -> AbortHandle
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let accepting = async move {
+        let mut connections = JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let _nodelay = stream.set_nodelay(true);
+            while connections.try_join_next().is_some() {}
+            connections.spawn(serve(stream));
+        }
+    };
+    tokio::spawn(accepting).abort_handle()
+}
+
+/// Passes on what a client and a master send. A master that is dead ends the connection at once.
+async fn forward(mut client: TcpStream, node: Arc<dyn Node>) {
+    if let Ok(mut master) = node.connect().await {
+        let _ended = copy_bidirectional(&mut client, &mut master).await;
     }
 }
 

@@ -1,9 +1,7 @@
 //! One run: connects to its servers, lets applicants apply, injects a fault, counts rows.
 //!
-//! `applicant.rs` is one applicant, `paused.rs` one that is paused inside its critical section,
-//! `setup.rs` connects.
+//! `setup.rs` connects, `paused.rs` is an applicant that is paused inside its critical section.
 
-mod applicant;
 mod paused;
 mod setup;
 
@@ -24,7 +22,8 @@ use crate::{
     fault::{TIMEOUT, not_offered},
     masters::Verb,
     results::{Fault, Figures, Outcome, Workload},
-    strategy::Kind,
+    strategy::{Application, ApplyError, Kind, Reply, Strategy},
+    tally::Tally,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +34,29 @@ pub(crate) struct Plan {
     pub(crate) network_ms: u32,
     pub(crate) repetition: u32,
     pub(crate) seconds: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) recruitments: i64,
+    pub(crate) capacity: i64,
+    /// Applicants, or users who apply again and again.
+    pub(crate) applicants: i64,
+    /// Whether each applies once, all at the same time.
+    pub(crate) at_once: bool,
+}
+
+impl Workload {
+    pub(crate) const fn shape(self) -> Shape {
+        const MILLION: i64 = 1_000_000;
+        let (recruitments, capacity, applicants, at_once) = match self {
+            Self::Rush => (1, 50, 100, true),
+            Self::LastPlace => (1, 1, 2, true),
+            Self::Throughput => (1, MILLION, 20, false),
+            Self::Spread => (1_000, MILLION, 20, false),
+        };
+        Shape { recruitments, capacity, applicants, at_once }
+    }
 }
 
 /// How many of 100 applicants apply while one is paused; the others apply after it.
@@ -221,4 +243,51 @@ async fn join_all(tasks: &mut JoinSet<()>) -> Result<(), String> {
         ended.map_err(|error| format!("an applicant's task ended: {error}"))?;
     }
     Ok(())
+}
+
+const ATTEMPTS: u32 = 500;
+const MAX_PAUSE_MS: u64 = 32;
+
+/// One applicant: tries until there is a reply.
+async fn try_to_sign_up(
+    strategy: &Strategy,
+    kind: Kind,
+    application: &Application,
+    tally: &Tally,
+) -> Result<Reply, String> {
+    let mut commit_unknown = false;
+    for attempt in 0..ATTEMPTS {
+        tally.counts().retries += u64::from(attempt > 0);
+        if commit_unknown && has_row(application).await {
+            return Ok(Reply::Accepted);
+        }
+        let error = match strategy.apply(application).await {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        match &error {
+            ApplyError::Sql(SqlError::Deadlock) => tally.counts().deadlocks += 1,
+            ApplyError::Sql(SqlError::Disconnected(_)) => commit_unknown = true,
+            ApplyError::Sql(SqlError::Duplicate) if commit_unknown => return Ok(Reply::Accepted),
+            ApplyError::Sql(SqlError::Duplicate | SqlError::Other(_)) => {
+                return Err(error.to_string());
+            }
+            _ => {}
+        }
+        // Without a lock the applicant gets the error, as in the program that the contest is about.
+        if !kind.correct() || Instant::now() >= application.deadline {
+            return Err(error.to_string());
+        }
+        let most = (1_u64 << attempt.min(5)).min(MAX_PAUSE_MS);
+        tokio::time::sleep(Duration::from_millis(rand::random_range(0..=most))).await;
+    }
+    Err(format!("not signed up after {ATTEMPTS} attempts"))
+}
+
+/// Whether an attempt whose commit has no known outcome signed the volunteer up.
+async fn has_row(application: &Application) -> bool {
+    const FIND: &str = "SELECT id FROM applicant WHERE recruitment_id = ? AND volunteer_id = ?";
+    let Ok(mut session) = application.pool.session().await else { return false };
+    let values = [application.recruitment, application.volunteer];
+    session.fetch(FIND, &values).await.is_ok_and(|row| row.is_some())
 }

@@ -1,10 +1,8 @@
 //! The strategies: each signs an applicant up in its own way.
 
-mod queue;
 mod quorum;
 mod redis_lock;
 mod sql;
-mod subscriptions;
 
 use std::{
     sync::{
@@ -27,7 +25,7 @@ pub(crate) enum Strategy {
     Sql(Kind),
     Redis(Box<redis_lock::RedisLock>),
     Quorum(quorum::Quorum),
-    Queue(queue::Queue),
+    Queue(sql::Queue),
 }
 
 impl Strategy {
@@ -177,7 +175,7 @@ impl Kind {
                 let fenced = self == Self::RedquorumFenced;
                 Strategy::Quorum(quorum::Quorum::new(context, fenced).await?)
             }
-            Self::Queue => Strategy::Queue(queue::Queue::default()),
+            Self::Queue => Strategy::Queue(sql::Queue::default()),
             _ => Strategy::Sql(self),
         })
     }

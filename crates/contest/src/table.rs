@@ -56,7 +56,7 @@ fn print_one(contest: &Contest, (workload, fault, network_ms): Key, product: Pro
         let measured: Vec<&Figures> = runs.iter().filter_map(|run| run.outcome.figures()).collect();
         if !measured.is_empty() {
             let expected = expectation(kind, workload, fault, product);
-            let worst = measured.iter().map(|figures| expected.verdict(figures)).max();
+            let worst = measured.iter().map(|figures| expected.verdict(workload, figures)).max();
             rows.push(row(&info.name, worst.unwrap_or(Verdict::Expected), &measured));
         }
         let reasons = runs.iter().filter_map(|run| reason(run));

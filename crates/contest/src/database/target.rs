@@ -1,4 +1,4 @@
-//! What to connect to: a MariaDB database or an SQLite file, maybe through a proxy.
+//! What to connect to: a MariaDB database or an SQLite file, maybe through a network.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sqlx::{ConnectOptions, mysql::MySqlConnectOptions};
 
-use super::{container, mariadb};
+use super::mariadb;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Product {
@@ -35,9 +35,9 @@ impl Target {
         (options.get_host(), options.get_port()).to_socket_addrs().ok()?.next()
     }
 
-    pub(crate) fn through(&self, proxy: SocketAddr) -> Self {
+    pub(crate) fn through(&self, address: SocketAddr) -> Self {
         let moved = |options: MySqlConnectOptions| {
-            options.host(&proxy.ip().to_string()).port(proxy.port()).to_url_lossy().into()
+            options.host(&address.ip().to_string()).port(address.port()).to_url_lossy().into()
         };
         let url = self.options().map_or_else(|| self.url.clone(), moved);
         Self { url, ..self.clone() }
@@ -94,7 +94,7 @@ impl Choice {
         if mariadb::find_program("mariadbd").is_some() {
             return (Self::MariaDb, None);
         }
-        if container::image_is_present() {
+        if mariadb::image_is_present() {
             return (Self::Container, Some("MariaDB is not installed: it runs in a container"));
         }
         let note = "MariaDB is not installed (Debian: apt-get install mariadb-server): SQLite \

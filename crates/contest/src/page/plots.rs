@@ -4,11 +4,12 @@
 //! Panels are as wide as a phone, so that their text is readable without zooming. All panels of a
 //! plot have one scale, so that they can be compared.
 
-use serde::Serialize;
+use minijinja::context;
+use minijinja::value::Value;
 
-use super::format::time;
+use super::time;
 use crate::recommend::{Assessment, BASELINE, Verdict, median};
-use crate::results::{Contest, Figures, Latency, Workload};
+use crate::results::{Contest, Figures, Workload};
 
 const WIDTH: f64 = 380.0;
 /// Where the scale begins: to the right of the names of the strategies.
@@ -19,90 +20,32 @@ const ROW: f64 = 26.0;
 /// The space above the first row, for the labels of the axis.
 const TOP: f64 = 26.0;
 
-#[derive(Debug, Serialize)]
-pub(super) struct Panel {
-    network_ms: u32,
-    baseline: Option<String>,
-    width: f64,
-    height: f64,
-    ticks: Vec<Tick>,
-    rows: Vec<Row>,
-    description: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Tick {
-    x: f64,
-    /// Empty between labels.
-    label: String,
-    is_baseline: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Row {
-    strategy: String,
-    y: f64,
-    is_wrong: bool,
-    bar: Option<Bar>,
-    marks: Option<Marks>,
-    /// The value, or why there is none.
-    label: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Bar {
-    x: f64,
-    width: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Marks {
-    x50: f64,
-    x95: f64,
-    x99: f64,
-    p50: String,
-    p95: String,
-    p99: String,
-}
-
-impl Row {
-    fn new(index: usize, assessment: &Assessment) -> Self {
-        let is_wrong =
-            |(_, it): &(_, crate::recommend::RunSummary)| matches!(it.verdict(), Verdict::Wrong(_));
-        Self {
-            strategy: assessment.info.name.clone(),
-            y: TOP + ROW * (index as f64 + 0.5),
-            is_wrong: assessment.workloads.iter().any(is_wrong),
-            bar: None,
-            marks: None,
-            // Why a strategy has no figures in a panel.
-            label: match assessment.workload(Workload::Throughput) {
-                Verdict::NotOffered(_) => "not offered",
-                Verdict::Failed(_) => "not completed",
-                Verdict::Correct | Verdict::Wrong(_) | Verdict::NotRun => "not run",
-            }
-            .to_owned(),
-        }
+/// A row of a panel: its figures as they are drawn, and their text or why there are none.
+fn row(index: usize, assessment: &Assessment, drawn: Option<Value>, text: Option<String>) -> Value {
+    let reason = || match assessment.workload(Workload::Throughput) {
+        Verdict::NotOffered(_) => "not offered",
+        Verdict::Failed(_) => "not completed",
+        Verdict::Correct | Verdict::Wrong(_) | Verdict::NotRun => "not run",
+    };
+    let mut verdicts = assessment.workloads.iter().map(|(_, it)| it.verdict());
+    context! {
+        strategy => assessment.info.name.clone(),
+        y => TOP + ROW * (index as f64 + 0.5),
+        is_wrong => verdicts.any(|it| matches!(it, Verdict::Wrong(_))),
+        drawn,
+        label => text.unwrap_or_else(|| reason().to_owned()),
     }
 }
 
-impl Panel {
-    fn new(
-        network_ms: u32,
-        ticks: Vec<Tick>,
-        rows: Vec<Row>,
-        describe: impl Fn(&Row) -> String,
-    ) -> Self {
-        Self {
-            network_ms,
-            baseline: None,
-            width: WIDTH,
-            height: TOP + ROW * rows.len() as f64 + 6.0,
-            ticks,
-            description: rows.iter().map(describe).collect::<Vec<_>>().join("; "),
-            rows,
-        }
-    }
+fn panel(network_ms: u32, baseline: Option<f64>, ticks: Vec<Value>, rows: Vec<Value>) -> Value {
+    let height = TOP + ROW * rows.len() as f64 + 6.0;
+    let baseline = baseline.map(|it| format!("{it:.0}"));
+    context! { network_ms, baseline, width => WIDTH, height, ticks, rows }
+}
+
+/// A line across the rows. The label is empty between labels.
+fn tick(x: f64, label: String, is_baseline: bool) -> Value {
+    context! { x => round(x), label, is_baseline }
 }
 
 fn round(coordinate: f64) -> f64 {
@@ -117,14 +60,10 @@ fn measured(contest: &Contest) -> impl Iterator<Item = (&str, u32, &Figures)> {
     })
 }
 
-fn of_strategy<'a>(
-    contest: &'a Contest,
-    strategy: &'a str,
-    network_ms: u32,
-) -> impl Iterator<Item = &'a Figures> {
-    measured(contest)
-        .filter(move |(name, ms, _)| (*name, *ms) == (strategy, network_ms))
-        .map(|(_, _, figures)| figures)
+/// A figure of the runs of a strategy under a network latency.
+fn figures(contest: &Contest, of: (&str, u32), figure: fn(&Figures) -> f64) -> Vec<f64> {
+    let runs = measured(contest).filter(|(name, ms, _)| (*name, *ms) == of);
+    runs.map(|(_, _, figures)| figure(figures)).collect()
 }
 
 fn latencies(contest: &Contest) -> Vec<u32> {
@@ -134,38 +73,11 @@ fn latencies(contest: &Contest) -> Vec<u32> {
     latencies
 }
 
-pub(super) fn throughput(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
+pub(super) fn throughput(contest: &Contest, assessments: &[Assessment]) -> Vec<Value> {
     let ratios = assessments.iter().flat_map(|it| it.throughput.iter().map(|(_, ratio)| *ratio));
     let largest = ratios.fold(1.0, f64::max);
     // The scale begins at 0, since the length of a bar is its value.
     let x = |ratio: f64| LEFT + (RIGHT - LEFT) * ratio / largest;
-    let bar = |(index, it): (usize, &Assessment), network_ms: u32| {
-        let mut row = Row::new(index, it);
-        let found = it.throughput.iter().find(|(latency, _)| *latency == network_ms);
-        if let Some((_, ratio)) = found {
-            row.bar = Some(Bar { x: LEFT, width: round(x(*ratio) - LEFT) });
-            row.label = format!("{ratio:.2}");
-        } else if of_strategy(contest, &it.info.name, network_ms).next().is_some() {
-            row.label = format!("no {BASELINE} to compare with");
-        }
-        row
-    };
-    let describe = |row: &Row| {
-        let note = if row.is_wrong { " (wrong results)" } else { "" };
-        format!("{}{note}: {}", row.strategy, row.label)
-    };
-    let panel = |network_ms: u32| {
-        let rows = assessments.iter().enumerate().map(|row| bar(row, network_ms)).collect();
-        let per_second = of_strategy(contest, BASELINE, network_ms).map(|it| it.per_second);
-        Panel {
-            baseline: median(per_second.collect()).map(|it| format!("{it:.0}")),
-            ..Panel::new(network_ms, ratio_ticks(largest, x), rows, describe)
-        }
-    };
-    latencies(contest).into_iter().map(panel).collect()
-}
-
-fn ratio_ticks(largest: f64, x: impl Fn(f64) -> f64) -> Vec<Tick> {
     let step = if largest > 8.0 {
         5.0
     } else if largest > 2.5 {
@@ -174,58 +86,58 @@ fn ratio_ticks(largest: f64, x: impl Fn(f64) -> f64) -> Vec<Tick> {
         0.5
     };
     let steps = (0..=1000_u32).map(|index| f64::from(index) * step);
-    let mut values: Vec<_> = steps.take_while(|it| *it <= largest).collect();
-    if !values.contains(&1.0) {
-        values.push(1.0);
+    let mut ticks: Vec<_> = steps.take_while(|it| *it <= largest).collect();
+    if !ticks.contains(&1.0) {
+        ticks.push(1.0);
     }
-    let tick = |value: f64| Tick {
-        x: round(x(value)),
-        label: value.to_string(),
-        is_baseline: value == 1.0,
+    let bar = |network_ms: u32, (index, it): (usize, &Assessment)| {
+        let ratio = it.throughput.iter().find(|(latency, _)| *latency == network_ms);
+        let ratio = ratio.map(|(_, ratio)| *ratio);
+        let text = ratio.map(|ratio| format!("{ratio:.2}")).or_else(|| {
+            let runs = figures(contest, (&it.info.name, network_ms), |it| it.per_second);
+            (!runs.is_empty()).then(|| format!("no {BASELINE} to compare with"))
+        });
+        let bar = ratio.map(|it| context! { x => LEFT, width => round(x(it) - LEFT) });
+        row(index, it, bar, text)
     };
-    values.into_iter().map(tick).collect()
+    let drawn = |network_ms: u32| {
+        let rows = assessments.iter().enumerate().map(|row| bar(network_ms, row)).collect();
+        let per_second = figures(contest, (BASELINE, network_ms), |it| it.per_second);
+        let ticks = ticks.iter().map(|it| tick(x(*it), it.to_string(), *it == 1.0)).collect();
+        panel(network_ms, median(per_second), ticks, rows)
+    };
+    latencies(contest).into_iter().map(drawn).collect()
 }
 
-pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Panel> {
+pub(super) fn latency(contest: &Contest, assessments: &[Assessment]) -> Vec<Value> {
     let quantiles = |network_ms: u32| {
-        let of_one = |it: &Assessment| medians(contest, &it.info.name, network_ms);
+        let of_one = |it: &Assessment| {
+            // A logarithmic scale has no place for zero.
+            let of = |quantile: fn(&Figures) -> f64| {
+                let all = figures(contest, (&it.info.name, network_ms), quantile);
+                median(all).filter(|it| *it > 0.0)
+            };
+            Some([of(|it| it.latency.p50)?, of(|it| it.latency.p95)?, of(|it| it.latency.p99)?])
+        };
         (network_ms, assessments.iter().map(of_one).collect::<Vec<_>>())
     };
     let panels: Vec<_> = latencies(contest).into_iter().map(quantiles).collect();
     let all = panels.iter().flat_map(|(_, quantiles)| quantiles.iter().flatten().flatten());
     let Some(scale) = Scale::of(&all.copied().collect::<Vec<_>>()) else { return Vec::new() };
-    let marks = |[p50, p95, p99]: Quantiles| Marks {
-        x50: scale.x(p50),
-        x95: scale.x(p95),
-        x99: scale.x(p99),
-        p50: time(p50),
-        p95: time(p95),
-        p99: time(p99),
-    };
-    let describe = |row: &Row| match &row.marks {
-        Some(Marks { p50, p95, p99, .. }) => format!("{}: {p50}, {p95}, {p99}", row.strategy),
-        None => format!("{}: {}", row.strategy, row.label),
-    };
-    let panel = |(network_ms, quantiles): (u32, Vec<Option<Quantiles>>)| {
+    let drawn = |(network_ms, quantiles): (u32, Vec<Option<[f64; 3]>>)| {
         let rows = assessments.iter().zip(quantiles).enumerate();
-        let row = |(index, (it, quantiles)): (usize, (&Assessment, Option<Quantiles>))| Row {
-            marks: quantiles.map(marks),
-            ..Row::new(index, it)
-        };
-        Panel::new(network_ms, scale.ticks(), rows.map(row).collect(), describe)
+        let rows = rows.map(|(index, (it, quantiles))| {
+            let marks = quantiles.map(|all| {
+                let [x50, x95, x99] = all.map(|it| scale.x(it));
+                let [p50, p95, p99] = all.map(time);
+                context! { x50, x95, x99, p50, p95, p99 }
+            });
+            let text = quantiles.map(|all| all.map(time).join(", "));
+            row(index, it, marks, text)
+        });
+        panel(network_ms, None, scale.ticks(), rows.collect())
     };
-    panels.into_iter().map(panel).collect()
-}
-
-type Quantiles = [f64; 3];
-
-fn medians(contest: &Contest, strategy: &str, network_ms: u32) -> Option<Quantiles> {
-    // A logarithmic scale has no place for zero.
-    let of = |quantile: fn(&Latency) -> f64| {
-        let figures = of_strategy(contest, strategy, network_ms);
-        median(figures.map(|it| quantile(&it.latency)).collect()).filter(|it| *it > 0.0)
-    };
-    Some([of(|it| it.p50)?, of(|it| it.p95)?, of(|it| it.p99)?])
+    panels.into_iter().map(drawn).collect()
 }
 
 /// A logarithmic scale that begins and ends at 1, 2 or 5 times a power of ten.
@@ -256,9 +168,8 @@ impl Scale {
         round(LEFT + 12.0 + (WIDTH - 36.0 - LEFT) * share)
     }
 
-    fn ticks(&self) -> Vec<Tick> {
-        let tick = |ms: &f64| Tick { x: self.x(*ms), label: self.label(*ms), is_baseline: false };
-        self.ticks.iter().map(tick).collect()
+    fn ticks(&self) -> Vec<Value> {
+        self.ticks.iter().map(|ms| tick(self.x(*ms), self.label(*ms), false)).collect()
     }
 
     /// Empty between powers of ten where all labels together would overlap.

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::assessment::{Assessment, BASELINE, Verdict, expected_faults};
+use super::{Assessment, BASELINE, Verdict, expected_faults};
 use crate::names::titled;
 use crate::results::{Fault, Needs, Workload};
 

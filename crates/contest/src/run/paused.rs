@@ -18,7 +18,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{applicant, setup::Setup};
+use super::{setup::Setup, try_to_sign_up};
 use crate::{
     database::{Pool, Target, temporary_path},
     results::{Fault, Needs},
@@ -170,7 +170,7 @@ pub(crate) async fn child(socket: &Path) -> Result<(), String> {
         deadline: Instant::now() + timeout,
         pause: Some(pause.clone()),
     };
-    let mut applying = Box::pin(applicant::apply(&strategy, kind, &application, &tally));
+    let mut applying = Box::pin(try_to_sign_up(&strategy, kind, &application, &tally));
     let pausing = async {
         pause.arrived.notified().await;
         lines.send(&"inside").await?;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Plan, applicant};
+use super::{Plan, try_to_sign_up};
 use crate::{
     database::{Database, Pool, Target, create_recruitments},
     fault::{TIMEOUT, TTL},
@@ -126,7 +126,7 @@ impl Setup {
         let start = Instant::now();
         let (pool, deadline) = (self.pool.clone(), start + self.timeout);
         let application = Application { pool, recruitment, volunteer, deadline, pause };
-        let applying = applicant::apply(&self.strategy, self.kind, &application, &self.tally);
+        let applying = try_to_sign_up(&self.strategy, self.kind, &application, &self.tally);
         self.tally.end(start, applying.await);
     }
 
