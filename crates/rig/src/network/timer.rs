@@ -29,6 +29,14 @@ impl Timer {
     }
 
     pub(super) async fn until(&self, at: Instant) {
+        // On a busy machine the thread may get no processor in time: the runtime's timer is first.
+        tokio::select! {
+            () = sleep_until(at.into()) => {}
+            () = self.finely(at) => {}
+        }
+    }
+
+    async fn finely(&self, at: Instant) {
         if let Some(coarse) = at.checked_sub(FINE) {
             sleep_until(coarse.into()).await;
         }
