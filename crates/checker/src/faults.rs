@@ -1,5 +1,5 @@
 //! The faults that struck: which masters and processes they hit, from when to when; and which
-//! masters a process with a guard may rightly distrust, and until when.
+//! processes a guard may rightly refuse.
 
 use super::Case;
 use super::case::World;
@@ -7,9 +7,9 @@ use super::time::{self, MS};
 use redquorum_scenario::history::{Act, Event, Ns, Window};
 use redquorum_scenario::name::Name;
 use redquorum_scenario::{
-    AccessKind, Ahead, Cause, ClientFault, Clients, ClockFault, EventKind, Fault, FaultKind,
-    FaultRow, FaultTime, Loses, MessageFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster,
-    Persistence, Scenario, SetsClock, Side,
+    AccessKind, Ahead, Cause, ClientFault, Clients, Fault, FaultKind, FaultRow, Loses,
+    MessageFault, NodeFault, Nodes, OnClient, OnLinks, OnMaster, Persistence, Scenario, SetsClock,
+    Side,
 };
 
 /// How long a link may still be down after a fault is healed. The back-off of reconnects is at most
@@ -17,9 +17,6 @@ use redquorum_scenario::{
 const RECONNECT: Ns = 1_200 * MS;
 /// How long a link may still be down after the end of a fault that broke no connection.
 const GO_ON: Ns = 100 * MS;
-
-/// How long messages may need in addition to their delays.
-const JITTER: Ns = 10 * MS;
 
 /// A fault that struck.
 pub struct Strike<'a> {
@@ -196,15 +193,12 @@ impl Loss {
 /// All faults that struck, in their order.
 pub struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
-    /// The processes whose messages were held at a gate while its fault struck.
-    gates: Vec<(&'a str, Window)>,
     guards: Guards<'a>,
     /// The state that masters kept: over which fault, which master, until when.
     kept: Vec<(usize, usize, Window)>,
     /// Which masters were asked to raise the counter of a key to that of others, and when.
     certified: Vec<(usize, &'a str, Ns)>,
     scenario: &'a Scenario,
-    node_timeout: Ns,
 }
 
 impl<'a> Faults<'a> {
@@ -248,19 +242,12 @@ impl<'a> Faults<'a> {
                 _ => {}
             }
         }
-        let gates = strikes.iter().filter_map(|strike| {
-            let FaultTime::Before(moment) = &strike.fault.when else { return None };
-            let of_messages = matches!(moment.what, EventKind::Request(..) | EventKind::Reply(..));
-            of_messages.then(|| (world.process(&moment.client), strike.at))
-        });
         Self {
-            gates: gates.collect(),
             strikes,
             kept,
             certified,
             guards: Guards::of(world.scenario),
             scenario: world.scenario,
-            node_timeout: world.node_timeout,
         }
     }
 
@@ -426,53 +413,11 @@ impl<'a> Faults<'a> {
         hit.filter(move |strike| !strike.failed && strike.span().touches(within))
     }
 
-    /// When faults began to keep a process from sending requests to a master, and when they no
-    /// longer did.
-    pub fn cut_off(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {
-        self.on_requests(process, node).flat_map(|(strike, over)| [strike.at.to, over])
-    }
-
     /// Whether the network may have duplicated requests of a process to a master by an instant.
     /// Then a duplicate may execute after its own clean-up, and much later if the master stood
     /// still.
     pub fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
         self.on_link(process, node).any(|(strike, _)| strike.duplicates() && strike.at.from <= by)
-    }
-
-    /// Whether a process could reach a master throughout a span.
-    pub fn reachable(&self, process: &str, node: usize, through: Window) -> bool {
-        let mut gates = self.gates.iter();
-        // The record does not show for which master the message was.
-        if gates.any(|(of, span)| *of == process && span.touches(through)) {
-            return false;
-        }
-        let mut down = self.on_link(process, node).filter(|(strike, link)| {
-            self.link_down(strike, link.reconnect, process, node).touches(through)
-        });
-        // Delays add up, there and back.
-        let mut late: Ns = 0;
-        down.all(|(strike, link)| {
-            late = late.saturating_add(link.delay.unwrap_or_default());
-            let harmless = strike.duplicates() || link.delay.is_some();
-            harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
-        })
-    }
-
-    /// How long a fault may keep a link down, with `reconnect`, the time until the next attempt to
-    /// connect.
-    fn link_down(&self, strike: &Strike<'a>, reconnect: Ns, process: &str, node: usize) -> Window {
-        let span = strike.span();
-        // A master that resumes is reachable at once, and so is a link whose messages were held.
-        // The exception: the old connection was broken, and the client has given up the new one
-        // meanwhile.
-        let resumes = matches!(strike.row().links, OnLinks::Held | OnLinks::Late);
-        let broken = |(other, link): (&Strike<'_>, &LinkEffect)| {
-            let after = Window::new(other.at.from, other.span().to.saturating_add(RECONNECT));
-            link.reconnect >= RECONNECT && after.touches(span)
-        };
-        let is_broken = resumes && self.on_link(process, node).any(broken);
-        let reconnect = if is_broken { reconnect.max(RECONNECT) } else { reconnect };
-        Window::new(span.from, span.to.saturating_add(reconnect))
     }
 
     /// The sum of all delays that faults add to the links of a process within a span.
@@ -493,25 +438,12 @@ impl<'a> Faults<'a> {
     }
 }
 
-/// How long it may take until a client looks at a distrusted master again.
-const LOOK: Ns = 1_200 * MS;
-
 struct Guards<'a> {
-    all: Vec<Guard<'a>>,
-    /// Whether masters are distrusted when the run begins.
-    new: bool,
+    /// The processes with a guard, and whether the masters have, or may have, the markers of
+    /// processes with another guard than theirs.
+    at_odds: Vec<(&'a str, bool)>,
     /// Whether a master loses nothing when its process ends, and reports that.
     durable: bool,
-}
-
-struct Guard<'a> {
-    process: &'a str,
-    /// How long the process distrusts a master that may have forgotten.
-    quarantine: Ns,
-    /// How far a clock may step before the process notices; none: the process does not look.
-    unnoticed: Option<Ns>,
-    /// Whether the masters have the markers of other clients with another longest TTL.
-    at_odds: bool,
 }
 
 impl<'a> Guards<'a> {
@@ -520,115 +452,45 @@ impl<'a> Guards<'a> {
         let guarded: Vec<_> = locks.filter(|(_, lock)| lock.guard.is_some()).collect();
         // The process that first marks a master shuts the others out for good.
         let differ = guarded.windows(2).any(|two| two[0].1.guard != two[1].1.guard);
-        let all = guarded.into_iter().map(|(process, lock)| Guard {
-            process,
-            quarantine: if differ { Ns::MAX } else { time::of(lock.quarantine()) },
-            // A process that has not watched a master for long compares it with others, by half of
-            // the bound.
-            unnoticed: lock.clock_guard.map(|bound| time::of(bound.0) / 2),
-            at_odds: lock.guard != scenario.lock.guard,
-        });
+        let at_odds = guarded
+            .into_iter()
+            .map(|(process, lock)| (process.as_str(), differ || lock.guard != scenario.lock.guard));
         Self {
-            all: all.collect(),
-            new: !scenario.lock.initialized,
+            at_odds: at_odds.collect(),
             durable: scenario.cluster.persistence == Persistence::AofAlways,
         }
     }
 }
 
 impl Faults<'_> {
-    /// Whether a process may rightly distrust a master at some time in a span, so that its grants
-    /// do not count. `asked` returns when the process first sent a request from an instant on: the
-    /// process sees only then that a marker is gone from a master whose connection stays up.
-    pub fn distrusted(
-        &self,
-        process: &str,
-        node: usize,
-        within: Window,
-        asked: impl Fn(Ns) -> Option<Ns>,
-    ) -> bool {
-        let Some(guard) = self.guards.all.iter().find(|guard| guard.process == process) else {
-            return false;
-        };
-        // A client begins to count when the master is back, and looks once a second. A probation
-        // key that it finds may expire before the client has watched it for long enough. Then the
-        // client watches another one.
-        let long = guard.quarantine.saturating_mul(2).saturating_add(RECONNECT);
-        let long = long.saturating_add(2 * LOOK);
-        let forgot = self.of_node(node).filter(|strike| self.unmarks(strike));
-        // By the process's own clock the masters' clocks run at other rates, and quarantines take
-        // another time.
-        let paced = self.hinders(process).filter(|strike| !strike.fault.kind.pauses_clients());
-        let apart = guard.unnoticed.into_iter().flat_map(|by| self.clocks_apart(node, by));
-        let since_new = self.guards.new.then_some(Window::new(Ns::MIN, 0));
-        let noticed = forgot.map(|strike| {
-            let Window { from, to } = strike.span();
-            let silent = strike.row().loses == Loses::All;
-            Window::new(from, if silent { asked(from).unwrap_or(Ns::MAX).max(to) } else { to })
-        });
-        let mut spans =
-            noticed.chain(apart.map(Strike::span)).chain(paced.map(Strike::span)).chain(since_new);
-        guard.at_odds
-            || spans.any(|span| {
-                let until = self.watched(process, node, span, long);
-                Window::new(span.from, until).touches(within)
-            })
+    /// The faults that may keep a lock from making progress: from when to when, and whether a lock
+    /// can recover from it. Accesses to registers are no business of the lock.
+    pub fn disturbances(&self) -> impl Iterator<Item = (Window, bool)> {
+        let of_locks =
+            self.strikes.iter().filter(|it| !matches!(it.fault.kind, FaultKind::Resource(_)));
+        of_locks.map(|strike| {
+            // Keys outlive their TTL on a clock that was set back, until it has caught up. A client
+            // notices only at its next request that a master lost its marker without a restart.
+            let row = strike.row();
+            let lasts = row.clock == SetsClock::OfMaster
+                || matches!(strike.fault.kind, FaultKind::Node(NodeFault::Counter { .. }))
+                || row.loses == Loses::All && !self.guards.at_odds.is_empty();
+            // A process that was killed is gone, and is in no client's way but by its keys.
+            let kills = strike.fault.kind.kills_clients();
+            (if kills { strike.at } else { strike.span() }, !lasts)
+        })
     }
 
     /// Whether the masters have, or may have, the markers of processes with another guard than this
     /// one.
     pub fn is_at_odds(&self, process: &str) -> bool {
-        let own = self.guards.all.iter().find(|guard| guard.process == process);
-        own.is_some_and(|guard| guard.at_odds || guard.quarantine == Ns::MAX)
-    }
-
-    /// The faults by which a master's clock gets ahead of another's by more than this.
-    fn clocks_apart(&self, node: usize, unnoticed: Ns) -> impl Iterator<Item = &Strike<'_>> {
-        self.strikes.iter().filter(move |strike| match &strike.fault.kind {
-            // If a clock is set back, all others are ahead of it.
-            FaultKind::Clock(ClockFault::Step { by }) => {
-                time::of(by.by.0) > unnoticed && (by.back || strike.hits_node(node))
-            }
-            FaultKind::Clock(ClockFault::Rate { .. } | ClockFault::Strobe { .. }) => true,
-            _ => false,
-        })
-    }
-
-    const fn unmarks(&self, strike: &Strike<'_>) -> bool {
-        strike.fault.kind.removes_markers(self.guards.durable)
+        self.guards.at_odds.iter().any(|(of, at_odds)| *of == process && *at_odds)
     }
 
     /// Whether a guard may rightly refuse every request of a process, because one of its masters
     /// also belongs to another set of masters.
     pub fn refuses(&self, world: &World<'_>, process: &str) -> bool {
-        let lost = self.strikes.iter().any(|strike| self.unmarks(strike));
-        world.is_of_two_sets(process, lost)
-    }
-
-    /// Until when a process may have to watch a master that it distrusts since a span. The watch
-    /// begins anew after every fault that breaks the connection or removes the probation key.
-    fn watched(&self, process: &str, node: usize, since: Window, long: Ns) -> Ns {
-        let mut until = since.to.saturating_add(long);
-        loop {
-            let within = Window::new(since.from, until);
-            let disturb = self.strikes.iter().filter(|strike| {
-                let hits = match &strike.fault.kind {
-                    FaultKind::Clock(_) => strike.hits_node(node),
-                    FaultKind::Node(_) if strike.row().loses == Loses::All => {
-                        strike.hits_node(node)
-                    }
-                    FaultKind::Client(_) => strike.hits_process(process),
-                    FaultKind::Node(_) | FaultKind::Net(_) | FaultKind::Resource(_) => {
-                        strike.on_link(process, node).is_some()
-                    }
-                };
-                hits && strike.span().touches(within)
-            });
-            let anew = disturb.map(|strike| strike.span().to.saturating_add(long)).max();
-            match anew.filter(|anew| *anew > until) {
-                Some(anew) => until = anew,
-                None => return until,
-            }
-        }
+        let unmarks = |strike: &Strike<'_>| strike.fault.kind.removes_markers(self.guards.durable);
+        world.is_of_two_sets(process, self.strikes.iter().any(unmarks))
     }
 }

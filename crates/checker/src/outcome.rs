@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::case::{Reply, Request};
 use super::exclusion::named;
 use super::keys::{BOOKS, Presence};
-use super::leases::Lease;
+use super::leases::{Ending, Lease};
 use super::maps::{Map, Set, sorted};
 use super::time::{self, Ms, SKEW};
 use super::waits::most_overtaken;
@@ -56,6 +56,7 @@ pub(crate) fn of(
     acquires(case, &mut lines);
     margins(case, &mut lines);
     within(case, &mut lines);
+    kept_leases(case, &mut lines);
     commands(case, &mut lines);
     overtaken(case, &mut lines);
     faults(case, &mut lines);
@@ -234,23 +235,52 @@ fn margins(case: &Case<'_>, lines: &mut Lines) {
     }
 }
 
-/// A slow grant is a failure (`Differs`), not a run without a meaning (`NotSeen`): the grants are
-/// there.
+/// What a client must get under a fault, and in which time. It is checked exactly: a client that
+/// gets nothing, or waits for longer, breaks the promise.
 fn within(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.within {
         let all = acquires_of(case, name);
-        let granted = all.into_iter().filter(|request| request.granted());
-        let slowest = granted.max_by_key(|request| request.replied().saturating_sub(request.asked));
-        let Some(slowest) = slowest else {
-            lines.add(Outcome::NotSeen, format!("within: {name} was never granted"));
+        if !all.iter().any(|request| request.granted()) {
+            lines.unexpected(format!("within: {name} was never granted, expected in {wanted}"));
             continue;
+        }
+        let ended = |request: &Request<'_>| request.replied().min(case.world.until(Phase::Heal));
+        let took = |request: &Request<'_>| ended(request).saturating_sub(request.asked);
+        let own_wish = |request: &&&Request<'_>| {
+            !request.is_given_up() && !case.is_dead_by(request.process, ended(request))
         };
-        let took = slowest.replied().saturating_sub(slowest.asked);
-        if took > time::of(wanted.0) {
-            let (client, asked, took) = (slowest.client, Ms(slowest.asked), Ms(took));
+        let slowest = all.iter().filter(own_wish).max_by_key(|request| took(request));
+        if let Some(slowest) = slowest.filter(|slowest| took(slowest) > time::of(wanted.0)) {
+            let (client, asked) = (slowest.client, Ms(slowest.asked));
+            let what = if slowest.granted() { "was granted" } else { "had not been granted" };
             lines.unexpected(format!(
-                "within: {client} asked at {asked} and was granted after {took}, expected at most \
-                 {wanted}"
+                "within: {client} asked at {asked} and {what} after {}, expected at most {wanted}",
+                Ms(took(slowest))
+            ));
+        }
+    }
+}
+
+/// How long leases must last that are kept alive under a fault, unless they are released.
+fn kept_leases(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.kept {
+        let own: Vec<_> = acquires_of(case, name).into_iter().map(|it| it.record).collect();
+        let leases = case.leases.iter();
+        let mut leases = leases.filter(|it| own.contains(&case.requests[it.request].record));
+        if leases.clone().next().is_none() {
+            lines.unexpected(format!("kept: {name} was never granted a lease"));
+        }
+        let ended = leases.find(|lease| {
+            matches!(lease.ending, Ending::Deadline | Ending::Lost)
+                && lease.span().length() < time::of(wanted.0)
+        });
+        if let Some(lease) = ended {
+            lines.unexpected(format!(
+                "kept: the lease of {} that {} got at {} ended after {}, expected to last {wanted}",
+                lease.resource,
+                lease.client,
+                Ms(lease.span().from),
+                Ms(lease.span().length())
             ));
         }
     }

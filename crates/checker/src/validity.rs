@@ -242,12 +242,12 @@ fn not_notified(case: &Case<'_>, lease: &Lease<'_>) -> Option<Violation> {
 }
 
 /// Until when a lease may last that has this deadline as far as its client knows. An extension
-/// under way at the deadline may have moved it, by at most a TTL from the call: its caller may not
-/// look at the result.
+/// under way at the deadline, or a re-entry, may have moved it, by at most a TTL from the call: its
+/// caller may not look at the result.
 fn may_last(case: &Case<'_>, lease: &Lease<'_>, deadline: Ns) -> Ns {
     let requests = case.requests[lease.request..].iter();
     let under_way = requests.filter(|request| {
-        matches!(request.op, Op::Extend { .. })
+        (request.is_extend() || request.op.is_again())
             && (request.client, request.resource) == (lease.client, Some(lease.resource))
             && request.asked <= deadline
             && deadline < request.replied()

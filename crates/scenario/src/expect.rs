@@ -25,7 +25,7 @@ named! {
         Validity = "validity", "A lease is not what it says";
         /// A majority is reachable, and no other client is in the way.
         Progress = "progress",
-            "An acquire fails or is slow, or a lease ends, though nothing is in the way";
+            "An acquire fails or is slow, or a lease ends, though no fault is in force";
         Liveness = "liveness", "After all faults are healed, no client can acquire";
         Hygiene = "hygiene",
             "A key is left that no client holds, or the key of another client is deleted";
@@ -57,7 +57,7 @@ pub struct Expect {
     /// Leases are granted in time, promise no more than the masters keep, and end with a
     /// notification.
     pub validity: Option<Wanted>,
-    /// Acquires succeed in time when nothing is in the way.
+    /// Acquires and extensions succeed in time while no fault is in force.
     pub progress: Option<Wanted>,
     /// After healing, an acquire succeeds.
     pub liveness: Option<Wanted>,
@@ -76,10 +76,14 @@ pub struct Expect {
     /// that would have to forget before a rival can win. Otherwise the run shows nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub margin: BTreeMap<String, usize>,
-    /// The longest time that a grant may take, from the call to the grant, for each client or for
-    /// all clients of a kind. Requests without a grant count in `acquires` only.
+    /// The longest time that an acquire may take, from the call to the grant, for each client or
+    /// for all clients of a kind. At least one must be granted, and none may still wait by then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub within: BTreeMap<String, Length>,
+    /// How long each lease must last, for each client or for all clients of a kind, unless its
+    /// holder releases it before.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kept: BTreeMap<String, Length>,
     /// The largest number of commands that touch a key, sent until all faults are healed: by the
     /// process of a client, or by the processes of a kind together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]

@@ -47,7 +47,7 @@ fn fields(value: &toml::Value, seen: &mut impl FnMut(&str)) {
         toml::Value::Table(table) => {
             for (key, value) in table {
                 seen(key);
-                if !["acquires", "margin", "within", "commands", "overtaken"]
+                if !["acquires", "margin", "within", "kept", "commands", "overtaken"]
                     .contains(&key.as_str())
                 {
                     fields(value, seen);

@@ -442,7 +442,7 @@ fn toml(scenario: &Scenario) -> String {
         && !expect.is_empty()
     {
         text.push_str("\n[expect]\n");
-        let last = ["because", "acquires", "margin", "within", "commands", "overtaken"];
+        let last = ["because", "acquires", "margin", "within", "kept", "commands", "overtaken"];
         let properties = expect.keys().map(String::as_str).filter(|key| !last.contains(key));
         for key in properties.chain(last) {
             if let Some(value) = expect.get(key) {

@@ -219,7 +219,9 @@ const fn meaning(property: Property) -> &'static str {
         Property::UnfencedResource => "No update of a register is lost without fencing tokens.",
         Property::FencedResource => "No update is lost under fencing tokens, and they grow.",
         Property::Validity => "A lease is true while it lasts, and its end is reported.",
-        Property::Progress => "An acquire succeeds in time where nothing is in its way.",
+        Property::Progress => {
+            "While no fault is in force, acquires and extensions succeed in time."
+        }
         Property::Liveness => "After all faults are healed, every client can acquire.",
         Property::Hygiene => "No key is left behind, and no client deletes the key of another.",
     }

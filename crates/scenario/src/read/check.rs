@@ -669,6 +669,17 @@ impl Run<'_> {
                 self.wrong(&at, message, "write a time such as 1s, longer than its round trips");
             }
         }
+        for (name, kept) in &expect.kept {
+            let at = at("kept", name);
+            self.acquires(&at, name);
+            if !granted(name) {
+                let message = format!("`{name}` is to be refused and to keep its leases");
+                self.wrong(&at, message, "leave one of the two out");
+            } else if kept.is_zero() {
+                let message = format!("`{name}` is to keep its leases for no time");
+                self.wrong(&at, message, "write a time such as 2s, longer than the TTL");
+            }
+        }
         for (name, most) in &expect.commands {
             let at = at("commands", name);
             self.acquires(&at, name);
