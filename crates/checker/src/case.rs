@@ -118,6 +118,19 @@ impl<'a> Case<'a> {
         before.map(|other| other.op.ttl_ms().map_or(usual, time::of_ms)).max().unwrap_or(usual)
     }
 
+    /// The acquires of the run, of a client or of all clients with that name and a number.
+    pub fn acquires_of(&self, name: &str) -> Vec<&Request<'a>> {
+        let is_client = self.world.scenario.clients.iter().any(|client| client.id == name);
+        let is_numbered = |client: &str| {
+            let number = client.strip_prefix(name);
+            number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let own = |request: &&Request<'_>| {
+            request.client == name || !is_client && is_numbered(request.client)
+        };
+        self.requests.iter().filter(|request| request.is_acquire_of_run()).filter(own).collect()
+    }
+
     /// The first lease with a token.
     pub fn lease_of(&self, token: &str) -> Option<&Lease<'a>> {
         self.leases.iter().find(|lease| lease.token == Some(token))

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::case::{Reply, Request};
 use super::exclusion::named;
 use super::keys::{BOOKS, Presence};
-use super::leases::{Ending, Lease};
+use super::leases::Lease;
 use super::maps::{Map, Set, sorted};
 use super::time::{self, Ms, SKEW};
 use super::waits::most_overtaken;
@@ -55,8 +55,6 @@ pub(crate) fn of(
     causes(case, because, &mut lines);
     acquires(case, &mut lines);
     margins(case, &mut lines);
-    within(case, &mut lines);
-    kept_leases(case, &mut lines);
     commands(case, &mut lines);
     overtaken(case, &mut lines);
     faults(case, &mut lines);
@@ -168,25 +166,9 @@ fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
 /// The text by which a client reports that it distrusts a master.
 pub const DISTRUSTED: &str = "distrusted";
 
-/// Whether a client is the one that a scenario names, or one of several with that name and a
-/// number.
-fn is_named(client: &str, name: &str) -> bool {
-    client.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// The acquires of a client, or of all clients with that name and a number.
-fn acquires_of<'a>(case: &'a Case<'_>, name: &str) -> Vec<&'a Request<'a>> {
-    let exact = case.world.scenario.clients.iter().any(|client| client.id == name);
-    case.requests
-        .iter()
-        .filter(|request| request.is_acquire_of_run())
-        .filter(|request| request.client == name || !exact && is_named(request.client, name))
-        .collect()
-}
-
 fn acquires(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.acquires {
-        let all = acquires_of(case, name);
+        let all = case.acquires_of(name);
         let granted = all.iter().filter(|request| request.granted()).count();
         let replies: Vec<Reply<'_>> = all.iter().filter_map(|request| request.reply).collect();
         // A library that does not say why may have had this reason.
@@ -235,61 +217,10 @@ fn margins(case: &Case<'_>, lines: &mut Lines) {
     }
 }
 
-/// What a client must get under a fault, and in which time. It is checked exactly: a client that
-/// gets nothing, or waits for longer, breaks the promise.
-fn within(case: &Case<'_>, lines: &mut Lines) {
-    for (name, wanted) in &case.world.scenario.expect.within {
-        let all = acquires_of(case, name);
-        if !all.iter().any(|request| request.granted()) {
-            lines.unexpected(format!("within: {name} was never granted, expected in {wanted}"));
-            continue;
-        }
-        let ended = |request: &Request<'_>| request.replied().min(case.world.until(Phase::Heal));
-        let took = |request: &Request<'_>| ended(request).saturating_sub(request.asked);
-        let own_wish = |request: &&&Request<'_>| {
-            !request.is_given_up() && !case.is_dead_by(request.process, ended(request))
-        };
-        let slowest = all.iter().filter(own_wish).max_by_key(|request| took(request));
-        if let Some(slowest) = slowest.filter(|slowest| took(slowest) > time::of(wanted.0)) {
-            let (client, asked) = (slowest.client, Ms(slowest.asked));
-            let what = if slowest.granted() { "was granted" } else { "had not been granted" };
-            lines.unexpected(format!(
-                "within: {client} asked at {asked} and {what} after {}, expected at most {wanted}",
-                Ms(took(slowest))
-            ));
-        }
-    }
-}
-
-/// How long leases must last that are kept alive under a fault, unless they are released.
-fn kept_leases(case: &Case<'_>, lines: &mut Lines) {
-    for (name, wanted) in &case.world.scenario.expect.kept {
-        let own: Vec<_> = acquires_of(case, name).into_iter().map(|it| it.record).collect();
-        let leases = case.leases.iter();
-        let mut leases = leases.filter(|it| own.contains(&case.requests[it.request].record));
-        if leases.clone().next().is_none() {
-            lines.unexpected(format!("kept: {name} was never granted a lease"));
-        }
-        let ended = leases.find(|lease| {
-            matches!(lease.ending, Ending::Deadline | Ending::Lost)
-                && lease.span().length() < time::of(wanted.0)
-        });
-        if let Some(lease) = ended {
-            lines.unexpected(format!(
-                "kept: the lease of {} that {} got at {} ended after {}, expected to last {wanted}",
-                lease.resource,
-                lease.client,
-                Ms(lease.span().from),
-                Ms(lease.span().length())
-            ));
-        }
-    }
-}
-
 fn commands(case: &Case<'_>, lines: &mut Lines) {
     for (name, most) in &case.world.scenario.expect.commands {
         let own: BTreeSet<&str> =
-            acquires_of(case, name).into_iter().map(|request| request.process).collect();
+            case.acquires_of(name).into_iter().map(|request| request.process).collect();
         let began = case.world.until(Phase::Heal);
         let sent = |record: &Record| match &record.event {
             Event::Command { process, sent, .. } => own.contains(process.as_str()) && *sent < began,
@@ -305,7 +236,7 @@ fn commands(case: &Case<'_>, lines: &mut Lines) {
 
 fn overtaken(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.overtaken {
-        let Some(worst) = most_overtaken(case, &acquires_of(case, name)) else {
+        let Some(worst) = most_overtaken(case, &case.acquires_of(name)) else {
             let line = format!("overtaken: {name} was never in the fair queue");
             lines.add(Outcome::NotSeen, line);
             continue;

@@ -3,8 +3,10 @@
 //!
 //! It is demanded in *calm* stretches of the run: no fault is in force, and none was for the time in
 //! which a lock must have recovered from everything ([`recovery`]). What is owed under a fault
-//! depends on the fault, so the scenario says it (`acquires`, `within`). What is owed after all
-//! faults is liveness.
+//! depends on the fault, so the scenario says it (`within`, `kept`). What is owed after all faults
+//! is liveness.
+
+use std::time::Duration;
 
 use super::case::{CLEANS_UP, Request};
 use super::leases::{Ending, Lease};
@@ -36,6 +38,11 @@ pub(crate) fn check(case: &Case<'_>) -> Vec<Violation> {
     findings.extend(requests().filter_map(|request| refused(case, &calm, request)));
     findings.extend(case.leases.iter().filter_map(|lease| let_go(case, &calm, lease)));
     findings.extend(requests().filter_map(|request| shut_out(case, request)));
+    let expect = &case.world.scenario.expect;
+    let within = expect.within.iter().filter_map(|(name, most)| too_late(case, name, most.0));
+    findings.extend(within);
+    let kept = expect.kept.iter().filter_map(|(name, least)| ended_early(case, name, least.0));
+    findings.extend(kept);
     findings
 }
 
@@ -162,7 +169,10 @@ fn slow(case: &Case<'_>, calm: &Calm, request: &Request<'_>) -> Option<Violation
         true => soon && (is_in_the_way || request.granted()),
         false => is_in_the_way || soon && request.granted(),
     };
-    (!excused).then(|| violation(request, ended, free, bound))
+    (!excused).then(|| {
+        let why = format!("no fault was in force, and nobody held it since {}", Ms(free));
+        violation(request, ended, bound, why)
+    })
 }
 
 /// What is in the way of a request: leases, and other requests for its resources. An obstacle to
@@ -250,7 +260,7 @@ pub(crate) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> S
     )
 }
 
-fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation {
+fn violation(request: &Request<'_>, ended: Ns, bound: Ns, why: String) -> Violation {
     let Request { client, asked, .. } = *request;
     let resource = request.resource.unwrap_or("?");
     let at = Ms(ended);
@@ -262,10 +272,7 @@ fn violation(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Violation
         }
         None => format!("had no reply by {at}"),
     };
-    let lines = vec![
-        format!("{client} asked for {resource} at {}, and {what}", Ms(asked)),
-        format!("no fault was in force, and nobody held it since {}", Ms(free)),
-    ];
+    let lines = vec![format!("{client} asked for {resource} at {}, and {what}", Ms(asked)), why];
     Violation::bug(Property::Progress, lines, asked, ended)
 }
 
@@ -346,6 +353,43 @@ fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
         _ => None,
     });
     keeps.min()
+}
+
+/// A client that waited for longer than its scenario allows, or got nothing. What it gave up itself
+/// does not count.
+fn too_late(case: &Case<'_>, name: &str, most: Duration) -> Option<Violation> {
+    let bound = time::of(most);
+    let heal = case.world.until(Phase::Heal);
+    let ended = |request: &Request<'_>| request.replied().min(heal);
+    let took = |request: &Request<'_>| ended(request).saturating_sub(request.asked);
+    let mut all = case.acquires_of(name);
+    all.retain(|it| !it.is_given_up() && !case.is_dead_by(it.process, ended(it)));
+    let slowest = all.iter().max_by_key(|request| took(request));
+    let is_granted = all.iter().any(|request| request.granted());
+    let late = slowest.filter(|slowest| took(slowest) > bound || !is_granted)?;
+    let why = format!("the scenario demands a grant to {name} within {}", Ms(bound));
+    Some(violation(late, ended(late), bound, why))
+}
+
+/// A lease that ended earlier than its scenario allows, though it was not released.
+fn ended_early(case: &Case<'_>, name: &str, least: Duration) -> Option<Violation> {
+    let own: Vec<usize> = case.acquires_of(name).into_iter().map(|it| it.record).collect();
+    let mut leases = case.leases.iter().filter(|lease| {
+        own.contains(&case.requests[lease.request].record)
+            && matches!(lease.ending, Ending::Deadline | Ending::Lost)
+    });
+    let lease = leases.find(|lease| lease.span().length() < time::of(least))?;
+    let Window { from, to } = lease.span();
+    let lines = vec![format!(
+        "the lease of {} that {} got at {} ended at {}: the scenario demands that it lasts {} if it \
+         is not released",
+        lease.resource,
+        lease.client,
+        Ms(from),
+        Ms(to),
+        Ms(time::of(least))
+    )];
+    Some(Violation::bug(Property::Progress, lines, from, to))
 }
 
 /// A client that acquired its own lease again, for no longer, and was refused. Such a re-entry
