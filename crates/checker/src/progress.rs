@@ -1,8 +1,9 @@
 //! Progress: while nothing disturbs the masters, the network and the clients, an acquire succeeds
-//! soon if nobody holds the resource, an extension succeeds, and a lease that is kept alive goes on.
+//! soon if nobody holds the resource, an extension succeeds, and a lease that is kept alive goes
+//! on.
 //!
-//! It is demanded in *calm* stretches of the run: no fault is in force, and none was for the time in
-//! which a lock must have recovered from everything ([`recovery`]). What is owed under a fault
+//! It is demanded in *calm* stretches of the run: no fault is in force, and none was for the time
+//! in which a lock must have recovered from everything ([`recovery`]). What is owed under a fault
 //! depends on the fault, so the scenario says it (`within`, `kept`). What is owed after all faults
 //! is liveness.
 

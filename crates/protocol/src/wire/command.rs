@@ -1,5 +1,5 @@
 //! The commands of a link: their bytes, what they do to a lock's key, and how their replies are
-//! read. A new command has its place here and nowhere else in this crate.
+//! read. `docs/architecture.md` lists the other places of a new command.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
