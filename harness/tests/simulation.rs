@@ -301,8 +301,8 @@ fn a_mutant_is_seen_where_its_bug_matters_from_every_seed() {
     }
 }
 
-/// Under a fault, a waiter is owed what its scenario says. For some seeds the mutant attempts in time
-/// by chance.
+/// Under a fault, a waiter is owed what its scenario says. For some seeds the mutant attempts in
+/// time by chance.
 #[test]
 fn a_waiter_that_is_not_woken_is_too_late_for_its_scenario() {
     for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/no-wake-up"] {
